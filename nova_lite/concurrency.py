@@ -1,0 +1,89 @@
+"""The one module that knows about eventlet.
+
+A daemon runs in one of two modes, ``eventlet`` (green threads) or ``threading`` (native ones). `setup` picks it before
+anything else is imported, because eventlet has to replace the standard library's blocking calls first. All other
+modules write ordinary threaded code; what must differ is asked for here.
+
+The mode comes from the environment variable ``NOVA_LITE_CONCURRENCY``, else from the daemon's default (docs/adr/0002).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+EVENTLET = "eventlet"
+THREADING = "threading"
+ENVIRONMENT = "NOVA_LITE_CONCURRENCY"
+
+_mode = THREADING
+
+
+def setup(default: str = THREADING) -> str:
+    """Choose the mode for this process; the first thing a ``cmd`` module does. Exits with one line on a bad value."""
+    global _mode
+    _mode = os.environ.get(ENVIRONMENT) or default
+    if _mode == EVENTLET:
+        # No DNS over green sockets: names here are few and local, and the system's resolver reads /etc/hosts.
+        os.environ.setdefault("EVENTLET_NO_GREENDNS", "yes")
+        import eventlet
+
+        eventlet.monkey_patch()
+    elif _mode != THREADING:
+        sys.exit(f"{ENVIRONMENT}={_mode!r}: must be {EVENTLET!r} or {THREADING!r}.")
+    return _mode
+
+
+def mode() -> str:
+    return _mode
+
+
+def is_eventlet() -> bool:
+    return _mode == EVENTLET
+
+
+def rpc_executor() -> str:
+    """Name of oslo.messaging's executor for this mode."""
+    return _mode
+
+
+def after_fork() -> None:
+    """Call first in a forked child: an inherited hub would be shared between processes, and both would stall."""
+    if is_eventlet():
+        import eventlet.hubs
+
+        eventlet.hubs.use_hub()
+
+
+def call_blocking(func: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """Call C code that blocks (libvirt) without stopping the other green threads of this process."""
+    if is_eventlet():
+        from eventlet import tpool
+
+        result: T = tpool.execute(func, *args, **kwargs)
+        return result
+    return func(*args, **kwargs)
+
+
+def blocking_proxy(target: Any) -> Any:
+    """``target`` with each method call moved to a native thread in eventlet mode; itself otherwise."""
+    if is_eventlet():
+        from eventlet import tpool
+
+        return tpool.Proxy(target)
+    return target
+
+
+def native_thread(func: Callable[[], None], name: str) -> None:
+    """Run ``func`` for good in a real thread (an event loop of C code), whichever mode is on."""
+    if is_eventlet():
+        from eventlet import patcher
+
+        threading = patcher.original("threading")
+    else:
+        import threading
+    threading.Thread(target=func, name=name, daemon=True).start()

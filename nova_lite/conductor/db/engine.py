@@ -1,0 +1,209 @@
+"""Connections, transactions and the database's clock.
+
+`Database.write` runs one function in one transaction and commits it, again from the start when the database asks for
+that (a deadlock, a lost connection before the commit). `Database.read` is the same without locks. A database that is
+away raises `DatabaseUnavailable`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import random
+import time
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import sqlalchemy as sa
+from oslo_config import cfg
+from sqlalchemy import exc, orm
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
+
+from nova_lite import exception
+
+LOG = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+MAX_TRIES = 5
+
+#: Error codes that mean "nothing was done, try again": MariaDB deadlock and lock timeout, PostgreSQL's 40001, 40P01.
+_RETRY_CODES = {1205, 1213, "40001", "40P01", "55P03"}
+
+
+class utcnow(FunctionElement[datetime.datetime]):
+    """The database's clock, naive UTC with sub-second digits."""
+
+    inherit_cache = True
+    type = sa.DateTime()
+
+
+@compiles(utcnow, "sqlite")
+def _utcnow_sqlite(element: Any, compiler: Any, **kw: Any) -> str:
+    return "strftime('%Y-%m-%d %H:%M:%f000', 'now')"
+
+
+@compiles(utcnow, "mysql")
+@compiles(utcnow, "mariadb")
+def _utcnow_mysql(element: Any, compiler: Any, **kw: Any) -> str:
+    return "UTC_TIMESTAMP(6)"
+
+
+@compiles(utcnow, "postgresql")
+def _utcnow_postgresql(element: Any, compiler: Any, **kw: Any) -> str:
+    return "(clock_timestamp() AT TIME ZONE 'utc')"
+
+
+class UnitOfWork:
+    """One transaction: its session, the database's time at its start, and what others have to hear after it.
+
+    ``touched_nodes``: ids of compute nodes that were changed; ``after_commit``: functions to call once it is committed.
+    """
+
+    def __init__(self, session: orm.Session) -> None:
+        self.session = session
+        self.now: datetime.datetime = session.execute(sa.select(utcnow())).scalar_one()
+        if isinstance(self.now, str):
+            self.now = datetime.datetime.fromisoformat(self.now)
+        self.touched_nodes: set[int] = set()
+        self.after_commit: list[Callable[[], None]] = []
+
+
+class Database:
+    """``before_commit(uow)`` is called at the end of each write, inside its transaction (see `manager`)."""
+
+    def __init__(self, conf: cfg.ConfigOpts, before_commit: Callable[[UnitOfWork], None] | None = None) -> None:
+        self.engine = create_engine(conf)
+        self.sessions = orm.sessionmaker(self.engine, expire_on_commit=False)
+        self.before_commit = before_commit
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self.engine.dialect.name == "sqlite"
+
+    def write(self, func: Callable[Concatenate[UnitOfWork, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """``func(uow, *args, **kwargs)`` in one transaction. It may run more than once, so all it does is SQL."""
+
+        def attempt() -> T:
+            with self.sessions() as session, session.begin():
+                uow = UnitOfWork(session)
+                result = func(uow, *args, **kwargs)
+                if self.before_commit is not None:
+                    session.flush()
+                    self.before_commit(uow)
+            for hook in uow.after_commit:
+                hook()
+            return result
+
+        return self._retrying(attempt)
+
+    def read(self, func: Callable[Concatenate[UnitOfWork, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """``func(uow, *args, **kwargs)`` on one consistent snapshot, taking no write lock."""
+
+        def attempt() -> T:
+            with self.engine.connect() as connection:
+                connection = connection.execution_options(nova_lite_readonly=True)
+                with orm.Session(connection) as session:
+                    return func(UnitOfWork(session), *args, **kwargs)
+
+        return self._retrying(attempt)
+
+    def _retrying(self, attempt: Callable[[], T]) -> T:
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                return attempt()
+            except exc.DBAPIError as error:
+                if tries >= MAX_TRIES or not (_wants_retry(error) or error.connection_invalidated):
+                    raise
+                LOG.info("Transaction is run again (%d of %d): %s", tries, MAX_TRIES, error.orig)
+                time.sleep(random.uniform(0.01, 0.05) * 2**tries)
+
+    def ping(self) -> None:
+        """Raises `DatabaseUnavailable` when the database cannot be reached."""
+        try:
+            with self.engine.connect() as connection:
+                connection.execute(sa.select(sa.literal(1)))
+        except exc.SQLAlchemyError as error:
+            raise unavailable(error) from error
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+
+def create_engine(conf: cfg.ConfigOpts) -> sa.Engine:
+    """An engine for ``[database] connection``, with the settings each kind of database needs here."""
+    options: dict[str, Any] = {"pool_pre_ping": True}
+    try:
+        url = sa.make_url(conf.database.connection)
+    except exc.ArgumentError as error:
+        raise exception.ConfigurationError(
+            reason="[database] connection is not a database URL (sqlite:////path, mysql+pymysql://user:password@host/"
+            "name or postgresql+psycopg://user:password@host/name)."
+        ) from error
+    kind = url.get_backend_name()
+    if kind == "sqlite":
+        options["connect_args"] = {"timeout": conf.database.busy_timeout, "check_same_thread": False}
+    else:
+        options.update(pool_size=conf.database.pool_size, max_overflow=conf.database.pool_size, pool_recycle=1800)
+        options["isolation_level"] = "READ COMMITTED"
+        if kind in ("mysql", "mariadb"):
+            options["connect_args"] = {
+                "connect_timeout": 5,
+                "init_command": f"SET innodb_lock_wait_timeout={conf.database.busy_timeout}",
+            }
+        elif kind == "postgresql":
+            options["connect_args"] = {
+                "connect_timeout": 5,
+                "options": f"-c lock_timeout={conf.database.busy_timeout}s",
+            }
+    try:
+        engine = sa.create_engine(url, **options)
+    except (exc.ArgumentError, exc.NoSuchModuleError, ImportError) as error:
+        raise exception.ConfigurationError(reason=f"[database] connection cannot be used: {error}") from error
+    if kind == "sqlite":
+        _set_up_sqlite(engine)
+    return engine
+
+
+def _set_up_sqlite(engine: sa.Engine) -> None:
+    """WAL, real foreign keys, and transactions that take the write lock at their start (readers: no lock)."""
+
+    @sa.event.listens_for(engine, "connect")
+    def on_connect(connection: Any, record: Any) -> None:
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA journal_mode=WAL")
+        cursor.execute("PRAGMA synchronous=FULL")
+        cursor.execute("PRAGMA foreign_keys=ON")
+        cursor.close()
+
+    @sa.event.listens_for(engine, "begin")
+    def on_begin(connection: sa.Connection) -> None:
+        readonly = connection.get_execution_options().get("nova_lite_readonly", False)
+        connection.exec_driver_sql("BEGIN" if readonly else "BEGIN IMMEDIATE")
+
+
+def unavailable(error: Exception) -> exception.DatabaseUnavailable:
+    """Ours for a lost database; the cause is logged in one line, without the statement's parameters."""
+    cause = getattr(error, "orig", None) or error
+    LOG.warning("The database is unavailable: %s", " ".join(str(cause).split()))
+    return exception.DatabaseUnavailable()
+
+
+def translate(error: Exception) -> Exception:
+    """For `rpc.Endpoint`: errors that mean "the database is away" become `DatabaseUnavailable`."""
+    if isinstance(error, exc.InterfaceError | exc.OperationalError | exc.TimeoutError | exc.DisconnectionError):
+        return unavailable(error)
+    if isinstance(error, exc.DBAPIError) and error.connection_invalidated:
+        return unavailable(error)
+    return error
+
+
+def _wants_retry(error: exc.DBAPIError) -> bool:
+    original = error.orig
+    code = getattr(original, "sqlstate", None) or (original.args[0] if original is not None and original.args else None)
+    return code in _RETRY_CODES

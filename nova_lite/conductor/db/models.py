@@ -1,0 +1,361 @@
+"""Tables. Times are naive UTC with microseconds, taken from the database's clock where leases depend on them.
+
+The invariants that hold between rows are listed in docs/architecture.md and checked by ``nova-lite-manage audit``:
+used counters equal the sum of allocations; a task state implies an open action; quota counts equal the rows.
+"""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+
+#: Microseconds on MariaDB, too.
+Time = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
+#: 64 KB is too little there for a base64 user_data or an image's properties.
+LongText = sa.Text().with_variant(mysql.MEDIUMTEXT(), "mysql", "mariadb")
+BigId = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+Uuid = sa.String(36)
+Name = sa.String(255)
+
+
+class Base(DeclarativeBase):
+    metadata = sa.MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+
+
+# --- hosts
+
+
+class Service(Base):
+    """A daemon. ``up`` is the host lease: cleared by the conductor when ``last_seen_up`` is too old."""
+
+    __tablename__ = "services"
+    __table_args__ = (sa.UniqueConstraint("host", "binary"),)
+
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    uuid: Mapped[str] = mapped_column(Uuid, unique=True)
+    host: Mapped[str] = mapped_column(Name)
+    binary: Mapped[str] = mapped_column(sa.String(64))
+    topic: Mapped[str] = mapped_column(sa.String(64))
+    version: Mapped[str] = mapped_column(sa.String(32), default="")
+    up: Mapped[bool] = mapped_column(default=True)
+    disabled: Mapped[bool] = mapped_column(default=False)
+    disabled_reason: Mapped[str | None] = mapped_column(Name)
+    forced_down: Mapped[bool] = mapped_column(default=False)
+    epoch: Mapped[int] = mapped_column(default=0)
+    availability_zone: Mapped[str] = mapped_column(Name, default="internal")
+    boot_id: Mapped[str] = mapped_column(Uuid, default="")
+    last_seen_up: Mapped[datetime.datetime | None] = mapped_column(Time)
+    created_at: Mapped[datetime.datetime] = mapped_column(Time)
+    updated_at: Mapped[datetime.datetime | None] = mapped_column(Time)
+
+
+class ComputeNode(Base):
+    """A hypervisor. ``*_used`` are only changed by conditional updates, together with an `Allocation`.
+
+    ``vcpus``, ``memory_mb``, ``disk_gb`` are what may be given out, ratio and reservation already applied;
+    ``inventory`` is the driver's report as it came. ``generation`` grows with every change.
+    """
+
+    __tablename__ = "compute_nodes"
+    __table_args__ = (sa.UniqueConstraint("host", "node"),)
+
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    uuid: Mapped[str] = mapped_column(Uuid, unique=True)
+    service_id: Mapped[int] = mapped_column(sa.ForeignKey("services.id"))
+    host: Mapped[str] = mapped_column(Name)
+    node: Mapped[str] = mapped_column(Name)
+    inventory: Mapped[dict[str, Any]] = mapped_column(sa.JSON)
+    vcpus: Mapped[int] = mapped_column(default=0)
+    memory_mb: Mapped[int] = mapped_column(default=0)
+    disk_gb: Mapped[int] = mapped_column(default=0)
+    vcpus_used: Mapped[int] = mapped_column(default=0)
+    memory_mb_used: Mapped[int] = mapped_column(default=0)
+    disk_gb_used: Mapped[int] = mapped_column(default=0)
+    cpu_allocation_ratio: Mapped[float] = mapped_column(default=4.0)
+    ram_allocation_ratio: Mapped[float] = mapped_column(default=1.0)
+    disk_allocation_ratio: Mapped[float] = mapped_column(default=1.0)
+    reserved: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
+    generation: Mapped[int] = mapped_column(default=0)
+    created_at: Mapped[datetime.datetime] = mapped_column(Time)
+    updated_at: Mapped[datetime.datetime | None] = mapped_column(Time)
+
+    service: Mapped[Service] = relationship(lazy="joined")
+
+
+class Allocation(Base):
+    """What one instance takes of one hypervisor: the only truth of what is used.
+
+    An instance has one while it is placed. ``generation`` is the build attempt it was made for.
+    """
+
+    __tablename__ = "allocations"
+    __table_args__ = (sa.UniqueConstraint("instance_uuid", "compute_node_id"),)
+
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    instance_uuid: Mapped[str] = mapped_column(Uuid)
+    compute_node_id: Mapped[int] = mapped_column(sa.ForeignKey("compute_nodes.id"), index=True)
+    generation: Mapped[int]
+    vcpus: Mapped[int]
+    memory_mb: Mapped[int]
+    disk_gb: Mapped[int]
+    created_at: Mapped[datetime.datetime] = mapped_column(Time)
+
+
+# --- instances
+
+
+class Instance(Base):
+    """A server. A deleted one keeps its row (``deleted`` true) for its action log.
+
+    ``flavor`` and ``image`` are snapshots taken at create. ``request`` is what only the build needs: networks,
+    forced host, injected files, password; it is emptied when the build ends.
+    """
+
+    __tablename__ = "instances"
+    __table_args__ = (
+        sa.Index(None, "project_id", "deleted", "created_at"),
+        sa.Index(None, "host", "deleted"),
+        sa.Index(None, "deleted", "created_at"),
+    )
+
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    uuid: Mapped[str] = mapped_column(Uuid, unique=True)
+    project_id: Mapped[str] = mapped_column(Name)
+    user_id: Mapped[str] = mapped_column(Name)
+    display_name: Mapped[str] = mapped_column(Name)
+    display_description: Mapped[str | None] = mapped_column(Name)
+    hostname: Mapped[str] = mapped_column(Name)
+    reservation_id: Mapped[str] = mapped_column(Name, index=True)
+    launch_index: Mapped[int] = mapped_column(default=0)
+    vm_state: Mapped[str] = mapped_column(sa.String(32))
+    task_state: Mapped[str | None] = mapped_column(sa.String(32))
+    power_state: Mapped[int] = mapped_column(default=0)
+    progress: Mapped[int] = mapped_column(default=0)
+    host: Mapped[str | None] = mapped_column(Name)
+    node: Mapped[str | None] = mapped_column(Name)
+    generation: Mapped[int] = mapped_column(default=0)
+    availability_zone: Mapped[str | None] = mapped_column(Name)
+    requested_availability_zone: Mapped[str | None] = mapped_column(Name)
+    image_ref: Mapped[str] = mapped_column(Name, default="")
+    kernel_id: Mapped[str] = mapped_column(Name, default="")
+    ramdisk_id: Mapped[str] = mapped_column(Name, default="")
+    root_device_name: Mapped[str | None] = mapped_column(sa.String(64))
+    flavorid: Mapped[str] = mapped_column(Name)
+    flavor: Mapped[dict[str, Any]] = mapped_column(sa.JSON)
+    image: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
+    request: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
+    vcpus: Mapped[int]
+    memory_mb: Mapped[int]
+    disk_gb: Mapped[int]
+    key_name: Mapped[str | None] = mapped_column(Name)
+    key_data: Mapped[str | None] = mapped_column(sa.Text)
+    user_data: Mapped[str | None] = mapped_column(LongText)
+    config_drive: Mapped[bool] = mapped_column(default=False)
+    auto_disk_config: Mapped[bool] = mapped_column(default=False)
+    locked: Mapped[bool] = mapped_column(default=False)
+    locked_by: Mapped[str | None] = mapped_column(sa.String(16))
+    access_ip_v4: Mapped[str | None] = mapped_column(sa.String(45))
+    access_ip_v6: Mapped[str | None] = mapped_column(sa.String(45))
+    metadata_: Mapped[dict[str, Any]] = mapped_column("metadata", sa.JSON, default=dict)
+    system_metadata: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
+    security_groups: Mapped[list[str]] = mapped_column(sa.JSON, default=list)
+    scheduler_hints: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
+    fault: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
+    created_at: Mapped[datetime.datetime] = mapped_column(Time)
+    updated_at: Mapped[datetime.datetime | None] = mapped_column(Time)
+    launched_at: Mapped[datetime.datetime | None] = mapped_column(Time)
+    terminated_at: Mapped[datetime.datetime | None] = mapped_column(Time)
+    deleted: Mapped[bool] = mapped_column(default=False)
+
+    tags: Mapped[list[InstanceTag]] = relationship(lazy="selectin", cascade="all, delete-orphan")
+    ports: Mapped[list[Port]] = relationship(lazy="selectin", order_by="Port.position", viewonly=True)
+
+
+class InstanceTag(Base):
+    __tablename__ = "instance_tags"
+
+    instance_id: Mapped[int] = mapped_column(sa.ForeignKey("instances.id"), primary_key=True)
+    tag: Mapped[str] = mapped_column(sa.String(60), primary_key=True)
+
+
+class InstanceAction(Base):
+    """The durable queue: one row per accepted request.
+
+    Open while ``finish_time`` is null. ``step`` says what is driven next (`nova_lite.conductor.tasks`). Whoever holds
+    the lease (``lease_owner``, until ``lease_expires_at``) drives it; ``due_at`` is when the reconciler looks again,
+    ``attempts`` counts its redrives, ``deadline`` is when it gives up and compensates.
+    """
+
+    __tablename__ = "instance_actions"
+    __table_args__ = (
+        sa.Index(None, "instance_uuid", "id"),
+        sa.Index(None, "finish_time", "due_at"),
+        sa.Index(None, "request_id"),
+    )
+
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    action: Mapped[str] = mapped_column(sa.String(32))
+    instance_uuid: Mapped[str] = mapped_column(Uuid)
+    request_id: Mapped[str] = mapped_column(Name)
+    user_id: Mapped[str | None] = mapped_column(Name)
+    project_id: Mapped[str | None] = mapped_column(Name)
+    payload: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
+    generation: Mapped[int] = mapped_column(default=0)
+    step: Mapped[str] = mapped_column(sa.String(32))
+    host: Mapped[str | None] = mapped_column(Name)
+    lease_owner: Mapped[str | None] = mapped_column(Name)
+    lease_expires_at: Mapped[datetime.datetime | None] = mapped_column(Time)
+    due_at: Mapped[datetime.datetime] = mapped_column(Time)
+    attempts: Mapped[int] = mapped_column(default=0)
+    deadline: Mapped[datetime.datetime] = mapped_column(Time)
+    start_time: Mapped[datetime.datetime] = mapped_column(Time)
+    updated_at: Mapped[datetime.datetime | None] = mapped_column(Time)
+    finish_time: Mapped[datetime.datetime | None] = mapped_column(Time)
+    message: Mapped[str | None] = mapped_column(Name)
+
+    events: Mapped[list[InstanceActionEvent]] = relationship(order_by="InstanceActionEvent.id")
+
+
+class InstanceActionEvent(Base):
+    __tablename__ = "instance_action_events"
+
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    action_id: Mapped[int] = mapped_column(sa.ForeignKey("instance_actions.id"), index=True)
+    event: Mapped[str] = mapped_column(Name)
+    start_time: Mapped[datetime.datetime] = mapped_column(Time)
+    finish_time: Mapped[datetime.datetime | None] = mapped_column(Time)
+    result: Mapped[str | None] = mapped_column(sa.String(16))
+    traceback: Mapped[str | None] = mapped_column(LongText)
+    host: Mapped[str | None] = mapped_column(Name)
+    details: Mapped[str | None] = mapped_column(sa.Text)
+
+
+# --- catalogue
+
+
+class Flavor(Base):
+    __tablename__ = "flavors"
+
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    flavorid: Mapped[str] = mapped_column(Name, unique=True)
+    name: Mapped[str] = mapped_column(Name, unique=True)
+    vcpus: Mapped[int]
+    memory_mb: Mapped[int]
+    root_gb: Mapped[int]
+    ephemeral_gb: Mapped[int] = mapped_column(default=0)
+    swap: Mapped[int] = mapped_column(default=0)
+    rxtx_factor: Mapped[float] = mapped_column(default=1.0)
+    is_public: Mapped[bool] = mapped_column(default=True)
+    disabled: Mapped[bool] = mapped_column(default=False)
+    description: Mapped[str | None] = mapped_column(sa.Text)
+    extra_specs: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
+    created_at: Mapped[datetime.datetime] = mapped_column(Time)
+    updated_at: Mapped[datetime.datetime | None] = mapped_column(Time)
+
+
+class KeyPair(Base):
+    __tablename__ = "key_pairs"
+    __table_args__ = (sa.UniqueConstraint("user_id", "name"),)
+
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    user_id: Mapped[str] = mapped_column(Name)
+    name: Mapped[str] = mapped_column(Name)
+    type: Mapped[str] = mapped_column(sa.String(16), default="ssh")
+    public_key: Mapped[str] = mapped_column(sa.Text)
+    fingerprint: Mapped[str] = mapped_column(Name)
+    created_at: Mapped[datetime.datetime] = mapped_column(Time)
+
+
+class Image(Base):
+    """An image of the ``local`` backend; its bytes are the file ``<store_path>/<id>``."""
+
+    __tablename__ = "images"
+
+    id: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    name: Mapped[str] = mapped_column(Name, index=True)
+    status: Mapped[str] = mapped_column(sa.String(16))
+    disk_format: Mapped[str] = mapped_column(sa.String(16))
+    container_format: Mapped[str] = mapped_column(sa.String(16))
+    size: Mapped[int] = mapped_column(sa.BigInteger, default=0)
+    checksum: Mapped[str] = mapped_column(sa.String(128), default="")
+    min_disk: Mapped[int] = mapped_column(default=0)
+    min_ram: Mapped[int] = mapped_column(default=0)
+    visibility: Mapped[str] = mapped_column(sa.String(16), default="public")
+    owner: Mapped[str | None] = mapped_column(Name)
+    properties: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
+    created_at: Mapped[datetime.datetime] = mapped_column(Time)
+    updated_at: Mapped[datetime.datetime | None] = mapped_column(Time)
+
+
+class Network(Base):
+    """A network of the ``local`` backend."""
+
+    __tablename__ = "networks"
+
+    id: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    name: Mapped[str] = mapped_column(Name, unique=True)
+    cidr: Mapped[str] = mapped_column(sa.String(64))
+    gateway: Mapped[str | None] = mapped_column(sa.String(45))
+    dns: Mapped[list[str]] = mapped_column(sa.JSON, default=list)
+    bridge: Mapped[str] = mapped_column(sa.String(15))
+    mtu: Mapped[int] = mapped_column(default=1500)
+    start: Mapped[str] = mapped_column(sa.String(45))
+    end: Mapped[str] = mapped_column(sa.String(45))
+    project_id: Mapped[str | None] = mapped_column(Name)
+    is_default: Mapped[bool] = mapped_column(default=False)
+    created_at: Mapped[datetime.datetime] = mapped_column(Time)
+
+
+class Port(Base):
+    """An interface of an instance and its address on a network."""
+
+    __tablename__ = "ports"
+    __table_args__ = (
+        sa.UniqueConstraint("network_id", "address"),
+        sa.UniqueConstraint("mac_address"),
+    )
+
+    id: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    network_id: Mapped[str] = mapped_column(sa.ForeignKey("networks.id"))
+    instance_uuid: Mapped[str] = mapped_column(sa.ForeignKey("instances.uuid"), index=True)
+    position: Mapped[int] = mapped_column(default=0)
+    mac_address: Mapped[str] = mapped_column(sa.String(17))
+    address: Mapped[str] = mapped_column(sa.String(45))
+    tag: Mapped[str | None] = mapped_column(sa.String(60))
+    created_at: Mapped[datetime.datetime] = mapped_column(Time)
+
+    network: Mapped[Network] = relationship(lazy="joined")
+
+
+# --- quota
+
+
+class QuotaUsage(Base):
+    """How much a project uses; changed by conditional updates only, in the transaction that makes or ends the use."""
+
+    __tablename__ = "quota_usages"
+
+    project_id: Mapped[str] = mapped_column(Name, primary_key=True)
+    resource: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
+    used: Mapped[int] = mapped_column(default=0)
+
+
+class QuotaLimit(Base):
+    """A project's own limit of a resource, where it differs from ``[quota]``; -1 is unlimited."""
+
+    __tablename__ = "quota_limits"
+
+    project_id: Mapped[str] = mapped_column(Name, primary_key=True)
+    resource: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
+    limit: Mapped[int] = mapped_column("hard_limit")

@@ -1,0 +1,341 @@
+"""Client side of the conductor: topic ``conductor``. The only way to the database.
+
+Grouped by who asks. Every method answers within one transaction; `MessagingUnavailable` and `DatabaseUnavailable` (both
+503) mean that the answer is unknown or that nothing was done: a retry with the same request id is safe.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nova_lite import rpc
+from nova_lite.context import RequestContext
+from nova_lite.objects import (
+    ActionTicket,
+    AvailabilityZone,
+    BuildNetworks,
+    BuildResult,
+    ComputeNode,
+    CreateRequest,
+    CreateResult,
+    DomainReport,
+    DomainVerdict,
+    Flavor,
+    HostReport,
+    HostState,
+    Image,
+    Instance,
+    InstanceAction,
+    InstanceFilters,
+    KeyPair,
+    Limits,
+    Network,
+    Service,
+)
+
+TOPIC = "conductor"
+VERSION = "1.0"
+
+
+class ConductorAPI:
+    def __init__(self, transport: Any) -> None:
+        self._client = rpc.Client(transport, TOPIC, VERSION)
+
+    # --- servers, for the API
+
+    def create_instances(self, context: RequestContext, request: CreateRequest) -> CreateResult:
+        """Check against flavor, image, key, networks and quota, and write instances and their create actions."""
+        answer: CreateResult = self._client.call(context, "create_instances", returns=CreateResult, request=request)
+        return answer
+
+    def build_instances(self, context: RequestContext, instance_uuids: list[str]) -> None:
+        """Nudge: schedule and cast the builds of these instances now (the reconciler would, a little later)."""
+        self._client.cast(context, "build_instances", instance_uuids=instance_uuids)
+
+    def accept_action(
+        self, context: RequestContext, instance_uuid: str, action: str, payload: dict[str, Any]
+    ) -> ActionTicket:
+        """Write the action's row and the task state, if the instance's state allows it (else 409). The ticket is then
+        cast to its host by the caller."""
+        answer: ActionTicket = self._client.call(
+            context,
+            "accept_action",
+            returns=ActionTicket,
+            instance_uuid=instance_uuid,
+            action=action,
+            payload=payload,
+        )
+        return answer
+
+    def instance_get(self, context: RequestContext, instance_uuid: str) -> Instance:
+        """Of the context's project, or any for an admin; else `InstanceNotFound`."""
+        answer: Instance = self._client.call(context, "instance_get", returns=Instance, instance_uuid=instance_uuid)
+        return answer
+
+    def instance_list(
+        self,
+        context: RequestContext,
+        filters: InstanceFilters,
+        limit: int | None,
+        marker: str | None,
+        sort_keys: list[str],
+        sort_dirs: list[str],
+    ) -> list[Instance]:
+        answer: list[Instance] = self._client.call(
+            context,
+            "instance_list",
+            returns=list[Instance],
+            filters=filters,
+            limit=limit,
+            marker=marker,
+            sort_keys=sort_keys,
+            sort_dirs=sort_dirs,
+        )
+        return answer
+
+    def instance_update(self, context: RequestContext, instance_uuid: str, changes: dict[str, Any]) -> Instance:
+        """Change ``display_name``, ``display_description``, ``access_ip_v4``/``_v6`` or ``auto_disk_config``."""
+        answer: Instance = self._client.call(
+            context, "instance_update", returns=Instance, instance_uuid=instance_uuid, changes=changes
+        )
+        return answer
+
+    def action_list(self, context: RequestContext, instance_uuid: str) -> list[InstanceAction]:
+        """Newest first, without their events; also of a deleted instance."""
+        answer: list[InstanceAction] = self._client.call(
+            context, "action_list", returns=list[InstanceAction], instance_uuid=instance_uuid
+        )
+        return answer
+
+    def action_get(self, context: RequestContext, instance_uuid: str, request_id: str) -> InstanceAction:
+        """One action with its events."""
+        answer: InstanceAction = self._client.call(
+            context, "action_get", returns=InstanceAction, instance_uuid=instance_uuid, request_id=request_id
+        )
+        return answer
+
+    # --- catalogue, for the API
+
+    def flavor_list(
+        self,
+        context: RequestContext,
+        is_public: bool | None,
+        min_ram: int | None,
+        min_disk: int | None,
+        limit: int | None,
+        marker: str | None,
+        sort_key: str,
+        sort_dir: str,
+    ) -> list[Flavor]:
+        """``is_public`` None: all of them."""
+        answer: list[Flavor] = self._client.call(
+            context,
+            "flavor_list",
+            returns=list[Flavor],
+            is_public=is_public,
+            min_ram=min_ram,
+            min_disk=min_disk,
+            limit=limit,
+            marker=marker,
+            sort_key=sort_key,
+            sort_dir=sort_dir,
+        )
+        return answer
+
+    def flavor_get(self, context: RequestContext, flavor_id: str) -> Flavor:
+        answer: Flavor = self._client.call(context, "flavor_get", returns=Flavor, flavor_id=flavor_id)
+        return answer
+
+    def flavor_create(self, context: RequestContext, flavor: Flavor) -> Flavor:
+        """An empty ``flavorid`` is filled with a new uuid."""
+        answer: Flavor = self._client.call(context, "flavor_create", returns=Flavor, flavor=flavor)
+        return answer
+
+    def flavor_update(self, context: RequestContext, flavor_id: str, description: str | None) -> Flavor:
+        answer: Flavor = self._client.call(
+            context, "flavor_update", returns=Flavor, flavor_id=flavor_id, description=description
+        )
+        return answer
+
+    def flavor_delete(self, context: RequestContext, flavor_id: str) -> None:
+        self._client.call(context, "flavor_delete", flavor_id=flavor_id)
+
+    def flavor_extra_specs_update(
+        self, context: RequestContext, flavor_id: str, extra_specs: dict[str, str]
+    ) -> dict[str, str]:
+        """Add or change these keys; returns all of them."""
+        answer: dict[str, str] = self._client.call(
+            context,
+            "flavor_extra_specs_update",
+            returns=dict[str, str],
+            flavor_id=flavor_id,
+            extra_specs=extra_specs,
+        )
+        return answer
+
+    def flavor_extra_spec_delete(self, context: RequestContext, flavor_id: str, key: str) -> None:
+        self._client.call(context, "flavor_extra_spec_delete", flavor_id=flavor_id, key=key)
+
+    def keypair_list(
+        self, context: RequestContext, user_id: str, limit: int | None, marker: str | None
+    ) -> list[KeyPair]:
+        answer: list[KeyPair] = self._client.call(
+            context, "keypair_list", returns=list[KeyPair], user_id=user_id, limit=limit, marker=marker
+        )
+        return answer
+
+    def keypair_get(self, context: RequestContext, user_id: str, name: str) -> KeyPair:
+        answer: KeyPair = self._client.call(context, "keypair_get", returns=KeyPair, user_id=user_id, name=name)
+        return answer
+
+    def keypair_create(self, context: RequestContext, keypair: KeyPair) -> KeyPair:
+        """Store a public key (the API generates and fingerprints; a private key never comes here)."""
+        answer: KeyPair = self._client.call(context, "keypair_create", returns=KeyPair, keypair=keypair)
+        return answer
+
+    def keypair_delete(self, context: RequestContext, user_id: str, name: str) -> None:
+        self._client.call(context, "keypair_delete", user_id=user_id, name=name)
+
+    def image_list(
+        self, context: RequestContext, name: str | None, status: str | None, limit: int | None, marker: str | None
+    ) -> list[Image]:
+        """Images of the built-in backend that the context's project may see."""
+        answer: list[Image] = self._client.call(
+            context, "image_list", returns=list[Image], name=name, status=status, limit=limit, marker=marker
+        )
+        return answer
+
+    def image_get(self, context: RequestContext, image_id: str) -> Image:
+        answer: Image = self._client.call(context, "image_get", returns=Image, image_id=image_id)
+        return answer
+
+    def image_delete(self, context: RequestContext, image_id: str) -> None:
+        self._client.call(context, "image_delete", image_id=image_id)
+
+    def network_list(self, context: RequestContext) -> list[Network]:
+        """Networks of the built-in backend that the context's project may use."""
+        answer: list[Network] = self._client.call(context, "network_list", returns=list[Network])
+        return answer
+
+    def limits_get(self, context: RequestContext, project_id: str) -> Limits:
+        answer: Limits = self._client.call(context, "limits_get", returns=Limits, project_id=project_id)
+        return answer
+
+    # --- hosts, for the API
+
+    def availability_zone_list(self, context: RequestContext) -> list[AvailabilityZone]:
+        """All zones, the control plane's ``internal`` included, with their hosts and services."""
+        answer: list[AvailabilityZone] = self._client.call(
+            context, "availability_zone_list", returns=list[AvailabilityZone]
+        )
+        return answer
+
+    def service_list(self, context: RequestContext, host: str | None, binary: str | None) -> list[Service]:
+        answer: list[Service] = self._client.call(
+            context, "service_list", returns=list[Service], host=host, binary=binary
+        )
+        return answer
+
+    def service_update(self, context: RequestContext, service_id: str, changes: dict[str, Any]) -> Service:
+        """``service_id``: uuid or numeric id. Changes: ``disabled``, ``disabled_reason``, ``forced_down``."""
+        answer: Service = self._client.call(
+            context, "service_update", returns=Service, service_id=service_id, changes=changes
+        )
+        return answer
+
+    def service_delete(self, context: RequestContext, service_id: str) -> None:
+        self._client.call(context, "service_delete", service_id=service_id)
+
+    def compute_node_list(
+        self, context: RequestContext, hostname_pattern: str | None, limit: int | None, marker: str | None
+    ) -> list[ComputeNode]:
+        """``hostname_pattern``: substring of the node's name; ``marker``: uuid or numeric id."""
+        answer: list[ComputeNode] = self._client.call(
+            context,
+            "compute_node_list",
+            returns=list[ComputeNode],
+            hostname_pattern=hostname_pattern,
+            limit=limit,
+            marker=marker,
+        )
+        return answer
+
+    def compute_node_get(self, context: RequestContext, node_id: str) -> ComputeNode:
+        """``node_id``: uuid or numeric id."""
+        answer: ComputeNode = self._client.call(context, "compute_node_get", returns=ComputeNode, node_id=node_id)
+        return answer
+
+    # --- for every daemon
+
+    def report_service(self, context: RequestContext, host: str, binary: str, topic: str, version: str) -> None:
+        """Heartbeat of a daemon that is not a compute host."""
+        self._client.cast(context, "report_service", host=host, binary=binary, topic=topic, version=version)
+
+    # --- for the scheduler
+
+    def host_states_get(self, context: RequestContext) -> list[HostState]:
+        """Every host as it is now: the scheduler's resync."""
+        answer: list[HostState] = self._client.call(context, "host_states_get", returns=list[HostState])
+        return answer
+
+    # --- for compute
+
+    def register_host(self, context: RequestContext, report: HostReport) -> None:
+        """First report after start: returns when services and nodes have their rows."""
+        self._client.call(context, "register_host", report=report)
+
+    def report_state(self, context: RequestContext, report: HostReport) -> None:
+        """Heartbeat: renews the host's lease and the leases of the work it names."""
+        self._client.cast(context, "report_state", report=report)
+
+    def start_build(self, context: RequestContext, instance_uuid: str, host: str, generation: int) -> BuildNetworks:
+        """The host begins: instance to BUILDING/spawning, and its interfaces are allocated. Raises `StaleReport` or
+        `InstanceGone` when the build is not wanted (any more); `NoMoreFixedIps` and other 4xx abort it."""
+        answer: BuildNetworks = self._client.call(
+            context,
+            "start_build",
+            returns=BuildNetworks,
+            instance_uuid=instance_uuid,
+            host=host,
+            generation=generation,
+        )
+        return answer
+
+    def finish_build(self, context: RequestContext, result: BuildResult) -> None:
+        """Report a build's outcome. `StaleReport` or `InstanceGone` after BUILT: destroy what was built."""
+        self._client.call(context, "finish_build", result=result)
+
+    def finish_action(
+        self,
+        context: RequestContext,
+        host: str,
+        action_id: int,
+        power_state: int | None,
+        error: str | None,
+        details: str,
+    ) -> None:
+        """Report a stop, start, reboot or delete as done (``error`` None) or failed. Reporting twice is harmless."""
+        self._client.call(
+            context,
+            "finish_action",
+            host=host,
+            action_id=action_id,
+            power_state=power_state,
+            error=error,
+            details=details,
+        )
+
+    def reconcile_domains(
+        self, context: RequestContext, host: str, domains: list[DomainReport], leftovers: list[str]
+    ) -> list[DomainVerdict]:
+        """What to do with each of a host's domains, and (DESTROY) which leftovers without a domain to remove. Uuids
+        that are left out of the answer are not to be touched."""
+        answer: list[DomainVerdict] = self._client.call(
+            context,
+            "reconcile_domains",
+            returns=list[DomainVerdict],
+            host=host,
+            domains=domains,
+            leftovers=leftovers,
+        )
+        return answer

@@ -1,0 +1,55 @@
+"""``[DEFAULT]``: what all daemons share."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+
+from oslo_config import cfg
+
+OPTS = [
+    cfg.HostAddressOpt(
+        "my_ip",
+        default="127.0.0.1",
+        help="Address of this machine that other parts of the cloud reach it by.",
+    ),
+    cfg.StrOpt(
+        "host",
+        default=socket.gethostname(),
+        sample_default="<hostname>",
+        regex=r"^[A-Za-z0-9._-]{1,255}$",
+        help="Name of this host in the cloud. Keep it when the machine is renamed: instances are tied to it.",
+    ),
+    cfg.StrOpt(
+        "state_path",
+        default="/var/lib/nova-lite",
+        help="Directory for all that a daemon keeps on disk.",
+    ),
+    cfg.IntOpt(
+        "report_interval",
+        default=10,
+        min=1,
+        help="Seconds between two heartbeats of a daemon.",
+    ),
+    cfg.IntOpt(
+        "service_down_time",
+        default=30,
+        min=2,
+        help="Seconds without a heartbeat after which a daemon counts as down (the host lease). At least twice "
+        "report_interval.",
+    ),
+    cfg.IntOpt(
+        "startup_retry_interval",
+        default=2,
+        min=1,
+        help="Seconds between attempts to start while the broker, the database or the hypervisor is away.",
+    ),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    conf.register_opts(OPTS)
+
+
+def list_opts() -> dict[str, Sequence[cfg.Opt]]:
+    return {"DEFAULT": OPTS}

@@ -1,0 +1,27 @@
+"""``[database]``: read by the conductor and by ``nova-lite-manage`` only; no other host needs it in its file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from oslo_config import cfg
+
+OPTS = [
+    cfg.StrOpt(
+        "connection",
+        secret=True,
+        default="sqlite:////var/lib/nova-lite/nova-lite.sqlite",
+        help="SQLAlchemy URL. sqlite:////path (one conductor process), mysql+pymysql://user:password@host/name or "
+        "postgresql+psycopg://user:password@host/name.",
+    ),
+    cfg.IntOpt("pool_size", default=16, min=1, help="Connections kept open to a database server."),
+    cfg.IntOpt("busy_timeout", default=20, min=1, help="Seconds a transaction waits for a lock before it fails."),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    conf.register_opts(OPTS, group="database")
+
+
+def list_opts() -> dict[str, Sequence[cfg.Opt]]:
+    return {"database": OPTS}

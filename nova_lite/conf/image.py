@@ -1,0 +1,24 @@
+"""``[image]``: where images come from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from oslo_config import cfg
+
+OPTS = [
+    cfg.StrOpt("backend", default="local", help="Entry point in nova_lite.image.backends: local."),
+    cfg.StrOpt(
+        "store_path",
+        default="$state_path/images",
+        help="Directory of the local backend's image files; every compute host needs to read it.",
+    ),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    conf.register_opts(OPTS, group="image")
+
+
+def list_opts() -> dict[str, Sequence[cfg.Opt]]:
+    return {"image": OPTS}

@@ -1,0 +1,396 @@
+"""Every error nova_lite raises on purpose.
+
+::
+
+    NovaLiteException (500)
+    ├── Invalid (400)
+    │   ├── ValidationError, InvalidInput, InvalidSortKey, MarkerNotFound
+    │   ├── ImageUnacceptable, FlavorDiskTooSmall, FlavorMemoryTooSmall
+    │   ├── AvailabilityZoneUnavailable, KeypairInvalid, NetworkRefused ...
+    │   └── InvalidAPIVersionString
+    ├── Forbidden (403)
+    │   ├── PolicyNotAuthorized
+    │   └── QuotaExceeded
+    ├── NotFound (404): InstanceNotFound, FlavorNotFound, ImageNotFound, ...
+    ├── Conflict (409): InstanceInvalidState, InstanceIsLocked, *Exists ...
+    ├── InvalidGlobalAPIVersion (406)
+    ├── ServiceUnavailable (503): DatabaseUnavailable, MessagingUnavailable, ComputeHostUnavailable
+    ├── NotImplementedByDriver (501)
+    └── internal to the control plane (500)
+        ├── NoValidHost, MaxRetriesExceeded, ClaimLost
+        ├── StaleReport, InstanceGone, BuildSuperseded   (protocol answers)
+        ├── BuildAbort, RescheduledException             (outcomes of a build)
+        └── VirtDriverError and its children
+
+An error knows its HTTP ``code``; `nova_lite.api.wsgi` turns it into a fault. Errors cross the message bus:
+oslo.messaging re-creates them from ``args`` and ``kwargs``, so a subclass only declares ``msg_fmt`` and
+``code``, and is raised with keywords that the format names.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class NovaLiteException(Exception):
+    """Base error. ``code`` is the HTTP status, ``msg_fmt`` a %-format over the keyword arguments."""
+
+    msg_fmt = "An unknown error occurred."
+    code = 500
+
+    def __init__(self, message: str | None = None, **kwargs: Any) -> None:
+        if message is None:
+            message = self.msg_fmt % kwargs
+        self.kwargs = kwargs
+        super().__init__(message)
+
+    @property
+    def message(self) -> str:
+        """The sentence for the reader, without a remote traceback that the bus may have appended."""
+        return str(self.args[0]) if self.args else self.msg_fmt
+
+
+# --- 400
+
+
+class Invalid(NovaLiteException):
+    msg_fmt = "The request is invalid."
+    code = 400
+
+
+class ValidationError(Invalid):
+    msg_fmt = "%(detail)s"
+
+
+class InvalidInput(Invalid):
+    msg_fmt = "Invalid input received: %(reason)s"
+
+
+class InvalidAPIVersionString(Invalid):
+    msg_fmt = "API Version String %(version)s is of invalid format. Must be of format MajorNum.MinorNum."
+
+
+class InvalidSortKey(Invalid):
+    msg_fmt = "Sort key %(key)s is not valid. Valid keys are: %(valid)s."
+
+
+class MarkerNotFound(Invalid):
+    msg_fmt = "marker [%(marker)s] not found"
+
+
+class ImageUnavailable(Invalid):
+    msg_fmt = "Can not find requested image"
+
+
+class ImageNotActive(Invalid):
+    msg_fmt = "Image %(image_id)s is not active."
+
+
+class FlavorUnavailable(Invalid):
+    """A flavor named in a request body does not exist (a flavor named in a URL is `FlavorNotFound`)."""
+
+    msg_fmt = "Flavor %(flavor_id)s could not be found."
+
+
+class FlavorDiskTooSmall(Invalid):
+    msg_fmt = (
+        "Flavor's disk is too small for requested image. Flavor disk is %(flavor_size)i GiB, "
+        "image needs %(image_min_disk)i GiB."
+    )
+
+
+class FlavorMemoryTooSmall(Invalid):
+    msg_fmt = (
+        "Flavor's memory is too small for requested image. Flavor has %(flavor_mb)i MiB, image needs %(image_mb)i MiB."
+    )
+
+
+class KeypairUnavailable(Invalid):
+    msg_fmt = "Invalid key_name provided."
+
+
+class InvalidKeypair(Invalid):
+    msg_fmt = "Keypair data is invalid: %(reason)s"
+
+
+class NetworkUnavailable(Invalid):
+    msg_fmt = "Network %(network_id)s could not be found."
+
+
+class NetworkAmbiguous(Invalid):
+    msg_fmt = "Multiple possible networks found, use a Network ID to be more specific."
+
+
+class SecurityGroupUnavailable(Invalid):
+    msg_fmt = "Unable to find security_group with name or id %(name)s"
+
+
+class FixedIpInUse(Invalid):
+    msg_fmt = "Fixed IP address %(address)s is already in use on network %(network_id)s."
+
+
+class FixedIpInvalid(Invalid):
+    msg_fmt = "Fixed IP %(address)s is not a valid ip address for network %(network_id)s."
+
+
+class AvailabilityZoneUnavailable(Invalid):
+    msg_fmt = "The requested availability zone is not available"
+
+
+class ComputeHostUnknown(Invalid):
+    msg_fmt = "Compute host %(host)s could not be found."
+
+
+# --- 401, 403
+
+
+class Unauthorized(NovaLiteException):
+    msg_fmt = "The request you have made requires authentication."
+    code = 401
+
+
+class Forbidden(NovaLiteException):
+    msg_fmt = "You are not authorized to do this."
+    code = 403
+
+
+class PolicyNotAuthorized(Forbidden):
+    msg_fmt = "Policy doesn't allow %(action)s to be performed."
+
+
+class QuotaExceeded(Forbidden):
+    msg_fmt = (
+        "Quota exceeded for %(overs)s: Requested %(requested)s, but already used %(used)s of %(allowed)s %(overs)s"
+    )
+
+
+class MetadataLimitExceeded(Forbidden):
+    msg_fmt = "Maximum number of metadata items exceeds %(allowed)d"
+
+
+class InjectedFileLimitExceeded(Forbidden):
+    msg_fmt = "%(reason)s"
+
+
+class KeypairLimitExceeded(Forbidden):
+    msg_fmt = "Maximum number of key pairs exceeded"
+
+
+# --- 404
+
+
+class NotFound(NovaLiteException):
+    msg_fmt = "Resource could not be found."
+    code = 404
+
+
+class InstanceNotFound(NotFound):
+    msg_fmt = "Instance %(instance_id)s could not be found."
+
+
+class FlavorNotFound(NotFound):
+    msg_fmt = "Flavor %(flavor_id)s could not be found."
+
+
+class FlavorExtraSpecNotFound(NotFound):
+    msg_fmt = "Flavor %(flavor_id)s has no extra specs with key %(key)s."
+
+
+class ImageNotFound(NotFound):
+    msg_fmt = "Image %(image_id)s could not be found."
+
+
+class KeypairNotFound(NotFound):
+    msg_fmt = "Keypair %(name)s not found for user %(user_id)s"
+
+
+class NetworkNotFound(NotFound):
+    msg_fmt = "Network %(network_id)s could not be found."
+
+
+class ServiceNotFound(NotFound):
+    msg_fmt = "Service %(service_id)s could not be found."
+
+
+class ComputeNodeNotFound(NotFound):
+    msg_fmt = "Hypervisor with ID '%(node_id)s' could not be found."
+
+
+class HostNotFound(NotFound):
+    msg_fmt = "Compute host %(host)s could not be found."
+
+
+class InstanceActionNotFound(NotFound):
+    msg_fmt = "Action for request_id %(request_id)s on instance %(instance_id)s not found"
+
+
+# --- 406, 409
+
+
+class InvalidGlobalAPIVersion(NovaLiteException):
+    msg_fmt = "Version %(req_ver)s is not supported by the API. Minimum is %(min_ver)s and maximum is %(max_ver)s."
+    code = 406
+
+
+class Conflict(NovaLiteException):
+    msg_fmt = "The resource is in use or in the wrong state."
+    code = 409
+
+
+class InstanceInvalidState(Conflict):
+    msg_fmt = "Cannot '%(method)s' instance %(instance_id)s while it is in %(attr)s %(state)s"
+
+
+class InstanceIsLocked(Conflict):
+    msg_fmt = "Instance %(instance_id)s is locked"
+
+
+class InstanceNotReady(Conflict):
+    msg_fmt = "Instance %(instance_id)s is not ready"
+
+
+class FlavorExists(Conflict):
+    msg_fmt = "Flavor with %(attr)s %(value)s already exists."
+
+
+class FlavorInUse(Conflict):
+    msg_fmt = "Flavor %(flavor_id)s is in use."
+
+
+class KeypairExists(Conflict):
+    msg_fmt = "Key pair '%(name)s' already exists."
+
+
+class ImageExists(Conflict):
+    msg_fmt = "Image %(image_id)s already exists."
+
+
+class NetworkExists(Conflict):
+    msg_fmt = "Network %(name)s already exists."
+
+
+class NetworkInUse(Conflict):
+    msg_fmt = "Network %(name)s still has addresses in use."
+
+
+class ServiceInUse(Conflict):
+    msg_fmt = "Service %(service_id)s cannot be deleted: %(reason)s"
+
+
+class NoMoreFixedIps(Conflict):
+    msg_fmt = "No fixed IP addresses are left on network %(network_id)s."
+
+
+# --- 501, 503
+
+
+class NotImplementedByDriver(NovaLiteException):
+    msg_fmt = "The virtualization driver does not support %(operation)s."
+    code = 501
+
+
+class ServiceUnavailable(NovaLiteException):
+    msg_fmt = "The service is unavailable for the moment. Please try again."
+    code = 503
+
+
+class DatabaseUnavailable(ServiceUnavailable):
+    msg_fmt = "The database is unavailable for the moment. Nothing was changed; please try again."
+
+
+class MessagingUnavailable(ServiceUnavailable):
+    msg_fmt = "The control plane did not answer (%(what)s). Please try again."
+
+
+class ComputeHostUnavailable(ServiceUnavailable):
+    msg_fmt = "Compute host %(host)s did not answer. Please try again."
+
+
+# --- scheduling and the protocol between conductor and compute
+
+
+class NoValidHost(NovaLiteException):
+    """No host fits. ``reason`` says how many hosts each filter took out; ``details`` the same for machines."""
+
+    msg_fmt = "No valid host was found. %(reason)s"
+
+
+class SchedulerNotReady(ServiceUnavailable):
+    msg_fmt = "The scheduler has not yet loaded its host states."
+
+
+class MaxRetriesExceeded(NovaLiteException):
+    msg_fmt = "Exceeded maximum number of retries. %(reason)s"
+
+
+class ClaimLost(NovaLiteException):
+    """Neither the chosen host nor any alternate had room left when it was claimed."""
+
+    msg_fmt = "The chosen hosts had no room left when they were claimed: %(hosts)s."
+
+
+class StaleReport(NovaLiteException):
+    """A compute host reported on an attempt that is no longer the current one: drop the work, destroy its traces."""
+
+    msg_fmt = "Instance %(instance_id)s: generation %(generation)s on host %(host)s is not current any more."
+
+
+class InstanceGone(NovaLiteException):
+    """The instance was deleted, or is being deleted, while something was done for it."""
+
+    msg_fmt = "Instance %(instance_id)s disappeared or is being deleted."
+
+
+class BuildAbortException(NovaLiteException):
+    msg_fmt = "Build of instance %(instance_uuid)s aborted: %(reason)s"
+
+
+class RescheduledException(NovaLiteException):
+    msg_fmt = "Build of instance %(instance_uuid)s was re-scheduled: %(reason)s"
+
+
+class ComputeResourcesUnavailable(NovaLiteException):
+    msg_fmt = "Insufficient compute resources: %(reason)s."
+
+
+class Fenced(NovaLiteException):
+    """This host promised never to build the instance at this generation or a lower one."""
+
+    msg_fmt = "Instance %(instance_uuid)s is fenced at generation %(generation)s on this host."
+
+
+# --- virt
+
+
+class VirtDriverError(NovaLiteException):
+    msg_fmt = "The virtualization driver failed: %(reason)s"
+
+
+class HypervisorUnavailable(VirtDriverError):
+    msg_fmt = "Connection to the hypervisor is broken on host %(host)s: %(reason)s"
+
+
+class DomainNotFound(VirtDriverError):
+    msg_fmt = "Instance %(instance_uuid)s has no domain on this host."
+
+
+class ImageFileMissing(VirtDriverError):
+    msg_fmt = "Image %(image_id)s cannot be read on this host: %(reason)s"
+
+
+class ImageCorrupt(VirtDriverError):
+    msg_fmt = "Image %(image_id)s is corrupt: %(reason)s"
+
+
+class InstancePowerOnFailure(VirtDriverError):
+    msg_fmt = "Failed to power on instance %(instance_uuid)s: %(reason)s"
+
+
+class ConfigDriveInvalid(VirtDriverError):
+    msg_fmt = "The config drive could not be made: %(reason)s"
+
+
+class ConfigurationError(NovaLiteException):
+    """An operator's mistake; daemons print the message in one line and exit with status 1."""
+
+    msg_fmt = "%(reason)s"

@@ -1,0 +1,65 @@
+"""Typed values that cross the bus: no I/O, no behaviour beyond what follows from their own fields.
+
+All are `msgspec.Struct`; unknown fields are ignored on decode, and new fields get defaults, so that daemons of two
+neighbouring versions can talk. Sizes are MB (MiB) for memory and swap, GB (GiB) for disks, times are naive UTC.
+"""
+
+from __future__ import annotations
+
+from nova_lite.objects.action import ActionTicket, InstanceAction, InstanceActionEvent
+from nova_lite.objects.build import (
+    BuildNetworks,
+    BuildRequest,
+    BuildResult,
+    CreateRequest,
+    CreateResult,
+    DomainReport,
+    DomainVerdict,
+    NetworkRequest,
+    Outcome,
+    Verdict,
+)
+from nova_lite.objects.flavor import Flavor
+from nova_lite.objects.host import AvailabilityZone, ComputeNode, HostReport, HostState, Inventory, Service
+from nova_lite.objects.image import Image
+from nova_lite.objects.instance import VIF, Fault, Instance, InstanceFilters
+from nova_lite.objects.keypair import KeyPair
+from nova_lite.objects.network import Network
+from nova_lite.objects.quota import Limits, QuotaUsage
+from nova_lite.objects.request_spec import Destination, InstanceGroup, RequestSpec, Selection
+
+__all__ = [
+    "VIF",
+    "ActionTicket",
+    "AvailabilityZone",
+    "BuildNetworks",
+    "BuildRequest",
+    "BuildResult",
+    "ComputeNode",
+    "CreateRequest",
+    "CreateResult",
+    "Destination",
+    "DomainReport",
+    "DomainVerdict",
+    "Fault",
+    "Flavor",
+    "HostReport",
+    "HostState",
+    "Image",
+    "Instance",
+    "InstanceAction",
+    "InstanceActionEvent",
+    "InstanceFilters",
+    "InstanceGroup",
+    "Inventory",
+    "KeyPair",
+    "Limits",
+    "Network",
+    "NetworkRequest",
+    "Outcome",
+    "QuotaUsage",
+    "RequestSpec",
+    "Selection",
+    "Service",
+    "Verdict",
+]

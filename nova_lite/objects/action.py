@@ -1,0 +1,55 @@
+"""The action log: what was asked for, and what became of it."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import msgspec
+
+from nova_lite.objects.instance import Instance
+
+
+class InstanceActionEvent(msgspec.Struct, kw_only=True):
+    """One step of an action, as it was carried out. ``result``: Success, Error or None while it runs."""
+
+    event: str
+    start_time: datetime.datetime
+    finish_time: datetime.datetime | None = None
+    result: str | None = None
+    traceback: str | None = None
+    host: str | None = None
+    details: str | None = None
+
+
+class InstanceAction(msgspec.Struct, kw_only=True):
+    """One accepted request. ``message`` is None, or "Error" when it failed."""
+
+    id: int
+    action: str
+    instance_uuid: str
+    request_id: str
+    user_id: str | None = None
+    project_id: str | None = None
+    start_time: datetime.datetime
+    updated_at: datetime.datetime | None = None
+    finish_time: datetime.datetime | None = None
+    message: str | None = None
+    events: list[InstanceActionEvent] = msgspec.field(default_factory=list)
+
+
+class ActionTicket(msgspec.Struct, kw_only=True):
+    """The order to a compute host to carry out one accepted action (delete, start, stop, reboot, ...).
+
+    ``action_id`` grows with every accepted action of an instance, so a host can tell a late ticket from a new one.
+    ``generation`` is the instance's. ``payload`` is the action's own (``{"reboot_type": "HARD"}``).
+    ``host`` None: no host is involved, the conductor has already finished the action.
+    """
+
+    action_id: int
+    action: str
+    instance: Instance
+    generation: int
+    host: str | None
+    request_id: str
+    payload: dict[str, Any] = msgspec.field(default_factory=dict)

@@ -1,0 +1,126 @@
+"""Creating instances: the user's request, the order to a host, and the host's reports."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+import msgspec
+
+from nova_lite.objects.image import Image
+from nova_lite.objects.instance import VIF, Instance
+
+
+class NetworkRequest(msgspec.Struct, kw_only=True):
+    """One requested interface: a network by id or a port, with an optional fixed address."""
+
+    network_id: str | None = None
+    port_id: str | None = None
+    fixed_ip: str | None = None
+    tag: str | None = None
+
+
+class CreateRequest(msgspec.Struct, kw_only=True):
+    """A validated ``POST /servers``. ``networks``: "auto", "none" or a list. ``injected_files``: path to base64.
+
+    ``request_id`` of the context makes a repeated call return the instances of the first one.
+    """
+
+    name: str
+    flavor_id: str
+    image_ref: str = ""
+    min_count: int = 1
+    max_count: int = 1
+    description: str | None = None
+    hostname: str | None = None
+    networks: str | list[NetworkRequest] = "auto"
+    availability_zone: str | None = None
+    forced_host: str | None = None
+    forced_node: str | None = None
+    metadata: dict[str, str] = msgspec.field(default_factory=dict)
+    tags: list[str] = msgspec.field(default_factory=list)
+    key_name: str | None = None
+    security_groups: list[str] = msgspec.field(default_factory=list)
+    user_data: str | None = None
+    config_drive: bool = False
+    auto_disk_config: bool = False
+    admin_password: str | None = None
+    access_ip_v4: str | None = None
+    access_ip_v6: str | None = None
+    scheduler_hints: dict[str, list[str] | str] = msgspec.field(default_factory=dict)
+    injected_files: dict[str, str] = msgspec.field(default_factory=dict)
+    block_device_mapping: list[dict[str, Any]] = msgspec.field(default_factory=list)
+
+
+class CreateResult(msgspec.Struct, kw_only=True):
+    reservation_id: str
+    instances: list[Instance]
+
+
+class BuildRequest(msgspec.Struct, kw_only=True):
+    """The order to a host: make ``instance`` exist at ``generation``. Casting it twice is harmless.
+
+    ``limits`` are the scheduler's (memory_mb, vcpus, disk_gb); ``images`` holds the image and, AMI style, its kernel
+    and ramdisk by id.
+    """
+
+    instance: Instance
+    generation: int
+    action_id: int
+    request_id: str
+    image: Image | None = None
+    images: dict[str, Image] = msgspec.field(default_factory=dict)
+    limits: dict[str, int] = msgspec.field(default_factory=dict)
+    injected_files: dict[str, str] = msgspec.field(default_factory=dict)
+    admin_password: str | None = None
+
+
+class BuildNetworks(msgspec.Struct, kw_only=True):
+    """Answer to `start_build`: the interfaces that were allocated for the instance."""
+
+    vifs: list[VIF] = msgspec.field(default_factory=list)
+
+
+class Outcome(enum.StrEnum):
+    """How a build ended: built; failed here but another host may do (rescheduled); failed for good (aborted)."""
+
+    BUILT = "built"
+    RESCHEDULED = "rescheduled"
+    ABORTED = "aborted"
+
+
+class BuildResult(msgspec.Struct, kw_only=True):
+    """A host's report. With any outcome but BUILT the host has removed all traces and fenced the generation."""
+
+    instance_uuid: str
+    generation: int
+    host: str
+    outcome: Outcome
+    power_state: int = 0
+    message: str = ""
+    details: str = ""
+    root_device_name: str | None = None
+
+
+class DomainReport(msgspec.Struct, kw_only=True):
+    """A domain of ours on a hypervisor."""
+
+    uuid: str
+    generation: int
+    power_state: int
+
+
+class Verdict(enum.StrEnum):
+    """KEEP: it is right. DESTROY: not (any more) meant to be here. DONE: it is right and its open build is finished.
+    RUN: it should be running and is not (host rebooted): start it."""
+
+    KEEP = "keep"
+    DESTROY = "destroy"
+    DONE = "done"
+    RUN = "run"
+
+
+class DomainVerdict(msgspec.Struct, kw_only=True):
+    uuid: str
+    generation: int
+    verdict: Verdict

@@ -1,0 +1,126 @@
+"""Compute hosts: what they have, what is used, and whether they are alive."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import msgspec
+
+
+class Service(msgspec.Struct, kw_only=True):
+    """A daemon that reports in. ``up``: its lease has not lapsed and it is not forced down."""
+
+    id: int
+    uuid: str
+    host: str
+    binary: str
+    topic: str
+    up: bool
+    disabled: bool = False
+    disabled_reason: str | None = None
+    forced_down: bool = False
+    availability_zone: str = "internal"
+    last_seen_up: datetime.datetime | None = None
+    updated_at: datetime.datetime | None = None
+    created_at: datetime.datetime | None = None
+    version: str = ""
+
+
+class Inventory(msgspec.Struct, kw_only=True):
+    """What one hypervisor has (totals), as the virt driver reports it. Memory MB, disk GB."""
+
+    node: str
+    vcpus: int
+    memory_mb: int
+    disk_gb: int
+    hypervisor_type: str
+    hypervisor_version: int = 0
+    host_ip: str | None = None
+    cpu_arch: str = "x86_64"
+    cpu_info: dict[str, Any] = msgspec.field(default_factory=dict)
+    supported_hv_types: list[str] = msgspec.field(default_factory=list)
+    supported_vm_modes: list[str] = msgspec.field(default_factory=lambda: ["hvm"])
+    capabilities: dict[str, Any] = msgspec.field(default_factory=dict)
+    disk_available_least: int | None = None
+    running_vms: int = 0
+    uptime: str | None = None
+
+
+class HostReport(msgspec.Struct, kw_only=True):
+    """A compute host's heartbeat: its inventories and the work it is at, whose leases the conductor extends.
+
+    ``boot_id`` is new at every start of the daemon. ``building``: instance uuid to generation of builds in progress;
+    ``acting``: ids of actions in progress.
+    """
+
+    host: str
+    boot_id: str
+    inventories: list[Inventory]
+    building: dict[str, int] = msgspec.field(default_factory=dict)
+    acting: list[int] = msgspec.field(default_factory=list)
+    version: str = ""
+    cpu_allocation_ratio: float = 4.0
+    ram_allocation_ratio: float = 1.0
+    disk_allocation_ratio: float = 1.0
+    reserved_cpus: int = 0
+    reserved_memory_mb: int = 0
+    reserved_disk_gb: int = 0
+
+
+class ComputeNode(msgspec.Struct, kw_only=True):
+    """A hypervisor with its totals, its use (the sum of its allocations) and its service."""
+
+    id: int
+    uuid: str
+    host: str
+    node: str
+    service: Service
+    inventory: Inventory
+    vcpus_used: int = 0
+    memory_mb_used: int = 0
+    disk_gb_used: int = 0
+    running_vms: int = 0
+    current_workload: int = 0
+    generation: int = 0
+    cpu_allocation_ratio: float = 4.0
+    ram_allocation_ratio: float = 1.0
+    disk_allocation_ratio: float = 1.0
+
+
+class HostState(msgspec.Struct, kw_only=True):
+    """A host as the scheduler sees it. ``generation`` grows with every change of its row: newer wins.
+
+    ``vcpus``, ``memory_mb``, ``disk_gb`` are what may be given out: (total - reserved) * allocation ratio, rounded
+    down. The ``*_used`` are sums of allocations. ``instances``: uuids of the instances placed here.
+    """
+
+    id: int
+    host: str
+    node: str
+    generation: int
+    up: bool
+    disabled: bool
+    vcpus: int
+    memory_mb: int
+    disk_gb: int
+    vcpus_used: int = 0
+    memory_mb_used: int = 0
+    disk_gb_used: int = 0
+    availability_zone: str = "nova"
+    hypervisor_type: str = ""
+    hypervisor_version: int = 0
+    cpu_arch: str = "x86_64"
+    supported_hv_types: list[str] = msgspec.field(default_factory=list)
+    supported_vm_modes: list[str] = msgspec.field(default_factory=list)
+    capabilities: dict[str, Any] = msgspec.field(default_factory=dict)
+    instances: list[str] = msgspec.field(default_factory=list)
+    deleted: bool = False
+
+
+class AvailabilityZone(msgspec.Struct, kw_only=True):
+    """``hosts``: host name to its services."""
+
+    name: str
+    available: bool
+    hosts: dict[str, list[Service]] = msgspec.field(default_factory=dict)

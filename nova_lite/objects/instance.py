@@ -1,0 +1,127 @@
+"""Instances (servers, at the REST edge)."""
+
+from __future__ import annotations
+
+import datetime
+
+import msgspec
+
+from nova_lite.objects.flavor import Flavor
+from nova_lite.objects.network import Network
+
+
+class Fault(msgspec.Struct, kw_only=True):
+    """Why an instance is in ERROR. ``message`` is for its owner, ``details`` for admins."""
+
+    code: int
+    message: str
+    details: str = ""
+    created_at: datetime.datetime | None = None
+
+
+class VIF(msgspec.Struct, kw_only=True):
+    """One network interface of an instance, with its address and the network it is on."""
+
+    id: str
+    mac_address: str
+    address: str
+    network: Network
+    version: int = 4
+    tag: str | None = None
+
+
+class Instance(msgspec.Struct, kw_only=True):
+    """One instance, whole. ``flavor`` is the snapshot taken at create; ``image_ref`` is "" when it has none.
+
+    ``generation`` counts build attempts: it is the fencing token of host and domain. ``task_state`` is None unless an
+    action is open. ``system_metadata`` holds what the instance has to remember of its image (``image_*``).
+    """
+
+    uuid: str
+    project_id: str
+    user_id: str
+    display_name: str
+    display_description: str | None = None
+    hostname: str
+    reservation_id: str = ""
+    launch_index: int = 0
+    vm_state: str
+    task_state: str | None = None
+    power_state: int = 0
+    progress: int = 0
+    host: str | None = None
+    node: str | None = None
+    generation: int = 0
+    availability_zone: str | None = None
+    requested_availability_zone: str | None = None
+    image_ref: str = ""
+    kernel_id: str = ""
+    ramdisk_id: str = ""
+    root_device_name: str | None = None
+    flavor: Flavor
+    key_name: str | None = None
+    key_data: str | None = None
+    user_data: str | None = None
+    config_drive: bool = False
+    auto_disk_config: bool = False
+    locked: bool = False
+    locked_by: str | None = None
+    access_ip_v4: str | None = None
+    access_ip_v6: str | None = None
+    metadata: dict[str, str] = msgspec.field(default_factory=dict)
+    system_metadata: dict[str, str] = msgspec.field(default_factory=dict)
+    tags: list[str] = msgspec.field(default_factory=list)
+    security_groups: list[str] = msgspec.field(default_factory=list)
+    scheduler_hints: dict[str, list[str] | str] = msgspec.field(default_factory=dict)
+    vifs: list[VIF] = msgspec.field(default_factory=list)
+    fault: Fault | None = None
+    host_status: str | None = None
+    created_at: datetime.datetime | None = None
+    updated_at: datetime.datetime | None = None
+    launched_at: datetime.datetime | None = None
+    terminated_at: datetime.datetime | None = None
+    deleted: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name the hypervisor knows it by."""
+        return f"instance-{self.uuid}"
+
+
+class InstanceFilters(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What to list. ``project_id`` None means all projects (the API allows that to admins only).
+
+    ``name``, ``ip`` and ``ip6`` are regular expressions, as clients expect of Nova; all others match exactly.
+    """
+
+    project_id: str | None = None
+    uuids: list[str] | None = None
+    user_id: str | None = None
+    name: str | None = None
+    vm_states: list[str] | None = None
+    task_states: list[str] | None = None
+    power_state: int | None = None
+    host: str | None = None
+    node: str | None = None
+    flavorid: str | None = None
+    image_ref: str | None = None
+    reservation_id: str | None = None
+    availability_zone: str | None = None
+    key_name: str | None = None
+    description: str | None = None
+    locked: bool | None = None
+    config_drive: bool | None = None
+    metadata: dict[str, str] | None = None
+    ip: str | None = None
+    ip6: str | None = None
+    changes_since: datetime.datetime | None = None
+    changes_before: datetime.datetime | None = None
+    created_at: datetime.datetime | None = None
+    launched_at: datetime.datetime | None = None
+    terminated_at: datetime.datetime | None = None
+    progress: int | None = None
+    tags: list[str] | None = None
+    tags_any: list[str] | None = None
+    not_tags: list[str] | None = None
+    not_tags_any: list[str] | None = None
+    deleted: bool = False

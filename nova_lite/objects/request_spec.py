@@ -1,0 +1,54 @@
+"""What the conductor asks of the scheduler, and what it gets back."""
+
+from __future__ import annotations
+
+import msgspec
+
+from nova_lite.objects.flavor import Flavor
+from nova_lite.objects.image import Image
+
+
+class InstanceGroup(msgspec.Struct, kw_only=True):
+    """A server group. ``policy``: affinity, anti-affinity, soft-affinity, soft-anti-affinity."""
+
+    id: str
+    policy: str
+    hosts: list[str] = msgspec.field(default_factory=list)
+    max_server_per_host: int | None = None
+
+
+class RequestSpec(msgspec.Struct, kw_only=True):
+    """One request for ``len(instance_uuids)`` like instances.
+
+    ``ignore_hosts``: hosts already tried. ``attempt`` starts at 1. ``forced_host``/``forced_node`` skip the filters
+    but not the claim.
+    """
+
+    instance_uuids: list[str]
+    project_id: str
+    user_id: str
+    flavor: Flavor
+    image: Image | None = None
+    availability_zone: str | None = None
+    forced_host: str | None = None
+    forced_node: str | None = None
+    ignore_hosts: list[str] = msgspec.field(default_factory=list)
+    attempt: int = 1
+    instance_group: InstanceGroup | None = None
+    scheduler_hints: dict[str, list[str] | str] = msgspec.field(default_factory=dict)
+
+
+class Selection(msgspec.Struct, kw_only=True):
+    """One place: ``limits`` are the host's capacities (memory_mb, vcpus, disk_gb) that compute re-checks."""
+
+    host: str
+    node: str
+    limits: dict[str, int] = msgspec.field(default_factory=dict)
+
+
+class Destination(msgspec.Struct, kw_only=True):
+    """Where one instance is to go, and where else it could."""
+
+    instance_uuid: str
+    selected: Selection
+    alternates: list[Selection] = msgspec.field(default_factory=list)

@@ -1,0 +1,165 @@
+"""What every daemon does around its own work: logging, signals, retried start, periodic tasks, RPC server, stop.
+
+A ``cmd`` module builds a `Daemon` from parts and calls `run`, which returns the exit status.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import random
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from oslo_config import cfg
+from oslo_log import log
+from oslo_reports import guru_meditation_report
+from oslo_reports import opts as report_opts
+
+from nova_lite import exception, rpc, version
+
+LOG = logging.getLogger(__name__)
+
+
+class Periodic:
+    """Runs ``func`` every ``interval`` seconds in a thread of its own until stopped; a failure is logged, not fatal.
+
+    ``jitter``: start within one interval at random, so that many hosts do not report in step.
+    """
+
+    def __init__(self, name: str, interval: float, func: Callable[[], None], jitter: bool = False) -> None:
+        self.name = name
+        self.interval = interval
+        self.func = func
+        self._stop = threading.Event()
+        self._first_wait = random.uniform(0, interval) if jitter else interval
+        self._thread = threading.Thread(target=self._loop, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def _loop(self) -> None:
+        wait = self._first_wait
+        while not self._stop.wait(wait):
+            started = time.monotonic()
+            try:
+                self.func()
+            except exception.ServiceUnavailable as error:
+                LOG.warning("%s: %s", self.name, error.message)
+            except Exception:
+                LOG.exception("Periodic task %s failed; it runs again in %.1f s", self.name, self.interval)
+            wait = max(0.0, self.interval - (time.monotonic() - started))
+
+
+class Daemon:
+    """One service process: subclass or fill in, then `run`.
+
+    ``prepare`` is retried while it raises `ServiceUnavailable` or `HypervisorUnavailable` (one line each time);
+    `ConfigurationError` ends the process with one line and status 1. ``cleanup`` runs at the end.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts, binary: str) -> None:
+        self.conf = conf
+        self.binary = binary
+        self.stopping = threading.Event()
+        self.periodics: list[Periodic] = []
+        self.servers: list[Any] = []
+
+    # --- for the daemon's own module
+
+    def prepare(self) -> None:
+        """Connect to what the daemon needs, and start serving; may be called again after a failure."""
+        raise NotImplementedError
+
+    def cleanup(self) -> None:
+        """Give back what is not covered by stopping periodic tasks and RPC servers."""
+
+    def add_periodic(self, name: str, interval: float, func: Callable[[], None], jitter: bool = False) -> None:
+        task = Periodic(name, interval, func, jitter)
+        self.periodics.append(task)
+        task.start()
+
+    def serve_rpc(self, transport: Any, topic: str, server: str, endpoints: list[rpc.Endpoint]) -> None:
+        server_object = rpc.get_server(transport, topic, server, endpoints)
+        server_object.start()
+        self.servers.append(server_object)
+
+    # --- life
+
+    def start(self) -> None:
+        """`prepare`, again and again until it works or the daemon is told to stop."""
+        while not self.stopping.is_set():
+            try:
+                self.prepare()
+                return
+            except (exception.ServiceUnavailable, exception.HypervisorUnavailable) as error:
+                interval = self.conf.startup_retry_interval
+                LOG.warning("%s cannot start yet: %s Trying again in %d s.", self.binary, error.message, interval)
+                self._stop_parts()
+                self.stopping.wait(interval)
+
+    def stop(self) -> None:
+        """Stop taking work, let what runs come to its end, release everything. May be called twice."""
+        self.stopping.set()
+        self._stop_parts()
+        self.cleanup()
+
+    def _stop_parts(self) -> None:
+        for task in self.periodics:
+            task.stop()
+        for server in self.servers:
+            server.stop()
+        for server in self.servers:
+            server.wait()
+        self.periodics.clear()
+        self.servers.clear()
+
+    def run(self) -> int:
+        """Until SIGTERM or SIGINT. Returns the exit status."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self.stopping.set())
+        try:
+            self.start()
+        except exception.ConfigurationError as error:
+            LOG.error("%s: %s", self.binary, error.message)
+            print(f"{self.binary}: {error.message}", file=sys.stderr)
+            return 1
+        if not self.stopping.is_set():
+            LOG.info("%s %s is ready on host %s", self.binary, version.VERSION, self.conf.host)
+            notify_systemd("READY=1")
+        while not self.stopping.wait(1.0):
+            pass
+        LOG.info("%s is stopping", self.binary)
+        notify_systemd("STOPPING=1")
+        self.stop()
+        return 0
+
+
+def setup_logging(conf: cfg.ConfigOpts, binary: str) -> None:
+    """Log to where oslo.log's options say (stderr by default); SIGUSR2 writes a guru meditation report to stderr."""
+    log.setup(conf, "nova_lite")
+    logging.captureWarnings(True)
+    report_opts.set_defaults(conf)
+    guru_meditation_report.TextGuruMeditation.setup_autorun(version, conf=conf)
+    LOG.debug("Logging of %s is set up", binary)
+
+
+def notify_systemd(state: str) -> None:
+    """Tell systemd (Type=notify) about our state; nothing happens without it."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address:
+        return
+    if address.startswith("@"):
+        address = "\0" + address[1:]
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+        notify.connect(address)
+        notify.sendall(state.encode())

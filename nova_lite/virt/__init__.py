@@ -1,0 +1,1 @@
+"""Hypervisors: the driver interface, its fake, and libvirt."""

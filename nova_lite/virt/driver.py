@@ -1,0 +1,154 @@
+"""The interface between compute and a hypervisor.
+
+`ComputeDriver` is what every driver has to do. What some drivers can do besides is a protocol of its own
+(`ConsoleOutput`, ...): a driver that cannot, simply lacks the method, and the manager answers 501.
+
+Rules for every driver:
+
+- Methods are called with the instance's lock held (one at a time per instance), from any thread.
+- They are idempotent: asked for what already is, they return quietly; destroying what is not there is fine.
+- They touch only domains that carry our metadata (this host's name, uuid, generation).
+- They block; they never call other services. They raise `nova_lite.exception.VirtDriverError` children.
+"""
+
+from __future__ import annotations
+
+import abc
+import os
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
+
+import msgspec
+from oslo_config import cfg
+from stevedore import driver as stevedore_driver
+
+from nova_lite import exception
+from nova_lite.objects import VIF, Image, Instance, Inventory
+from nova_lite.states import PowerState
+
+NAMESPACE = "nova_lite.virt.drivers"
+
+
+class DomainInfo(msgspec.Struct, kw_only=True, frozen=True):
+    """A domain of ours, as it is now."""
+
+    uuid: str
+    generation: int
+    power_state: PowerState
+
+
+class SpawnSpec(msgspec.Struct, kw_only=True):
+    """All that a driver needs to make a domain.
+
+    ``images``: by id: the root image and, AMI style, kernel and ramdisk. ``injected_files``: path to base64.
+    ``fence``: the driver calls it right before the domain comes to exist; it raises `exception.Fenced` when this
+    generation may not be built any more.
+    """
+
+    instance: Instance
+    generation: int
+    vifs: list[VIF]
+    image: Image | None
+    images: dict[str, Image]
+    injected_files: dict[str, str]
+    admin_password: str | None
+    fence: Callable[[], None]
+
+
+class ComputeDriver(abc.ABC):
+    """One hypervisor. ``conf`` is oslo.config's object, ``host`` the name of the compute host it serves.
+
+    ``image_path(image_id)`` gives a readable local file of an image, or raises `exception.ImageFileMissing`.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, image_path: Callable[[Image], str]) -> None:
+        self.conf = conf
+        self.host = host
+        self.image_path = image_path
+
+    @abc.abstractmethod
+    def init_host(self) -> None:
+        """Connect and check; raises `exception.HypervisorUnavailable` (retried) or `ConfigurationError` (fatal)."""
+
+    @abc.abstractmethod
+    def get_inventory(self) -> Inventory:
+        """Totals of this hypervisor: cheap enough to be called every few seconds."""
+
+    @abc.abstractmethod
+    def list_domains(self) -> list[DomainInfo]:
+        """All domains of ours on this host, running or not."""
+
+    @abc.abstractmethod
+    def get_info(self, instance_uuid: str) -> DomainInfo:
+        """One domain; raises `exception.DomainNotFound`."""
+
+    @abc.abstractmethod
+    def plug_vifs(self, instance: Instance, vifs: list[VIF]) -> None:
+        """Make the host side of the interfaces ready (bridge, DHCP reservation)."""
+
+    @abc.abstractmethod
+    def unplug_vifs(self, instance_uuid: str) -> None:
+        """Remove all that `plug_vifs` made for the instance, whatever is left of it."""
+
+    @abc.abstractmethod
+    def spawn(self, spec: SpawnSpec) -> None:
+        """Make the domain and wait until it runs. On failure nothing of it is left, except what `plug_vifs` made."""
+
+    @abc.abstractmethod
+    def destroy(self, instance_uuid: str) -> None:
+        """Power off and remove the domain, its disks and files (not its interfaces)."""
+
+    @abc.abstractmethod
+    def power_on(self, instance_uuid: str) -> None:
+        """Start the domain; raises `exception.InstancePowerOnFailure` or `DomainNotFound`."""
+
+    @abc.abstractmethod
+    def power_off(self, instance_uuid: str, timeout: int) -> None:
+        """Ask the guest to shut down for up to ``timeout`` seconds (0: do not ask), then cut the power."""
+
+    @abc.abstractmethod
+    def reboot(self, instance_uuid: str, reboot_type: str, timeout: int) -> None:
+        """``SOFT``: ask the guest to, and fall back to HARD after ``timeout`` seconds. ``HARD``: power cycle; also
+        starts a domain that is off."""
+
+    @abc.abstractmethod
+    def leftovers(self) -> set[str]:
+        """Uuids of which anything (disk, file, interface) is on this host without a domain."""
+
+    def wait_for_events(self, callback: Callable[[str], None]) -> None:
+        """Call ``callback(uuid)`` whenever a domain's power state changes. Default: never; polling covers it."""
+        del callback
+
+
+@runtime_checkable
+class ConsoleOutput(Protocol):
+    """A driver that keeps what guests print."""
+
+    def get_console_output(self, instance_uuid: str, length: int | None) -> str:
+        """The last ``length`` lines (None: all that is kept) of the guest's serial console."""
+        ...
+
+
+def load_compute_driver(conf: cfg.ConfigOpts, host: str, image_path: Callable[[Image], str]) -> ComputeDriver:
+    """The driver named by ``[DEFAULT] compute_driver``; a wrong or missing name raises `ConfigurationError`."""
+    name = conf.compute_driver
+    try:
+        plugin: Any = stevedore_driver.DriverManager(NAMESPACE, name, invoke_on_load=False)
+    except Exception as error:
+        raise exception.ConfigurationError(
+            reason=f"[DEFAULT] compute_driver = {name}: cannot be loaded ({error}); known drivers are "
+            f"{', '.join(available_drivers())}."
+        ) from error
+    loaded: ComputeDriver = plugin.driver(conf, host, image_path)
+    return loaded
+
+
+def available_drivers() -> list[str]:
+    from stevedore import extension
+
+    return sorted(extension.ExtensionManager(NAMESPACE).names())
+
+
+def instances_path(conf: cfg.ConfigOpts) -> str:
+    """Where disks and state of this host's instances live: ``<state_path>/instances`` unless configured."""
+    return conf.instances_path or os.path.join(conf.state_path, "instances")

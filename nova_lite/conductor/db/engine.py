@@ -65,8 +65,6 @@ class UnitOfWork:
     def __init__(self, session: orm.Session) -> None:
         self.session = session
         self.now: datetime.datetime = session.execute(sa.select(utcnow())).scalar_one()
-        if isinstance(self.now, str):
-            self.now = datetime.datetime.fromisoformat(self.now)
         self.touched_nodes: set[int] = set()
         self.after_commit: list[Callable[[], None]] = []
 

@@ -193,14 +193,14 @@ class InstanceAction(Base):
     """The durable queue: one row per accepted request.
 
     Open while ``finish_time`` is null. ``step`` says what is driven next (`nova_lite.conductor.tasks`). Whoever holds
-    the lease (``lease_owner``, until ``lease_expires_at``) drives it; ``due_at`` is when the reconciler looks again,
+    the lease (``lease_owner``, until ``lease_expires_at``) drives it; when the lease lapses the reconciler takes it.
     ``attempts`` counts its redrives, ``deadline`` is when it gives up and compensates.
     """
 
     __tablename__ = "instance_actions"
     __table_args__ = (
         sa.Index(None, "instance_uuid", "id"),
-        sa.Index(None, "finish_time", "due_at"),
+        sa.Index(None, "finish_time", "lease_expires_at"),
         sa.Index(None, "request_id"),
     )
 
@@ -215,8 +215,7 @@ class InstanceAction(Base):
     step: Mapped[str] = mapped_column(sa.String(32))
     host: Mapped[str | None] = mapped_column(Name)
     lease_owner: Mapped[str | None] = mapped_column(Name)
-    lease_expires_at: Mapped[datetime.datetime | None] = mapped_column(Time)
-    due_at: Mapped[datetime.datetime] = mapped_column(Time)
+    lease_expires_at: Mapped[datetime.datetime] = mapped_column(Time)
     attempts: Mapped[int] = mapped_column(default=0)
     deadline: Mapped[datetime.datetime] = mapped_column(Time)
     start_time: Mapped[datetime.datetime] = mapped_column(Time)

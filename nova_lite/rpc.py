@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
+import socket
 import typing
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -194,6 +195,34 @@ def get_server(transport: Any, topic: str, server: str, endpoints: list[Endpoint
         serializer=ContextSerializer(),
         access_policy=messaging.DefaultRPCAccessPolicy,
     )
+
+
+def start_server(transport: Any, server: Any) -> None:
+    """Start what `get_server` made. Raises `MessagingUnavailable` at once when the broker is away or refuses us;
+    oslo.messaging itself would try again without end, deaf to the signal that stops the daemon."""
+    require_broker(transport)
+    try:
+        server.start()
+    except _BROKER_ERRORS as error:
+        raise exception.MessagingUnavailable(f"The message broker refuses this daemon: {_one_line(error)}") from error
+
+
+def require_broker(transport: Any, timeout: float = 2.0) -> None:
+    """Return if one of the transport's brokers takes connections, else raise `MessagingUnavailable`."""
+    hosts = [
+        (host.hostname, host.port or 5672)
+        for host in messaging.TransportURL.parse(transport.conf).hosts
+        if host.hostname
+    ]
+    failures = []
+    for address in hosts:
+        try:
+            socket.create_connection(address, timeout).close()
+            return
+        except OSError as error:
+            failures.append(f"{address[0]}:{address[1]} ({error.strerror or error})")
+    if failures:
+        raise exception.MessagingUnavailable(f"The message broker cannot be reached: {', '.join(failures)}.")
 
 
 def _one_line(error: BaseException) -> str:

@@ -30,15 +30,18 @@ LOG = logging.getLogger(__name__)
 class Periodic:
     """Runs ``func`` every ``interval`` seconds in a thread of its own until stopped; a failure is logged, not fatal.
 
-    ``jitter``: start within one interval at random, so that many hosts do not report in step.
+    The first run is after one interval. ``jitter``: within one interval at random, so that many hosts do not report in
+    step. ``at_once``: without waiting.
     """
 
-    def __init__(self, name: str, interval: float, func: Callable[[], None], jitter: bool = False) -> None:
+    def __init__(
+        self, name: str, interval: float, func: Callable[[], None], jitter: bool = False, at_once: bool = False
+    ) -> None:
         self.name = name
         self.interval = interval
         self.func = func
         self._stop = threading.Event()
-        self._first_wait = random.uniform(0, interval) if jitter else interval
+        self._first_wait = 0.0 if at_once else random.uniform(0, interval) if jitter else interval
         self._thread = threading.Thread(target=self._loop, name=name, daemon=True)
 
     def start(self) -> None:
@@ -83,14 +86,16 @@ class Daemon:
     def cleanup(self) -> None:
         """Give back what is not covered by stopping periodic tasks and RPC servers."""
 
-    def add_periodic(self, name: str, interval: float, func: Callable[[], None], jitter: bool = False) -> None:
-        task = Periodic(name, interval, func, jitter)
+    def add_periodic(
+        self, name: str, interval: float, func: Callable[[], None], jitter: bool = False, at_once: bool = False
+    ) -> None:
+        task = Periodic(name, interval, func, jitter, at_once)
         self.periodics.append(task)
         task.start()
 
     def serve_rpc(self, transport: Any, topic: str, server: str, endpoints: list[rpc.Endpoint]) -> None:
         server_object = rpc.get_server(transport, topic, server, endpoints)
-        server_object.start()
+        rpc.start_server(transport, server_object)
         self.servers.append(server_object)
 
     # --- life

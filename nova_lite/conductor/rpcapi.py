@@ -273,9 +273,12 @@ class ConductorAPI:
 
     # --- for the scheduler
 
-    def host_states_get(self, context: RequestContext) -> list[HostState]:
-        """Every host as it is now: the scheduler's resync."""
-        answer: list[HostState] = self._client.call(context, "host_states_get", returns=list[HostState])
+    def host_states_get(self, context: RequestContext, timeout: float | None = None) -> list[HostState]:
+        """Every host as it is now: the scheduler's resync. ``timeout`` in seconds, to ask again sooner while the
+        conductor may be starting."""
+        answer: list[HostState] = self._client.call(
+            context, "host_states_get", returns=list[HostState], timeout=timeout
+        )
         return answer
 
     # --- for compute

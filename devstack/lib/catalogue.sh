@@ -1,0 +1,94 @@
+# What a new cloud holds: flavors, the default network, images. Sourced, never run.
+
+# name, id, MB of memory, vCPUs, GB of disk
+FLAVORS="
+m1.nano    42   128 1   1
+m1.micro   84   192 1   1
+m1.tiny     1   512 1   1
+m1.small    2  2048 1  20
+m1.medium   3  4096 2  40
+m1.large    4  8192 4  80
+m1.xlarge   5 16384 8 160
+"
+FIRST_FLAVOR=42
+
+# Ids of images are derived from their bytes, so that a changed image is a new one and an unchanged one is known.
+image_id() {
+    cat "$@" | sha256sum | sed -E 's/^(.{8})(.{4}).(.{3}).(.{3})(.{12}).*/\1-\2-4\3-8\4-\5/'
+}
+
+manage() {
+    "$VENV/bin/nova-lite-manage" --config-file "$ETC/nova-lite.conf" --config-file "$ETC/conductor.conf" "$@"
+}
+
+create_schema() {
+    setpriv --reuid="$OWNER" --regid="$OWNER" --init-groups \
+        "$VENV/bin/nova-lite-manage" --config-file "$ETC/nova-lite.conf" --config-file "$ETC/conductor.conf" db sync
+}
+
+create_flavors() {
+    local name id ram vcpus disk known
+    known=$(manage flavor list)
+    while read -r name id ram vcpus disk; do
+        [[ -n $name ]] || continue
+        grep -qw -- "$name" <<<"$known" ||
+            manage flavor create "$name" --id "$id" --ram "$ram" --vcpus "$vcpus" --disk "$disk"
+    done <<<"$FLAVORS"
+}
+
+create_network() {
+    if grep -qw private <<<"$(manage network list)"; then
+        return
+    fi
+    refuse_overlap
+    manage network create private "$NETWORK_CIDR" --bridge "$NETWORK_BRIDGE" --default
+}
+
+# A guest network with addresses that this machine already reaches elsewhere would cut it off from them.
+refuse_overlap() {
+    ip -4 -json route show | "$VENV/bin/python" -c '
+import ipaddress, json, sys
+ours, bridge = ipaddress.ip_network(sys.argv[1]), sys.argv[2]
+for route in json.load(sys.stdin):
+    if route["dst"] != "default" and route["dev"] != bridge and ours.overlaps(ipaddress.ip_network(route["dst"])):
+        sys.exit("NETWORK_CIDR=%s overlaps with %s on %s: choose another." % (ours, route["dst"], route["dev"]))
+' "$NETWORK_CIDR" "$NETWORK_BRIDGE"
+}
+
+# import_image ID NAME FILE [ARGUMENT...]: unless it is there.
+import_image() {
+    local id=$1 name=$2 file=$3
+    shift 3
+    if grep -q -- "$id" <<<"$(manage image list)"; then
+        return
+    fi
+    manage image import --id "$id" --name "$name" "$@" "$file"
+}
+
+# The guest twice: as kernel, ramdisk and machine image (AMI style), and as a disk that boots by itself.
+import_guest() {
+    local kernel ramdisk
+    kernel=$(image_id "$GUEST/image/vmlinuz")
+    ramdisk=$(image_id "$GUEST/image/initrd.img")
+    import_image "$kernel" nova-lite-guest-kernel "$GUEST/image/vmlinuz" --disk-format aki --container-format aki
+    import_image "$ramdisk" nova-lite-guest-ramdisk "$GUEST/image/initrd.img" --disk-format ari --container-format ari
+    import_image "$(guest_image)" nova-lite-guest "$GUEST/image/root.img" --disk-format ami --container-format ami \
+        --kernel-id "$kernel" --ramdisk-id "$ramdisk" --property "os_command_line=$(cat "$GUEST/image/cmdline")"
+    import_image "$(image_id "$GUEST/image/disk.qcow2")" nova-lite-guest-disk "$GUEST/image/disk.qcow2" \
+        --disk-format qcow2 --container-format bare
+}
+
+# With the fake driver nothing boots, so any bytes will do.
+import_fake_guest() {
+    local file=$STATE/fake-guest.img
+    echo "an image for the fake driver" >"$file"
+    import_image "$(image_id "$file")" nova-lite-guest "$file" --disk-format raw --container-format bare
+}
+
+guest_image() {
+    if [[ $VIRT_DRIVER == fake ]]; then
+        image_id "$STATE/fake-guest.img"
+    else
+        image_id "$GUEST/image/root.img" "$GUEST/image/vmlinuz" "$GUEST/image/initrd.img" "$GUEST/image/cmdline"
+    fi
+}

@@ -1,0 +1,114 @@
+"""Write the cloud into, or remove it from, a clouds.yaml that may hold other clouds.
+
+    clouds.py add FILE NAME API_URL      clouds.py remove FILE NAME
+
+Only the lines between two marks are ever touched, so that others' clouds keep their comments and order. A file that
+cannot be edited that way (its clouds are not an indented block) is left alone, with an error.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from typing import Any
+
+import yaml
+
+
+def marks(name: str) -> tuple[str, str]:
+    return f"# >>> {name}, written by devstack", f"# <<< {name}"
+
+
+def cloud(api_url: str) -> dict[str, Any]:
+    """Settings of a cloud without Keystone: a token that says who one is, and where the compute API is."""
+    return {
+        "auth_type": "admin_token",
+        "auth": {"endpoint": api_url, "token": "admin:admin"},
+        "compute_endpoint_override": api_url,
+    }
+
+
+def without_block(text: str, name: str) -> str:
+    first, last = marks(name)
+    kept, inside = [], False
+    for line in text.splitlines(keepends=True):
+        inside = inside or line.strip() == first
+        if not inside:
+            kept.append(line)
+        inside = inside and line.strip() != last
+    return "".join(kept)
+
+
+def with_block(text: str, name: str, settings: dict[str, Any]) -> str:
+    """``text`` with the cloud as the first one of its ``clouds:``."""
+    if text and not text.endswith("\n"):
+        text += "\n"
+    lines = text.splitlines(keepends=True)
+    heads = [number for number, line in enumerate(lines) if line.rstrip() == "clouds:"]
+    if not heads:
+        lines += ["clouds:\n"]
+        heads = [len(lines) - 1]
+    after = heads[0] + 1
+    indent = next(
+        (" " * (len(line) - len(line.lstrip())) for line in lines[after:] if line.strip() and line[0] == " "), "  "
+    )
+    first, last = marks(name)
+    block = yaml.safe_dump({name: settings}, sort_keys=False).splitlines()
+    lines[after:after] = [f"{indent}{line}\n" for line in (first, *block, last)]
+    return "".join(lines)
+
+
+def clouds_of(text: str) -> dict[str, Any]:
+    return dict((yaml.safe_load(text) or {}).get("clouds") or {})
+
+
+def write(path: str, text: str) -> None:
+    """At once or not at all, with the file's own permissions if it exists."""
+    directory = os.path.dirname(path)
+    os.makedirs(directory, exist_ok=True)
+    mode = os.stat(path).st_mode & 0o777 if os.path.exists(path) else 0o644
+    handle, temporary = tempfile.mkstemp(dir=directory)
+    with os.fdopen(handle, "w") as file:
+        file.write(text)
+        os.fchmod(handle, mode)
+    os.replace(temporary, path)
+
+
+def add(path: str, name: str, api_url: str) -> None:
+    text = read(path)
+    rest = without_block(text, name)
+    if name in clouds_of(rest):
+        sys.exit(f"{path} has a cloud {name} that devstack did not write; rename or remove it.")
+    expected = {name: cloud(api_url), **clouds_of(rest)}
+    result = with_block(rest, name, cloud(api_url))
+    try:
+        right = clouds_of(result) == expected
+    except yaml.YAMLError:
+        right = False
+    if not right:
+        sys.exit(f"{path} cannot be edited safely: add the cloud {name} by hand, or make its clouds an indented block.")
+    write(path, result)
+
+
+def remove(path: str, name: str) -> None:
+    """The file goes, too, when nothing else is in it."""
+    text = read(path)
+    if marks(name)[0] not in text:
+        return
+    rest = without_block(text, name)
+    if rest.strip() in ("", "clouds:"):
+        os.unlink(path)
+    else:
+        write(path, rest)
+
+
+def read(path: str) -> str:
+    if not os.path.exists(path):
+        return ""
+    with open(path) as file:
+        return file.read()
+
+
+if __name__ == "__main__":
+    {"add": add, "remove": remove}[sys.argv[1]](*sys.argv[2:])

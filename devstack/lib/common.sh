@@ -1,0 +1,163 @@
+# Settings, progress and errors of all devstack scripts. Sourced, never run.
+
+set -euo pipefail
+export LC_ALL=C.UTF-8
+unset PYTHONPATH PYTHONHOME VIRTUAL_ENV
+
+TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+PREFIX=/opt/nova-lite
+VENV=$PREFIX/venv
+ETC=/etc/nova-lite
+STATE=/var/lib/nova-lite
+LOGS=/var/log/nova-lite
+RUN=/run/nova-lite
+SECRETS=$ETC/secrets
+STACKED=$ETC/devstack.env
+OWNER=nova-lite
+CLOUD=nova-lite
+# The checkout may be a directory of another user, or not writable: run nothing from, and leave nothing in, the caller's directory.
+cd /
+
+# What can be chosen, by environment or in devstack/local.conf (the environment wins), and the defaults.
+declare -A DEFAULTS=(
+    [DATABASE]=sqlite
+    [VIRT_DRIVER]=libvirt
+    [COMPUTES]=1
+    [AUTH]=noauth2
+    [API_WORKERS]=1
+    [API_PORT]=8774
+    [CONCURRENCY]=
+    [NETWORK_CIDR]=10.0.77.0/24
+    [NETWORK_BRIDGE]=nlbr0
+)
+# These cannot be changed while the machine is stacked.
+FIXED=(DATABASE VIRT_DRIVER COMPUTES NETWORK_CIDR NETWORK_BRIDGE)
+
+load_settings() {
+    local name
+    local -A given=()
+    for name in "${!DEFAULTS[@]}"; do
+        [[ ! -v $name ]] || given[$name]=${!name}
+    done
+    [[ ! -f $TOP/devstack/local.conf ]] || source "$TOP/devstack/local.conf"
+    for name in "${!DEFAULTS[@]}"; do
+        printf -v "$name" %s "${given[$name]-${!name-${DEFAULTS[$name]}}}"
+    done
+    check_settings
+}
+
+check_settings() {
+    [[ $DATABASE =~ ^(sqlite|mariadb|postgresql)$ ]] || die "DATABASE=$DATABASE: must be sqlite, mariadb or postgresql."
+    [[ $VIRT_DRIVER =~ ^(libvirt|fake)$ ]] || die "VIRT_DRIVER=$VIRT_DRIVER: must be libvirt or fake."
+    [[ $COMPUTES =~ ^[1-9][0-9]?$ ]] || die "COMPUTES=$COMPUTES: must be a number from 1 to 99."
+    [[ $AUTH == noauth2 ]] || die "AUTH=$AUTH: must be noauth2."
+    [[ $API_WORKERS =~ ^[1-9][0-9]?$ ]] || die "API_WORKERS=$API_WORKERS: must be a number from 1 to 99."
+    [[ $API_PORT =~ ^[0-9]+$ ]] && ((API_PORT > 0 && API_PORT < 65536)) || die "API_PORT=$API_PORT: must be a port number."
+    [[ $CONCURRENCY =~ ^(|eventlet|threading)$ ]] || die "CONCURRENCY=$CONCURRENCY: must be eventlet, threading or empty."
+    [[ $NETWORK_CIDR =~ ^[0-9.]+/[0-9]+$ ]] || die "NETWORK_CIDR=$NETWORK_CIDR: must be an IPv4 network such as 10.0.77.0/24."
+    [[ $NETWORK_BRIDGE =~ ^[a-z][a-z0-9-]{0,14}$ ]] || die "NETWORK_BRIDGE=$NETWORK_BRIDGE: must be a name of at most 15 characters."
+}
+
+# What the machine was stacked with is kept, so that unstack.sh and service.sh need not be told, and a change is noticed.
+save_settings() {
+    local name
+    for name in "${!DEFAULTS[@]}"; do
+        printf '%s=%q\n' "$name" "${!name}"
+    done | sort | install -m 0644 /dev/stdin "$STACKED"
+}
+
+is_stacked() {
+    [[ -f $STACKED ]]
+}
+
+load_stacked_settings() {
+    source "$STACKED"
+}
+
+refuse_changed_settings() {
+    local name was
+    for name in "${FIXED[@]}"; do
+        was=$(source "$STACKED" && echo "${!name-}")
+        [[ $was == "${!name}" ]] ||
+            die "this machine is stacked with $name=$was, not ${!name}; run devstack/unstack.sh first."
+    done
+}
+
+# --- progress and errors
+
+die() {
+    echo "$(basename "$0"): $*" >&2
+    exit 1
+}
+
+need_root() {
+    ((EUID == 0)) || die "run this as root."
+}
+
+clock() {
+    printf '%d:%02d' $((SECONDS / 60)) $((SECONDS % 60))
+}
+
+say() {
+    echo "[$(clock)] $*"
+}
+
+# step TITLE FUNCTION [ARGUMENT...]: run it, its output in $LOG; a failure ends the script with the end of its output.
+# The function runs in a subshell: what it finds out, it leaves in files.
+step() {
+    local title=$1 began=$SECONDS from status
+    shift
+    say "$title"
+    from=$(stat -c %s "$LOG" 2>/dev/null || echo 0)
+    echo "=== [$(clock)] $title" >>"$LOG"
+    set +e
+    (
+        set -e
+        "$@"
+    ) </dev/null >>"$LOG" 2>&1 9>&-
+    status=$?
+    set -e
+    ((status == 0)) || fail_step "$title" "$status" "$from"
+    ((SECONDS - began < 2)) || say "    $((SECONDS - began)) s"
+}
+
+fail_step() {
+    local title=$1 status=$2 from=$3
+    tail -c "+$((from + 1))" "$LOG" | tail -n 20 | sed 's/^/    | /' >&2
+    die "failed at \"$title\" (status $status) after $(clock); the end of $LOG is above."
+}
+
+# Only one devstack script at a time; the lock is file descriptor 9, which children do not inherit.
+take_lock() {
+    exec 9>/run/lock/nova-lite-devstack.lock
+    flock -n 9 || die "another devstack script is running."
+}
+
+# wait_for SECONDS COMMAND [ARGUMENT...]: until it succeeds; its last output goes to stderr when it never does.
+wait_for() {
+    local deadline=$((SECONDS + $1)) output
+    shift
+    until output=$("$@" 2>&1); do
+        if ((SECONDS >= deadline)); then
+            echo "$output" >&2
+            return 1
+        fi
+        sleep 0.3
+    done
+}
+
+has_systemd() {
+    [[ -d /run/systemd/system ]]
+}
+
+# --- secrets: made once, kept in a file that only root reads
+
+secret() {
+    local name=$1 file=$SECRETS/$1
+    if [[ ! -s $file ]]; then
+        install -d -m 0700 "$SECRETS"
+        (umask 077 && head -c 24 /dev/urandom | od -An -v -tx1 | tr -d ' \n' >"$file.new")
+        mv "$file.new" "$file"
+    fi
+    cat "$file"
+}

@@ -1,0 +1,101 @@
+# The system user, the directories and the configuration files. Sourced, never run.
+#
+#   nova-lite.conf      what all daemons share: the broker, where state is kept     root:nova-lite 0640
+#   api.conf            the REST daemon's                                           root:nova-lite 0640
+#   conductor.conf      the database, which no other daemon is told                 root:nova-lite 0640
+#   compute.conf, compute-N.conf   one compute daemon's name and hypervisor         root:root      0640
+
+create_owner() {
+    getent group "$OWNER" >/dev/null || groupadd --system "$OWNER"
+    getent passwd "$OWNER" >/dev/null ||
+        useradd --system --gid "$OWNER" --home-dir "$STATE" --no-create-home --shell /usr/sbin/nologin \
+            --comment "nova_lite control plane" "$OWNER"
+}
+
+# Others may pass through the state directory: guests' processes open their disks there.
+create_owner_and_directories() {
+    create_owner
+    install -d -m 0755 "$PREFIX" "$LOGS" "$STATE"
+    install -d -m 0750 -g "$OWNER" "$ETC"
+    install -d -m 0755 -o "$OWNER" -g "$OWNER" "$STATE/images"
+}
+
+config_file() {
+    local group=$1 name=$2
+    { echo "# Written by devstack/stack.sh; nova-lite.conf.sample explains every option."; cat; } |
+        install -m 0640 -o root -g "$group" /dev/stdin "$ETC/$name"
+}
+
+write_config() {
+    local name
+    install -m 0644 "$TOP/etc/nova-lite/api-paste.ini" "$ETC/api-paste.ini"
+    install -m 0644 "$TOP/etc/nova-lite/nova-lite.conf" "$ETC/nova-lite.conf.sample"
+    echo "${CONCURRENCY:+NOVA_LITE_CONCURRENCY=$CONCURRENCY}" | install -m 0644 /dev/stdin "$ETC/environment"
+    config_file "$OWNER" nova-lite.conf <<CONFIG
+[DEFAULT]
+transport_url = $(broker_url)
+state_path = $STATE
+
+[image]
+store_path = $STATE/images
+CONFIG
+    config_file "$OWNER" api.conf <<CONFIG
+[api]
+port = $API_PORT
+workers = $API_WORKERS
+auth_strategy = $AUTH
+paste_config = $ETC/api-paste.ini
+CONFIG
+    config_file "$OWNER" conductor.conf <<CONFIG
+[database]
+connection = $(database_url)
+CONFIG
+    for name in $(compute_services); do
+        write_compute_config "$name"
+    done
+}
+
+# compute_host SERVICE: the name of the host that the service is.
+compute_host() {
+    echo "$(hostname)${1#compute}"
+}
+
+# Several compute daemons on one machine are several hosts: each has a name and a state directory of its own.
+write_compute_config() {
+    local name=$1 state=$STATE
+    [[ $name == compute ]] || state=$STATE/$name
+    install -d -m 0755 "$state"
+    config_file root "$name.conf" <<CONFIG
+[DEFAULT]
+host = $(compute_host "$name")
+compute_driver = $VIRT_DRIVER
+state_path = $state
+CONFIG
+}
+
+# Our commands, and the client when the machine has none of its own, on everybody's PATH.
+link_commands() {
+    install -m 0755 "$TOP/devstack/lib/nova-lite-manage" /usr/local/bin/nova-lite-manage
+    [[ -e /usr/local/bin/openstack || -e /usr/bin/openstack ]] || ln -s "$VENV/bin/openstack" /usr/local/bin/openstack
+}
+
+unlink_commands() {
+    ! grep -qs "$VENV" /usr/local/bin/nova-lite-manage || rm /usr/local/bin/nova-lite-manage
+    [[ $(readlink /usr/local/bin/openstack) != "$VENV/bin/openstack" ]] || rm /usr/local/bin/openstack
+}
+
+write_logrotate() {
+    install -d /etc/logrotate.d
+    install -m 0644 "$TOP/etc/logrotate.d/nova-lite" /etc/logrotate.d/nova-lite
+}
+
+remove_files_and_links() {
+    unlink_commands
+    rm -rf "$ETC" "$STATE" "$LOGS" "$PREFIX" "$RUN"
+    rm -f /etc/logrotate.d/nova-lite
+}
+
+remove_owner() {
+    ! getent passwd "$OWNER" >/dev/null || userdel "$OWNER"
+    ! getent group "$OWNER" >/dev/null || groupdel "$OWNER"
+}

@@ -1,0 +1,47 @@
+# Debian and Ubuntu packages. Sourced, never run.
+
+# For the virtual environment (libvirt's Python binding is compiled) and the scripts themselves.
+BASE_PACKAGES=(ca-certificates curl gcc iproute2 libc6-dev libvirt-dev logrotate pkg-config procps python3 python3-dev
+    python3-venv rabbitmq-server util-linux)
+LIBVIRT_PACKAGES=(dnsmasq-base iptables libvirt-clients libvirt-daemon-system qemu-system-x86 qemu-utils)
+# What devstack/guest/build.sh needs, except for a kernel (see guest.sh).
+GUEST_PACKAGES=(busybox-static cpio mtools qemu-utils syslinux syslinux-common)
+
+database_packages() {
+    case $1 in
+    mariadb) echo mariadb-server ;;
+    postgresql) echo postgresql ;;
+    esac
+}
+
+missing_packages() {
+    local package
+    for package; do
+        dpkg-query --show --showformat='${db:Status-Abbrev}' "$package" 2>/dev/null | grep -q '^.i' || echo "$package"
+    done
+}
+
+# Install those of the named packages that are missing. Services may be kept from starting by the machine's policy
+# (policy-rc.d): each component starts its own afterwards.
+install_packages() {
+    local missing
+    mapfile -t missing < <(missing_packages "$@")
+    if ((${#missing[@]} == 0)); then
+        echo "All packages are installed."
+        return
+    fi
+    apt_get update
+    apt_get install --yes --no-install-recommends "${missing[@]}"
+}
+
+apt_get() {
+    DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=l apt-get --quiet -o DPkg::Lock::Timeout=300 \
+        -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold -o Dpkg::Use-Pty=0 "$@"
+}
+
+require_supported_system() {
+    command -v apt-get >/dev/null || die "this needs Debian 12 or later, or Ubuntu 24.04 or later (no apt-get here)."
+    [[ $(uname -m) == x86_64 ]] || die "this needs an x86_64 machine (this one is $(uname -m))."
+    getent hosts "$(hostname)" >/dev/null ||
+        die "this machine's own name, $(hostname), does not resolve, which RabbitMQ needs: add it to /etc/hosts."
+}

@@ -1,0 +1,187 @@
+# The daemons: systemd units where systemd is, else background processes with pid files. Sourced, never run.
+
+compute_services() {
+    if ((COMPUTES == 1)); then
+        echo compute
+    else
+        seq --format=compute-%g "$COMPUTES"
+    fi
+}
+
+all_services() {
+    echo conductor scheduler $(compute_services) api
+}
+
+# expand_services [NAME...]: each must be all, or one of the services; `compute` is every compute daemon.
+expand_services() {
+    local name
+    for name in "${@:-all}"; do
+        case $name in
+        all) all_services ;;
+        compute) compute_services ;;
+        *)
+            [[ " $(all_services | xargs) " == *" $name "* ]] || die "no service $name (there are: $(all_services | xargs))."
+            echo "$name"
+            ;;
+        esac
+    done
+}
+
+# service_command NAME: its program and arguments.
+service_command() {
+    local config=" --config-file $ETC/nova-lite.conf"
+    [[ $1 == scheduler ]] || config+=" --config-file $ETC/$1.conf"
+    echo "$VENV/bin/nova-lite-${1%%-*}$config"
+}
+
+# compute works as root (libvirt's socket, disks of guests); all others as a user who owns little.
+service_user() {
+    [[ $1 == compute* ]] && echo root || echo "$OWNER"
+}
+
+# start_service, stop_service, service_state and service_log NAME do the same in both worlds.
+start_service() {
+    if has_systemd; then
+        systemctl start --no-block "$(unit_of "$1")"
+    else
+        start_process "$1"
+    fi
+}
+
+stop_service() {
+    if has_systemd; then
+        systemctl stop "$(unit_of "$1")"
+    else
+        stop_process "$1"
+    fi
+}
+
+# One of: running, starting, stopped, failed.
+service_state() {
+    if has_systemd; then
+        unit_state "$1"
+    else
+        process_state "$1"
+    fi
+}
+
+service_log() {
+    local name=$1 lines=$2
+    if has_systemd; then
+        journalctl --unit="$(unit_of "$name")" --lines="$lines" --no-pager --output=cat
+    else
+        tail -n "$lines" "$LOGS/$name.log"
+    fi
+}
+
+is_running() {
+    [[ $(service_state "$1") == running ]] || {
+        echo "$1 is $(service_state "$1")"
+        return 1
+    }
+}
+
+# wait_for_services SECONDS NAME...: until each says that it is ready; else the end of its log, and failure.
+wait_for_services() {
+    local seconds=$1 name
+    shift
+    for name; do
+        if ! wait_for "$seconds" is_running "$name"; then
+            service_log "$name" 10 >&2
+            return 1
+        fi
+    done
+}
+
+# --- with systemd
+
+unit_of() {
+    case $1 in
+    compute-*) echo "nova-lite-compute@${1#compute-}.service" ;;
+    *) echo "nova-lite-$1.service" ;;
+    esac
+}
+
+unit_state() {
+    case $(systemctl is-active "$(unit_of "$1")") in
+    active) echo running ;;
+    activating | reloading) echo starting ;;
+    failed) echo failed ;;
+    *) echo stopped ;;
+    esac
+}
+
+install_units() {
+    local name
+    install -m 0644 "$TOP"/etc/systemd/nova-lite-*.service /etc/systemd/system/
+    systemctl daemon-reload
+    for name in $(all_services); do
+        systemctl enable "$(unit_of "$name")"
+    done
+}
+
+remove_units() {
+    local unit units
+    units=$(systemctl list-units --all --plain --no-legend 'nova-lite-*' | cut -d' ' -f1)
+    for unit in $units; do
+        systemctl disable --now "$unit"
+        systemctl reset-failed "$unit" 2>/dev/null || true
+    done
+    rm -f /etc/systemd/system/nova-lite-*.service /etc/systemd/system/multi-user.target.wants/nova-lite-*
+    systemctl daemon-reload
+}
+
+# --- without
+
+pid_file() {
+    echo "$RUN/$1.pid"
+}
+
+# process_of NAME: its pid, if the process of the pid file is (still) that daemon.
+process_of() {
+    local pid
+    pid=$(cat "$(pid_file "$1")" 2>/dev/null) || return 1
+    [[ $(tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null) == *"$(service_command "$1") " ]] || return 1
+    echo "$pid"
+}
+
+start_process() {
+    local name=$1 program arguments owner
+    ! process_of "$name" >/dev/null || return 0
+    read -r program arguments <<<"$(service_command "$name")"
+    owner=$(service_user "$name")
+    install -d -m 0755 "$RUN" "$LOGS"
+    rm -f "$(pid_file "$name")" "$RUN/$name.ready"
+    touch "$LOGS/$name.log"
+    chown "$owner" "$LOGS/$name.log"
+    chmod 0640 "$LOGS/$name.log"
+    stat -c %s "$LOGS/$name.log" >"$RUN/$name.log-start"
+    env --ignore-environment PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin LANG=C.UTF-8 $(cat "$ETC/environment") \
+        start-stop-daemon --start --background --make-pidfile --pidfile "$(pid_file "$name")" --chdir / \
+        --chuid "$owner:$(id -gn "$owner")" --output "$LOGS/$name.log" --startas "$program" -- $arguments
+}
+
+stop_process() {
+    ! process_of "$1" >/dev/null ||
+        start-stop-daemon --stop --oknodo --pidfile "$(pid_file "$1")" --retry TERM/90/KILL/5
+    rm -f "$(pid_file "$1")" "$RUN/$1.log-start" "$RUN/$1.ready"
+}
+
+# Whether it is ready it says in its log, once: that is noted, because logs are rotated.
+process_state() {
+    if process_of "$1" >/dev/null; then
+        if [[ ! -e $RUN/$1.ready ]] &&
+            tail -c "+$(($(cat "$RUN/$1.log-start") + 1))" "$LOGS/$1.log" | grep -q ' is ready on host '; then
+            touch "$RUN/$1.ready"
+        fi
+        if [[ -e $RUN/$1.ready ]]; then
+            echo running
+        else
+            echo starting
+        fi
+    elif [[ -e $(pid_file "$1") ]]; then
+        echo failed
+    else
+        echo stopped
+    fi
+}

@@ -1,0 +1,67 @@
+# What tests need, and the stages that test.sh runs. Sourced, never run.
+
+TEST_VENV=$TOP/.venv
+TEST_DATABASE=nova_lite_test
+TEST_PACKAGES=(git mariadb-server postgresql shellcheck)
+ALL_STAGES=(lint unit functional faults integration)
+
+prepare_tests() {
+    install_packages "${BASE_PACKAGES[@]}" "${LIBVIRT_PACKAGES[@]}" "${GUEST_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
+    install_for_tests "$TEST_VENV"
+}
+
+start_services_for_tests() {
+    start_broker
+    start_libvirt
+    start_mariadb
+    start_postgresql
+}
+
+# Empty databases on the two servers, which the tests are told of in their environment; a test may make others whose
+# names begin the same.
+make_test_databases() {
+    make_mariadb_database "$TEST_DATABASE" "$TEST_DATABASE" "$1" 'nova\_lite\_test%'
+    make_postgresql_database "$TEST_DATABASE" "$TEST_DATABASE" "$1" CREATEDB
+}
+
+drop_test_databases() {
+    drop_mariadb_database "$TEST_DATABASE" "$TEST_DATABASE"
+    drop_postgresql_database "$TEST_DATABASE" "$TEST_DATABASE"
+}
+
+# run_tests DIRECTORY: fewer lines than pytest's default, but its closing line.
+run_tests() {
+    pytest --quiet --no-header --durations=5 "$1"
+}
+
+# --- stages; each runs in the checkout, with the test environment's commands first on PATH
+
+stage_lint() {
+    ruff check .
+    ruff format --check .
+    mypy
+    lint-imports
+    shellcheck --shell=bash --severity=warning devstack/*.sh devstack/lib/*.sh devstack/guest/build.sh .ci/run
+}
+
+stage_unit() {
+    run_tests tests/unit
+}
+
+stage_functional() {
+    run_tests tests/functional
+}
+
+stage_faults() {
+    run_tests tests/faults
+}
+
+# On a cloud that stack.sh makes, unless the machine is one already; it is put back to what it was.
+stage_integration() {
+    local was_stacked=0 status=0
+    ! is_stacked || was_stacked=1
+    ((was_stacked)) || "$TOP/devstack/stack.sh" || return
+    run_tests tests/integration || status=$?
+    ((was_stacked)) || "$TOP/devstack/unstack.sh" || status=1
+    return $status
+}

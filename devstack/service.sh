@@ -1,0 +1,65 @@
+#!/bin/bash
+# Start, stop, restart or look at the daemons of the stack, with systemd or without:
+#
+#   service.sh start|stop|restart|status|log [all|api|conductor|scheduler|compute|compute-N]...
+#
+# `compute` means every compute daemon. `status` ends with 3 when one is not running; `log` shows the last 50 lines.
+source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib/common.sh"
+source "$TOP/devstack/lib/services.sh"
+
+usage() {
+    sed -n '2,6s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+    exit 2
+}
+
+start() {
+    local name
+    for name; do
+        start_service "$name"
+    done
+    wait_for_services 60 "$@"
+    status "$@"
+}
+
+stop() {
+    local name
+    for name; do
+        stop_service "$name"
+    done
+    status "$@" || true
+}
+
+restart() {
+    local name
+    for name; do
+        stop_service "$name"
+    done
+    start "$@"
+}
+
+status() {
+    local name state result=0
+    for name; do
+        state=$(service_state "$name")
+        printf '%-12s %s\n' "$name" "$state"
+        [[ $state == running ]] || result=3
+    done
+    return $result
+}
+
+log() {
+    local name
+    for name; do
+        echo "--- $name"
+        service_log "$name" 50
+    done
+}
+
+need_root
+(($# >= 1)) && [[ $1 =~ ^(start|stop|restart|status|log)$ ]] || usage
+verb=$1
+shift
+is_stacked || die "this machine is not stacked; run devstack/stack.sh first."
+load_stacked_settings
+services=$(expand_services "$@")
+$verb $services

@@ -1,0 +1,76 @@
+#!/bin/bash
+# Make this machine a cloud: devstack/stack.sh, as root, on Debian 12 or Ubuntu 24.04 and later.
+#
+# It installs what is missing, sets up broker, database and hypervisor, starts the daemons and boots a first server,
+# whose console it shows. It can be repeated at any time. What can be chosen is in devstack/local.conf.sample.
+source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib/common.sh"
+for component in packages python rabbitmq database config libvirt guest services catalogue clouds boot; do
+    source "$TOP/devstack/lib/$component.sh"
+done
+
+packages() {
+    local wanted=("${BASE_PACKAGES[@]}" $(database_packages "$DATABASE"))
+    [[ $VIRT_DRIVER == fake ]] || wanted+=("${LIBVIRT_PACKAGES[@]}" "${GUEST_PACKAGES[@]}")
+    install_packages "${wanted[@]}"
+}
+
+configure() {
+    write_config
+    link_commands
+    write_logrotate
+    ! has_systemd || install_units
+}
+
+# The order of starting does not matter to the daemons; stopping first makes all of them run the code just installed.
+restart_daemons() {
+    local name
+    for name in $(all_services); do
+        stop_service "$name"
+    done
+    for name in $(all_services); do
+        start_service "$name"
+    done
+    wait_for_services 60 $(all_services)
+    wait_for 30 hosts_are_up
+}
+
+need_root
+load_settings
+take_lock
+! is_stacked || refuse_changed_settings
+LOG=$LOGS/stack.log
+install -d -m 0755 "$LOGS"
+: >"$LOG"
+say "Stacking $(hostname): DATABASE=$DATABASE VIRT_DRIVER=$VIRT_DRIVER COMPUTES=$COMPUTES (all details in $LOG)"
+step "Checking the system" require_supported_system
+step "Installing packages" packages
+step "Making the system user and the directories" create_owner_and_directories
+save_settings
+step "Installing nova_lite into $VENV" install_checkout "$VENV"
+step "Setting up the message broker" set_up_broker
+step "Setting up the database ($DATABASE)" set_up_database
+step "Writing the configuration into $ETC" configure
+step "Creating the database's tables" create_schema
+if [[ $VIRT_DRIVER == libvirt ]]; then
+    step "Starting libvirt" start_libvirt
+    step "Building the guest image" build_guest
+    step "Registering the guest image" import_guest
+else
+    step "Registering an image" import_fake_guest
+fi
+step "Creating flavors" create_flavors
+step "Creating the network" create_network
+step "Writing the cloud $CLOUD into $CLOUDS_YAML" add_cloud
+step "Starting the daemons" restart_daemons
+step "Booting a server" boot_first_server
+show_first_server
+cat <<NEXT
+
+Ready after $(clock). What next:
+    openstack --os-cloud $CLOUD flavor list
+    openstack --os-cloud $CLOUD server show $FIRST_SERVER
+    openstack --os-cloud $CLOUD console log show $FIRST_SERVER
+    nova-lite-manage service list
+    $TOP/devstack/service.sh status
+    $TOP/devstack/unstack.sh       (removes everything again, servers included)
+NEXT

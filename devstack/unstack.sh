@@ -1,0 +1,34 @@
+#!/bin/bash
+# Remove all that devstack/stack.sh made: servers, daemons, networks, database, broker's virtual host, configuration,
+# state, logs, the system user. Packages stay, and so do broker, database server and libvirt. It can be repeated.
+source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib/common.sh"
+for component in packages python rabbitmq database config libvirt guest services catalogue clouds boot; do
+    source "$TOP/devstack/lib/$component.sh"
+done
+
+stop_daemons() {
+    local name
+    if has_systemd; then
+        remove_units
+        return
+    fi
+    for name in $(all_services); do
+        stop_service "$name"
+    done
+}
+
+need_root
+load_settings
+take_lock
+! is_stacked || load_stacked_settings
+LOG=$(mktemp /tmp/unstack.XXXXXX.log)
+say "Unstacking $(hostname) (all details in $LOG)"
+step "Stopping the daemons" stop_daemons
+step "Removing guests and their networks" remove_guests
+step "Removing the cloud $CLOUD from $CLOUDS_YAML" remove_cloud
+step "Dropping the database" drop_database
+step "Dropping the broker's virtual host" drop_broker
+step "Removing files" remove_files_and_links
+step "Removing the system user" remove_owner
+rm -f "$LOG"
+say "Nothing of nova_lite is left here."

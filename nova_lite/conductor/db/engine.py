@@ -21,6 +21,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
 from nova_lite import exception
+from nova_lite.objects import HostState
 
 LOG = logging.getLogger(__name__)
 
@@ -59,14 +60,22 @@ def _utcnow_postgresql(element: Any, compiler: Any, **kw: Any) -> str:
 class UnitOfWork:
     """One transaction: its session, the database's time at its start, and what others have to hear after it.
 
-    ``touched_nodes``: ids of compute nodes that were changed; ``after_commit``: functions to call once it is committed.
+    ``touched_nodes``: ids of compute nodes that were changed; ``deleted_nodes``: the last state of those that are gone;
+    ``after_commit``: functions to call once it is committed.
     """
 
     def __init__(self, session: orm.Session) -> None:
         self.session = session
         self.now: datetime.datetime = session.execute(sa.select(utcnow())).scalar_one()
         self.touched_nodes: set[int] = set()
+        self.deleted_nodes: dict[int, HostState] = {}
         self.after_commit: list[Callable[[], None]] = []
+
+    def change(self, statement: sa.Update | sa.Delete) -> int:
+        """Run a conditional update (or delete) and return how many rows it met; rows read before are not refreshed."""
+        result = self.session.execute(statement.execution_options(synchronize_session=False))
+        assert isinstance(result, sa.CursorResult)
+        return result.rowcount
 
 
 class Database:
@@ -193,11 +202,14 @@ def unavailable(error: Exception) -> exception.DatabaseUnavailable:
 
 
 def translate(error: Exception) -> Exception:
-    """For `rpc.Endpoint`: errors that mean "the database is away" become `DatabaseUnavailable`."""
+    """For `rpc.Endpoint`: errors that mean "the database is away" become `DatabaseUnavailable`, and those that mean
+    "this value does not fit" `InvalidInput`."""
     if isinstance(error, exc.InterfaceError | exc.OperationalError | exc.TimeoutError | exc.DisconnectionError):
         return unavailable(error)
     if isinstance(error, exc.DBAPIError) and error.connection_invalidated:
         return unavailable(error)
+    if isinstance(error, exc.DataError | UnicodeEncodeError | OverflowError):
+        return exception.InvalidInput(reason="a value is too long, too large or has characters that cannot be stored")
     return error
 
 

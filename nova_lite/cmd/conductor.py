@@ -1,0 +1,70 @@
+"""``nova-lite-conductor``: the only daemon that opens the database."""
+
+from __future__ import annotations
+
+from nova_lite import concurrency
+
+concurrency.setup()
+
+# isort: split
+
+import sys  # noqa: E402
+
+from oslo_config import cfg  # noqa: E402
+
+from nova_lite import conf as nova_conf  # noqa: E402
+from nova_lite import exception, rpc, service, version  # noqa: E402
+from nova_lite.compute.rpcapi import ComputeAPI  # noqa: E402
+from nova_lite.conductor.db import migration  # noqa: E402
+from nova_lite.conductor.manager import ConductorManager  # noqa: E402
+from nova_lite.conductor.rpcapi import TOPIC, ConductorAPI  # noqa: E402
+from nova_lite.context import get_admin_context  # noqa: E402
+from nova_lite.scheduler.rpcapi import SchedulerAPI  # noqa: E402
+
+BINARY = "nova-lite-conductor"
+SERVICE = "nova-conductor"
+
+
+class Conductor(service.Daemon):
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        super().__init__(conf, BINARY)
+        self.transport = rpc.get_transport(conf)
+        self.client = ConductorAPI(self.transport)
+        self.manager: ConductorManager | None = None
+
+    def prepare(self) -> None:
+        manager = self.manager = self.manager or ConductorManager(
+            self.conf, SchedulerAPI(self.transport), ComputeAPI(self.transport), self.client
+        )
+        manager.db.ping()
+        migration.check(self.conf)
+        self.serve_rpc(self.transport, TOPIC, self.conf.host, manager.endpoints())
+        self._report()
+        self.add_periodic("report_service", self.conf.report_interval, self._report)
+        self.add_periodic("reconcile", self.conf.conductor.reconcile_interval, self._sweep)
+
+    def cleanup(self) -> None:
+        if self.manager is not None:
+            self.manager.close()
+        self.transport.cleanup()
+
+    def _sweep(self) -> None:
+        assert self.manager is not None
+        self.manager.reconciler.sweep()
+
+    def _report(self) -> None:
+        self.client.report_service(get_admin_context(), self.conf.host, SERVICE, TOPIC, version.VERSION)
+
+
+def main() -> int:
+    conf = nova_conf.load(sys.argv[1:], BINARY)
+    service.setup_logging(conf, BINARY)
+    try:
+        daemon = Conductor(conf)
+    except exception.ConfigurationError as error:
+        sys.exit(f"{BINARY}: {error.message}")
+    return daemon.run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

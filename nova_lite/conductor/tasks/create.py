@@ -1,0 +1,284 @@
+"""Accepting a create: check everything that can be checked now, then write instances, actions and quota at once."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+from oslo_config import cfg
+
+from nova_lite import exception, states
+from nova_lite.conductor.db import actions, flavors, images, instances, networks, quotas
+from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.conductor.db.models import ComputeNode, Instance, InstanceTag, KeyPair, Service
+from nova_lite.context import RequestContext
+from nova_lite.network.driver import NetworkBackend
+from nova_lite.objects import CreateRequest, CreateResult, Flavor, Image, Limits, NetworkRequest
+
+GIB = 1024**3
+
+#: The zone of hosts that run no instances.
+INTERNAL_ZONE = "internal"
+
+#: Instance uuids are made from the request id, so that a repeated request cannot create anything twice.
+_NAMESPACE = uuid.UUID("6d1f4f2e-4e0b-4b52-9d0c-3f1f2c8a7a10")
+
+
+def create_instances(
+    uow: UnitOfWork,
+    conf: cfg.ConfigOpts,
+    network_backend: NetworkBackend,
+    context: RequestContext,
+    request: CreateRequest,
+) -> CreateResult:
+    """Write ``request.min_count`` to ``max_count`` instances, as many as the quota allows, or refuse all of it."""
+    if not context.project_id:
+        raise exception.Forbidden("A server belongs to a project; this token is for none.")
+    repeated = _instances_of_request(uow, context)
+    if repeated:
+        return _result(repeated)
+    flavor = _flavor(uow, context, request)
+    image = _image(uow, context, request, flavor)
+    key = _keypair(uow, context, request)
+    _check_limits(quotas.limits(uow, conf, context.project_id), request)
+    _check_security_groups(request)
+    _check_placement(uow, request)
+    requested_networks = network_backend.resolve(networks.Store(uow), context, request.networks)
+    _check_count_against_networks(request, requested_networks)
+    count = _take_quota(uow, conf, context.project_id, request, flavor)
+
+    reservation_id = "r-" + uuid.uuid5(_NAMESPACE, context.request_id).hex[:8]
+    rows = []
+    for index in range(count):
+        row = _instance(uow, context, request, flavor, image, key, index, count, reservation_id)
+        row.request = _build_data(request, requested_networks)
+        uow.session.add(row)
+        rows.append(row)
+    uow.session.flush()
+    for row in rows:
+        actions.open_action(uow, conf, context, row, states.ActionKind.CREATE, actions.SCHEDULE, {"tried": []})
+    uow.session.flush()
+    return _result(rows)
+
+
+def _result(rows: list[Instance]) -> CreateResult:
+    return CreateResult(reservation_id=rows[0].reservation_id, instances=[instances.to_object(row) for row in rows])
+
+
+def _instance_uuid(context: RequestContext, index: int) -> str:
+    return str(uuid.uuid5(_NAMESPACE, f"{context.request_id}/{index}"))
+
+
+def _instances_of_request(uow: UnitOfWork, context: RequestContext) -> list[Instance]:
+    first = uow.session.scalars(sa.select(Instance).where(Instance.uuid == _instance_uuid(context, 0))).first()
+    if first is None or first.project_id != context.project_id:
+        return []
+    return list(
+        uow.session.scalars(
+            sa.select(Instance)
+            .where(Instance.reservation_id == first.reservation_id, Instance.project_id == context.project_id)
+            .order_by(Instance.launch_index)
+        )
+    )
+
+
+def _flavor(uow: UnitOfWork, context: RequestContext, request: CreateRequest) -> Flavor:
+    try:
+        flavor = flavors.get(uow, context, request.flavor_id)
+    except exception.FlavorNotFound as error:
+        raise exception.FlavorUnavailable(flavor_id=request.flavor_id) from error
+    if flavor.disabled:
+        raise exception.FlavorUnavailable(flavor_id=request.flavor_id)
+    return flavor
+
+
+def _image(uow: UnitOfWork, context: RequestContext, request: CreateRequest, flavor: Flavor) -> Image | None:
+    """The image, with its kernel and ramdisk checked; None for a request without one."""
+    if not request.image_ref:
+        return None
+    image = _visible_image(uow, context, request.image_ref)
+    if image is None:
+        raise exception.ImageUnavailable()
+    if image.status != "active":
+        raise exception.ImageNotActive(image_id=image.id)
+    for part, part_id in (("kernel", image.kernel_id), ("ramdisk", image.ramdisk_id)):
+        if part_id and _visible_image(uow, context, part_id) is None:
+            raise exception.InvalidInput(reason=f"image {image.id} names a {part} {part_id} that does not exist")
+    if image.min_ram > flavor.memory_mb:
+        raise exception.FlavorMemoryTooSmall(flavor_mb=flavor.memory_mb, image_mb=image.min_ram)
+    needed_gb = max(image.min_disk, -(-image.size // GIB))
+    if flavor.root_gb and needed_gb > flavor.root_gb:
+        raise exception.FlavorDiskTooSmall(flavor_size=flavor.root_gb, image_min_disk=needed_gb)
+    return image
+
+
+def _visible_image(uow: UnitOfWork, context: RequestContext, image_id: str) -> Image | None:
+    try:
+        return images.get(uow, context, image_id)
+    except exception.ImageNotFound:
+        return None
+
+
+def _keypair(uow: UnitOfWork, context: RequestContext, request: CreateRequest) -> KeyPair | None:
+    if request.key_name is None:
+        return None
+    key = uow.session.scalars(
+        sa.select(KeyPair).where(KeyPair.user_id == context.user_id, KeyPair.name == request.key_name)
+    ).first()
+    if key is None:
+        raise exception.KeypairUnavailable()
+    return key
+
+
+def _check_limits(project: Limits, request: CreateRequest) -> None:
+    """Limits that count within one request."""
+    limits = project.quotas
+
+    def over(resource: str, value: int) -> bool:
+        return 0 <= limits[resource].limit < value
+
+    if over("metadata_items", len(request.metadata)):
+        raise exception.MetadataLimitExceeded(allowed=limits["metadata_items"].limit)
+    if over("injected_files", len(request.injected_files)):
+        raise exception.InjectedFileLimitExceeded(reason="Maximum number of injected files exceeded")
+    for path, content in request.injected_files.items():
+        if over("injected_file_path_length", len(path)):
+            raise exception.InjectedFileLimitExceeded(reason=f"Injected file path too long: {path[:64]}...")
+        if over("injected_file_content_bytes", len(content) * 3 // 4):
+            raise exception.InjectedFileLimitExceeded(reason=f"Injected file content too long: {path}")
+
+
+def _check_security_groups(request: CreateRequest) -> None:
+    """The built-in network has one security group, ``default``."""
+    for name in request.security_groups:
+        if name != "default":
+            raise exception.SecurityGroupUnavailable(name=name)
+
+
+def _check_placement(uow: UnitOfWork, request: CreateRequest) -> None:
+    if request.availability_zone is not None:
+        known = uow.session.scalars(
+            sa.select(Service.id).where(
+                Service.availability_zone == request.availability_zone,
+                Service.availability_zone != INTERNAL_ZONE,
+                Service.disabled.is_(False),
+            )
+        ).first()
+        if known is None:
+            raise exception.AvailabilityZoneUnavailable()
+    if request.forced_host is not None or request.forced_node is not None:
+        query = sa.select(ComputeNode.id)
+        if request.forced_host is not None:
+            query = query.where(ComputeNode.host == request.forced_host)
+        if request.forced_node is not None:
+            query = query.where(ComputeNode.node == request.forced_node)
+        if uow.session.scalars(query).first() is None:
+            raise exception.ComputeHostUnknown(host=request.forced_host or request.forced_node)
+
+
+def _check_count_against_networks(request: CreateRequest, requested: list[NetworkRequest]) -> None:
+    if request.max_count == 1:
+        return
+    if any(network.port_id for network in requested):
+        raise exception.InvalidInput(reason="Unable to launch multiple instances with a single configured port ID")
+    if any(network.fixed_ip for network in requested):
+        raise exception.InvalidInput(reason="max_count cannot be greater than 1 if an fixed_ip is specified.")
+
+
+def _take_quota(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, request: CreateRequest, flavor: Flavor) -> int:
+    """Take quota for as many instances as there is room for, at least ``min_count``; returns how many."""
+    each = {"instances": 1, "cores": flavor.vcpus, "ram": flavor.memory_mb}
+    usage = quotas.limits(uow, conf, project_id).quotas
+    room = [
+        (usage[resource].limit - usage[resource].used) // amount
+        for resource, amount in each.items()
+        if usage[resource].limit >= 0 and amount > 0
+    ]
+    count = max(request.min_count, min([request.max_count, *room]))
+    quotas.take(uow, conf, project_id, {resource: amount * count for resource, amount in each.items()})
+    return count
+
+
+def give_back_quota(uow: UnitOfWork, instance: Instance) -> None:
+    """The opposite of what creating ``instance`` took."""
+    quotas.give_back(uow, instance.project_id, {"instances": 1, "cores": instance.vcpus, "ram": instance.memory_mb})
+
+
+def _instance(
+    uow: UnitOfWork,
+    context: RequestContext,
+    request: CreateRequest,
+    flavor: Flavor,
+    image: Image | None,
+    key: KeyPair | None,
+    index: int,
+    count: int,
+    reservation_id: str,
+) -> Instance:
+    suffix = f"-{index + 1}" if count > 1 else ""
+    instance_uuid = _instance_uuid(context, index)
+    return Instance(
+        uuid=instance_uuid,
+        project_id=context.project_id,
+        user_id=context.user_id,
+        display_name=request.name[: 255 - len(suffix)] + suffix,
+        display_description=request.description,
+        hostname=hostname(request.hostname or request.name, suffix, instance_uuid),
+        reservation_id=reservation_id,
+        launch_index=index,
+        vm_state=states.BUILDING,
+        task_state=states.SCHEDULING,
+        requested_availability_zone=request.availability_zone,
+        availability_zone=request.availability_zone,
+        image_ref=request.image_ref,
+        kernel_id=(image and image.kernel_id) or "",
+        ramdisk_id=(image and image.ramdisk_id) or "",
+        flavorid=flavor.flavorid,
+        flavor=msgspec.to_builtins(flavor),
+        image=None if image is None else msgspec.to_builtins(image),
+        vcpus=flavor.vcpus,
+        memory_mb=flavor.memory_mb,
+        disk_gb=flavor.disk_gb,
+        key_name=None if key is None else key.name,
+        key_data=None if key is None else key.public_key,
+        user_data=request.user_data,
+        config_drive=request.config_drive or (image is not None and _wants_config_drive(image)),
+        auto_disk_config=request.auto_disk_config,
+        access_ip_v4=request.access_ip_v4,
+        access_ip_v6=request.access_ip_v6,
+        metadata_=request.metadata,
+        system_metadata={} if image is None else {f"image_{k}": str(v)[:255] for k, v in image.properties.items()},
+        security_groups=request.security_groups or ["default"],
+        scheduler_hints=request.scheduler_hints,
+        tags=[InstanceTag(tag=tag) for tag in dict.fromkeys(request.tags)],
+        created_at=uow.now,
+        updated_at=uow.now,
+    )
+
+
+def _wants_config_drive(image: Image) -> bool:
+    return image.properties.get("img_config_drive") == "mandatory"
+
+
+def _build_data(request: CreateRequest, requested_networks: list[NetworkRequest]) -> dict[str, Any]:
+    """What only the build needs; emptied as soon as the build has ended, because some of it is secret."""
+    data: dict[str, Any] = msgspec.to_builtins(
+        {
+            "networks": requested_networks,
+            "forced_host": request.forced_host,
+            "forced_node": request.forced_node,
+            "injected_files": request.injected_files,
+            "admin_password": request.admin_password,
+        }
+    )
+    return data
+
+
+def hostname(name: str, suffix: str, instance_uuid: str) -> str:
+    """A legal host name from a display name: letters, digits, dashes, at most 63; ``server-<uuid>`` if none is left."""
+    plain = re.sub(r"[^a-z0-9-]+", "-", name.lower().replace("_", "-").replace(" ", "-"))
+    plain = plain.strip("-")[: 63 - len(suffix)].strip("-")
+    return plain + suffix if plain else f"server-{instance_uuid}"[:63]

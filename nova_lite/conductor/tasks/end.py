@@ -1,0 +1,94 @@
+"""How instances end up: built, failed, deleted. Each function settles all rows of one instance in one transaction."""
+
+from __future__ import annotations
+
+import datetime
+
+import msgspec
+from oslo_config import cfg
+
+from nova_lite import states
+from nova_lite.conductor.db import actions, claims, networks
+from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.conductor.db.models import Instance, InstanceAction
+from nova_lite.conductor.tasks import create
+from nova_lite.network.driver import NetworkBackend
+from nova_lite.objects import Fault
+
+
+def record_fault(uow: UnitOfWork, instance: Instance, message: str, details: str = "", code: int = 500) -> None:
+    fault = Fault(code=code, message=message[:255], details=details, created_at=uow.now)
+    instance.fault = msgspec.to_builtins(fault)
+
+
+def built(uow: UnitOfWork, instance: Instance, action: InstanceAction, power_state: int) -> None:
+    """The guest runs."""
+    instance.vm_state = states.ACTIVE
+    instance.task_state = None
+    instance.power_state = power_state
+    instance.launched_at = instance.updated_at = uow.now
+    instance.progress = 100
+    instance.request = {}
+    actions.finish(uow, action)
+
+
+def failed(
+    uow: UnitOfWork,
+    network_backend: NetworkBackend,
+    instance: Instance,
+    action: InstanceAction,
+    message: str,
+    details: str = "",
+) -> None:
+    """A create has failed for good and nothing of it is left on any host: ERROR, and everything is given back."""
+    set_error(uow, instance, message, details)
+    release(uow, network_backend, instance)
+    instance.host = instance.node = None
+    instance.request = {}
+    actions.finish(uow, action, message, details)
+
+
+def set_error(uow: UnitOfWork, instance: Instance, message: str, details: str = "") -> None:
+    instance.vm_state = states.ERROR
+    instance.task_state = None
+    instance.updated_at = uow.now
+    record_fault(uow, instance, message, details)
+
+
+def release(uow: UnitOfWork, network_backend: NetworkBackend, instance: Instance) -> None:
+    """Give back claim and addresses; right only once no host has anything of the instance."""
+    claims.release(uow, instance.uuid)
+    network_backend.deallocate(networks.Store(uow), instance.uuid)
+
+
+def mark_deleted(uow: UnitOfWork, instance: Instance) -> None:
+    """Gone for its owner; quota is free again. Claim and addresses stay until its host has confirmed."""
+    if instance.deleted:
+        return
+    instance.vm_state = states.DELETED
+    instance.task_state = None
+    instance.power_state = states.PowerState.NOSTATE
+    instance.deleted = True
+    instance.terminated_at = instance.updated_at = uow.now
+    instance.request = {}
+    create.give_back_quota(uow, instance)
+
+
+def deleted(uow: UnitOfWork, network_backend: NetworkBackend, instance: Instance, action: InstanceAction) -> None:
+    """Gone for its owner and from its host."""
+    mark_deleted(uow, instance)
+    release(uow, network_backend, instance)
+    actions.finish(uow, action)
+
+
+def supersede(uow: UnitOfWork, instance: Instance, by: str) -> None:
+    """Close the open action of an instance because another one takes its place."""
+    while (action := actions.find_open(uow, instance.uuid)) is not None:
+        actions.finish(uow, action, f"superseded by {by}")
+        uow.session.flush()
+
+
+def postpone_cleanup(uow: UnitOfWork, conf: cfg.ConfigOpts, action: InstanceAction, step: str) -> None:
+    """What is left to do on a host that does not answer has no deadline: it is done when the host is back."""
+    action.step = step
+    action.deadline = uow.now + datetime.timedelta(days=3650)

@@ -1,0 +1,331 @@
+"""A whole control plane for a test: daemons as processes, a RabbitMQ vhost and a database of its own, fake hypervisors.
+
+`Cloud` starts and ends only what it made. Needs ``rabbitmqctl`` and a broker on loopback (user guest).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import requests
+
+ROOT = Path(__file__).resolve().parents[2]
+IMAGE_BYTES = b"an image for the fake driver" * 64
+DEADLINE = 60.0
+
+CONFIG = """
+[DEFAULT]
+host = {host}
+state_path = {state}
+transport_url = rabbit://guest:guest@127.0.0.1:5672/{vhost}
+report_interval = 1
+service_down_time = 6
+startup_retry_interval = 1
+rpc_response_timeout = 10
+compute_driver = fake
+reserved_host_memory_mb = 0
+[oslo_messaging_rabbit]
+rabbit_qos_prefetch_count = 0
+heartbeat_timeout_threshold = 10
+[conductor]
+lease_seconds = 5
+reconcile_interval = 0.3
+action_deadline = {action_deadline}
+redrive_backoff = 1,2,3
+[scheduler]
+resync_interval = 5
+[compute]
+reconcile_interval = 3
+report_retry_seconds = 1
+[image]
+store_path = {shared}/images
+[api]
+paste_config = {root}/etc/nova-lite/api-paste.ini
+port = {port}
+[fake]
+vcpus = {vcpus}
+memory_mb = {memory_mb}
+disk_gb = {disk_gb}
+"""
+
+
+def wait_for(what: str, condition: Callable[[], Any], timeout: float = DEADLINE, interval: float = 0.1) -> Any:
+    """Poll until ``condition()`` is true and return it; fail with ``what`` and its last value at the deadline."""
+    deadline = time.monotonic() + timeout
+    value = None
+    while time.monotonic() < deadline:
+        value = condition()
+        if value:
+            return value
+        time.sleep(interval)
+    raise AssertionError(f"{what}: not within {timeout:.0f} s; last seen: {value!r}")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def rabbitmqctl(*arguments: str) -> str:
+    result = subprocess.run(
+        ["rabbitmqctl", "-q", *arguments], capture_output=True, text=True, timeout=120, check=True
+    )
+    return result.stdout
+
+
+class Cloud:
+    """Four kinds of daemons. ``database``: an SQLAlchemy URL, or None for SQLite; ``computes``: how many hosts."""
+
+    def __init__(
+        self,
+        path: Path,
+        database: str | None = None,
+        computes: int = 1,
+        vcpus: int = 8,
+        memory_mb: int = 8192,
+        disk_gb: int = 100,
+        action_deadline: int = 120,
+        environment: dict[str, str] | None = None,
+    ) -> None:
+        self.path = path
+        self.vhost = f"nova-lite-test-{uuid.uuid4().hex[:12]}"
+        self.port = free_port()
+        self.database = database or f"sqlite:///{path}/nova-lite.sqlite"
+        self.environment = environment or {}
+        self.capacity = {"vcpus": vcpus, "memory_mb": memory_mb, "disk_gb": disk_gb}
+        self.action_deadline = action_deadline
+        self.computes = [f"compute-{index}" for index in range(1, computes + 1)]
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.image_id = str(uuid.uuid4())
+        self.network_id = ""
+
+    # --- set-up
+
+    @property
+    def names(self) -> list[str]:
+        return ["conductor", "scheduler", *self.computes, "api"]
+
+    def make(self) -> None:
+        """vhost, configuration, database with a flavor, an image and a network; nothing runs yet."""
+        rabbitmqctl("add_vhost", self.vhost)
+        rabbitmqctl("set_permissions", "-p", self.vhost, "guest", ".*", ".*", ".*")
+        (self.path / "shared").mkdir(parents=True, exist_ok=True)
+        for name in self.names:
+            self._write_config(name)
+        (self.path / "database.conf").write_text(f"[database]\nconnection = {self.database}\n")
+        image = self.path / "image.raw"
+        image.write_bytes(IMAGE_BYTES)
+        self.manage("db", "sync")
+        self.manage("flavor", "create", "m1.nano", "--id", "1", "--ram", "64", "--disk", "1", "--vcpus", "1")
+        self.manage("flavor", "create", "m1.huge", "--id", "9", "--ram", "1048576", "--disk", "1", "--vcpus", "1")
+        self.manage("network", "create", "private", "10.99.0.0/16", "--bridge", "nlt0", "--default")
+        self.manage("image", "import", "--name", "cirros", "--disk-format", "raw", "--id", self.image_id, str(image))
+
+    def _write_config(self, name: str) -> None:
+        state = self.path / name
+        state.mkdir(exist_ok=True)
+        values = {
+            "host": name if name in self.computes else "controller",
+            "state": state,
+            "vhost": self.vhost,
+            "shared": self.path / "shared",
+            "root": ROOT,
+            "port": self.port,
+            "action_deadline": self.action_deadline,
+        }
+        (self.path / f"{name}.conf").write_text(CONFIG.format(**values, **self.capacity))
+
+    def config_arguments(self, name: str) -> list[str]:
+        """Only the conductor is told where the database is."""
+        files = [self.path / f"{name}.conf"]
+        if name == "conductor":
+            files.append(self.path / "database.conf")
+        return [argument for file in files for argument in ("--config-file", str(file))]
+
+    def manage(self, *arguments: str) -> str:
+        result = subprocess.run(
+            [sys.executable, "-W", "ignore", "-m", "nova_lite.cmd.manage", *self.config_arguments("conductor"), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert result.returncode == 0, f"nova-lite-manage {' '.join(arguments)}: {result.stdout}{result.stderr}"
+        return result.stdout
+
+    # --- life
+
+    def start(self, name: str) -> None:
+        module = "compute" if name in self.computes else name
+        log = (self.path / f"{name}.log").open("ab")
+        self.processes[name] = subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-m", f"nova_lite.cmd.{module}", *self.config_arguments(name)],
+            stdout=log,
+            stderr=log,
+            env={**os.environ, **self.environment},
+        )
+        log.close()
+
+    def start_all(self) -> None:
+        for name in self.names:
+            self.start(name)
+        self.wait_until_ready()
+
+    def wait_until_ready(self) -> None:
+        """Every compute host is up and known to the API."""
+
+        def ready() -> bool:
+            for name, process in self.processes.items():
+                assert process.poll() is None, f"{name} ended with {process.returncode}:\n{self.log(name)}"
+            with contextlib.suppress(requests.RequestException):
+                answer = self.request("GET", "/os-services?binary=nova-compute")
+                if answer.status_code == 200:
+                    up = {item["host"] for item in answer.json()["services"] if item["state"] == "up"}
+                    return up >= set(self.computes) & set(self.processes)
+            return False
+
+        wait_for("all daemons are up", ready)
+
+    def signal(self, name: str, number: int) -> None:
+        self.processes[name].send_signal(number)
+
+    def kill(self, name: str) -> None:
+        process = self.processes.pop(name)
+        process.kill()
+        process.wait(30)
+
+    def stop(self, name: str) -> int:
+        process = self.processes.pop(name)
+        process.send_signal(signal.SIGTERM)
+        try:
+            return process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(10)
+            raise AssertionError(f"{name} did not stop within 30 s of SIGTERM:\n{self.log(name)}") from None
+
+    def log(self, name: str, lines: int = 60) -> str:
+        file = self.path / f"{name}.log"
+        return "\n".join(file.read_text(errors="replace").splitlines()[-lines:]) if file.exists() else ""
+
+    def destroy(self) -> None:
+        for name in list(self.processes):
+            self.kill(name)
+        rabbitmqctl("delete_vhost", self.vhost)
+
+    # --- as a client
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        token: str = "admin:demo",
+        version: str | None = None,
+        timeout: float = 60,
+    ) -> requests.Response:
+        headers = {"X-Auth-Token": token}
+        if version:
+            headers["OpenStack-API-Version"] = f"compute {version}"
+        return requests.request(
+            method,
+            f"http://127.0.0.1:{self.port}/v2.1{path}",
+            json=body,
+            headers=headers,
+            timeout=timeout,
+        )
+
+    def create(self, name: str = "vm", count: int = 1, flavor: str = "1", **extra: Any) -> list[str]:
+        """Ask for servers; returns their ids in any order."""
+        server = {"name": name, "imageRef": self.image_id, "flavorRef": flavor, **extra}
+        server |= {"min_count": count, "max_count": count, "return_reservation_id": True}
+        answer = self.request("POST", "/servers", {"server": server})
+        assert answer.status_code == 202, answer.text
+        reservation = answer.json()["reservation_id"]
+        servers = self.request("GET", f"/servers?reservation_id={reservation}").json()["servers"]
+        assert len(servers) == count
+        return [item["id"] for item in servers]
+
+    def show(self, server_id: str) -> dict[str, Any] | None:
+        answer = self.request("GET", f"/servers/{server_id}")
+        if answer.status_code == 404:
+            return None
+        assert answer.status_code == 200, answer.text
+        server: dict[str, Any] = answer.json()["server"]
+        return server
+
+    def servers(self) -> list[dict[str, Any]]:
+        answer = self.request("GET", "/servers/detail")
+        assert answer.status_code == 200, answer.text
+        found: list[dict[str, Any]] = answer.json()["servers"]
+        return found
+
+    def wait_settled(self, ids: list[str], timeout: float = DEADLINE) -> dict[str, dict[str, Any]]:
+        """Until none of these servers has a task; returns them by id."""
+
+        def settled() -> dict[str, dict[str, Any]] | None:
+            found = {item["id"]: item for item in self.servers() if item["id"] in ids}
+            busy = [item for item in found.values() if item["OS-EXT-STS:task_state"] or item["status"] == "BUILD"]
+            return None if busy or len(found) < len(ids) else found
+
+        try:
+            result: dict[str, dict[str, Any]] = wait_for("servers have settled", settled, timeout)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.servers()}\n{self.all_logs()}") from None
+        return result
+
+    def wait_active(self, ids: list[str], timeout: float = DEADLINE) -> dict[str, dict[str, Any]]:
+        found = self.wait_settled(ids, timeout)
+        wrong = {key: (item["status"], item.get("fault")) for key, item in found.items() if item["status"] != "ACTIVE"}
+        assert not wrong, f"{wrong}\n{self.all_logs()}"
+        return found
+
+    def delete_all(self, timeout: float = DEADLINE) -> None:
+        for server in self.servers():
+            answer = self.request("DELETE", f"/servers/{server['id']}")
+            assert answer.status_code in (204, 404), answer.text
+        wait_for("all servers are gone", lambda: not self.servers(), timeout)
+
+    def action(self, server_id: str, body: dict[str, Any]) -> requests.Response:
+        return self.request("POST", f"/servers/{server_id}/action", body)
+
+    def all_logs(self) -> str:
+        return "\n".join(f"--- {name}\n{self.log(name, 25)}" for name in self.names)
+
+    # --- as the hypervisors and the database see it
+
+    def domains(self) -> dict[str, str]:
+        """Every fake domain there is: instance uuid to the host it is on; fails when one is on two hosts."""
+        found: dict[str, str] = {}
+        for host in self.computes:
+            for file in sorted((self.path / host / "instances").rglob("domain.json")):
+                instance_uuid = file.parent.name
+                assert instance_uuid not in found, f"{instance_uuid} runs on {host} and on {found[instance_uuid]}"
+                found[instance_uuid] = host
+        return found
+
+    def audit(self) -> None:
+        """The invariants between rows hold."""
+        self.manage("audit")
+
+
+@contextlib.contextmanager
+def running(path: Path, **options: Any) -> Iterator[Cloud]:
+    """A cloud with all daemons up; gone, with all it made, at the end."""
+    cloud = Cloud(path, **options)
+    try:
+        cloud.make()
+        cloud.start_all()
+        yield cloud
+    finally:
+        cloud.destroy()

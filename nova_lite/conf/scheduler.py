@@ -14,6 +14,7 @@ OPTS = [
             "AvailabilityZoneFilter",
             "RamFilter",
             "DiskFilter",
+            "CoreFilter",
             "ComputeFilter",
             "ComputeCapabilitiesFilter",
             "ImagePropertiesFilter",

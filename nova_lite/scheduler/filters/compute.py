@@ -1,0 +1,21 @@
+"""Hosts that work."""
+
+from __future__ import annotations
+
+from nova_lite.objects import HostState, RequestSpec
+from nova_lite.scheduler.filters.base import HostFilter
+
+
+class ComputeFilter(HostFilter):
+    """Refuses hosts that do not report in, and those that an operator disabled."""
+
+    run_once_per_request = True
+
+    def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
+        return host.up and not host.disabled
+
+    def reason(self, host: HostState, spec: RequestSpec) -> str:
+        return "disabled" if host.up else "down"
+
+    def summary(self, closest: HostState, spec: RequestSpec) -> str:
+        return "down or disabled"

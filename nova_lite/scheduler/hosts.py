@@ -1,0 +1,88 @@
+"""The scheduler's view of all hosts, in memory.
+
+It is fed by messages that may be late, doubled or lost (`HostView.apply`), healed by full reads that take a while and
+may be overtaken by messages (`HostView.replace_all`), and runs ahead of both by what was decided here but is not
+claimed yet (`HostView.consume`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from nova_lite.objects import Destination, HostState, RequestSpec
+from nova_lite.scheduler import core
+
+
+class _Entry(NamedTuple):
+    """``touched``: when (on the view's own counter) a message or a decision last changed this host here."""
+
+    state: HostState
+    touched: int
+
+
+class HostView:
+    """Thread-safe map of host states. The states themselves are never changed, only replaced, so that a snapshot stays
+    as it was taken.
+
+    A row is newer by its (id, generation): a host that was removed and came back has a new id. Removed hosts are
+    remembered until the next full read, so that a late message does not bring them back.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._clock = 0
+        self._entries: dict[tuple[str, str], _Entry] = {}
+
+    def apply(self, states: Sequence[HostState]) -> None:
+        """Take in changed rows where they are newer than ours; ``deleted`` ones remove their host."""
+        with self._lock:
+            self._clock += 1
+            for state in states:
+                known = self._entries.get(_key(state))
+                if known is None or _version(state) > _version(known.state):
+                    self._entries[_key(state)] = _Entry(state, self._clock)
+
+    def mark(self) -> int:
+        """To be taken before a full read begins, and given to `replace_all` with its result."""
+        with self._lock:
+            return self._clock
+
+    def replace_all(self, states: Sequence[HostState], since: int) -> None:
+        """Take in a full read that began after ``since``.
+
+        It is the truth, except for what was learnt while it was under way: rows that are newer, hosts it does not
+        know yet, and decisions on rows that have not changed.
+        """
+        with self._lock:
+            entries = {key: entry for key, entry in self._entries.items() if entry.touched > since}
+            for state in states:
+                known = entries.get(_key(state))
+                if known is None or _version(state) > _version(known.state):
+                    entries[_key(state)] = _Entry(state, since)
+            self._entries = entries
+
+    def consume(self, destinations: Sequence[Destination], spec: RequestSpec) -> None:
+        """Count decided places as used, until the next generation of their hosts says what was really claimed."""
+        with self._lock:
+            self._clock += 1
+            for destination in destinations:
+                key = (destination.selected.host, destination.selected.node)
+                known = self._entries.get(key)
+                if known is not None and not known.state.deleted:
+                    state = core.consume(known.state, spec, destination.instance_uuid)
+                    self._entries[key] = _Entry(state, self._clock)
+
+    def snapshot(self) -> list[HostState]:
+        """All hosts that exist."""
+        with self._lock:
+            return [entry.state for entry in self._entries.values() if not entry.state.deleted]
+
+
+def _key(state: HostState) -> tuple[str, str]:
+    return state.host, state.node
+
+
+def _version(state: HostState) -> tuple[int, int]:
+    return state.id, state.generation

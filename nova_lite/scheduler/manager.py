@@ -1,0 +1,90 @@
+"""The scheduler's RPC methods, and how its view of the hosts is kept fresh."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+
+from oslo_config import cfg
+
+from nova_lite import exception, version
+from nova_lite.conductor.rpcapi import ConductorAPI
+from nova_lite.context import RequestContext, get_admin_context
+from nova_lite.objects import Destination, HostState, RequestSpec
+from nova_lite.scheduler import core, filters, weights
+from nova_lite.scheduler.hosts import HostView
+from nova_lite.scheduler.rpcapi import TOPIC
+
+LOG = logging.getLogger(__name__)
+
+BINARY = "nova-scheduler"
+
+#: Seconds that a full read waits for the conductor, which may only be starting and then never sees the question.
+#: Doubled with every failure; at most rpc_response_timeout.
+SHORTEST_TIMEOUT = 2.0
+
+
+class SchedulerManager:
+    """Answers from memory. Nothing here asks another service while a caller waits: a conductor whose threads all wait
+    for a scheduler could not answer it."""
+
+    def __init__(self, conf: cfg.ConfigOpts, conductor: ConductorAPI, rng: random.Random | None = None) -> None:
+        self._conf = conf
+        self._conductor = conductor
+        self._rng = rng or random.Random()
+        self._filters = filters.load(conf)
+        self._weighers = weights.load(conf)
+        self._options = core.Options(conf.scheduler.host_subset_size, conf.scheduler.max_alternates)
+        self._hosts = HostView()
+        self._deciding = threading.Lock()
+        self._ready = False
+        self._next_resync = 0.0
+        self._timeout = SHORTEST_TIMEOUT
+
+    # --- RPC
+
+    def select_destinations(self, context: RequestContext, spec: RequestSpec) -> list[Destination]:
+        """A place with alternates for each instance of the request, or `NoValidHost`; `SchedulerNotReady` before the
+        hosts are known. One decision at a time, so that each sees what the one before it took."""
+        if not self._ready:
+            raise exception.SchedulerNotReady()
+        with self._deciding:
+            destinations = core.select_destinations(
+                self._hosts.snapshot(), spec, self._filters, self._weighers, self._options, self._rng
+            )
+            self._hosts.consume(destinations, spec)
+        return destinations
+
+    def update_host_states(self, context: RequestContext, states: list[HostState]) -> None:
+        """Hosts that changed, from the conductor."""
+        self._hosts.apply(states)
+
+    # --- in the background
+
+    def keep_fresh(self) -> None:
+        """Read all hosts from the conductor if it is time to, or if the last attempt failed.
+
+        Raises `MessagingUnavailable` or `DatabaseUnavailable`; to be called again soon.
+        """
+        if time.monotonic() < self._next_resync:
+            return
+        mark = self._hosts.mark()
+        started = time.monotonic()
+        timeout = min(self._timeout, self._conf.rpc_response_timeout)
+        self._timeout = timeout * 2
+        states = self._conductor.host_states_get(get_admin_context(), timeout=timeout)
+        self._hosts.replace_all(states, since=mark)
+        now = time.monotonic()
+        self._timeout = max(SHORTEST_TIMEOUT, 4 * (now - started))
+        self._next_resync = now + self._conf.scheduler.resync_interval
+        if not self._ready:
+            self._ready = True
+            LOG.info("Host states are loaded: %d hosts", len(states))
+
+    def report(self) -> None:
+        """Heartbeat."""
+        self._conductor.report_service(
+            get_admin_context(), host=self._conf.host, binary=BINARY, topic=TOPIC, version=version.VERSION
+        )

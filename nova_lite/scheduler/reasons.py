@@ -1,0 +1,53 @@
+"""Why no host was found: a sentence for the server's owner, and lines with host names for admins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from nova_lite.exception import NoValidHost
+from nova_lite.objects import HostState, RequestSpec
+from nova_lite.scheduler.filters.base import HostFilter
+
+#: Hosts that the details name for each filter: those that missed by least.
+CLOSEST = 5
+
+
+def no_valid_host(
+    rejected: Mapping[HostFilter, Sequence[HostState]], spec: RequestSpec, total: int, placed: int
+) -> NoValidHost:
+    """The error for a request of which only ``placed`` instances fit on ``total`` hosts.
+
+    ``reason`` names no host. ``details`` has a line per filter that took hosts out, with the closest misses.
+    """
+    if not total:
+        return NoValidHost(reason="There are no compute hosts.", details="No compute host is known.")
+    failed = {each: hosts for each, hosts in rejected.items() if hosts}
+    counts = ", ".join(_count(each, hosts, spec) for each, hosts in failed.items())
+    sentence = f"Of {_hosts(total)}, {counts}."
+    if placed:
+        sentence = f"There is room for {placed} of the {len(spec.instance_uuids)} servers asked for. {sentence}"
+    lines = [_misses(each, hosts, spec, total) for each, hosts in failed.items()]
+    return NoValidHost(reason=sentence, details="\n".join(lines))
+
+
+def _count(host_filter: HostFilter, hosts: Sequence[HostState], spec: RequestSpec) -> str:
+    closest = min(hosts, key=lambda host: host_filter.shortfall(host, spec))
+    summary = host_filter.summary(closest, spec)
+    return f"{len(hosts)} failed {type(host_filter).__name__}" + (f" ({summary})" if summary else "")
+
+
+def _misses(host_filter: HostFilter, hosts: Sequence[HostState], spec: RequestSpec, total: int) -> str:
+    nearest = sorted(hosts, key=lambda host: host_filter.shortfall(host, spec))[:CLOSEST]
+    named = ", ".join(_miss(host_filter, host, spec) for host in nearest)
+    more = f" and {len(hosts) - len(nearest)} more" if len(hosts) > len(nearest) else ""
+    return f"{type(host_filter).__name__} took out {len(hosts)} of {_hosts(total)}: {named}{more}."
+
+
+def _miss(host_filter: HostFilter, host: HostState, spec: RequestSpec) -> str:
+    name = host.host if host.node == host.host else f"{host.host}/{host.node}"
+    reason = host_filter.reason(host, spec)
+    return f"{name} ({reason})" if reason else name
+
+
+def _hosts(number: int) -> str:
+    return "1 host" if number == 1 else f"{number} hosts"

@@ -1,0 +1,32 @@
+"""What a weigher is."""
+
+from __future__ import annotations
+
+import abc
+
+from oslo_config import cfg
+
+from nova_lite.objects import HostState, RequestSpec
+
+
+class HostWeigher(abc.ABC):
+    """Ranks the hosts that passed the filters. Like a filter, it looks at its two arguments only.
+
+    Raw weights are in any unit: they are brought to 0 (worst host) .. 1 (best) over the hosts of a request and
+    multiplied by ``multiplier``, so that weighers can be added up. A negative multiplier turns the order round.
+    """
+
+    #: Name of the option in ``[scheduler]`` that holds the multiplier.
+    multiplier_option: str | None = None
+
+    def __init__(self, multiplier: float = 1.0) -> None:
+        self.multiplier = multiplier
+
+    @classmethod
+    def from_conf(cls, conf: cfg.ConfigOpts) -> HostWeigher:
+        """Build the weigher with its configured multiplier."""
+        return cls(getattr(conf.scheduler, cls.multiplier_option)) if cls.multiplier_option else cls()
+
+    @abc.abstractmethod
+    def weight(self, host: HostState, spec: RequestSpec) -> float:
+        """The raw weight: more is better."""

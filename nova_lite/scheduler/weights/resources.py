@@ -1,0 +1,27 @@
+"""Free resources: hosts with more of them first, so that instances spread."""
+
+from __future__ import annotations
+
+from nova_lite.objects import HostState, RequestSpec
+from nova_lite.scheduler.weights.base import HostWeigher
+
+
+class RAMWeigher(HostWeigher):
+    multiplier_option = "ram_weight_multiplier"
+
+    def weight(self, host: HostState, spec: RequestSpec) -> float:
+        return host.memory_mb - host.memory_mb_used
+
+
+class CPUWeigher(HostWeigher):
+    multiplier_option = "cpu_weight_multiplier"
+
+    def weight(self, host: HostState, spec: RequestSpec) -> float:
+        return host.vcpus - host.vcpus_used
+
+
+class DiskWeigher(HostWeigher):
+    multiplier_option = "disk_weight_multiplier"
+
+    def weight(self, host: HostState, spec: RequestSpec) -> float:
+        return host.disk_gb - host.disk_gb_used

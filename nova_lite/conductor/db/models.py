@@ -11,7 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+from sqlalchemy.orm import DeclarativeBase, Mapped, foreign, mapped_column, relationship, remote
 
 #: Microseconds on MariaDB, too.
 Time = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
@@ -180,6 +180,13 @@ class Instance(Base):
 
     tags: Mapped[list[InstanceTag]] = relationship(lazy="selectin", cascade="all, delete-orphan")
     ports: Mapped[list[Port]] = relationship(lazy="selectin", order_by="Port.position", viewonly=True)
+    compute_service: Mapped[Service | None] = relationship(
+        primaryjoin=lambda: sa.and_(
+            foreign(Instance.host) == remote(Service.host), remote(Service.binary) == "nova-compute"
+        ),
+        lazy="selectin",
+        viewonly=True,
+    )
 
 
 class InstanceTag(Base):

@@ -1,0 +1,126 @@
+"""Flavors."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import exc
+
+from nova_lite import exception
+from nova_lite.conductor.db import models, paging
+from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.context import RequestContext
+from nova_lite.objects import Flavor
+
+_FIELDS = tuple(name for name in Flavor.__struct_fields__ if name not in ("id", "extra_specs"))
+
+SORT_KEYS = {
+    name: getattr(models.Flavor, name)
+    for name in (
+        *("created_at", "description", "disabled", "ephemeral_gb", "flavorid", "id", "is_public", "memory_mb", "name"),
+        *("root_gb", "rxtx_factor", "swap", "updated_at", "vcpus"),
+    )
+}
+
+
+def to_object(row: models.Flavor) -> Flavor:
+    return Flavor(id=row.id, extra_specs=dict(row.extra_specs), **{name: getattr(row, name) for name in _FIELDS})
+
+
+def list_(
+    uow: UnitOfWork,
+    context: RequestContext,
+    is_public: bool | None = None,
+    min_ram: int | None = None,
+    min_disk: int | None = None,
+    limit: int | None = None,
+    marker: str | None = None,
+    sort_key: str = "flavorid",
+    sort_dir: str = "asc",
+) -> list[Flavor]:
+    """``is_public`` None: all of them; whoever is not an admin never sees any but public ones."""
+    query = sa.select(models.Flavor)
+    if not context.is_admin:
+        is_public = True
+    if is_public is not None:
+        query = query.where(models.Flavor.is_public.is_(is_public))
+    if min_ram is not None:
+        query = query.where(models.Flavor.memory_mb >= min_ram)
+    if min_disk is not None:
+        query = query.where(models.Flavor.root_gb >= min_disk)
+    order = paging.Order(SORT_KEYS, [sort_key], [sort_dir], tie_breaker=models.Flavor.id)
+    start = None if marker is None else _find(uow, context, marker)
+    if marker is not None and start is None:
+        raise exception.MarkerNotFound(marker=marker)
+    return [to_object(row) for row in uow.session.scalars(order.page(query, start, limit))]
+
+
+def get(uow: UnitOfWork, context: RequestContext, flavor_id: str) -> Flavor:
+    return to_object(_get_row(uow, context, flavor_id))
+
+
+def create(uow: UnitOfWork, flavor: Flavor) -> Flavor:
+    """An empty ``flavorid`` is filled with a new uuid. `FlavorExists` when id or name are taken."""
+    flavorid = flavor.flavorid or str(uuid.uuid4())
+    for attr, column, value in (
+        ("ID", models.Flavor.flavorid, flavorid),
+        ("name", models.Flavor.name, flavor.name),
+    ):
+        if uow.session.scalars(sa.select(models.Flavor.id).where(column == value)).first() is not None:
+            raise exception.FlavorExists(attr=attr, value=value)
+    values: dict[str, Any] = {name: getattr(flavor, name) for name in _FIELDS}
+    values["flavorid"] = flavorid
+    row = models.Flavor(**values, extra_specs=dict(flavor.extra_specs), created_at=uow.now)
+    try:
+        with uow.session.begin_nested():
+            uow.session.add(row)
+    except exc.IntegrityError as error:
+        raise exception.FlavorExists(attr="name", value=flavor.name) from error
+    return to_object(row)
+
+
+def update(uow: UnitOfWork, context: RequestContext, flavor_id: str, description: str | None) -> Flavor:
+    row = _get_row(uow, context, flavor_id, lock=True)
+    row.description, row.updated_at = description, uow.now
+    return to_object(row)
+
+
+def delete(uow: UnitOfWork, context: RequestContext, flavor_id: str) -> None:
+    """Instances keep their snapshot of it."""
+    uow.session.delete(_get_row(uow, context, flavor_id, lock=True))
+
+
+def update_extra_specs(
+    uow: UnitOfWork, context: RequestContext, flavor_id: str, extra_specs: dict[str, str]
+) -> dict[str, str]:
+    """Add or change these keys; returns all of them."""
+    row = _get_row(uow, context, flavor_id, lock=True)
+    row.extra_specs = {**row.extra_specs, **extra_specs}
+    row.updated_at = uow.now
+    return row.extra_specs
+
+
+def delete_extra_spec(uow: UnitOfWork, context: RequestContext, flavor_id: str, key: str) -> None:
+    row = _get_row(uow, context, flavor_id, lock=True)
+    if key not in row.extra_specs:
+        raise exception.FlavorExtraSpecNotFound(flavor_id=flavor_id, key=key)
+    row.extra_specs = {name: value for name, value in row.extra_specs.items() if name != key}
+    row.updated_at = uow.now
+
+
+def _get_row(uow: UnitOfWork, context: RequestContext, flavor_id: str, lock: bool = False) -> models.Flavor:
+    row = _find(uow, context, flavor_id, lock)
+    if row is None:
+        raise exception.FlavorNotFound(flavor_id=flavor_id)
+    return row
+
+
+def _find(uow: UnitOfWork, context: RequestContext, flavor_id: str, lock: bool = False) -> models.Flavor | None:
+    query = sa.select(models.Flavor).where(models.Flavor.flavorid == flavor_id)
+    if not context.is_admin:
+        query = query.where(models.Flavor.is_public.is_(True))
+    if lock:
+        query = query.with_for_update()
+    return uow.session.scalars(query).first()

@@ -1,0 +1,103 @@
+"""Images of the built-in backend: their metadata. The bytes are files (`nova_lite.image`)."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from sqlalchemy import exc
+
+from nova_lite import exception
+from nova_lite.conductor.db import models, paging
+from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.context import RequestContext
+from nova_lite.objects import Image
+
+_FIELDS = tuple(name for name in Image.__struct_fields__ if name != "properties")
+
+
+def to_object(row: models.Image) -> Image:
+    properties = {name: str(value) for name, value in row.properties.items()}
+    return Image(properties=properties, **{name: getattr(row, name) for name in _FIELDS})
+
+
+def list_(
+    uow: UnitOfWork,
+    context: RequestContext,
+    name: str | None = None,
+    status: str | None = None,
+    limit: int | None = None,
+    marker: str | None = None,
+) -> list[Image]:
+    """What the context's project may see, newest first."""
+    query = _visible(context)
+    if name is not None:
+        query = query.where(models.Image.name == name)
+    if status is not None:
+        query = query.where(models.Image.status == status)
+    order = paging.Order({"created_at": models.Image.created_at}, ["created_at"], ["desc"], tie_breaker=models.Image.id)
+    start = None if marker is None else _find(uow, context, marker)
+    if marker is not None and start is None:
+        raise exception.MarkerNotFound(marker=marker)
+    return [to_object(row) for row in uow.session.scalars(order.page(query, start, limit))]
+
+
+def get(uow: UnitOfWork, context: RequestContext, image_id: str) -> Image:
+    """`ImageNotFound` also for one that the context's project may not see."""
+    row = _find(uow, context, image_id)
+    if row is None:
+        raise exception.ImageNotFound(image_id=image_id)
+    return to_object(row)
+
+
+def by_id(uow: UnitOfWork, image_id: str) -> Image | None:
+    """Whoever may see it."""
+    row = uow.session.get(models.Image, image_id)
+    return None if row is None or row.status == "deleted" else to_object(row)
+
+
+def find_same(uow: UnitOfWork, name: str, checksum: str) -> Image | None:
+    """An active image of this name with these bytes, if there is one."""
+    query = sa.select(models.Image).where(
+        models.Image.name == name, models.Image.checksum == checksum, models.Image.status == "active"
+    )
+    row = uow.session.scalars(query.order_by(models.Image.created_at)).first()
+    return None if row is None else to_object(row)
+
+
+def create(uow: UnitOfWork, image: Image) -> Image:
+    """Raises `ImageExists` when the id is taken."""
+    values = {name: getattr(image, name) for name in _FIELDS}
+    values |= {"created_at": uow.now, "updated_at": uow.now}
+    row = models.Image(**values, properties=dict(image.properties))
+    try:
+        with uow.session.begin_nested():
+            uow.session.add(row)
+    except exc.IntegrityError as error:
+        raise exception.ImageExists(image_id=image.id) from error
+    return to_object(row)
+
+
+def delete(uow: UnitOfWork, context: RequestContext, image_id: str) -> Image:
+    """Only its owner or an admin may; whoever sees it and may not gets `Forbidden`. Returns what was deleted."""
+    row = _find(uow, context, image_id)
+    if row is None:
+        raise exception.ImageNotFound(image_id=image_id)
+    if not context.is_admin and row.owner != context.project_id:
+        raise exception.Forbidden(f"You are not permitted to delete image {image_id}.")
+    uow.session.delete(row)
+    return to_object(row)
+
+
+def _find(uow: UnitOfWork, context: RequestContext, image_id: str) -> models.Image | None:
+    return uow.session.scalars(_visible(context).where(models.Image.id == image_id)).first()
+
+
+def _visible(context: RequestContext) -> sa.Select[models.Image]:
+    query = sa.select(models.Image).where(models.Image.status != "deleted")
+    if context.is_admin:
+        return query
+    return query.where(
+        sa.or_(
+            models.Image.visibility.in_(("public", "community")),
+            sa.and_(models.Image.owner.is_not(None), models.Image.owner == context.project_id),
+        )
+    )

@@ -1,0 +1,136 @@
+"""`InstanceFilters` as SQL."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import exc, orm
+
+from nova_lite.conductor.db import patterns
+from nova_lite.conductor.db.models import Instance, InstanceTag, Port
+from nova_lite.objects import InstanceFilters
+
+_EXACT = {
+    "project_id": Instance.project_id,
+    "user_id": Instance.user_id,
+    "power_state": Instance.power_state,
+    "host": Instance.host,
+    "node": Instance.node,
+    "flavorid": Instance.flavorid,
+    "image_ref": Instance.image_ref,
+    "reservation_id": Instance.reservation_id,
+    "availability_zone": Instance.availability_zone,
+    "key_name": Instance.key_name,
+    "description": Instance.display_description,
+    "progress": Instance.progress,
+}
+_BOOLEAN = {"locked": Instance.locked, "config_drive": Instance.config_drive}
+_ONE_OF = {"uuids": Instance.uuid, "vm_states": Instance.vm_state, "task_states": Instance.task_state}
+_TIMES = {
+    "created_at": Instance.created_at,
+    "launched_at": Instance.launched_at,
+    "terminated_at": Instance.terminated_at,
+}
+
+#: Metadata keys are written into a JSON path: only what the API lets into metadata comes that far.
+_METADATA_KEY = re.compile(r"[a-zA-Z0-9\-_:. ]{1,255}")
+
+#: "Your regular expression is wrong": MariaDB 1139, PostgreSQL 2201B.
+_BAD_PATTERN_CODES = {1139, "2201B"}
+
+
+def apply(query: sa.Select[Any], filters: InstanceFilters) -> sa.Select[Any]:
+    """``query`` over `Instance`, narrowed to what all of ``filters`` allow."""
+    return query.where(*_conditions(filters))
+
+
+def is_bad_pattern(error: exc.DBAPIError) -> bool:
+    """Python took the pattern of `InstanceFilters`, but the database's dialect of regular expressions differs."""
+    original = error.orig
+    code = getattr(original, "sqlstate", None) or (original.args[0] if original is not None and original.args else None)
+    return code in _BAD_PATTERN_CODES
+
+
+def _conditions(filters: InstanceFilters) -> Iterator[sa.ColumnElement[bool]]:
+    yield from _deleted(filters)
+    for name, column in _EXACT.items():
+        value = getattr(filters, name)
+        if value is not None:
+            yield column == value
+    for name, flag in _BOOLEAN.items():
+        value = getattr(filters, name)
+        if value is not None:
+            yield flag.is_(value)
+    for name, word in _ONE_OF.items():
+        values = getattr(filters, name)
+        if values is not None:
+            yield word.in_(values)
+    for name, time in _TIMES.items():
+        value = getattr(filters, name)
+        if value is not None:
+            yield _at(time, value)
+    if filters.name is not None:
+        yield Instance.display_name.regexp_match(patterns.checked(filters.name))
+    yield from _addresses(filters)
+    yield from _changes(filters)
+    yield from _metadata(filters.metadata or {})
+    yield from _tags(filters)
+
+
+def _deleted(filters: InstanceFilters) -> Iterator[sa.ColumnElement[bool]]:
+    """Asked for changes, deleted ones are among them; else only the one kind or the other."""
+    if filters.deleted:
+        yield Instance.deleted.is_(True)
+    elif filters.changes_since is None and filters.changes_before is None:
+        yield Instance.deleted.is_(False)
+
+
+def _at(column: orm.InstrumentedAttribute[Any], moment: datetime.datetime) -> sa.ColumnElement[bool]:
+    """Clients see whole seconds: a time without fraction stands for all of its second."""
+    if moment.microsecond:
+        return column == moment
+    return sa.and_(column >= moment, column < moment + datetime.timedelta(seconds=1))
+
+
+def _addresses(filters: InstanceFilters) -> Iterator[sa.ColumnElement[bool]]:
+    for pattern, is_v6 in ((filters.ip, False), (filters.ip6, True)):
+        if pattern is not None:
+            family = Port.address.like("%:%") if is_v6 else Port.address.not_like("%:%")
+            yield sa.exists().where(
+                Port.instance_uuid == Instance.uuid, family, Port.address.regexp_match(patterns.checked(pattern))
+            )
+
+
+def _changes(filters: InstanceFilters) -> Iterator[sa.ColumnElement[bool]]:
+    changed_at = sa.func.coalesce(Instance.updated_at, Instance.created_at)
+    if filters.changes_since is not None:
+        yield changed_at >= filters.changes_since
+    if filters.changes_before is not None:
+        yield changed_at <= filters.changes_before
+
+
+def _metadata(wanted: dict[str, str]) -> Iterator[sa.ColumnElement[bool]]:
+    for key, value in wanted.items():
+        if _METADATA_KEY.fullmatch(key):
+            yield Instance.metadata_[key].as_string() == value
+        else:
+            yield sa.false()
+
+
+def _tags(filters: InstanceFilters) -> Iterator[sa.ColumnElement[bool]]:
+    if filters.tags:
+        yield from (_has_tag([tag]) for tag in filters.tags)
+    if filters.tags_any:
+        yield _has_tag(filters.tags_any)
+    if filters.not_tags:
+        yield sa.not_(sa.and_(*(_has_tag([tag]) for tag in filters.not_tags)))
+    if filters.not_tags_any:
+        yield sa.not_(_has_tag(filters.not_tags_any))
+
+
+def _has_tag(tags: list[str]) -> sa.ColumnElement[bool]:
+    return sa.exists().where(InstanceTag.instance_id == Instance.id, InstanceTag.tag.in_(tags))

@@ -1,0 +1,148 @@
+"""Instances: reading them, one or many, and the few fields that users change at will.
+
+What an instance goes through is written elsewhere (`nova_lite.conductor.tasks`), always guarded by its state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy import exc
+
+from nova_lite import exception
+from nova_lite.conductor.db import instance_filters, models, networks, paging
+from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.context import RequestContext
+from nova_lite.objects import Fault, Flavor, Instance, InstanceFilters
+
+_COPIED = tuple(
+    name
+    for name in Instance.__struct_fields__
+    if name not in ("flavor", "metadata", "tags", "vifs", "fault", "host_status")
+)
+
+#: What `update` may change.
+UPDATABLE = ("display_name", "display_description", "access_ip_v4", "access_ip_v6", "auto_disk_config")
+
+#: Nova's sort keys for servers.
+SORT_KEYS = {
+    name: getattr(models.Instance, name)
+    for name in (
+        *("access_ip_v4", "access_ip_v6", "auto_disk_config", "availability_zone", "config_drive", "created_at"),
+        *("display_description", "display_name", "host", "hostname", "image_ref", "kernel_id", "key_name"),
+        *("launch_index", "launched_at", "locked", "locked_by", "node", "power_state", "progress", "project_id"),
+        *("ramdisk_id", "root_device_name", "task_state", "terminated_at", "updated_at", "user_id", "uuid", "vm_state"),
+    )
+} | {"instance_type_id": models.Instance.flavorid}
+
+
+def to_object(row: models.Instance) -> Instance:
+    """The row as a typed value, with its interfaces, tags, fault and the state of its host."""
+    return Instance(
+        flavor=msgspec.convert(row.flavor, Flavor),
+        metadata=dict(row.metadata_),
+        tags=sorted(tag.tag for tag in row.tags),
+        vifs=[networks.to_vif(port) for port in row.ports],
+        fault=None if row.fault is None else msgspec.convert(row.fault, Fault),
+        host_status=host_status(row),
+        **{name: getattr(row, name) for name in _COPIED},
+    )
+
+
+def host_status(row: models.Instance) -> str | None:
+    """Nova's words: UP, DOWN (forced), MAINTENANCE (disabled), UNKNOWN (silent); "" when it is on no host."""
+    if row.host is None:
+        return ""
+    service = row.compute_service
+    if service is None:
+        return "UNKNOWN"
+    if service.forced_down:
+        return "DOWN"
+    if service.disabled:
+        return "MAINTENANCE"
+    return "UP" if service.up else "UNKNOWN"
+
+
+def get_row(
+    uow: UnitOfWork, context: RequestContext, instance_uuid: str, deleted: bool = False, lock: bool = False
+) -> models.Instance:
+    """An instance of the context's project, or any for an admin; else `InstanceNotFound`.
+
+    ``deleted``: a deleted one counts, too. ``lock``: nobody else changes it until the transaction ends.
+    """
+    query = sa.select(models.Instance).where(models.Instance.uuid == instance_uuid)
+    if lock:
+        query = query.with_for_update().execution_options(populate_existing=True)
+    row = uow.session.scalars(query).first()
+    if row is None or (row.deleted and not deleted) or not _may_see(context, row):
+        raise exception.InstanceNotFound(instance_id=instance_uuid)
+    return row
+
+
+def lock(uow: UnitOfWork, instance_uuid: str) -> models.Instance | None:
+    """The row as it is now, of any project, deleted or not; nobody else changes it until the transaction ends."""
+    query = sa.select(models.Instance).where(models.Instance.uuid == instance_uuid)
+    return uow.session.scalars(query.with_for_update().execution_options(populate_existing=True)).first()
+
+
+def rows_by_uuid(uow: UnitOfWork, instance_uuids: Iterable[str]) -> dict[str, models.Instance]:
+    """Those that have a row, of any project, deleted or not."""
+    query = sa.select(models.Instance).where(models.Instance.uuid.in_(set(instance_uuids)))
+    return {row.uuid: row for row in uow.session.scalars(query)}
+
+
+def get(uow: UnitOfWork, context: RequestContext, instance_uuid: str, deleted: bool = False) -> Instance:
+    return to_object(get_row(uow, context, instance_uuid, deleted))
+
+
+def list_(
+    uow: UnitOfWork,
+    context: RequestContext,
+    filters: InstanceFilters,
+    limit: int | None = None,
+    marker: str | None = None,
+    sort_keys: list[str] | None = None,
+    sort_dirs: list[str] | None = None,
+) -> list[Instance]:
+    """Newest first unless sorted otherwise; ``marker`` is the uuid of the last instance of the page before.
+
+    Who is not an admin gets instances of the context's project only, whatever the filters say.
+    """
+    if not context.is_admin:
+        filters = msgspec.structs.replace(filters, project_id=context.project_id)
+    keys, dirs = sort_keys or ["created_at"], sort_dirs or []
+    order = paging.Order(SORT_KEYS, keys, dirs or ["desc"], tie_breaker=models.Instance.id)
+    start = None if marker is None else _marker(uow, context, marker)
+    query = instance_filters.apply(sa.select(models.Instance), filters)
+    try:
+        return [to_object(row) for row in uow.session.scalars(order.page(query, start, limit))]
+    except exc.DBAPIError as error:
+        if instance_filters.is_bad_pattern(error):
+            raise exception.InvalidInput(reason="the database does not take this regular expression") from error
+        raise
+
+
+def update(uow: UnitOfWork, context: RequestContext, instance_uuid: str, changes: dict[str, Any]) -> Instance:
+    """Change some of `UPDATABLE`."""
+    unknown = sorted(set(changes) - set(UPDATABLE))
+    if unknown:
+        raise exception.InvalidInput(reason=f"{', '.join(unknown)} of a server cannot be changed")
+    row = get_row(uow, context, instance_uuid, lock=True)
+    for name, value in changes.items():
+        setattr(row, name, value)
+    row.updated_at = uow.now
+    return to_object(row)
+
+
+def _may_see(context: RequestContext, row: models.Instance) -> bool:
+    return bool(context.is_admin) or row.project_id == context.project_id
+
+
+def _marker(uow: UnitOfWork, context: RequestContext, marker: str) -> models.Instance:
+    try:
+        return get_row(uow, context, marker, deleted=True)
+    except exception.InstanceNotFound as error:
+        raise exception.MarkerNotFound(marker=marker) from error

@@ -1,0 +1,137 @@
+"""Networks and ports of the built-in network backend."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Sequence
+
+import sqlalchemy as sa
+from sqlalchemy import exc
+
+from nova_lite import exception
+from nova_lite.conductor.db import models
+from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.context import RequestContext
+from nova_lite.objects import VIF, Network
+
+_FIELDS = Network.__struct_fields__
+
+
+def to_object(row: models.Network) -> Network:
+    return Network(**{name: getattr(row, name) for name in _FIELDS})
+
+
+def to_vif(row: models.Port) -> VIF:
+    return VIF(
+        id=row.id,
+        mac_address=row.mac_address,
+        address=row.address,
+        network=to_object(row.network),
+        version=6 if ":" in row.address else 4,
+        tag=row.tag,
+    )
+
+
+class Store:
+    """What a network backend keeps, inside one transaction: see `nova_lite.network.driver.NetworkStore`."""
+
+    def __init__(self, uow: UnitOfWork) -> None:
+        self._uow = uow
+        self._session = uow.session
+
+    def networks(self, ids: Collection[str] | None = None) -> list[Network]:
+        query = sa.select(models.Network).order_by(models.Network.name)
+        if ids is not None:
+            query = query.where(models.Network.id.in_(ids))
+        return [to_object(row) for row in self._session.scalars(query)]
+
+    def taken(self, network_id: str, addresses: Collection[str] | None = None) -> set[str]:
+        query = sa.select(models.Port.address).where(models.Port.network_id == network_id)
+        if addresses is not None:
+            query = query.where(models.Port.address.in_(addresses))
+        return set(self._session.scalars(query))
+
+    def vifs(self, instance_uuid: str) -> list[VIF]:
+        query = sa.select(models.Port).where(models.Port.instance_uuid == instance_uuid)
+        return [to_vif(row) for row in self._session.scalars(query.order_by(models.Port.position))]
+
+    def add_port(
+        self, instance_uuid: str, network_id: str, position: int, address: str, mac_address: str, tag: str | None
+    ) -> bool:
+        try:
+            with self._session.begin_nested():
+                self._session.execute(
+                    sa.insert(models.Port).values(
+                        id=str(uuid.uuid4()),
+                        network_id=network_id,
+                        instance_uuid=instance_uuid,
+                        position=position,
+                        mac_address=mac_address,
+                        address=address,
+                        tag=tag,
+                        created_at=self._uow.now,
+                    )
+                )
+        except exc.IntegrityError:
+            if self._in_use(network_id, address, mac_address):
+                return False
+            raise
+        self._forget_ports(instance_uuid)
+        return True
+
+    def remove_ports(self, instance_uuid: str) -> None:
+        self._uow.change(sa.delete(models.Port).where(models.Port.instance_uuid == instance_uuid))
+        self._forget_ports(instance_uuid)
+
+    def _in_use(self, network_id: str, address: str, mac_address: str) -> bool:
+        same_address = sa.and_(models.Port.network_id == network_id, models.Port.address == address)
+        query = sa.select(models.Port.id).where(sa.or_(same_address, models.Port.mac_address == mac_address))
+        return self._session.scalars(query).first() is not None
+
+    def _forget_ports(self, instance_uuid: str) -> None:
+        """An instance that this session already read must not keep the ports it had then."""
+        for row in list(self._session.identity_map.values()):
+            if isinstance(row, models.Instance) and row.uuid == instance_uuid:
+                self._session.expire(row, ["ports"])
+
+
+def list_(uow: UnitOfWork, context: RequestContext) -> list[Network]:
+    """What the context's project may use, by name; all for an admin."""
+    query = sa.select(models.Network).order_by(models.Network.name)
+    if not context.is_admin:
+        query = query.where(
+            sa.or_(models.Network.project_id.is_(None), models.Network.project_id == context.project_id)
+        )
+    return [to_object(row) for row in uow.session.scalars(query)]
+
+
+def create(uow: UnitOfWork, network: Network) -> Network:
+    """A new default takes the place of the one before (of the same project, or of the shared ones)."""
+    if network.is_default:
+        uow.session.execute(
+            sa.update(models.Network)
+            .where(models.Network.project_id.is_not_distinct_from(network.project_id))
+            .values(is_default=False)
+        )
+    row = models.Network(**{name: getattr(network, name) for name in _FIELDS}, created_at=uow.now)
+    try:
+        with uow.session.begin_nested():
+            uow.session.add(row)
+    except exc.IntegrityError as error:
+        raise exception.NetworkExists(name=network.name) from error
+    return to_object(row)
+
+
+def delete(uow: UnitOfWork, name_or_id: str) -> Network:
+    """`NetworkInUse` while any instance has an address on it."""
+    query = sa.select(models.Network).where(sa.or_(models.Network.id == name_or_id, models.Network.name == name_or_id))
+    rows: Sequence[models.Network] = uow.session.scalars(query).all()
+    if not rows:
+        raise exception.NetworkNotFound(network_id=name_or_id)
+    row = next((row for row in rows if row.id == name_or_id), rows[0])
+    try:
+        with uow.session.begin_nested():
+            uow.session.delete(row)
+    except exc.IntegrityError as error:
+        raise exception.NetworkInUse(name=row.name) from error
+    return to_object(row)

@@ -1,0 +1,28 @@
+"""What SQLAlchemy does not have in one form for all databases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+
+from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.conductor.db.models import Base
+
+
+def insert_if_missing(uow: UnitOfWork, model: type[Base], values: dict[str, Any]) -> None:
+    """Insert ``values`` (by attribute name) unless a unique key has them already, in one statement without a race.
+
+    MariaDB's ``INSERT IGNORE`` would take a shared lock and so invite deadlocks with the update that follows; an
+    update that changes nothing takes the exclusive one at once.
+    """
+    dialect = uow.session.get_bind().dialect.name
+    if dialect in ("mysql", "mariadb"):
+        first = sa.inspect(model).primary_key[0]
+        own = mysql.insert(model).values(**values)
+        uow.session.execute(own.on_duplicate_key_update({first.name: first}))
+    elif dialect == "postgresql":
+        uow.session.execute(postgresql.insert(model).values(**values).on_conflict_do_nothing())
+    else:
+        uow.session.execute(sqlite.insert(model).values(**values).on_conflict_do_nothing())

@@ -1,0 +1,19 @@
+"""RPC methods about quotas."""
+
+from __future__ import annotations
+
+from oslo_config import cfg
+
+from nova_lite.conductor.db import quotas
+from nova_lite.conductor.db.engine import Database
+from nova_lite.context import RequestContext
+from nova_lite.objects import Limits
+
+
+class Quotas:
+    def __init__(self, db: Database, conf: cfg.ConfigOpts) -> None:
+        self.db = db
+        self.conf = conf
+
+    def limits_get(self, context: RequestContext, project_id: str) -> Limits:
+        return self.db.read(quotas.limits, self.conf, project_id)

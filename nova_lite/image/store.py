@@ -1,0 +1,64 @@
+"""The local backend's directory of image files: ``<store_path>/<image id>``, written once, never changed."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable
+from typing import BinaryIO
+
+from nova_lite.image.local import file_path
+
+CHUNK = 1024 * 1024
+MODE = 0o640
+
+
+def add(
+    store_path: str, image_id: str, source: BinaryIO, progress: Callable[[int], None] | None = None
+) -> tuple[int, str]:
+    """Copy ``source`` into the store; returns its size in bytes and its SHA-256 in hex.
+
+    The file appears under its name only when it is whole and on disk. ``progress`` hears the bytes copied so far.
+    Raises OSError, and then leaves nothing behind.
+    """
+    digest = hashlib.sha256()
+    size = 0
+    descriptor, temporary = tempfile.mkstemp(prefix=".import-", dir=store_path)
+    with contextlib.ExitStack() as undo:
+        undo.callback(os.unlink, temporary)
+        with os.fdopen(descriptor, "wb") as target:
+            while chunk := source.read(CHUNK):
+                target.write(chunk)
+                digest.update(chunk)
+                size += len(chunk)
+                if progress is not None:
+                    progress(size)
+            target.flush()
+            os.fchmod(target.fileno(), MODE)
+            os.fsync(target.fileno())
+        os.rename(temporary, file_path(store_path, image_id))
+        undo.pop_all()
+    _sync_directory(store_path)
+    return size, digest.hexdigest()
+
+
+def checksum(path: str) -> str:
+    """SHA-256 of a file in hex."""
+    with open(path, "rb") as source:
+        return hashlib.file_digest(source, "sha256").hexdigest()
+
+
+def remove(store_path: str, image_id: str) -> None:
+    """Quiet when there is no such file; raises OSError when it cannot be removed."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(file_path(store_path, image_id))
+
+
+def _sync_directory(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -78,9 +78,7 @@ def free_port() -> int:
 
 
 def rabbitmqctl(*arguments: str) -> str:
-    result = subprocess.run(
-        ["rabbitmqctl", "-q", *arguments], capture_output=True, text=True, timeout=120, check=True
-    )
+    result = subprocess.run(["rabbitmqctl", "-q", *arguments], capture_output=True, text=True, timeout=120, check=True)
     return result.stdout
 
 
@@ -155,7 +153,15 @@ class Cloud:
 
     def manage(self, *arguments: str) -> str:
         result = subprocess.run(
-            [sys.executable, "-W", "ignore", "-m", "nova_lite.cmd.manage", *self.config_arguments("conductor"), *arguments],
+            [
+                sys.executable,
+                "-W",
+                "ignore",
+                "-m",
+                "nova_lite.cmd.manage",
+                *self.config_arguments("conductor"),
+                *arguments,
+            ],
             capture_output=True,
             text=True,
             timeout=120,

@@ -1,0 +1,562 @@
+"""What an accepted request goes through in the conductor, over a real database, with the other daemons played here."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from oslo_config import cfg
+
+from nova_lite import conf as nova_conf
+from nova_lite import exception, objects, states
+from nova_lite.conductor.db import actions, flavors, hosts, instances, models, networks, quotas
+from nova_lite.conductor.db.engine import Database, UnitOfWork
+from nova_lite.conductor.endpoints.lifecycle import Lifecycle
+from nova_lite.conductor.endpoints.reports import Reports
+from nova_lite.conductor.reconciler import Reconciler
+from nova_lite.conductor.tasks import build, create
+from nova_lite.context import RequestContext
+from nova_lite.network.driver import load_backend
+from nova_lite.objects import BuildResult, CreateRequest, Destination, Outcome, Selection, Verdict
+
+BUILT = Outcome.BUILT
+
+
+class Scheduler:
+    """Chooses from ``hosts`` in turn; raises ``error`` when one is set."""
+
+    def __init__(self) -> None:
+        self.hosts = ["host1", "host2"]
+        self.error: Exception | None = None
+        self.specs: list[objects.RequestSpec] = []
+
+    def select_destinations(self, context: Any, spec: objects.RequestSpec) -> list[Destination]:
+        self.specs.append(spec)
+        if self.error is not None:
+            raise self.error
+        usable = [host for host in self.hosts if host not in spec.ignore_hosts]
+        if not usable:
+            raise exception.NoValidHost(reason="Of 2 hosts, 2 failed RetryFilter.", details="host1, host2")
+        places = [Selection(host=host, node=host, limits={"vcpus": 8}) for host in usable]
+        return [
+            Destination(instance_uuid=uuid, selected=places[0], alternates=places[1:]) for uuid in spec.instance_uuids
+        ]
+
+
+class Compute:
+    """Records what is sent; ``fenced`` is its answer to a fence, an exception if it cannot answer."""
+
+    def __init__(self) -> None:
+        self.builds: list[tuple[str, objects.BuildRequest]] = []
+        self.tickets: list[objects.ActionTicket] = []
+        self.fenced: bool | Exception = True
+        self.away = False
+
+    def build_and_run_instance(self, context: Any, host: str, request: objects.BuildRequest) -> None:
+        if self.away:
+            raise exception.MessagingUnavailable(what="build_and_run_instance")
+        self.builds.append((host, request))
+
+    def terminate_instance(self, context: Any, host: str, ticket: objects.ActionTicket) -> None:
+        self.tickets.append(ticket)
+
+    stop_instance = start_instance = reboot_instance = terminate_instance
+
+    def fence_instance(self, context: Any, host: str, uuid: str, generation: int, timeout: float) -> bool:
+        if isinstance(self.fenced, Exception):
+            raise self.fenced
+        return self.fenced
+
+
+class Conductor:
+    def __init__(self) -> None:
+        self.nudged: list[str] = []
+
+    def build_instances(self, context: Any, instance_uuids: list[str]) -> None:
+        self.nudged += instance_uuids
+
+
+class World:
+    """A conductor's parts, two hosts of 4 vCPUs and 1024 MB, a flavor and a network."""
+
+    def __init__(self, path: Path) -> None:
+        conf = self.conf = cfg.ConfigOpts()
+        nova_conf.register_opts(conf)
+        conf([])
+        conf.set_override("connection", f"sqlite:///{path}/db.sqlite", "database")
+        self.db = Database(conf)
+        models.Base.metadata.create_all(self.db.engine)
+        self.scheduler, self.compute, self.conductor = Scheduler(), Compute(), Conductor()
+        backend = load_backend(conf)
+        self.builds = build.BuildTask(self.db, conf, backend, self.scheduler, self.compute)  # type: ignore[arg-type]
+        self.lifecycle = Lifecycle(self.db, conf, backend, self.builds)
+        self.reports = Reports(self.db, conf, backend, self.conductor)  # type: ignore[arg-type]
+        self.reconciler = Reconciler(self.db, conf, backend, self.builds, self.compute)  # type: ignore[arg-type]
+        self.reconciler._drive = lambda func: func()  # type: ignore[method-assign]
+        self.requests = 0
+        self.db.write(self._fill)
+
+    def _fill(self, uow: UnitOfWork) -> None:
+        for host in ("host1", "host2"):
+            inventory = objects.Inventory(
+                node=host, vcpus=4, memory_mb=1024, disk_gb=50, hypervisor_type="fake", supported_hv_types=["fake"]
+            )
+            report = objects.HostReport(host=host, boot_id="b", inventories=[inventory], cpu_allocation_ratio=1.0)
+            hosts.report(uow, self.conf, report)
+        flavors.create(uow, objects.Flavor(flavorid="1", name="m1", vcpus=1, memory_mb=256, root_gb=1))
+        networks.create(
+            uow,
+            objects.Network(
+                id="11111111-1111-4111-8111-111111111111",
+                name="private",
+                cidr="10.0.0.0/24",
+                gateway="10.0.0.1",
+                bridge="br0",
+                start="10.0.0.2",
+                end="10.0.0.254",
+                is_default=True,
+            ),
+        )
+
+    def context(self, request_id: str | None = None, project: str = "p1", admin: bool = False) -> RequestContext:
+        self.requests += 1
+        return RequestContext(
+            user_id="u1",
+            project_id=project,
+            is_admin=admin,
+            request_id=request_id or f"req-{self.requests}",
+            overwrite=False,
+        )
+
+    def create(self, context: RequestContext | None = None, **changes: Any) -> list[str]:
+        request = CreateRequest(**{"name": "vm", "flavor_id": "1", **changes})
+        return [i.uuid for i in self.lifecycle.create_instances(context or self.context(), request).instances]
+
+    def built(self, **changes: Any) -> tuple[str, str, int]:
+        """An ACTIVE instance: its uuid, host and generation."""
+        (uuid,) = self.create(**changes)
+        self.lifecycle.build_instances(self.context(), [uuid])
+        host, request = self.compute.builds[-1]
+        self.reports.start_build(self.context(), uuid, host, request.generation)
+        self.report(uuid, host, request.generation, BUILT)
+        return uuid, host, request.generation
+
+    def report(self, uuid: str, host: str, generation: int, outcome: Outcome, message: str = "") -> None:
+        result = BuildResult(
+            instance_uuid=uuid, host=host, generation=generation, outcome=outcome, power_state=1, message=message
+        )
+        self.reports.finish_build(self.context(), result)
+
+    def instance(self, uuid: str) -> objects.Instance:
+        return self.db.read(lambda uow: instances.to_object(instances.lock(uow, uuid)))  # type: ignore[arg-type]
+
+    def open_actions(self) -> list[tuple[str, str]]:
+        query = sa.select(models.InstanceAction).where(models.InstanceAction.finish_time.is_(None))
+        return self.db.read(lambda uow: [(row.action, row.step) for row in uow.session.scalars(query)])
+
+    def used(self) -> dict[str, int]:
+        table = models.ComputeNode
+        return self.db.read(lambda uow: dict(uow.session.execute(sa.select(table.host, table.vcpus_used)).all()))  # type: ignore[arg-type]
+
+    def count(self, table: type[models.Base]) -> int:
+        query = sa.select(sa.func.count()).select_from(table)
+        return self.db.read(lambda uow: uow.session.execute(query).scalar_one())
+
+    def instances_used(self, project: str = "p1") -> int:
+        return self.db.read(lambda uow: quotas.limits(uow, self.conf, project).quotas["instances"].used)
+
+    def let_time_pass(self, seconds: float) -> None:
+        """Everything that is to happen in the next ``seconds`` is due now."""
+        step = datetime.timedelta(seconds=seconds)
+
+        def shift(uow: UnitOfWork) -> None:
+            for row in uow.session.scalars(sa.select(models.InstanceAction)):
+                row.lease_expires_at -= step
+                row.deadline -= step
+
+        self.db.write(shift)
+
+    def silence(self, host: str) -> None:
+        def down(uow: UnitOfWork) -> None:
+            for row in uow.session.scalars(sa.select(models.Service).where(models.Service.host == host)):
+                row.up = False
+                row.last_seen_up = uow.now - datetime.timedelta(hours=1)
+
+        self.db.write(down)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_create_writes_rows_actions_and_quota_at_once(world: World) -> None:
+    uuids = world.create(min_count=2, max_count=3)
+    assert len(uuids) == 3
+    assert [world.instance(uuid).display_name for uuid in uuids] == ["vm-1", "vm-2", "vm-3"]
+    assert world.open_actions() == [("create", "schedule")] * 3
+    assert world.instances_used() == 3
+
+
+def test_a_repeated_request_returns_the_same_instances(world: World) -> None:
+    context = world.context("req-again")
+    assert world.create(context, max_count=2) == world.create(context, max_count=2)
+    assert world.instances_used() == 2
+    assert len(world.open_actions()) == 2
+
+
+def test_max_count_is_lowered_to_what_the_quota_allows_but_not_below_min_count(world: World) -> None:
+    assert len(world.create(min_count=1, max_count=15)) == 10
+    with pytest.raises(exception.QuotaExceeded, match="Quota exceeded for instances: Requested 1, but already used 10"):
+        world.create()
+    assert world.instances_used() == 10
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"flavor_id": "none"}, exception.FlavorUnavailable),
+        ({"image_ref": "none"}, exception.ImageUnavailable),
+        ({"key_name": "none"}, exception.KeypairUnavailable),
+        ({"networks": [objects.NetworkRequest(network_id="none")]}, exception.NetworkUnavailable),
+        ({"availability_zone": "none"}, exception.AvailabilityZoneUnavailable),
+        ({"availability_zone": "internal"}, exception.AvailabilityZoneUnavailable),
+        ({"forced_host": "none"}, exception.ComputeHostUnknown),
+        ({"security_groups": ["none"]}, exception.SecurityGroupUnavailable),
+        ({"metadata": {str(n): "" for n in range(129)}}, exception.MetadataLimitExceeded),
+        ({"injected_files": {str(n): "" for n in range(6)}}, exception.InjectedFileLimitExceeded),
+        (
+            {"max_count": 2, "networks": [objects.NetworkRequest(fixed_ip="10.0.0.9")]},
+            exception.InvalidInput,
+        ),
+    ],
+)
+def test_what_is_wrong_is_refused_and_leaves_nothing(
+    world: World, changes: dict[str, Any], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        world.create(**changes)
+    assert world.instances_used() == 0
+    assert world.count(models.Instance) == 0
+
+
+def test_a_build_is_claimed_sent_and_finished(world: World) -> None:
+    uuid, host, generation = world.built(admin_password="s3cret")
+    instance = world.instance(uuid)
+    assert (instance.vm_state, instance.task_state, instance.host, generation) == ("active", None, "host1", 1)
+    assert instance.vifs[0].address.startswith("10.0.0.")
+    assert world.used() == {"host1": 1, "host2": 0}
+    assert world.open_actions() == []
+    row = world.db.read(lambda uow: instances.rows_by_uuid(uow, [uuid])[uuid])
+    assert row.request == {}, "what only the build needed, its password among it, is gone"
+
+
+def test_a_nudge_that_comes_twice_builds_once(world: World) -> None:
+    (uuid,) = world.create()
+    world.lifecycle.build_instances(world.context(), [uuid])
+    world.lifecycle.build_instances(world.context(), [uuid])
+    assert len(world.compute.builds) == 1
+    assert world.used() == {"host1": 1, "host2": 0}
+
+
+def test_the_reconciler_builds_what_was_never_nudged(world: World) -> None:
+    (uuid,) = world.create()
+    assert world.reconciler.sweep() == 0, "the nudge has a moment to arrive"
+    world.let_time_pass(3)
+    assert world.reconciler.sweep() == 1
+    assert [request.instance.uuid for _, request in world.compute.builds] == [uuid]
+
+
+def test_a_lost_build_message_is_sent_again_with_the_same_generation(world: World) -> None:
+    (uuid,) = world.create()
+    world.compute.away = True
+    world.lifecycle.build_instances(world.context(), [uuid])
+    assert world.compute.builds == []
+    world.compute.away = False
+    world.let_time_pass(31)
+    world.reconciler.sweep()
+    world.let_time_pass(31)
+    world.reconciler.sweep()
+    assert [(host, request.generation) for host, request in world.compute.builds] == [("host1", 1)] * 2
+    assert world.used() == {"host1": 1, "host2": 0}
+
+
+def test_a_scheduler_that_is_away_delays_and_does_not_fail(world: World) -> None:
+    world.scheduler.error = exception.MessagingUnavailable(what="select_destinations")
+    (uuid,) = world.create()
+    world.lifecycle.build_instances(world.context(), [uuid])
+    assert world.instance(uuid).vm_state == states.BUILDING
+    world.scheduler.error = None
+    world.let_time_pass(5)
+    world.reconciler.sweep()
+    assert len(world.compute.builds) == 1
+
+
+def test_no_valid_host_is_an_error_that_says_why_and_holds_nothing(world: World) -> None:
+    world.scheduler.hosts = []
+    (uuid,) = world.create()
+    world.lifecycle.build_instances(world.context(), [uuid])
+    instance = world.instance(uuid)
+    assert (instance.vm_state, instance.task_state) == ("error", None)
+    assert instance.fault is not None
+    assert instance.fault.message == "No valid host was found. Of 2 hosts, 2 failed RetryFilter."
+    assert instance.fault.details == "host1, host2"
+    assert world.open_actions() == []
+
+
+def test_a_full_host_gives_way_to_the_alternate_and_capacity_is_never_exceeded(world: World) -> None:
+    uuids = world.create(max_count=10)
+    world.lifecycle.build_instances(world.context(), uuids)
+    assert sorted(host for host, _ in world.compute.builds) == ["host1"] * 4 + ["host2"] * 4
+    assert world.used() == {"host1": 4, "host2": 4}
+    assert world.open_actions().count(("create", "schedule")) == 2, "they wait for room"
+    assert len(world.scheduler.specs) == build.CLAIM_ROUNDS
+
+
+def test_a_rescheduled_build_goes_to_another_host_with_a_new_generation(world: World) -> None:
+    (uuid,) = world.create()
+    world.lifecycle.build_instances(world.context(), [uuid])
+    world.reports.start_build(world.context(), uuid, "host1", 1)
+    address = world.instance(uuid).vifs[0].address
+    world.report(uuid, "host1", 1, Outcome.RESCHEDULED, "no disk")
+    assert world.used() == {"host1": 0, "host2": 0}
+    assert world.conductor.nudged == [uuid]
+    world.lifecycle.build_instances(world.context(), [uuid])
+    assert [(host, request.generation) for host, request in world.compute.builds] == [("host1", 1), ("host2", 2)]
+    assert world.instance(uuid).vifs[0].address == address
+    with pytest.raises(exception.StaleReport):
+        world.report(uuid, "host1", 1, BUILT)
+
+
+def test_retries_end_in_error_with_the_last_cause(world: World) -> None:
+    (uuid,) = world.create()
+    for _ in range(2):
+        world.lifecycle.build_instances(world.context(), [uuid])
+        host, request = world.compute.builds[-1]
+        world.report(uuid, host, request.generation, Outcome.RESCHEDULED, f"{host} is broken")
+    world.lifecycle.build_instances(world.context(), [uuid])
+    instance = world.instance(uuid)
+    assert instance.vm_state == states.ERROR
+    assert instance.fault is not None
+    assert "host2 is broken" in instance.fault.message
+    assert world.used() == {"host1": 0, "host2": 0}
+
+
+def test_an_aborted_build_releases_all(world: World) -> None:
+    (uuid,) = world.create()
+    world.lifecycle.build_instances(world.context(), [uuid])
+    world.reports.start_build(world.context(), uuid, "host1", 1)
+    world.report(uuid, "host1", 1, Outcome.ABORTED, "the image is corrupt")
+    instance = world.instance(uuid)
+    assert (instance.vm_state, instance.host, instance.vifs) == ("error", None, [])
+    assert instance.fault is not None
+    assert instance.fault.message == "the image is corrupt"
+    assert world.used() == {"host1": 0, "host2": 0}
+
+
+def test_reports_that_come_twice_change_nothing(world: World) -> None:
+    uuid, host, generation = world.built()
+    world.report(uuid, host, generation, BUILT)
+    world.report(uuid, host, generation, Outcome.ABORTED, "late nonsense")
+    assert world.instance(uuid).vm_state == states.ACTIVE
+
+
+def test_delete_before_a_host_was_chosen_is_done_at_once(world: World) -> None:
+    (uuid,) = world.create()
+    ticket = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
+    assert ticket.host is None
+    assert world.instance(uuid).deleted
+    assert world.instances_used() == 0
+    world.lifecycle.build_instances(world.context(), [uuid])
+    assert world.compute.builds == []
+
+
+def test_delete_during_a_build_stops_it_and_gives_everything_back(world: World) -> None:
+    (uuid,) = world.create()
+    world.lifecycle.build_instances(world.context(), [uuid])
+    world.reports.start_build(world.context(), uuid, "host1", 1)
+    ticket = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
+    assert (ticket.host, ticket.generation) == ("host1", 1)
+    with pytest.raises(exception.InstanceGone):
+        world.report(uuid, "host1", 1, BUILT)
+    world.reports.finish_action(world.context(), "host1", ticket.action_id, None, None, "")
+    assert world.instance(uuid).deleted
+    assert world.used() == {"host1": 0, "host2": 0}
+    assert (world.count(models.Port), world.count(models.Allocation), world.instances_used()) == (0, 0, 0)
+
+
+def test_delete_while_the_host_is_down_is_done_for_its_owner_and_cleaned_up_later(world: World) -> None:
+    uuid, host, _ = world.built()
+    world.silence(host)
+    ticket = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
+    with pytest.raises(exception.InstanceNotFound):
+        world.lifecycle.accept_action(world.context(), uuid, "stop", {})
+    assert world.instances_used() == 0
+    assert world.used() == {"host1": 1, "host2": 0}, "the guest may still run there"
+    assert world.open_actions() == [("delete", "cleanup")]
+    world.let_time_pass(2000)
+    world.reconciler.sweep()
+    assert [sent.action_id for sent in world.compute.tickets] == [ticket.action_id]
+    world.reports.finish_action(world.context(), host, ticket.action_id, None, None, "")
+    assert world.used() == {"host1": 0, "host2": 0}
+    assert world.open_actions() == []
+
+
+def test_a_delete_that_fails_on_its_host_is_tried_again(world: World) -> None:
+    uuid, host, _ = world.built()
+    ticket = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
+    world.reports.finish_action(world.context(), host, ticket.action_id, None, "the disk is busy", "")
+    assert world.open_actions() == [("delete", "perform")]
+    world.let_time_pass(3)
+    world.reconciler.sweep()
+    assert len(world.compute.tickets) == 1
+
+
+def test_the_action_table_says_which_state_allows_what(world: World) -> None:
+    uuid, host, _ = world.built()
+    with pytest.raises(
+        exception.InstanceInvalidState, match="Cannot 'start' instance .* while it is in vm_state active"
+    ):
+        world.lifecycle.accept_action(world.context(), uuid, "start", {})
+    stop = world.lifecycle.accept_action(world.context(), uuid, "stop", {})
+    with pytest.raises(exception.InstanceInvalidState, match="task_state powering-off"):
+        world.lifecycle.accept_action(world.context(), uuid, "reboot", {"reboot_type": "SOFT"})
+    world.reports.finish_action(world.context(), host, stop.action_id, 4, None, "")
+    assert (world.instance(uuid).vm_state, world.instance(uuid).power_state) == ("stopped", 4)
+    world.reports.finish_action(world.context(), host, stop.action_id, 1, "a late failure", "")
+    assert world.instance(uuid).vm_state == "stopped"
+
+
+def test_a_failed_action_leaves_the_instance_as_its_guest_is(world: World) -> None:
+    uuid, host, _ = world.built()
+    ticket = world.lifecycle.accept_action(world.context(), uuid, "reboot", {"reboot_type": "HARD"})
+    world.reports.finish_action(world.context(), host, ticket.action_id, 4, "it did not come up", "")
+    assert (world.instance(uuid).vm_state, world.instance(uuid).task_state) == ("stopped", None)
+
+
+def test_a_repeated_action_request_gets_its_ticket_again(world: World) -> None:
+    uuid, _, _ = world.built()
+    context = world.context("req-stop")
+    first = world.lifecycle.accept_action(context, uuid, "stop", {})
+    assert world.lifecycle.accept_action(context, uuid, "stop", {}).action_id == first.action_id
+
+
+def test_other_projects_and_locked_instances(world: World) -> None:
+    uuid, _, _ = world.built()
+    with pytest.raises(exception.InstanceNotFound):
+        world.lifecycle.accept_action(world.context(project="p2"), uuid, "delete", {})
+
+    def lock(uow: UnitOfWork) -> None:
+        row = instances.lock(uow, uuid)
+        assert row is not None
+        row.locked = True
+
+    world.db.write(lock)
+    with pytest.raises(exception.InstanceIsLocked):
+        world.lifecycle.accept_action(world.context(), uuid, "delete", {})
+    world.lifecycle.accept_action(world.context(admin=True), uuid, "delete", {})
+
+
+def test_a_build_past_its_deadline_ends_in_error_and_holds_its_claim_until_the_host_confirms(world: World) -> None:
+    (uuid,) = world.create()
+    world.lifecycle.build_instances(world.context(), [uuid])
+    world.compute.fenced = exception.MessagingUnavailable(what="fence_instance")
+    world.silence("host1")
+    world.let_time_pass(1000)
+    world.reconciler.sweep()
+    instance = world.instance(uuid)
+    assert (instance.vm_state, instance.task_state) == ("error", None)
+    assert instance.fault is not None
+    assert "its compute host does not answer" in instance.fault.message
+    assert world.used()["host1"] == 1
+    world.compute.fenced = True
+    world.let_time_pass(100)
+    world.reconciler.sweep()
+    assert world.used()["host1"] == 0
+    assert world.open_actions() == []
+
+
+def test_a_build_past_its_deadline_that_runs_after_all_is_active(world: World) -> None:
+    (uuid,) = world.create()
+    world.lifecycle.build_instances(world.context(), [uuid])
+    world.compute.fenced = False
+    world.let_time_pass(1000)
+    world.reconciler.sweep()
+    instance = world.instance(uuid)
+    assert (instance.vm_state, instance.fault) == ("active", None)
+    assert world.open_actions() == []
+
+
+def test_a_create_that_cannot_be_scheduled_until_its_deadline_says_why(world: World) -> None:
+    world.scheduler.error = exception.MessagingUnavailable(what="select_destinations")
+    (uuid,) = world.create()
+    world.lifecycle.build_instances(world.context(), [uuid])
+    world.let_time_pass(1000)
+    world.reconciler.sweep()
+    fault = world.instance(uuid).fault
+    assert fault is not None
+    assert "select_destinations" in fault.message
+
+
+def test_domains_are_judged_by_host_and_generation(world: World) -> None:
+    uuid, host, generation = world.built()
+    gone, _, _ = world.built()
+    ticket = world.lifecycle.accept_action(world.context(), gone, "delete", {})
+    world.reports.finish_action(world.context(), host, ticket.action_id, None, None, "")
+
+    def judge(reporter: str, found: str, number: int) -> list[str]:
+        report = objects.DomainReport(uuid=found, generation=number, power_state=1)
+        return [v.verdict for v in world.reports.reconcile_domains(world.context(), reporter, [report], [])]
+
+    assert judge(host, uuid, generation) == [Verdict.KEEP]
+    assert judge("host2", uuid, generation) == [Verdict.DESTROY]
+    assert judge(host, uuid, generation - 1) == [Verdict.DESTROY]
+    assert judge(host, uuid, generation + 1) == [], "a newer one than we know: not ours to judge"
+    assert judge(host, gone, 1) == [Verdict.DESTROY]
+    assert judge(host, "22222222-2222-4222-8222-222222222222", 1) == [], "another database may know it"
+    leftovers = world.reports.reconcile_domains(world.context(), host, [], [gone, uuid, "unknown"])
+    assert [(v.uuid, v.verdict) for v in leftovers] == [(gone, Verdict.DESTROY)]
+
+
+def test_a_guest_that_shut_itself_down_is_stopped(world: World) -> None:
+    uuid, host, generation = world.built()
+    report = objects.DomainReport(uuid=uuid, generation=generation, power_state=4)
+    world.reports.reconcile_domains(world.context(), host, [report], [])
+    assert world.instance(uuid).vm_state == "stopped"
+
+
+def test_heartbeats_keep_the_lease_of_what_a_host_is_at(world: World) -> None:
+    (uuid,) = world.create()
+    world.lifecycle.build_instances(world.context(), [uuid])
+    world.let_time_pass(29)
+    world.db.write(actions.renew_leases, world.conf, "host1", {uuid: 1}, [])
+    world.let_time_pass(29)
+    assert world.reconciler.sweep() == 0
+    world.db.write(actions.renew_leases, world.conf, "host2", {uuid: 1}, [])
+    world.let_time_pass(2)
+    assert world.reconciler.sweep() == 1, "another host cannot keep it"
+
+
+def test_a_restarted_host_gets_its_work_again_at_once(world: World) -> None:
+    (uuid,) = world.create()
+    world.lifecycle.build_instances(world.context(), [uuid])
+    world.db.write(actions.make_due, "host1")
+    world.reconciler.sweep()
+    assert len(world.compute.builds) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "suffix", "expected"),
+    [
+        ("vm", "", "vm"),
+        ("My Server_1", "-2", "my-server-1-2"),
+        ("a" * 80, "-12", "a" * 60 + "-12"),
+        ("--", "", "server-u"),
+        ("日本", "-1", "server-u"),
+    ],
+)
+def test_hostnames_are_legal(name: str, suffix: str, expected: str) -> None:
+    assert create.hostname(name, suffix, "u") == expected

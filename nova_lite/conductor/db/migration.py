@@ -1,0 +1,100 @@
+"""The schema's version: bring it up to date, or find out that somebody has to."""
+
+from __future__ import annotations
+
+import os
+
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from oslo_config import cfg
+from sqlalchemy import exc
+
+from nova_lite import exception
+from nova_lite.conductor.db import engine
+
+SCRIPTS = "nova_lite.conductor.db:migrations"
+
+
+def sync(conf: cfg.ConfigOpts) -> str:
+    """Migrate the database to the schema of this program; returns its version. Repeating it is harmless.
+
+    A SQLite file is made if it is missing, readable by its owner only: it holds keys and user data.
+    """
+    _prepare_sqlite(conf)
+    database = engine.create_engine(conf)
+    config = _config()
+    try:
+        with database.begin() as connection:
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+    except exc.OperationalError as error:
+        raise engine.unavailable(error) from error
+    finally:
+        database.dispose()
+    return head()
+
+
+def head() -> str:
+    """The version that this program needs."""
+    revision = ScriptDirectory.from_config(_config()).get_current_head()
+    assert revision is not None
+    return revision
+
+
+def version(conf: cfg.ConfigOpts) -> str | None:
+    """The database's version; None when it has no tables of ours yet."""
+    path = _sqlite_path(conf)
+    if path is not None and not os.path.exists(path):
+        return None
+    database = engine.create_engine(conf)
+    try:
+        with database.connect() as connection:
+            return MigrationContext.configure(connection).get_current_revision()
+    except exc.OperationalError as error:
+        raise engine.unavailable(error) from error
+    finally:
+        database.dispose()
+
+
+def check(conf: cfg.ConfigOpts) -> None:
+    """`ConfigurationError` unless the schema is exactly the one this program needs."""
+    found, needed = version(conf), head()
+    if found == needed:
+        return
+    known = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
+    if found is not None and found not in known:
+        raise exception.ConfigurationError(
+            reason=f"the database's schema ({found}) is newer than this program's ({needed}): upgrade the program."
+        )
+    state = "is empty" if found is None else f"has the old schema {found}"
+    raise exception.ConfigurationError(reason=f"the database {state}: run nova-lite-manage db sync")
+
+
+def _config() -> Config:
+    """Alembic's configuration, made here, so that an installed package needs no file for it."""
+    config = Config()
+    config.set_main_option("script_location", SCRIPTS)
+    config.set_main_option("path_separator", "os")
+    return config
+
+
+def _sqlite_path(conf: cfg.ConfigOpts) -> str | None:
+    try:
+        url = sa.make_url(conf.database.connection)
+    except exc.ArgumentError:
+        return None
+    return url.database if url.get_backend_name() == "sqlite" else None
+
+
+def _prepare_sqlite(conf: cfg.ConfigOpts) -> None:
+    path = _sqlite_path(conf)
+    if not path or os.path.exists(path):
+        return
+    try:
+        os.makedirs(os.path.dirname(os.path.abspath(path)), mode=0o750, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    except OSError as error:
+        raise exception.ConfigurationError(reason=f"the database file {path} cannot be made: {error}") from error

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -27,13 +28,20 @@ def setup(default: str = THREADING) -> str:
     """Choose the mode for this process; the first thing a ``cmd`` module does. Exits with one line on a bad value."""
     global _mode
     _mode = os.environ.get(ENVIRONMENT) or default
-    if _mode == EVENTLET:
+    # Whoever runs a daemon cannot act on it; the choice and its end are in docs/adr/0002.
+    warnings.filterwarnings("ignore", message=r"\s*Eventlet is deprecated")
+    if _mode == THREADING:
+        # oslo.messaging imports oslo.service, which would otherwise load eventlet for its own default.
+        from oslo_service import backend
+
+        backend.init_backend(backend.BackendType.THREADING)
+    elif _mode == EVENTLET:
         # No DNS over green sockets: names here are few and local, and the system's resolver reads /etc/hosts.
         os.environ.setdefault("EVENTLET_NO_GREENDNS", "yes")
         import eventlet
 
         eventlet.monkey_patch()
-    elif _mode != THREADING:
+    else:
         sys.exit(f"{ENVIRONMENT}={_mode!r}: must be {EVENTLET!r} or {THREADING!r}.")
     return _mode
 

@@ -91,19 +91,23 @@ class Client:
         **kwargs: Any,
     ) -> Any:
         """Ask and wait. Returns a value of type ``returns``; raises the remote `NovaLiteException`, or
-        `MessagingUnavailable` when no answer came in time or the broker is away."""
-        options: dict[str, Any] = {}
+        `MessagingUnavailable` when no answer came in time, nobody has ever served this topic (at once, by the mandatory
+        flag) or the broker is away."""
+        options: dict[str, Any] = {"transport_options": messaging.TransportOptions(at_least_once=True)}
         if server is not None:
             options["server"] = server
         if timeout is not None:
             options["timeout"] = timeout
         client = self._client.prepare(**options)
         arguments = {name: to_plain(value) for name, value in kwargs.items()}
+        failure = None
         try:
             answer = client.call(ctxt, method, **arguments)
-        except _BROKER_ERRORS as error:
-            LOG.warning("Call %s to %s failed: %s", method, self._client.target.topic, _one_line(error))
-            raise exception.MessagingUnavailable(what=method) from error
+        except (messaging.MessageUndeliverable, *_BROKER_ERRORS) as error:
+            failure = error
+        if failure is not None:  # while an exception is handled, oslo.log repeats it at the end of the line
+            LOG.warning("Call %s to %s failed: %s", method, self._client.target.topic, _one_line(failure))
+            raise exception.MessagingUnavailable(what=method) from failure
         return None if returns is None else msgspec.convert(answer, returns, str_keys=True)
 
     def cast(self, ctxt: RequestContext, method: str, *, server: str | None = None, **kwargs: Any) -> None:

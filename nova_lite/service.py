@@ -54,12 +54,15 @@ class Periodic:
         wait = self._first_wait
         while not self._stop.wait(wait):
             started = time.monotonic()
+            trouble = None
             try:
                 self.func()
             except exception.ServiceUnavailable as error:
-                LOG.warning("%s: %s", self.name, error.message)
+                trouble = error.message
             except Exception:
                 LOG.exception("Periodic task %s failed; it runs again in %.1f s", self.name, self.interval)
+            if trouble:  # while an exception is handled, oslo.log repeats it at the end of the line
+                LOG.warning("%s: %s", self.name, trouble)
             wait = max(0.0, self.interval - (time.monotonic() - started))
 
 
@@ -107,10 +110,11 @@ class Daemon:
                 self.prepare()
                 return
             except (exception.ServiceUnavailable, exception.HypervisorUnavailable) as error:
-                interval = self.conf.startup_retry_interval
-                LOG.warning("%s cannot start yet: %s Trying again in %d s.", self.binary, error.message, interval)
-                self._stop_parts()
-                self.stopping.wait(interval)
+                trouble = error.message
+            interval = self.conf.startup_retry_interval
+            LOG.warning("%s cannot start yet: %s Trying again in %d s.", self.binary, trouble, interval)
+            self._stop_parts()
+            self.stopping.wait(interval)
 
     def stop(self) -> None:
         """Stop taking work, let what runs come to its end, release everything. May be called twice."""
@@ -132,11 +136,14 @@ class Daemon:
         """Until SIGTERM or SIGINT. Returns the exit status."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self.stopping.set())
+        mistake = None
         try:
             self.start()
         except exception.ConfigurationError as error:
-            LOG.error("%s: %s", self.binary, error.message)
-            print(f"{self.binary}: {error.message}", file=sys.stderr)
+            mistake = error.message
+        if mistake:
+            LOG.error("%s: %s", self.binary, mistake)
+            print(f"{self.binary}: {mistake}", file=sys.stderr)
             return 1
         if not self.stopping.is_set():
             LOG.info("%s %s is ready on host %s", self.binary, version.VERSION, self.conf.host)

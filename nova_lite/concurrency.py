@@ -31,7 +31,7 @@ def setup(default: str = THREADING) -> str:
     # Whoever runs a daemon cannot act on it; the choice and its end are in docs/adr/0002.
     warnings.filterwarnings("ignore", message=r"\s*Eventlet is deprecated")
     if _mode == THREADING:
-        # oslo.messaging imports oslo.service, which would otherwise load eventlet for its own default.
+        # oslo.messaging imports oslo.service, whose own default is its eventlet half.
         from oslo_service import backend
 
         backend.init_backend(backend.BackendType.THREADING)

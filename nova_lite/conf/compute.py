@@ -27,6 +27,13 @@ OPTS = [
     ),
     cfg.IntOpt("shutdown_timeout", default=60, min=0, help="Seconds a guest gets to shut down on stop and reboot."),
     cfg.IntOpt("report_retry_seconds", default=2, min=1, help="Seconds between attempts to report a result."),
+    cfg.IntOpt(
+        "graceful_stop_timeout",
+        default=25,
+        min=0,
+        help="Seconds that builds and actions in progress get to finish when the daemon is stopped. Shorter than "
+        "[conductor] lease_seconds: no heartbeat is sent meanwhile. What is left is taken up again after the start.",
+    ),
     cfg.StrOpt("default_availability_zone", default="nova", help="Availability zone of hosts in no other."),
 ]
 

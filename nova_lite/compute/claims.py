@@ -1,0 +1,72 @@
+"""What the instances of this host hold of it, in memory.
+
+The conductor's allocations are the truth of what is given out. This is the last look on the spot: the host may be
+smaller than it was reported, or hold more than the conductor knew. What does not fit is sent back (rescheduled).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from nova_lite import exception
+from nova_lite.objects import Flavor
+
+UNITS = {"vcpus": "vCPUs", "memory_mb": "MB of memory", "disk_gb": "GB of disk"}
+
+
+class Resources(msgspec.Struct, frozen=True):
+    """An amount of a host. Memory MB, disk GB."""
+
+    vcpus: int = 0
+    memory_mb: int = 0
+    disk_gb: int = 0
+
+    @classmethod
+    def of(cls, flavor: Flavor) -> Resources:
+        return cls(vcpus=flavor.vcpus, memory_mb=flavor.memory_mb, disk_gb=flavor.disk_gb)
+
+
+class Claims:
+    """Claims by instance uuid. ``capacity()`` says what this host may give out now."""
+
+    def __init__(self, capacity: Callable[[], Resources]) -> None:
+        self._capacity = capacity
+        self._held: dict[str, Resources] = {}
+        self._mutex = threading.Lock()
+
+    def instance_claim(self, instance_uuid: str, wanted: Resources, limits: Mapping[str, int]) -> None:
+        """Hold ``wanted`` for the instance until `release`, or raise `ComputeResourcesUnavailable` saying what lacks.
+
+        ``limits`` are the scheduler's idea of the host's capacity; the smaller of it and `capacity` counts. An
+        instance that already has a claim gets the new one in its place.
+        """
+        capacity = self._capacity()
+        with self._mutex:
+            others = [held for uuid, held in self._held.items() if uuid != instance_uuid]
+            for name, unit in UNITS.items():
+                used = sum(getattr(held, name) for held in others)
+                total = min(getattr(capacity, name), limits.get(name, getattr(capacity, name)))
+                need = getattr(wanted, name)
+                if used + need > total:
+                    raise exception.ComputeResourcesUnavailable(
+                        reason=f"{need} {unit} asked for, {max(0, total - used)} of {total} left on this host"
+                    )
+            self._held[instance_uuid] = wanted
+
+    def restore(self, held: Mapping[str, Resources]) -> None:
+        """Take over what domains hold that were here before this daemon started."""
+        with self._mutex:
+            self._held.update(held)
+
+    def release(self, instance_uuid: str) -> None:
+        """The instance holds nothing here any more; may be called again."""
+        with self._mutex:
+            self._held.pop(instance_uuid, None)
+
+    def used(self) -> Resources:
+        with self._mutex:
+            held = list(self._held.values())
+        return Resources(**{name: sum(getattr(item, name) for item in held) for name in UNITS})

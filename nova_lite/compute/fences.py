@@ -1,0 +1,236 @@
+"""What this host has promised, on disk: one small file per instance.
+
+A message may come twice, late, or after the one that cancels it; the daemon may be killed at any step. What makes all
+of that harmless is this record (docs/architecture.md, "Never twice"): it is synced to disk *before* anything is
+destroyed or reported, and asked right before a domain comes to exist. Without it a guest can run on two hosts, even
+when compute asks the conductor first.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+import os
+import threading
+import time
+
+import msgspec
+
+from nova_lite import exception, files
+from nova_lite.compute.claims import Resources
+from nova_lite.objects import BuildResult
+
+LOG = logging.getLogger(__name__)
+
+#: Records without a domain are forgotten after so many seconds: no message is ever that late.
+RETENTION = 7 * 24 * 3600
+
+NEVER = -1
+SUFFIX = ".json"
+
+
+class ActionResult(msgspec.Struct, frozen=True, kw_only=True):
+    """How a stop, start, reboot or delete ended: what `finish_action` reports."""
+
+    power_state: int | None = None
+    error: str | None = None
+    details: str = ""
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """All that this host remembers of one instance.
+
+    ``fenced_generation``: it and any lower one is never built here again. ``refused``: the report that went with it,
+    if a build failed here.
+
+    ``created_generation``: a domain of it may be here (written right before one is made); ``built_generation``: its
+    build was completed; ``resources``: what it holds. These three end with the removal.
+
+    ``last_action_id``: the newest action seen, finished if there is a ``result``. ``updated_at``: seconds since the
+    epoch.
+    """
+
+    uuid: str
+    fenced_generation: int = NEVER
+    refused: BuildResult | None = None
+    created_generation: int = NEVER
+    built_generation: int = NEVER
+    resources: Resources | None = None
+    last_action_id: int = 0
+    result: ActionResult | None = None
+    updated_at: float = 0.0
+
+    def forbids(self, generation: int) -> bool:
+        """This generation was given up on; one that had been completed before can still have its domain."""
+        return generation <= self.fenced_generation and generation != self.built_generation
+
+    @property
+    def is_here(self) -> bool:
+        """Whether a domain of the instance may be on this host."""
+        return self.created_generation != NEVER or self.built_generation != NEVER
+
+
+class Admission(enum.Enum):
+    """RUN: new, or seen but not finished. REPEAT: finished, only report it again. DROP: a newer action was seen."""
+
+    RUN = "run"
+    REPEAT = "repeat"
+    DROP = "drop"
+
+
+class FenceStore:
+    """Records of one host in ``directory``. Reads take no lock; changes of one instance exclude each other."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = files.private_directory(directory)
+        self._locks = [threading.Lock() for _ in range(64)]
+        self._records: dict[str, Record] = {}
+        self._load()
+
+    # --- asking
+
+    def get(self, instance_uuid: str) -> Record:
+        """The record of an instance; an empty one if nothing is known of it."""
+        return self._records.get(instance_uuid) or Record(uuid=instance_uuid)
+
+    def check(self, instance_uuid: str, generation: int) -> None:
+        """Raises `Fenced` if ``generation`` may not be built here (any more)."""
+        fenced = self.get(instance_uuid).fenced_generation
+        if generation <= fenced:
+            raise exception.Fenced(instance_uuid=instance_uuid, generation=fenced)
+
+    def resources(self) -> dict[str, Resources]:
+        """What completed builds hold, by instance uuid."""
+        return {uuid: record.resources for uuid, record in list(self._records.items()) if record.resources is not None}
+
+    # --- builds
+
+    def forbid(self, instance_uuid: str, generation: int) -> None:
+        """Promise never to build ``generation`` or a lower one; on return the promise is on disk."""
+        with self._lock(instance_uuid):
+            self._forbid(instance_uuid, generation)
+
+    def forbid_unless_built(self, instance_uuid: str, generation: int) -> bool:
+        """`forbid`, unless the build of just this generation is complete. Returns whether it was forbidden."""
+        with self._lock(instance_uuid):
+            if self.get(instance_uuid).built_generation == generation:
+                return False
+            self._forbid(instance_uuid, generation)
+            return True
+
+    def refuse(self, result: BuildResult) -> None:
+        """`forbid` the generation of a failed build, and remember its report for when it is asked for again."""
+        with self._lock(result.instance_uuid):
+            record = self.get(result.instance_uuid)
+            if result.generation >= record.fenced_generation:
+                self._write(
+                    msgspec.structs.replace(
+                        record,
+                        fenced_generation=result.generation,
+                        refused=result,
+                        built_generation=NEVER,
+                        resources=None,
+                    )
+                )
+
+    def creating(self, instance_uuid: str, generation: int) -> None:
+        """Right before a domain comes to exist: raises `Fenced`, or notes on disk that one may be here from now on."""
+        with self._lock(instance_uuid):
+            self.check(instance_uuid, generation)
+            self._write(msgspec.structs.replace(self.get(instance_uuid), created_generation=generation))
+
+    def built(self, instance_uuid: str, generation: int, resources: Resources | None = None) -> None:
+        """The build is complete: from here on it is not fenced off, only deleted. Raises `Fenced` if it was before."""
+        with self._lock(instance_uuid):
+            record = self.get(instance_uuid)
+            if record.built_generation == generation:
+                return
+            self.check(instance_uuid, generation)
+            self._write(msgspec.structs.replace(record, built_generation=generation, resources=resources))
+
+    def removed(self, instance_uuid: str) -> None:
+        """Nothing of the instance is here any more. Not synced: after a power cut the domain is looked for again."""
+        with self._lock(instance_uuid):
+            record = self.get(instance_uuid)
+            if record.is_here:
+                gone = msgspec.structs.replace(record, created_generation=NEVER, built_generation=NEVER, resources=None)
+                self._write(gone, durable=False)
+
+    # --- actions
+
+    def admit(self, instance_uuid: str, action_id: int, forbid_generation: int | None = None) -> Admission:
+        """Note that an action came; with RUN it is on disk that it was seen, and a ``forbid_generation`` is fenced."""
+        with self._lock(instance_uuid):
+            record = self.get(instance_uuid)
+            if action_id < record.last_action_id:
+                return Admission.DROP
+            if action_id == record.last_action_id and record.result is not None:
+                return Admission.REPEAT
+            fenced = record.fenced_generation
+            if forbid_generation is not None:
+                fenced = max(fenced, forbid_generation)
+            if (action_id, fenced) != (record.last_action_id, record.fenced_generation):
+                self._write(
+                    msgspec.structs.replace(record, last_action_id=action_id, result=None, fenced_generation=fenced)
+                )
+            return Admission.RUN
+
+    def done(self, instance_uuid: str, action_id: int, result: ActionResult) -> None:
+        """The action is finished, so; the result is on disk before it is reported. Late ones are not noted."""
+        with self._lock(instance_uuid):
+            record = self.get(instance_uuid)
+            if record.last_action_id == action_id:
+                self._write(msgspec.structs.replace(record, result=result))
+
+    # --- upkeep
+
+    def prune(self, before: float | None = None) -> int:
+        """Forget records of instances that are not here, last changed before ``before`` (seconds since the epoch;
+        None: `RETENTION` ago). Returns how many."""
+        limit = time.time() - RETENTION if before is None else before
+        pruned = 0
+        for uuid in list(self._records):
+            with self._lock(uuid):
+                record = self.get(uuid)
+                if not record.is_here and record.updated_at < limit:
+                    files.remove(self._path(uuid))
+                    self._records.pop(uuid, None)
+                    pruned += 1
+        return pruned
+
+    def _forbid(self, instance_uuid: str, generation: int) -> None:
+        record = self.get(instance_uuid)
+        if generation > record.fenced_generation:
+            self._write(msgspec.structs.replace(record, fenced_generation=generation))
+
+    def _lock(self, instance_uuid: str) -> threading.Lock:
+        return self._locks[hash(instance_uuid) % len(self._locks)]
+
+    def _path(self, instance_uuid: str) -> str:
+        return os.path.join(self._directory, os.path.basename(instance_uuid) + SUFFIX)
+
+    def _write(self, record: Record, durable: bool = True) -> None:
+        record = msgspec.structs.replace(record, updated_at=time.time())
+        files.write_atomically(self._path(record.uuid), msgspec.json.encode(record), durable)
+        self._records[record.uuid] = record
+
+    def _load(self) -> None:
+        for name in os.listdir(self._directory):
+            path = os.path.join(self._directory, name)
+            if name.startswith(files.TEMPORARY):
+                files.remove(path)
+            elif name.endswith(SUFFIX):
+                record = _read(path)
+                self._records[record.uuid] = record
+        LOG.debug("%d fence records in %s", len(self._records), self._directory)
+
+
+def _read(path: str) -> Record:
+    """A record that cannot be read is a promise that nobody knows any more: the operator has to look."""
+    try:
+        with open(path, "rb") as file:
+            return msgspec.json.decode(file.read(), type=Record)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise exception.ConfigurationError(
+            reason=f"The fence record {path} cannot be read ({error}). Remove it if its instance has no domain here."
+        ) from error

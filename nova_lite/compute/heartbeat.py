@@ -1,0 +1,65 @@
+"""What this host has and is at, told to the conductor every few seconds."""
+
+from __future__ import annotations
+
+import uuid
+
+from oslo_config import cfg
+
+from nova_lite import exception, version
+from nova_lite.compute.claims import Resources
+from nova_lite.compute.jobs import Jobs
+from nova_lite.objects import HostReport, Inventory
+from nova_lite.virt.driver import ComputeDriver
+
+
+class Heartbeat:
+    """Makes `HostReport`s. The inventory is kept from the last `refresh`, so that a hypervisor that hangs does not
+    silence the host: its builds in progress would lose their leases."""
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, driver: ComputeDriver, jobs: Jobs) -> None:
+        self._conf = conf
+        self._host = host
+        self._driver = driver
+        self._jobs = jobs
+        self._boot_id = str(uuid.uuid4())
+        self._inventory: Inventory | None = None
+
+    def refresh(self) -> None:
+        """Ask the hypervisor what it has; may raise or hang as the driver does."""
+        self._inventory = self._driver.get_inventory()
+
+    def report(self) -> HostReport:
+        conf = self._conf
+        return HostReport(
+            host=self._host,
+            boot_id=self._boot_id,
+            inventories=[self._known()],
+            building=self._jobs.building(),
+            acting=self._jobs.acting(),
+            version=version.VERSION,
+            cpu_allocation_ratio=conf.cpu_allocation_ratio,
+            ram_allocation_ratio=conf.ram_allocation_ratio,
+            disk_allocation_ratio=conf.disk_allocation_ratio,
+            reserved_cpus=conf.reserved_host_cpus,
+            reserved_memory_mb=conf.reserved_host_memory_mb,
+            reserved_disk_gb=self._reserved_disk_gb(),
+        )
+
+    def capacity(self) -> Resources:
+        """What may be given out: (total - reserved) * allocation ratio, as the conductor reckons it."""
+        conf, known = self._conf, self._known()
+        return Resources(
+            vcpus=int((known.vcpus - conf.reserved_host_cpus) * conf.cpu_allocation_ratio),
+            memory_mb=int((known.memory_mb - conf.reserved_host_memory_mb) * conf.ram_allocation_ratio),
+            disk_gb=int((known.disk_gb - self._reserved_disk_gb()) * conf.disk_allocation_ratio),
+        )
+
+    def _reserved_disk_gb(self) -> int:
+        """The option is in MB; rounded up."""
+        return -(-int(self._conf.reserved_host_disk_mb) // 1024)
+
+    def _known(self) -> Inventory:
+        if self._inventory is None:
+            raise exception.HypervisorUnavailable(host=self._host, reason="its inventory has not been read yet")
+        return self._inventory

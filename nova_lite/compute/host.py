@@ -1,0 +1,86 @@
+"""What the jobs of one compute host share, and the few things they all do with it."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+
+from oslo_config import cfg
+
+from nova_lite import exception
+from nova_lite.compute.claims import Claims
+from nova_lite.compute.fences import FenceStore
+from nova_lite.compute.jobs import Jobs
+from nova_lite.compute.reports import Retrier
+from nova_lite.conductor.rpcapi import ConductorAPI
+from nova_lite.states import PowerState
+from nova_lite.virt.driver import ComputeDriver, DomainInfo
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True)
+class LocalHost:
+    """This host: its name, its hypervisor, its memory on disk (fences) and of what runs (jobs, claims)."""
+
+    conf: cfg.ConfigOpts
+    name: str
+    driver: ComputeDriver
+    conductor: ConductorAPI
+    fences: FenceStore
+    claims: Claims
+    jobs: Jobs
+    retrier: Retrier
+
+    def domain(self, instance_uuid: str) -> DomainInfo | None:
+        """The instance's domain, if it has one here."""
+        try:
+            return self.driver.get_info(instance_uuid)
+        except exception.DomainNotFound:
+            return None
+
+    def power_state(self, instance_uuid: str) -> int | None:
+        info = self.domain(instance_uuid)
+        return None if info is None else int(info.power_state)
+
+    def is_complete(self, info: DomainInfo) -> bool:
+        """Whether this domain is a finished build (call it with the instance's lock held).
+
+        It is if that was noted, or if it runs: a daemon that was killed between making the domain and the note left
+        it so. One that was given up on is not, whatever it does.
+        """
+        record = self.fences.get(info.uuid)
+        if record.built_generation == info.generation:
+            return True
+        if info.power_state != PowerState.RUNNING or record.forbids(info.generation):
+            return False
+        try:
+            self.fences.built(info.uuid, info.generation)
+        except exception.Fenced:
+            return False
+        return True
+
+    def remove(self, instance_uuid: str) -> None:
+        """Destroy the domain and all that belongs to it; the instance's lock is held. Nothing there is fine.
+
+        Where a late message could build it again, the fence is written before this is called.
+        """
+        self.driver.destroy(instance_uuid)
+        self.driver.unplug_vifs(instance_uuid)
+        self.fences.removed(instance_uuid)
+        self.claims.release(instance_uuid)
+
+    def clear(self, instance_uuid: str) -> None:
+        """`remove` what a build left, for sure: on return no domain is here. Raises `Stopping` if that takes too long.
+
+        Where none was ever made, one try is enough: a disk or an interface that a broken hypervisor does not give back
+        now is found by the domain reconciliation, and the build can go elsewhere meanwhile.
+        """
+        if self.fences.get(instance_uuid).is_here:
+            self.retrier.insist(f"Instance {instance_uuid}: removal", lambda: self.remove(instance_uuid))
+            return
+        try:
+            self.remove(instance_uuid)
+        except Exception as error:
+            LOG.warning("Instance %s: not all could be removed, it is tried again later: %s", instance_uuid, error)
+            self.claims.release(instance_uuid)

@@ -1,0 +1,147 @@
+"""What this host is at: threads, one lock per instance, and the list that heartbeats carry."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+from nova_lite import exception
+from nova_lite.context import RequestContext
+
+LOG = logging.getLogger(__name__)
+
+
+class InstanceLocks:
+    """One lock per instance uuid, kept only while somebody wants it."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._locks: dict[str, tuple[threading.Lock, int]] = {}
+
+    @contextlib.contextmanager
+    def hold(self, instance_uuid: str, timeout: float = -1) -> Iterator[None]:
+        """Raises `ServiceUnavailable` if the lock is not free within ``timeout`` seconds (-1: wait for good)."""
+        with self._mutex:
+            lock, users = self._locks.get(instance_uuid, (threading.Lock(), 0))
+            self._locks[instance_uuid] = (lock, users + 1)
+        try:
+            if not lock.acquire(timeout=timeout):
+                raise exception.ServiceUnavailable(
+                    f"Instance {instance_uuid} is still being worked on after {timeout:.0f} s."
+                )
+            try:
+                yield
+            finally:
+                lock.release()
+        finally:
+            with self._mutex:
+                lock, users = self._locks[instance_uuid]
+                if users == 1:
+                    del self._locks[instance_uuid]
+                else:
+                    self._locks[instance_uuid] = (lock, users - 1)
+
+
+class Jobs:
+    """Builds and actions in progress, from their acceptance until their report is delivered.
+
+    A job is known by its instance and token: a build's generation or an action's id. The same one is not begun twice.
+    """
+
+    def __init__(self) -> None:
+        self.locks = InstanceLocks()
+        self._changed = threading.Condition()
+        self._builds: set[tuple[str, int]] = set()
+        self._actions: set[tuple[str, int]] = set()
+        self._busy: dict[str, int] = {}
+        self._watches: list[set[str]] = []
+
+    def start_build(self, context: RequestContext, uuid: str, generation: int, work: Callable[[], None]) -> bool:
+        """Run ``work`` in a thread of its own; False if this very build is in progress."""
+        return self._start(self._builds, context, uuid, generation, work)
+
+    def start_action(self, context: RequestContext, uuid: str, action_id: int, work: Callable[[], None]) -> bool:
+        """Run ``work`` in a thread of its own; False if this very action is in progress."""
+        return self._start(self._actions, context, uuid, action_id, work)
+
+    def building(self) -> dict[str, int]:
+        """Instance uuid to the (highest) generation that is being built or reported."""
+        with self._changed:
+            return dict(sorted(self._builds))
+
+    def acting(self) -> list[int]:
+        """Ids of the actions in progress."""
+        with self._changed:
+            return sorted(action_id for _, action_id in self._actions)
+
+    def is_building(self, instance_uuid: str) -> bool:
+        with self._changed:
+            return any(uuid == instance_uuid for uuid, _ in self._builds)
+
+    def is_busy(self, instance_uuid: str) -> bool:
+        """Whether the instance has a job. Takes no lock, so that any thread may ask."""
+        return instance_uuid in self._busy
+
+    @contextlib.contextmanager
+    def watch(self) -> Iterator[set[str]]:
+        """The uuids that had a job at any time since entry, growing inside the context. Whoever looks at the
+        hypervisor, then asks the conductor, then acts, leaves these alone: what it saw of them may be outdated."""
+        with self._changed:
+            touched = set(self._busy)
+            self._watches.append(touched)
+        try:
+            yield touched
+        finally:
+            with self._changed:
+                self._watches = [watch for watch in self._watches if watch is not touched]
+
+    def wait_idle(self, timeout: float) -> bool:
+        """Wait until no job is left, up to ``timeout`` seconds; whether that came true."""
+        deadline = time.monotonic() + timeout
+        with self._changed:
+            while self._builds or self._actions:
+                left = deadline - time.monotonic()
+                if left <= 0 or not self._changed.wait(left):
+                    return not (self._builds or self._actions)
+            return True
+
+    def _start(
+        self, jobs: set[tuple[str, int]], context: RequestContext, uuid: str, token: int, work: Callable[[], None]
+    ) -> bool:
+        key = (uuid, token)
+        with self._changed:
+            if key in jobs:
+                return False
+            jobs.add(key)
+            self._busy[uuid] = self._busy.get(uuid, 0) + 1
+            for watch in self._watches:
+                watch.add(uuid)
+        thread = threading.Thread(target=self._run, args=(jobs, key, context, work), name=f"job-{uuid}", daemon=True)
+        try:
+            thread.start()
+        except BaseException:
+            self._end(jobs, key)
+            raise
+        return True
+
+    def _run(
+        self, jobs: set[tuple[str, int]], key: tuple[str, int], context: RequestContext, work: Callable[[], None]
+    ) -> None:
+        context.update_store()
+        try:
+            work()
+        except Exception:
+            LOG.exception("Instance %s: the job ended without a report; its lease will lapse", key[0])
+        finally:
+            self._end(jobs, key)
+
+    def _end(self, jobs: set[tuple[str, int]], key: tuple[str, int]) -> None:
+        with self._changed:
+            jobs.discard(key)
+            self._busy[key[0]] -= 1
+            if not self._busy[key[0]]:
+                del self._busy[key[0]]
+            self._changed.notify_all()

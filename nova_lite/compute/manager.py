@@ -1,0 +1,148 @@
+"""The compute daemon's RPC methods, and how its parts hang together."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import threading
+
+from oslo_config import cfg
+
+from nova_lite import exception
+from nova_lite.compute.actions import Actions
+from nova_lite.compute.builds import Builder
+from nova_lite.compute.claims import Claims
+from nova_lite.compute.fences import FenceStore
+from nova_lite.compute.heartbeat import Heartbeat
+from nova_lite.compute.host import LocalHost
+from nova_lite.compute.jobs import Jobs
+from nova_lite.compute.reconciler import DomainReconciler
+from nova_lite.compute.reports import Retrier
+from nova_lite.conductor.rpcapi import ConductorAPI
+from nova_lite.context import RequestContext, get_admin_context
+from nova_lite.objects import ActionTicket, BuildRequest
+from nova_lite.virt.driver import ComputeDriver, ConsoleOutput
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds that `fence_instance` waits for work on the instance to come to its end before the caller has to ask again.
+FENCE_WAIT = 20.0
+
+
+class ComputeManager:
+    """One compute host. Every order is idempotent: it may come twice, late, or after the one that cancels it.
+
+    Orders are carried out in threads of their own (`Jobs`), so that the RPC pool stays free.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, driver: ComputeDriver, conductor: ConductorAPI) -> None:
+        self._stopping = threading.Event()
+        self.jobs = Jobs()
+        self.heartbeat = Heartbeat(conf, host, driver, self.jobs)
+        self.host = LocalHost(
+            conf=conf,
+            name=host,
+            driver=driver,
+            conductor=conductor,
+            fences=FenceStore(fences_path(conf, host)),
+            claims=Claims(self.heartbeat.capacity),
+            jobs=self.jobs,
+            retrier=Retrier(conf.compute.report_retry_seconds, self._stopping),
+        )
+        self.reconciler = DomainReconciler(self.host, conf.compute.reconcile_interval)
+        self._builder = Builder(self.host)
+        self._actions = Actions(self.host)
+
+    # --- life
+
+    def connect(self) -> None:
+        """Reach the hypervisor, remember what its domains hold, and have a row in the database.
+
+        Raises `HypervisorUnavailable`, `ServiceUnavailable` (call it again) or `ConfigurationError`.
+        """
+        self.host.driver.init_host()
+        self.heartbeat.refresh()
+        here = {info.uuid for info in self.host.driver.list_domains()}
+        held = self.host.fences.resources()
+        self.host.claims.restore({uuid: amount for uuid, amount in held.items() if uuid in here})
+        self.host.conductor.register_host(get_admin_context(), self.heartbeat.report())
+
+    def send_heartbeat(self) -> None:
+        self.host.conductor.report_state(get_admin_context(), self.heartbeat.report())
+
+    def prune_fences(self) -> None:
+        self.host.fences.prune()
+
+    def stop(self) -> None:
+        """Let running jobs finish for a while; what is left then is found again by the next life, or its lease lapses.
+        No order may come in any more."""
+        timeout = self.host.conf.compute.graceful_stop_timeout
+        if not self.jobs.wait_idle(timeout):
+            LOG.warning("Stopping with work in progress: %s %s", self.jobs.building(), self.jobs.acting())
+        self._stopping.set()
+
+    # --- orders (casts)
+
+    def build_and_run_instance(self, context: RequestContext, request: BuildRequest) -> None:
+        """Make ``request.instance`` exist at ``request.generation``, and report with `finish_build`."""
+        work = functools.partial(self._builder.run, context, request)
+        self.jobs.start_build(context, request.instance.uuid, request.generation, work)
+
+    def terminate_instance(self, context: RequestContext, ticket: ActionTicket) -> None:
+        """Remove the instance from this host for good; a build of it that is going on stops."""
+        self._act(context, ticket)
+
+    def stop_instance(self, context: RequestContext, ticket: ActionTicket) -> None:
+        """Shut the guest down, or cut its power after ``[compute] shutdown_timeout``."""
+        self._act(context, ticket)
+
+    def start_instance(self, context: RequestContext, ticket: ActionTicket) -> None:
+        self._act(context, ticket)
+
+    def reboot_instance(self, context: RequestContext, ticket: ActionTicket) -> None:
+        """``payload["reboot_type"]``: SOFT or HARD."""
+        self._act(context, ticket)
+
+    def _act(self, context: RequestContext, ticket: ActionTicket) -> None:
+        work = functools.partial(self._actions.run, context, ticket)
+        self.jobs.start_action(context, ticket.instance.uuid, ticket.action_id, work)
+
+    # --- questions (calls)
+
+    def fence_instance(self, context: RequestContext, instance_uuid: str, generation: int) -> bool:
+        """Promise never to build ``generation`` or a lower one. True: promised, and nothing of the instance at these
+        generations is here. False: it is complete here at just this generation, so its build succeeded.
+
+        A build in progress is told first (on disk), so that it stops at its next step; the note that a build is
+        complete and the fence exclude each other in `FenceStore`, so one of the two is always first. Raises
+        `ServiceUnavailable` if the build does not end within `FENCE_WAIT`; the promise holds, and the answer is found
+        by asking again.
+        """
+        host = self.host
+        if self.jobs.is_building(instance_uuid):
+            host.fences.forbid_unless_built(instance_uuid, generation)
+        with self.jobs.locks.hold(instance_uuid, FENCE_WAIT):
+            found = host.domain(instance_uuid)
+            if found is not None and found.generation == generation and host.is_complete(found):
+                return False
+            host.fences.forbid(instance_uuid, generation)
+            if found is None or found.generation <= generation:
+                host.remove(instance_uuid)
+        return True
+
+    def get_console_output(self, context: RequestContext, instance_uuid: str, length: int | None) -> str:
+        """The last ``length`` lines of the guest's console, None: all; raises `InstanceNotReady` without a domain.
+        Asked without the instance's lock: it only reads, and a long build or stop must not make the user wait."""
+        driver = self.host.driver
+        if not isinstance(driver, ConsoleOutput):
+            raise exception.NotImplementedByDriver(operation="console output")
+        try:
+            return driver.get_console_output(instance_uuid, length)
+        except exception.DomainNotFound as error:
+            raise exception.InstanceNotReady(instance_id=instance_uuid) from error
+
+
+def fences_path(conf: cfg.ConfigOpts, host: str) -> str:
+    """Where a host keeps its promises; several hosts on one machine have a directory each."""
+    return os.path.join(conf.state_path, "fences", host)

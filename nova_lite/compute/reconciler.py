@@ -1,0 +1,116 @@
+"""Comparing this hypervisor's domains with the database, at start and every so often."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import logging
+import time
+
+from nova_lite import exception
+from nova_lite.compute.host import LocalHost
+from nova_lite.context import get_admin_context
+from nova_lite.objects import DomainReport, DomainVerdict, Verdict
+from nova_lite.virt.driver import DomainInfo
+
+LOG = logging.getLogger(__name__)
+
+#: Verdicts that are carried out at the same time.
+WORKERS = 4
+
+
+class DomainReconciler:
+    """One call with all our domains and leftovers; the conductor says per uuid what to do, and only that is done.
+
+    The report also tells the power states. Instances with a job are left out: theirs are changing, and a domain that is
+    still being built must not be taken for a finished one. ``interval``: seconds between two runs of `tick`.
+    """
+
+    def __init__(self, host: LocalHost, interval: float) -> None:
+        self._host = host
+        self._interval = interval
+        self._next = time.monotonic() + interval
+        self._power_changed = False
+
+    # --- when
+
+    def power_event(self, instance_uuid: str) -> None:
+        """A domain's power state changed. Unless that is our own doing, `tick` looks sooner. Called from any thread,
+        a native one in eventlet mode included, so it takes no lock and wakes nobody."""
+        if not self._host.jobs.is_busy(instance_uuid):
+            self._power_changed = True
+
+    def tick(self) -> None:
+        """`run` if it is time, or if a power state changed; meant to be called about every second."""
+        if self._power_changed or time.monotonic() >= self._next:
+            self.run()
+
+    # --- what
+
+    def run(self) -> None:
+        """Keep our promises, ask, and act on the answer. Raises `ServiceUnavailable` or `VirtDriverError` if that
+        cannot be done now."""
+        self._power_changed = False
+        self._next = time.monotonic() + self._interval
+        host = self._host
+        with host.jobs.watch() as touched:
+            domains = {info.uuid: info for info in host.driver.list_domains()}
+            leftovers = host.driver.leftovers() - set(domains)
+            given_up = [info for info in domains.values() if host.fences.get(info.uuid).forbids(info.generation)]
+            for info in given_up:
+                del domains[info.uuid]
+                self._destroy_given_up(info, touched)
+            verdicts = host.conductor.reconcile_domains(
+                get_admin_context(),
+                host.name,
+                [_report(info) for uuid, info in domains.items() if uuid not in touched],
+                sorted(leftovers - touched),
+            )
+            with concurrent.futures.ThreadPoolExecutor(WORKERS, thread_name_prefix="verdict") as pool:
+                list(pool.map(lambda verdict: self._apply(verdict, domains, leftovers, touched), verdicts))
+
+    def _destroy_given_up(self, info: DomainInfo, touched: set[str]) -> None:
+        """A domain of a build that was given up on, left by an earlier life of this daemon. This host has promised to
+        destroy it, whatever became of the report; were it named to the conductor, that might take it for a success."""
+        with self._host.jobs.locks.hold(info.uuid):
+            if info.uuid not in touched:
+                LOG.warning("Instance %s: destroying what is left of generation %d", info.uuid, info.generation)
+                self._host.remove(info.uuid)
+
+    def _apply(
+        self, verdict: DomainVerdict, domains: dict[str, DomainInfo], leftovers: set[str], touched: set[str]
+    ) -> None:
+        """Carry out one verdict, if what it is about is still so. A failure is for the next run."""
+        uuid = verdict.uuid
+        try:
+            with self._host.jobs.locks.hold(uuid):
+                if uuid in touched:
+                    return
+                found = self._host.domain(uuid)
+                if uuid in leftovers and found is None:
+                    self._apply_to_leftover(verdict)
+                elif uuid in domains and found is not None and found.generation == verdict.generation:
+                    self._apply_to_domain(verdict, found)
+        except exception.NovaLiteException as error:
+            LOG.warning("Instance %s: verdict %s could not be carried out: %s", uuid, verdict.verdict, error.message)
+
+    def _apply_to_leftover(self, verdict: DomainVerdict) -> None:
+        if verdict.verdict == Verdict.DESTROY:
+            LOG.info("Instance %s: removing what is left without a domain", verdict.uuid)
+            self._host.remove(verdict.uuid)
+
+    def _apply_to_domain(self, verdict: DomainVerdict, found: DomainInfo) -> None:
+        host, uuid = self._host, verdict.uuid
+        if verdict.verdict == Verdict.DESTROY:
+            LOG.warning("Instance %s: generation %d is not meant to be here, destroying it", uuid, found.generation)
+            host.fences.forbid(uuid, found.generation)
+            host.remove(uuid)
+            return
+        if verdict.verdict in (Verdict.DONE, Verdict.RUN) and not host.fences.get(uuid).forbids(found.generation):
+            host.fences.built(uuid, found.generation)
+        if verdict.verdict == Verdict.RUN:
+            LOG.info("Instance %s: starting it, it should be running", uuid)
+            host.driver.power_on(uuid)
+
+
+def _report(info: DomainInfo) -> DomainReport:
+    return DomainReport(uuid=info.uuid, generation=info.generation, power_state=int(info.power_state))

@@ -1,0 +1,72 @@
+"""Reports to the conductor that are not lost while this process lives."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+from nova_lite import exception
+
+LOG = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+#: The longest pause between two attempts, as a multiple of the first.
+MAX_BACKOFF = 8
+
+
+class Stopping(Exception):
+    """The daemon ends. What was left undone is driven again by the conductor, when the lease has lapsed."""
+
+
+class Retrier:
+    """Does something again until it works, the daemon stops, or it is no longer wanted.
+
+    ``interval``: seconds before the second attempt; the pause doubles up to `MAX_BACKOFF` times that.
+    """
+
+    def __init__(self, interval: float, stopping: threading.Event) -> None:
+        self._interval = interval
+        self._stopping = stopping
+
+    def ask(self, what: str, call: Callable[[], T], still_wanted: Callable[[], None]) -> T:
+        """The answer of ``call``, once the control plane gives one: a value, or the `NovaLiteException` it raises.
+
+        Only "not available" is retried, and a failure of the conductor that is none of our errors.
+        ``still_wanted`` ends the wait by raising. Raises `Stopping` when the daemon stops before there is an answer.
+        """
+
+        def transient(error: Exception) -> bool:
+            return isinstance(error, exception.ServiceUnavailable) or not isinstance(error, exception.NovaLiteException)
+
+        return self._until_done(what, call, still_wanted, transient)
+
+    def insist(self, what: str, call: Callable[[], T]) -> T:
+        """Do what has no alternative (removing traces) again, whatever the failure. Raises `Stopping`."""
+        return self._until_done(what, call, lambda: None, lambda error: True)
+
+    def _until_done(
+        self, what: str, call: Callable[[], T], still_wanted: Callable[[], None], transient: Callable[[Exception], bool]
+    ) -> T:
+        pause = self._interval
+        while True:
+            still_wanted()
+            try:
+                return call()
+            except Exception as error:
+                if not transient(error):
+                    raise
+                expected = isinstance(error, exception.NovaLiteException)
+                LOG.warning("%s failed, again in %.0f s: %s", what, pause, error, exc_info=not expected)
+            if self._stopping.wait(pause):
+                raise Stopping(what)
+            pause = min(pause * 2, self._interval * MAX_BACKOFF)
+
+
+def exception_message(error: Exception, host: str) -> str:
+    """What the owner of an instance is told about a failure: our errors' sentence; of a bug no inner words."""
+    if isinstance(error, exception.NovaLiteException):
+        return error.message
+    return f"Unexpected {type(error).__name__} on host {host}."

@@ -1,0 +1,53 @@
+"""Small files that have to be whole after a crash."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+
+#: How a file that is still being written begins; a reader of the directory skips it.
+TEMPORARY = ".new-"
+
+
+def private_directory(path: str) -> str:
+    """Make ``path`` (mode 0700) with its parents, if it is not there; returns it."""
+    os.makedirs(path, mode=0o700, exist_ok=True)
+    return path
+
+
+def write_atomically(path: str, data: bytes, durable: bool = True) -> None:
+    """Replace ``path`` (mode 0600): a reader, or a start after a crash, sees the old content or the new, never a part.
+
+    ``durable``: on return the new content also survives a power cut (file and directory are synced).
+    """
+    directory = os.path.dirname(path)
+    descriptor, temporary = tempfile.mkstemp(prefix=TEMPORARY, dir=directory)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+    if durable:
+        sync_directory(directory)
+
+
+def sync_directory(path: str) -> None:
+    """Make names that were added to or removed from a directory survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove(path: str) -> None:
+    """Unlink a file that may be gone already."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)

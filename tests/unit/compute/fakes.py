@@ -1,0 +1,242 @@
+"""A compute host in one process, without broker and database: real manager, fake hypervisor, scripted conductor."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from oslo_config import cfg
+
+from nova_lite import conf as configuration
+from nova_lite import exception
+from nova_lite.compute import manager
+from nova_lite.context import RequestContext, get_admin_context
+from nova_lite.objects import (
+    VIF,
+    ActionTicket,
+    BuildNetworks,
+    BuildRequest,
+    BuildResult,
+    DomainReport,
+    DomainVerdict,
+    Flavor,
+    HostReport,
+    Image,
+    Instance,
+    Network,
+)
+from nova_lite.virt import fake
+
+UUID = "11111111-1111-4111-8111-111111111111"
+HOST = "host-a"
+CREATE, LATER = 10, 20
+DEADLINE = 10.0
+
+NETWORK = Network(id="net", name="private", cidr="10.0.0.0/24")
+VIFS = [VIF(id="port", mac_address="52:54:00:00:00:01", address="10.0.0.5", network=NETWORK)]
+
+
+def eventually(condition: Callable[[], Any], what: str = "condition") -> Any:
+    """The first true value of ``condition()`` within the deadline."""
+    deadline = time.monotonic() + DEADLINE
+    while time.monotonic() < deadline:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.005)
+    raise AssertionError(f"{what} did not come true within {DEADLINE} s")
+
+
+def make_conf(path: Path, **compute: Any) -> cfg.ConfigOpts:
+    conf = cfg.ConfigOpts()
+    configuration.register_opts(conf)
+    conf([], project="nova-lite", default_config_files=[])
+    conf.set_override("state_path", str(path))
+    conf.set_override("reserved_host_memory_mb", 0)
+    for name, value in compute.items():
+        conf.set_override(name, value, group="compute")
+    return conf
+
+
+def make_instance(uuid: str = UUID, **values: Any) -> Instance:
+    flavor = Flavor(flavorid="1", name="m1.tiny", vcpus=1, memory_mb=512, root_gb=1)
+    fields = {"project_id": "p", "user_id": "u", "display_name": "one", "hostname": "one", "vm_state": "building"}
+    return Instance(uuid=uuid, **{"flavor": flavor, **fields, **values})
+
+
+def build_request(generation: int = 1, uuid: str = UUID, **values: Any) -> BuildRequest:
+    fields = {"action_id": CREATE, "request_id": "req-create", "instance": make_instance(uuid)}
+    return BuildRequest(generation=generation, **{**fields, **values})
+
+
+def ticket(action: str, action_id: int = LATER, generation: int = 1, uuid: str = UUID, **values: Any) -> ActionTicket:
+    fields = {"host": HOST, "request_id": f"req-{action}", "instance": make_instance(uuid, vifs=VIFS)}
+    return ActionTicket(action=action, action_id=action_id, generation=generation, **{**fields, **values})
+
+
+class FakeConductor:
+    """What compute asks of the conductor, with the signatures of `ConductorAPI`.
+
+    ``errors``: method to errors that its next calls raise. ``hooks``: method to what is called first, with the
+    arguments. ``down``: every call raises `ServiceUnavailable`.
+    """
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, Any]] = []
+        self.errors: dict[str, list[Exception]] = {}
+        self.hooks: dict[str, Callable[[Any], None]] = {}
+        self.verdicts: list[DomainVerdict] = []
+        self.down = False
+
+    def register_host(self, context: RequestContext, report: HostReport) -> None:
+        self._called("register_host", report)
+
+    def report_state(self, context: RequestContext, report: HostReport) -> None:
+        self._called("report_state", report)
+
+    def start_build(self, context: RequestContext, instance_uuid: str, host: str, generation: int) -> BuildNetworks:
+        self._called("start_build", (instance_uuid, host, generation))
+        return BuildNetworks(vifs=VIFS)
+
+    def finish_build(self, context: RequestContext, result: BuildResult) -> None:
+        self._called("finish_build", result)
+
+    def finish_action(
+        self,
+        context: RequestContext,
+        host: str,
+        action_id: int,
+        power_state: int | None,
+        error: str | None,
+        details: str,
+    ) -> None:
+        self._called("finish_action", (action_id, power_state, error))
+
+    def reconcile_domains(
+        self, context: RequestContext, host: str, domains: list[DomainReport], leftovers: list[str]
+    ) -> list[DomainVerdict]:
+        self._called("reconcile_domains", (domains, leftovers))
+        return self.verdicts
+
+    def _called(self, method: str, arguments: Any) -> None:
+        if method in self.hooks:
+            self.hooks[method](arguments)
+        if self.down:
+            raise exception.MessagingUnavailable(what=method)
+        if self.errors.get(method):
+            raise self.errors[method].pop(0)
+        self.calls.append((method, arguments))
+
+    def of(self, method: str) -> list[Any]:
+        """The arguments of the answered calls of a method."""
+        return [arguments for name, arguments in self.calls if name == method]
+
+    @property
+    def outcomes(self) -> list[tuple[int, str]]:
+        return [(result.generation, str(result.outcome)) for result in self.of("finish_build")]
+
+
+class HookedDriver(fake.FakeDriver):
+    """The fake driver; ``hooks``: what is called at a step."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.hooks: dict[str, Callable[[], None]] = {}
+        self.steps: list[str] = []
+
+    def _step(self, name: str, *arguments: Any) -> fake.Control:
+        self.steps.append(name)
+        if name in self.hooks:
+            self.hooks[name]()
+        return super()._step(name, *arguments)
+
+
+class Gate:
+    """A hook that holds whoever comes until it is opened; never opened, it is a daemon killed at that point."""
+
+    def __init__(self) -> None:
+        self.reached = threading.Event()
+        self._open = threading.Event()
+
+    def __call__(self, *_: Any) -> None:
+        self.reached.set()
+        self._open.wait()
+
+    def wait(self) -> None:
+        assert self.reached.wait(DEADLINE), "nobody came to the gate"
+
+    def open(self) -> None:
+        self._open.set()
+
+
+class Host:
+    """One life of a compute daemon on ``path``; `next_life` is the one after a kill."""
+
+    def __init__(self, path: Path, conductor: FakeConductor | None = None, **compute: Any) -> None:
+        self.path = path
+        self.compute = compute
+        self.conf = make_conf(path, **compute)
+        self.conductor = conductor or FakeConductor()
+        self.driver = HookedDriver(self.conf, HOST, self._image_path)
+        self.manager = manager.ComputeManager(self.conf, HOST, self.driver, self.conductor)  # type: ignore[arg-type]
+        # Pauses of whole seconds are for real life.
+        self.manager.host.retrier._interval = 0.02
+        self.context = get_admin_context()
+        self.manager.connect()
+
+    def _image_path(self, image: Image) -> str:
+        path = self.path / "images" / image.id
+        if not path.exists():
+            raise exception.ImageFileMissing(image_id=image.id, reason="No such file or directory")
+        return str(path)
+
+    def next_life(self) -> Host:
+        return Host(self.path, self.conductor, **self.compute)
+
+    def control(self, **values: Any) -> None:
+        fake.write_control(self.conf, HOST, **values)
+
+    def build(self, generation: int = 1, **values: Any) -> None:
+        self.manager.build_and_run_instance(self.context, build_request(generation, **values))
+
+    def act(self, order: ActionTicket) -> None:
+        methods = {"delete": "terminate_instance"}
+        getattr(self.manager, methods.get(order.action, f"{order.action}_instance"))(self.context, order)
+
+    def settle(self) -> None:
+        assert self.manager.jobs.wait_idle(DEADLINE), "jobs do not end"
+
+    def built(self, generation: int = 1, **values: Any) -> Host:
+        """Build and wait; the instance has to be there."""
+        self.build(generation, **values)
+        self.settle()
+        assert self.domains() == {UUID: generation}
+        return self
+
+    def domains(self) -> dict[str, int]:
+        """Uuid to generation, from the hypervisor's own files."""
+        files = (self.path / "instances" / f"fake-{HOST}" / "domains").glob("*.json")
+        found = [msgspec.json.decode(file.read_bytes(), type=fake.Domain) for file in files]
+        return {domain.uuid: domain.generation for domain in found}
+
+    def power(self, uuid: str = UUID) -> int:
+        return int(self.driver.get_info(uuid).power_state)
+
+    def fence(self, generation: int = 1) -> bool:
+        return self.manager.fence_instance(self.context, UUID, generation)
+
+    def record(self) -> Any:
+        return self.manager.host.fences.get(UUID)
+
+    def traces(self) -> list[str]:
+        """Every file of an instance that is on the hypervisor, and what is claimed."""
+        root = self.path / "instances" / f"fake-{HOST}"
+        found = [
+            str(path.relative_to(root)) for kind in ("domains", "disks", "vifs") for path in (root / kind).iterdir()
+        ]
+        used = self.manager.host.claims.used()
+        return found + ([f"claim {used}"] if any((used.vcpus, used.memory_mb, used.disk_gb)) else [])

@@ -1,0 +1,425 @@
+"""Builds: what is reported, what is left, and what late, doubled and crossing messages do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nova_lite import exception
+from nova_lite.compute.builds import aborts
+from nova_lite.compute.fences import FenceStore, Record
+from nova_lite.objects import Image
+from nova_lite.states import PowerState
+from nova_lite.virt.driver import SpawnSpec
+from tests.unit.compute.fakes import (
+    CREATE,
+    HOST,
+    LATER,
+    UUID,
+    Gate,
+    Host,
+    build_request,
+    eventually,
+    make_instance,
+    ticket,
+)
+
+BUILD_STEPS = ["plug_vifs", "image", "spawn_before_domain", "spawn_after_domain"]
+
+
+def test_a_build_is_started_spawned_and_reported(host: Host) -> None:
+    host.build()
+    host.settle()
+    assert host.domains() == {UUID: 1}
+    assert [name for name, _ in host.conductor.calls[1:]] == ["start_build", "finish_build"]
+    assert host.conductor.of("start_build") == [(UUID, HOST, 1)]
+    (result,) = host.conductor.of("finish_build")
+    assert (result.outcome, result.power_state, result.root_device_name) == ("built", PowerState.RUNNING, "/dev/vda")
+    assert host.manager.host.claims.used().memory_mb == 512
+    line = f"nova-lite-guest: instance={UUID} hostname=one ip=10.0.0.5"
+    assert line in host.manager.get_console_output(host.context, UUID, None)
+
+
+def test_the_rpc_thread_is_free_at_once_and_a_doubled_order_is_dropped(host: Host) -> None:
+    gate = host.driver.hooks["plug_vifs"] = Gate()
+    host.build()
+    gate.wait()
+    host.build()
+    host.build()
+    assert host.manager.jobs.building() == {UUID: 1}
+    gate.open()
+    host.settle()
+    assert host.conductor.outcomes == [(1, "built")]
+    assert len(host.conductor.of("start_build")) == 1
+
+
+def test_an_order_that_comes_again_after_the_build_only_reports_again(host: Host) -> None:
+    host.built()
+    host.built()
+    assert host.conductor.outcomes == [(1, "built"), (1, "built")]
+    assert host.driver.steps.count("spawn_after_domain") == 1
+
+
+def test_an_order_that_comes_after_a_later_action_is_dropped(host: Host) -> None:
+    host.built()
+    host.act(ticket("stop"))
+    host.settle()
+    host.built()
+    assert host.conductor.outcomes == [(1, "built")]
+    assert host.power() == PowerState.SHUTDOWN
+
+
+def test_a_lower_generation_is_destroyed_first_and_never_built_later(host: Host) -> None:
+    host.built(1)
+    host.built(2)
+    host.build(1)
+    host.settle()
+    assert host.domains() == {UUID: 2}
+    assert host.conductor.outcomes == [(1, "built"), (2, "built")]
+
+
+@pytest.mark.parametrize("step", BUILD_STEPS)
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [("virt", "rescheduled"), ("unexpected", "rescheduled"), ("hypervisor", "rescheduled"), ("abort", "aborted")],
+)
+def test_a_failure_at_any_step_leaves_nothing_and_is_fenced_before_it_is_reported(
+    host: Host, step: str, error: str, outcome: str
+) -> None:
+    seen: list[Any] = []
+
+    def at_report(_: Any) -> None:
+        on_disk = FenceStore(host.manager.host.fences._directory).get(UUID)
+        seen.append((host.traces(), on_disk.fenced_generation))
+
+    host.conductor.hooks["finish_build"] = at_report
+    host.control(fail_at=[step], fail_error=error)
+    host.build()
+    host.settle()
+    assert seen == [([], 1)]
+    assert host.conductor.outcomes == [(1, outcome)]
+    assert f"told to fail at {step}" in host.conductor.of("finish_build")[0].details
+
+
+@pytest.mark.parametrize("step", ["list_domains", *BUILD_STEPS[:3]])
+def test_with_the_hypervisor_gone_a_build_goes_elsewhere_without_waiting_for_it(host: Host, step: str) -> None:
+    """No domain was made, so none can run: what is left of disks is for the domain reconciliation."""
+    host.control(fail_at=[step, "destroy", "get_info", "plug_vifs"], fail_error="hypervisor")
+    host.build()
+    host.settle()
+    assert host.conductor.outcomes == [(1, "rescheduled")]
+    assert "Connection to the hypervisor is broken" in host.conductor.of("finish_build")[0].message
+
+
+def test_a_domain_that_cannot_be_destroyed_is_not_reported_as_gone(host: Host) -> None:
+    host.driver.hooks["spawn_after_domain"] = lambda: host.control(fail_at=["destroy"])
+    host.driver._destroy = lambda uuid: None  # type: ignore[method-assign]  # the hypervisor does not let go of it
+    host.conductor.hooks["finish_build"] = lambda _: pytest.fail("reported while the domain is there")
+    host.driver.hooks["spawn_before_domain"] = lambda: None
+
+    def fail_late() -> None:
+        host.control(fail_at=["spawn_after_domain", "destroy"])
+
+    host.driver.hooks["spawn_after_domain"] = fail_late
+    host.build()
+    eventually(lambda: host.driver.steps.count("destroy") >= 3)
+    assert host.domains() == {UUID: 1}
+    del host.driver._destroy
+    host.conductor.hooks.clear()
+    host.control()
+    host.settle()
+    assert host.conductor.outcomes == [(1, "rescheduled")]
+    assert host.traces() == []
+
+
+def test_a_failed_build_that_is_ordered_again_reports_the_same_again_and_builds_nothing(host: Host) -> None:
+    host.control(fail_at=["image"], fail_count=1, fail_error="abort")
+    host.build()
+    host.settle()
+    after = host.next_life()
+    after.build()
+    after.settle()
+    first, second = host.conductor.of("finish_build")
+    assert first == second
+    assert after.traces() == []
+
+
+def test_the_next_generation_may_be_built_where_the_last_one_failed(host: Host) -> None:
+    host.control(fail_at=["image"], fail_count=1)
+    host.build(1)
+    host.settle()
+    host.built(2)
+    assert host.conductor.outcomes == [(1, "rescheduled"), (2, "built")]
+
+
+@pytest.mark.parametrize(
+    ("values", "outcome", "words"),
+    [
+        ({"limits": {"memory_mb": 100}}, "rescheduled", "512 MB of memory asked for, 100 of 100 left"),
+        ({"limits": {"vcpus": 0}}, "rescheduled", "1 vCPUs asked for"),
+        ({"injected_files": {"/etc/motd": "not base64!"}}, "aborted", "/etc/motd"),
+        ({"image": Image(id="absent", name="absent")}, "aborted", "Image absent cannot be read"),
+        ({"images": {"kernel": Image(id="kernel", name="kernel")}}, "aborted", "Image kernel cannot be read"),
+    ],
+)
+def test_requests_that_cannot_be_met_say_why(host: Host, values: dict[str, Any], outcome: str, words: str) -> None:
+    host.build(**values)
+    host.settle()
+    assert host.conductor.outcomes == [(1, outcome)]
+    assert words in host.conductor.of("finish_build")[0].message
+    assert host.traces() == []
+
+
+def test_the_hosts_own_capacity_counts_even_if_the_limits_are_wider(host: Host) -> None:
+    host.control(memory_mb=700)
+    host.manager.heartbeat.refresh()
+    host.built(limits={"memory_mb": 99999})
+    other = "22222222-2222-4222-8222-222222222222"
+    host.build(uuid=other, instance=make_instance(other), limits={"memory_mb": 99999})
+    host.settle()
+    assert host.conductor.of("finish_build")[-1].outcome == "rescheduled"
+    host.act(ticket("delete"))
+    host.settle()
+    host.build(2, uuid=other, instance=make_instance(other))
+    host.settle()
+    assert host.domains() == {other: 2}
+
+
+@pytest.mark.parametrize(
+    ("error", "abort"),
+    [
+        (exception.ComputeResourcesUnavailable(reason="x"), False),
+        (exception.VirtDriverError(reason="x"), False),
+        (exception.HypervisorUnavailable(host="h", reason="x"), False),
+        (RuntimeError("x"), False),
+        (exception.ImageFileMissing(image_id="i", reason="x"), True),
+        (exception.ImageCorrupt(image_id="i", reason="x"), True),
+        (exception.ConfigDriveInvalid(reason="x"), True),
+        (exception.NoMoreFixedIps(network_id="n"), True),
+        (exception.FlavorDiskTooSmall(flavor_size=1, image_min_disk=2), True),
+    ],
+)
+def test_which_failures_abort(error: Exception, abort: bool) -> None:
+    assert aborts(error) is abort
+
+
+def test_no_more_addresses_aborts(host: Host) -> None:
+    host.conductor.errors["start_build"] = [exception.NoMoreFixedIps(network_id="net")]
+    host.build()
+    host.settle()
+    assert host.conductor.outcomes == [(1, "aborted")]
+    assert host.traces() == []
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        exception.StaleReport(instance_id=UUID, generation=1, host=HOST),
+        exception.InstanceGone(instance_id=UUID),
+    ],
+)
+@pytest.mark.parametrize("method", ["start_build", "finish_build"])
+def test_what_is_not_wanted_any_more_is_removed_without_a_report(host: Host, method: str, error: Exception) -> None:
+    host.conductor.errors[method] = [error]
+    host.build()
+    host.settle()
+    assert host.traces() == []
+    assert host.conductor.of("finish_build") == []
+    assert host.record().fenced_generation == 1
+
+
+@pytest.mark.parametrize("outcome", ["built", "rescheduled"])
+def test_a_report_is_not_lost_while_the_conductor_is_away(host: Host, outcome: str) -> None:
+    def go_down(_: Any) -> None:
+        host.conductor.down = True
+        host.conductor.hooks["finish_build"] = tries.append
+
+    tries: list[Any] = []
+    host.conductor.hooks["finish_build"] = go_down
+    if outcome == "rescheduled":
+        host.control(fail_at=["plug_vifs"])
+    host.build()
+    eventually(lambda: len(tries) >= 3)
+    assert host.manager.jobs.building() == {UUID: 1}
+    host.conductor.down = False
+    host.settle()
+    assert host.conductor.outcomes == [(1, outcome)]
+
+
+def test_a_build_waits_for_a_conductor_that_is_away_and_a_bug_there_is_retried_too(host: Host) -> None:
+    host.conductor.errors["start_build"] = [
+        exception.DatabaseUnavailable(),
+        RuntimeError("remote"),
+        exception.MessagingUnavailable(what="x"),
+    ]
+    host.built()
+    assert host.conductor.outcomes == [(1, "built")]
+
+
+def test_at_most_so_many_builds_at_a_time_and_a_delete_does_not_wait_for_a_turn(tmp_path: Path) -> None:
+    host = Host(tmp_path, max_concurrent_builds=2)
+    gate = host.driver.hooks["plug_vifs"] = Gate()
+    uuids = [f"{number}2222222-2222-4222-8222-222222222222" for number in range(3)]
+    for uuid in uuids:
+        host.build(uuid=uuid, instance=make_instance(uuid))
+    eventually(lambda: host.driver.steps.count("plug_vifs") == 2)
+    started = {uuid for uuid, _, _ in host.conductor.of("start_build")}
+    (waiting,) = set(uuids) - started
+    host.act(ticket("delete", uuid=waiting))
+    eventually(lambda: host.conductor.of("finish_action"))
+    assert host.driver.steps.count("plug_vifs") == 2
+    gate.open()
+    host.settle()
+    assert set(host.domains()) == started
+
+
+# --- a delete or a fence meets a build
+
+
+@pytest.mark.parametrize("step", BUILD_STEPS)
+def test_a_delete_stops_a_build_at_any_step(host: Host, step: str) -> None:
+    gate = host.driver.hooks[step] = Gate()
+    host.build()
+    gate.wait()
+    host.act(ticket("delete"))
+    eventually(lambda: host.record().last_action_id == LATER)
+    gate.open()
+    host.settle()
+    assert host.traces() == []
+    assert host.conductor.of("finish_build") == []
+    assert host.conductor.of("finish_action") == [(LATER, None, None)]
+
+
+def test_a_delete_during_the_last_check_finds_the_domain_and_destroys_it(host: Host) -> None:
+    """Fenced after the driver asked, before the build is noted as complete."""
+    gate = host.driver.hooks["spawn_after_domain"] = Gate()
+    host.build()
+    gate.wait()
+    assert host.domains() == {UUID: 1}
+    host.act(ticket("delete"))
+    gate.open()
+    host.settle()
+    assert host.traces() == []
+
+
+def test_the_driver_asks_the_fence_right_before_the_domain_exists(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The proof that the tests above can fail: without that check a fenced generation comes to exist."""
+    existed: list[dict[str, int]] = []
+    host.driver.hooks["spawn_before_domain"] = lambda: host.manager.host.fences.forbid(UUID, 1)
+    host.driver.hooks["spawn_after_domain"] = lambda: existed.append(host.domains())
+    host.build()
+    host.settle()
+    assert existed == []
+
+    def without_check(self: FenceStore, instance_uuid: str, generation: int) -> None:
+        return None
+
+    monkeypatch.setattr(FenceStore, "creating", without_check)
+    host.driver.hooks["spawn_before_domain"] = lambda: host.manager.host.fences.forbid(UUID, 2)
+    host.build(2)
+    host.settle()
+    assert existed == [{UUID: 2}]
+
+
+def test_a_build_ordered_after_its_delete_is_dropped(host: Host) -> None:
+    host.act(ticket("delete"))
+    host.settle()
+    host.build()
+    host.settle()
+    assert host.traces() == []
+    assert [name for name, _ in host.conductor.calls[1:]] == ["finish_action"]
+
+
+# --- a kill at any step
+
+
+def killed_at(host: Host, step: str) -> Host:
+    """The life after one that ended at ``step`` of a build: its thread never goes on."""
+    gate = Gate()
+    (host.conductor.hooks if step in ("start_build", "finish_build") else host.driver.hooks)[step] = gate
+    host.build()
+    gate.wait()
+    host.conductor.hooks.clear()
+    return host.next_life()
+
+
+ALL_STEPS = ["start_build", *BUILD_STEPS, "finish_build"]
+
+
+@pytest.mark.parametrize("step", ALL_STEPS)
+def test_after_a_kill_the_same_order_makes_the_instance_exist_once(host: Host, step: str) -> None:
+    after = killed_at(host, step)
+    after.manager.reconciler.run()
+    after.built()
+    assert host.conductor.outcomes == [(1, "built")]
+
+
+@pytest.mark.parametrize("step", ALL_STEPS)
+def test_after_a_kill_a_fence_is_an_answer_for_good(host: Host, step: str) -> None:
+    """Either it runs (False), or nothing is left and a late order for it builds nothing (True)."""
+    after = killed_at(host, step)
+    fenced = after.fence()
+    assert fenced is (step not in ("spawn_after_domain", "finish_build"))
+    assert after.domains() == ({} if fenced else {UUID: 1})
+    assert after.fence() is fenced
+    after.build()
+    after.settle()
+    assert after.domains() == ({} if fenced else {UUID: 1})
+    assert host.conductor.outcomes == [(1, "rescheduled" if fenced else "built")]
+
+
+@pytest.mark.parametrize("step", ALL_STEPS)
+def test_after_a_kill_a_delete_leaves_nothing(host: Host, step: str) -> None:
+    after = killed_at(host, step)
+    after.act(ticket("delete"))
+    after.settle()
+    after.build()
+    after.settle()
+    assert after.traces() == []
+    assert host.conductor.of("finish_action") == [(LATER, None, None)]
+
+
+def test_a_kill_between_tombstone_and_removal_does_not_bring_the_domain_back(host: Host) -> None:
+    """The build was given up on; that its domain still runs must not be taken for a success, by nobody."""
+    gate = host.driver.hooks["destroy"] = Gate()
+    host.driver._destroy = lambda uuid: None  # type: ignore[method-assign]
+    host.control(fail_at=["spawn_after_domain"])
+    host.build()
+    gate.wait()
+    assert host.domains() == {UUID: 1}
+    after = host.next_life()
+    after.manager.reconciler.run()
+    assert after.traces() == []
+    assert host.conductor.of("reconcile_domains") == [([], [])]
+    after.build()
+    after.settle()
+    assert host.conductor.outcomes == [(1, "rescheduled")]
+    assert after.traces() == []
+
+
+def test_claims_survive_a_kill(host: Host) -> None:
+    host.built()
+    assert host.next_life().manager.host.claims.used().memory_mb == 512
+
+
+def test_a_fence_record_is_private_and_needs_no_more_than_one_file(host: Host) -> None:
+    host.built()
+    directory = host.path / "fences" / HOST
+    assert [path.name for path in directory.iterdir()] == [f"{UUID}.json"]
+    assert directory.stat().st_mode & 0o777 == 0o700
+    assert next(directory.iterdir()).stat().st_mode & 0o777 == 0o600
+
+
+def test_what_the_driver_is_given(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    specs: list[SpawnSpec] = []
+    original = host.driver.spawn
+    monkeypatch.setattr(host.driver, "spawn", lambda spec: (specs.append(spec), original(spec)))
+    host.build(admin_password="secret", injected_files={"/etc/motd": "aGk="})
+    host.settle()
+    (spec,) = specs
+    assert spec.instance == build_request().instance
+    assert (spec.generation, spec.admin_password, spec.injected_files) == (1, "secret", {"/etc/motd": "aGk="})
+    assert [vif.address for vif in spec.vifs] == ["10.0.0.5"]
+    assert host.record() != Record(uuid=UUID) and CREATE < LATER

@@ -19,3 +19,26 @@ start_libvirt() {
     fi
     wait_for 30 libvirt_answers
 }
+
+# Guests of this machine's compute hosts, and the networks made for them. Domains and networks of others stay, as does
+# a network that anybody else's guest is on.
+remove_guests() {
+    local id
+    command -v virsh >/dev/null || return 0
+    start_libvirt
+    for id in $(virsh_system list --all --uuid); do
+        [[ $(guest_host "$id") =~ ^$(hostname)(-[0-9]+)?$ ]] || continue
+        virsh_system destroy "$id" || true # it may be off
+        virsh_system undefine "$id" --managed-save --snapshots-metadata --checkpoints-metadata --nvram
+    done
+    for id in $(virsh_system net-list --all --name | grep '^nova-lite-'); do
+        [[ $(virsh_system net-dumpxml "$id") != *" connections='"* ]] || continue
+        virsh_system net-destroy "$id" || true # it may be inactive
+        virsh_system net-undefine "$id"
+    done
+}
+
+# guest_host DOMAIN: the compute host that made it, by its metadata; nothing for a domain that is not ours.
+guest_host() {
+    virsh_system metadata "$1" urn:nova-lite:instance:1 2>/dev/null | sed -n 's|.*<\([a-z-]*:\)\?host>\([^<]*\)</.*|\2|p'
+}

@@ -17,7 +17,7 @@ database_packages() {
 missing_packages() {
     local package
     for package; do
-        dpkg-query --show --showformat='${db:Status-Abbrev}' "$package" 2>/dev/null | grep -q '^.i' || echo "$package"
+        dpkg-query --show --showformat='${db:Status-Abbrev}' "$package" 2>/dev/null | grep '^.i' >/dev/null || echo "$package"
     done
 }
 

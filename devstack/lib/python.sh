@@ -23,9 +23,9 @@ make_venv() {
 # install_checkout DIRECTORY: a copy of the checkout and all it depends on, and the command line client. A venv of the
 # same dependencies only has the copy replaced, which takes seconds.
 install_checkout() {
-    local directory=$1 sources wanted
+    local directory=$1 wanted
     make_venv "$directory"
-    sources=$(mktemp -d)
+    sources=$(mktemp -d) # not local: the trap outlives this function
     trap 'rm -rf "$sources"' EXIT
     tar -C "$TOP" --exclude=__pycache__ -cf - setup.cfg pyproject.toml README.md LICENSE nova_lite | tar -C "$sources" -xf -
     wanted=$(sed -n '/^install_requires/,/^\[/p' "$TOP/setup.cfg" | cat - "$TOP/pyproject.toml" | sha256sum)

@@ -21,8 +21,8 @@ start_broker() {
 # Which process runs `rabbitmqctl` does not matter for the password: it is given on standard input.
 set_up_broker() {
     start_broker
-    rabbitmqctl --quiet list_vhosts | grep -qx "$VHOST" || rabbitmqctl --quiet add_vhost "$VHOST"
-    if rabbitmqctl --quiet list_users | cut -f1 | grep -qx "$BROKER_USER"; then
+    rabbitmqctl --quiet list_vhosts | grep -x "$VHOST" >/dev/null || rabbitmqctl --quiet add_vhost "$VHOST"
+    if rabbitmqctl --quiet list_users | cut -f1 | grep -x "$BROKER_USER" >/dev/null; then
         secret broker | rabbitmqctl --quiet change_password "$BROKER_USER"
     else
         secret broker | rabbitmqctl --quiet add_user "$BROKER_USER"
@@ -36,6 +36,6 @@ broker_url() {
 
 drop_broker() {
     command -v rabbitmqctl >/dev/null && broker_answers >/dev/null 2>&1 || return 0
-    ! rabbitmqctl --quiet list_vhosts | grep -qx "$VHOST" || rabbitmqctl --quiet delete_vhost "$VHOST"
-    ! rabbitmqctl --quiet list_users | cut -f1 | grep -qx "$BROKER_USER" || rabbitmqctl --quiet delete_user "$BROKER_USER"
+    ! rabbitmqctl --quiet list_vhosts | grep -x "$VHOST" >/dev/null || rabbitmqctl --quiet delete_vhost "$VHOST"
+    ! rabbitmqctl --quiet list_users | cut -f1 | grep -x "$BROKER_USER" >/dev/null || rabbitmqctl --quiet delete_user "$BROKER_USER"
 }

@@ -171,7 +171,7 @@ stop_process() {
 process_state() {
     if process_of "$1" >/dev/null; then
         if [[ ! -e $RUN/$1.ready ]] &&
-            tail -c "+$(($(cat "$RUN/$1.log-start") + 1))" "$LOGS/$1.log" | grep -q ' is ready on host '; then
+            tail -c "+$(($(cat "$RUN/$1.log-start") + 1))" "$LOGS/$1.log" | grep ' is ready on host ' >/dev/null; then
             touch "$RUN/$1.ready"
         fi
         if [[ -e $RUN/$1.ready ]]; then

@@ -86,6 +86,12 @@ class ImageNotActive(Invalid):
     msg_fmt = "Image %(image_id)s is not active."
 
 
+class ImageUnacceptable(Invalid):
+    """The image itself is at fault: no host can boot it."""
+
+    msg_fmt = "Image %(image_id)s is unacceptable: %(reason)s"
+
+
 class FlavorUnavailable(Invalid):
     """A flavor named in a request body does not exist (a flavor named in a URL is `FlavorNotFound`)."""
 

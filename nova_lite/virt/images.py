@@ -1,0 +1,156 @@
+"""Disk images: what qemu-img says of them, and which of them may be used.
+
+An image comes from a user. What its header claims (another file as its backing, an absurd size) must neither reach a
+guest nor hurt the host, so qemu-img reads it under limits of CPU time and memory, and the checks here come before use.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+from typing import Any
+
+import msgspec
+from oslo_config import cfg
+
+from nova_lite import concurrency, exception
+from nova_lite.objects import Image
+
+GIB = 1024**3
+_CHUNK = 1024**2
+
+#: An image's ``disk_format`` to qemu's name of it. VMDK is left out: its descriptor may name any file of the host.
+QEMU_FORMATS = {
+    "raw": "raw",
+    "ami": "raw",
+    "aki": "raw",
+    "ari": "raw",
+    "iso": "raw",
+    "qcow2": "qcow2",
+    "vdi": "vdi",
+    "vhd": "vpc",
+    "vhdx": "vhdx",
+}
+
+#: Formats that guests' disks are kept in; others are converted to raw.
+KEPT_FORMATS = ("raw", "qcow2")
+
+
+class DiskInfo(msgspec.Struct, frozen=True):
+    """``virtual_size`` in bytes, as a guest sees it; ``data_files``: other files that the image refers to."""
+
+    format: str
+    virtual_size: int
+    data_files: list[str]
+
+
+class QemuImg:
+    """qemu-img, with limits where it reads what a user made."""
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self._limits = [
+            "prlimit",
+            f"--cpu={conf.libvirt.image_check_seconds}",
+            f"--as={conf.libvirt.image_check_memory_mb * 1024**2}",
+        ]
+
+    def info(self, path: str, probed_format: str | None = None) -> DiskInfo:
+        """Of one file, without following what it refers to; raises `VirtDriverError`."""
+        command = [*self._limits, "qemu-img", "info", "--output=json", "--force-share"]
+        if probed_format:
+            command += ["-f", probed_format]
+        answer: dict[str, Any] = msgspec.json.decode(run(*command, file_argument(path)))
+        specific = (answer.get("format-specific") or {}).get("data") or {}
+        references = [answer.get("backing-filename"), specific.get("data-file")]
+        references += [extent.get("filename") for extent in specific.get("extents", [])]
+        return DiskInfo(
+            format=answer["format"],
+            virtual_size=answer["virtual-size"],
+            data_files=[str(reference) for reference in references if reference],
+        )
+
+    def convert(self, source: str, source_format: str, target: str) -> None:
+        """Make ``target``, raw. Under no limits: it takes as long as the image is big."""
+        run("qemu-img", "convert", "-f", source_format, "-O", "raw", file_argument(source), target)
+
+    def create_overlay(self, path: str, backing: str, backing_format: str, size: int) -> None:
+        """Make a qcow2 file of ``size`` bytes that begins as ``backing``."""
+        run("qemu-img", "create", "-q", "-f", "qcow2", "-b", backing, "-F", backing_format, path, str(size))
+
+
+def file_argument(path: str) -> str:
+    """A path that qemu-img takes as a file's name, whatever it begins with."""
+    return os.path.join(".", path) if not os.path.isabs(path) else path
+
+
+def run(*command: str) -> bytes:
+    """Standard output of a program; raises `VirtDriverError` with the last line of its complaint."""
+    try:
+        result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    except OSError as error:
+        raise exception.VirtDriverError(reason=f"{command[0]} cannot be run: {error.strerror}") from error
+    if result.returncode != 0:
+        complaint = result.stderr.decode(errors="replace").strip().splitlines()
+        tool = next(word for word in command if word != "prlimit" and not word.startswith("--"))
+        reason = complaint[-1] if complaint else f"it ended with status {result.returncode}"
+        raise exception.VirtDriverError(reason=f"{tool}: {reason}")
+    return result.stdout
+
+
+def qemu_format(image: Image) -> str:
+    """qemu's name of the image's declared format; raises `ImageUnacceptable`."""
+    try:
+        return QEMU_FORMATS[image.disk_format]
+    except KeyError as error:
+        raise exception.ImageUnacceptable(
+            image_id=image.id,
+            reason=f"disk format {image.disk_format} is not supported, only {', '.join(sorted(QEMU_FORMATS))}",
+        ) from error
+
+
+def check_acceptable(image: Image, info: DiskInfo) -> None:
+    """The bytes must be what was declared, and refer to nothing else; raises `ImageUnacceptable`."""
+    declared = qemu_format(image)
+    if info.format != declared:
+        raise exception.ImageUnacceptable(
+            image_id=image.id, reason=f"it was declared as {image.disk_format}, and is {info.format}"
+        )
+    if info.data_files:
+        raise exception.ImageUnacceptable(image_id=image.id, reason="it refers to other files")
+
+
+def check_fits(image_size: int, root_gb: int) -> None:
+    """The image's virtual size (bytes) against the flavor's root disk (GB, 0: any); raises `FlavorDiskTooSmall`."""
+    if root_gb and image_size > root_gb * GIB:
+        raise exception.FlavorDiskTooSmall(flavor_size=root_gb, image_min_disk=-(-image_size // GIB))
+
+
+def copy_verified(image: Image, source: str, target: str) -> None:
+    """Copy an image's bytes, checking size and SHA-256 on the way; raises `ImageFileMissing` or `ImageCorrupt`."""
+    try:
+        size, digest = concurrency.call_blocking(_copy, source, target)
+    except OSError as error:
+        raise exception.ImageFileMissing(image_id=image.id, reason=error.strerror or str(error)) from error
+    if image.size and size != image.size:
+        raise exception.ImageCorrupt(image_id=image.id, reason=f"{size} bytes where {image.size} were registered")
+    if image.checksum and digest != image.checksum.lower():
+        raise exception.ImageCorrupt(image_id=image.id, reason="its checksum is not the registered one")
+
+
+def _copy(source: str, target: str) -> tuple[int, str]:
+    """Size and SHA-256 of what was copied. Runs in a native thread, so it uses nothing of ours."""
+    digest = hashlib.sha256()
+    size = 0
+    with open(source, "rb") as reader, open(target, "wb", opener=_private) as writer:
+        while chunk := reader.read(_CHUNK):
+            digest.update(chunk)
+            writer.write(chunk)
+            size += len(chunk)
+        writer.flush()
+        os.fsync(writer.fileno())
+    return size, digest.hexdigest()
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

@@ -1,0 +1,38 @@
+"""What a guest printed on its serial console: a log file that virtlogd writes, bounds and rotates."""
+
+from __future__ import annotations
+
+import os
+
+#: More is never returned: it crosses the message bus and is read by a person.
+MAX_BYTES = 256 * 1024
+
+
+def tail(path: str, length: int | None, max_bytes: int = MAX_BYTES) -> str:
+    """The last ``length`` lines (None: all) of the log at ``path`` and its rotated parts, at most ``max_bytes``.
+
+    virtlogd renames a full ``path`` to ``path.0``, that to ``path.1``, and so on. No log yet: an empty string.
+    """
+    data = b""
+    for part in _newest_first(path):
+        data = _last_bytes(part, max_bytes - len(data)) + data
+        if len(data) >= max_bytes:
+            break
+    text = data.decode("utf-8", errors="replace")
+    if length is None:
+        return text
+    return "".join(text.splitlines(keepends=True)[-length:]) if length > 0 else ""
+
+
+def _newest_first(path: str) -> list[str]:
+    parts = [path] if os.path.exists(path) else []
+    while os.path.exists(f"{path}.{len(parts) - 1}") and parts:
+        parts.append(f"{path}.{len(parts) - 1}")
+    return parts
+
+
+def _last_bytes(path: str, count: int) -> bytes:
+    with open(path, "rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - count))
+        return file.read()

@@ -1,0 +1,67 @@
+"""Changes of domains' power states, as libvirt reports them.
+
+libvirt calls back in the native thread of its event loop, where in eventlet mode nothing of ours may run. So the
+callback only queues the uuid and wakes, through a socket, an ordinary thread that does the rest.
+"""
+
+from __future__ import annotations
+
+import collections
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import libvirt
+
+LOG = logging.getLogger(__name__)
+
+_POWER_EVENTS = frozenset(
+    (
+        libvirt.VIR_DOMAIN_EVENT_STARTED,
+        libvirt.VIR_DOMAIN_EVENT_SUSPENDED,
+        libvirt.VIR_DOMAIN_EVENT_RESUMED,
+        libvirt.VIR_DOMAIN_EVENT_STOPPED,
+        libvirt.VIR_DOMAIN_EVENT_PMSUSPENDED,
+        libvirt.VIR_DOMAIN_EVENT_CRASHED,
+    )
+)
+
+
+class EventRelay:
+    """``wanted(uuid)`` tells whether a domain is of interest; it is asked outside of libvirt's thread."""
+
+    def __init__(self, wanted: Callable[[str], bool]) -> None:
+        self._wanted = wanted
+        self._pending: collections.deque[str] = collections.deque()
+        self._reader, self._writer = socket.socketpair()
+        self._callback: Callable[[str], None] | None = None
+
+    def register(self, connection: Any) -> None:
+        """Ask a (new) connection for lifecycle events of all domains."""
+        connection.domainEventRegisterAny(None, libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, self._on_event, None)
+
+    def start(self, callback: Callable[[str], None]) -> None:
+        """Call ``callback(uuid)`` from a thread of its own from now on; returns at once."""
+        self._callback = callback
+        threading.Thread(target=self._deliver, name="libvirt-event-relay", daemon=True).start()
+
+    def _on_event(self, _connection: Any, domain: Any, event: int, _detail: int, _opaque: Any) -> None:
+        if event in _POWER_EVENTS and self._callback is not None:
+            self._pending.append(domain.UUIDString())
+            os.write(self._writer.fileno(), b"!")
+
+    def _deliver(self) -> None:
+        while self._reader.recv(4096):
+            while self._pending:
+                self._deliver_one(self._pending.popleft())
+
+    def _deliver_one(self, instance_uuid: str) -> None:
+        if self._callback is None or not self._wanted(instance_uuid):
+            return
+        try:
+            self._callback(instance_uuid)
+        except Exception:
+            LOG.exception("The event of domain %s was not handled", instance_uuid)

@@ -1,0 +1,75 @@
+"""Images that guests' disks begin as: each is fetched and checked once per host, and then only read.
+
+The files lie in ``<instances_path>/_base``, named by the image's id. An image never changes under its id, so a file
+with that name is right; it gets the name only when it is whole and was found acceptable. Daemons that share the
+directory exclude each other by a lock file per image.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Callable
+
+import msgspec
+from oslo_concurrency import lockutils
+
+from nova_lite import exception, files
+from nova_lite.objects import Image
+from nova_lite.virt import images
+
+LOG = logging.getLogger(__name__)
+
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,120}")
+
+
+class CachedImage(msgspec.Struct, frozen=True):
+    """``virtual_size`` in bytes; ``format``: raw or qcow2."""
+
+    path: str
+    format: str
+    virtual_size: int
+
+
+class ImageCache:
+    """``image_path(image)`` gives the file to fetch from."""
+
+    def __init__(self, directory: str, qemu_img: images.QemuImg, image_path: Callable[[Image], str]) -> None:
+        self._directory = directory
+        self._qemu_img = qemu_img
+        self._image_path = image_path
+
+    def get(self, image: Image) -> CachedImage:
+        """The image's file; raises `ImageUnacceptable`, `ImageFileMissing` or `ImageCorrupt`."""
+        if not _PLAIN_NAME.fullmatch(image.id):
+            raise exception.ImageUnacceptable(image_id=image.id, reason="its id is not a plain name")
+        kept = images.qemu_format(image) if images.qemu_format(image) in images.KEPT_FORMATS else "raw"
+        path = os.path.join(self._directory, image.id)
+        with lockutils.lock(
+            f"image-{image.id}", "nova-lite-", external=True, lock_path=os.path.join(self._directory, "locks")
+        ):
+            if not os.path.exists(path):
+                self._fetch(image, path)
+        return CachedImage(path=path, format=kept, virtual_size=self._virtual_size(path, kept))
+
+    def _virtual_size(self, path: str, kept: str) -> int:
+        return os.path.getsize(path) if kept == "raw" else self._qemu_img.info(path, kept).virtual_size
+
+    def _fetch(self, image: Image, path: str) -> None:
+        part = f"{path}.part"
+        converted = f"{path}.raw"
+        try:
+            images.copy_verified(image, self._image_path(image), part)
+            info = self._qemu_img.info(part)
+            images.check_acceptable(image, info)
+            if info.format in images.KEPT_FORMATS:
+                os.rename(part, path)
+            else:
+                self._qemu_img.convert(part, info.format, converted)
+                os.rename(converted, path)
+            files.sync_directory(self._directory)
+        finally:
+            files.remove(part)
+            files.remove(converted)
+        LOG.info("Image %s (%s) is now in the cache", image.id, image.disk_format)

@@ -1,0 +1,65 @@
+"""What this hypervisor has, in the terms that the scheduler counts in."""
+
+from __future__ import annotations
+
+import os
+import xml.etree.ElementTree as ET
+from typing import Any
+
+from nova_lite.objects import Inventory
+from nova_lite.virt.images import GIB
+
+
+def parse_cpu(capabilities: str) -> dict[str, Any]:
+    """Arch, model, vendor, topology and features of the host's CPU, from libvirt's capabilities."""
+    cpu = ET.fromstring(capabilities).find("./host/cpu")  # noqa: S314 libvirt's own output
+    if cpu is None:
+        return {}
+    topology = cpu.find("topology")
+    return {
+        "arch": cpu.findtext("arch", ""),
+        "model": cpu.findtext("model", ""),
+        "vendor": cpu.findtext("vendor", ""),
+        "topology": {key: int(value) for key, value in topology.items()} if topology is not None else {},
+        "features": sorted(feature.get("name", "") for feature in cpu.findall("feature")),
+    }
+
+
+def build(
+    node: str,
+    host_ip: str,
+    instances_path: str,
+    virt_type: str,
+    version: int,
+    cpu_info: dict[str, Any],
+    running: int,
+) -> Inventory:
+    """Memory and CPUs are asked of the kernel: libvirt 9.0 counts only the memory that was there at boot."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    disk = os.statvfs(instances_path)
+    return Inventory(
+        node=node,
+        vcpus=os.sysconf("SC_NPROCESSORS_ONLN"),
+        memory_mb=memory // 1024**2,
+        disk_gb=disk.f_blocks * disk.f_frsize // GIB,
+        hypervisor_type="QEMU",
+        hypervisor_version=version,
+        host_ip=host_ip,
+        cpu_arch=cpu_info.get("arch") or os.uname().machine,
+        cpu_info=cpu_info,
+        supported_hv_types=["kvm", "qemu"] if virt_type == "kvm" else ["qemu"],
+        supported_vm_modes=["hvm"],
+        capabilities={"virt_type": virt_type},
+        disk_available_least=disk.f_bavail * disk.f_frsize // GIB,
+        running_vms=running,
+        uptime=uptime(),
+    )
+
+
+def uptime() -> str:
+    """As ``uptime`` prints it, without its users."""
+    with open("/proc/uptime") as file:
+        seconds = int(float(file.read().split()[0]))
+    days, rest = divmod(seconds, 86400)
+    load = ", ".join(f"{value:.2f}" for value in os.getloadavg())
+    return f"up {days} days, {rest // 3600:2d}:{rest % 3600 // 60:02d}, load average: {load}"

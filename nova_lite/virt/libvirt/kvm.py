@@ -1,0 +1,129 @@
+"""Does KVM really work here? Only a guest that ran can tell.
+
+On some machines (nested, or half emulated) /dev/kvm opens and even makes virtual CPUs, libvirt offers the type, and
+then guests hang in their first instructions. So ``virt_type = auto`` boots the smallest guest there is: a boot sector
+that prints one word on the serial port and leaves through qemu's isa-debug-exit device, with the CPU model that real
+guests get, and a deadline. The answer is kept on disk, until the machine boots again or kernel or qemu change.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import subprocess
+import tempfile
+import time
+
+import msgspec
+
+from nova_lite import files
+
+LOG = logging.getLogger(__name__)
+
+KVM = "kvm"
+QEMU = "qemu"
+DEVICE = "/dev/kvm"
+EMULATOR = "qemu-system-x86_64"
+
+#: qemu's name of the CPU model that guests get (libvirt's host-passthrough and maximum).
+CPU_MODELS = {KVM: "host", QEMU: "max"}
+
+GREETING = b"nova-lite-probe"
+_SERIAL_PORT = 0x3F8
+_EXIT_PORT = 0xF4
+_EXIT_VALUE = 0x2A
+#: isa-debug-exit ends qemu with (value << 1) | 1.
+EXIT_STATUS = (_EXIT_VALUE << 1) | 1
+
+
+def boot_sector() -> bytes:
+    """512 bytes of 16-bit code: send each byte of `GREETING` to the first serial port, then leave with the status."""
+    load_address = 0x7C00
+    code_length = 25
+    message = (load_address + code_length).to_bytes(2, "little")
+    code = b"".join(
+        (
+            b"\xfa\x31\xc0\x8e\xd8",  # cli; xor ax, ax; mov ds, ax
+            b"\xfc\xbe" + message,  # cld; mov si, message
+            b"\xba" + _SERIAL_PORT.to_bytes(2, "little"),  # mov dx, the serial port
+            b"\xac\x84\xc0\x74\x03\xee\xeb\xf8",  # next: lodsb; test al, al; jz done; out dx, al; jmp next
+            b"\xb0" + bytes([_EXIT_VALUE]) + b"\xe6" + bytes([_EXIT_PORT]),  # done: mov al, value; out exit port, al
+            b"\xf4",  # hlt
+        )
+    )
+    if len(code) != code_length:
+        raise AssertionError(f"the boot sector's code has {len(code)} bytes")
+    return (code + GREETING + b"\0").ljust(510, b"\0") + b"\x55\xaa"
+
+
+def runs_guests(accelerator: str, timeout: float) -> bool:
+    """Whether a guest prints and leaves within ``timeout`` seconds under ``accelerator`` (kvm or tcg)."""
+    model = CPU_MODELS[KVM if accelerator == "kvm" else QEMU]
+    with tempfile.TemporaryDirectory(prefix="nova-lite-probe-") as directory:
+        disk = os.path.join(directory, "boot")
+        with open(disk, "wb") as file:
+            file.write(boot_sector())
+        command = [EMULATOR, "-nodefaults", "-no-user-config", "-display", "none", "-m", "16"]
+        command += ["-machine", f"pc,accel={accelerator}", "-cpu", model, "-serial", "stdio"]
+        command += ["-drive", f"file={disk},format=raw,if=floppy,readonly=on", "-boot", "order=a"]
+        command += ["-device", f"isa-debug-exit,iobase={_EXIT_PORT:#x},iosize=1"]
+        started = time.monotonic()
+        try:
+            result = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, check=False
+            )
+        except subprocess.TimeoutExpired:
+            LOG.info("Under %s the probe guest did not run within %.1f s", accelerator, timeout)
+            return False
+        except OSError as error:
+            LOG.info("Under %s the probe guest could not be started: %s", accelerator, error)
+            return False
+    ran = result.returncode == EXIT_STATUS and GREETING in result.stdout
+    LOG.info("Under %s the probe guest %s (%.2f s)", accelerator, _verdict(ran, result), time.monotonic() - started)
+    return ran
+
+
+def _verdict(ran: bool, result: subprocess.CompletedProcess[bytes]) -> str:
+    if ran:
+        return "ran"
+    lines = result.stderr.decode(errors="replace").strip().splitlines()
+    return f"failed: status {result.returncode}, {lines[-1] if lines else 'no message'}"
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What was found out, and for which machine state it holds."""
+
+    key: list[str]
+    virt_type: str
+
+
+def choose_virt_type(cache_path: str, timeout: float, device: str = DEVICE) -> str:
+    """``kvm`` if it runs guests here, else ``qemu``; the answer is remembered in the file ``cache_path``."""
+    if not os.access(device, os.R_OK | os.W_OK):
+        LOG.info("%s cannot be used: guests are emulated", device)
+        return QEMU
+    key = _machine_state(timeout)
+    known = _read(cache_path)
+    if known is not None and known.key == key:
+        return known.virt_type
+    answer = Answer(key=key, virt_type=KVM if runs_guests("kvm", timeout) else QEMU)
+    os.makedirs(os.path.dirname(cache_path), exist_ok=True)
+    files.write_atomically(cache_path, msgspec.json.encode(answer), durable=False)
+    return answer.virt_type
+
+
+def _machine_state(timeout: float) -> list[str]:
+    with open("/proc/sys/kernel/random/boot_id") as file:
+        boot_id = file.read().strip()
+    version = subprocess.run([EMULATOR, "--version"], capture_output=True, text=True, check=False).stdout
+    return [boot_id, platform.release(), version.partition("\n")[0], CPU_MODELS[KVM], str(timeout)]
+
+
+def _read(path: str) -> Answer | None:
+    try:
+        with open(path, "rb") as file:
+            return msgspec.json.decode(file.read(), type=Answer)
+    except (OSError, msgspec.MsgspecError) as error:
+        LOG.debug("No usable answer in %s: %s", path, error)
+        return None

@@ -1,0 +1,162 @@
+"""What the driver keeps on disk besides libvirt: a directory per instance, and a record of its interfaces.
+
+::
+
+    <instances_path>/<uuid>/instance.json    whose it is; disks, config drive and console log lie beside it
+    <instances_path>/_interfaces/<uuid>.json what `plug_vifs` made, so that `unplug_vifs` can remove it
+    <instances_path>/_base/                  image cache
+
+Several compute daemons on one machine may share ``instances_path``: each sees only what carries its host name. A
+record is written before what it tells of is made, so nothing is ever left that no record knows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import uuid
+from typing import TypeVar
+
+import msgspec
+
+from nova_lite import files
+from nova_lite.objects import VIF
+
+LOG = logging.getLogger(__name__)
+
+#: qemu runs as another user, and has to get at the files below, but not to list them.
+DIRECTORY_MODE = 0o711
+
+INTERFACES = "_interfaces"
+BASE = "_base"
+
+_RECORD = "instance.json"
+
+
+class InstanceRecord(msgspec.Struct, frozen=True):
+    uuid: str
+    host: str
+    generation: int
+
+
+class InterfaceRecord(msgspec.Struct, frozen=True):
+    uuid: str
+    host: str
+    vifs: list[VIF]
+
+
+R = TypeVar("R", InstanceRecord, InterfaceRecord)
+
+
+class Records:
+    def __init__(self, instances_path: str, host: str) -> None:
+        self.instances_path = os.path.abspath(instances_path)
+        self._host = host
+
+    def prepare(self) -> None:
+        """Make the directories, and clear away instance directories that a crash left half made."""
+        for path in (self.instances_path, self.base_path, os.path.join(self.instances_path, INTERFACES)):
+            os.makedirs(path, exist_ok=True)
+            os.chmod(path, DIRECTORY_MODE)
+        prefix = self._unfinished("")
+        for name in os.listdir(self.instances_path):
+            if name.startswith(prefix) and _is_uuid(name.removeprefix(prefix)):
+                shutil.rmtree(os.path.join(self.instances_path, name), ignore_errors=True)
+
+    @property
+    def base_path(self) -> str:
+        return os.path.join(self.instances_path, BASE)
+
+    # --- instance directories
+
+    def create(self, instance_uuid: str, generation: int) -> str:
+        """Make the instance's directory, with its record in it from the first moment; returns its path."""
+        record = InstanceRecord(uuid=instance_uuid, host=self._host, generation=generation)
+        unfinished = os.path.join(self.instances_path, self._unfinished(instance_uuid))
+        shutil.rmtree(unfinished, ignore_errors=True)
+        os.mkdir(unfinished)
+        os.chmod(unfinished, DIRECTORY_MODE)
+        files.write_atomically(os.path.join(unfinished, _RECORD), msgspec.json.encode(record), durable=False)
+        path = self.directory(instance_uuid)
+        os.rename(unfinished, path)
+        return path
+
+    def directory(self, instance_uuid: str) -> str:
+        """Where the instance's files are, or would be; an uuid that is none raises ValueError."""
+        return os.path.join(self.instances_path, str(uuid.UUID(instance_uuid)))
+
+    def owns(self, instance_uuid: str) -> bool:
+        """Whether there is a directory of the instance, and it is this host's."""
+        record = _read(os.path.join(self.directory(instance_uuid), _RECORD), InstanceRecord)
+        return record is not None and record.host == self._host
+
+    def remove(self, instance_uuid: str) -> None:
+        """Remove the instance's directory if it is this host's. The record goes last."""
+        if not self.owns(instance_uuid):
+            return
+        path = self.directory(instance_uuid)
+        for name in os.listdir(path):
+            if name != _RECORD:
+                _remove_tree(os.path.join(path, name))
+        _remove_tree(path)
+
+    # --- interfaces
+
+    def write_interfaces(self, instance_uuid: str, vifs: list[VIF]) -> None:
+        record = InterfaceRecord(uuid=instance_uuid, host=self._host, vifs=vifs)
+        files.write_atomically(self._interfaces_path(instance_uuid), msgspec.json.encode(record))
+
+    def read_interfaces(self, instance_uuid: str) -> list[VIF]:
+        """Empty when there are none, or they are another host's."""
+        record = _read(self._interfaces_path(instance_uuid), InterfaceRecord)
+        return record.vifs if record is not None and record.host == self._host else []
+
+    def remove_interfaces(self, instance_uuid: str) -> None:
+        path = self._interfaces_path(instance_uuid)
+        record = _read(path, InterfaceRecord)
+        if record is not None and record.host == self._host:
+            files.remove(path)
+
+    def _interfaces_path(self, instance_uuid: str) -> str:
+        return os.path.join(self.instances_path, INTERFACES, f"{uuid.UUID(instance_uuid)}.json")
+
+    # --- both
+
+    def uuids(self) -> set[str]:
+        """Of instances that have anything here that is this host's."""
+        found = {name for name in os.listdir(self.instances_path) if _is_uuid(name) and self.owns(name)}
+        for name in os.listdir(os.path.join(self.instances_path, INTERFACES)):
+            record = _read(os.path.join(self.instances_path, INTERFACES, name), InterfaceRecord)
+            if record is not None and record.host == self._host:
+                found.add(record.uuid)
+        return found
+
+    def _unfinished(self, instance_uuid: str) -> str:
+        return f".new-{self._host}-{instance_uuid}"
+
+
+def _is_uuid(name: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return str(uuid.UUID(name)) == name
+    return False
+
+
+def _remove_tree(path: str) -> None:
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    else:
+        files.remove(path)
+
+
+def _read(path: str, kind: type[R]) -> R | None:
+    """None when there is no such record; one that cannot be read is somebody else's."""
+    try:
+        with open(path, "rb") as file:
+            return msgspec.json.decode(file.read(), type=kind)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.MsgspecError) as error:
+        LOG.warning("%s cannot be read: %s", path, error)
+        return None

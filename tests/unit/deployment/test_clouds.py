@@ -1,0 +1,110 @@
+"""Editing a clouds.yaml that others write to as well."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+SCRIPT = pathlib.Path(__file__).parents[3] / "devstack/lib/clouds.py"
+URL = "http://127.0.0.1:8774/v2.1"
+
+OTHERS = """\
+# my clouds
+cache:
+  expiration_time: 10
+clouds:
+    # the big one
+    big:
+        region_name: north   # cold
+        auth: {auth_url: "http://big.example/v3"}
+
+    small: {profile: vexxhost}
+"""
+
+
+def run(verb: str, path: pathlib.Path, *arguments: str, name: str = "nova-lite") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(SCRIPT), verb, str(path), name, *arguments], capture_output=True, text=True, check=False
+    )
+
+
+def add(path: pathlib.Path, url: str = URL) -> None:
+    result = run("add", path, url)
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_new_file_holds_the_cloud(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "openstack" / "clouds.yaml"
+    add(path)
+    cloud = yaml.safe_load(path.read_text())["clouds"]["nova-lite"]
+    assert cloud["auth_type"] == "admin_token"
+    assert cloud["auth"] == {"endpoint": URL, "token": "admin:admin"}
+    assert cloud["compute_endpoint_override"] == URL
+    assert path.stat().st_mode & 0o777 == 0o644
+
+
+def test_removing_the_only_cloud_removes_the_file(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "clouds.yaml"
+    add(path)
+    assert run("remove", path).returncode == 0
+    assert not path.exists()
+
+
+def test_others_are_kept_to_the_letter(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "clouds.yaml"
+    path.write_text(OTHERS)
+    path.chmod(0o600)
+    add(path)
+    merged = yaml.safe_load(path.read_text())
+    assert list(merged["clouds"]) == ["nova-lite", "big", "small"]
+    assert {**merged, "clouds": {k: v for k, v in merged["clouds"].items() if k != "nova-lite"}} == yaml.safe_load(
+        OTHERS
+    )
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert run("remove", path).returncode == 0
+    assert path.read_text() == OTHERS
+
+
+def test_adding_again_replaces(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "clouds.yaml"
+    path.write_text(OTHERS)
+    add(path)
+    once = path.read_text()
+    add(path)
+    assert path.read_text() == once
+    add(path, "http://127.0.0.1:9999/v2.1")
+    assert path.read_text() == once.replace("8774", "9999")
+
+
+def test_a_file_without_clouds_gets_them(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "clouds.yaml"
+    path.write_text("cache:\n  expiration_time: 10")
+    add(path)
+    assert yaml.safe_load(path.read_text())["cache"] == {"expiration_time": 10}
+    assert list(yaml.safe_load(path.read_text())["clouds"]) == ["nova-lite"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["clouds: {big: {profile: vexxhost}}\n", "clouds:\n  nova-lite: {profile: vexxhost}\n"],
+    ids=["flow style", "own name taken"],
+)
+def test_what_cannot_be_edited_is_left_alone(tmp_path: pathlib.Path, text: str) -> None:
+    path = tmp_path / "clouds.yaml"
+    path.write_text(text)
+    result = run("add", path, URL)
+    assert result.returncode == 1
+    assert len(result.stderr.splitlines()) == 1
+    assert path.read_text() == text
+
+
+def test_removing_what_is_not_there_is_quiet(tmp_path: pathlib.Path) -> None:
+    assert run("remove", tmp_path / "none.yaml").returncode == 0
+    path = tmp_path / "clouds.yaml"
+    path.write_text(OTHERS)
+    assert run("remove", path).returncode == 0
+    assert path.read_text() == OTHERS

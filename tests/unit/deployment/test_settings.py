@@ -1,0 +1,78 @@
+"""What devstack's settings come from, and what is refused."""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+TOP = pathlib.Path(__file__).parents[3]
+
+
+@pytest.fixture
+def devstack(tmp_path: pathlib.Path) -> pathlib.Path:
+    """A copy of the scripts, so that a developer's own local.conf is neither read nor harmed."""
+    shutil.copytree(TOP / "devstack" / "lib", tmp_path / "devstack" / "lib")
+    return tmp_path / "devstack"
+
+
+def settings(devstack: pathlib.Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    script = 'source lib/common.sh; load_settings; for name in "${!DEFAULTS[@]}"; do echo "$name=${!name}"; done'
+    return subprocess.run(
+        ["bash", "-c", script],
+        cwd=devstack,
+        env={"PATH": "/usr/bin:/bin", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_defaults(devstack: pathlib.Path) -> None:
+    lines = settings(devstack).stdout.split()
+    assert "DATABASE=sqlite" in lines
+    assert "VIRT_DRIVER=libvirt" in lines
+    assert "COMPUTES=1" in lines
+    assert "API_PORT=8774" in lines
+
+
+def test_the_environment_wins_over_the_file(devstack: pathlib.Path) -> None:
+    (devstack / "local.conf").write_text("DATABASE=mariadb\nCOMPUTES=3\n")
+    lines = settings(devstack, DATABASE="postgresql").stdout.split()
+    assert "DATABASE=postgresql" in lines
+    assert "COMPUTES=3" in lines
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("DATABASE", "oracle"),
+        ("VIRT_DRIVER", "xen"),
+        ("COMPUTES", "0"),
+        ("COMPUTES", "many"),
+        ("AUTH", "keystone"),
+        ("API_WORKERS", ""),
+        ("API_PORT", "99999"),
+        ("CONCURRENCY", "asyncio"),
+        ("NETWORK_CIDR", "here"),
+        ("NETWORK_BRIDGE", "a-name-that-is-too-long"),
+    ],
+)
+def test_a_bad_value_is_refused_in_one_line(devstack: pathlib.Path, name: str, value: str) -> None:
+    result = settings(devstack, **{name: value})
+    assert result.returncode == 1
+    assert result.stderr.startswith("bash: " + name + "=" + value)
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_every_setting_is_in_the_sample() -> None:
+    sample = (TOP / "devstack/local.conf.sample").read_text()
+    common = (TOP / "devstack/lib/common.sh").read_text()
+    names = [
+        line.split("]")[0].strip("[ ") for line in common.splitlines() if line.startswith("    [") and "]=" in line
+    ]
+    assert len(names) > 5
+    for name in names:
+        assert f"#{name}=" in sample

@@ -1,0 +1,92 @@
+"""systemd units and the scripts agree on what is run, as whom, with which files."""
+
+from __future__ import annotations
+
+import configparser
+import pathlib
+import subprocess
+
+import pytest
+
+TOP = pathlib.Path(__file__).parents[3]
+UNITS = sorted((TOP / "etc/systemd").glob("*.service"))
+
+SCRIPT = """
+source devstack/lib/common.sh
+cd "$TOP"
+source devstack/lib/services.sh
+COMPUTES=$2
+$1
+"""
+
+
+def in_shell(command: str, computes: int = 1) -> str:
+    result = subprocess.run(
+        ["bash", "-c", SCRIPT, "test", command, str(computes)], cwd=TOP, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def read(path: pathlib.Path) -> configparser.SectionProxy:
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read(path)
+    return unit["Service"]
+
+
+def service_name(path: pathlib.Path) -> str:
+    return path.stem.removeprefix("nova-lite-").replace("@", "-7")
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
+def test_unit_runs_what_the_scripts_run_without_systemd(path: pathlib.Path) -> None:
+    name = service_name(path)
+    assert read(path)["ExecStart"].replace("%i", "7") == in_shell(f"service_command {name}").strip()
+    assert read(path)["User"] == in_shell(f"service_user {name}").strip()
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
+def test_unit_waits_for_the_daemon_to_be_ready(path: pathlib.Path) -> None:
+    assert read(path)["Type"] == "notify"
+    assert read(path)["TimeoutStartSec"] == "infinity"
+
+
+def test_every_daemon_has_a_unit() -> None:
+    setup = configparser.ConfigParser()
+    setup.read(TOP / "setup.cfg")
+    scripts = [line.split("=")[0].strip() for line in setup["options.entry_points"]["console_scripts"].split("\n")]
+    daemons = {name for name in scripts if name and name != "nova-lite-manage"}
+    assert daemons == {path.stem.rstrip("@") for path in UNITS}
+
+
+def test_only_the_conductor_is_told_of_the_database() -> None:
+    assert [path.stem for path in UNITS if "conductor.conf" in read(path)["ExecStart"]] == ["nova-lite-conductor"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "computes", "expected"),
+    [
+        ("", 1, "conductor scheduler compute api"),
+        ("all", 2, "conductor scheduler compute-1 compute-2 api"),
+        ("compute", 1, "compute"),
+        ("compute", 3, "compute-1 compute-2 compute-3"),
+        ("api compute-2", 2, "api compute-2"),
+    ],
+)
+def test_names_of_services(wanted: str, computes: int, expected: str) -> None:
+    assert in_shell(f"expand_services {wanted}", computes).split() == expected.split()
+
+
+@pytest.mark.parametrize(("name", "computes"), [("nosuch", 1), ("compute-2", 1), ("compute-3", 2), ("compute.", 1)])
+def test_unknown_service_is_refused_in_one_line(name: str, computes: int) -> None:
+    result = subprocess.run(
+        ["bash", "-c", SCRIPT, "test", f"expand_services {name}", str(computes)],
+        cwd=TOP,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 1
+    assert f"no service {name} " in result.stderr
+    assert len(result.stderr.splitlines()) == 1

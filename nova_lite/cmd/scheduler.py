@@ -7,6 +7,8 @@ from nova_lite import concurrency
 concurrency.setup(concurrency.THREADING)
 
 # isort: split
+import sys  # noqa: E402
+
 from oslo_config import cfg  # noqa: E402
 
 from nova_lite import conf as configuration  # noqa: E402
@@ -34,3 +36,7 @@ def main() -> int:
     conf = configuration.load(prog="nova-lite-scheduler")
     service.setup_logging(conf, "nova-lite-scheduler")
     return SchedulerDaemon(conf).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -95,12 +96,14 @@ class Cloud:
         disk_gb: int = 100,
         action_deadline: int = 120,
         environment: dict[str, str] | None = None,
+        environment_but_conductor: dict[str, str] | None = None,
     ) -> None:
         self.path = path
         self.vhost = f"nova-lite-test-{uuid.uuid4().hex[:12]}"
         self.port = free_port()
         self.database = database or f"sqlite:///{path}/nova-lite.sqlite"
         self.environment = environment or {}
+        self.environment_but_conductor = environment_but_conductor or {}
         self.capacity = {"vcpus": vcpus, "memory_mb": memory_mb, "disk_gb": disk_gb}
         self.action_deadline = action_deadline
         self.computes = [f"compute-{index}" for index in range(1, computes + 1)]
@@ -174,11 +177,12 @@ class Cloud:
     def start(self, name: str) -> None:
         module = "compute" if name in self.computes else name
         log = (self.path / f"{name}.log").open("ab")
+        extra = {} if name == "conductor" else self.environment_but_conductor
         self.processes[name] = subprocess.Popen(
             [sys.executable, "-W", "ignore", "-m", f"nova_lite.cmd.{module}", *self.config_arguments(name)],
             stdout=log,
             stderr=log,
-            env={**os.environ, **self.environment},
+            env={**os.environ, **self.environment, **extra},
         )
         log.close()
 
@@ -314,11 +318,19 @@ class Cloud:
         """Every fake domain there is: instance uuid to the host it is on; fails when one is on two hosts."""
         found: dict[str, str] = {}
         for host in self.computes:
-            for file in sorted((self.path / host / "instances").rglob("domain.json")):
-                instance_uuid = file.parent.name
+            for file in sorted((self.path / host).rglob("domains/*.json")):
+                instance_uuid = file.stem
                 assert instance_uuid not in found, f"{instance_uuid} runs on {host} and on {found[instance_uuid]}"
                 found[instance_uuid] = host
         return found
+
+    def control_host(self, host: str, **control: Any) -> None:
+        """Tell a fake hypervisor how to behave (`nova_lite.virt.fake.Control`); nothing: as configured."""
+        path = self.path / host / "instances" / f"fake-{host}"
+        path.mkdir(parents=True, exist_ok=True)
+        draft = path / "control.draft"
+        draft.write_text(json.dumps(control))
+        draft.replace(path / "control.json")
 
     def audit(self) -> None:
         """The invariants between rows hold."""

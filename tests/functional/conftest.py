@@ -1,0 +1,66 @@
+"""Clouds for functional tests: one per module and database, because daemons take seconds to start."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from tests.functional import cloud
+
+MARIADB = "NOVA_LITE_TEST_MARIADB"
+POSTGRESQL = "NOVA_LITE_TEST_POSTGRESQL"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def broker() -> None:
+    """Functional tests need a RabbitMQ of this machine."""
+    if shutil.which("rabbitmqctl") is None:
+        pytest.skip("rabbitmq-server is not installed (devstack/test.sh installs it)")
+    answer = subprocess.run(["rabbitmqctl", "-q", "ping"], capture_output=True, timeout=60)
+    if answer.returncode:
+        pytest.skip("RabbitMQ does not run (devstack/test.sh starts it)")
+
+
+def database_url(kind: str) -> Iterator[str | None]:
+    """A database of its own: None for SQLite; skips when the server of the kind is not told by the environment."""
+    if kind == "sqlite":
+        yield None
+        return
+    server = os.environ.get({"mariadb": MARIADB, "postgresql": POSTGRESQL}[kind])
+    if not server:
+        pytest.skip(f"{MARIADB if kind == 'mariadb' else POSTGRESQL} is not set (devstack/test.sh sets it)")
+    name = f"nova_lite_{uuid.uuid4().hex[:12]}"
+    engine = sa.create_engine(server, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.exec_driver_sql(f"CREATE DATABASE {name}")
+    try:
+        yield sa.make_url(server).set(database=name).render_as_string(hide_password=False)
+    finally:
+        with engine.connect() as connection:
+            forced = " WITH (FORCE)" if kind == "postgresql" else ""
+            connection.exec_driver_sql(f"DROP DATABASE {name}{forced}")
+        engine.dispose()
+
+
+@pytest.fixture(scope="module")
+def sqlite_cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[cloud.Cloud]:
+    """Two compute hosts over SQLite, in the daemons' default concurrency modes."""
+    path: Path = tmp_path_factory.mktemp("cloud")
+    with cloud.running(path, computes=2) as running:
+        yield running
+
+
+@pytest.fixture
+def tidy(sqlite_cloud: cloud.Cloud) -> Iterator[cloud.Cloud]:
+    """The module's cloud, without servers before and after, and with its invariants checked."""
+    yield sqlite_cloud
+    sqlite_cloud.delete_all()
+    assert sqlite_cloud.domains() == {}
+    sqlite_cloud.audit()

@@ -1,0 +1,50 @@
+"""The traffic on the broker is what docs/architecture.md says it is."""
+
+from __future__ import annotations
+
+from tests.functional.cloud import Cloud, wait_for
+from tests.functional.listener import Listener
+
+BOOT = {
+    ("call", "create_instances"): 1,
+    ("reply", "create_instances"): 1,
+    ("cast", "build_instances"): 1,
+    ("call", "select_destinations"): 1,
+    ("reply", "select_destinations"): 1,
+    ("fanout", "update_host_states"): 1,
+    ("cast", "build_and_run_instance"): 1,
+    ("call", "start_build"): 1,
+    ("reply", "start_build"): 1,
+    ("call", "finish_build"): 1,
+    ("reply", "finish_build"): 1,
+}
+
+
+def test_a_boot_takes_these_messages_and_no_more(tidy: Cloud) -> None:
+    with Listener(tidy.vhost) as heard:
+        answer = tidy.request(
+            "POST", "/servers", {"server": {"name": "vm", "imageRef": tidy.image_id, "flavorRef": "1"}}
+        )
+        assert answer.status_code == 202, answer.text
+        wait_for("the build has finished", lambda: ("reply", "finish_build") in heard.messages)
+        sent = heard.requested()
+    assert dict(sent) == BOOT
+    assert sum(sent.values()) <= 12
+
+
+def test_a_delete_takes_one_call_one_cast_one_report(tidy: Cloud) -> None:
+    ids = tidy.create()
+    tidy.wait_active(ids)
+    with Listener(tidy.vhost) as heard:
+        assert tidy.request("DELETE", f"/servers/{ids[0]}").status_code == 204
+        wait_for("the delete has finished", lambda: ("reply", "finish_action") in heard.messages)
+        wait_for("the hosts were announced", lambda: ("fanout", "update_host_states") in heard.messages)
+        sent = heard.requested()
+    assert dict(sent) == {
+        ("call", "accept_action"): 1,
+        ("reply", "accept_action"): 1,
+        ("cast", "terminate_instance"): 1,
+        ("call", "finish_action"): 1,
+        ("reply", "finish_action"): 1,
+        ("fanout", "update_host_states"): 1,
+    }

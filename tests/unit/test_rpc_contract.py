@@ -1,0 +1,87 @@
+"""Both sides of each service's bus say the same: every rpcapi method has its manager method, types included."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from nova_lite.compute.manager import ComputeManager
+from nova_lite.compute.rpcapi import METHOD_OF_ACTION, ComputeAPI
+from nova_lite.conductor import manager as conductor_manager
+from nova_lite.conductor.endpoints import (
+    flavors,
+    hosts,
+    images,
+    instances,
+    keypairs,
+    lifecycle,
+    networks,
+    quotas,
+    reports,
+)
+from nova_lite.conductor.rpcapi import ConductorAPI
+from nova_lite.scheduler.manager import SchedulerManager
+from nova_lite.scheduler.rpcapi import SchedulerAPI
+from nova_lite.states import TRANSITIONS
+
+CONDUCTOR = (
+    lifecycle.Lifecycle,
+    reports.Reports,
+    instances.Instances,
+    flavors.Flavors,
+    keypairs.Keypairs,
+    images.Images,
+    networks.Networks,
+    quotas.Quotas,
+    hosts.Hosts,
+)
+
+#: Arguments of a client method that choose the receiver or the patience, and are not sent.
+LOCAL = {"host", "timeout"}
+
+
+def rpc_methods(*classes: type) -> dict[str, Callable[..., Any]]:
+    found: dict[str, Callable[..., Any]] = {}
+    for owner in classes:
+        for name, method in inspect.getmembers(owner, inspect.isfunction):
+            parameters = list(inspect.signature(method).parameters)
+            if not name.startswith("_") and parameters[1:2] == ["context"]:
+                assert name not in found, f"{name} is served twice"
+                found[name] = method
+    return found
+
+
+def types_of(method: Callable[..., Any], without: set[str]) -> dict[str, Any]:
+    hints = typing.get_type_hints(method)
+    return {name: hint for name, hint in hints.items() if name not in without}
+
+
+@pytest.mark.parametrize(
+    ("client", "servers", "local"),
+    [
+        (ConductorAPI, CONDUCTOR, {"timeout"}),
+        (SchedulerAPI, (SchedulerManager,), set()),
+        (ComputeAPI, (ComputeManager,), LOCAL),
+    ],
+)
+def test_client_and_server_agree(client: type, servers: tuple[type, ...], local: set[str]) -> None:
+    asked, served = rpc_methods(client), rpc_methods(*servers)
+    assert set(asked) == set(served)
+    for name, method in asked.items():
+        assert types_of(method, local) == types_of(served[name], set()), name
+
+
+def test_the_conductor_serves_all_of_its_endpoints() -> None:
+    source = inspect.getsource(conductor_manager)
+    for endpoint in CONDUCTOR:
+        assert f"{endpoint.__name__}(self.db" in source
+
+
+def test_every_action_has_a_message() -> None:
+    assert set(METHOD_OF_ACTION) == {str(kind) for kind in TRANSITIONS}
+    for method in METHOD_OF_ACTION.values():
+        assert hasattr(ComputeAPI, method)

@@ -29,6 +29,10 @@ from nova_lite.context import RequestContext
 LOG = logging.getLogger(__name__)
 
 EXCHANGE = "nova_lite"
+
+#: Default of ``rpc_response_timeout``, seconds. Our calls take milliseconds, and what was accepted survives a late
+#: answer, so a user should not wait the library's whole minute for a control plane that is away.
+RESPONSE_TIMEOUT = 20
 ALLOWED_REMOTE_EXMODS = ["nova_lite.exception"]
 
 _BROKER_ERRORS = (
@@ -60,9 +64,11 @@ def get_transport(conf: cfg.ConfigOpts) -> Any:
     """The transport for ``[DEFAULT] transport_url``. ``conf`` must be oslo.config's global object."""
     messaging.set_transport_defaults(EXCHANGE)
     try:
-        return messaging.get_rpc_transport(conf, allowed_remote_exmods=ALLOWED_REMOTE_EXMODS)
+        transport = messaging.get_rpc_transport(conf, allowed_remote_exmods=ALLOWED_REMOTE_EXMODS)
     except (messaging.DriverLoadFailure, messaging.InvalidTransportURL) as error:
         raise exception.ConfigurationError(reason=f"[DEFAULT] transport_url cannot be used: {error}") from error
+    conf.set_default("rpc_response_timeout", RESPONSE_TIMEOUT)
+    return transport
 
 
 def to_plain(value: Any) -> Any:

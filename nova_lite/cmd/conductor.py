@@ -15,7 +15,7 @@ from oslo_config import cfg  # noqa: E402
 from nova_lite import conf as nova_conf  # noqa: E402
 from nova_lite import exception, rpc, service, version  # noqa: E402
 from nova_lite.compute.rpcapi import ComputeAPI  # noqa: E402
-from nova_lite.conductor.db import migration  # noqa: E402
+from nova_lite.conductor.db import engine, migration  # noqa: E402
 from nova_lite.conductor.manager import ConductorManager  # noqa: E402
 from nova_lite.conductor.rpcapi import TOPIC, ConductorAPI  # noqa: E402
 from nova_lite.context import get_admin_context  # noqa: E402
@@ -50,7 +50,10 @@ class Conductor(service.Daemon):
 
     def _sweep(self) -> None:
         assert self.manager is not None
-        self.manager.reconciler.sweep()
+        try:
+            self.manager.reconciler.sweep()
+        except Exception as error:
+            raise engine.translate(error) from error
 
     def _report(self) -> None:
         self.client.report_service(get_admin_context(), self.conf.host, SERVICE, TOPIC, version.VERSION)

@@ -16,7 +16,7 @@ from oslo_config import cfg
 from nova_lite import exception, states
 from nova_lite.compute.rpcapi import ComputeAPI, send_ticket
 from nova_lite.conductor.db import actions, hosts, instances
-from nova_lite.conductor.db.engine import Database, UnitOfWork
+from nova_lite.conductor.db.engine import Database, UnitOfWork, translate
 from nova_lite.conductor.db.models import Instance, InstanceAction
 from nova_lite.conductor.tasks import accept, build, end
 from nova_lite.context import RequestContext
@@ -85,10 +85,12 @@ class Reconciler:
         def guarded() -> None:
             try:
                 func()
-            except exception.NovaLiteException as error:
-                LOG.warning("A redrive could not be done now: %s", error.message)
-            except Exception:
-                LOG.exception("A redrive failed; it is repeated after its lease")
+            except Exception as error:
+                ours = translate(error)
+                if isinstance(ours, exception.NovaLiteException):
+                    LOG.warning("A redrive could not be done now: %s", ours.message)
+                else:
+                    LOG.exception("A redrive failed; it is repeated after its lease")
 
         self._pool.submit(guarded)
 

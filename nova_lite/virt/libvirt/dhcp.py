@@ -20,14 +20,15 @@ from collections.abc import Callable
 
 LOG = logging.getLogger(__name__)
 
-STATUS_DIRECTORY = "/var/lib/libvirt/dnsmasq"
+#: Where libvirt keeps what belongs to its dnsmasq processes; they run as another user, who can read it.
+DIRECTORY = "/var/lib/libvirt/dnsmasq"
 
 _SERVER_PORT = 67
 _MAGIC = b"\x63\x82\x53\x63"
 _SIOCGIFADDR = 0x8915
 
 
-def release(bridge: str, address: str, wanted: Callable[[str], bool], directory: str = STATUS_DIRECTORY) -> None:
+def release(bridge: str, address: str, wanted: Callable[[str], bool], directory: str = DIRECTORY) -> None:
     """Release the leases of ``address`` on ``bridge`` held by MAC addresses (in small letters) that are ``wanted``.
 
     A lease ends by itself in any case, so a failure is only logged.

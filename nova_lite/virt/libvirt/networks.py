@@ -1,33 +1,42 @@
 """The host side of the built-in networks: a libvirt network each, with a bridge, NAT, and DHCP by reservation only.
 
+A reservation is a file of its own in a directory that the network's dnsmasq reads. libvirt's way, a change of the
+network, takes every firewall rule of the network away and puts it back: 0.5 to 2 s in which all its guests are cut off.
+
 Several compute daemons may share one libvirtd, so nothing here relies on being alone: defining and starting are
-repeatable, a reservation is added or removed by itself, and what somebody else did first counts as done. The network
-stays when its last reservation goes.
+repeatable, and what somebody else did first counts as done. The network stays when its last reservation goes.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import logging
 import os
 import re
+import signal
 import uuid
 import xml.etree.ElementTree as ET
 from typing import Any
 
 import libvirt
 
-from nova_lite import exception
+from nova_lite import exception, files
 from nova_lite.objects import VIF, Network
 from nova_lite.virt.libvirt import dhcp
-from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
+from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.guestxml import bridge_name
 
 LOG = logging.getLogger(__name__)
 
-LEASE_HOURS = "24"
-_UPDATE_ATTEMPTS = 5
+LEASE_TIME = "24h"
+PID_DIRECTORY = "/run/libvirt/network"
+
+_DNSMASQ = "http://libvirt.org/schemas/network/dnsmasq/1.0"
 _HOSTNAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,120}")
+
+ET.register_namespace("dnsmasq", _DNSMASQ)
 
 
 class Networks:
@@ -36,87 +45,50 @@ class Networks:
 
     def plug(self, vif: VIF, hostname: str) -> None:
         """Have the network up and the VIF's address reserved for its MAC address."""
-        network = self._ensure(vif)
-        if network is not None:
-            self._reserve(network, vif, hostname)
-            # A lease that outlived its guest would keep dnsmasq from giving the address to its new owner.
-            dhcp.release(bridge_name(vif), vif.address, lambda mac_address: mac_address != vif.mac_address.lower())
+        if not self._ensure(vif):
+            return
+        _reserve(vif, hostname)
+        self._reload(vif.network)
+        # A lease that outlived its guest would keep dnsmasq from giving the address to its new owner.
+        dhcp.release(bridge_name(vif), vif.address, lambda mac_address: mac_address != vif.mac_address.lower())
 
     def unplug(self, vif: VIF) -> None:
         """Remove the VIF's reservation and lease; quiet when there are none."""
-        network = self._lookup(vif.network)
-        if network is None:
+        path = _reservation_path(vif)
+        if not os.path.exists(path):
             return
-        for _ in range(_UPDATE_ATTEMPTS):
-            hosts = [host for host in self._hosts(network) if same_vif(host, vif)]
-            if not hosts:
-                break
-            self._update(network, libvirt.VIR_NETWORK_UPDATE_COMMAND_DELETE, hosts[0])
+        files.remove(path)
+        self._reload(vif.network)
         dhcp.release(bridge_name(vif), vif.address, lambda mac_address: mac_address == vif.mac_address.lower())
 
-    # --- the network
-
-    def _lookup(self, network: Network) -> Any:
-        return self._connection.call_unless(
-            (libvirt.VIR_ERR_NO_NETWORK,),
-            self._connection.get().networkLookupByName,
-            libvirt_name(network),
+    def _ensure(self, vif: VIF) -> bool:
+        """Define and start the network. False when its bridge is the operator's own, who then answers DHCP too."""
+        network: Any = self._connection.call_unless(
+            (libvirt.VIR_ERR_NO_NETWORK,), self._connection.get().networkLookupByName, libvirt_name(vif.network)
         )
-
-    def _ensure(self, vif: VIF) -> Any:
-        """The network, defined and running; None when its bridge is the operator's own, who then answers DHCP too."""
-        network = self._lookup(vif.network)
         if network is None:
             if os.path.exists(f"/sys/class/net/{bridge_name(vif)}/bridge"):
                 LOG.info("Bridge %s is used as it is: libvirt did not make it", bridge_name(vif))
-                return None
+                return False
+            _make_directory(vif.network)
             network = self._connection.connect_call("networkDefineXML", network_xml(vif))
             LOG.info("Network %s is now defined, with bridge %s", libvirt_name(vif.network), bridge_name(vif))
         if not self._connection.call(network.isActive):
+            _make_directory(vif.network)
             # "Invalid operation" is libvirt's word for a network that another daemon has just started.
             self._connection.call_unless((libvirt.VIR_ERR_OPERATION_INVALID,), network.create)
             self._connection.call(network.setAutostart, 1)
-        return network
+        return True
 
-    # --- reservations
-
-    def _reserve(self, network: Any, vif: VIF, hostname: str) -> None:
-        """Add the reservation; one that another instance left behind on the same address or MAC address gives way."""
-        for attempt in range(_UPDATE_ATTEMPTS):
-            hosts = self._hosts(network)
-            if any(same_vif(host, vif) for host in hosts):
-                return
-            stale = [host for host in hosts if host.get("mac") == vif.mac_address or host.get("ip") == vif.address]
-            for host in stale:
-                self._update(network, libvirt.VIR_NETWORK_UPDATE_COMMAND_DELETE, host)
-            taken = {host.get("name") for host in hosts if host not in stale}
-            try:
-                self._update(
-                    network,
-                    libvirt.VIR_NETWORK_UPDATE_COMMAND_ADD_LAST,
-                    reservation(vif, None if hostname in taken else hostname),
-                )
-            except LibvirtFailure as error:
-                if attempt == _UPDATE_ATTEMPTS - 1:
-                    raise
-                LOG.debug("The reservation of %s is tried again: %s", vif.address, error.message)
-        raise exception.VirtDriverError(reason=f"address {vif.address} could not be reserved")
-
-    def _hosts(self, network: Any) -> list[ET.Element]:
-        return parse_hosts(self._connection.call(network.XMLDesc, 0))
-
-    def _update(self, network: Any, command: int, host: ET.Element) -> None:
-        """Change running network and definition. Removing what is gone meanwhile is no error."""
-        gone = (libvirt.VIR_ERR_OPERATION_INVALID,) if command == libvirt.VIR_NETWORK_UPDATE_COMMAND_DELETE else ()
-        self._connection.call_unless(
-            gone,
-            network.update,
-            command,
-            libvirt.VIR_NETWORK_SECTION_IP_DHCP_HOST,
-            0,
-            ET.tostring(host, encoding="unicode"),
-            libvirt.VIR_NETWORK_UPDATE_AFFECT_LIVE | libvirt.VIR_NETWORK_UPDATE_AFFECT_CONFIG,
-        )
+    @staticmethod
+    def _reload(network: Network) -> None:
+        """Have dnsmasq read its reservations again; it notices new files by itself, but not that one is gone."""
+        with contextlib.suppress(FileNotFoundError, ValueError, ProcessLookupError):
+            with open(os.path.join(PID_DIRECTORY, f"{libvirt_name(network)}.pid")) as file:
+                pid = int(file.read())
+            with open(f"/proc/{pid}/comm") as file:
+                if file.read().strip() == "dnsmasq":
+                    os.kill(pid, signal.SIGHUP)
 
 
 def libvirt_name(network: Network) -> str:
@@ -140,8 +112,16 @@ def network_xml(vif: VIF) -> str:
     cidr = ipaddress.ip_network(network.cidr, strict=False)
     if cidr.version != 4:
         raise exception.VirtDriverError(reason=f"network {network.name} is not IPv4: {network.cidr}")
-    ip = ET.SubElement(root, "ip", address=_host_address(network), netmask=str(cidr.netmask))
-    ET.SubElement(ip, "dhcp")
+    ET.SubElement(root, "ip", address=_host_address(network), netmask=str(cidr.netmask))
+    options = ET.SubElement(root, f"{{{_DNSMASQ}}}options")
+    for option in (
+        f"dhcp-range={cidr.network_address},static,{cidr.netmask}",
+        f"dhcp-hostsdir={reservations_directory(network)}",
+        f"dhcp-option=option:mtu,{network.mtu}",
+        "dhcp-authoritative",
+        "dhcp-no-override",
+    ):
+        ET.SubElement(options, f"{{{_DNSMASQ}}}option", value=option)
     return ET.tostring(root, encoding="unicode")
 
 
@@ -167,22 +147,56 @@ def _host_address(network: Network) -> str:
     )
 
 
-def reservation(vif: VIF, hostname: str | None) -> ET.Element:
-    """A ``<host>``; libvirt wants names to be unique, so a second guest of one name goes without."""
-    host = ET.Element("host", mac=vif.mac_address, ip=vif.address)
-    if hostname is not None and _HOSTNAME.fullmatch(hostname):
-        host.set("name", hostname)
-    ET.SubElement(host, "lease", expiry=LEASE_HOURS, unit="hours")
-    return host
+# --- reservations
 
 
-def parse_hosts(network_xml_text: str) -> list[ET.Element]:
-    root = ET.fromstring(network_xml_text)  # noqa: S314 libvirt's own output
-    return root.findall("./ip/dhcp/host")
+def reservations_directory(network: Network) -> str:
+    if not _PLAIN_NAME.fullmatch(network.id):
+        raise exception.VirtDriverError(reason=f"network id {network.id!r} is not a plain name")
+    return os.path.join(dhcp.DIRECTORY, f"{libvirt_name(network)}.d")
 
 
-def same_vif(host: ET.Element, vif: VIF) -> bool:
-    return host.get("mac", "").lower() == vif.mac_address.lower() and host.get("ip") == vif.address
+def _make_directory(network: Network) -> None:
+    os.makedirs(reservations_directory(network), mode=0o755, exist_ok=True)
+
+
+def _reservation_path(vif: VIF) -> str:
+    if not _PLAIN_NAME.fullmatch(vif.id):
+        raise exception.VirtDriverError(reason=f"VIF id {vif.id!r} is not a plain name")
+    return os.path.join(reservations_directory(vif.network), vif.id)
+
+
+def reservation(vif: VIF, hostname: str) -> str:
+    """One line in dnsmasq's form: MAC address, address, name, lease time."""
+    mac_address = vif.mac_address.lower()
+    if not re.fullmatch(r"([0-9a-f]{2}:){5}[0-9a-f]{2}", mac_address):
+        raise exception.VirtDriverError(reason=f"{vif.mac_address!r} is not a MAC address")
+    fields = [mac_address, str(ipaddress.IPv4Address(vif.address))]
+    if _HOSTNAME.fullmatch(hostname):
+        fields.append(hostname)
+    return ",".join([*fields, LEASE_TIME]) + "\n"
+
+
+def _reserve(vif: VIF, hostname: str) -> None:
+    """Write the reservation; one that another instance left behind on the same address or MAC address gives way."""
+    line = reservation(vif, hostname)
+    path = _reservation_path(vif)
+    keys = set(line.split(",")[:2])
+    directory = os.path.dirname(path)
+    for name in os.listdir(directory):
+        other = os.path.join(directory, name)
+        if other != path and keys & _keys(other):
+            LOG.warning("The reservation %s on network %s was left over, and is removed", name, vif.network.id)
+            files.remove(other)
+    files.write_atomically(path, line.encode(), durable=False)
+    os.chmod(path, 0o644)
+
+
+def _keys(path: str) -> set[str]:
+    """MAC address and address of a reservation; empty when it has just gone."""
+    with contextlib.suppress(FileNotFoundError), open(path) as file:
+        return set(file.read().split(",")[:2])
+    return set()
 
 
 def _text(parent: ET.Element, tag: str, text: str) -> None:

@@ -7,12 +7,15 @@
 #                                            command line for the image property os_command_line
 #   disk.qcow2                               the same kernel and initramfs on a disk that a BIOS boots
 #
-# Needs busybox-static, linux-image-cloud-amd64, cpio, qemu-utils, syslinux and mtools, and neither root's rights nor loop devices.
+# The kernel is the newest one in $KERNEL_ROOT, where a kernel's packages were unpacked; without KERNEL_ROOT it is
+# the linux-image-cloud-amd64 of this machine. Besides it needs busybox-static, cpio, qemu-utils, syslinux and mtools (and
+# zstd or xz if modules are compressed), but neither root's rights nor loop devices.
 # Everything is built aside and moved into place at the end; unchanged inputs are not built again.
 set -euo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
 out=${1:-/var/lib/nova-lite/guest}
+kernel_root=${KERNEL_ROOT:-}
 
 die() {
     echo "build.sh: $*" >&2
@@ -23,10 +26,11 @@ for tool in busybox cpio qemu-img syslinux mformat mcopy mmd; do
     command -v "$tool" >/dev/null || die "$tool is not installed (packages: busybox-static cpio qemu-utils syslinux mtools)"
 done
 busybox=$(command -v busybox)
-kernel=$(ls -1v /boot/vmlinuz-*-cloud-amd64 2>/dev/null | tail -n 1)
-[ -n "$kernel" ] || die "no cloud kernel in /boot (package: linux-image-cloud-amd64)"
-release=${kernel#/boot/vmlinuz-}
-drivers=/lib/modules/$release/kernel
+flavour=${KERNEL_ROOT:+*}
+kernel=$(ls -1v "$kernel_root"/boot/vmlinuz-*${flavour:-cloud-amd64} 2>/dev/null | tail -n 1)
+[ -n "$kernel" ] || die "no kernel for guests in $kernel_root/boot (package: linux-image-cloud-amd64)"
+release=${kernel#"$kernel_root"/boot/vmlinuz-}
+drivers=$kernel_root/lib/modules/$release/kernel
 mbr=$(ls /usr/lib/SYSLINUX/mbr.bin /usr/lib/syslinux/mbr/mbr.bin 2>/dev/null | head -n 1)
 [ -n "$mbr" ] || die "syslinux's mbr.bin is not installed (package: syslinux-common)"
 
@@ -61,8 +65,15 @@ for applet in $("$busybox" --list); do
     [ "$applet" = busybox ] || ln -s busybox "$root/bin/$applet"
 done
 for module in $modules; do
-    # Some are built into other releases' kernels.
-    [ ! -e "$drivers/$module.ko" ] || cp "$drivers/$module.ko" "$root/lib/"
+    # Some are built into other releases' kernels, and some releases compress them.
+    target=$root/lib/${module##*/}.ko
+    if [ -e "$drivers/$module.ko" ]; then
+        cp "$drivers/$module.ko" "$target"
+    elif [ -e "$drivers/$module.ko.zst" ]; then
+        zstd --quiet --decompress "$drivers/$module.ko.zst" -o "$target"
+    elif [ -e "$drivers/$module.ko.xz" ]; then
+        xz --decompress --stdout "$drivers/$module.ko.xz" >"$target"
+    fi
 done
 install -m 755 "$here/init" "$root/init"
 install -m 755 "$here/dhcp" "$root/lib/dhcp"

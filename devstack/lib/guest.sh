@@ -1,23 +1,42 @@
 # The guest image that is built here: devstack/guest/build.sh makes its files. Sourced, never run.
 
 GUEST=$PREFIX/guest
-KERNEL_PACKAGE=linux-image-cloud-amd64
+# Debian's kernel for guests, and Ubuntu's.
+KERNEL_PACKAGES=(linux-image-cloud-amd64 linux-image-virtual)
 
-# A kernel for guests need not be one that this machine might boot: unless it is installed anyway, its package is
+# A kernel for guests need not be one that this machine might boot: unless it is installed anyway, its packages are
 # only unpacked, under $GUEST/kernel.
 fetch_kernel() {
-    local package
+    local image modules deb
     ! compgen -G '/boot/vmlinuz-*-cloud-amd64' >/dev/null || return 0
     ! compgen -G "$GUEST/kernel/boot/vmlinuz-*" >/dev/null || return 0
-    [[ -n $(apt-cache pkgnames "$KERNEL_PACKAGE") ]] || apt_get update
-    package=$(apt-cache depends --important "$KERNEL_PACKAGE" | sed -n 's/^  Depends: //p' | head -n 1)
-    [[ -n $package ]] || die "the package $KERNEL_PACKAGE, for the guest's kernel, is not to be had here."
+    image=$(kernel_image_package)
+    if [[ -z $image ]]; then
+        apt_get update
+        image=$(kernel_image_package)
+    fi
+    [[ -n $image ]] || die "there is no package of a kernel for guests here (looked for ${KERNEL_PACKAGES[*]})."
+    # Debian's modules are in the same package, Ubuntu's in one of their own.
+    modules=$(apt-cache pkgnames "${image/linux-image/linux-modules}" | grep -x "${image/linux-image/linux-modules}" || true)
     rm -rf "$GUEST/download" "$GUEST/kernel.new"
     install -d "$GUEST/download"
-    (cd "$GUEST/download" && apt_get -o APT::Sandbox::User=root download "$package")
-    dpkg-deb --extract "$GUEST"/download/*.deb "$GUEST/kernel.new"
+    (cd "$GUEST/download" && apt_get -o APT::Sandbox::User=root download "$image" $modules)
+    for deb in "$GUEST"/download/*.deb; do
+        dpkg-deb --extract "$deb" "$GUEST/kernel.new"
+    done
     mv "$GUEST/kernel.new" "$GUEST/kernel"
     rm -rf "$GUEST/download"
+}
+
+# The package with a release in its name that the first known one of KERNEL_PACKAGES stands for; nothing if none is known.
+kernel_image_package() {
+    local package image
+    for package in "${KERNEL_PACKAGES[@]}"; do
+        image=$(apt-cache depends --important "$package" 2>/dev/null | sed -n 's/^  Depends: \(linux-image-.*\)/\1/p') || continue
+        [[ -n $image ]] || continue
+        echo "$image"
+        return
+    done
 }
 
 build_guest() {

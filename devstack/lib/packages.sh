@@ -5,7 +5,7 @@ BASE_PACKAGES=(ca-certificates curl gcc iproute2 libc6-dev libvirt-dev logrotate
     python3-venv rabbitmq-server util-linux)
 LIBVIRT_PACKAGES=(dnsmasq-base iptables libvirt-clients libvirt-daemon-system qemu-system-x86 qemu-utils)
 # What devstack/guest/build.sh needs, except for a kernel (see guest.sh).
-GUEST_PACKAGES=(busybox-static cpio mtools qemu-utils syslinux syslinux-common)
+GUEST_PACKAGES=(busybox-static cpio mtools qemu-utils syslinux syslinux-common xz-utils zstd)
 
 database_packages() {
     case $1 in

@@ -64,11 +64,9 @@ def get_transport(conf: cfg.ConfigOpts) -> Any:
     """The transport for ``[DEFAULT] transport_url``. ``conf`` must be oslo.config's global object."""
     messaging.set_transport_defaults(EXCHANGE)
     try:
-        transport = messaging.get_rpc_transport(conf, allowed_remote_exmods=ALLOWED_REMOTE_EXMODS)
+        return messaging.get_rpc_transport(conf, allowed_remote_exmods=ALLOWED_REMOTE_EXMODS)
     except (messaging.DriverLoadFailure, messaging.InvalidTransportURL) as error:
         raise exception.ConfigurationError(reason=f"[DEFAULT] transport_url cannot be used: {error}") from error
-    conf.set_default("rpc_response_timeout", RESPONSE_TIMEOUT)
-    return transport
 
 
 def to_plain(value: Any) -> Any:
@@ -85,6 +83,7 @@ class Client:
             messaging.Target(topic=topic, version=version),
             serializer=ContextSerializer(),
         )
+        transport.conf.set_default("rpc_response_timeout", RESPONSE_TIMEOUT)
 
     def call(
         self,

@@ -18,28 +18,35 @@ image_id() {
 }
 
 manage() {
-    "$VENV/bin/nova-lite-manage" --config-file "$ETC/nova-lite.conf" --config-file "$ETC/conductor.conf" "$@"
+    "$VENV/bin/nova-lite-manage" "$@"
 }
 
+# listed NOUN COLUMN: that column of all there are, one a line.
+listed() {
+    manage "$1" list --format json | "$VENV/bin/python" -c '
+import json, sys
+for row in json.load(sys.stdin):
+    print(row[sys.argv[1]])
+' "$2"
+}
+
+# As the owner of the database's file; other commands may be given by root.
 create_schema() {
-    setpriv --reuid="$OWNER" --regid="$OWNER" --init-groups \
-        "$VENV/bin/nova-lite-manage" --config-file "$ETC/nova-lite.conf" --config-file "$ETC/conductor.conf" db sync
+    setpriv --reuid="$OWNER" --regid="$OWNER" --init-groups "$VENV/bin/nova-lite-manage" db sync
 }
 
 create_flavors() {
     local name id ram vcpus disk known
-    known=$(manage flavor list)
+    known=$(listed flavor name)
     while read -r name id ram vcpus disk; do
         [[ -n $name ]] || continue
-        grep -qw -- "$name" <<<"$known" ||
+        grep -qxF -- "$name" <<<"$known" ||
             manage flavor create "$name" --id "$id" --ram "$ram" --vcpus "$vcpus" --disk "$disk"
     done <<<"$FLAVORS"
 }
 
 create_network() {
-    if grep -qw private <<<"$(manage network list)"; then
-        return
-    fi
+    ! grep -qxF private <<<"$(listed network name)" || return 0
     refuse_overlap
     manage network create private "$NETWORK_CIDR" --bridge "$NETWORK_BRIDGE" --default
 }
@@ -55,13 +62,16 @@ for route in json.load(sys.stdin):
 ' "$NETWORK_CIDR" "$NETWORK_BRIDGE"
 }
 
-# import_image ID NAME FILE [ARGUMENT...]: unless it is there.
+# import_image ID NAME FILE [ARGUMENT...]: unless it is there; an older image of that name makes room.
 import_image() {
-    local id=$1 name=$2 file=$3
+    local id=$1 name=$2 file=$3 other
     shift 3
-    if grep -q -- "$id" <<<"$(manage image list)"; then
-        return
-    fi
+    for other in $(manage image list --format json | "$VENV/bin/python" -c '
+import json, sys
+print(*(row["id"] for row in json.load(sys.stdin) if row["name"] == sys.argv[2] and row["id"] != sys.argv[1]))
+' "$id" "$name"); do
+        manage image delete "$other"
+    done
     manage image import --id "$id" --name "$name" "$@" "$file"
 }
 

@@ -17,7 +17,7 @@ create_owner_and_directories() {
     create_owner
     install -d -m 0755 "$PREFIX" "$LOGS" "$STATE"
     install -d -m 0750 -g "$OWNER" "$ETC"
-    install -d -m 0755 -o "$OWNER" -g "$OWNER" "$STATE/images"
+    install -d -m 0750 -o "$OWNER" -g "$OWNER" "$STATE/images"
 }
 
 config_file() {
@@ -73,15 +73,17 @@ state_path = $state
 CONFIG
 }
 
-# Our commands, and the client when the machine has none of its own, on everybody's PATH.
+# Our tool, and the client when the machine has none of its own, on everybody's PATH.
 link_commands() {
-    install -m 0755 "$TOP/devstack/lib/nova-lite-manage" /usr/local/bin/nova-lite-manage
+    ln -sf "$VENV/bin/nova-lite-manage" /usr/local/bin/nova-lite-manage
     [[ -e /usr/local/bin/openstack || -e /usr/bin/openstack ]] || ln -s "$VENV/bin/openstack" /usr/local/bin/openstack
 }
 
 unlink_commands() {
-    ! grep -qs "$VENV" /usr/local/bin/nova-lite-manage || rm /usr/local/bin/nova-lite-manage
-    [[ $(readlink /usr/local/bin/openstack) != "$VENV/bin/openstack" ]] || rm /usr/local/bin/openstack
+    local command
+    for command in nova-lite-manage openstack; do
+        [[ $(readlink "/usr/local/bin/$command") != "$VENV/bin/$command" ]] || rm "/usr/local/bin/$command"
+    done
 }
 
 write_logrotate() {

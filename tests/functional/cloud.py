@@ -28,7 +28,7 @@ CONFIG = """
 [DEFAULT]
 host = {host}
 state_path = {state}
-transport_url = rabbit://guest:guest@127.0.0.1:5672/{vhost}
+transport_url = rabbit://guest:guest@127.0.0.1:{broker_port}/{vhost}
 report_interval = 1
 service_down_time = 6
 startup_retry_interval = 1
@@ -95,6 +95,7 @@ class Cloud:
         memory_mb: int = 8192,
         disk_gb: int = 100,
         action_deadline: int = 120,
+        broker_port: int = 5672,
         environment: dict[str, str] | None = None,
         environment_but_conductor: dict[str, str] | None = None,
     ) -> None:
@@ -106,6 +107,7 @@ class Cloud:
         self.environment_but_conductor = environment_but_conductor or {}
         self.capacity = {"vcpus": vcpus, "memory_mb": memory_mb, "disk_gb": disk_gb}
         self.action_deadline = action_deadline
+        self.broker_port = broker_port
         self.computes = [f"compute-{index}" for index in range(1, computes + 1)]
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.image_id = str(uuid.uuid4())
@@ -140,6 +142,7 @@ class Cloud:
             "host": name if name in self.computes else "controller",
             "state": state,
             "vhost": self.vhost,
+            "broker_port": self.broker_port,
             "shared": self.path / "shared",
             "root": ROOT,
             "port": self.port,

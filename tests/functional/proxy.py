@@ -1,0 +1,77 @@
+"""A TCP forwarder that can be cut: how tests take a broker or a database away from one cloud alone."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from types import TracebackType
+
+
+class Proxy:
+    """``with Proxy(5672) as proxy``: ``proxy.port`` leads to 127.0.0.1:5672 until `cut`, and again after `restore`.
+
+    While cut, open connections are reset and new ones are refused.
+    """
+
+    def __init__(self, target_port: int) -> None:
+        self.target_port = target_port
+        self.port = 0
+        self._server: socket.socket | None = None
+        self._pairs: set[socket.socket] = set()
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Proxy:
+        self.restore()
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.cut()
+
+    def restore(self) -> None:
+        server = socket.socket()
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind(("127.0.0.1", self.port))
+        server.listen(64)
+        self.port = server.getsockname()[1]
+        self._server = server
+        threading.Thread(target=self._accept, args=(server,), daemon=True).start()
+
+    def cut(self) -> None:
+        if self._server is not None:
+            # A blocked accept() is only woken by a shutdown.
+            self._server.shutdown(socket.SHUT_RDWR)
+            self._server.close()
+            self._server = None
+        with self._lock:
+            for end in self._pairs:
+                with contextlib.suppress(OSError):
+                    end.shutdown(socket.SHUT_RDWR)
+            self._pairs.clear()
+
+    def _accept(self, server: socket.socket) -> None:
+        while True:
+            try:
+                client, _ = server.accept()
+            except OSError:
+                return
+            try:
+                target = socket.create_connection(("127.0.0.1", self.target_port), 10)
+            except OSError:
+                client.close()
+                continue
+            target.settimeout(None)
+            with self._lock:
+                self._pairs |= {client, target}
+            for source, sink in ((client, target), (target, client)):
+                threading.Thread(target=self._pump, args=(source, sink), daemon=True).start()
+
+    def _pump(self, source: socket.socket, sink: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                sink.sendall(data)
+        for end in (source, sink):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+        with self._lock:
+            self._pairs -= {source, sink}

@@ -13,27 +13,17 @@ usage() {
 }
 
 start() {
-    local name
-    for name; do
-        start_service "$name"
-    done
-    wait_for_services 60 "$@"
+    start_services "$@"
     status "$@"
 }
 
 stop() {
-    local name
-    for name; do
-        stop_service "$name"
-    done
+    stop_services "$@"
     status "$@" || true
 }
 
 restart() {
-    local name
-    for name; do
-        stop_service "$name"
-    done
+    stop_services "$@"
     start "$@"
 }
 

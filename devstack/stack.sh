@@ -21,16 +21,10 @@ configure() {
     ! has_systemd || install_units
 }
 
-# The order of starting does not matter to the daemons; stopping first makes all of them run the code just installed.
+# All of them, because all of them are to run the code that was just installed.
 restart_daemons() {
-    local name
-    for name in $(all_services); do
-        stop_service "$name"
-    done
-    for name in $(all_services); do
-        start_service "$name"
-    done
-    wait_for_services 60 $(all_services)
+    stop_services $(all_services)
+    start_services $(all_services)
     wait_for 30 hosts_are_up
 }
 

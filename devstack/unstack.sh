@@ -7,14 +7,11 @@ for component in packages python rabbitmq database config libvirt guest services
 done
 
 stop_daemons() {
-    local name
     if has_systemd; then
         remove_units
-        return
+    else
+        stop_services $(all_services)
     fi
-    for name in $(all_services); do
-        stop_service "$name"
-    done
 }
 
 need_root

@@ -70,26 +70,42 @@ service_log() {
     if has_systemd; then
         journalctl --unit="$(unit_of "$name")" --lines="$lines" --no-pager --output=cat
     else
-        tail -n "$lines" "$LOGS/$name.log"
+        tail -n "$lines" "$LOGS/$name.log" 2>/dev/null || echo "(no log yet)"
     fi
 }
 
-is_running() {
-    [[ $(service_state "$1") == running ]] || {
-        echo "$1 is $(service_state "$1")"
-        return 1
-    }
+# start_services NAME...: the conductor first, for the others ask it as soon as they start (and again until it answers).
+start_services() {
+    local name
+    for name; do
+        start_service "$name"
+        [[ $name != conductor ]] || wait_for_services 60 conductor
+    done
+    wait_for_services 60 "$@"
 }
 
-# wait_for_services SECONDS NAME...: until each says that it is ready; else the end of its log, and failure.
+# At the same time: each may have to finish what it is at.
+stop_services() {
+    local name
+    for name; do
+        stop_service "$name" &
+    done
+    wait
+}
+
+# wait_for_services SECONDS NAME...: until each has said that it is ready; else the end of its log, and failure.
 wait_for_services() {
-    local seconds=$1 name
+    local deadline=$((SECONDS + $1)) name state
     shift
     for name; do
-        if ! wait_for "$seconds" is_running "$name"; then
-            service_log "$name" 10 >&2
-            return 1
-        fi
+        until state=$(service_state "$name") && [[ $state == running ]]; do
+            if [[ $state == failed ]] || ((SECONDS >= deadline)); then
+                service_log "$name" 10 >&2
+                echo "$name is $state" >&2
+                return 1
+            fi
+            sleep 0.2
+        done
     done
 }
 
@@ -137,11 +153,12 @@ pid_file() {
     echo "$RUN/$1.pid"
 }
 
-# process_of NAME: its pid, if the process of the pid file is (still) that daemon.
+# process_of NAME: its pid, if the process of the pid file is (still) that daemon, or about to become it.
 process_of() {
-    local pid
+    local pid program arguments
     pid=$(cat "$(pid_file "$1")" 2>/dev/null) || return 1
-    [[ $(tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null) == *"$(service_command "$1") " ]] || return 1
+    read -r program arguments <<<"$(service_command "$1")"
+    [[ $({ tr '\0' ' ' <"/proc/$pid/cmdline"; } 2>/dev/null) == *"$program "*"$arguments " ]] || return 1
     echo "$pid"
 }
 

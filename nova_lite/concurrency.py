@@ -9,6 +9,7 @@ The mode comes from the environment variable ``NOVA_LITE_CONCURRENCY``, else fro
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import warnings
@@ -95,3 +96,39 @@ def native_thread(func: Callable[[], None], name: str) -> None:
     else:
         import threading
     threading.Thread(target=func, name=name, daemon=True).start()
+
+
+class GreenWsgiServer:
+    """A WSGI server of green threads on a listening socket, one thread per connection. Only for eventlet mode."""
+
+    MAX_CONNECTIONS = 1000
+
+    def __init__(self, sock: Any, app: Any, log: Any, socket_timeout: float) -> None:
+        self._arguments = {
+            "log": log,
+            "log_output": False,
+            "debug": False,
+            "capitalize_response_headers": False,
+            "socket_timeout": socket_timeout,
+        }
+        self._sock = sock
+        self._app = app
+        self._thread: Any = None
+
+    def start(self) -> None:
+        import eventlet
+        import eventlet.wsgi
+
+        pool = eventlet.GreenPool(self.MAX_CONNECTIONS)
+        self._thread = eventlet.spawn(eventlet.wsgi.server, self._sock, self._app, custom_pool=pool, **self._arguments)
+
+    def stop(self, timeout: float) -> None:
+        """Accept no more, close idle connections, and wait for running requests up to ``timeout`` seconds."""
+        import eventlet
+        from eventlet.support.greenlets import GreenletExit
+
+        if self._thread is None:
+            return
+        self._thread.kill()
+        with eventlet.Timeout(timeout, False), contextlib.suppress(GreenletExit):
+            self._thread.wait()

@@ -15,7 +15,7 @@
     ├── Conflict (409): InstanceInvalidState, InstanceIsLocked, *Exists ...
     ├── InvalidGlobalAPIVersion (406)
     ├── ServiceUnavailable (503): DatabaseUnavailable, MessagingUnavailable, ComputeHostUnavailable
-    ├── NotImplementedByDriver (501)
+    ├── NotImplementedByDriver, NotServed (501)
     └── internal to the control plane (500)
         ├── NoValidHost, MaxRetriesExceeded, ClaimLost
         ├── StaleReport, InstanceGone, BuildSuperseded   (protocol answers)
@@ -222,6 +222,14 @@ class ComputeNodeNotFound(NotFound):
     msg_fmt = "Hypervisor with ID '%(node_id)s' could not be found."
 
 
+class NoHypervisorMatches(NotFound):
+    msg_fmt = "No hypervisor matching '%(pattern)s' could be found."
+
+
+class HostBinaryNotFound(NotFound):
+    msg_fmt = "Could not find binary %(binary)s on host %(host)s."
+
+
 class HostNotFound(NotFound):
     msg_fmt = "Compute host %(host)s could not be found."
 
@@ -292,6 +300,13 @@ class NoMoreFixedIps(Conflict):
 
 class NotImplementedByDriver(NovaLiteException):
     msg_fmt = "The virtualization driver does not support %(operation)s."
+    code = 501
+
+
+class NotServed(NovaLiteException):
+    """A part of the compute API that is known, but that this cloud does not have."""
+
+    msg_fmt = "%(what)s is not supported by this cloud."
     code = 501
 
 

@@ -11,6 +11,23 @@ OPTS = [
     cfg.HostAddressOpt("listen", default="127.0.0.1", help="Address the compute API listens on."),
     cfg.PortOpt("port", default=8774, help="Port the compute API listens on."),
     cfg.IntOpt("workers", default=1, min=1, help="Processes that serve the compute API."),
+    cfg.IntOpt(
+        "threads",
+        default=32,
+        min=1,
+        help="Requests that one process works on at a time, when it runs with native threads.",
+    ),
+    cfg.HostAddressOpt("metadata_listen", default="127.0.0.1", help="Address the metadata API listens on."),
+    cfg.PortOpt("metadata_port", default=8775, help="Port the metadata API listens on."),
+    cfg.ListOpt("enabled_ssl_apis", default=[], help="Those of enabled_apis that are served over TLS."),
+    cfg.StrOpt("ssl_cert_file", help="PEM file with the server's certificate, and the chain it needs."),
+    cfg.StrOpt("ssl_key_file", help="PEM file with the certificate's private key."),
+    cfg.IntOpt(
+        "graceful_shutdown_timeout",
+        default=30,
+        min=1,
+        help="Seconds that requests have to end in when the daemon is told to stop.",
+    ),
     cfg.StrOpt("paste_config", default="/etc/nova-lite/api-paste.ini", help="The paste.deploy file."),
     cfg.StrOpt(
         "auth_strategy",
@@ -19,7 +36,16 @@ OPTS = [
         "but loopback ones.",
     ),
     cfg.IntOpt("max_limit", default=1000, min=1, help="Most items that one page of a list holds."),
-    cfg.StrOpt("compute_link_prefix", help="URL that links start with, when a proxy hides the API's own."),
+    cfg.URIOpt(
+        "compute_link_prefix",
+        schemes=["http", "https"],
+        help="URL that links start with, when a proxy hides the API's own.",
+    ),
+    cfg.BoolOpt(
+        "enable_instance_password",
+        default=True,
+        help="Tell the adminPass of a new server in the answer to its create.",
+    ),
 ]
 
 

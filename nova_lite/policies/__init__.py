@@ -1,0 +1,14 @@
+"""Authorization rules, one file per kind of resource, with Nova's names."""
+
+from __future__ import annotations
+
+from oslo_policy import policy
+
+from nova_lite.policies import base, catalogue, flavors, hosts, instance_actions, keypairs, servers
+
+_FILES = (base, catalogue, flavors, hosts, instance_actions, keypairs, servers)
+
+
+def list_rules() -> list[policy.RuleDefault]:
+    """Every rule with its default; also the entry point of oslopolicy-sample-generator."""
+    return [rule for file in _FILES for rule in file.RULES]

@@ -1,0 +1,33 @@
+"""``/os-availability-zone``."""
+
+from __future__ import annotations
+
+from nova_lite.api.compute.schemas import queries
+from nova_lite.api.compute.views import services as views
+from nova_lite.api.wsgi import Answer, Extension, Request, Route
+from nova_lite.policies import hosts as policies
+
+#: The zone of hosts that run no servers; for admins only.
+INTERNAL = "internal"
+
+
+class AvailabilityZones(Extension):
+    alias = "os-availability-zone"
+    title = "Availability zones"
+    routes = (
+        Route("GET", "/os-availability-zone", "index"),
+        Route("GET", "/os-availability-zone/detail", "detail"),
+    )
+
+    def index(self, req: Request) -> Answer:
+        req.authorize(policies.ZONES_LIST)
+        req.query(queries.NOTHING)
+        zones = self.conductor.availability_zone_list(req.context)
+        shown = [views.zone(zone, with_hosts=False) for zone in zones if zone.name != INTERNAL]
+        return Answer({"availabilityZoneInfo": shown})
+
+    def detail(self, req: Request) -> Answer:
+        req.authorize(policies.ZONES_DETAIL)
+        req.query(queries.NOTHING)
+        zones = self.conductor.availability_zone_list(req.context)
+        return Answer({"availabilityZoneInfo": [views.zone(zone, with_hosts=True) for zone in zones]})

@@ -1,0 +1,26 @@
+"""What a server printed on its console."""
+
+from __future__ import annotations
+
+from nova_lite.api.compute.schemas import servers as schemas
+from nova_lite.api.wsgi import Action, Answer, Extension, Request
+from nova_lite.policies import servers as policies
+
+
+class ConsoleOutput(Extension):
+    alias = "os-console-output"
+    title = "Console output"
+    actions = (Action("servers", "os-getConsoleOutput", "get_console_output"),)
+
+    def get_console_output(self, req: Request, id: str) -> Answer:
+        req.authorize(policies.CONSOLE_OUTPUT)
+        body = req.validated(schemas.CONSOLE_OUTPUT)
+        length = body["os-getConsoleOutput"].get("length")
+        lines = int(length) if length is not None and int(length) >= 0 else None
+        output = self.compute.get_console_output(req.context, id, lines)
+        return Answer({"output": "".join(filter(_is_shown, output))})
+
+
+def _is_shown(char: str) -> bool:
+    """Guests print control characters that break terminals and XML-minded clients; text keeps tab and newlines."""
+    return char >= " " or char in "\t\r\n"

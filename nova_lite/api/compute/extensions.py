@@ -1,0 +1,48 @@
+"""``/extensions``: the parts that this API is made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import stevedore
+
+from nova_lite import exception
+from nova_lite.api import router
+from nova_lite.api.wsgi import Answer, Extension, Request, Route
+from nova_lite.policies import catalogue as policies
+
+
+class Extensions(Extension):
+    alias = "extensions"
+    title = "Extensions"
+    routes = (
+        Route("GET", "/extensions", "index"),
+        Route("GET", "/extensions/{id}", "show"),
+    )
+
+    def index(self, req: Request) -> Answer:
+        req.authorize(policies.EXTENSIONS)
+        return Answer({"extensions": [_view(plugin) for plugin in _plugins()]})
+
+    def show(self, req: Request, id: str) -> Answer:
+        req.authorize(policies.EXTENSIONS)
+        for plugin in _plugins():
+            if plugin.alias == id:
+                return Answer({"extension": _view(plugin)})
+        raise exception.NotFound()
+
+
+def _plugins() -> list[type[Extension]]:
+    manager: Any = stevedore.ExtensionManager(router.NAMESPACE)
+    return sorted((loaded.plugin for loaded in manager), key=lambda plugin: str(plugin.alias))
+
+
+def _view(plugin: type[Extension]) -> dict[str, Any]:
+    return {
+        "alias": plugin.alias,
+        "name": plugin.title,
+        "description": plugin.title,
+        "namespace": "",
+        "updated": "2014-12-03T00:00:00Z",
+        "links": [],
+    }

@@ -1,0 +1,69 @@
+"""``/flavors/{id}/os-extra_specs``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nova_lite import exception
+from nova_lite.api.compute import extra_spec_rules
+from nova_lite.api.compute.schemas import flavors as schemas
+from nova_lite.api.compute.schemas import queries
+from nova_lite.api.microversions import Change
+from nova_lite.api.wsgi import Answer, Extension, Request, Route
+from nova_lite.policies import flavors as policies
+
+_PATH = "/flavors/{flavor_id}/os-extra_specs"
+
+
+class FlavorExtraSpecs(Extension):
+    alias = "os-flavor-extra-specs"
+    title = "Flavor extra specs"
+    routes = (
+        Route("GET", _PATH, "index"),
+        Route("POST", _PATH, "create"),
+        Route("GET", _PATH + "/{key}", "show"),
+        Route("PUT", _PATH + "/{key}", "update"),
+        Route("DELETE", _PATH + "/{key}", "delete"),
+    )
+
+    def index(self, req: Request, flavor_id: str) -> Answer:
+        req.authorize(policies.SPECS_INDEX)
+        req.query(queries.NOTHING)
+        return Answer({"extra_specs": self.conductor.flavor_get(req.context, flavor_id).extra_specs})
+
+    def show(self, req: Request, flavor_id: str, key: str) -> Answer:
+        req.authorize(policies.SPECS_SHOW)
+        req.query(queries.NOTHING)
+        specs = self.conductor.flavor_get(req.context, flavor_id).extra_specs
+        if key not in specs:
+            raise exception.FlavorExtraSpecNotFound(flavor_id=flavor_id, key=key)
+        return Answer({key: specs[key]})
+
+    def create(self, req: Request, flavor_id: str) -> Answer:
+        req.authorize(policies.SPECS_CREATE)
+        specs = _checked(req, req.validated(schemas.EXTRA_SPECS_CREATE)["extra_specs"])
+        self.conductor.flavor_extra_specs_update(req.context, flavor_id, specs)
+        return Answer({"extra_specs": specs})
+
+    def update(self, req: Request, flavor_id: str, key: str) -> Answer:
+        req.authorize(policies.SPECS_UPDATE)
+        body = req.validated(schemas.EXTRA_SPECS_UPDATE)
+        if key not in body:
+            raise exception.ValidationError(detail="Request body and URI mismatch")
+        specs = _checked(req, body)
+        self.conductor.flavor_extra_specs_update(req.context, flavor_id, specs)
+        return Answer(specs)
+
+    def delete(self, req: Request, flavor_id: str, key: str) -> Answer:
+        req.authorize(policies.SPECS_DELETE)
+        self.conductor.flavor_extra_spec_delete(req.context, flavor_id, key)
+        return Answer()
+
+
+def _checked(req: Request, specs: dict[str, Any]) -> dict[str, str]:
+    """Extra specs as text; known ones are checked since 2.86."""
+    texts = {key: str(value) for key, value in specs.items()}
+    if req.has(Change.EXTRA_SPECS_CHECKED):
+        for key, value in texts.items():
+            extra_spec_rules.check(key, value)
+    return texts

@@ -1,0 +1,118 @@
+"""``/flavors``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oslo_utils import strutils
+
+from nova_lite import exception
+from nova_lite.api.compute.schemas import flavors as schemas
+from nova_lite.api.compute.schemas import queries
+from nova_lite.api.compute.views import flavors as views
+from nova_lite.api.microversions import Change
+from nova_lite.api.wsgi import Answer, Extension, Query, Request, Route
+from nova_lite.objects import Flavor
+from nova_lite.policies import flavors as policies
+
+
+class Flavors(Extension):
+    alias = "flavors"
+    title = "Flavors"
+    routes = (
+        Route("GET", "/flavors", "index"),
+        Route("GET", "/flavors/detail", "detail"),
+        Route("POST", "/flavors", "create"),
+        Route("GET", "/flavors/{id}", "show"),
+        Route("PUT", "/flavors/{id}", "update", since=Change.FLAVOR_DESCRIPTION),
+        Route("DELETE", "/flavors/{id}", "delete"),
+    )
+
+    def index(self, req: Request) -> Answer:
+        req.authorize(policies.INDEX)
+        flavors, links = self._list(req, "flavors")
+        return Answer({"flavors": views.index(req, flavors), **links})
+
+    def detail(self, req: Request) -> Answer:
+        req.authorize(policies.DETAIL)
+        flavors, links = self._list(req, "flavors", "detail")
+        return Answer({"flavors": views.detail(req, flavors), **links})
+
+    def show(self, req: Request, id: str) -> Answer:
+        req.authorize(policies.SHOW)
+        req.query(queries.NOTHING)
+        return Answer({"flavor": views.show(req, self.conductor.flavor_get(req.context, id))})
+
+    def create(self, req: Request) -> Answer:
+        req.authorize(policies.CREATE)
+        body = req.validated(schemas.CREATE)
+        flavor = self.conductor.flavor_create(req.context, _flavor(body["flavor"]))
+        return Answer({"flavor": views.show(req, flavor)})
+
+    def update(self, req: Request, id: str) -> Answer:
+        req.authorize(policies.UPDATE)
+        body = req.validated(schemas.UPDATE)
+        flavor = self.conductor.flavor_update(req.context, id, body["flavor"]["description"])
+        return Answer({"flavor": views.show(req, flavor)})
+
+    def delete(self, req: Request, id: str) -> Answer:
+        req.authorize(policies.DELETE)
+        self.conductor.flavor_delete(req.context, id)
+        return Answer(status=202)
+
+    def _list(self, req: Request, *path: str) -> tuple[list[Flavor], dict[str, Any]]:
+        query = req.query(schemas.INDEX)
+        flavors = self.conductor.flavor_list(
+            req.context,
+            _is_public(req, query),
+            _number(query, "minRam"),
+            _number(query, "minDisk"),
+            query.limit,
+            query.marker,
+            query.one("sort_key") or "flavorid",
+            query.one("sort_dir") or "asc",
+        )
+        links = req.next_links(flavors, query.limit, flavors[-1].flavorid, *path) if flavors else None
+        return flavors, {"flavors_links": links} if links else {}
+
+
+def _is_public(req: Request, query: Query) -> bool | None:
+    """Which flavors: public ones, private ones, or (None) both; whoever may not see private ones gets public ones."""
+    if not req.allows(policies.LIST_PRIVATE):
+        return True
+    text = query.one("is_public")
+    if text is None:
+        return True
+    if text.lower() == "none":
+        return None
+    try:
+        return strutils.bool_from_string(text, strict=True)
+    except ValueError as error:
+        raise exception.ValidationError(detail=f"Invalid is_public filter [{text[:64]}]") from error
+
+
+def _number(query: Query, name: str) -> int | None:
+    text = query.one(name)
+    if text is None:
+        return None
+    try:
+        return int(text)
+    except ValueError as error:
+        raise exception.ValidationError(detail=f"Invalid {name} filter [{text[:64]}]") from error
+
+
+def _flavor(body: dict[str, Any]) -> Flavor:
+    """An id that is left out, null or "auto" is made up by the conductor."""
+    flavorid = body.get("id")
+    return Flavor(
+        flavorid="" if flavorid is None or flavorid == "auto" else str(flavorid),
+        name=body["name"].strip(),
+        vcpus=int(body["vcpus"]),
+        memory_mb=int(body["ram"]),
+        root_gb=int(body["disk"]),
+        ephemeral_gb=int(body.get("OS-FLV-EXT-DATA:ephemeral", 0)),
+        swap=int(body.get("swap", 0)),
+        rxtx_factor=float(body.get("rxtx_factor", 1.0)),
+        is_public=strutils.bool_from_string(body.get("os-flavor-access:is_public", True)),
+        description=body.get("description"),
+    )

@@ -1,0 +1,126 @@
+"""``/os-hypervisors``."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from oslo_utils import strutils
+
+from nova_lite import exception
+from nova_lite.api import validation
+from nova_lite.api.compute.schemas import hosts as schemas
+from nova_lite.api.compute.schemas import queries
+from nova_lite.api.compute.views import hypervisors as views
+from nova_lite.api.microversions import Change
+from nova_lite.api.wsgi import Answer, Extension, Query, Request, Route
+from nova_lite.objects import ComputeNode, Instance, InstanceFilters
+from nova_lite.policies import hosts as policies
+
+_PATH = "/os-hypervisors"
+_BEFORE_UUIDS = Change.UUIDS_OF_SERVICES - 1
+_BEFORE_2_88 = Change.NO_HYPERVISOR_STATISTICS - 1
+
+Servers = dict[tuple[str | None, str | None], list[Instance]]
+
+
+class Hypervisors(Extension):
+    alias = "os-hypervisors"
+    title = "Hypervisors"
+    routes = (
+        Route("GET", _PATH, "index"),
+        Route("GET", _PATH + "/detail", "detail"),
+        Route("GET", _PATH + "/statistics", "statistics", until=_BEFORE_2_88),
+        Route("GET", _PATH + "/{id}", "show"),
+        Route("GET", _PATH + "/{id}/uptime", "uptime", until=_BEFORE_2_88),
+        Route("GET", _PATH + "/{id}/search", "search", until=_BEFORE_UUIDS),
+        Route("GET", _PATH + "/{id}/servers", "servers", until=_BEFORE_UUIDS),
+    )
+
+    def index(self, req: Request) -> Answer:
+        req.authorize(policies.HYPERVISORS_LIST)
+        nodes, servers, links = self._list(req)
+        return Answer({"hypervisors": [views.short(req, node, servers) for node in nodes], **links})
+
+    def detail(self, req: Request) -> Answer:
+        req.authorize(policies.HYPERVISORS_DETAIL)
+        nodes, servers, links = self._list(req, "detail")
+        return Answer({"hypervisors": [views.whole(req, node, servers) for node in nodes], **links})
+
+    def show(self, req: Request, id: str) -> Answer:
+        req.authorize(policies.HYPERVISORS_SHOW)
+        query = req.query(schemas.HYPERVISOR)
+        node = self._get(req, id)
+        servers = self._servers(req) if _with_servers(query) else None
+        return Answer({"hypervisor": views.whole(req, node, servers)})
+
+    def uptime(self, req: Request, id: str) -> Answer:
+        req.authorize(policies.HYPERVISORS_UPTIME)
+        req.query(queries.NOTHING)
+        node = self._get(req, id)
+        if node.inventory.uptime is None:
+            raise exception.NotImplementedByDriver(operation="telling its uptime")
+        return Answer({"hypervisor": views.short(req, node, None) | {"uptime": node.inventory.uptime}})
+
+    def statistics(self, req: Request) -> Answer:
+        req.authorize(policies.HYPERVISORS_STATISTICS)
+        req.query(queries.NOTHING)
+        nodes = self.conductor.compute_node_list(req.context, None, None, None)
+        return Answer({"hypervisor_statistics": views.statistics(nodes)})
+
+    def search(self, req: Request, id: str) -> Answer:
+        req.authorize(policies.HYPERVISORS_SEARCH)
+        nodes = self._matching(req, id)
+        return Answer({"hypervisors": [views.short(req, node, None) for node in nodes]})
+
+    def servers(self, req: Request, id: str) -> Answer:
+        req.authorize(policies.HYPERVISORS_SERVERS)
+        nodes, servers = self._matching(req, id), self._servers(req)
+        return Answer({"hypervisors": [views.short(req, node, servers) for node in nodes]})
+
+    def _list(self, req: Request, *path: str) -> tuple[list[ComputeNode], Servers | None, dict[str, Any]]:
+        """A page of hypervisors, their servers if asked for, and the link to the next page."""
+        query = req.query(schemas.HYPERVISORS)
+        pattern = query.one("hypervisor_hostname_pattern")
+        if pattern is not None and ("limit" in query or "marker" in query):
+            raise exception.ValidationError(
+                detail="Paging over hypervisors with the hypervisor_hostname_pattern query parameter is not supported."
+            )
+        limit = query.limit if req.has(Change.HYPERVISOR_PAGING) else None
+        nodes = self.conductor.compute_node_list(req.context, pattern, limit, query.marker)
+        if pattern is not None and not nodes:
+            raise exception.NoHypervisorMatches(pattern=pattern)
+        servers = self._servers(req) if _with_servers(query) else None
+        if limit is None or not nodes or pattern is not None:
+            return nodes, servers, {}
+        links = req.next_links(nodes, limit, views.identity(req, nodes[-1]), "os-hypervisors", *path)
+        return nodes, servers, {"hypervisors_links": links} if links else {}
+
+    def _get(self, req: Request, node_id: str) -> ComputeNode:
+        """A name in place of an id is 400 since ids are uuids (clients then look it up in the list), 404 before."""
+        if req.has(Change.UUIDS_OF_SERVICES):
+            if not validation.is_uuid(node_id):
+                raise exception.ValidationError(detail=f"Invalid uuid {node_id[:64]}")
+        elif not node_id.isdecimal():
+            raise exception.ComputeNodeNotFound(node_id=node_id[:64])
+        node: ComputeNode = self.conductor.compute_node_get(req.context, node_id)
+        return node
+
+    def _matching(self, req: Request, pattern: str) -> list[ComputeNode]:
+        nodes: list[ComputeNode] = self.conductor.compute_node_list(req.context, pattern, None, None)
+        if not nodes:
+            raise exception.NoHypervisorMatches(pattern=pattern[:64])
+        return nodes
+
+    def _servers(self, req: Request) -> Servers:
+        """All servers, by the host and node they are on."""
+        servers: Servers = defaultdict(list)
+        for instance in self.conductor.instance_list(
+            req.context, InstanceFilters(), None, None, ["created_at"], ["asc"]
+        ):
+            servers[instance.host, instance.node].append(instance)
+        return servers
+
+
+def _with_servers(query: Query) -> bool:
+    return strutils.bool_from_string(query.one("with_servers") or "false", strict=True)

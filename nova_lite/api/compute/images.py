@@ -1,0 +1,87 @@
+"""``/images`` until 2.35: what the image service knows, for clients that ask the compute API."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nova_lite import exception
+from nova_lite.api import validation
+from nova_lite.api.compute.schemas import queries
+from nova_lite.api.compute.views import images as views
+from nova_lite.api.microversions import Change
+from nova_lite.api.wsgi import Answer, Extension, Query, Request, Route
+from nova_lite.objects import Image
+from nova_lite.policies import catalogue as policies
+
+_LAST = Change.NO_PROXIES - 1
+
+
+class Images(Extension):
+    alias = "images"
+    title = "Images"
+    routes = (
+        Route("GET", "/images", "index", until=_LAST),
+        Route("GET", "/images/detail", "detail", until=_LAST),
+        Route("GET", "/images/{id}", "show", until=_LAST),
+    )
+
+    def index(self, req: Request) -> Answer:
+        req.authorize(policies.IMAGES_INDEX)
+        images, links = self._list(req, "images")
+        return Answer({"images": [views.short(req, image) for image in images], **links})
+
+    def detail(self, req: Request) -> Answer:
+        req.authorize(policies.IMAGES_DETAIL)
+        images, links = self._list(req, "images", "detail")
+        return Answer({"images": [views.whole(req, image) for image in images], **links})
+
+    def show(self, req: Request, id: str) -> Answer:
+        req.authorize(policies.IMAGES_SHOW)
+        return Answer({"image": views.whole(req, self.conductor.image_get(req.context, id))})
+
+    def _list(self, req: Request, *path: str) -> tuple[list[Image], dict[str, Any]]:
+        """A page of the images that match, and the link to the next one. There are few images: they are filtered
+        here."""
+        query = req.query(queries.IMAGES)
+        status = query.one("status")
+        statuses = views.image_statuses(status) if status is not None else None
+        images = self.conductor.image_list(req.context, query.one("name"), None, None, None)
+        chosen = [image for image in images if _matches(query, statuses, image)]
+        page = _page(chosen, query)
+        links = req.next_links(page, query.limit, page[-1].id, *path) if page else None
+        return page, {"images_links": links} if links else {}
+
+
+def _matches(query: Query, statuses: list[str] | None, image: Image) -> bool:
+    since = query.one("changes-since")
+    server = (query.one("server") or "").rpartition("/")[2]
+    wanted = {
+        **{name.removeprefix("property-"): query.one(name) for name in query if name.startswith("property-")},
+        **({"image_type": query.one("type")} if "type" in query else {}),
+        **({"instance_uuid": server} if server else {}),
+    }
+    changed = image.updated_at or image.created_at
+    return (
+        (statuses is None or image.status in statuses)
+        and (since is None or (changed is not None and changed >= validation.parse_time(since)))
+        and image.min_ram >= _number(query, "minRam")
+        and image.min_disk >= _number(query, "minDisk")
+        and all(image.properties.get(name) == value for name, value in wanted.items())
+    )
+
+
+def _number(query: Query, name: str) -> int:
+    text = query.one(name) or "0"
+    if not text.isdecimal():
+        raise exception.ValidationError(detail=f"Invalid {name} filter [{text[:64]}]")
+    return int(text)
+
+
+def _page(images: list[Image], query: Query) -> list[Image]:
+    start = 0
+    if query.marker is not None:
+        ids = [image.id for image in images]
+        if query.marker not in ids:
+            raise exception.MarkerNotFound(marker=query.marker)
+        start = ids.index(query.marker) + 1
+    return images[start : start + query.limit]

@@ -1,0 +1,83 @@
+"""``/os-keypairs``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nova_lite import exception
+from nova_lite.api.compute import ssh_keys
+from nova_lite.api.compute.schemas import keypairs as schemas
+from nova_lite.api.compute.views import keypairs as views
+from nova_lite.api.microversions import Change
+from nova_lite.api.wsgi import Answer, Extension, Query, Request, Route
+from nova_lite.objects import KeyPair
+from nova_lite.policies import keypairs as policies
+
+
+class Keypairs(Extension):
+    alias = "os-keypairs"
+    title = "Key pairs"
+    routes = (
+        Route("GET", "/os-keypairs", "index"),
+        Route("POST", "/os-keypairs", "create"),
+        Route("GET", "/os-keypairs/{name}", "show"),
+        Route("DELETE", "/os-keypairs/{name}", "delete"),
+    )
+
+    def index(self, req: Request) -> Answer:
+        query = req.query(schemas.INDEX)
+        user_id = _authorized_user(req, policies.INDEX, query.one("user_id"))
+        limit = query.limit if req.has(Change.KEYPAIR_PAGING) else None
+        keypairs = self.conductor.keypair_list(req.context, user_id, limit, query.marker)
+        body: dict[str, Any] = {"keypairs": views.index(req, keypairs)}
+        if limit is not None and keypairs and (links := req.next_links(keypairs, limit, keypairs[-1].name, "keypairs")):
+            body["keypairs_links"] = links
+        return Answer(body)
+
+    def show(self, req: Request, name: str) -> Answer:
+        user_id = _user_of_query(req, policies.SHOW, req.query(schemas.ONE))
+        return Answer({"keypair": views.show(req, self.conductor.keypair_get(req.context, user_id, name))})
+
+    def create(self, req: Request) -> Answer:
+        body = req.validated(schemas.CREATE)["keypair"]
+        user_id = _authorized_user(req, policies.CREATE, body.get("user_id"))
+        if body.get("type", "ssh") != "ssh":
+            raise exception.NotServed(what=f"A key pair of type {body['type']}")
+        keypair = _imported(body, user_id) if "public_key" in body else _generated(body, user_id)
+        stored = self.conductor.keypair_create(req.context, keypair)
+        stored.private_key = keypair.private_key
+        return Answer({"keypair": views.created(req, stored)}, 201 if req.has(Change.KEYPAIR_TYPE) else 200)
+
+    def delete(self, req: Request, name: str) -> Answer:
+        user_id = _user_of_query(req, policies.DELETE, req.query(schemas.ONE))
+        self.conductor.keypair_delete(req.context, user_id, name)
+        return Answer(status=204 if req.has(Change.KEYPAIR_TYPE) else 202)
+
+
+def _user_of_query(req: Request, rule: str, query: Query) -> str:
+    return _authorized_user(req, rule, query.one("user_id"))
+
+
+def _authorized_user(req: Request, rule: str, user_id: str | None) -> str:
+    """The user whose key pairs it is about: oneself, unless an admin names another one."""
+    owner = user_id or str(req.context.user_id)
+    req.authorize(rule, {"user_id": owner, "project_id": req.context.project_id})
+    return owner
+
+
+def _imported(body: dict[str, Any], user_id: str) -> KeyPair:
+    public_key = ssh_keys.checked(body["public_key"])
+    return KeyPair(
+        name=body["name"], user_id=user_id, public_key=public_key, fingerprint=ssh_keys.fingerprint(public_key)
+    )
+
+
+def _generated(body: dict[str, Any], user_id: str) -> KeyPair:
+    private_key, public_key = ssh_keys.generate()
+    return KeyPair(
+        name=body["name"],
+        user_id=user_id,
+        public_key=public_key,
+        fingerprint=ssh_keys.fingerprint(public_key),
+        private_key=private_key,
+    )

@@ -1,0 +1,32 @@
+"""``/os-networks`` until 2.35: the built-in networks, by which clients find one by name."""
+
+from __future__ import annotations
+
+from nova_lite import exception
+from nova_lite.api.compute.views import networks as views
+from nova_lite.api.microversions import Change
+from nova_lite.api.wsgi import Answer, Extension, Request, Route
+from nova_lite.policies import catalogue as policies
+
+_LAST = Change.NO_PROXIES - 1
+
+
+class Networks(Extension):
+    alias = "os-networks"
+    title = "Networks"
+    routes = (
+        Route("GET", "/os-networks", "index", until=_LAST),
+        Route("GET", "/os-networks/{id}", "show", until=_LAST),
+    )
+
+    def index(self, req: Request) -> Answer:
+        req.authorize(policies.NETWORKS_LIST)
+        networks = self.conductor.network_list(req.context)
+        return Answer({"networks": [views.show(req, network) for network in networks]})
+
+    def show(self, req: Request, id: str) -> Answer:
+        req.authorize(policies.NETWORKS_SHOW)
+        for network in self.conductor.network_list(req.context):
+            if network.id == id:
+                return Answer({"network": views.show(req, network)})
+        raise exception.NetworkNotFound(network_id=id[:64])

@@ -1,0 +1,63 @@
+"""``/flavors`` and their extra specs."""
+
+from __future__ import annotations
+
+from nova_lite.api.compute.schemas import types as t
+from nova_lite.api.microversions import Change, Versioned
+
+_INT: t.Schema = {**t.POSITIVE, "maximum": t.MAX_INT}
+_INT_0: t.Schema = {**_INT, "minimum": 0}
+_FLAVOR_21: t.Schema = {
+    "name": t.NAME,
+    "id": {
+        "type": ["string", "number", "null"],
+        "minimum": 0,
+        "minLength": 1,
+        "maxLength": 255,
+        "pattern": r"^(?! )[a-zA-Z0-9. _-]+(?<! )$",
+    },
+    "ram": _INT,
+    "vcpus": _INT,
+    "disk": _INT_0,
+    "OS-FLV-EXT-DATA:ephemeral": _INT_0,
+    "swap": _INT_0,
+    "rxtx_factor": {"type": ["number", "string"], "pattern": r"^[0-9]+(\.[0-9]+)?$", "minimum": 1e-9, "maximum": 1e9},
+    "os-flavor-access:is_public": t.BOOLEAN,
+}
+_DESCRIPTION: t.Schema = {"type": ["string", "null"], "maxLength": 65535, "format": "printable"}
+_REQUIRED = ("name", "ram", "vcpus", "disk")
+
+CREATE: Versioned[t.Schema] = Versioned(
+    {
+        1: t.wrapped("flavor", t.strict(_FLAVOR_21, _REQUIRED)),
+        Change.FLAVOR_DESCRIPTION: t.wrapped(
+            "flavor", t.strict({**_FLAVOR_21, "description": _DESCRIPTION}, _REQUIRED)
+        ),
+    }
+)
+
+UPDATE: Versioned[t.Schema] = Versioned(
+    {1: t.wrapped("flavor", t.strict({"description": _DESCRIPTION}, ("description",)))}
+)
+
+_LIST: t.Schema = {
+    **t.PAGING,
+    "is_public": t.Q_ANY,
+    "minRam": t.Q_ANY,
+    "minDisk": t.Q_ANY,
+    "sort_key": t.each(
+        {
+            "type": "string",
+            "enum": [
+                *("created_at", "description", "disabled", "ephemeral_gb", "flavorid", "id", "is_public"),
+                *("memory_mb", "name", "root_gb", "rxtx_factor", "swap", "updated_at", "vcpus"),
+            ],
+        }
+    ),
+    "sort_dir": t.Q_SORT_DIR,
+}
+
+INDEX: Versioned[t.Schema] = Versioned({1: t.loose_query(_LIST), Change.STRICT_QUERIES: t.strict_query(_LIST)})
+
+EXTRA_SPECS_CREATE: Versioned[t.Schema] = Versioned({1: t.wrapped("extra_specs", t.EXTRA_SPECS)})
+EXTRA_SPECS_UPDATE: Versioned[t.Schema] = Versioned({1: {**t.EXTRA_SPECS, "maxProperties": 1}})

@@ -1,0 +1,35 @@
+"""Query strings of resources that are only read."""
+
+from __future__ import annotations
+
+from nova_lite.api.compute.schemas import types as t
+from nova_lite.api.microversions import Change, Versioned
+
+NOTHING: Versioned[t.Schema] = Versioned({1: t.loose_query({}), Change.STRICT_QUERIES: t.strict_query({})})
+
+_IMAGES: t.Schema = {
+    **t.PAGING,
+    "changes-since": t.Q_TIME,
+    **dict.fromkeys(("name", "status", "server", "type", "minRam", "minDisk"), t.Q_ANY),
+}
+IMAGES: Versioned[t.Schema] = Versioned(
+    {1: t.loose_query(_IMAGES, {"^property-": t.Q_ANY})},
+)
+
+_LIMITS: t.Schema = {"tenant_id": t.Q_ANY, "reserved": t.Q_ANY}
+LIMITS: Versioned[t.Schema] = Versioned(
+    {1: t.loose_query(_LIMITS), Change.STRICT_QUERIES: t.strict_query(_LIMITS)},
+)
+
+_ACTIONS_258: t.Schema = {**t.PAGING, "changes-since": t.Q_TIME}
+_ACTIONS_266: t.Schema = {**_ACTIONS_258, "changes-before": t.Q_TIME}
+ACTIONS: Versioned[t.Schema] = Versioned(
+    {
+        1: t.loose_query({}),
+        Change.ACTION_PAGING: t.strict_query(_ACTIONS_258),
+        Change.CHANGES_BEFORE: t.strict_query(_ACTIONS_266),
+    }
+)
+
+_QUOTAS: t.Schema = {"user_id": t.Q_ANY}
+QUOTAS: Versioned[t.Schema] = Versioned({1: t.loose_query(_QUOTAS), Change.STRICT_QUERIES: t.strict_query(_QUOTAS)})

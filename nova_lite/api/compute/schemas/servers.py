@@ -1,0 +1,313 @@
+"""``/servers``."""
+
+from __future__ import annotations
+
+from nova_lite.api.compute.schemas import types as t
+from nova_lite.api.microversions import Change, Versioned
+
+# --- create
+
+_NETWORK_21: t.Schema = {
+    "fixed_ip": t.IP_ADDRESS,
+    "port": {"oneOf": [t.UUID, {"type": "null"}]},
+    "uuid": {"type": "string"},
+}
+_NETWORKS_21: t.Schema = {"type": "array", "items": t.strict(_NETWORK_21)}
+_NETWORKS_TAGGED_21: t.Schema = {"type": "array", "items": t.strict({**_NETWORK_21, "tag": t.TAG})}
+
+
+def _networks_or_word(item: t.Schema) -> t.Schema:
+    return {
+        "oneOf": [
+            {"type": "array", "items": t.strict({**item, "uuid": t.UUID})},
+            {"type": "string", "enum": ["none", "auto"]},
+        ]
+    }
+
+
+_DEVICE: t.Schema = {
+    "type": "object",
+    "properties": {
+        "boot_index": {"type": ["integer", "string", "null"], "pattern": "^-?[0-9]+$"},
+        "delete_on_termination": t.BOOLEAN,
+        "destination_type": {"type": "string", "enum": ["local", "volume"]},
+        "device_name": {"type": ["string", "null"], "maxLength": 255},
+        "device_type": {"type": ["string", "null"], "maxLength": 255},
+        "disk_bus": {"type": ["string", "null"], "maxLength": 255},
+        "guest_format": {"type": ["string", "null"], "maxLength": 255},
+        "no_device": {},
+        "source_type": {"type": "string", "enum": ["volume", "image", "snapshot", "blank"]},
+        "uuid": {"type": "string", "minLength": 1, "maxLength": 255},
+        "volume_id": t.UUID,
+        "image_id": t.IMAGE_ID,
+        "snapshot_id": t.UUID,
+        "volume_size": {"type": ["integer", "string", "null"], "pattern": "^[0-9]*$", "maximum": t.MAX_INT},
+    },
+    "additionalProperties": False,
+}
+
+
+def _devices(**more: t.Schema) -> t.Schema:
+    return {"type": "array", "items": {**_DEVICE, "properties": {**_DEVICE["properties"], **more}}}
+
+
+_SERVER_21: t.Schema = {
+    "name": t.NAME,
+    "imageRef": t.IMAGE_ID_OR_EMPTY,
+    "flavorRef": t.FLAVOR_REF,
+    "adminPass": {"type": "string"},
+    "metadata": t.METADATA,
+    "networks": _NETWORKS_21,
+    "OS-DCF:diskConfig": t.DISK_CONFIG,
+    "accessIPv4": t.IPV4_OR_EMPTY,
+    "accessIPv6": t.IPV6_OR_EMPTY,
+    "personality": {
+        "type": "array",
+        "items": t.strict(
+            {"path": {"type": "string", "minLength": 1}, "contents": {"type": "string", "format": "base64"}},
+        ),
+    },
+    "availability_zone": {"type": "string", "minLength": 1, "maxLength": 255},
+    "block_device_mapping": {"type": "array", "items": {"type": "object"}},
+    "block_device_mapping_v2": _devices(),
+    "config_drive": {"type": ["boolean", "string"], "anyOf": [t.BOOLEAN, {"enum": [""]}]},
+    "key_name": t.TEXT,
+    "min_count": t.POSITIVE,
+    "max_count": t.POSITIVE,
+    "return_reservation_id": t.BOOLEAN,
+    "security_groups": {
+        "type": "array",
+        "items": {
+            "type": "object",
+            "properties": {"name": {"type": "string", "minLength": 1, "maxLength": 255}},
+            "additionalProperties": False,
+        },
+    },
+    "user_data": {"type": "string", "format": "base64", "maxLength": t.MAX_USER_DATA},
+}
+
+_HINT_GROUP: t.Schema = {"type": "string", "format": "uuid"}
+_HINT_SERVERS: t.Schema = {"oneOf": [t.UUID, {"type": "array", "items": t.UUID, "minItems": 1}]}
+_HINTS: t.Schema = {
+    "type": "object",
+    "properties": {
+        "group": _HINT_GROUP,
+        "different_host": _HINT_SERVERS,
+        "same_host": _HINT_SERVERS,
+        "query": {"type": ["string", "object"]},
+        "target_cell": {"type": "string", "minLength": 1},
+        "build_near_host_ip": t.IP_ADDRESS,
+        "cidr": {"type": "string", "pattern": r"^/[0-9a-f.:]+$"},
+    },
+    "additionalProperties": True,
+}
+
+
+def _create(server: t.Schema, *required: str) -> t.Schema:
+    return {
+        "type": "object",
+        "properties": {
+            "server": t.strict(server, ("name", "flavorRef", *required)),
+            "os:scheduler_hints": _HINTS,
+            "OS-SCH-HNT:scheduler_hints": _HINTS,
+        },
+        "required": ["server"],
+        "additionalProperties": False,
+    }
+
+
+_SERVER_219 = {**_SERVER_21, "description": t.DESCRIPTION}
+_SERVER_232 = {**_SERVER_219, "networks": _NETWORKS_TAGGED_21, "block_device_mapping_v2": _devices(tag=t.TAG)}
+_SERVER_233 = {**_SERVER_232, "block_device_mapping_v2": _devices()}
+_SERVER_237 = {**_SERVER_233, "networks": _networks_or_word(_NETWORK_21)}
+_SERVER_242 = {
+    **_SERVER_237,
+    "networks": _networks_or_word({**_NETWORK_21, "tag": t.TAG}),
+    "block_device_mapping_v2": _devices(tag=t.TAG),
+}
+_SERVER_252 = {**_SERVER_242, "tags": t.TAGS}
+_SERVER_257 = {key: value for key, value in _SERVER_252.items() if key != "personality"}
+_SERVER_263 = {
+    **_SERVER_257,
+    "trusted_image_certificates": {
+        "type": ["array", "null"],
+        "minItems": 1,
+        "maxItems": 50,
+        "uniqueItems": True,
+        "items": {"type": "string", "minLength": 1},
+    },
+}
+_SERVER_267 = {
+    **_SERVER_263,
+    "block_device_mapping_v2": _devices(
+        tag=t.TAG, volume_type={"type": ["string", "null"], "minLength": 0, "maxLength": 255}
+    ),
+}
+_SERVER_274 = {**_SERVER_267, "host": t.HOST, "hypervisor_hostname": t.HOST}
+_LABEL = r"[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"
+_HOSTNAME: t.Schema = {"type": "string", "minLength": 2, "maxLength": 63, "pattern": rf"^{_LABEL}\Z"}
+_FQDN: t.Schema = {"type": "string", "minLength": 2, "maxLength": 255, "pattern": rf"^{_LABEL}(\.{_LABEL})*\Z"}
+_SERVER_290 = {**_SERVER_274, "hostname": _HOSTNAME}
+_SERVER_294 = {**_SERVER_274, "hostname": _FQDN}
+
+CREATE: Versioned[t.Schema] = Versioned(
+    {
+        1: _create(_SERVER_21),
+        Change.SERVER_DESCRIPTION: _create(_SERVER_219),
+        Change.DEVICE_TAGS: _create(_SERVER_232),
+        33: _create(_SERVER_233),
+        Change.NETWORKS_REQUIRED: _create(_SERVER_237, "networks"),
+        Change.DEVICE_TAGS_AGAIN: _create(_SERVER_242, "networks"),
+        Change.SERVER_CREATE_TAGS: _create(_SERVER_252, "networks"),
+        Change.NO_PERSONALITY: _create(_SERVER_257, "networks"),
+        Change.TRUSTED_CERTIFICATES: _create(_SERVER_263, "networks"),
+        Change.VOLUME_TYPE: _create(_SERVER_267, "networks"),
+        Change.REQUESTED_DESTINATION: _create(_SERVER_274, "networks"),
+        Change.SERVER_HOSTNAME: _create(_SERVER_290, "networks"),
+        Change.FQDN_HOSTNAME: _create(_SERVER_294, "networks"),
+    }
+)
+
+# --- update
+
+_UPDATE_21: t.Schema = {
+    "name": t.NAME,
+    "OS-DCF:diskConfig": t.DISK_CONFIG,
+    "accessIPv4": t.IPV4_OR_EMPTY,
+    "accessIPv6": t.IPV6_OR_EMPTY,
+}
+_UPDATE_219 = {**_UPDATE_21, "description": t.DESCRIPTION}
+
+UPDATE: Versioned[t.Schema] = Versioned(
+    {
+        1: t.wrapped("server", t.strict(_UPDATE_21)),
+        Change.SERVER_DESCRIPTION: t.wrapped("server", t.strict(_UPDATE_219)),
+        Change.SERVER_HOSTNAME: t.wrapped("server", t.strict({**_UPDATE_219, "hostname": _HOSTNAME})),
+        Change.FQDN_HOSTNAME: t.wrapped("server", t.strict({**_UPDATE_219, "hostname": _FQDN})),
+    }
+)
+
+# --- actions
+
+REBOOT: Versioned[t.Schema] = Versioned(
+    {
+        1: t.wrapped(
+            "reboot",
+            t.strict({"type": {"type": "string", "enum": ["HARD", "Hard", "hard", "SOFT", "Soft", "soft"]}}, ("type",)),
+        )
+    }
+)
+
+_LENGTH: t.Schema = {"type": ["integer", "string", "null"], "pattern": "^-?[0-9]+$", "minimum": -1, "maxLength": 9}
+
+CONSOLE_OUTPUT: Versioned[t.Schema] = Versioned(
+    {1: t.wrapped("os-getConsoleOutput", t.strict({"length": _LENGTH}))},
+)
+
+# --- list
+
+SORT_KEYS = (
+    "access_ip_v4",
+    "access_ip_v6",
+    "auto_disk_config",
+    "availability_zone",
+    "config_drive",
+    "created_at",
+    "display_description",
+    "display_name",
+    "host",
+    "hostname",
+    "image_ref",
+    "instance_type_id",
+    "kernel_id",
+    "key_name",
+    "launch_index",
+    "launched_at",
+    "locked_by",
+    "node",
+    "power_state",
+    "progress",
+    "project_id",
+    "ramdisk_id",
+    "root_device_name",
+    "task_state",
+    "terminated_at",
+    "updated_at",
+    "user_id",
+    "uuid",
+    "vm_state",
+)
+
+
+def _sort_key(*more: str) -> t.Schema:
+    return t.each({"type": "string", "enum": [*SORT_KEYS, *more]})
+
+
+_LIST_21: t.Schema = {
+    **t.PAGING,
+    "sort_key": _sort_key(),
+    "sort_dir": t.Q_SORT_DIR,
+    "all_tenants": t.Q_ANY,
+    "name": t.Q_REGEX,
+    "display_name": t.Q_REGEX,
+    "ip": t.Q_REGEX,
+    "ip6": t.Q_REGEX,
+    "changes-since": t.Q_TIME,
+    "created_at": t.Q_TIME,
+    "launched_at": t.Q_TIME,
+    "terminated_at": t.Q_TIME,
+    "config_drive": t.Q_ANY,
+    "power_state": t.each({"type": "string", "pattern": "^[0-9]{1,3}$"}),
+    "progress": t.each({"type": "string", "pattern": "^[0-9]{1,3}$"}),
+    "deleted": t.Q_ANY,
+    **dict.fromkeys(
+        (
+            "user_id",
+            "project_id",
+            "tenant_id",
+            "launch_index",
+            "image_ref",
+            "image",
+            "kernel_id",
+            "ramdisk_id",
+            "hostname",
+            "key_name",
+            "instance_type_id",
+            "flavor",
+            "status",
+            "vm_state",
+            "task_state",
+            "description",
+            "display_description",
+            "uuid",
+            "access_ip_v4",
+            "access_ip_v6",
+            "availability_zone",
+            "host",
+            "node",
+            "locked_by",
+            "root_device_name",
+            "auto_disk_config",
+            "soft_deleted",
+            "not_deleted",
+            "reservation_id",
+            "metadata",
+            "system_metadata",
+            "hypervisor_hostname",
+        ),
+        t.Q_ANY,
+    ),
+}
+_LIST_226 = {**_LIST_21, **dict.fromkeys(("tags", "tags-any", "not-tags", "not-tags-any"), t.Q_ANY)}
+_LIST_266 = {**_LIST_226, "changes-before": t.Q_TIME}
+_LIST_273 = {**_LIST_266, "sort_key": _sort_key("locked"), "locked": t.Q_BOOLEAN}
+
+INDEX: Versioned[t.Schema] = Versioned(
+    {
+        1: t.loose_query(_LIST_21),
+        Change.SERVER_TAGS: t.loose_query(_LIST_226),
+        Change.CHANGES_BEFORE: t.loose_query(_LIST_266),
+        Change.LOCKED_REASON: t.loose_query(_LIST_273),
+        Change.STRICT_QUERIES: t.strict_query(_LIST_273),
+    }
+)

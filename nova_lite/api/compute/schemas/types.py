@@ -1,0 +1,88 @@
+"""Pieces that schemas are made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+MAX_INT = 0x7FFFFFFF
+MAX_USER_DATA = 65535
+
+Schema = dict[str, Any]
+
+
+def strict(properties: Schema, required: tuple[str, ...] = (), **more: Any) -> Schema:
+    """An object with these properties and no others."""
+    schema: Schema = {"type": "object", "properties": properties, "additionalProperties": False, **more}
+    if required:
+        schema["required"] = list(required)
+    return schema
+
+
+def wrapped(key: str, schema: Schema, **more: Schema) -> Schema:
+    """``{key: <schema>}``, the form of nearly every body."""
+    return strict({key: schema, **more}, (key,))
+
+
+def loose_query(properties: Schema, patterns: Schema | None = None) -> Schema:
+    return {"type": "object", "properties": properties, "patternProperties": patterns or {}}
+
+
+def strict_query(properties: Schema, patterns: Schema | None = None) -> Schema:
+    return {**loose_query(properties, patterns), "additionalProperties": False}
+
+
+def each(schema: Schema) -> Schema:
+    """A query parameter, whose every value has to match."""
+    return {"type": "array", "items": schema}
+
+
+NAME: Schema = {"type": "string", "minLength": 1, "maxLength": 255, "format": "name"}
+DESCRIPTION: Schema = {"type": ["string", "null"], "minLength": 0, "maxLength": 255, "format": "printable"}
+TEXT: Schema = {"type": "string", "minLength": 1, "maxLength": 255}
+HOST: Schema = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"^[a-zA-Z0-9-._]+$"}
+UUID: Schema = {"type": "string", "format": "uuid"}
+IMAGE_ID: Schema = UUID
+IMAGE_ID_OR_EMPTY: Schema = {"oneOf": [UUID, {"type": "string", "maxLength": 0}]}
+FLAVOR_REF: Schema = {"type": ["string", "integer"], "minLength": 1, "maxLength": 255}
+BOOLEAN: Schema = {"type": ["boolean", "string"], "format": "boolean"}
+POSITIVE: Schema = {"type": ["integer", "string"], "pattern": "^[0-9]*$", "minimum": 1, "minLength": 1, "maxLength": 10}
+NON_NEGATIVE: Schema = {**POSITIVE, "minimum": 0}
+IPV4_OR_EMPTY: Schema = {
+    "type": "string",
+    "oneOf": [{"type": "string", "format": "ipv4"}, {"type": "string", "maxLength": 0}],
+}
+IPV6_OR_EMPTY: Schema = {
+    "type": "string",
+    "oneOf": [{"type": "string", "format": "ipv6"}, {"type": "string", "maxLength": 0}],
+}
+IP_ADDRESS: Schema = {"type": "string", "oneOf": [{"format": "ipv4"}, {"format": "ipv6"}]}
+DISK_CONFIG: Schema = {"type": "string", "enum": ["AUTO", "MANUAL"]}
+METADATA: Schema = {
+    "type": "object",
+    "patternProperties": {r"^[a-zA-Z0-9\-_:. ]{1,255}$": {"type": "string", "maxLength": 255, "format": "printable"}},
+    "additionalProperties": False,
+}
+TAG: Schema = {"type": "string", "minLength": 1, "maxLength": 60, "pattern": r"^[^,/]*$"}
+TAGS: Schema = {"type": "array", "items": TAG, "maxItems": 50}
+EXTRA_SPECS: Schema = {
+    "type": "object",
+    "minProperties": 1,
+    "patternProperties": {
+        r"^[a-zA-Z0-9\-_:. ]{1,255}$": {
+            "type": ["string", "number"],
+            "maxLength": 255,
+            "format": "printable",
+        }
+    },
+    "additionalProperties": False,
+}
+
+Q_ANY: Schema = each({"type": "string", "maxLength": 4096})
+Q_REGEX: Schema = each({"type": "string", "maxLength": 255, "format": "regex"})
+Q_LIMIT: Schema = each({"type": "string", "pattern": r"^[0-9]{1,9}$"})
+Q_MARKER: Schema = each({"type": "string", "maxLength": 255})
+Q_BOOLEAN: Schema = each({"type": "string", "format": "boolean"})
+Q_TIME: Schema = each({"type": "string", "format": "date-time"})
+Q_SORT_DIR: Schema = each({"type": "string", "pattern": "^(asc|desc)$"})
+
+PAGING: Schema = {"limit": Q_LIMIT, "marker": Q_MARKER}

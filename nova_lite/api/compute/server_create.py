@@ -1,0 +1,188 @@
+"""From the body of ``POST /servers`` to a `CreateRequest`: what a schema cannot say is checked here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oslo_utils import strutils
+
+from nova_lite import exception
+from nova_lite.api import validation
+from nova_lite.api.microversions import Change
+from nova_lite.api.wsgi import Request
+from nova_lite.objects import CreateRequest, NetworkRequest
+from nova_lite.policies import servers as policies
+
+#: Keys of a block device mapping that only say what a plain boot from an image does anyway.
+_HARMLESS_DEVICE_KEYS = {"source_type", "destination_type", "boot_index", "uuid", "image_id", "delete_on_termination"}
+
+
+def request_of(req: Request, body: dict[str, Any], password: str) -> CreateRequest:
+    server = body["server"]
+    minimum, maximum = _counts(server)
+    zone, host, node = _placement(req, server)
+    hints = body.get("os:scheduler_hints") or body.get("OS-SCH-HNT:scheduler_hints") or {}
+    _refuse_unsupported(server, hints)
+    return CreateRequest(
+        name=server["name"].strip(),
+        flavor_id=str(server["flavorRef"]),
+        image_ref=_image(server),
+        min_count=minimum,
+        max_count=maximum,
+        description=_description(req, server),
+        hostname=server.get("hostname"),
+        networks=_networks(req, server, maximum),
+        availability_zone=zone,
+        forced_host=host,
+        forced_node=node,
+        metadata=server.get("metadata", {}),
+        tags=list(dict.fromkeys(server.get("tags", []))),
+        key_name=server.get("key_name"),
+        security_groups=_security_groups(server),
+        user_data=server.get("user_data"),
+        config_drive=_boolean(server.get("config_drive")),
+        auto_disk_config=server.get("OS-DCF:diskConfig") == "AUTO",
+        admin_password=password,
+        access_ip_v4=server.get("accessIPv4") or None,
+        access_ip_v6=server.get("accessIPv6") or None,
+        scheduler_hints=_hints(hints),
+        injected_files={item["path"]: item.get("contents", "") for item in server.get("personality", [])},
+    )
+
+
+def _boolean(value: Any) -> bool:
+    return strutils.bool_from_string(value or False, strict=True)
+
+
+def _counts(server: dict[str, Any]) -> tuple[int, int]:
+    minimum = int(server.get("min_count", 1))
+    maximum = int(server.get("max_count", minimum))
+    for name, count in (("min_count", minimum), ("max_count", maximum)):
+        if count < 1:
+            what = f"Invalid input for field/attribute {name}. Value: {count}."
+            raise exception.ValidationError(detail=f"{what} {count} is less than the minimum of 1")
+    if minimum > maximum:
+        raise exception.ValidationError(detail="min_count must be <= max_count")
+    return minimum, maximum
+
+
+def _placement(req: Request, server: dict[str, Any]) -> tuple[str | None, str | None, str | None]:
+    """Zone, forced host and node: ``zone:host:node`` in one word, or by name since 2.74; both are for admins."""
+    zone, host, node = _split_zone(server.get("availability_zone"))
+    if host or node:
+        req.authorize(policies.FORCED_HOST)
+    if "host" in server or "hypervisor_hostname" in server:
+        if host or node:
+            raise exception.ValidationError(
+                detail="Unable to specify both a host in the availability zone and a requested destination."
+            )
+        req.authorize(policies.REQUESTED_DESTINATION)
+        host, node = server.get("host"), server.get("hypervisor_hostname")
+    return zone, host, node
+
+
+def _split_zone(text: str | None) -> tuple[str | None, str | None, str | None]:
+    if text is None or ":" not in text:
+        return text, None, None
+    parts = text.split(":")
+    if len(parts) > 3:
+        raise exception.ValidationError(detail="Unable to parse availability_zone: expected ZONE[:HOST[:NODE]].")
+    zone, host, node = (*parts, "")[:3] if len(parts) == 2 else parts
+    return zone or None, host or None, node or None
+
+
+def _image(server: dict[str, Any]) -> str:
+    """The image to boot from: ``imageRef``, which the block device mapping may only repeat."""
+    image: str = server.get("imageRef", "")
+    if server.get("block_device_mapping"):
+        raise exception.ValidationError(detail="Block Device Mapping is Invalid: volumes are not supported here.")
+    for device in server.get("block_device_mapping_v2", []):
+        repeated = _local_image(device)
+        if image and repeated != image:
+            raise exception.ValidationError(
+                detail="Block Device Mapping is Invalid: its image is not the one that imageRef names."
+            )
+        image = repeated
+    if len(server.get("block_device_mapping_v2", [])) > 1:
+        raise exception.ValidationError(detail="Block Device Mapping is Invalid: only one root device is possible.")
+    if not image:
+        raise exception.ValidationError(detail="Missing imageRef attribute")
+    return image
+
+
+def _local_image(device: dict[str, Any]) -> str:
+    """The image of a mapping that says: boot from a local copy of it. Any other mapping is refused."""
+    image: str = device.get("uuid") or device.get("image_id") or ""
+    given = {key for key, value in device.items() if value is not None}
+    if (
+        device.get("source_type") == "image"
+        and device.get("destination_type", "local") == "local"
+        and str(device.get("boot_index")) == "0"
+        and given <= _HARMLESS_DEVICE_KEYS
+        and strutils.bool_from_string(device.get("delete_on_termination", True))
+        and validation.is_uuid(image)
+    ):
+        return image
+    raise exception.ValidationError(
+        detail="Block Device Mapping is Invalid: the only one that is supported here is the image itself as local "
+        "root disk (source_type image, destination_type local, boot_index 0). There are no volumes."
+    )
+
+
+def _refuse_unsupported(server: dict[str, Any], hints: dict[str, Any]) -> None:
+    if server.get("trusted_image_certificates"):
+        raise exception.ValidationError(detail="Image signature verification is not supported here.")
+    if hints.get("group"):
+        raise exception.ValidationError(detail=f"Instance group {hints['group']} could not be found.")
+
+
+def _description(req: Request, server: dict[str, Any]) -> str | None:
+    """Before descriptions could be given, the name was repeated there."""
+    if not req.has(Change.SERVER_DESCRIPTION):
+        name: str = server["name"].strip()
+        return name
+    description: str | None = server.get("description")
+    return description
+
+
+def _networks(req: Request, server: dict[str, Any], count: int) -> str | list[NetworkRequest]:
+    networks = server.get("networks")
+    if isinstance(networks, str):
+        return networks
+    if not networks:
+        return "none" if networks == [] and req.has(Change.NETWORKS_REQUIRED) else "auto"
+    return [_network(network, count) for network in networks]
+
+
+def _network(network: dict[str, Any], count: int) -> NetworkRequest:
+    port, uuid, address = network.get("port"), network.get("uuid"), network.get("fixed_ip")
+    if port is None:
+        if uuid is None or not validation.is_uuid(uuid):
+            raise exception.ValidationError(
+                detail=f"Bad networks format: network uuid is not in proper format ({uuid})"
+            )
+    elif address is not None:
+        raise exception.ValidationError(
+            detail=f"Specified Fixed IP '{address}' cannot be used with port '{port}': the two cannot be specified "
+            "together."
+        )
+    if count > 1 and (port is not None or address is not None):
+        what = "port ID" if port is not None else "fixed IP"
+        raise exception.ValidationError(
+            detail=f"Unable to launch multiple instances with a single configured {what}. Please launch your instance "
+            "one by one."
+        )
+    return NetworkRequest(network_id=uuid, port_id=port, fixed_ip=address, tag=network.get("tag"))
+
+
+def _security_groups(server: dict[str, Any]) -> list[str]:
+    return list(dict.fromkeys(group["name"] for group in server.get("security_groups", []) if "name" in group))
+
+
+def _hints(hints: dict[str, Any]) -> dict[str, list[str] | str]:
+    """Hints as text, whatever the client's JSON types."""
+    return {
+        key: [str(item) for item in value] if isinstance(value, list) else str(value)
+        for key, value in hints.items()
+        if value is not None
+    }

@@ -1,0 +1,149 @@
+"""From the query string of a server list to `InstanceFilters` and a sort order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from oslo_utils import strutils
+
+from nova_lite import exception, states
+from nova_lite.api import validation
+from nova_lite.api.compute.views import servers as views
+from nova_lite.api.microversions import Change
+from nova_lite.api.wsgi import Query, Request
+from nova_lite.objects import InstanceFilters
+from nova_lite.policies import servers as policies
+
+#: Parameters whose value goes as text into the filter of that name.
+_TEXTS = {
+    "name": "name",
+    "display_name": "name",
+    "ip": "ip",
+    "ip6": "ip6",
+    "image": "image_ref",
+    "image_ref": "image_ref",
+    "flavor": "flavorid",
+    "reservation_id": "reservation_id",
+    "user_id": "user_id",
+    "host": "host",
+    "node": "node",
+    "hypervisor_hostname": "node",
+    "availability_zone": "availability_zone",
+    "key_name": "key_name",
+    "description": "description",
+    "display_description": "description",
+}
+_LISTS = {"uuid": "uuids", "vm_state": "vm_states", "task_state": "task_states"}
+_TAGS = {"tags": "tags", "tags-any": "tags_any", "not-tags": "not_tags", "not-tags-any": "not_tags_any"}
+_TIMES = {
+    "changes-since": "changes_since",
+    "changes-before": "changes_before",
+    "created_at": "created_at",
+    "launched_at": "launched_at",
+    "terminated_at": "terminated_at",
+}
+_NUMBERS = ("power_state", "progress")
+
+#: What anybody may filter by, and from which version on. The rest is dropped for who may not filter by all.
+_FOR_ALL = {
+    **dict.fromkeys(("reservation_id", "name", "status", "image", "flavor", "ip", "changes-since", "all_tenants"), 1),
+    "ip6": Change.FILTER_IP6,
+    **dict.fromkeys(_TAGS, Change.SERVER_TAGS),
+    "changes-before": Change.CHANGES_BEFORE,
+    "locked": Change.LOCKED_REASON,
+    **dict.fromkeys(
+        ("availability_zone", "config_drive", "key_name", "created_at", "launched_at", "terminated_at"),
+        Change.USER_FILTERS,
+    ),
+    **dict.fromkeys(("power_state", "task_state", "vm_state", "progress", "user_id"), Change.USER_FILTERS),
+}
+_SORT_KEYS_FOR_ADMINS = {"host", "node"}
+
+
+def of_query(req: Request, query: Query, all_rule: str) -> InstanceFilters | None:
+    """The filters; None when nothing can match them. Raises 400 for nonsense and 403 for what is not allowed."""
+    privileged = req.allows(policies.ALL_FILTERS)
+    given = {name for name in query if privileged or (name in _FOR_ALL and req.version.minor >= _FOR_ALL[name])}
+    values: dict[str, Any] = {}
+    for parameters, convert in (
+        (_TEXTS, query.one),
+        (_LISTS, query.get),
+        (_TAGS, lambda name: (query.one(name) or "").split(",")),
+        (_TIMES, lambda name: validation.parse_time(query.one(name) or "")),
+        (dict(zip(_NUMBERS, _NUMBERS, strict=True)), lambda name: int(query.one(name) or 0)),
+    ):
+        for parameter, name in parameters.items():
+            if parameter in given:
+                values[name] = convert(parameter)
+    _check_period(values)
+    for name in ("locked", "config_drive"):
+        if name in given:
+            values[name] = _truth(query, name)
+    if "deleted" in given:
+        values["deleted"] = _truth(query, "deleted")
+    values["project_id"] = _project(req, query, all_rule)
+    filters = msgspec.convert(values, InstanceFilters)
+    return _with_status(req, query, filters) if "status" in given else filters
+
+
+def order_of(req: Request, query: Query) -> tuple[list[str], list[str]]:
+    """Sort keys and as many directions; newest first unless asked otherwise."""
+    keys = query.get("sort_key") or ["created_at"]
+    if not req.allows(policies.ALL_FILTERS) and _SORT_KEYS_FOR_ADMINS & set(keys):
+        raise exception.Forbidden("Only administrators can sort servers by host or node.")
+    dirs = query.get("sort_dir") or ["desc"]
+    if len(dirs) > len(keys):
+        raise exception.ValidationError(detail="Sort direction size exceeds sort key size")
+    return keys, [*dirs, *[dirs[0]] * (len(keys) - len(dirs))]
+
+
+def _truth(query: Query, name: str) -> bool:
+    text = query.one(name) or ""
+    try:
+        return strutils.bool_from_string(text, strict=True)
+    except ValueError as error:
+        raise exception.ValidationError(detail=f"Invalid filter value {text[:64]!r} of {name}.") from error
+
+
+def _check_period(values: dict[str, Any]) -> None:
+    since, before = values.get("changes_since"), values.get("changes_before")
+    if since is not None and before is not None and since > before:
+        raise exception.ValidationError(
+            detail="The value of changes-since must be less than or equal to changes-before."
+        )
+
+
+def _project(req: Request, query: Query, all_rule: str) -> str | None:
+    """Whose servers: one's own, or (with all_tenants, for admins) everybody's or those of one project."""
+    text = query.one("all_tenants")
+    if text is None:
+        return _own_project(req)
+    try:
+        everybody = strutils.bool_from_string(text, strict=True) if text else True
+    except ValueError as error:
+        raise exception.ValidationError(detail=f"Invalid all_tenants value {text[:64]!r}.") from error
+    if not everybody:
+        return _own_project(req)
+    req.authorize(all_rule)
+    return query.one("project_id") or query.one("tenant_id")
+
+
+def _own_project(req: Request) -> str:
+    return str(req.context.project_id)
+
+
+def _with_status(req: Request, query: Query, filters: InstanceFilters) -> InstanceFilters | None:
+    vm_states, task_states = views.states_of(query["status"])
+    if not vm_states:
+        if req.has(Change.STATUS_CHECKED):
+            raise exception.ValidationError(detail="Invalid status value")
+        return None
+    if vm_states == [states.DELETED]:
+        if not req.allows(policies.ALL_FILTERS):
+            raise exception.Forbidden("Only administrators may list deleted instances")
+        return msgspec.structs.replace(filters, deleted=True)
+    changes: dict[str, Any] = {"vm_states": vm_states}
+    if task_states:
+        changes["task_states"] = task_states
+    return msgspec.structs.replace(filters, **changes)

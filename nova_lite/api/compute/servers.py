@@ -1,0 +1,113 @@
+"""``/servers``: create, list, show, update, delete."""
+
+from __future__ import annotations
+
+import secrets
+import string
+from typing import Any
+
+from oslo_utils import strutils
+
+from nova_lite.api.compute import server_create, server_filters
+from nova_lite.api.compute.schemas import queries
+from nova_lite.api.compute.schemas import servers as schemas
+from nova_lite.api.compute.views import servers as views
+from nova_lite.api.microversions import Change
+from nova_lite.api.wsgi import Action, Answer, Extension, Request, Route
+from nova_lite.objects import Instance
+from nova_lite.policies import servers as policies
+
+_PASSWORD_LENGTH = 12
+#: Letters and digits that no font confuses.
+_PASSWORD_SYMBOLS = "".join(sorted(set(string.ascii_letters + string.digits) - set("0O1lI")))
+
+
+class Servers(Extension):
+    alias = "servers"
+    title = "Servers"
+    routes = (
+        Route("GET", "/servers", "index"),
+        Route("GET", "/servers/detail", "detail"),
+        Route("POST", "/servers", "create"),
+        Route("GET", "/servers/{id}", "show"),
+        Route("PUT", "/servers/{id}", "update"),
+        Route("DELETE", "/servers/{id}", "delete"),
+    )
+    actions = (Action("servers", "forceDelete", "force_delete"),)
+
+    def index(self, req: Request) -> Answer:
+        req.authorize(policies.INDEX)
+        instances, links = self._list(req, policies.INDEX_ALL, "servers")
+        return Answer({"servers": views.index(req, instances), **links})
+
+    def detail(self, req: Request) -> Answer:
+        req.authorize(policies.DETAIL)
+        instances, links = self._list(req, policies.DETAIL_ALL, "servers", "detail")
+        return Answer({"servers": views.detail(req, instances), **links})
+
+    def show(self, req: Request, id: str) -> Answer:
+        req.authorize(policies.SHOW)
+        req.query(queries.NOTHING)
+        return Answer({"server": views.show(req, self.conductor.instance_get(req.context, id))})
+
+    def create(self, req: Request) -> Answer:
+        req.authorize(policies.CREATE)
+        body = req.validated(schemas.CREATE)
+        password = self._password(body["server"])
+        request = server_create.request_of(req, body, password)
+        result = self.compute.create(req.context, request)
+        if strutils.bool_from_string(body["server"].get("return_reservation_id", False)):
+            return Answer({"reservation_id": result.reservation_id}, 202)
+        first = result.instances[0]
+        shown = password if self.conf.api.enable_instance_password else None
+        location = {"Location": req.link("servers", first.uuid)}
+        return Answer({"server": views.created(req, first, shown)}, 202, location)
+
+    def update(self, req: Request, id: str) -> Answer:
+        req.authorize(policies.UPDATE)
+        body = req.validated(schemas.UPDATE)
+        instance = self.conductor.instance_update(req.context, id, _changes(req, body["server"]))
+        return Answer({"server": views.updated(req, instance)})
+
+    def delete(self, req: Request, id: str) -> Answer:
+        req.authorize(policies.DELETE)
+        self.compute.delete(req.context, id)
+        return Answer(status=204)
+
+    def force_delete(self, req: Request, id: str) -> Answer:
+        req.authorize(policies.FORCE_DELETE)
+        self.compute.delete(req.context, id)
+        return Answer(status=202)
+
+    def _list(self, req: Request, all_rule: str, *path: str) -> tuple[list[Instance], dict[str, Any]]:
+        """A page of servers, and the link to the next one."""
+        query = req.query(schemas.INDEX)
+        filters = server_filters.of_query(req, query, all_rule)
+        if filters is None:
+            return [], {}
+        keys, dirs = server_filters.order_of(req, query)
+        instances = self.conductor.instance_list(req.context, filters, query.limit, query.marker, keys, dirs)
+        links = req.next_links(instances, query.limit, instances[-1].uuid, *path) if instances else None
+        return instances, {"servers_links": links} if links else {}
+
+    @staticmethod
+    def _password(server: dict[str, Any]) -> str:
+        given: str | None = server.get("adminPass")
+        return given or "".join(secrets.choice(_PASSWORD_SYMBOLS) for _ in range(_PASSWORD_LENGTH))
+
+
+def _changes(req: Request, server: dict[str, Any]) -> dict[str, Any]:
+    """The body in the words of the conductor."""
+    changes: dict[str, Any] = {}
+    if "name" in server:
+        changes["display_name"] = server["name"].strip()
+    if "description" in server:
+        changes["display_description"] = server["description"]
+    for key, name in (("accessIPv4", "access_ip_v4"), ("accessIPv6", "access_ip_v6")):
+        if key in server:
+            changes[name] = server[key] or None
+    if "OS-DCF:diskConfig" in server:
+        changes["auto_disk_config"] = server["OS-DCF:diskConfig"] == "AUTO"
+    if "hostname" in server and req.has(Change.SERVER_HOSTNAME):
+        changes["hostname"] = server["hostname"]
+    return changes

@@ -1,0 +1,64 @@
+"""SSH keys: made, checked and fingerprinted."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ed25519
+
+from nova_lite import exception
+
+MAX_LENGTH = 16 * 1024
+
+
+def generate() -> tuple[str, str]:
+    """A new private key (OpenSSH's own format, no passphrase) and its public key, one line without a comment."""
+    key = ed25519.Ed25519PrivateKey.generate()
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
+    )
+    public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    return private.decode(), public.decode()
+
+
+def checked(public_key: str) -> str:
+    """The key, unchanged. Raises `InvalidKeypair` unless it is one OpenSSH public key on one line."""
+    text = public_key.strip()
+    if not text or len(text) > MAX_LENGTH or not text.isprintable():
+        raise exception.InvalidKeypair(reason="failed to generate fingerprint: it is not one line of text")
+    try:
+        serialization.load_ssh_public_key(text.encode())
+    except (ValueError, UnsupportedAlgorithm, UnicodeEncodeError):
+        # The library knows fewer kinds than OpenSSH (hardware-backed keys); those are told by their own header.
+        if not _is_consistent(text):
+            raise exception.InvalidKeypair(reason="failed to generate fingerprint") from None
+    return public_key
+
+
+def fingerprint(public_key: str) -> str:
+    """MD5 of the key's blob in hex pairs, as OpenSSH's ``-E md5`` prints it. Not for security: it names the key."""
+    digest = hashlib.md5(_blob(public_key), usedforsecurity=False).hexdigest()
+    return ":".join(digest[index : index + 2] for index in range(0, len(digest), 2))
+
+
+def _blob(public_key: str) -> bytes:
+    try:
+        return base64.b64decode(public_key.split()[1], validate=True)
+    except (IndexError, ValueError, binascii.Error) as error:
+        raise exception.InvalidKeypair(reason="failed to generate fingerprint") from error
+
+
+def _is_consistent(text: str) -> bool:
+    """Whether the algorithm that the line names is the one that the blob begins with."""
+    name = text.split()[0]
+    blob = _blob(text)
+    length = int.from_bytes(blob[:4], "big")
+    return (
+        name.startswith(("ssh-", "ecdsa-", "sk-ssh-", "sk-ecdsa-"))
+        and 0 < length < 128
+        and blob[4 : 4 + length] == name.encode()
+    )

@@ -1,0 +1,44 @@
+"""Networks, in the form of the compute API."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Any
+
+from nova_lite.api.wsgi import Request
+from nova_lite.objects import Network
+
+#: What the form has besides and the built-in networks do not: always null, and for admins only.
+_UNKNOWN_TO_ADMINS = (
+    *("created_at", "updated_at", "deleted_at", "deleted", "injected", "vlan", "vpn_public_address"),
+    *("vpn_public_port", "vpn_private_address", "host", "bridge_interface", "multi_host", "priority", "rxtx_base"),
+    *("dhcp_server", "enable_dhcp", "share_address"),
+)
+
+
+def show(req: Request, network: Network) -> dict[str, Any]:
+    subnet = ipaddress.ip_network(network.cidr)
+    is_v4 = subnet.version == 4
+    dns = [*network.dns, None, None]
+    view: dict[str, Any] = {
+        "id": network.id,
+        "label": network.name,
+        "cidr": network.cidr if is_v4 else None,
+        "netmask": str(subnet.netmask) if is_v4 else None,
+        "gateway": network.gateway if is_v4 else None,
+        "broadcast": str(subnet.broadcast_address) if is_v4 else None,
+        "dns1": dns[0],
+        "dns2": dns[1],
+        "cidr_v6": None if is_v4 else network.cidr,
+        "gateway_v6": None if is_v4 else network.gateway,
+        "netmask_v6": None if is_v4 else str(subnet.prefixlen),
+    }
+    if req.context.is_admin:
+        view |= dict.fromkeys(_UNKNOWN_TO_ADMINS)
+        view |= {
+            "bridge": network.bridge,
+            "dhcp_start": network.start,
+            "mtu": network.mtu,
+            "project_id": network.project_id,
+        }
+    return view

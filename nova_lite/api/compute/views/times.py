@@ -1,0 +1,15 @@
+"""The formats that the API shows times in (all UTC)."""
+
+from __future__ import annotations
+
+import datetime
+
+
+def seconds(time: datetime.datetime | None) -> str | None:
+    """``2026-11-21T08:20:32Z``"""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ") if time is not None else None
+
+
+def micros(time: datetime.datetime | None) -> str | None:
+    """``2026-11-21T08:20:33.425308``"""
+    return time.strftime("%Y-%m-%dT%H:%M:%S.%f") if time is not None else None

@@ -1,0 +1,138 @@
+"""Microversions of the compute API: which there are, what each changed, and how a request asks for one.
+
+A handler asks ``version.has(Change.TAGS)``; a route or a schema is valid for a range of versions. `Change` is the one
+table of what changed when, for the resources that are served here.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Mapping
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from nova_lite import exception
+
+T = TypeVar("T")
+
+HEADER = "OpenStack-API-Version"
+LEGACY_HEADER = "X-OpenStack-Nova-API-Version"
+SERVICE = "compute"
+
+_FORMAT = re.compile(r"[1-9]\d{0,8}\.(?:[1-9]\d{0,8}|0)", re.ASCII)
+
+
+class Change(enum.IntEnum):
+    """The minor version from which something holds."""
+
+    KEYPAIR_TYPE = 2  # keypairs have a type; create answers 201, delete 204
+    SERVER_EXTENDED_ATTRIBUTES = 3  # hostname, reservation id, launch index, user data, ...
+    FILTER_IP6 = 5  # anybody may filter servers by ip6
+    NO_CONSOLE_ACTIONS = 6  # console URLs are asked from remote-consoles, not by an action
+    SERVER_LOCKED = 9
+    KEYPAIR_USER = 10  # admins handle other users' keypairs
+    SERVICE_FORCED_DOWN = 11
+    SERVER_HOST_STATUS = 16
+    SERVER_DESCRIPTION = 19
+    ACTIONS_OF_DELETED = 21  # the action log of a deleted server can be read
+    SERVER_TAGS = 26
+    CPU_INFO_OBJECT = 28  # a hypervisor's cpu_info is an object, not a string
+    DEVICE_TAGS = 32  # networks and block devices take a tag ...
+    HYPERVISOR_PAGING = 33
+    KEYPAIR_PAGING = 35
+    NO_PROXIES = 36  # images and networks are asked from their own services
+    NETWORKS_REQUIRED = 37  # "networks" must be given: "auto", "none" or a list; a tag was lost by accident
+    STATUS_CHECKED = 38  # an unknown status in a server filter is an error
+    NO_IMAGE_METADATA = 39  # limits lose maxImageMeta
+    DEVICE_TAGS_AGAIN = 42
+    FLAVOR_EMBEDDED = 47  # a server shows its flavor's properties, not a link
+    ACTION_EVENTS_FOR_OWNER = 51
+    SERVER_CREATE_TAGS = 52
+    UUIDS_OF_SERVICES = 53  # services and hypervisors are named by uuid
+    FLAVOR_DESCRIPTION = 55
+    NO_PERSONALITY = 57
+    ACTION_PAGING = 58  # and updated_at
+    FLAVOR_EXTRA_SPECS = 61
+    ACTION_EVENT_HOST = 62
+    TRUSTED_CERTIFICATES = 63
+    CHANGES_BEFORE = 66
+    VOLUME_TYPE = 67
+    SERVER_GROUPS = 71  # show and update tell the server's groups
+    LOCKED_REASON = 73  # and locked as filter and sort key
+    REQUESTED_DESTINATION = 74  # host and hypervisor_hostname at create
+    STRICT_QUERIES = 75  # unknown query parameters are errors; swap 0; update answers like show
+    USER_FILTERS = 83  # more server filters for everybody
+    ACTION_EVENT_DETAILS = 84
+    EXTRA_SPECS_CHECKED = 86
+    NO_HYPERVISOR_STATISTICS = 88
+    SERVER_HOSTNAME = 90
+    KEYPAIR_IMPORT_ONLY = 92  # keys are no longer generated; names may hold @ and .
+    FQDN_HOSTNAME = 94
+    PINNED_ZONE = 96
+
+
+class Version(NamedTuple):
+    """A microversion; compares as its two numbers."""
+
+    major: int
+    minor: int
+
+    def __str__(self) -> str:
+        return f"{self.major}.{self.minor}"
+
+    def has(self, change: Change) -> bool:
+        return self.minor >= change
+
+
+MINIMUM = Version(2, 1)
+MAXIMUM = Version(2, 96)
+
+
+class Versioned(Generic[T]):
+    """One value per range of versions: ``Versioned({1: a, Change.SERVER_DESCRIPTION: b})``."""
+
+    def __init__(self, values: Mapping[int, T]) -> None:
+        self._values = sorted(values.items(), reverse=True)
+
+    def at(self, version: Version) -> T:
+        return next(value for since, value in self._values if version.minor >= since)
+
+    def all(self) -> list[T]:
+        return [value for _, value in self._values]
+
+
+def of_request(headers: Any) -> Version:
+    """The version that the request's headers ask for, of either family; `MINIMUM` without any.
+
+    Raises `InvalidAPIVersionString` (400) or `InvalidGlobalAPIVersion` (406).
+    """
+    text = _asked_for(headers)
+    if text is None:
+        return MINIMUM
+    if text == "latest":
+        return MAXIMUM
+    if not _FORMAT.fullmatch(text):
+        raise exception.InvalidAPIVersionString(version=text[:32])
+    major, minor = text.split(".")
+    version = Version(int(major), int(minor))
+    if not MINIMUM <= version <= MAXIMUM:
+        raise exception.InvalidGlobalAPIVersion(req_ver=version, min_ver=MINIMUM, max_ver=MAXIMUM)
+    return version
+
+
+def _asked_for(headers: Any) -> str | None:
+    """``compute X`` of the new header, which may name other services, too (the last one counts); else the old one."""
+    for entry in reversed((headers.get(HEADER) or "").split(",")):
+        service, _, text = entry.strip().partition(" ")
+        if service.lower() == SERVICE:
+            return text.strip().lower()
+    legacy: str | None = headers.get(LEGACY_HEADER)
+    return legacy.strip().lower() if legacy is not None else None
+
+
+def response_headers(version: Version) -> dict[str, str]:
+    return {
+        HEADER: f"{SERVICE} {version}",
+        LEGACY_HEADER: str(version),
+        "Vary": f"{HEADER}, {LEGACY_HEADER}",
+    }

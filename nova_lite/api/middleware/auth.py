@@ -1,0 +1,70 @@
+"""Who asks. ``noauth2`` believes what the token says, so it is for loopback addresses only."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable
+from typing import Any
+
+from nova_lite import exception
+from nova_lite.api import deploy, wsgi
+from nova_lite.api.middleware.request_id import REQUEST_ID
+from nova_lite.context import RequestContext
+
+ADMIN = "admin"
+
+
+def noauth2_factory(global_conf: dict[str, str], **local_conf: str) -> Callable[[deploy.App], NoAuth2]:
+    """Raises `ConfigurationError` when the API listens on anything but a loopback address."""
+    del global_conf, local_conf
+    listen = deploy.conf().api.listen
+    if not is_loopback(listen):
+        raise exception.ConfigurationError(
+            reason=f"[api] auth_strategy = noauth2 believes every token, so [api] listen = {listen} is refused: "
+            "it has to be a loopback address such as 127.0.0.1."
+        )
+    return NoAuth2
+
+
+def is_loopback(address: str) -> bool:
+    if address == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+class NoAuth2:
+    """The token is ``user:project``; the project defaults to the user, and only the user ``admin`` is an admin."""
+
+    def __init__(self, app: deploy.App) -> None:
+        self._app = app
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
+        token = environ.get("HTTP_X_AUTH_TOKEN")
+        if not token:
+            return self._hand_out(environ)(environ, start_response)
+        user, _, project = token.partition(":")
+        environ[wsgi.CONTEXT] = context_of(user, project or user, environ.get(REQUEST_ID))
+        return self._app(environ, start_response)
+
+    @staticmethod
+    def _hand_out(environ: dict[str, Any]) -> Any:
+        """The old dance of this scheme: who brings no token is told one that would do."""
+        user = environ.get("HTTP_X_AUTH_USER", ADMIN)
+        project = environ.get("HTTP_X_AUTH_PROJECT_ID", ADMIN)
+        url = wsgi.root_url(environ, None) + wsgi.version_path(environ)
+        headers = {"X-Auth-Token": f"{user}:{project}", "X-Server-Management-Url": f"{url}/{wsgi.quote_path(project)}"}
+        return wsgi.to_response(wsgi.Answer(None, 204, headers))
+
+
+def context_of(user: str, project: str, request_id: str | None) -> RequestContext:
+    is_admin = user == ADMIN
+    return RequestContext(
+        user_id=user,
+        project_id=project,
+        is_admin=is_admin,
+        roles=[ADMIN, "member", "reader"] if is_admin else ["member", "reader"],
+        request_id=request_id,
+    )

@@ -1,0 +1,49 @@
+"""Filters that oslo.middleware provides, fed with the daemon's own configuration.
+
+Each is left out of the chain when the configuration gives it nothing to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from oslo_middleware import cors, http_proxy_to_wsgi, sizelimit
+
+from nova_lite.api import deploy, microversions
+
+Filter = Callable[[deploy.App], deploy.App]
+
+
+def cors_factory(global_conf: dict[str, str], **local_conf: str) -> Filter:
+    """Cross-origin requests of browsers from ``[cors] allowed_origin``."""
+    del global_conf, local_conf
+    conf = deploy.conf()
+    conf.register_opts(cors.OPTS, group="cors")
+    headers = [microversions.HEADER, microversions.LEGACY_HEADER]
+    cors.set_defaults(
+        allow_headers=["X-Auth-Token", "X-OpenStack-Request-ID", *headers],
+        expose_headers=["X-Auth-Token", "X-OpenStack-Request-ID", "X-Compute-Request-ID", *headers],
+        allow_methods=["GET", "PUT", "POST", "DELETE", "PATCH"],
+    )
+    return lambda app: cors.CORS(app, conf) if conf.cors.allowed_origin else app
+
+
+def proxy_headers_factory(global_conf: dict[str, str], **local_conf: str) -> Filter:
+    """Scheme and host as a reverse proxy saw them, with ``[oslo_middleware] enable_proxy_headers_parsing``."""
+    del global_conf, local_conf
+    conf = deploy.conf()
+    conf.register_opts(http_proxy_to_wsgi.OPTS, group="oslo_middleware")
+    enabled = conf.oslo_middleware.enable_proxy_headers_parsing
+    return lambda app: http_proxy_to_wsgi.HTTPProxyToWSGI(app, conf) if enabled else app
+
+
+def size_limit_factory(global_conf: dict[str, str], **local_conf: str) -> Filter:
+    """Bodies of at most ``[oslo_middleware] max_request_body_size`` bytes."""
+    del global_conf, local_conf
+    conf = deploy.conf()
+
+    def limited(app: deploy.App) -> Any:
+        return sizelimit.RequestBodySizeLimiter(app, conf)
+
+    return limited

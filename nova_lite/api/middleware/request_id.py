@@ -1,0 +1,57 @@
+"""Gives each request an id of our own making, tells it to the client, and logs one line per request.
+
+The id makes a create idempotent on its way to the conductor, so a client's own id is never taken for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from oslo_context import context
+
+from nova_lite.api import deploy, wsgi
+from nova_lite.context import RequestContext
+
+LOG = logging.getLogger(__name__)
+
+REQUEST_ID = "openstack.request_id"
+HEADERS = ("X-OpenStack-Request-Id", "X-Compute-Request-Id")
+
+
+def factory(global_conf: dict[str, str], **local_conf: str) -> Callable[[deploy.App], RequestId]:
+    del global_conf, local_conf
+    return RequestId
+
+
+class RequestId:
+    def __init__(self, app: deploy.App) -> None:
+        self._app = app
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
+        request_id = environ[REQUEST_ID] = context.generate_request_id()
+        RequestContext(request_id=request_id)  # log lines name it, until authentication knows more
+        started = time.perf_counter()
+
+        def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
+            if LOG.isEnabledFor(logging.INFO):
+                _log(environ, status, time.perf_counter() - started)
+            return start_response(status, [*headers, *((name, request_id) for name in HEADERS)], exc_info)
+
+        return self._app(environ, start)
+
+
+def _log(environ: dict[str, Any], status: str, seconds: float) -> None:
+    """Path and query, never a header or a body: those hold secrets."""
+    query = environ.get("QUERY_STRING")
+    LOG.info(
+        '%s "%s %s%s" %s %.4f s',
+        environ.get("REMOTE_ADDR", "-"),
+        environ["REQUEST_METHOD"],
+        wsgi.quote_path(environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")),
+        f"?{query}" if query else "",
+        status.split(" ", 1)[0],
+        seconds,
+    )

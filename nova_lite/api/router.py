@@ -1,0 +1,100 @@
+"""From URL and verb to handler: the table of the API, filled by stevedore extensions.
+
+Every route is reachable with the project's id in front (``/v2.1/{project_id}/servers``) and without.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import routes
+from stevedore import extension as stevedore_extension
+
+from nova_lite.api import deploy, wsgi
+
+LOG = logging.getLogger(__name__)
+
+NAMESPACE = "nova_lite.api.v21.extensions"
+
+
+def app_factory(global_conf: dict[str, str], **local_conf: str) -> Router:
+    """Paste factory. ``legacy = true`` serves the resources as ``/v2`` does."""
+    del global_conf
+    services = deploy.services()
+    return Router(services, load_extensions(services), legacy=local_conf.get("legacy", "").lower() == "true")
+
+
+def load_extensions(services: wsgi.Services) -> list[wsgi.Extension]:
+    """Every extension that can be loaded, by alias; one that cannot is logged and left out."""
+    manager: Any = stevedore_extension.ExtensionManager(
+        NAMESPACE,
+        invoke_on_load=True,
+        invoke_args=(services,),
+        on_load_failure_callback=_log_failure,
+    )
+    extensions: list[wsgi.Extension] = [loaded.obj for loaded in manager]
+    return sorted(extensions, key=lambda item: item.alias)
+
+
+def _log_failure(manager: Any, entry_point: Any, error: BaseException) -> None:
+    del manager
+    LOG.error("API extension %s cannot be loaded and is not served: %s", entry_point.name, error, exc_info=error)
+
+
+def route_table(extensions: list[wsgi.Extension]) -> list[tuple[str, str, str]]:
+    """Verb, URL and function of every route and action, for ``nova-lite-manage`` and the documentation."""
+    rows = []
+    for extension in extensions:
+        where = f"{type(extension).__module__}:{type(extension).__name__}"
+        rows += [(route.method, route.path, f"{where}.{route.handler}") for route in extension.routes]
+        rows += [
+            ("POST", f"/{action.resource}/{{id}}/action {action.name}", f"{where}.{action.handler}")
+            for action in extension.actions
+        ]
+    return sorted(rows, key=lambda row: (row[1], row[0]))
+
+
+class Router:
+    """WSGI application: finds what a URL leads to and hands over to the dispatcher."""
+
+    def __init__(self, services: wsgi.Services, extensions: list[wsgi.Extension], legacy: bool = False) -> None:
+        self.extensions = extensions
+        self._dispatcher = wsgi.Dispatcher(services, legacy)
+        self._handlers: dict[str, list[tuple[wsgi.Route, wsgi.Extension]]] = {}
+        self._actions: dict[str, dict[str, list[tuple[wsgi.Action, wsgi.Extension]]]] = {}
+        self._fill()
+        self._mapper = self._make_mapper()
+
+    def _fill(self) -> None:
+        for extension in self.extensions:
+            for route in extension.routes:
+                self._handlers.setdefault(route.path, []).append((route, extension))
+            for action in extension.actions:
+                path = f"/{action.resource}/{{id}}/action"
+                self._actions.setdefault(path, {}).setdefault(action.name, []).append((action, extension))
+
+    def _make_mapper(self) -> routes.Mapper:
+        """Paths without variables first, so that ``/servers/detail`` is not taken for a server named detail."""
+        mapper = routes.Mapper(controller_scan=None)
+        mapper.minimization = False
+        paths = sorted({*self._handlers, *self._actions}, key=lambda path: (path.count("{"), path))
+        for prefix in ("", "/{project_id}"):
+            for path in paths:
+                mapper.connect(None, prefix + path, controller=path)
+        mapper.create_regs()
+        return mapper
+
+    def find(self, path: str) -> wsgi.Target | None:
+        match = self._mapper.match(path)
+        if match is None:
+            return None
+        template = match.pop("controller")
+        match.pop("action", None)
+        project_id = match.pop("project_id", None)
+        return wsgi.Target(self._handlers.get(template, []), self._actions.get(template, {}), match, project_id)
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
+        path = environ.get("PATH_INFO", "").encode("latin-1", "replace").decode("utf-8", "replace")
+        environ[wsgi.HANDLER] = self.find(path.rstrip("/") or "/")
+        return self._dispatcher(environ, start_response)

@@ -1,0 +1,396 @@
+"""The machinery under every resource: request, answer, faults, and the dispatch from a route to its handler.
+
+A handler is a method of an `Extension`; it takes the `Request` and the variables of its URL, and reads like its spec::
+
+    def show(self, req: Request, id: str) -> Answer:
+        req.authorize(policies.SHOW)
+        instance = self.conductor.instance_get(req.context, id)
+        return Answer({"server": views.show(req, instance)})
+
+The dispatcher refuses to answer for a handler that forgot to authorize.
+"""
+
+from __future__ import annotations
+
+import functools
+import http
+import json
+import logging
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
+
+import msgspec
+import webob
+import webob.exc
+from oslo_config import cfg
+
+from nova_lite import exception
+from nova_lite.api import microversions, validation
+from nova_lite.api.microversions import Change, Version, Versioned
+from nova_lite.compute.api import API
+from nova_lite.context import RequestContext
+from nova_lite.policy import Policy
+
+LOG = logging.getLogger(__name__)
+
+CONTEXT = "nova_lite.context"
+LEGACY = "nova_lite.legacy_v2"
+HANDLER = "nova_lite.handler"
+
+JSON_TYPES = ("application/json", "application/vnd.openstack.compute+json", "text/plain", "")
+
+FAULT_NAMES = {
+    400: "badRequest",
+    401: "unauthorized",
+    403: "forbidden",
+    404: "itemNotFound",
+    405: "badMethod",
+    409: "conflictingRequest",
+    413: "overLimit",
+    415: "badMediaType",
+    429: "overLimit",
+    501: "notImplemented",
+    503: "serviceUnavailable",
+}
+
+MALFORMED_BODY = "Malformed request body"
+
+_HOST = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?")
+_INTEGER = re.compile(r"\d{1,9}", re.ASCII)
+
+
+class Services(NamedTuple):
+    """What handlers work with: built once at the root (`nova_lite.cmd.api`), or of fakes by the tests."""
+
+    conf: cfg.ConfigOpts
+    policy: Policy
+    compute: API
+
+    @property
+    def conductor(self) -> Any:
+        return self.compute.conductor
+
+
+class Route(NamedTuple):
+    """A row of the API's table: ``method path`` is answered by ``handler`` in the versions since..until."""
+
+    method: str
+    path: str
+    handler: str
+    since: int = 1
+    until: int | None = None
+
+    def serves(self, version: Version) -> bool:
+        return version.minor >= self.since and (self.until is None or version.minor <= self.until)
+
+
+class Action(NamedTuple):
+    """``POST /<resource>/{id}/action`` with the body ``{name: ...}`` is answered by ``handler``."""
+
+    resource: str
+    name: str
+    handler: str
+    since: int = 1
+    until: int | None = None
+
+    def serves(self, version: Version) -> bool:
+        return version.minor >= self.since and (self.until is None or version.minor <= self.until)
+
+
+class Extension:
+    """A part of the API: the routes it adds, and the actions it adds to any extension's resources."""
+
+    alias: str
+    title: str
+    routes: tuple[Route, ...] = ()
+    actions: tuple[Action, ...] = ()
+
+    def __init__(self, services: Services) -> None:
+        self.services = services
+        self.conf = services.conf
+        self.compute = services.compute
+
+    @property
+    def conductor(self) -> Any:
+        return self.services.conductor
+
+
+class Answer:
+    """What a handler returns: a JSON body or none, a status, headers."""
+
+    def __init__(self, body: Any = None, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
+        self.body = body
+        self.status = status
+        self.headers = headers or {}
+
+
+class Request(webob.Request):  # type: ignore[misc]
+    """A request on its way to a handler."""
+
+    services: Services
+    version: Version
+    project_url: str
+    authorized: bool
+
+    @property
+    def context(self) -> RequestContext:
+        context: RequestContext = self.environ[CONTEXT]
+        return context
+
+    @property
+    def legacy(self) -> bool:
+        """Whether it came to ``/v2``: looser validation, no microversions."""
+        return bool(self.environ.get(LEGACY))
+
+    def has(self, change: Change) -> bool:
+        return self.version.has(change)
+
+    # --- authorize
+
+    def authorize(self, action: str, target: Mapping[str, Any] | None = None) -> None:
+        self.services.policy.authorize(self.context, action, target)
+        self.authorized = True
+
+    def allows(self, action: str, target: Mapping[str, Any] | None = None) -> bool:
+        return self.services.policy.allows(self.context, action, target)
+
+    # --- validate
+
+    @functools.cached_property
+    def json_value(self) -> Any:
+        """The body as JSON; None when there is none. Raises `ValidationError` when it is malformed."""
+        body = self.body
+        if not body:
+            return None
+        try:
+            value = json.loads(body)
+            msgspec.json.encode(value)
+        except (ValueError, RecursionError, msgspec.MsgspecError) as error:
+            raise exception.ValidationError(detail=MALFORMED_BODY) from error
+        return value
+
+    def validated(self, schema: Versioned[validation.Schema]) -> Any:
+        """The body, as the schema of the request's version demands it."""
+        body = self.json_value
+        validation.validate_body(schema.at(self.version), body, relaxed=self.legacy)
+        return body
+
+    def query(self, schema: Versioned[validation.Schema]) -> Query:
+        """The query string, checked. Parameters that the schema does not know are dropped (errors since 2.75)."""
+        values: dict[str, list[str]] = {}
+        for name, value in self.GET.items():
+            values.setdefault(name, []).append(value)
+        chosen = schema.at(self.version)
+        validation.validate_query(chosen, values)
+        known = chosen["properties"]
+        patterns = chosen.get("patternProperties", {})
+        return Query(
+            {
+                name: items
+                for name, items in values.items()
+                if name in known or any(re.search(pattern, name) for pattern in patterns)
+            },
+            self.services.conf.api.max_limit,
+        )
+
+    # --- answer
+
+    @functools.cached_property
+    def root_url(self) -> str:
+        """Where this server is reached, without the version: ``http://host:8774``."""
+        return root_url(self.environ, self.services.conf.api.compute_link_prefix)
+
+    def link(self, *segments: str) -> str:
+        """URL of a thing in this API version, in the form (with project id or without) that the client used."""
+        return "/".join((self.root_url + version_path(self.environ) + self.project_url, *segments))
+
+    def bookmark(self, *segments: str) -> str:
+        """Permanent URL of a thing, without an API version."""
+        return "/".join((self.root_url + self.project_url, *segments))
+
+    def links(self, *segments: str) -> list[dict[str, str]]:
+        return [
+            {"rel": "self", "href": self.link(*segments)},
+            {"rel": "bookmark", "href": self.bookmark(*segments)},
+        ]
+
+    def next_links(self, items: list[Any], limit: int, marker: str, *segments: str) -> list[dict[str, str]] | None:
+        """Link to the page after ``items``, if they fill theirs; ``marker`` is the last item's."""
+        if not items or len(items) < limit:
+            return None
+        query = [(name, value) for name, value in self.GET.items() if name != "marker"]
+        return [{"rel": "next", "href": f"{self.link(*segments)}?{urlencode([*query, ('marker', marker)])}"}]
+
+
+class Query(dict[str, list[str]]):
+    """A checked query string: each parameter with all its values."""
+
+    def __init__(self, values: dict[str, list[str]], max_limit: int) -> None:
+        super().__init__(values)
+        self._max_limit = max_limit
+
+    def one(self, name: str) -> str | None:
+        """The parameter's last value, or None."""
+        values = self.get(name)
+        return values[-1] if values else None
+
+    @property
+    def limit(self) -> int:
+        """How many items the page may hold."""
+        text = self.one("limit")
+        return min(int(text), self._max_limit) if text else self._max_limit
+
+    @property
+    def marker(self) -> str | None:
+        return self.one("marker")
+
+
+def quote_path(path: str) -> str:
+    """A path as it stands in a URL; WSGI's latin-1 disguise of UTF-8 is taken off first."""
+    return quote(path.encode("latin-1", "replace"), safe="/:@!$&'()*+,;=~-._")
+
+
+def version_path(environ: Mapping[str, Any]) -> str:
+    """``/v2.1`` of ``/compute/v2.1``."""
+    last = environ.get("SCRIPT_NAME", "").rpartition("/")[2]
+    return f"/{last}" if last else ""
+
+
+def root_url(environ: Mapping[str, Any], link_prefix: str | None) -> str:
+    """Base of all links. From the operator's prefix if set, else from the request; a ``Host`` header that is no host
+    name is not repeated to anybody: the address the request came to takes its place."""
+    if link_prefix:
+        return link_prefix.rstrip("/")
+    scheme = environ.get("wsgi.url_scheme", "http")
+    if scheme not in ("http", "https"):
+        scheme = "http"
+    host = environ.get("HTTP_HOST") or ""
+    if not _HOST.fullmatch(host):
+        name = environ["SERVER_NAME"]
+        host = f"[{name}]:{environ['SERVER_PORT']}" if ":" in name else f"{name}:{environ['SERVER_PORT']}"
+    return f"{scheme}://{host}{quote_path(environ.get('SCRIPT_NAME', '').rpartition('/')[0])}"
+
+
+class Target(NamedTuple):
+    """What a URL leads to: its routes (of several verbs and version ranges), URL variables, project of the URL."""
+
+    handlers: list[tuple[Route, Extension]]
+    actions: dict[str, list[tuple[Action, Extension]]]
+    variables: dict[str, str]
+    project_id: str | None
+
+
+class Dispatcher:
+    """The WSGI application under the router: from `Target` (which the router leaves in environ) to the handler."""
+
+    def __init__(self, services: Services, legacy: bool) -> None:
+        self._services = services
+        self._legacy = legacy
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
+        environ[LEGACY] = self._legacy
+        req = Request(environ)
+        req.services = self._services
+        req.authorized = False
+        headers: dict[str, str] = {}
+        try:
+            req.version = microversions.MINIMUM if self._legacy else microversions.of_request(req.headers)
+            if not self._legacy:
+                headers = microversions.response_headers(req.version)
+            response = to_response(self._handle(req, environ[HANDLER]))
+        except Exception as error:
+            response = fault_of(error)
+        for name, value in headers.items():
+            response.headers.setdefault(name, value)
+        return response(environ, start_response)
+
+    def _handle(self, req: Request, target: Target | None) -> Answer:
+        if target is None:
+            raise UnknownUrl()
+        if target.project_id is not None and target.project_id != req.context.project_id:
+            raise UnknownUrl()
+        req.project_url = f"/{target.project_id}" if target.project_id is not None else ""
+        if req.method in ("POST", "PUT") and req.content_length and req.content_type not in JSON_TYPES:
+            raise webob.exc.HTTPUnsupportedMediaType(explanation="Unsupported Content-Type")
+        handler = self._choose(req, target)
+        answer: Answer = handler(req, **target.variables)
+        if not req.authorized:
+            raise RuntimeError(f"{req.method} {req.path} was answered without authorization")
+        return answer
+
+    def _choose(self, req: Request, target: Target) -> Any:
+        """The handler of the verb (and, for actions, of the body's one key) at the request's version."""
+        if target.actions and req.method == "POST":
+            return self._choose_action(req, target)
+        matching = [row for row in target.handlers if row[0].method == req.method]
+        if not matching:
+            raise UnknownUrl()
+        for route, extension in matching:
+            if route.serves(req.version):
+                return getattr(extension, route.handler)
+        raise webob.exc.HTTPNotFound()
+
+    @staticmethod
+    def _choose_action(req: Request, target: Target) -> Any:
+        body = req.json_value
+        if not isinstance(body, dict) or len(body) != 1:
+            raise exception.ValidationError(detail=MALFORMED_BODY)
+        name = next(iter(body))
+        rows = target.actions.get(name)
+        if not rows:
+            raise exception.ValidationError(detail=f"There is no such action: {name[:64]}")
+        for action, extension in rows:
+            if action.serves(req.version):
+                return getattr(extension, action.handler)
+        raise webob.exc.HTTPNotFound()
+
+
+class UnknownUrl(Exception):
+    """Nothing is at this URL, or not for this verb."""
+
+
+def to_response(answer: Answer) -> webob.Response:
+    response = webob.Response(status=answer.status, headerlist=[])
+    if answer.body is not None:
+        response.content_type = "application/json"
+        response.body = msgspec.json.encode(answer.body)
+    else:
+        response.content_length = 0
+    for name, value in answer.headers.items():
+        response.headers[name] = value
+    return response
+
+
+def fault_of(error: Exception) -> webob.Response:
+    """The JSON answer for an error, whatever it is. What is a fault of ours is logged, and told without details."""
+    if isinstance(error, UnknownUrl):
+        return unknown_url()
+    if isinstance(error, exception.NovaLiteException) and error.code != 500:
+        return fault(error.code, error.message)
+    if isinstance(error, webob.exc.HTTPException):
+        return fault(error.code, error.explanation or error.title)
+    if isinstance(error, UnicodeDecodeError):
+        return fault(400, "The URL is not valid UTF-8.")
+    LOG.error("Unexpected error in the API", exc_info=error)
+    return fault(500, f"Unexpected API Error. Please contact the administrator\n{type(error)}")
+
+
+def fault(code: int, message: str) -> webob.Response:
+    """``{"<name>": {"code": ..., "message": ...}}``"""
+    name = FAULT_NAMES.get(code, "computeFault")
+    body: dict[str, Any] = {"code": code, "message": message}
+    headers = {}
+    if code in (413, 429):
+        body["retryAfter"] = headers["Retry-After"] = "0"
+    if code == 503:
+        headers["Retry-After"] = "2"
+    return to_response(Answer({name: body}, code, headers))
+
+
+def unknown_url() -> webob.Response:
+    """An unknown URL or a wrong verb: the shape of the WSGI library, as in Nova, and not that of a fault."""
+    title = http.HTTPStatus.NOT_FOUND.phrase
+    message = f"{webob.exc.HTTPNotFound.explanation}<br /><br />\n\n\n"
+    return to_response(Answer({"message": message, "code": f"404 {title}", "title": title}, 404))

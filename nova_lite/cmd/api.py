@@ -1,0 +1,130 @@
+"""``nova-lite-api``: serves the REST APIs of ``[api] enabled_apis``."""
+
+from __future__ import annotations
+
+from nova_lite import concurrency
+
+concurrency.setup(concurrency.EVENTLET)
+
+# isort: split
+
+import logging  # noqa: E402
+import os  # noqa: E402
+import socket  # noqa: E402
+import ssl  # noqa: E402
+import sys  # noqa: E402
+from typing import Any, NamedTuple  # noqa: E402
+
+from oslo_config import cfg  # noqa: E402
+
+from nova_lite import conf as nova_conf  # noqa: E402
+from nova_lite import exception, rpc, service  # noqa: E402
+from nova_lite.api import deploy, prefork, server, wsgi  # noqa: E402
+from nova_lite.compute.api import API  # noqa: E402
+from nova_lite.compute.rpcapi import ComputeAPI  # noqa: E402
+from nova_lite.conductor.rpcapi import ConductorAPI  # noqa: E402
+from nova_lite.policy import Policy  # noqa: E402
+
+LOG = logging.getLogger(__name__)
+
+BINARY = "nova-lite-api"
+
+#: The options with the address of each API.
+ADDRESSES = {"osapi_compute": ("listen", "port"), "metadata": ("metadata_listen", "metadata_port")}
+
+PARENT_CHECK_SECONDS = 1.0
+
+
+class Site(NamedTuple):
+    """One API that is served: its application, and where."""
+
+    name: str
+    app: deploy.App
+    sock: socket.socket
+    tls: ssl.SSLContext | None
+
+
+class Worker(service.Daemon):
+    """One process that serves all sites. ``parent``: the pid whose end is this process's, too."""
+
+    def __init__(self, conf: cfg.ConfigOpts, compute: API, sites: list[Site], parent: int | None = None) -> None:
+        super().__init__(conf, BINARY)
+        self._compute = compute
+        self._sites = sites
+        self._parent = parent
+        self._transport: Any = None
+        self._http: list[server.Server] = []
+
+    def prepare(self) -> None:
+        """Connects to nobody yet: with the broker down requests are answered with 503."""
+        self._transport = rpc.get_transport(self.conf)
+        self._compute.connect(ConductorAPI(self._transport), ComputeAPI(self._transport))
+        if self._parent is not None:
+            self.add_periodic("parent", PARENT_CHECK_SECONDS, self._end_with_parent)
+        for site in self._sites:
+            http = server.make(site.sock, site.app, self.conf.api.threads, site.tls)
+            http.start()
+            self._http.append(http)
+
+    def cleanup(self) -> None:
+        for http in self._http:
+            http.stop(self.conf.api.graceful_shutdown_timeout)
+        self._http.clear()
+        if self._transport is not None:
+            self._transport.cleanup()
+            self._transport = None
+
+    def _end_with_parent(self) -> None:
+        if os.getppid() != self._parent:
+            self.stopping.set()
+
+
+def load_sites(conf: cfg.ConfigOpts, compute: API) -> list[Site]:
+    """The sites that can be served. A name that the paste file does not know is logged and skipped."""
+    policy = Policy(conf)
+    policy.check_rules()
+    services = wsgi.Services(conf, policy, compute)
+    sites = []
+    for name in conf.api.enabled_apis:
+        if name not in ADDRESSES:
+            LOG.warning("[api] enabled_apis: there is no API named %s; it is not served", name)
+            continue
+        try:
+            app = deploy.load_app(name, services)
+        except LookupError as error:
+            LOG.warning("[api] enabled_apis: %s is not in the paste file and is not served: %s", name, error)
+            continue
+        tls = server.tls_context(conf.api.ssl_cert_file, conf.api.ssl_key_file) if _is_tls(conf, name) else None
+        address, port = (conf.api[option] for option in ADDRESSES[name])
+        sites.append(Site(name, app, server.listen(address, port), tls))
+        LOG.info("%s listens on %s port %d", name, address, port)
+    if not sites:
+        raise exception.ConfigurationError(reason="[api] enabled_apis: none of them can be served.")
+    return sites
+
+
+def _is_tls(conf: cfg.ConfigOpts, name: str) -> bool:
+    return name in conf.api.enabled_ssl_apis
+
+
+def main() -> int:
+    conf = nova_conf.load(prog=BINARY)
+    service.setup_logging(conf, BINARY)
+    compute = API()
+    try:
+        sites = load_sites(conf, compute)
+    except exception.ConfigurationError as error:
+        sys.exit(f"{BINARY}: {error.message}")
+    if conf.api.workers == 1:
+        return Worker(conf, compute, sites).run()
+    parent = os.getpid()
+    return prefork.Prefork(
+        BINARY,
+        conf.api.workers,
+        conf.api.graceful_shutdown_timeout + 5,
+        lambda: Worker(conf, compute, sites, parent).run(),
+    ).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

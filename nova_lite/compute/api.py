@@ -1,0 +1,118 @@
+"""What the REST layer calls to have something done to servers.
+
+Accepting is the conductor's: one call, one transaction, and the answer is true from then on. The cast that follows is a
+nudge; when it cannot be sent, the conductor's reconciler picks the action up a little later.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import oslo_messaging as messaging
+
+from nova_lite import exception, states
+from nova_lite.compute import rpcapi as compute_rpcapi
+from nova_lite.compute.rpcapi import ComputeAPI
+from nova_lite.conductor.rpcapi import ConductorAPI
+from nova_lite.context import RequestContext
+from nova_lite.objects import CreateRequest, CreateResult, Instance
+
+LOG = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+#: How often a call whose answer did not come is made, in all. The request id makes a repeated one harmless.
+ATTEMPTS = 2
+
+
+class API:
+    """``conductor`` and ``compute`` are the RPC clients; `connect` sets them once the process may talk to the broker
+    (after a fork)."""
+
+    conductor: ConductorAPI
+    compute: ComputeAPI
+
+    def connect(self, conductor: ConductorAPI, compute: ComputeAPI) -> None:
+        self.conductor = conductor
+        self.compute = compute
+
+    def create(self, context: RequestContext, request: CreateRequest) -> CreateResult:
+        """Servers that are accepted; they are BUILD now, and ACTIVE or ERROR in the end."""
+        result = _again(lambda: self.conductor.create_instances(context, request))
+        uuids = [instance.uuid for instance in result.instances]
+        _nudge("build_instances", uuids, lambda: self.conductor.build_instances(context, uuids))
+        return result
+
+    def delete(self, context: RequestContext, instance_uuid: str) -> None:
+        self._act(context, instance_uuid, states.ActionKind.DELETE)
+
+    def start(self, context: RequestContext, instance_uuid: str) -> None:
+        self._act(context, instance_uuid, states.ActionKind.START)
+
+    def stop(self, context: RequestContext, instance_uuid: str) -> None:
+        self._act(context, instance_uuid, states.ActionKind.STOP)
+
+    def reboot(self, context: RequestContext, instance_uuid: str, reboot_type: str) -> None:
+        """``reboot_type``: SOFT asks the guest, HARD cuts its power."""
+        self._act(context, instance_uuid, states.ActionKind.REBOOT, {"reboot_type": reboot_type})
+
+    def get_console_output(self, context: RequestContext, instance_uuid: str, length: int | None) -> str:
+        """The last ``length`` lines of the console; None: all that is kept.
+
+        Raises `InstanceNotReady` while there is no guest, `ComputeHostUnavailable` when its host does not answer.
+        """
+        instance = self.conductor.instance_get(context, instance_uuid)
+        host = _host_that_answers(instance)
+        try:
+            return self.compute.get_console_output(context, host, instance_uuid, length)
+        except exception.MessagingUnavailable as error:
+            raise exception.ComputeHostUnavailable(host=host) from error
+        except exception.DomainNotFound as error:
+            raise exception.InstanceNotReady(instance_id=instance_uuid) from error
+
+    def _act(
+        self,
+        context: RequestContext,
+        instance_uuid: str,
+        action: states.ActionKind,
+        payload: dict[str, Any] | None = None,
+    ) -> None:
+        ticket = _again(lambda: self.conductor.accept_action(context, instance_uuid, action.value, payload or {}))
+        _nudge(
+            action.value,
+            [instance_uuid],
+            lambda: compute_rpcapi.send_ticket(self.compute, context, ticket),
+        )
+
+
+def _host_that_answers(instance: Instance) -> str:
+    if instance.host is None:
+        raise exception.InstanceNotReady(instance_id=instance.uuid)
+    if instance.host_status in ("DOWN", "UNKNOWN"):
+        raise exception.ComputeHostUnavailable(host=instance.host)
+    return instance.host
+
+
+def _again(call: Callable[[], T]) -> T:
+    """Make the call once more when no answer came in time. A broker that is not there is not asked again."""
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return call()
+        except exception.MessagingUnavailable as error:
+            if not isinstance(error.__cause__, messaging.MessagingTimeout):
+                raise
+    return call()
+
+
+def _nudge(what: str, instance_uuids: list[str], cast: Callable[[], None]) -> None:
+    try:
+        cast()
+    except exception.MessagingUnavailable as error:
+        LOG.warning(
+            "%s of %s is accepted but could not be sent on (%s); the conductor will drive it.",
+            what,
+            ", ".join(instance_uuids),
+            error.message,
+        )

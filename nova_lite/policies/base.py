@@ -1,0 +1,44 @@
+"""The roles that rules are built of."""
+
+from __future__ import annotations
+
+from oslo_policy import policy
+
+CONTEXT_IS_ADMIN = "context_is_admin"
+
+ADMIN = "rule:context_is_admin"
+MEMBER = "rule:project_member_or_admin"
+READER = "rule:project_reader_or_admin"
+OWNER = "rule:owner_or_admin"
+ANYONE = "@"
+
+RULES = [
+    policy.RuleDefault(CONTEXT_IS_ADMIN, "role:admin", "Who counts as an admin of the cloud."),
+    policy.RuleDefault(
+        "project_member_or_admin",
+        "rule:context_is_admin or (role:member and project_id:%(project_id)s)",
+        "Who may change a project's things.",
+    ),
+    policy.RuleDefault(
+        "project_reader_or_admin",
+        "rule:context_is_admin or ((role:reader or role:member) and project_id:%(project_id)s)",
+        "Who may see a project's things.",
+    ),
+    policy.RuleDefault(
+        "owner_or_admin",
+        "rule:context_is_admin or user_id:%(user_id)s",
+        "Who may handle a user's own things.",
+    ),
+]
+
+
+def rule(name: str, check: str, description: str, *operations: str) -> policy.DocumentedRuleDefault:
+    """A rule for REST ``operations``, each ``"METHOD /path"``."""
+    rows = [operation.partition(" ") for operation in operations]
+    return policy.DocumentedRuleDefault(
+        name,
+        check,
+        description,
+        [{"method": method, "path": path} for method, _, path in rows],
+        scope_types=["project"],
+    )

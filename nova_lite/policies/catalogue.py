@@ -1,0 +1,29 @@
+"""Rules of what is there to be used: images, networks, limits, quotas, the API's extensions."""
+
+from __future__ import annotations
+
+from nova_lite.policies.base import ADMIN, ANYONE, READER, rule
+
+IMAGES_INDEX = "os_compute_api:images:index"
+IMAGES_DETAIL = "os_compute_api:images:detail"
+IMAGES_SHOW = "os_compute_api:images:show"
+NETWORKS_LIST = "os_compute_api:os-networks:list"
+NETWORKS_SHOW = "os_compute_api:os-networks:show"
+LIMITS = "os_compute_api:limits"
+LIMITS_OTHER = "os_compute_api:limits:other_project"
+QUOTAS_SHOW = "os_compute_api:os-quota-sets:show"
+QUOTAS_DETAIL = "os_compute_api:os-quota-sets:detail"
+EXTENSIONS = "os_compute_api:extensions"
+
+RULES = [
+    rule(IMAGES_INDEX, ANYONE, "List images", "GET /images"),
+    rule(IMAGES_DETAIL, ANYONE, "List images with details", "GET /images/detail"),
+    rule(IMAGES_SHOW, ANYONE, "Show an image", "GET /images/{image_id}"),
+    rule(NETWORKS_LIST, READER, "List networks", "GET /os-networks"),
+    rule(NETWORKS_SHOW, READER, "Show a network", "GET /os-networks/{network_id}"),
+    rule(LIMITS, ANYONE, "Show one's own project's limits", "GET /limits"),
+    rule(LIMITS_OTHER, ADMIN, "Show another project's limits", "GET /limits"),
+    rule(QUOTAS_SHOW, READER, "Show a project's quotas", "GET /os-quota-sets/{project_id}"),
+    rule(QUOTAS_DETAIL, READER, "Show a project's quotas and use", "GET /os-quota-sets/{project_id}/detail"),
+    rule(EXTENSIONS, ANYONE, "List the API's extensions", "GET /extensions", "GET /extensions/{alias}"),
+]

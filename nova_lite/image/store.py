@@ -37,6 +37,7 @@ def add(
                     progress(size)
             target.flush()
             os.fchmod(target.fileno(), MODE)
+            _give_to_owner_of(store_path, target.fileno())
             os.fsync(target.fileno())
         os.rename(temporary, file_path(store_path, image_id))
         undo.pop_all()
@@ -54,6 +55,13 @@ def remove(store_path: str, image_id: str) -> None:
     """Quiet when there is no such file; raises OSError when it cannot be removed."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(file_path(store_path, image_id))
+
+
+def _give_to_owner_of(store_path: str, descriptor: int) -> None:
+    """Root imports, but the daemons that read are somebody else: whoever the store belongs to."""
+    if os.geteuid() == 0:
+        store = os.stat(store_path)
+        os.fchown(descriptor, store.st_uid, store.st_gid)
 
 
 def _sync_directory(path: str) -> None:

@@ -1,0 +1,88 @@
+"""``nova-lite-manage``: what operators do beside the API, straight on the database.
+
+Exit status 0: done; 1: it could not be done, or something is wrong, in one line; 2: wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+
+from nova_lite import conf as nova_conf
+from nova_lite import exception, version
+from nova_lite.cmd.manage import audit, configuration, database, flavors, hosts, images, networks, quotas
+from nova_lite.cmd.manage.app import App, Commands
+from nova_lite.conductor.db import engine
+
+PROG = "nova-lite-manage"
+
+#: Read when no --config-file is given. The database's URL is the conductor's secret, so it has a file of its own.
+CONFIG_FILES = ("/etc/nova-lite/nova-lite.conf", "/etc/nova-lite/conductor.conf")
+
+NOUNS = (database, flavors, images, networks, hosts, quotas, audit, configuration)
+
+
+def main(argv: list[str] | None = None) -> int:
+    logging.disable(logging.WARNING)
+    args = parser().parse_args(argv)
+    app = App(nova_conf.load(_config_arguments(args.config_file), PROG), args.format)
+    try:
+        status: int = args.run(app, args)
+        return status
+    except BrokenPipeError:
+        return 1
+    except Exception as error:
+        message = _explain(error)
+        if message is None:
+            raise
+        print(f"{PROG}: {' '.join(message.split())}", file=sys.stderr)
+        return 1
+    finally:
+        app.close()
+
+
+def _explain(error: Exception) -> str | None:
+    """What went wrong, for an operator; None for what can only be a bug."""
+    ours = engine.translate(error)
+    if isinstance(ours, exception.DatabaseUnavailable):
+        cause = error.__cause__ or error
+        return f"the database is unavailable: {getattr(cause, 'orig', None) or cause}"
+    if isinstance(ours, OSError) and ours.filename is not None:
+        return f"{ours.filename}: {ours.strerror}"
+    return str(ours) if isinstance(ours, exception.NovaLiteException | OSError) else None
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line; ``run`` in the result is the function to call."""
+    common = _common_options(argparse.SUPPRESS, argparse.SUPPRESS)
+    top = argparse.ArgumentParser(
+        prog=PROG,
+        description="Manage a nova_lite cloud, straight on its database.",
+        epilog=f"'{PROG} NOUN --help' shows what can be done with each noun.",
+        parents=[_common_options([], "table")],
+    )
+    top.add_argument("--version", action="version", version=f"{PROG} {version.VERSION}")
+    nouns = top.add_subparsers(metavar="NOUN", required=True)
+    for noun in NOUNS:
+        noun.register(Commands(nouns, common))
+    return top
+
+
+def _common_options(config_file: object, output: object) -> argparse.ArgumentParser:
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument(
+        "--config-file",
+        action="append",
+        metavar="FILE",
+        default=config_file,
+        help=f"may be repeated, later ones win; without it: {', '.join(CONFIG_FILES)}, as far as they exist",
+    )
+    common.add_argument("--format", choices=["table", "json"], default=output, help="how to print what is found")
+    return common
+
+
+def _config_arguments(files: list[str]) -> list[str]:
+    files = files or [path for path in CONFIG_FILES if os.path.exists(path)]
+    return [argument for path in files for argument in ("--config-file", path)]

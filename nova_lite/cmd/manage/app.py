@@ -1,0 +1,108 @@
+"""What every command gets: configuration, database, and a way to print."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import prettytable
+from oslo_config import cfg
+
+from nova_lite.conductor.db import migration
+from nova_lite.conductor.db.engine import Database
+from nova_lite.context import RequestContext, get_admin_context
+
+Run = Callable[["App", argparse.Namespace], int]
+
+
+class App:
+    """``output`` is ``table`` or ``json``."""
+
+    def __init__(self, conf: cfg.ConfigOpts, output: str) -> None:
+        self.conf = conf
+        self.output = output
+        self.context: RequestContext = get_admin_context()
+        self._database: Database | None = None
+
+    @property
+    def db(self) -> Database:
+        """Opened when first asked for; `ConfigurationError` when its schema is not this program's."""
+        if self._database is None:
+            migration.check(self.conf)
+            self._database = Database(self.conf)
+        return self._database
+
+    def close(self) -> None:
+        if self._database is not None:
+            self._database.close()
+
+    def show(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        """A table, or a list of JSON objects with the columns' names in lower case."""
+        rows = list(rows)
+        if self.output == "json":
+            keys = [column.lower().replace(" ", "_") for column in columns]
+            print(json.dumps([dict(zip(keys, row, strict=True)) for row in rows], default=_plain, indent=2))
+            return
+        table = prettytable.PrettyTable(list(columns), align="l")
+        table.add_rows([[_cell(value) for value in row] for row in rows])
+        print(table)
+
+
+class Commands:
+    """Adds nouns and their verbs to the command line."""
+
+    def __init__(self, nouns: Any, common: argparse.ArgumentParser) -> None:
+        self._nouns = nouns
+        self._common = common
+
+    def noun(self, name: str, text: str) -> Any:
+        """Sub-commands of ``name``, for `verb`."""
+        return self._nouns.add_parser(name, help=text, description=text).add_subparsers(metavar="VERB", required=True)
+
+    def verb(self, parent: Any, name: str, text: str, run: Run) -> argparse.ArgumentParser:
+        parser: argparse.ArgumentParser = parent.add_parser(name, help=text, description=text, parents=[self._common])
+        parser.set_defaults(run=run)
+        return parser
+
+    def command(self, name: str, text: str, run: Run) -> argparse.ArgumentParser:
+        """A command without a verb."""
+        return self.verb(self._nouns, name, text, run)
+
+
+def at_least(minimum: int) -> Callable[[str], int]:
+    """An argparse type."""
+
+    def whole_number(text: str) -> int:
+        number = int(text)
+        if not minimum <= number < 2**31:
+            raise argparse.ArgumentTypeError(f"must be between {minimum} and {2**31 - 1}")
+        return number
+
+    return whole_number
+
+
+def key_value(text: str) -> tuple[str, str]:
+    """An argparse type: ``key=value``."""
+    key, separator, value = text.partition("=")
+    if not key or not separator:
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form KEY=VALUE")
+    return key, value
+
+
+def _plain(value: Any) -> str:
+    return value.isoformat() if isinstance(value, datetime.datetime) else str(value)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, datetime.datetime):
+        return value.isoformat(" ", "seconds")
+    if isinstance(value, dict):
+        return ", ".join(f"{key}={item}" for key, item in sorted(value.items()))
+    if isinstance(value, list):
+        return ", ".join(str(item) for item in value)
+    return str(value)

@@ -1,0 +1,67 @@
+"""``config``: is the configuration one that the daemons can work with?"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections.abc import Iterator
+from importlib import metadata
+
+from oslo_config import cfg
+
+from nova_lite import exception
+from nova_lite.cmd.manage.app import App, Commands
+from nova_lite.conductor.db import migration
+
+
+def register(commands: Commands) -> None:
+    noun = commands.noun("config", "Look at the configuration.")
+    commands.verb(noun, "check", "Check the configuration and what it points to; exit with 1 if it cannot work.", check)
+
+
+def check(app: App, args: argparse.Namespace) -> int:
+    problems = list(_problems(app.conf))
+    for problem in problems:
+        print(problem)
+    if not problems:
+        print("The configuration can work.")
+    return 1 if problems else 0
+
+
+def _problems(conf: cfg.ConfigOpts) -> Iterator[str]:
+    yield from _plugins(conf)
+    if conf.service_down_time < 2 * conf.report_interval:
+        yield (
+            f"[DEFAULT] service_down_time = {conf.service_down_time} must be at least twice report_interval "
+            f"({conf.report_interval}), or one late report takes a host out."
+        )
+    yield from _transport(conf)
+    try:
+        migration.check(conf)
+    except exception.NovaLiteException as error:
+        yield f"[database] connection: {error}"
+
+
+def _transport(conf: cfg.ConfigOpts) -> Iterator[str]:
+    """Imported only here: loading the message bus takes longer than all other commands together."""
+    with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+        from nova_lite import rpc
+
+    try:
+        rpc.get_transport(conf).cleanup()
+    except exception.ConfigurationError as error:
+        yield error.message
+
+
+def _plugins(conf: cfg.ConfigOpts) -> Iterator[str]:
+    for option, namespace, names in (
+        ("[DEFAULT] compute_driver", "nova_lite.virt.drivers", [conf.compute_driver]),
+        ("[image] backend", "nova_lite.image.backends", [conf.image.backend]),
+        ("[network] backend", "nova_lite.network.backends", [conf.network.backend]),
+        ("[scheduler] enabled_filters", "nova_lite.scheduler.filters", conf.scheduler.enabled_filters),
+        ("[scheduler] weight_classes", "nova_lite.scheduler.weights", conf.scheduler.weight_classes),
+    ):
+        known = sorted(entry.name for entry in metadata.entry_points(group=namespace))
+        for name in names:
+            if name not in known:
+                yield f"{option}: {name} is unknown; there are {', '.join(known)}."

@@ -1,0 +1,58 @@
+"""``service`` and ``host``: daemons and hypervisors."""
+
+from __future__ import annotations
+
+import argparse
+
+from nova_lite.cmd.manage.app import App, Commands
+from nova_lite.conductor.db import hosts
+
+
+def register(commands: Commands) -> None:
+    noun = commands.noun("service", "Look at daemons.")
+    commands.verb(noun, "list", "List every daemon that ever reported.", service_list)
+    noun = commands.noun("host", "Look at hypervisors.")
+    commands.verb(noun, "list", "List hypervisors with what may be given out, and what is.", host_list)
+
+
+def service_list(app: App, args: argparse.Namespace) -> int:
+    app.show(
+        ("ID", "Binary", "Host", "Zone", "Status", "State", "Last Seen", "Version"),
+        (
+            (
+                service.id,
+                service.binary,
+                service.host,
+                service.availability_zone,
+                "disabled" if service.disabled else "enabled",
+                "up" if service.up else "down",
+                service.last_seen_up,
+                service.version,
+            )
+            for service in app.db.read(hosts.service_list)
+        ),
+    )
+    return 0
+
+
+def host_list(app: App, args: argparse.Namespace) -> int:
+    app.show(
+        ("Host", "Node", "Zone", "State", "VCPUs", "VCPUs Used", "RAM", "RAM Used", "Disk", "Disk Used", "Servers"),
+        (
+            (
+                state.host,
+                state.node,
+                state.availability_zone,
+                ("up" if state.up else "down") + (", disabled" if state.disabled else ""),
+                state.vcpus,
+                state.vcpus_used,
+                state.memory_mb,
+                state.memory_mb_used,
+                state.disk_gb,
+                state.disk_gb_used,
+                len(state.instances),
+            )
+            for state in app.db.read(hosts.states)
+        ),
+    )
+    return 0

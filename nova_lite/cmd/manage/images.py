@@ -1,0 +1,140 @@
+"""``image``: images of the built-in backend, their rows and their files."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import uuid
+
+from nova_lite import exception
+from nova_lite.cmd.manage.app import App, Commands, at_least, key_value
+from nova_lite.conductor.db import images
+from nova_lite.image import formats, store
+from nova_lite.image.local import file_path
+from nova_lite.objects import Image
+
+
+def register(commands: Commands) -> None:
+    noun = commands.noun("image", "Import, list and delete images of the built-in backend.")
+    import_ = commands.verb(
+        noun,
+        "import",
+        "Copy a file into the store and print the image's id. Importing the same again changes nothing.",
+        import_image,
+    )
+    import_.add_argument("file", metavar="FILE")
+    import_.add_argument("--name", required=True)
+    import_.add_argument("--disk-format", choices=formats.DISK_FORMATS, required=True)
+    import_.add_argument("--container-format", choices=formats.CONTAINER_FORMATS, default="bare")
+    import_.add_argument("--id", type=_uuid, help="by default a new uuid")
+    import_.add_argument("--kernel-id", help="AMI style: the image of the kernel")
+    import_.add_argument("--ramdisk-id", help="AMI style: the image of the initial ramdisk")
+    import_.add_argument("--min-disk", type=at_least(0), default=0, metavar="GB")
+    import_.add_argument("--min-ram", type=at_least(0), default=0, metavar="MB")
+    import_.add_argument("--visibility", choices=("public", "private", "shared", "community"), default="public")
+    import_.add_argument("--project", help="the project that owns it")
+    import_.add_argument("--property", type=key_value, action="append", default=[], metavar="KEY=VALUE")
+    commands.verb(noun, "list", "List all images.", list_)
+    delete_ = commands.verb(noun, "delete", "Delete images and their files; servers keep their disks.", delete)
+    delete_.add_argument("ids", nargs="+", metavar="ID")
+
+
+def import_image(app: App, args: argparse.Namespace) -> int:
+    formats.check(args.file, args.disk_format)
+    image = _wanted(app, args)
+    present = _present(app, image, args)
+    if present is None:
+        _copy(app, image, args.file)
+        present = app.db.write(images.create, image)
+    elif not os.path.exists(file_path(app.conf.image.store_path, present.id)):
+        _copy(app, present, args.file)
+    print(present.id)
+    return 0
+
+
+def list_(app: App, args: argparse.Namespace) -> int:
+    app.show(
+        ("ID", "Name", "Status", "Disk Format", "Container Format", "Size", "Visibility", "Owner"),
+        (
+            (
+                image.id,
+                image.name,
+                image.status,
+                image.disk_format,
+                image.container_format,
+                image.size,
+                image.visibility,
+                image.owner,
+            )
+            for image in app.db.read(images.list_, app.context)
+        ),
+    )
+    return 0
+
+
+def delete(app: App, args: argparse.Namespace) -> int:
+    for image_id in args.ids:
+        image = app.db.write(images.delete, app.context, image_id)
+        store.remove(app.conf.image.store_path, image.id)
+    return 0
+
+
+def _wanted(app: App, args: argparse.Namespace) -> Image:
+    properties = dict(args.property)
+    for name, image_id in (("kernel_id", args.kernel_id), ("ramdisk_id", args.ramdisk_id)):
+        if image_id:
+            properties[name] = app.db.read(images.get, app.context, image_id).id
+    return Image(
+        id=args.id or str(uuid.uuid4()),
+        name=args.name,
+        disk_format=args.disk_format,
+        container_format=args.container_format,
+        min_disk=args.min_disk,
+        min_ram=args.min_ram,
+        visibility=args.visibility,
+        owner=args.project,
+        properties=properties,
+    )
+
+
+def _present(app: App, image: Image, args: argparse.Namespace) -> Image | None:
+    """The same image from an earlier import: the same id, or without one the same name and bytes."""
+    checksum = store.checksum(args.file)
+    if args.id is None:
+        return app.db.read(images.find_same, image.name, checksum)
+    present = app.db.read(images.by_id, image.id)
+    if present is not None and present.checksum != checksum:
+        raise exception.ImageExists(f"Image {image.id} already exists, with other bytes than {args.file}.")
+    return present
+
+
+def _copy(app: App, image: Image, path: str) -> None:
+    os.makedirs(app.conf.image.store_path, mode=0o750, exist_ok=True)
+    progress = _Progress(os.path.getsize(path))
+    with open(path, "rb") as source:
+        image.size, image.checksum = store.add(app.conf.image.store_path, image.id, source, progress.show)
+    progress.end()
+
+
+class _Progress:
+    """Percent on a terminal, nothing elsewhere."""
+
+    def __init__(self, total: int) -> None:
+        self._total = max(total, 1)
+        self._visible = sys.stderr.isatty()
+
+    def show(self, done: int) -> None:
+        if self._visible:
+            print(f"\r{100 * done // self._total:3d} %", end="", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        if self._visible:
+            print(file=sys.stderr)
+
+
+def _uuid(text: str) -> str:
+    try:
+        return str(uuid.UUID(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a uuid") from error

@@ -1,0 +1,87 @@
+"""``network``: networks of the built-in backend."""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+
+from nova_lite import exception
+from nova_lite.cmd.manage.app import App, Commands, at_least
+from nova_lite.conductor.db import networks
+from nova_lite.network import define
+from nova_lite.objects import Network
+
+
+def register(commands: Commands) -> None:
+    noun = commands.noun("network", "Create, list and delete networks of the built-in backend.")
+    create_ = commands.verb(noun, "create", "Create a network and print its id.", create)
+    create_.add_argument("name")
+    create_.add_argument("cidr", metavar="CIDR", help="like 10.20.0.0/24")
+    create_.add_argument("--gateway", help="by default the first address; 'none' for a network without one")
+    create_.add_argument("--dns", action="append", default=[], metavar="ADDRESS", help="may be repeated")
+    create_.add_argument("--bridge", help="name of the bridge on the hosts; by default made from the id")
+    create_.add_argument("--start", metavar="ADDRESS", help="first address to give out")
+    create_.add_argument("--end", metavar="ADDRESS", help="last address to give out")
+    create_.add_argument("--mtu", type=at_least(68), default=1500)
+    create_.add_argument("--default", action="store_true", help="the one for servers that ask for no other")
+    create_.add_argument("--project", help="the only project that may use it; by default all may")
+    commands.verb(noun, "list", "List all networks.", list_)
+    delete_ = commands.verb(noun, "delete", "Delete a network that no server has an address on.", delete)
+    delete_.add_argument("network", metavar="NAME-OR-ID")
+
+
+def create(app: App, args: argparse.Namespace) -> int:
+    network = define.network(
+        args.name,
+        args.cidr,
+        gateway=args.gateway,
+        dns=args.dns,
+        bridge=args.bridge,
+        start=args.start,
+        end=args.end,
+        mtu=args.mtu,
+        is_default=args.default,
+        project_id=args.project,
+    )
+    _refuse_clash(network, app.db.read(networks.list_, app.context))
+    print(app.db.write(networks.create, network).id)
+    return 0
+
+
+def list_(app: App, args: argparse.Namespace) -> int:
+    app.show(
+        ("ID", "Name", "CIDR", "Gateway", "DNS", "Bridge", "Start", "End", "Default", "Project"),
+        (
+            (
+                network.id,
+                network.name,
+                network.cidr,
+                network.gateway,
+                network.dns,
+                network.bridge,
+                network.start,
+                network.end,
+                network.is_default,
+                network.project_id,
+            )
+            for network in app.db.read(networks.list_, app.context)
+        ),
+    )
+    return 0
+
+
+def delete(app: App, args: argparse.Namespace) -> int:
+    app.db.write(networks.delete, args.network)
+    return 0
+
+
+def _refuse_clash(network: Network, others: list[Network]) -> None:
+    """Every host has all networks: neither addresses nor bridges can be shared."""
+    cidr = ipaddress.ip_network(network.cidr)
+    for other in others:
+        if other.name == network.name:
+            raise exception.NetworkExists(name=network.name)
+        if cidr.overlaps(ipaddress.ip_network(other.cidr)):
+            raise exception.InvalidInput(reason=f"{network.cidr} overlaps with {other.cidr} of network {other.name}")
+        if network.bridge == other.bridge:
+            raise exception.InvalidInput(reason=f"bridge {network.bridge} is that of network {other.name}")

@@ -1,0 +1,47 @@
+"""``quota``: limits of a project."""
+
+from __future__ import annotations
+
+import argparse
+
+from nova_lite.cmd.manage.app import App, Commands, at_least
+from nova_lite.conductor.db import quotas
+from nova_lite.conductor.db.engine import UnitOfWork
+
+DEFAULT = "default"
+
+
+def register(commands: Commands) -> None:
+    noun = commands.noun("quota", "Show and set what a project may use.")
+    show_ = commands.verb(noun, "show", "Show a project's limits and what it uses.", show)
+    show_.add_argument("project")
+    set_ = commands.verb(
+        noun,
+        "set",
+        "Set limits of a project. -1 is unlimited, 'default' goes back to the configured default.",
+        set_limits,
+    )
+    set_.add_argument("project")
+    for resource in quotas.RESOURCES:
+        set_.add_argument("--" + resource.replace("_", "-"), dest=resource, type=_limit, metavar="LIMIT")
+
+
+def show(app: App, args: argparse.Namespace) -> int:
+    limits = app.db.read(quotas.limits, app.conf, args.project)
+    app.show(("Resource", "Limit", "Used"), ((name, quota.limit, quota.used) for name, quota in limits.quotas.items()))
+    return 0
+
+
+def set_limits(app: App, args: argparse.Namespace) -> int:
+    wanted = {name: getattr(args, name) for name in quotas.RESOURCES if getattr(args, name) is not None}
+
+    def write(uow: UnitOfWork) -> None:
+        for resource, limit in wanted.items():
+            quotas.set_limit(uow, args.project, resource, None if limit == DEFAULT else limit)
+
+    app.db.write(write)
+    return show(app, args)
+
+
+def _limit(text: str) -> int | str:
+    return DEFAULT if text == DEFAULT else at_least(quotas.UNLIMITED)(text)

@@ -1,0 +1,269 @@
+"""The invariants between rows, as queries; and how to restore them.
+
+Each check compares in one statement, so that it sees one moment of a database in use. A repair first locks the row
+that others would change along with what is counted, and counts then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from nova_lite import states
+from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.conductor.db.models import (
+    Allocation,
+    ComputeNode,
+    Instance,
+    InstanceAction,
+    KeyPair,
+    Port,
+    QuotaUsage,
+)
+from nova_lite.conductor.db.statements import insert_if_missing
+
+RESOURCES = ("vcpus", "memory_mb", "disk_gb")
+
+#: Counted resource to what is counted: rows, and the column they belong by.
+COUNTED: dict[str, tuple[sa.ColumnElement[Any], orm.InstrumentedAttribute[str], sa.ColumnElement[bool]]] = {
+    "instances": (sa.func.count(Instance.id), Instance.project_id, Instance.deleted.is_(False)),
+    "cores": (sa.func.sum(Instance.vcpus), Instance.project_id, Instance.deleted.is_(False)),
+    "ram": (sa.func.sum(Instance.memory_mb), Instance.project_id, Instance.deleted.is_(False)),
+    "key_pairs": (sa.func.count(KeyPair.id), KeyPair.user_id, sa.true()),
+}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that is not as it has to be."""
+
+    check: str
+    subject: str
+    found: str
+    expected: str
+    repair: Callable[[UnitOfWork], None]
+
+
+def find(uow: UnitOfWork) -> list[Problem]:
+    return [problem for check in CHECKS for problem in check(uow)]
+
+
+def fix(uow: UnitOfWork) -> list[Problem]:
+    """Mend everything, check by check: what one check removes changes what the next one counts."""
+    mended = []
+    for check in CHECKS:
+        for problem in list(check(uow)):
+            problem.repair(uow)
+            uow.session.flush()
+            mended.append(problem)
+    return mended
+
+
+# --- tasks
+
+
+def tasks_without_action(uow: UnitOfWork) -> Iterator[Problem]:
+    query = sa.select(Instance.uuid, Instance.task_state).where(
+        Instance.task_state.is_not(None), Instance.deleted.is_(False), ~_open_action(Instance.uuid)
+    )
+    for instance_uuid, task_state in uow.session.execute(query):
+        yield Problem("task", f"server {instance_uuid}", str(task_state), "an open action", _end_task(instance_uuid))
+
+
+def _end_task(instance_uuid: str) -> Callable[[UnitOfWork], None]:
+    """Nobody works at it, so nothing is being done to it; a build that nobody works at has failed."""
+
+    def repair(uow: UnitOfWork) -> None:
+        row = uow.session.scalars(
+            sa.select(Instance)
+            .where(Instance.uuid == instance_uuid, ~_open_action(Instance.uuid))
+            .with_for_update()
+            .execution_options(populate_existing=True)
+        ).first()
+        if row is None:
+            return
+        row.task_state, row.updated_at = None, uow.now
+        if row.vm_state == states.BUILDING:
+            row.vm_state = states.ERROR
+            row.fault = {
+                "code": 500,
+                "message": "The build was lost.",
+                "details": "An audit found no open action.",
+                "created_at": uow.now.isoformat(),
+            }
+
+    return repair
+
+
+# --- leftovers
+
+
+def leftover_allocations(uow: UnitOfWork) -> Iterator[Problem]:
+    """Of instances that are gone. What waits for a silent host to clean up has an open action, and is kept."""
+    query = (
+        sa.select(Allocation.id, Allocation.instance_uuid, ComputeNode.host)
+        .join(ComputeNode, ComputeNode.id == Allocation.compute_node_id)
+        .where(~_alive(Allocation.instance_uuid), ~_open_action(Allocation.instance_uuid))
+    )
+    for allocation_id, instance_uuid, host in uow.session.execute(query):
+        yield Problem(
+            "allocation",
+            f"server {instance_uuid}",
+            f"an allocation on {host}",
+            "none: it is deleted",
+            _delete(sa.delete(Allocation).where(Allocation.id == allocation_id)),
+        )
+
+
+def leftover_ports(uow: UnitOfWork) -> Iterator[Problem]:
+    query = sa.select(Port.id, Port.instance_uuid, Port.address).where(
+        ~_alive(Port.instance_uuid), ~_open_action(Port.instance_uuid)
+    )
+    for port_id, instance_uuid, address in uow.session.execute(query):
+        yield Problem(
+            "port",
+            f"server {instance_uuid}",
+            f"address {address}",
+            "none: it is deleted",
+            _delete(sa.delete(Port).where(Port.id == port_id)),
+        )
+
+
+def _delete(statement: sa.Delete) -> Callable[[UnitOfWork], None]:
+    def repair(uow: UnitOfWork) -> None:
+        uow.change(statement)
+
+    return repair
+
+
+def missing_allocations(uow: UnitOfWork) -> Iterator[Problem]:
+    """Of instances that are on a host."""
+    query = (
+        sa.select(Instance.uuid, Instance.host, ComputeNode.id)
+        .join(ComputeNode, sa.and_(ComputeNode.host == Instance.host, ComputeNode.node == Instance.node))
+        .where(
+            Instance.deleted.is_(False),
+            Instance.vm_state.in_((states.ACTIVE, states.STOPPED)),
+            ~sa.exists().where(Allocation.instance_uuid == Instance.uuid),
+        )
+    )
+    for instance_uuid, host, node_id in uow.session.execute(query):
+        yield Problem(
+            "allocation", f"server {instance_uuid}", "none", f"one on {host}", _allocate(instance_uuid, node_id)
+        )
+
+
+def _allocate(instance_uuid: str, node_id: int) -> Callable[[UnitOfWork], None]:
+    def repair(uow: UnitOfWork) -> None:
+        row = uow.session.scalars(sa.select(Instance).where(Instance.uuid == instance_uuid).with_for_update()).one()
+        insert_if_missing(
+            uow,
+            Allocation,
+            {
+                "instance_uuid": instance_uuid,
+                "compute_node_id": node_id,
+                "generation": row.generation,
+                "created_at": uow.now,
+                **{name: getattr(row, name) for name in RESOURCES},
+            },
+        )
+
+    return repair
+
+
+# --- counters
+
+
+def node_counters(uow: UnitOfWork) -> Iterator[Problem]:
+    sums = [sa.func.coalesce(sa.func.sum(getattr(Allocation, name)), 0) for name in RESOURCES]
+    used = [getattr(ComputeNode, f"{name}_used") for name in RESOURCES]
+    query = (
+        sa.select(ComputeNode.id, ComputeNode.host, ComputeNode.node, *used, *sums)
+        .outerjoin(Allocation, Allocation.compute_node_id == ComputeNode.id)
+        .group_by(ComputeNode.id, ComputeNode.host, ComputeNode.node, *used)
+        .order_by(ComputeNode.id)
+    )
+    for node_id, host, node, *numbers in uow.session.execute(query):
+        found, expected = [int(n) for n in numbers[:3]], [int(n) for n in numbers[3:]]
+        if found != expected:
+            yield Problem(
+                "used", f"host {host}, node {node}", _amounts(found), _amounts(expected), _recount_node(node_id)
+            )
+
+
+def _amounts(numbers: list[int]) -> str:
+    return ", ".join(f"{name}={number}" for name, number in zip(RESOURCES, numbers, strict=True))
+
+
+def _recount_node(node_id: int) -> Callable[[UnitOfWork], None]:
+    def repair(uow: UnitOfWork) -> None:
+        uow.session.execute(sa.select(ComputeNode.id).where(ComputeNode.id == node_id).with_for_update())
+        sums = uow.session.execute(
+            sa.select(*(sa.func.coalesce(sa.func.sum(getattr(Allocation, name)), 0) for name in RESOURCES)).where(
+                Allocation.compute_node_id == node_id
+            )
+        ).one()
+        values: dict[str, Any] = {f"{name}_used": int(amount) for name, amount in zip(RESOURCES, sums, strict=True)}
+        values["generation"] = ComputeNode.generation + 1
+        uow.change(sa.update(ComputeNode).where(ComputeNode.id == node_id).values(**values))
+        uow.touched_nodes.add(node_id)
+
+    return repair
+
+
+def quota_counters(uow: UnitOfWork) -> Iterator[Problem]:
+    for resource, (amount, owner, counts) in COUNTED.items():
+        real = sa.select(owner.label("owner"), amount.label("amount")).where(counts).group_by(owner).subquery()
+        usage = sa.select(QuotaUsage).where(QuotaUsage.resource == resource).subquery()
+        queries = (
+            sa.select(usage.c.project_id, usage.c.used, sa.func.coalesce(real.c.amount, 0)).outerjoin(
+                real, real.c.owner == usage.c.project_id
+            ),
+            sa.select(real.c.owner, sa.literal(0), real.c.amount)
+            .outerjoin(usage, real.c.owner == usage.c.project_id)
+            .where(usage.c.project_id.is_(None)),
+        )
+        for query in queries:
+            for name, found, expected in uow.session.execute(query):
+                if int(found) != int(expected):
+                    subject = f"{resource} of {'user' if resource == 'key_pairs' else 'project'} {name}"
+                    yield Problem("quota", subject, str(found), str(int(expected)), _recount_quota(name, resource))
+
+
+def _recount_quota(name: str, resource: str) -> Callable[[UnitOfWork], None]:
+    amount, owner, counts = COUNTED[resource]
+    mine = (QuotaUsage.project_id == name, QuotaUsage.resource == resource)
+
+    def repair(uow: UnitOfWork) -> None:
+        insert_if_missing(uow, QuotaUsage, {"project_id": name, "resource": resource, "used": 0})
+        uow.session.execute(sa.select(QuotaUsage.used).where(*mine).with_for_update())
+        real = uow.session.execute(sa.select(amount).where(counts, owner == name)).scalar()
+        uow.change(sa.update(QuotaUsage).where(*mine).values(used=int(real or 0)))
+
+    return repair
+
+
+# --- what the checks share
+
+
+def _open_action(instance_uuid: orm.InstrumentedAttribute[str]) -> sa.ColumnElement[bool]:
+    return sa.exists().where(InstanceAction.instance_uuid == instance_uuid, InstanceAction.finish_time.is_(None))
+
+
+def _alive(instance_uuid: orm.InstrumentedAttribute[str]) -> sa.ColumnElement[bool]:
+    alive = orm.aliased(Instance)
+    return sa.exists().where(alive.uuid == instance_uuid, alive.deleted.is_(False))
+
+
+CHECKS = (
+    tasks_without_action,
+    leftover_allocations,
+    leftover_ports,
+    missing_allocations,
+    node_counters,
+    quota_counters,
+)

@@ -35,7 +35,9 @@ remove_guests() {
         [[ $(virsh_system net-dumpxml "$id") != *" connections='"* ]] || continue
         virsh_system net-destroy "$id" || true # it may be inactive
         virsh_system net-undefine "$id"
+        rm -rf "/var/lib/libvirt/dnsmasq/$id".*
     done
+    find /var/log/libvirt/qemu -name 'instance-????????-????-????-????-????????????.log*' -delete
 }
 
 # guest_host DOMAIN: the compute host that made it, by its metadata; nothing for a domain that is not ours.

@@ -102,7 +102,8 @@ def selection(host: HostState) -> Selection:
 
 class Ranking:
     """Sums up the weighers. The scale (worst and best raw weight) is taken from the hosts that fit when the request
-    begins and then stays, so that placing an instance moves one host and not all of them."""
+    begins and then stays, so that placing an instance moves one host and not all of them. Where all hosts are alike,
+    their common weight is the scale, so that a host that is used more than the others shows."""
 
     def __init__(self, weighers: Sequence[HostWeigher], hosts: Sequence[HostState], spec: RequestSpec) -> None:
         self._spec = spec
@@ -111,10 +112,9 @@ class Ranking:
         for weigher in weighers:
             raw = [weigher.weight(host, spec) for host in hosts]
             low, high = min(raw, default=0.0), max(raw, default=0.0)
-            if high > low:
-                factor = weigher.multiplier / (high - low)
-                self._scales.append((weigher, low, factor))
-                self.costs = [cost - factor * (value - low) for cost, value in zip(self.costs, raw, strict=True)]
+            factor = weigher.multiplier / (high - low or abs(high) or 1.0)
+            self._scales.append((weigher, low, factor))
+            self.costs = [cost - factor * (value - low) for cost, value in zip(self.costs, raw, strict=True)]
 
     def cost(self, host: HostState) -> float:
         """The negated weight of a host that has changed."""

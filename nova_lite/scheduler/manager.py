@@ -21,9 +21,8 @@ LOG = logging.getLogger(__name__)
 
 BINARY = "nova-scheduler"
 
-#: Seconds that a full read waits for the conductor, which may only be starting and then never sees the question.
-#: Doubled with every failure; at most rpc_response_timeout.
-SHORTEST_TIMEOUT = 2.0
+#: Seconds that a full read may take. Shorter than rpc_response_timeout: it is asked again if the answer was lost.
+RESYNC_TIMEOUT = 15.0
 
 
 class SchedulerManager:
@@ -41,7 +40,6 @@ class SchedulerManager:
         self._deciding = threading.Lock()
         self._ready = False
         self._next_resync = 0.0
-        self._timeout = SHORTEST_TIMEOUT
 
     # --- RPC
 
@@ -71,14 +69,9 @@ class SchedulerManager:
         if time.monotonic() < self._next_resync:
             return
         mark = self._hosts.mark()
-        started = time.monotonic()
-        timeout = min(self._timeout, self._conf.rpc_response_timeout)
-        self._timeout = timeout * 2
-        states = self._conductor.host_states_get(get_admin_context(), timeout=timeout)
+        states = self._conductor.host_states_get(get_admin_context(), timeout=RESYNC_TIMEOUT)
         self._hosts.replace_all(states, since=mark)
-        now = time.monotonic()
-        self._timeout = max(SHORTEST_TIMEOUT, 4 * (now - started))
-        self._next_resync = now + self._conf.scheduler.resync_interval
+        self._next_resync = time.monotonic() + self._conf.scheduler.resync_interval
         if not self._ready:
             self._ready = True
             LOG.info("Host states are loaded: %d hosts", len(states))

@@ -16,10 +16,8 @@ class HostFilter(abc.ABC):
     and explained. A plugin has to write `host_passes`; the rest makes it cheaper or clearer.
     """
 
-    #: The answer does not change when instances of the same request are placed: it is asked once per host.
+    #: The answer does not change while instances of the same request are placed: each host is asked about once.
     run_once_per_request = False
-    #: The answer for every host may change when the server group of the request grows by a host.
-    depends_on_group = False
 
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> HostFilter:
@@ -32,7 +30,8 @@ class HostFilter(abc.ABC):
 
     @abc.abstractmethod
     def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
-        """Whether ``host`` fits one more instance of ``spec``."""
+        """Whether ``host`` fits one more instance of ``spec``; only asked when the filter `applies`. While a request is
+        being placed, a yes may become a no, never the reverse."""
 
     def reason(self, host: HostState, spec: RequestSpec) -> str:
         """Why this host, which did not pass, was refused: a few words that do not name it."""

@@ -33,8 +33,6 @@ class ServerGroupAntiAffinityFilter(HostFilter):
 class ServerGroupAffinityFilter(HostFilter):
     """All members on one host: the first one chooses freely, the others follow."""
 
-    depends_on_group = True
-
     def applies(self, spec: RequestSpec) -> bool:
         return spec.instance_group is not None and spec.instance_group.policy == "affinity"
 

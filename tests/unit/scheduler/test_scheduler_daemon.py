@@ -1,0 +1,69 @@
+"""The daemon when the broker is away: one line per attempt, no traceback, and it can be stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+COMMAND = [sys.executable, "-c", "import sys; from nova_lite.cmd.scheduler import main; sys.exit(main())"]
+
+
+def closed_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.mark.parametrize("mode", ["threading", "eventlet"])
+def test_broker_down(mode: str, tmp_path: Path) -> None:
+    config = tmp_path / "nova-lite.conf"
+    config.write_text(
+        f"[DEFAULT]\ntransport_url = rabbit://guest:guest@127.0.0.1:{closed_port()}/\nstartup_retry_interval = 1\n"
+    )
+    output = tmp_path / "output"
+    with output.open("w") as stream:
+        daemon = subprocess.Popen(
+            [*COMMAND, "--config-file", str(config)],
+            stdout=stream,
+            stderr=stream,
+            env=os.environ | {"NOVA_LITE_CONCURRENCY": mode},
+        )
+        try:
+            deadline = time.monotonic() + 30
+            while output.read_text().count("\n") < 2 and time.monotonic() < deadline:
+                time.sleep(0.05)
+            daemon.send_signal(signal.SIGTERM)
+            assert daemon.wait(10) == 0
+        finally:
+            daemon.kill()
+            daemon.wait()
+    *attempts, last = output.read_text().splitlines()
+    assert len(attempts) >= 2
+    for line in attempts:
+        assert "nova-lite-scheduler cannot start yet: The message broker cannot be reached: 127.0.0.1:" in line
+        assert line.endswith("Trying again in 1 s.")
+    assert last.endswith("nova-lite-scheduler is stopping")
+
+
+def test_an_unknown_filter_ends_the_daemon_with_one_line(tmp_path: Path) -> None:
+    config = tmp_path / "nova-lite.conf"
+    config.write_text(
+        f"[DEFAULT]\nlog_file = {tmp_path / 'log'}\n[scheduler]\nenabled_filters = RamFilter, NoSuchFilter\n"
+    )
+    ended = subprocess.run(
+        [*COMMAND, "--config-file", str(config)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 1
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("nova-lite-scheduler: [scheduler] enabled_filters: unknown NoSuchFilter. Known are ")

@@ -1,0 +1,178 @@
+"""The manager with a conductor that the test plays."""
+
+from __future__ import annotations
+
+import inspect
+import random
+import threading
+from collections.abc import Iterator
+
+import pytest
+from oslo_config import cfg
+
+from nova_lite import conf as configuration
+from nova_lite import exception, rpc
+from nova_lite.context import RequestContext, get_admin_context
+from nova_lite.objects import HostState
+from nova_lite.scheduler import filters, weights
+from nova_lite.scheduler.manager import SchedulerManager
+from nova_lite.scheduler.rpcapi import SchedulerAPI
+
+from .builders import host, spec
+
+CONTEXT = get_admin_context()
+
+
+class Conductor:
+    """Answers `host_states_get` with ``hosts``, or raises ``error``."""
+
+    def __init__(self, hosts: list[HostState]) -> None:
+        self.hosts = hosts
+        self.error: exception.NovaLiteException | None = None
+        self.reads = 0
+        self.reports: list[dict[str, str]] = []
+
+    def host_states_get(self, context: RequestContext, timeout: float | None = None) -> list[HostState]:
+        self.reads += 1
+        if self.error:
+            raise self.error
+        return self.hosts
+
+    def report_service(self, context: RequestContext, **report: str) -> None:
+        self.reports.append(report)
+
+
+@pytest.fixture
+def conf() -> Iterator[cfg.ConfigOpts]:
+    options = cfg.ConfigOpts()
+    configuration.register_opts(options)
+    options([], default_config_files=[])
+    options.set_override("host", "scheduler1")
+    yield options
+    options.reset()
+
+
+@pytest.fixture
+def conductor() -> Conductor:
+    return Conductor([host(1), host(2)])
+
+
+@pytest.fixture
+def manager(conf: cfg.ConfigOpts, conductor: Conductor) -> SchedulerManager:
+    return SchedulerManager(conf, conductor, random.Random(1))  # type: ignore[arg-type]
+
+
+def test_not_ready_until_the_hosts_were_read(manager: SchedulerManager, conductor: Conductor) -> None:
+    with pytest.raises(exception.SchedulerNotReady):
+        manager.select_destinations(CONTEXT, spec())
+    conductor.error = exception.MessagingUnavailable(what="host_states_get")
+    with pytest.raises(exception.MessagingUnavailable):
+        manager.keep_fresh()
+    with pytest.raises(exception.SchedulerNotReady):
+        manager.select_destinations(CONTEXT, spec())
+    conductor.error = None
+    manager.keep_fresh()
+    assert manager.select_destinations(CONTEXT, spec())[0].selected.host == "host1"
+
+
+def test_hosts_are_read_again_only_when_it_is_time(manager: SchedulerManager, conductor: Conductor) -> None:
+    manager.keep_fresh()
+    manager.keep_fresh()
+    assert conductor.reads == 1
+
+
+def test_a_failed_read_is_tried_again_at_once(manager: SchedulerManager, conductor: Conductor) -> None:
+    conductor.error = exception.DatabaseUnavailable()
+    for _ in range(3):
+        with pytest.raises(exception.DatabaseUnavailable):
+            manager.keep_fresh()
+    assert conductor.reads == 3
+
+
+def test_a_decision_asks_nobody(manager: SchedulerManager, conductor: Conductor) -> None:
+    manager.keep_fresh()
+    conductor.error = exception.MessagingUnavailable(what="anything")
+    manager.select_destinations(CONTEXT, spec(4))
+    assert conductor.reads == 1
+
+
+def test_each_decision_sees_the_ones_before(manager: SchedulerManager) -> None:
+    manager.keep_fresh()
+    chosen = [manager.select_destinations(CONTEXT, spec())[0].selected.host for _ in range(4)]
+    assert chosen == ["host1", "host2", "host1", "host2"]
+
+
+def test_a_refusal_consumes_nothing(manager: SchedulerManager) -> None:
+    manager.keep_fresh()
+    with pytest.raises(exception.NoValidHost):
+        manager.select_destinations(CONTEXT, spec(33))
+    assert len(manager.select_destinations(CONTEXT, spec(32))) == 32
+
+
+def test_concurrent_decisions_never_share_a_place(manager: SchedulerManager) -> None:
+    manager.keep_fresh()
+    places: list[str] = []
+    refused: list[exception.NoValidHost] = []
+
+    def ask() -> None:
+        for _ in range(5):
+            try:
+                places.append(manager.select_destinations(CONTEXT, spec())[0].selected.host)
+            except exception.NoValidHost as error:
+                refused.append(error)
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert (places.count("host1"), places.count("host2"), len(refused)) == (16, 16, 8)
+
+
+def test_news_from_the_conductor_count_at_once(manager: SchedulerManager) -> None:
+    manager.keep_fresh()
+    manager.update_host_states(CONTEXT, [host(1, generation=2, up=False), host(2, generation=2, deleted=True)])
+    with pytest.raises(exception.NoValidHost) as caught:
+        manager.select_destinations(CONTEXT, spec())
+    assert "Of 1 host, 1 failed ComputeFilter (down or disabled)." in caught.value.message
+
+
+def test_heartbeat(manager: SchedulerManager, conductor: Conductor) -> None:
+    manager.report()
+    (report,) = conductor.reports
+    assert (report["host"], report["binary"], report["topic"]) == ("scheduler1", "nova-scheduler", "scheduler")
+
+
+def test_client_and_manager_agree(manager: SchedulerManager) -> None:
+    methods = dict(rpc.public_methods(manager))
+    assert set(methods) == {"select_destinations", "update_host_states"}
+    for name, method in methods.items():
+        client = inspect.signature(getattr(SchedulerAPI, name), eval_str=True)
+        assert list(client.parameters.values())[1:] == list(
+            inspect.signature(method, eval_str=True).parameters.values()
+        )
+
+
+# --- plugins
+
+
+def test_default_plugins_are_loaded_in_order(conf: cfg.ConfigOpts) -> None:
+    assert [type(each).__name__ for each in filters.load(conf)] == conf.scheduler.enabled_filters
+    assert [type(each).__name__ for each in weights.load(conf)] == conf.scheduler.weight_classes
+
+
+def test_multipliers_come_from_the_configuration(conf: cfg.ConfigOpts) -> None:
+    for number, name in enumerate(("ram", "cpu", "disk")):
+        conf.set_override(f"{name}_weight_multiplier", float(number), group="scheduler")
+    assert [each.multiplier for each in weights.load(conf)] == [0.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize("option", ["enabled_filters", "weight_classes"])
+def test_an_unknown_plugin_is_an_operators_mistake(conf: cfg.ConfigOpts, option: str) -> None:
+    conf.set_override(option, ["RamFilter", "RAMWeigher", "Fancy"], group="scheduler")
+    load = filters.load if option == "enabled_filters" else weights.load
+    with pytest.raises(exception.ConfigurationError) as caught:
+        load(conf)
+    assert caught.value.message.startswith(f"[scheduler] {option}: unknown ")
+    assert "Fancy. Known are " in caught.value.message
+    assert ("RetryFilter" if option == "enabled_filters" else "CPUWeigher") in caught.value.message

@@ -11,10 +11,9 @@ import os
 import sys
 
 from nova_lite import conf as nova_conf
-from nova_lite import exception, version
+from nova_lite import version
 from nova_lite.cmd.manage import audit, configuration, database, flavors, hosts, images, networks, quotas
-from nova_lite.cmd.manage.app import App, Commands
-from nova_lite.conductor.db import engine
+from nova_lite.cmd.manage.app import App, Commands, explain
 
 PROG = "nova-lite-manage"
 
@@ -34,24 +33,13 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:
         return 1
     except Exception as error:
-        message = _explain(error)
+        message = explain(error)
         if message is None:
             raise
         print(f"{PROG}: {' '.join(message.split())}", file=sys.stderr)
         return 1
     finally:
         app.close()
-
-
-def _explain(error: Exception) -> str | None:
-    """What went wrong, for an operator; None for what can only be a bug."""
-    ours = engine.translate(error)
-    if isinstance(ours, exception.DatabaseUnavailable):
-        cause = error.__cause__ or error
-        return f"the database is unavailable: {getattr(cause, 'orig', None) or cause}"
-    if isinstance(ours, OSError) and ours.filename is not None:
-        return f"{ours.filename}: {ours.strerror}"
-    return str(ours) if isinstance(ours, exception.NovaLiteException | OSError) else None
 
 
 def parser() -> argparse.ArgumentParser:

@@ -11,7 +11,8 @@ from typing import Any
 import prettytable
 from oslo_config import cfg
 
-from nova_lite.conductor.db import migration
+from nova_lite import exception
+from nova_lite.conductor.db import engine, migration
 from nova_lite.conductor.db.engine import Database
 from nova_lite.context import RequestContext, get_admin_context
 
@@ -70,6 +71,17 @@ class Commands:
     def command(self, name: str, text: str, run: Run) -> argparse.ArgumentParser:
         """A command without a verb."""
         return self.verb(self._nouns, name, text, run)
+
+
+def explain(error: Exception) -> str | None:
+    """What went wrong, for an operator; None for what can only be a bug."""
+    ours = engine.translate(error)
+    if isinstance(ours, exception.DatabaseUnavailable):
+        cause = error.__cause__ or error
+        return f"the database is unavailable: {getattr(cause, 'orig', None) or cause}"
+    if isinstance(ours, OSError) and ours.filename is not None:
+        return f"{ours.filename}: {ours.strerror}"
+    return str(ours) if isinstance(ours, exception.NovaLiteException | OSError) else None
 
 
 def at_least(minimum: int) -> Callable[[str], int]:

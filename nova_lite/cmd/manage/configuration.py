@@ -10,7 +10,7 @@ from importlib import metadata
 from oslo_config import cfg
 
 from nova_lite import exception
-from nova_lite.cmd.manage.app import App, Commands
+from nova_lite.cmd.manage.app import App, Commands, explain
 from nova_lite.conductor.db import migration
 
 
@@ -39,12 +39,12 @@ def _problems(conf: cfg.ConfigOpts) -> Iterator[str]:
     try:
         migration.check(conf)
     except exception.NovaLiteException as error:
-        yield f"[database] connection: {error}"
+        yield f"[database] connection: {explain(error)}"
 
 
 def _transport(conf: cfg.ConfigOpts) -> Iterator[str]:
     """Imported only here: loading the message bus takes longer than all other commands together."""
-    with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+    with warnings.catch_warnings(action="ignore"):
         from nova_lite import rpc
 
     try:

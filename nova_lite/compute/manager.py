@@ -26,7 +26,8 @@ from nova_lite.virt.driver import ComputeDriver, ConsoleOutput
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds that `fence_instance` waits for work on the instance to come to its end before the caller has to ask again.
+#: Seconds that `fence_instance` waits for work on the instance to end, before the caller has to ask again. Less than
+#: the caller waits for the answer.
 FENCE_WAIT = 20.0
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import logging
 import time
+from collections.abc import Iterator
 
 from nova_lite import exception
 from nova_lite.compute.host import LocalHost
@@ -13,6 +15,9 @@ from nova_lite.objects import DomainReport, DomainVerdict, Verdict
 from nova_lite.virt.driver import DomainInfo
 
 LOG = logging.getLogger(__name__)
+
+#: Seconds to wait for an instance's lock: whoever holds it longer changes what we saw.
+LOCK_WAIT = 0.1
 
 #: Verdicts that are carried out at the same time.
 WORKERS = 4
@@ -71,27 +76,40 @@ class DomainReconciler:
     def _destroy_given_up(self, info: DomainInfo, touched: set[str]) -> None:
         """A domain of a build that was given up on, left by an earlier life of this daemon. This host has promised to
         destroy it, whatever became of the report; were it named to the conductor, that might take it for a success."""
-        with self._host.jobs.locks.hold(info.uuid):
-            if info.uuid not in touched:
-                LOG.warning("Instance %s: destroying what is left of generation %d", info.uuid, info.generation)
+        LOG.warning("Instance %s: destroying what is left of generation %d", info.uuid, info.generation)
+        with self._attempt(info.uuid), self._untouched(info.uuid, touched) as free:
+            if free:
                 self._host.remove(info.uuid)
+
+    @contextlib.contextmanager
+    def _attempt(self, instance_uuid: str) -> Iterator[None]:
+        """What fails for one instance is logged and left for the next run; the others have their turn."""
+        try:
+            yield
+        except Exception as error:
+            expected = isinstance(error, exception.NovaLiteException)
+            LOG.warning("Instance %s: to be looked at again: %s", instance_uuid, error, exc_info=not expected)
+
+    @contextlib.contextmanager
+    def _untouched(self, instance_uuid: str, touched: set[str]) -> Iterator[bool]:
+        """With the instance's lock held: whether no job had to do with it since we looked. Does not wait for one."""
+        if instance_uuid in touched:
+            yield False
+            return
+        with self._host.jobs.locks.hold(instance_uuid, LOCK_WAIT):
+            yield instance_uuid not in touched
 
     def _apply(
         self, verdict: DomainVerdict, domains: dict[str, DomainInfo], leftovers: set[str], touched: set[str]
     ) -> None:
-        """Carry out one verdict, if what it is about is still so. A failure is for the next run."""
+        """Carry out one verdict, if what it is about is still so."""
         uuid = verdict.uuid
-        try:
-            with self._host.jobs.locks.hold(uuid):
-                if uuid in touched:
-                    return
-                found = self._host.domain(uuid)
-                if uuid in leftovers and found is None:
-                    self._apply_to_leftover(verdict)
-                elif uuid in domains and found is not None and found.generation == verdict.generation:
-                    self._apply_to_domain(verdict, found)
-        except exception.NovaLiteException as error:
-            LOG.warning("Instance %s: verdict %s could not be carried out: %s", uuid, verdict.verdict, error.message)
+        with self._attempt(uuid), self._untouched(uuid, touched) as free:
+            found = self._host.domain(uuid) if free else None
+            if free and found is None and uuid in leftovers:
+                self._apply_to_leftover(verdict)
+            elif found is not None and uuid in domains and found.generation == verdict.generation:
+                self._apply_to_domain(verdict, found)
 
     def _apply_to_leftover(self, verdict: DomainVerdict) -> None:
         if verdict.verdict == Verdict.DESTROY:

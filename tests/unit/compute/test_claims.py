@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from nova_lite import exception
+from nova_lite.compute.claims import Claims, Resources
+from nova_lite.objects import Flavor
+
+
+def claims(vcpus: int = 4, memory_mb: int = 1000, disk_gb: int = 10) -> Claims:
+    return Claims(lambda: Resources(vcpus=vcpus, memory_mb=memory_mb, disk_gb=disk_gb))
+
+
+def test_what_a_flavor_takes() -> None:
+    flavor = Flavor(flavorid="1", name="x", vcpus=2, memory_mb=64, root_gb=3, ephemeral_gb=1, swap=1025)
+    assert Resources.of(flavor) == Resources(vcpus=2, memory_mb=64, disk_gb=6)
+
+
+def test_up_to_the_capacity_and_again_after_a_release() -> None:
+    host = claims()
+    host.instance_claim("a", Resources(memory_mb=600), {})
+    host.instance_claim("a", Resources(memory_mb=1000), {})
+    with pytest.raises(exception.ComputeResourcesUnavailable, match="1 MB of memory asked for, 0 of 1000 left"):
+        host.instance_claim("b", Resources(memory_mb=1), {})
+    host.release("a")
+    host.release("a")
+    host.instance_claim("b", Resources(memory_mb=1000), {})
+    assert host.used() == Resources(memory_mb=1000)
+
+
+@pytest.mark.parametrize("name", ["vcpus", "memory_mb", "disk_gb"])
+def test_the_smaller_of_limit_and_capacity_counts_for_each_resource(name: str) -> None:
+    wanted = Resources(**{name: 5})
+    with pytest.raises(exception.ComputeResourcesUnavailable):
+        claims(**{name: 9}).instance_claim("a", wanted, {name: 4})
+    with pytest.raises(exception.ComputeResourcesUnavailable):
+        claims(**{name: 4}).instance_claim("a", wanted, {name: 9})
+    claims(**{name: 5}).instance_claim("a", wanted, {name: 5})
+
+
+def test_claims_at_the_same_time_do_not_exceed_the_host() -> None:
+    host = claims(memory_mb=100)
+    granted: list[int] = []
+
+    def claim(number: int) -> None:
+        try:
+            host.instance_claim(str(number), Resources(memory_mb=10), {})
+        except exception.ComputeResourcesUnavailable:
+            return
+        granted.append(number)
+
+    threads = [threading.Thread(target=claim, args=(number,)) for number in range(40)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(granted) == 10

@@ -1,0 +1,128 @@
+"""`fence_instance` against builds before, during and after it."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from nova_lite import exception
+from nova_lite.compute import manager
+from nova_lite.states import PowerState
+from tests.unit.compute.fakes import UUID, Gate, Host, eventually, ticket
+
+
+def test_nothing_here_is_fenced_and_a_late_order_is_refused(host: Host) -> None:
+    assert host.fence() is True
+    host.build()
+    host.settle()
+    assert host.traces() == []
+    assert host.conductor.of("start_build") == []
+    assert host.conductor.outcomes == [(1, "rescheduled")]
+    host.built(2)
+
+
+def test_a_complete_build_runs_and_is_not_touched(host: Host) -> None:
+    host.built()
+    assert host.fence() is False
+    assert host.domains() == {UUID: 1}
+    assert host.record().fenced_generation < 1
+
+
+def test_a_late_fence_does_not_destroy_a_server_that_its_user_stopped(host: Host) -> None:
+    host.built()
+    host.act(ticket("stop"))
+    host.settle()
+    assert host.fence() is False
+    assert host.next_life().fence() is False
+    assert host.power() == PowerState.SHUTDOWN
+
+
+def test_a_fence_of_an_older_attempt_leaves_the_newer_one_alone(host: Host) -> None:
+    host.built(2)
+    assert host.fence(1) is True
+    assert host.domains() == {UUID: 2}
+
+
+def test_a_fence_of_a_newer_attempt_removes_the_older_domain(host: Host) -> None:
+    host.built(1)
+    assert host.fence(2) is True
+    assert host.traces() == []
+
+
+def test_a_build_whose_domain_vanished_is_fenced(host: Host) -> None:
+    host.built()
+    host.driver.destroy(UUID)
+    assert host.fence() is True
+    host.build()
+    host.settle()
+    assert host.traces() == []
+
+
+@pytest.mark.parametrize("step", ["start_build", "plug_vifs", "image", "spawn_before_domain", "spawn_after_domain"])
+def test_a_fence_stops_a_build_in_progress_and_waits_for_it(host: Host, step: str) -> None:
+    gate = Gate()
+    (host.conductor.hooks if step == "start_build" else host.driver.hooks)[step] = gate
+    host.build()
+    gate.wait()
+    answers: list[bool] = []
+    asking = threading.Thread(target=lambda: answers.append(host.fence()))
+    asking.start()
+    eventually(lambda: host.record().fenced_generation == 1)
+    assert answers == []
+    gate.open()
+    asking.join(10)
+    assert answers == [True]
+    host.settle()
+    assert host.traces() == []
+    assert host.conductor.outcomes == []
+
+
+def test_a_fence_does_not_wait_for_the_report_of_a_complete_build(host: Host) -> None:
+    gate = host.conductor.hooks["finish_build"] = Gate()
+    host.build()
+    gate.wait()
+    assert host.fence() is False
+    gate.open()
+    host.settle()
+    assert host.conductor.outcomes == [(1, "built")]
+
+
+def test_a_build_that_does_not_stop_in_time_is_asked_for_again(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manager, "FENCE_WAIT", 0.05)
+    gate = host.driver.hooks["image"] = Gate()
+    host.build()
+    gate.wait()
+    with pytest.raises(exception.ServiceUnavailable):
+        host.fence()
+    gate.open()
+    host.settle()
+    assert host.fence() is True
+    assert host.traces() == []
+
+
+def test_a_fence_that_cannot_remove_says_so_and_keeps_its_promise(host: Host) -> None:
+    host.built(1)
+    host.control(fail_at=["destroy"])
+    with pytest.raises(exception.VirtDriverError):
+        host.fence(2)
+    assert host.record().fenced_generation == 2
+    host.control()
+    assert host.next_life().fence(2) is True
+    assert host.traces()[1:] == [] or host.domains() == {}
+
+
+def test_build_and_fence_at_the_same_time_agree(host: Host) -> None:
+    """Whatever the timing: exactly one of "it runs" and "nothing is left" is true, and it is what was answered."""
+    for generation in range(1, 60):
+        uuid_answers: list[bool] = []
+        order = threading.Thread(target=host.build, args=(generation,))
+        ask = threading.Thread(target=lambda g=generation, a=uuid_answers: a.append(host.fence(g)))
+        first, second = (order, ask) if generation % 2 else (ask, order)
+        first.start()
+        second.start()
+        first.join()
+        second.join()
+        host.settle()
+        (fenced,) = uuid_answers
+        assert (host.domains() == {UUID: generation}) is not fenced

@@ -1,0 +1,232 @@
+"""The daemon's outline: contracts, heartbeats, start and stop."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nova_lite import exception, rpc
+from nova_lite.compute import rpcapi
+from nova_lite.compute.jobs import InstanceLocks, Jobs
+from nova_lite.compute.manager import ComputeManager
+from nova_lite.conductor.rpcapi import ConductorAPI
+from nova_lite.context import get_admin_context
+from nova_lite.objects import HostReport
+from tests.unit.compute.fakes import LATER, UUID, FakeConductor, Gate, Host, eventually, ticket
+
+
+def parameters(function: Any) -> list[tuple[str, Any]]:
+    return [(name, parameter.annotation) for name, parameter in inspect.signature(function).parameters.items()]
+
+
+def test_the_manager_has_just_the_methods_of_its_rpcapi(host: Host) -> None:
+    offered = dict(rpc.public_methods(host.manager))
+    asked = {name for name, _ in inspect.getmembers(rpcapi.ComputeAPI, inspect.isfunction) if not name.startswith("_")}
+    assert set(offered) == asked
+    for name in asked:
+        sent = [
+            item for item in parameters(getattr(rpcapi.ComputeAPI, name)) if item[0] not in ("self", "host", "timeout")
+        ]
+        assert parameters(offered[name]) == sent
+        returns = inspect.signature(getattr(rpcapi.ComputeAPI, name)).return_annotation
+        assert inspect.signature(offered[name]).return_annotation == returns
+
+
+def test_the_fake_conductor_has_the_real_ones_signatures() -> None:
+    methods = [name for name, _ in inspect.getmembers(FakeConductor, inspect.isfunction) if name[0] != "_"]
+    assert "finish_build" in methods
+    for name in set(methods) - {"of"}:
+        fake, real = getattr(FakeConductor, name), getattr(ConductorAPI, name)
+        assert inspect.signature(fake) == inspect.signature(real)
+
+
+def test_it_reports_in_before_it_serves(host: Host) -> None:
+    ((name, report),) = host.conductor.calls
+    assert name == "register_host"
+    assert isinstance(report, HostReport)
+    assert (report.host, report.inventories[0].hypervisor_type, report.building) == ("host-a", "fake", {})
+
+
+def test_each_life_has_a_boot_id_of_its_own(host: Host) -> None:
+    host.manager.send_heartbeat()
+    host.next_life()
+    first, second = host.conductor.of("register_host")
+    (beat,) = host.conductor.of("report_state")
+    assert beat.boot_id == first.boot_id != second.boot_id
+
+
+def test_heartbeats_name_the_work_in_progress_until_it_is_reported(host: Host) -> None:
+    gate = host.conductor.hooks["finish_build"] = Gate()
+    host.build(7)
+    gate.wait()
+    host.manager.send_heartbeat()
+    gate.open()
+    host.settle()
+    power = host.driver.hooks["power_off"] = Gate()
+    host.act(ticket("stop", generation=7))
+    power.wait()
+    host.manager.send_heartbeat()
+    power.open()
+    host.settle()
+    host.manager.send_heartbeat()
+    beats = [(beat.building, beat.acting) for beat in host.conductor.of("report_state")]
+    assert beats == [({UUID: 7}, []), ({}, [LATER]), ({}, [])]
+
+
+def test_a_hypervisor_that_hangs_does_not_silence_the_host(host: Host) -> None:
+    gate = host.driver.hooks["inventory"] = Gate()
+    threading.Thread(target=host.manager.heartbeat.refresh, daemon=True).start()
+    gate.wait()
+    host.manager.send_heartbeat()
+    assert host.conductor.of("report_state")[0].inventories[0].memory_mb == 65536
+    gate.open()
+
+
+def test_the_inventory_is_kept_fresh(host: Host) -> None:
+    host.control(memory_mb=99)
+    host.manager.heartbeat.refresh()
+    assert host.manager.heartbeat.capacity().memory_mb == 99
+
+
+def test_capacity_is_what_the_conductor_reckons(host: Host) -> None:
+    for name, value in {
+        "cpu_allocation_ratio": 1.5,
+        "reserved_host_memory_mb": 536,
+        "reserved_host_disk_mb": 1,
+    }.items():
+        host.conf.set_override(name, value)
+    capacity = host.manager.heartbeat.capacity()
+    assert (capacity.vcpus, capacity.memory_mb, capacity.disk_gb) == (24, 65000, 1023)
+    report = host.manager.heartbeat.report()
+    assert (report.cpu_allocation_ratio, report.reserved_memory_mb, report.reserved_disk_gb) == (1.5, 536, 1)
+
+
+def test_without_a_hypervisor_it_does_not_start(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    for step in ("init_host", "inventory"):
+        host.control(fail_at=[step], fail_error="hypervisor")
+        with pytest.raises(exception.HypervisorUnavailable):
+            host.next_life()
+    host.control()
+    host.next_life()
+
+
+def test_console_output(host: Host) -> None:
+    with pytest.raises(exception.InstanceNotReady):
+        host.manager.get_console_output(host.context, UUID, None)
+    host.built()
+    everything = host.manager.get_console_output(host.context, UUID, None)
+    assert everything.count("\n") == 2
+    assert host.manager.get_console_output(host.context, UUID, 1) == everything.splitlines(keepends=True)[-1]
+    assert host.manager.get_console_output(host.context, UUID, 0) == ""
+
+
+def test_a_driver_without_a_console_says_so(host: Host) -> None:
+    class Mute:
+        pass
+
+    conf = host.conf
+    mute = ComputeManager(conf, "host-b", Mute(), FakeConductor())  # type: ignore[arg-type]
+    with pytest.raises(exception.NotImplementedByDriver):
+        mute.get_console_output(host.context, UUID, None)
+
+
+def test_stopping_lets_a_build_finish(host: Host) -> None:
+    gate = host.driver.hooks["image"] = Gate()
+    host.build()
+    gate.wait()
+    stopping = threading.Thread(target=host.manager.stop)
+    stopping.start()
+    gate.open()
+    stopping.join(10)
+    assert not stopping.is_alive()
+    assert host.conductor.outcomes == [(1, "built")]
+
+
+def test_stopping_does_not_wait_for_ever_and_what_was_left_is_finished_by_the_next_life(tmp_path: Path) -> None:
+    host = Host(tmp_path, graceful_stop_timeout=0)
+    host.conductor.down = True
+    host.build()
+    eventually(lambda: host.manager.jobs.building())
+    started = time.monotonic()
+    host.manager.stop()
+    host.settle()
+    assert time.monotonic() - started < 5
+    assert host.traces() == []
+    host.conductor.down = False
+    assert host.conductor.outcomes == []
+    host.next_life().built()
+
+
+def test_a_domain_survives_a_stop_while_its_report_cannot_be_delivered(tmp_path: Path) -> None:
+    host = Host(tmp_path, graceful_stop_timeout=0)
+
+    def go_down(_: Any) -> None:
+        host.conductor.down = True
+
+    host.conductor.hooks["finish_build"] = go_down
+    host.build()
+    eventually(lambda: host.domains())
+    host.manager.stop()
+    host.settle()
+    host.conductor.hooks.clear()
+    host.conductor.down = False
+    host.next_life().built()
+    assert host.conductor.outcomes == [(1, "built")]
+
+
+def test_a_full_disk_is_not_a_promise(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No tombstone, no report: the conductor must not give the build to another host."""
+    host.control(fail_at=["image"])
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("nova_lite.files.write_atomically", full)
+    host.build()
+    host.settle()
+    assert host.conductor.of("finish_build") == []
+    monkeypatch.undo()
+    host.build()
+    host.settle()
+    assert host.conductor.outcomes == [(1, "rescheduled")]
+
+
+def test_a_lock_is_held_by_one_and_forgotten_after() -> None:
+    locks = InstanceLocks()
+    with locks.hold("a"):
+        with pytest.raises(exception.ServiceUnavailable), locks.hold("a", timeout=0.01):
+            pytest.fail("held twice")
+        with locks.hold("b"):
+            pass
+    with locks.hold("a", timeout=0.01):
+        pass
+    assert locks._locks == {}
+
+
+def test_a_job_that_fails_is_not_in_progress_any_more() -> None:
+    jobs = Jobs()
+
+    def fail() -> None:
+        raise RuntimeError("no")
+
+    assert jobs.start_build(get_admin_context(), "a", 1, fail)
+    assert jobs.wait_idle(10)
+    assert not jobs.is_busy("a")
+    assert jobs.start_build(get_admin_context(), "a", 1, lambda: None)
+    assert jobs.wait_idle(10)
+
+
+def test_the_context_of_the_request_is_that_of_the_job() -> None:
+    from oslo_context import context as oslo_context
+
+    jobs, seen = Jobs(), []
+    asked = get_admin_context("req-11111111-1111-4111-8111-111111111111")
+    jobs.start_build(asked, "a", 1, lambda: seen.append(oslo_context.get_current()))
+    assert jobs.wait_idle(10)
+    assert seen[0].request_id == asked.request_id

@@ -1,0 +1,173 @@
+"""Comparing the hypervisor with the conductor's answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from nova_lite import exception
+from nova_lite.objects import DomainReport, DomainVerdict, Verdict
+from nova_lite.states import PowerState
+from tests.unit.compute.fakes import UUID, VIFS, Gate, Host, make_instance, ticket
+
+OTHER = "22222222-2222-4222-8222-222222222222"
+
+
+def verdict(kind: Verdict, generation: int = 1, uuid: str = UUID) -> DomainVerdict:
+    return DomainVerdict(uuid=uuid, generation=generation, verdict=kind)
+
+
+def test_domains_and_their_power_are_reported(host: Host) -> None:
+    host.built()
+    host.driver.power_off(UUID, 0)
+    host.manager.reconciler.run()
+    report = DomainReport(uuid=UUID, generation=1, power_state=PowerState.SHUTDOWN)
+    assert host.conductor.of("reconcile_domains") == [([report], [])]
+    assert host.domains() == {UUID: 1}, "no verdict, nothing done"
+
+
+@pytest.mark.parametrize("kind", [Verdict.KEEP, Verdict.DONE])
+def test_keep_and_done_leave_it_as_it_is(host: Host, kind: Verdict) -> None:
+    host.built()
+    host.driver.power_off(UUID, 0)
+    host.conductor.verdicts = [verdict(kind)]
+    host.manager.reconciler.run()
+    assert host.power() == PowerState.SHUTDOWN
+
+
+def test_destroy_is_fenced_and_leaves_nothing(host: Host) -> None:
+    host.built()
+    host.conductor.verdicts = [verdict(Verdict.DESTROY)]
+    host.manager.reconciler.run()
+    assert host.traces() == []
+    assert host.record().fenced_generation == 1
+
+
+def test_run_starts_it(host: Host) -> None:
+    host.built()
+    host.driver.power_off(UUID, 0)
+    host.conductor.verdicts = [verdict(Verdict.RUN)]
+    host.manager.reconciler.run()
+    assert host.power() == PowerState.RUNNING
+
+
+def test_only_what_was_reported_is_acted_on(host: Host) -> None:
+    host.built()
+    host.conductor.verdicts = [verdict(Verdict.DESTROY, generation=2), verdict(Verdict.DESTROY, uuid=OTHER)]
+    host.manager.reconciler.run()
+    assert host.domains() == {UUID: 1}
+
+
+def while_asked(host: Host, change: Callable[[], None]) -> None:
+    """Have ``change`` happen between the look at the hypervisor and the answer."""
+
+    def hook(_: Any) -> None:
+        del host.conductor.hooks["reconcile_domains"]
+        change()
+
+    host.conductor.hooks["reconcile_domains"] = hook
+    host.manager.reconciler.run()
+
+
+def test_a_verdict_on_an_older_generation_is_not_applied(host: Host) -> None:
+    host.built()
+    host.conductor.verdicts = [verdict(Verdict.DESTROY)]
+
+    def rebuild_without_a_job() -> None:
+        host.driver.destroy(UUID)
+        path = host.path / "instances" / "fake-host-a" / "domains" / f"{UUID}.json"
+        (path.parent.parent / "disks" / UUID).mkdir()
+        path.write_text(f'{{"uuid": "{UUID}", "generation": 2, "power_state": 1, "hostname": "one"}}')
+
+    while_asked(host, rebuild_without_a_job)
+    assert host.domains() == {UUID: 2}
+
+
+def test_a_verdict_is_not_applied_to_what_a_job_worked_on_meanwhile(host: Host) -> None:
+    """The user stopped it after we looked: RUN was the answer to what is not so any more."""
+    host.built()
+    host.conductor.verdicts = [verdict(Verdict.RUN)]
+
+    def stop() -> None:
+        host.act(ticket("stop"))
+        host.settle()
+
+    while_asked(host, stop)
+    assert host.power() == PowerState.SHUTDOWN
+    host.manager.reconciler.run()
+    assert host.power() == PowerState.RUNNING, "the next look is a new one"
+
+
+def test_instances_with_a_job_are_neither_reported_nor_touched(host: Host) -> None:
+    gate = host.driver.hooks["spawn_after_domain"] = Gate()
+    host.build()
+    gate.wait()
+    host.conductor.verdicts = [verdict(Verdict.DESTROY)]
+    host.manager.reconciler.run()
+    assert host.conductor.of("reconcile_domains") == [([], [])]
+    assert host.domains() == {UUID: 1}
+    gate.open()
+    host.settle()
+
+
+def test_leftovers_of_a_build_in_progress_are_not_reported(host: Host) -> None:
+    gate = host.driver.hooks["spawn_before_domain"] = Gate()
+    host.build()
+    gate.wait()
+    host.manager.reconciler.run()
+    assert host.conductor.of("reconcile_domains") == [([], [])]
+    gate.open()
+    host.settle()
+
+
+def test_leftovers_are_removed_on_an_explicit_answer_only(host: Host) -> None:
+    host.driver.plug_vifs(make_instance(), VIFS)
+    host.driver.plug_vifs(make_instance(OTHER), VIFS)
+    host.manager.reconciler.run()
+    assert host.conductor.of("reconcile_domains") == [([], [UUID, OTHER])]
+    assert len(host.traces()) == 2
+    host.conductor.verdicts = [verdict(Verdict.DESTROY, uuid=OTHER), verdict(Verdict.KEEP)]
+    host.manager.reconciler.run()
+    assert host.traces() == [f"vifs/{UUID}.json"]
+
+
+def test_one_verdict_that_fails_does_not_stop_the_others(host: Host) -> None:
+    host.built()
+    host.build(uuid=OTHER, instance=make_instance(OTHER))
+    host.settle()
+    host.control(fail_at=["destroy"], fail_count=1)
+    host.conductor.verdicts = [verdict(Verdict.DESTROY), verdict(Verdict.DESTROY, uuid=OTHER)]
+    host.manager.reconciler.run()
+    assert len(host.domains()) == 1
+    host.manager.reconciler.run()
+    assert host.traces() == []
+
+
+def test_it_runs_when_due_and_sooner_when_a_power_state_changed(host: Host) -> None:
+    reconciler, asked = host.manager.reconciler, lambda: len(host.conductor.of("reconcile_domains"))
+    reconciler.tick()
+    assert asked() == 0
+    reconciler.power_event(UUID)
+    reconciler.tick()
+    reconciler.tick()
+    assert asked() == 1
+    reconciler._next = 0.0
+    reconciler.tick()
+    assert asked() == 2
+
+
+def test_our_own_power_changes_cost_no_message(host: Host) -> None:
+    host.driver.hooks["spawn_after_domain"] = lambda: host.manager.reconciler.power_event(UUID)
+    host.built()
+    host.manager.reconciler.tick()
+    assert host.conductor.of("reconcile_domains") == []
+
+
+def test_an_answer_that_does_not_come_is_asked_for_again(host: Host) -> None:
+    host.conductor.down = True
+    with pytest.raises(exception.ServiceUnavailable):
+        host.manager.reconciler.run()
+    host.conductor.down = False
+    host.manager.reconciler.run()

@@ -1,0 +1,223 @@
+"""The fake hypervisor obeys the driver's rules, is slow and fails as told, and outlives its daemon."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nova_lite import exception
+from nova_lite.objects import Image
+from nova_lite.states import PowerState
+from nova_lite.virt import driver, fake
+from tests.unit.compute.fakes import HOST, UUID, VIFS, make_conf, make_instance
+
+
+def image_path(image: Image) -> str:
+    if image.id == "absent":
+        raise exception.ImageFileMissing(image_id=image.id, reason="gone")
+    return "/dev/null"
+
+
+def make_driver(path: Path, host: str = HOST) -> fake.FakeDriver:
+    made = fake.FakeDriver(make_conf(path), host, image_path)
+    made.init_host()
+    return made
+
+
+@pytest.fixture
+def fake_driver(tmp_path: Path) -> fake.FakeDriver:
+    return make_driver(tmp_path)
+
+
+def spec(generation: int = 1, **values: Any) -> driver.SpawnSpec:
+    fields: dict[str, Any] = {
+        "instance": make_instance(),
+        "vifs": VIFS,
+        "image": None,
+        "images": {},
+        "injected_files": {},
+        "admin_password": "secret-of-the-guest",
+        "fence": lambda: None,
+    }
+    return driver.SpawnSpec(generation=generation, **{**fields, **values})
+
+
+def control(made: fake.FakeDriver, **values: Any) -> None:
+    fake.write_control(made.conf, made.host, **values)
+
+
+def test_it_is_loaded_by_its_name(tmp_path: Path) -> None:
+    conf = make_conf(tmp_path)
+    conf.set_override("compute_driver", "fake")
+    loaded = driver.load_compute_driver(conf, HOST, image_path)
+    assert isinstance(loaded, fake.FakeDriver)
+    assert isinstance(loaded, driver.ConsoleOutput)
+
+
+def test_a_wrong_name_names_the_right_ones(tmp_path: Path) -> None:
+    conf = make_conf(tmp_path)
+    conf.set_override("compute_driver", "fakke")
+    with pytest.raises(exception.ConfigurationError, match=r"fakke.*fake, libvirt"):
+        driver.load_compute_driver(conf, HOST, image_path)
+
+
+def test_life_of_a_domain(fake_driver: fake.FakeDriver) -> None:
+    with pytest.raises(exception.DomainNotFound):
+        fake_driver.get_info(UUID)
+    fake_driver.plug_vifs(make_instance(), VIFS)
+    fake_driver.spawn(spec(3))
+    info = driver.DomainInfo(uuid=UUID, generation=3, power_state=PowerState.RUNNING)
+    assert fake_driver.list_domains() == [info] == [fake_driver.get_info(UUID)]
+    assert fake_driver.get_inventory().running_vms == 1
+    fake_driver.power_off(UUID, 5)
+    fake_driver.power_off(UUID, 5)
+    assert fake_driver.get_info(UUID).power_state == PowerState.SHUTDOWN
+    fake_driver.power_on(UUID)
+    fake_driver.power_on(UUID)
+    fake_driver.reboot(UUID, "SOFT", 5)
+    fake_driver.power_off(UUID, 0)
+    fake_driver.reboot(UUID, "HARD", 5)
+    assert fake_driver.get_info(UUID) == info
+    boots = fake_driver.get_console_output(UUID, None)
+    assert boots.count(f"nova-lite-guest: instance={UUID} hostname=one ip=10.0.0.5\n") == 4
+    fake_driver.destroy(UUID)
+    assert fake_driver.leftovers() == {UUID}
+    fake_driver.unplug_vifs(UUID)
+    fake_driver.unplug_vifs(UUID)
+    fake_driver.destroy(UUID)
+    assert (fake_driver.list_domains(), fake_driver.leftovers()) == ([], set())
+
+
+@pytest.mark.parametrize("method", ["power_on", "get_info"])
+def test_what_needs_a_domain_says_when_there_is_none(fake_driver: fake.FakeDriver, method: str) -> None:
+    with pytest.raises(exception.DomainNotFound):
+        getattr(fake_driver, method)(UUID)
+    with pytest.raises(exception.DomainNotFound):
+        fake_driver.power_off(UUID, 0)
+    with pytest.raises(exception.DomainNotFound):
+        fake_driver.reboot(UUID, "HARD", 0)
+    with pytest.raises(exception.DomainNotFound):
+        fake_driver.get_console_output(UUID, None)
+
+
+def test_domains_outlive_the_daemon_and_hosts_do_not_see_each_others(tmp_path: Path) -> None:
+    make_driver(tmp_path).spawn(spec())
+    assert [info.uuid for info in make_driver(tmp_path).list_domains()] == [UUID]
+    assert make_driver(tmp_path, "host-b").list_domains() == []
+
+
+def test_a_second_domain_of_the_same_instance_is_refused_and_the_first_unharmed(fake_driver: fake.FakeDriver) -> None:
+    fake_driver.spawn(spec(1))
+    with pytest.raises(exception.VirtDriverError, match="exists already"):
+        fake_driver.spawn(spec(2))
+    assert fake_driver.get_info(UUID).generation == 1
+
+
+def test_the_fence_is_asked_when_all_but_the_domain_is_made(fake_driver: fake.FakeDriver) -> None:
+    seen: list[tuple[int, bool]] = []
+
+    def fence() -> None:
+        seen.append((len(fake_driver.list_domains()), UUID in fake_driver.leftovers()))
+        raise exception.Fenced(instance_uuid=UUID, generation=1)
+
+    with pytest.raises(exception.Fenced):
+        fake_driver.spawn(spec(fence=fence))
+    assert seen == [(0, True)]
+    assert (fake_driver.list_domains(), fake_driver.leftovers()) == ([], set())
+
+
+@pytest.mark.parametrize(
+    "images", [{"image": Image(id="absent", name="x")}, {"images": {"k": Image(id="absent", name="x")}}]
+)
+def test_a_missing_image_file_is_noticed(fake_driver: fake.FakeDriver, images: dict[str, Any]) -> None:
+    with pytest.raises(exception.ImageFileMissing):
+        fake_driver.spawn(spec(**images))
+    assert fake_driver.leftovers() == set()
+
+
+@pytest.mark.parametrize("step", ["image", "spawn_before_domain", "spawn_after_domain"])
+def test_a_spawn_that_fails_leaves_nothing(fake_driver: fake.FakeDriver, step: str) -> None:
+    control(fake_driver, fail_at=[step])
+    with pytest.raises(exception.VirtDriverError, match=f"told to fail at {step}"):
+        fake_driver.spawn(spec())
+    assert (fake_driver.list_domains(), fake_driver.leftovers()) == ([], set())
+
+
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [
+        ("virt", exception.VirtDriverError),
+        ("abort", exception.ImageCorrupt),
+        ("hypervisor", exception.HypervisorUnavailable),
+        ("unexpected", RuntimeError),
+    ],
+)
+def test_kinds_of_failures(fake_driver: fake.FakeDriver, kind: str, error: type[Exception]) -> None:
+    control(fake_driver, fail_at=["inventory"], fail_error=kind)
+    with pytest.raises(error):
+        fake_driver.get_inventory()
+
+
+def test_failures_are_counted_and_a_new_control_file_counts_anew(fake_driver: fake.FakeDriver) -> None:
+    for count in (2, 1):
+        control(fake_driver, fail_at=["inventory", "list_domains"], fail_count=count)
+        for _ in range(count):
+            with pytest.raises(exception.VirtDriverError):
+                fake_driver.list_domains()
+        fake_driver.get_inventory()
+        fake_driver.list_domains()
+
+
+def test_the_configuration_says_it_too(tmp_path: Path) -> None:
+    made = make_driver(tmp_path)
+    for name, value in {"memory_mb": 7, "fail_at": ["destroy"], "spawn_delay": 0.05}.items():
+        made.conf.set_override(name, value, group="fake")
+    assert made.get_inventory().memory_mb == 7
+    started = time.monotonic()
+    made.spawn(spec())
+    assert time.monotonic() - started >= 0.05
+    with pytest.raises(exception.VirtDriverError):
+        made.destroy(UUID)
+    control(made, memory_mb=9, fail_at=[])
+    assert made.get_inventory().memory_mb == 9
+    made.destroy(UUID)
+
+
+def test_delays_by_step(fake_driver: fake.FakeDriver) -> None:
+    control(fake_driver, delays={"plug_vifs": 0.05})
+    started = time.monotonic()
+    fake_driver.plug_vifs(make_instance(), VIFS)
+    assert time.monotonic() - started >= 0.05
+
+
+def test_the_console_keeps_the_last_lines(fake_driver: fake.FakeDriver) -> None:
+    fake_driver.spawn(spec())
+    everything = fake_driver.get_console_output(UUID, None)
+    assert fake_driver.get_console_output(UUID, 1) == everything.splitlines(keepends=True)[-1]
+    assert fake_driver.get_console_output(UUID, 100) == everything
+
+
+def test_no_secret_reaches_the_disk(fake_driver: fake.FakeDriver, tmp_path: Path) -> None:
+    fake_driver.spawn(spec())
+    for path in tmp_path.rglob("*"):
+        assert path.is_dir() or b"secret-of-the-guest" not in path.read_bytes()
+    assert (tmp_path / "instances" / f"fake-{HOST}" / "domains").stat().st_mode & 0o777 == 0o700
+
+
+def test_the_domain_file_is_what_tests_read(fake_driver: fake.FakeDriver, tmp_path: Path) -> None:
+    fake_driver.spawn(spec(4))
+    text = (tmp_path / "instances" / f"fake-{HOST}" / "domains" / f"{UUID}.json").read_text()
+    assert json.loads(text) | {"hostname": "one"} == {
+        "uuid": UUID,
+        "generation": 4,
+        "power_state": 1,
+        "hostname": "one",
+        "address": "10.0.0.5",
+        "vcpus": 1,
+        "memory_mb": 512,
+        "disk_gb": 1,
+    }

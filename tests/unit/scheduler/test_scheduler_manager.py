@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import random
 import threading
 from collections.abc import Iterator
@@ -11,12 +10,11 @@ import pytest
 from oslo_config import cfg
 
 from nova_lite import conf as configuration
-from nova_lite import exception, rpc
+from nova_lite import exception
 from nova_lite.context import RequestContext, get_admin_context
 from nova_lite.objects import HostState
 from nova_lite.scheduler import filters, weights
 from nova_lite.scheduler.manager import SchedulerManager
-from nova_lite.scheduler.rpcapi import SchedulerAPI
 
 from .builders import host, spec
 
@@ -141,16 +139,6 @@ def test_heartbeat(manager: SchedulerManager, conductor: Conductor) -> None:
     manager.report()
     (report,) = conductor.reports
     assert (report["host"], report["binary"], report["topic"]) == ("scheduler1", "nova-scheduler", "scheduler")
-
-
-def test_client_and_manager_agree(manager: SchedulerManager) -> None:
-    methods = dict(rpc.public_methods(manager))
-    assert set(methods) == {"select_destinations", "update_host_states"}
-    for name, method in methods.items():
-        client = inspect.signature(getattr(SchedulerAPI, name), eval_str=True)
-        assert list(client.parameters.values())[1:] == list(
-            inspect.signature(method, eval_str=True).parameters.values()
-        )
 
 
 # --- plugins

@@ -78,10 +78,13 @@ class Client:
     """Sends to one topic. ``timeout`` is for calls, in seconds; None takes ``rpc_response_timeout``."""
 
     def __init__(self, transport: Any, topic: str, version: str) -> None:
+        self._transport = transport
+        self._has_answered = False
         self._client = messaging.get_rpc_client(
             transport,
             messaging.Target(topic=topic, version=version),
             serializer=ContextSerializer(),
+            retry=0,  # a broker that is away is an answer at once; who can wait tries again (users get a 503)
         )
         transport.conf.set_default("rpc_response_timeout", RESPONSE_TIMEOUT)
 
@@ -105,9 +108,13 @@ class Client:
             options["timeout"] = timeout
         client = self._client.prepare(**options)
         arguments = {name: to_plain(value) for name, value in kwargs.items()}
+        if not self._has_answered:
+            # The first call of a process opens the connection for replies, which waits for the broker without end.
+            require_broker(self._transport)
         failure = None
         try:
             answer = client.call(ctxt, method, **arguments)
+            self._has_answered = True
         except (messaging.MessageUndeliverable, *_BROKER_ERRORS) as error:
             failure = error
         if failure is not None:  # while an exception is handled, oslo.log repeats it at the end of the line

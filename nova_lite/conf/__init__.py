@@ -31,6 +31,7 @@ def load(argv: list[str] | None = None, prog: str | None = None) -> cfg.ConfigOp
     log.register_options(conf)
     log.set_defaults(
         default_log_levels=[
+            "alembic=WARN",
             "amqp=WARN",
             "oslo.messaging=WARN",
             "oslo_messaging=WARN",

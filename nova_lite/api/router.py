@@ -92,7 +92,9 @@ class Router:
         template = match.pop("controller")
         match.pop("action", None)
         project_id = match.pop("project_id", None)
-        return wsgi.Target(self._handlers.get(template, []), self._actions.get(template, {}), match, project_id)
+        return wsgi.Target(
+            self._handlers.get(template, []), self._actions.get(template, {}), match, project_id, template
+        )
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         path = environ.get("PATH_INFO", "").encode("latin-1", "replace").decode("utf-8", "replace")

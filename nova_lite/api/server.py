@@ -36,10 +36,13 @@ def listen(address: str, port: int) -> socket.socket:
     """A listening socket; raises `ConfigurationError` with one clear sentence when there can be none."""
     family = socket.AF_INET6 if _is_ipv6(address) else socket.AF_INET
     try:
-        return socket.create_server((address, port), family=family, backlog=BACKLOG)
+        sock = socket.create_server((address, port), family=family, backlog=BACKLOG)
     except OSError as error:
         why = "the port is in use" if error.errno == errno.EADDRINUSE else (error.strerror or str(error))
         raise exception.ConfigurationError(reason=f"cannot listen on {address} port {port}: {why}.") from error
+    # Connections inherit it. Without, headers and body that are sent apart cost a delayed acknowledgement (40 ms).
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock
 
 
 def _is_ipv6(address: str) -> bool:

@@ -132,6 +132,8 @@ class Request(webob.Request):  # type: ignore[misc]
     services: Services
     version: Version
     project_url: str
+    #: The path of the route that the request was matched with, variables in braces.
+    template: str
     authorized: bool
 
     @property
@@ -274,12 +276,14 @@ def root_url(environ: Mapping[str, Any], link_prefix: str | None) -> str:
 
 
 class Target(NamedTuple):
-    """What a URL leads to: its routes (of several verbs and version ranges), URL variables, project of the URL."""
+    """What a URL leads to: its routes (of several verbs and version ranges), URL variables, project of the URL, and the
+    path as the routes' table has it."""
 
     handlers: list[tuple[Route, Extension]]
     actions: dict[str, list[tuple[Action, Extension]]]
     variables: dict[str, str]
     project_id: str | None
+    template: str
 
 
 class Dispatcher:
@@ -311,6 +315,7 @@ class Dispatcher:
             raise UnknownUrl()
         if target.project_id is not None and target.project_id != req.context.project_id:
             raise UnknownUrl()
+        req.template = target.template
         req.project_url = f"/{target.project_id}" if target.project_id is not None else ""
         if req.method in ("POST", "PUT") and req.content_length and req.content_type not in JSON_TYPES:
             raise webob.exc.HTTPUnsupportedMediaType(explanation="Unsupported Content-Type")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nova_lite import concurrency
 
-concurrency.setup(concurrency.EVENTLET)
+concurrency.setup(concurrency.THREADING)
 
 # isort: split
 

@@ -94,7 +94,8 @@ class ConductorAPI:
         return answer
 
     def instance_update(self, context: RequestContext, instance_uuid: str, changes: dict[str, Any]) -> Instance:
-        """Change ``display_name``, ``display_description``, ``access_ip_v4``/``_v6`` or ``auto_disk_config``."""
+        """Change ``display_name``, ``display_description``, ``hostname``, ``access_ip_v4``/``_v6`` or
+        ``auto_disk_config``."""
         answer: Instance = self._client.call(
             context, "instance_update", returns=Instance, instance_uuid=instance_uuid, changes=changes
         )

@@ -25,7 +25,7 @@ _COPIED = tuple(
 )
 
 #: What `update` may change.
-UPDATABLE = ("display_name", "display_description", "access_ip_v4", "access_ip_v6", "auto_disk_config")
+UPDATABLE = ("display_name", "display_description", "hostname", "access_ip_v4", "access_ip_v6", "auto_disk_config")
 
 #: Nova's sort keys for servers.
 SORT_KEYS = {

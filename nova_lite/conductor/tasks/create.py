@@ -226,7 +226,7 @@ def _instance(
         user_id=context.user_id,
         display_name=request.name[: 255 - len(suffix)] + suffix,
         display_description=request.description,
-        hostname=hostname(request.hostname or request.name, suffix, instance_uuid),
+        hostname=_requested_hostname(request, suffix) or hostname(request.name, suffix, instance_uuid),
         reservation_id=reservation_id,
         launch_index=index,
         vm_state=states.BUILDING,
@@ -275,6 +275,11 @@ def _build_data(request: CreateRequest, requested_networks: list[NetworkRequest]
         }
     )
     return data
+
+
+def _requested_hostname(request: CreateRequest, suffix: str) -> str | None:
+    """What the user asked for, which may be a fully qualified name, is kept as it is."""
+    return request.hostname[: 255 - len(suffix)] + suffix if request.hostname else None
 
 
 def hostname(name: str, suffix: str, instance_uuid: str) -> str:

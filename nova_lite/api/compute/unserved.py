@@ -1,0 +1,63 @@
+"""What the compute API has and this cloud has not: answered with 501 and a clear sentence, not as unknown."""
+
+from __future__ import annotations
+
+from nova_lite import exception
+from nova_lite.api.microversions import Change
+from nova_lite.api.wsgi import Action, Answer, Extension, Request, Route
+
+#: Server actions, and the last version that has them.
+ACTIONS: dict[str, int | None] = {
+    **dict.fromkeys(
+        (
+            *("addFixedIp", "removeFixedIp", "addFloatingIp", "removeFloatingIp"),
+            *("addSecurityGroup", "removeSecurityGroup", "changePassword", "confirmResize", "createBackup"),
+            *("createImage", "evacuate", "injectNetworkInfo", "lock", "migrate", "os-migrateLive", "os-resetState"),
+            *("pause", "rebuild", "rescue", "resetNetwork", "resize", "restore", "resume", "revertResize", "shelve"),
+            *("shelveOffload", "suspend", "trigger_crash_dump", "unlock", "unpause", "unrescue", "unshelve"),
+        )
+    ),
+    **dict.fromkeys(
+        ("os-getVNCConsole", "os-getSPICEConsole", "os-getRDPConsole", "os-getSerialConsole", "os-getMKSConsole"),
+        Change.NO_CONSOLE_ACTIONS - 1,
+    ),
+}
+
+_SERVER = "/servers/{server_id}"
+_AGGREGATE = "/os-aggregates/{aggregate_id}"
+
+#: Verbs and URLs, what they are about, and the first version that has them.
+ROUTES: tuple[tuple[str, str, str, int], ...] = (
+    ("POST PUT", _SERVER + "/metadata", "Changing a server's metadata", 1),
+    ("PUT DELETE", _SERVER + "/metadata/{key}", "Changing a server's metadata", 1),
+    ("PUT DELETE", _SERVER + "/tags", "Changing a server's tags", Change.SERVER_TAGS),
+    ("PUT DELETE", _SERVER + "/tags/{tag}", "Changing a server's tags", Change.SERVER_TAGS),
+    ("POST", _SERVER + "/remote-consoles", "A console URL", Change.NO_CONSOLE_ACTIONS),
+    ("GET", _SERVER + "/diagnostics", "Diagnostics of a server", 1),
+    ("GET POST", _SERVER + "/os-interface", "Changing a server's interfaces", 1),
+    ("GET POST", _SERVER + "/os-volume_attachments", "Volumes", 1),
+    ("POST", "/flavors/{flavor_id}/action", "Access to flavors by project", 1),
+    ("GET", "/flavors/{flavor_id}/os-flavor-access", "Access to flavors by project", 1),
+    ("POST", "/os-aggregates", "A host aggregate", 1),
+    ("PUT DELETE", _AGGREGATE, "A host aggregate", 1),
+    ("POST", _AGGREGATE + "/action", "A host aggregate", 1),
+    ("POST", "/os-server-groups", "A server group", 1),
+    ("PUT DELETE", "/os-quota-sets/{id}", "Changing quotas over the API", 1),
+    ("GET", "/os-simple-tenant-usage", "Usage by project", 1),
+    ("GET", "/os-simple-tenant-usage/{id}", "Usage by project", 1),
+    ("GET", "/os-migrations", "Migration", 1),
+)
+
+
+class Unserved(Extension):
+    alias = "os-unserved"
+    title = "What is answered with 501"
+    actions = tuple(Action("servers", name, "refuse_action", until=until) for name, until in ACTIONS.items())
+    routes = tuple(Route(verb, path, "refuse", since) for verbs, path, _, since in ROUTES for verb in verbs.split())
+
+    def refuse_action(self, req: Request, id: str) -> Answer:
+        raise exception.NotServed(what=f"The server action {next(iter(req.json_value))}")
+
+    def refuse(self, req: Request, **variables: str) -> Answer:
+        what = {path: what for _, path, what, _ in ROUTES}[req.template]
+        raise exception.NotServed(what=what)

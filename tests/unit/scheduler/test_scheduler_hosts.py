@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nova_lite.objects import Destination, HostState, Selection
@@ -134,6 +134,7 @@ def rows(number: int, last: int, removed: bool) -> list[HostState]:
     return [*life, host(number, generation=last + 1, deleted=True)] if removed else life
 
 
+@settings(deadline=None)
 @given(
     lives=st.lists(st.tuples(st.integers(1, 6), st.booleans()), min_size=1, max_size=4),
     seed=st.randoms(use_true_random=False),

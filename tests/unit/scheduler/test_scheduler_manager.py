@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -107,7 +108,16 @@ def test_a_refusal_consumes_nothing(manager: SchedulerManager) -> None:
     assert len(manager.select_destinations(CONTEXT, spec(32))) == 32
 
 
-def test_concurrent_decisions_never_share_a_place(manager: SchedulerManager) -> None:
+def test_concurrent_decisions_never_share_a_place(conf: cfg.ConfigOpts, conductor: Conductor) -> None:
+    class Slow(random.Random):
+        """Lets other threads run in the middle of a decision."""
+
+        def randrange(self, *arguments: int) -> int:
+            time.sleep(0.001)
+            return super().randrange(*arguments)
+
+    conf.set_override("host_subset_size", 2, group="scheduler")
+    manager = SchedulerManager(conf, conductor, Slow(1))  # type: ignore[arg-type]
     manager.keep_fresh()
     places: list[str] = []
     refused: list[exception.NoValidHost] = []

@@ -67,8 +67,9 @@ def _null_first(column: orm.InstrumentedAttribute[Any], direction: str) -> list[
 
 
 def _beyond(column: orm.InstrumentedAttribute[Any], direction: str, value: Any) -> sa.ColumnElement[bool]:
-    if direction == "asc":
-        return column.is_not(None) if value is None else column > value
     if value is None:
-        return sa.false()
-    return sa.or_(column < value, column.is_(None)) if column.expression.nullable else column < value
+        return column.is_not(None) if direction == "asc" else sa.false()
+    bound = sa.literal(value, column.type)
+    if direction == "asc":
+        return column > bound
+    return sa.or_(column < bound, column.is_(None)) if column.expression.nullable else column < bound

@@ -118,7 +118,7 @@ def _limits(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str) -> dict[str,
 def _used(uow: UnitOfWork, owner: str) -> dict[str, int]:
     table = models.QuotaUsage
     rows = uow.session.execute(sa.select(table.resource, table.used).where(table.project_id == owner))
-    return dict(rows.tuples().all())
+    return {row.resource: row.used for row in rows}
 
 
 def _exceeded(

@@ -18,7 +18,7 @@ LONG_TEXT = sa.Text().with_variant(mysql.MEDIUMTEXT(), "mysql", "mariadb")
 BIG_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 #: MariaDB compares names as the other databases do: exactly. Its default would make project "Admin" see "admin"'s.
-_OPTIONS = {"engine": "InnoDB", "charset": "utf8mb4", "collate": "utf8mb4_bin"}
+_OPTIONS = {"engine": "InnoDB", "charset": "utf8mb4", "collate": "utf8mb4_nopad_bin"}
 OPTIONS: dict[str, Any] = {
     f"{dialect}_{name}": value for dialect in ("mysql", "mariadb") for name, value in _OPTIONS.items()
 }

@@ -1,0 +1,44 @@
+"""Each kind of database in turn, with the real schema, emptied between tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from oslo_config import cfg
+
+from nova_lite.conductor.db import migration
+from nova_lite.conductor.db.engine import Database
+from nova_lite.conductor.db.models import Base
+from tests.functional.conftest import database_url
+from tests.unit.conductor import make
+
+
+@pytest.fixture(scope="session", autouse=True)
+def broker() -> None:
+    """Nothing here needs one."""
+
+
+@pytest.fixture(scope="session", params=["sqlite", "mariadb", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    path: Path = tmp_path_factory.mktemp("database") / "db.sqlite"
+    for server_url in database_url(request.param):
+        made = server_url or f"sqlite:///{path}"
+        migration.sync(make.conf(made))
+        yield made
+
+
+@pytest.fixture
+def conf(url: str, tmp_path: Path) -> cfg.ConfigOpts:
+    return make.conf(url, tmp_path)
+
+
+@pytest.fixture
+def db(conf: cfg.ConfigOpts) -> Iterator[Database]:
+    database = Database(conf)
+    yield database
+    with database.engine.begin() as connection:
+        for table in reversed(Base.metadata.sorted_tables):
+            connection.execute(table.delete())
+    database.close()

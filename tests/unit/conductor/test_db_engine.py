@@ -1,0 +1,66 @@
+"""Transactions, the database's clock, and what the database refuses."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+import sqlalchemy as sa
+
+from nova_lite import exception
+from nova_lite.conductor.db import engine, instances, quotas
+from nova_lite.conductor.db.engine import Database, UnitOfWork
+from nova_lite.objects import InstanceFilters
+from tests.unit.conductor import make
+
+
+def test_clock_is_utc(db: Database) -> None:
+    now = db.read(lambda uow: uow.now)
+    assert now.tzinfo is None
+    distance = now - datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
+    assert abs(distance) < datetime.timedelta(seconds=60)
+
+
+def test_times_keep_their_fraction(db: Database) -> None:
+    moment = datetime.datetime(2026, 1, 2, 3, 4, 5, 678000)
+    uuid = db.write(make.instance, launched_at=moment)
+    assert db.read(instances.get, make.ADMIN, uuid).launched_at == moment
+
+
+def test_failed_transaction_leaves_nothing(db: Database) -> None:
+    def fail(uow: UnitOfWork) -> None:
+        make.instance(uow)
+        raise exception.NoMoreFixedIps(network_id="n")
+
+    with pytest.raises(exception.NoMoreFixedIps):
+        db.write(fail)
+    assert db.read(instances.list_, make.ADMIN, InstanceFilters()) == []
+
+
+def test_foreign_keys_hold(db: Database) -> None:
+    with pytest.raises(sa.exc.IntegrityError):
+        db.write(lambda uow: uow.session.execute(sa.text("INSERT INTO instance_tags VALUES (99, 'x')")))
+
+
+@pytest.mark.parametrize("text", ["x\0y", "\ud800"])
+def test_text_that_cannot_be_stored(db: Database, text: str) -> None:
+    """Refused as bad input where the database cannot take it; it never looks like an outage."""
+    try:
+        uuid = db.write(make.instance, display_name=text)
+    except Exception as error:
+        assert isinstance(engine.translate(error), exception.InvalidInput)
+    else:
+        assert db.read(instances.get, make.ADMIN, uuid).display_name == text
+
+
+def test_names_are_compared_exactly(db: Database) -> None:
+    db.write(make.instance, project_id="Admin", display_name="Café")
+    for project in ("admin", "Admin ", "Ádmin"):
+        assert db.read(instances.list_, make.context(project), InstanceFilters()) == []
+    assert db.read(instances.list_, make.context("Admin"), InstanceFilters(name="^caf")) == []
+    assert len(db.read(instances.list_, make.context("Admin"), InstanceFilters(name="^Caf.$"))) == 1
+
+
+def test_numbers_that_do_not_fit(db: Database) -> None:
+    with pytest.raises(exception.InvalidInput):
+        db.write(quotas.set_limit, "p", "ram", 2**40)

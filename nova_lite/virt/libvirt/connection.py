@@ -63,7 +63,7 @@ class Connection:
         start_event_loop()
         try:
             connection = concurrency.call_blocking(libvirt.open, self._uri)
-            connection.setKeepAlive(KEEPALIVE_SECONDS, KEEPALIVE_COUNT)
+            _keep_alive(connection)
             if self._on_open is not None:
                 self._on_open(connection)
         except libvirt.libvirtError as error:
@@ -93,6 +93,15 @@ class Connection:
                 raise
             LOG.debug("libvirt: %s", error.message)
             return None
+
+
+def _keep_alive(connection: Any) -> None:
+    """A connection with no daemon behind it has no use for that, and says so."""
+    try:
+        connection.setKeepAlive(KEEPALIVE_SECONDS, KEEPALIVE_COUNT)
+    except libvirt.libvirtError as error:
+        if error.get_error_code() != libvirt.VIR_ERR_NO_SUPPORT:
+            raise
 
 
 @functools.cache

@@ -1,0 +1,213 @@
+"""Real guests on the real libvirtd of this machine, without broker and database. Skipped where there is no libvirtd."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import libvirt
+import pytest
+from oslo_config import cfg
+
+from nova_lite import conf as configuration
+from nova_lite.objects import VIF, Image, Network
+from nova_lite.virt.driver import SpawnSpec
+from nova_lite.virt.libvirt import dhcp, networks
+from nova_lite.virt.libvirt.driver import LibvirtDriver
+from tests.unit.virt.builders import make_flavor, make_image, make_instance, make_network, make_spec, make_vif
+
+BUILD = Path(__file__).parents[3] / "devstack" / "guest" / "build.sh"
+GUEST_LINE = re.compile(r"^nova-lite-guest: instance=(\S+) hostname=(\S+) ip=(\S+)\r?$", re.MULTILINE)
+PATIENCE = 90.0
+
+
+def wait_for(what: str, check: Callable[[], Any], timeout: float = PATIENCE) -> Any:
+    """The first true answer of ``check``, asked until ``timeout`` seconds have passed."""
+    deadline = time.monotonic() + timeout
+    while not (answer := check()):
+        assert time.monotonic() < deadline, f"no {what} within {timeout} s"
+        time.sleep(0.1)
+    return answer
+
+
+@pytest.fixture(scope="session")
+def connection() -> Any:
+    try:
+        return libvirt.open("qemu:///system")
+    except libvirt.libvirtError as error:
+        pytest.skip(f"no libvirtd here: {error}")
+
+
+@pytest.fixture(scope="session")
+def directory(connection: Any) -> Iterator[Path]:
+    """For images and disks: qemu's user can get in, which it cannot below pytest's own directories."""
+    path = Path(tempfile.mkdtemp(prefix="nova-lite-test-", dir="/var/tmp"))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture(scope="session")
+def guest(directory: Path) -> Path:
+    """The test guest's files, freshly built."""
+    build = subprocess.run([str(BUILD), str(directory / "guest")], capture_output=True, text=True, check=False)
+    if build.returncode:
+        pytest.skip(f"the guest image cannot be built here: {build.stderr.strip()}")
+    return directory / "guest"
+
+
+class Images:
+    def __init__(self, guest: Path) -> None:
+        self.disk = make_image(guest / "disk.qcow2", "qcow2")
+        self.kernel = make_image(guest / "vmlinuz", "aki")
+        self.ramdisk = make_image(guest / "initrd.img", "ari")
+        properties = {
+            "kernel_id": self.kernel.id,
+            "ramdisk_id": self.ramdisk.id,
+            "os_command_line": (guest / "cmdline").read_text().strip(),
+        }
+        self.ami = make_image(guest / "root.img", "ami", properties=properties)
+        self.others = {self.kernel.id: self.kernel, self.ramdisk.id: self.ramdisk}
+
+
+@pytest.fixture(scope="session")
+def images(guest: Path) -> Images:
+    return Images(guest)
+
+
+@pytest.fixture(scope="session")
+def blank(directory: Path) -> Image:
+    """A disk with nothing on it: its guest starts at once, and hears no power button."""
+    path = directory / "blank.img"
+    path.write_bytes(bytes(1024**2))
+    return make_image(path, "raw")
+
+
+@pytest.fixture(scope="session")
+def network(connection: Any) -> Iterator[Network]:
+    """One that nobody else has; it is taken away at the end."""
+    token = uuid.uuid4()
+    prefix = f"10.{200 + token.bytes[0] % 50}.{token.bytes[1]}"
+    yield make_network(
+        id=str(token),
+        cidr=f"{prefix}.0/24",
+        gateway=f"{prefix}.1",
+        start=f"{prefix}.10",
+        end=f"{prefix}.250",
+        bridge=f"nlt{token.hex[:8]}",
+    )
+    remove_network(connection, f"nova-lite-{token}", f"nlt{token.hex[:8]}")
+
+
+def remove_network(connection: Any, name: str, bridge: str) -> None:
+    for found in connection.listAllNetworks():
+        if found.name() == name:
+            if found.isActive():
+                found.destroy()
+            found.undefine()
+    shutil.rmtree(os.path.join(dhcp.DIRECTORY, f"{name}.d"), ignore_errors=True)
+    Path(dhcp.DIRECTORY, f"{bridge}.status").unlink(missing_ok=True)
+
+
+MakeDriver = Callable[[str], LibvirtDriver]
+
+
+@pytest.fixture
+def make_driver(directory: Path) -> Iterator[MakeDriver]:
+    """Drivers of hosts by name, which share disks' directory and libvirtd; whatever they have left at the end goes."""
+    drivers: list[LibvirtDriver] = []
+    run = uuid.uuid4().hex[:8]
+
+    def make(name: str) -> LibvirtDriver:
+        conf = cfg.ConfigOpts()
+        configuration.register_opts(conf)
+        conf([], default_config_files=[])
+        conf.set_override("state_path", str(directory))
+        driver = LibvirtDriver(conf, f"{name}-{run}", lambda image: image.name)
+        driver.init_host()
+        drivers.append(driver)
+        return driver
+
+    yield make
+    for driver in drivers:
+        for instance_uuid in {info.uuid for info in driver.list_domains()} | driver.leftovers():
+            driver.destroy(instance_uuid)
+            driver.unplug_vifs(instance_uuid)
+
+
+@pytest.fixture
+def driver(make_driver: MakeDriver) -> LibvirtDriver:
+    return make_driver("one")
+
+
+@pytest.fixture
+def new_vif(network: Network) -> Callable[[], VIF]:
+    numbers = iter(range(1, 200))
+
+    def new() -> VIF:
+        number = next(numbers)
+        address = network.start.rpartition(".")[0] + f".{10 + number}"  # type: ignore[union-attr]
+        return make_vif(network=network, address=address, mac_address=f"fa:16:3e:{network.id[:2]}:76:{number:02x}")
+
+    return new
+
+
+def guest_spec(images: Images, vifs: list[VIF], image: Image | None = None, **changes: Any) -> SpawnSpec:
+    flavor = make_flavor(memory_mb=changes.pop("memory_mb", 128))
+    generation = changes.pop("generation", 1)
+    instance = make_instance(flavor=flavor, **changes)
+    return make_spec(
+        instance=instance, vifs=vifs, image=image or images.ami, images=images.others, generation=generation
+    )
+
+
+def boot(driver: LibvirtDriver, spec: SpawnSpec) -> None:
+    driver.plug_vifs(spec.instance, spec.vifs)
+    driver.spawn(spec)
+
+
+def guest_lines(driver: LibvirtDriver, instance_uuid: str, count: int = 1) -> list[tuple[str, ...]]:
+    """What the guest said of itself, as soon as it has said so ``count`` times: uuid, host name, address."""
+
+    def said() -> list[tuple[str, ...]]:
+        lines = GUEST_LINE.findall(driver.get_console_output(instance_uuid, None))
+        return lines if len(lines) >= count else []
+
+    lines: list[tuple[str, ...]] = wait_for("guest line", said)
+    assert len(lines) == count
+    return lines
+
+
+def traces(connection: Any, driver: LibvirtDriver, spec: SpawnSpec) -> list[str]:
+    """Whatever of an instance can still be found on this machine."""
+    instance_uuid = spec.instance.uuid
+    found = [
+        f"domain {domain.name()}" for domain in connection.listAllDomains() if domain.UUIDString() == instance_uuid
+    ]
+    root = Path(driver.conf.state_path)
+    found += [str(path) for path in root.rglob(f"*{instance_uuid}*")]
+    if instance_uuid in driver.leftovers():
+        found.append("a leftover")
+    for vif in spec.vifs:
+        tap = f"tap{vif.id[:11]}"
+        found += [f"tap {tap}"] if os.path.exists(f"/sys/class/net/{tap}") else []
+        reservation = Path(networks.reservations_directory(vif.network), vif.id)
+        found += [str(reservation)] if reservation.exists() else []
+        found += [
+            str(lease) for lease in dhcp.find_leases(f"{dhcp.DIRECTORY}/{vif.network.bridge}.status", vif.address)
+        ]
+        found += [binding.portDev() for binding in connection.listAllNWFilterBindings() if binding.portDev() == tap]
+    return found
+
+
+def assert_nothing_left(connection: Any, driver: LibvirtDriver, spec: SpawnSpec) -> None:
+    """Leases are given back by a message, so they may take a moment."""
+    wait_for("clean host", lambda: not traces(connection, driver, spec), timeout=5)

@@ -1,0 +1,287 @@
+"""Guests from power-on to the last trace."""
+
+from __future__ import annotations
+
+import base64
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from nova_lite import exception
+from nova_lite.objects import VIF, Image
+from nova_lite.states import PowerState
+from nova_lite.virt.libvirt.driver import LibvirtDriver
+from tests.integration.libvirt.conftest import (
+    Images,
+    MakeDriver,
+    assert_nothing_left,
+    boot,
+    guest_lines,
+    guest_spec,
+    traces,
+    wait_for,
+)
+from tests.unit.virt.builders import make_network, make_vif
+
+NewVif = Callable[[], VIF]
+
+
+def user_data(script: str) -> str:
+    return base64.b64encode(f"#!/bin/sh\n{script}\n".encode()).decode()
+
+
+def console_line(driver: LibvirtDriver, instance_uuid: str, start: str) -> str:
+    def find() -> str:
+        lines = driver.get_console_output(instance_uuid, None).splitlines()
+        return next((line for line in lines if line.startswith(start)), "")
+
+    line: str = wait_for(f"console line {start}", find)
+    return line
+
+
+def test_a_whole_life(connection: Any, driver: LibvirtDriver, images: Images, new_vif: NewVif) -> None:
+    vif = new_vif()
+    spec = guest_spec(images, [vif], hostname="life", config_drive=True, user_data=user_data("echo user data ran"))
+    instance_uuid = spec.instance.uuid
+    me = (instance_uuid, "life", vif.address)
+
+    boot(driver, spec)
+    assert guest_lines(driver, instance_uuid) == [me]
+    console_line(driver, instance_uuid, "user data ran")
+    assert [info.uuid for info in driver.list_domains()] == [instance_uuid]
+    assert driver.get_inventory().running_vms == 1
+    assert driver.get_console_output(instance_uuid, 1).count("\n") <= 1
+
+    driver.spawn(spec)
+    assert driver.get_info(instance_uuid).power_state == PowerState.RUNNING
+
+    started = time.monotonic()
+    driver.power_off(instance_uuid, 60)
+    assert time.monotonic() - started < 30, "the guest did not hear the power button"
+    assert driver.get_info(instance_uuid).power_state == PowerState.SHUTDOWN
+    driver.power_off(instance_uuid, 60)
+
+    driver.power_on(instance_uuid)
+    assert guest_lines(driver, instance_uuid, 2)[-1] == me
+    driver.power_on(instance_uuid)
+
+    driver.reboot(instance_uuid, "SOFT", 60)
+    assert guest_lines(driver, instance_uuid, 3)[-1] == me
+    driver.reboot(instance_uuid, "HARD", 60)
+    assert guest_lines(driver, instance_uuid, 4)[-1] == me
+
+    driver.destroy(instance_uuid)
+    driver.unplug_vifs(instance_uuid)
+    assert_nothing_left(connection, driver, spec)
+    driver.destroy(instance_uuid)
+    driver.unplug_vifs(instance_uuid)
+
+
+def test_a_bootable_disk_without_config_drive(
+    connection: Any, driver: LibvirtDriver, images: Images, new_vif: NewVif
+) -> None:
+    vif = new_vif()
+    spec = guest_spec(images, [vif], image=images.disk, hostname="from-dhcp", memory_mb=96)
+    boot(driver, spec)
+    assert guest_lines(driver, spec.instance.uuid) == [(spec.instance.uuid, "from-dhcp", vif.address)]
+
+
+def test_a_guest_without_network(connection: Any, driver: LibvirtDriver, images: Images) -> None:
+    spec = guest_spec(images, [], hostname="lonely", config_drive=True)
+    boot(driver, spec)
+    assert guest_lines(driver, spec.instance.uuid) == [(spec.instance.uuid, "lonely", "none")]
+    driver.destroy(spec.instance.uuid)
+    assert_nothing_left(connection, driver, spec)
+
+
+def test_a_guest_cannot_take_anothers_address(driver: LibvirtDriver, images: Images, new_vif: NewVif) -> None:
+    vif, other = new_vif(), new_vif()
+    gateway = vif.network.gateway
+    script = f"""
+ping -c 1 -W 5 {gateway} >/dev/null && echo own address: passed || echo own address: stopped
+ip addr add {other.address}/24 dev eth0
+ping -c 1 -W 2 -I {other.address} {gateway} >/dev/null && echo other address: passed || echo other address: stopped
+"""
+    spec = guest_spec(images, [vif], config_drive=True, user_data=user_data(script))
+    boot(driver, spec)
+    assert console_line(driver, spec.instance.uuid, "own address").strip() == "own address: passed"
+    assert console_line(driver, spec.instance.uuid, "other address").strip() == "other address: stopped"
+
+
+def test_the_next_owner_of_an_address_gets_it(
+    connection: Any, driver: LibvirtDriver, images: Images, new_vif: NewVif
+) -> None:
+    first = new_vif()
+    second = make_vif(network=first.network, address=first.address, mac_address="fa:16:3e:99:76:01")
+    for vif in (first, second):
+        spec = guest_spec(images, [vif], hostname="next")
+        boot(driver, spec)
+        assert guest_lines(driver, spec.instance.uuid)[0][2] == first.address
+        driver.destroy(spec.instance.uuid)
+        driver.unplug_vifs(spec.instance.uuid)
+        assert_nothing_left(connection, driver, spec)
+
+
+def test_a_deaf_guest_is_cut_off_when_its_time_is_up(driver: LibvirtDriver, images: Images, blank: Image) -> None:
+    spec = guest_spec(images, [], image=blank)
+    boot(driver, spec)
+    started = time.monotonic()
+    driver.power_off(spec.instance.uuid, 2)
+    assert 2 <= time.monotonic() - started < 12
+    assert driver.get_info(spec.instance.uuid).power_state == PowerState.SHUTDOWN
+
+
+def test_changes_of_power_are_heard(make_driver: MakeDriver, images: Images, blank: Image) -> None:
+    driver, other = make_driver("one"), make_driver("two")
+    heard, elsewhere = threading.Event(), threading.Event()
+    spec = guest_spec(images, [], image=blank)
+    boot(driver, spec)
+    driver.wait_for_events(lambda instance_uuid: heard.set() if instance_uuid == spec.instance.uuid else None)
+    other.wait_for_events(lambda instance_uuid: elsewhere.set() if instance_uuid == spec.instance.uuid else None)
+    driver.power_off(spec.instance.uuid, 0)
+    assert heard.wait(10)
+    assert not elsewhere.is_set()
+
+
+def test_a_domain_that_is_not_there(driver: LibvirtDriver, images: Images) -> None:
+    instance_uuid = guest_spec(images, []).instance.uuid
+    for ask in (
+        lambda: driver.get_info(instance_uuid),
+        lambda: driver.power_on(instance_uuid),
+        lambda: driver.power_off(instance_uuid, 0),
+        lambda: driver.reboot(instance_uuid, "HARD", 0),
+        lambda: driver.get_console_output(instance_uuid, None),
+    ):
+        with pytest.raises(exception.DomainNotFound):
+            ask()
+
+
+# --- failures
+
+
+def fail(*_: Any, **__: Any) -> None:
+    raise exception.VirtDriverError(reason="told to fail")
+
+
+@pytest.mark.parametrize("step", ["disks", "fence", "define", "start"])
+def test_a_spawn_that_fails_leaves_only_its_interfaces(
+    connection: Any,
+    driver: LibvirtDriver,
+    images: Images,
+    blank: Image,
+    new_vif: NewVif,
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+) -> None:
+    spec = guest_spec(images, [new_vif()], image=blank)
+    if step == "fence":
+        spec.fence = fail  # type: ignore[assignment]
+    else:
+        target = {
+            "disks": (driver._disks, "make"),
+            "define": (driver._domains, "define"),
+            "start": (driver._domains, "start"),
+        }
+        monkeypatch.setattr(*target[step], fail)
+    driver.plug_vifs(spec.instance, spec.vifs)
+
+    with pytest.raises(exception.VirtDriverError, match="told to fail"):
+        driver.spawn(spec)
+
+    assert spec.instance.uuid not in {info.uuid for info in driver.list_domains()}
+    assert driver.leftovers() == {spec.instance.uuid}
+    driver.unplug_vifs(spec.instance.uuid)
+    assert_nothing_left(connection, driver, spec)
+
+
+def test_a_domain_that_libvirt_refuses_to_start(
+    connection: Any, driver: LibvirtDriver, images: Images, blank: Image
+) -> None:
+    spec = guest_spec(images, [make_vif(network=make_network(bridge="nlt-no-such"))], image=blank)
+    with pytest.raises(exception.InstancePowerOnFailure, match="nlt-no-such"):
+        driver.spawn(spec)
+    assert traces(connection, driver, spec) == []
+
+
+def test_a_missing_image_file(connection: Any, driver: LibvirtDriver, images: Images) -> None:
+    gone = Image(id="6d9f3b7e-0000-4000-8000-000000000000", name="/nonexistent/image", disk_format="raw")
+    spec = guest_spec(images, [], image=gone)
+    with pytest.raises(exception.ImageFileMissing, match="No such file"):
+        driver.spawn(spec)
+    assert traces(connection, driver, spec) == []
+
+
+# --- generations and hosts
+
+
+def test_a_newer_generation_replaces_an_older_one_and_never_the_reverse(
+    driver: LibvirtDriver, images: Images, blank: Image
+) -> None:
+    spec = guest_spec(images, [], image=blank, generation=2)
+    boot(driver, spec)
+    spec.generation = 3
+    driver.spawn(spec)
+    assert driver.get_info(spec.instance.uuid).generation == 3
+    spec.generation = 2
+    with pytest.raises(exception.Fenced):
+        driver.spawn(spec)
+    assert driver.get_info(spec.instance.uuid).generation == 3
+
+
+def test_two_hosts_on_one_libvirtd_leave_each_other_alone(
+    connection: Any, make_driver: MakeDriver, images: Images, blank: Image, new_vif: NewVif
+) -> None:
+    one, two = make_driver("one"), make_driver("two")
+    spec = guest_spec(images, [new_vif()], image=blank)
+    instance_uuid = spec.instance.uuid
+    boot(one, spec)
+
+    assert two.list_domains() == []
+    assert two.leftovers() == set()
+    with pytest.raises(exception.DomainNotFound):
+        two.power_off(instance_uuid, 0)
+    two.destroy(instance_uuid)
+    two.unplug_vifs(instance_uuid)
+    with pytest.raises(exception.VirtDriverError, match="that is not host two"):
+        two.spawn(spec)
+    assert one.get_info(instance_uuid).power_state == PowerState.RUNNING
+    assert len(traces(connection, one, spec)) > 1
+
+    one.destroy(instance_uuid)
+    one.unplug_vifs(instance_uuid)
+    two.plug_vifs(spec.instance, spec.vifs)
+    two.spawn(spec)
+    assert two.get_info(instance_uuid).power_state == PowerState.RUNNING
+
+
+def test_hosts_make_the_same_network_at_once(
+    connection: Any, make_driver: MakeDriver, new_vif: NewVif, images: Images
+) -> None:
+    """Eight at once; each has to find its address reserved."""
+    drivers = [make_driver(f"host{number}") for number in range(8)]
+    specs = [guest_spec(images, [new_vif()]) for _ in drivers]
+    for found in connection.listAllNetworks():
+        if found.name() == f"nova-lite-{specs[0].vifs[0].network.id}":
+            found.destroy()
+            found.undefine()
+    failures: list[Exception] = []
+
+    def plug(number: int) -> None:
+        try:
+            drivers[number].plug_vifs(specs[number].instance, specs[number].vifs)
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=plug, args=(number,)) for number in range(len(drivers))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert failures == []
+    for driver, spec in zip(drivers, specs, strict=True):
+        driver.unplug_vifs(spec.instance.uuid)
+        assert_nothing_left(connection, driver, spec)

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import libvirt
+import pytest
+
+from nova_lite import exception
+from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
+
+
+def libvirt_error(code: int, origin: int = libvirt.VIR_FROM_QEMU, message: str = "it\nbroke") -> libvirt.libvirtError:
+    error = libvirt.libvirtError("x")
+    error.err = (code, origin, message, 2, "", "", "", 0, 0)
+    return error
+
+
+@pytest.fixture
+def connection() -> Connection:
+    return Connection("test:///default", "one")
+
+
+def failing(error: Exception) -> Any:
+    def method(*_: Any) -> None:
+        raise error
+
+    return method
+
+
+def test_a_refusal_is_one_line_with_its_code(connection: Connection) -> None:
+    with pytest.raises(LibvirtFailure, match=r"it broke$") as caught:
+        connection.call(failing(libvirt_error(libvirt.VIR_ERR_NO_DOMAIN)))
+    assert caught.value.error_code == libvirt.VIR_ERR_NO_DOMAIN
+
+
+@pytest.mark.parametrize(
+    ("code", "origin"),
+    [
+        (libvirt.VIR_ERR_NO_CONNECT, libvirt.VIR_FROM_NONE),
+        (libvirt.VIR_ERR_INTERNAL_ERROR, libvirt.VIR_FROM_RPC),
+        (libvirt.VIR_ERR_SYSTEM_ERROR, libvirt.VIR_FROM_RPC),
+    ],
+)
+def test_a_daemon_that_is_away_is_told_from_a_refusal(connection: Connection, code: int, origin: int) -> None:
+    with pytest.raises(exception.HypervisorUnavailable, match="on host one: it broke"):
+        connection.call(failing(libvirt_error(code, origin)))
+
+
+def test_expected_refusals_are_no_errors(connection: Connection) -> None:
+    refuse = failing(libvirt_error(libvirt.VIR_ERR_NO_DOMAIN))
+    assert connection.call_unless((libvirt.VIR_ERR_NO_DOMAIN,), refuse) is None
+    with pytest.raises(LibvirtFailure):
+        connection.call_unless((libvirt.VIR_ERR_NO_NETWORK,), refuse)
+
+
+def test_no_libvirtd_is_one_line() -> None:
+    away = Connection("qemu+unix:///system?socket=/nonexistent/libvirt-sock", "one")
+    with pytest.raises(exception.HypervisorUnavailable, match=r"on host one: .*/nonexistent/libvirt-sock") as caught:
+        away.get()
+    assert "\n" not in caught.value.message
+
+
+def test_it_is_opened_once_and_again_when_it_broke() -> None:
+    opened: list[Any] = []
+    connection = Connection("test:///default", "one", opened.append)
+    assert connection.get() is connection.get()
+    assert len(opened) == 1
+    connection._connection = types.SimpleNamespace(isAlive=lambda: 0)
+    assert connection.connect_call("getType") == "TEST"
+    assert len(opened) == 2

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import pytest
+
+from nova_lite.virt.libvirt.records import Records
+from tests.unit.virt.builders import make_vif
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Records:
+    return prepared(tmp_path, "one")
+
+
+def prepared(path: Path, host: str) -> Records:
+    records = Records(str(path), host)
+    records.prepare()
+    return records
+
+
+UUID = str(uuid.uuid4())
+
+
+def test_a_directory_is_its_hosts_alone(tmp_path: Path, records: Records) -> None:
+    directory = Path(records.create(UUID, 3))
+    (directory / "disk").write_text("x")
+    other = prepared(tmp_path, "two")
+
+    other.remove(UUID)
+
+    assert (directory / "disk").exists()
+    assert (records.owns(UUID), other.owns(UUID)) == (True, False)
+    assert (records.uuids(), other.uuids()) == ({UUID}, set())
+
+
+def test_removing_leaves_nothing(tmp_path: Path, records: Records) -> None:
+    directory = Path(records.create(UUID, 1))
+    (directory / "console.log").write_text("x")
+    (directory / "sub").mkdir()
+
+    records.remove(UUID)
+    records.remove(UUID)
+
+    assert not directory.exists()
+    assert records.uuids() == set()
+
+
+def test_interfaces_outlive_the_directory(records: Records) -> None:
+    vif = make_vif()
+    records.write_interfaces(UUID, [vif])
+    records.create(UUID, 1)
+    records.remove(UUID)
+
+    assert records.uuids() == {UUID}
+    assert records.read_interfaces(UUID) == [vif]
+    records.remove_interfaces(UUID)
+    assert records.uuids() == set()
+
+
+def test_interfaces_are_their_hosts_alone(tmp_path: Path, records: Records) -> None:
+    records.write_interfaces(UUID, [make_vif()])
+    other = prepared(tmp_path, "two")
+    assert other.read_interfaces(UUID) == []
+    other.remove_interfaces(UUID)
+    assert len(records.read_interfaces(UUID)) == 1
+
+
+def test_a_half_made_directory_is_cleared_away_by_its_own_host(tmp_path: Path) -> None:
+    for host in ("one", "one-b"):
+        (tmp_path / f".new-{host}-{UUID}").mkdir()
+    prepared(tmp_path, "one")
+    assert [path.name for path in tmp_path.glob(".new*")] == [f".new-one-b-{UUID}"]
+
+
+def test_foreign_files_are_no_instances(tmp_path: Path, records: Records) -> None:
+    (tmp_path / str(uuid.uuid4())).mkdir()
+    (tmp_path / "something").mkdir()
+    assert records.uuids() == set()
+
+
+@pytest.mark.parametrize("name", ["../../etc", "", "a/b"])
+def test_only_uuids_become_paths(records: Records, name: str) -> None:
+    with pytest.raises(ValueError):
+        records.directory(name)
+
+
+def test_guests_processes_can_pass_through(tmp_path: Path, records: Records) -> None:
+    for path in (tmp_path, Path(records.base_path), Path(records.create(UUID, 1))):
+        assert path.stat().st_mode & 0o777 == 0o711

@@ -100,14 +100,16 @@ class LibvirtDriver(ComputeDriver):
     def plug_vifs(self, instance: Instance, vifs: list[VIF]) -> None:
         if not vifs:
             return
-        self._records.write_interfaces(instance.uuid, vifs)
-        for vif in vifs:
-            self._networks.plug(vif, instance.hostname)
+        with _files_errors():
+            self._records.write_interfaces(instance.uuid, vifs)
+            for vif in vifs:
+                self._networks.plug(vif, instance.hostname)
 
     def unplug_vifs(self, instance_uuid: str) -> None:
-        for vif in self._records.read_interfaces(instance_uuid):
-            self._networks.unplug(vif)
-        self._records.remove_interfaces(instance_uuid)
+        with _files_errors():
+            for vif in self._records.read_interfaces(instance_uuid):
+                self._networks.unplug(vif)
+            self._records.remove_interfaces(instance_uuid)
 
     # --- life and death
 

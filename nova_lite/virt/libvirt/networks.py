@@ -34,6 +34,7 @@ PID_DIRECTORY = "/run/libvirt/network"
 
 _DNSMASQ = "http://libvirt.org/schemas/network/dnsmasq/1.0"
 _HOSTNAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
+_MAC_ADDRESS = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,120}")
 
 ET.register_namespace("dnsmasq", _DNSMASQ)
@@ -70,11 +71,10 @@ class Networks:
             if os.path.exists(f"/sys/class/net/{bridge_name(vif)}/bridge"):
                 LOG.info("Bridge %s is used as it is: libvirt did not make it", bridge_name(vif))
                 return False
-            _make_directory(vif.network)
             network = self._connection.connect_call("networkDefineXML", network_xml(vif))
             LOG.info("Network %s is now defined, with bridge %s", libvirt_name(vif.network), bridge_name(vif))
+        os.makedirs(reservations_directory(vif.network), mode=0o755, exist_ok=True)
         if not self._connection.call(network.isActive):
-            _make_directory(vif.network)
             # "Invalid operation" is libvirt's word for a network that another daemon has just started.
             self._connection.call_unless((libvirt.VIR_ERR_OPERATION_INVALID,), network.create)
             self._connection.call(network.setAutostart, 1)
@@ -156,10 +156,6 @@ def reservations_directory(network: Network) -> str:
     return os.path.join(dhcp.DIRECTORY, f"{libvirt_name(network)}.d")
 
 
-def _make_directory(network: Network) -> None:
-    os.makedirs(reservations_directory(network), mode=0o755, exist_ok=True)
-
-
 def _reservation_path(vif: VIF) -> str:
     if not _PLAIN_NAME.fullmatch(vif.id):
         raise exception.VirtDriverError(reason=f"VIF id {vif.id!r} is not a plain name")
@@ -167,13 +163,17 @@ def _reservation_path(vif: VIF) -> str:
 
 
 def reservation(vif: VIF, hostname: str) -> str:
-    """One line in dnsmasq's form: MAC address, address, name, lease time."""
+    """One line in dnsmasq's form: MAC address, address, name (its first part), lease time."""
     mac_address = vif.mac_address.lower()
-    if not re.fullmatch(r"([0-9a-f]{2}:){5}[0-9a-f]{2}", mac_address):
+    if not _MAC_ADDRESS.fullmatch(mac_address):
         raise exception.VirtDriverError(reason=f"{vif.mac_address!r} is not a MAC address")
-    fields = [mac_address, str(ipaddress.IPv4Address(vif.address))]
-    if _HOSTNAME.fullmatch(hostname):
-        fields.append(hostname)
+    try:
+        fields = [mac_address, str(ipaddress.IPv4Address(vif.address))]
+    except ValueError as error:
+        raise exception.VirtDriverError(reason=f"{vif.address!r} is not an IPv4 address") from error
+    name = hostname.partition(".")[0]
+    if _HOSTNAME.fullmatch(name):
+        fields.append(name)
     return ",".join([*fields, LEASE_TIME]) + "\n"
 
 

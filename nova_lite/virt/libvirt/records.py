@@ -72,7 +72,10 @@ class Records:
     # --- instance directories
 
     def create(self, instance_uuid: str, generation: int) -> str:
-        """Make the instance's directory, with its record in it from the first moment; returns its path."""
+        """Make the instance's directory, with its record in it from the first moment; returns its path.
+
+        Raises OSError also when there is one already, which then is another host's: ours was removed before.
+        """
         record = InstanceRecord(uuid=instance_uuid, host=self._host, generation=generation)
         unfinished = os.path.join(self.instances_path, self._unfinished(instance_uuid))
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -80,7 +83,11 @@ class Records:
         os.chmod(unfinished, DIRECTORY_MODE)
         files.write_atomically(os.path.join(unfinished, _RECORD), msgspec.json.encode(record), durable=False)
         path = self.directory(instance_uuid)
-        os.rename(unfinished, path)
+        try:
+            os.rename(unfinished, path)
+        except OSError:
+            shutil.rmtree(unfinished)
+            raise
         return path
 
     def directory(self, instance_uuid: str) -> str:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import base64
+import json
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -285,3 +289,22 @@ def test_hosts_make_the_same_network_at_once(
     for driver, spec in zip(drivers, specs, strict=True):
         driver.unplug_vifs(spec.instance.uuid)
         assert_nothing_left(connection, driver, spec)
+
+
+def test_in_eventlet_mode_other_threads_run_on(directory: Path, blank: Image) -> None:
+    """A start and a stop take libvirt a second or so each; a green thread that had to wait for them would show it."""
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-m",
+        "tests.integration.libvirt.eventlet_guest",
+        str(directory),
+        blank.name,
+    ]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert result.returncode == 0, result.stderr
+    answer = json.loads(result.stdout)
+    assert answer["left"] == []
+    assert answer["events"] >= 3
+    assert answer["longest_gap"] < 0.3

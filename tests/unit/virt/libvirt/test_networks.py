@@ -70,6 +70,15 @@ def test_a_name_that_dnsmasq_could_misread_is_left_out(hostname: str) -> None:
     assert networks.reservation(make_vif(), hostname) == "fa:16:3e:00:76:01,10.76.0.10,24h\n"
 
 
+def test_of_a_full_name_its_first_part_is_given() -> None:
+    assert networks.reservation(make_vif(), "web.example.org") == "fa:16:3e:00:76:01,10.76.0.10,web,24h\n"
+
+
+def test_an_ipv6_address_is_refused() -> None:
+    with pytest.raises(exception.VirtDriverError, match="not an IPv4 address"):
+        networks.reservation(make_vif(address="fd00::1"), "web")
+
+
 @pytest.mark.parametrize("mac_address", ["fa:16:3e:00:76", "ignore", "fa:16:3e:00:76:01,id:*"])
 def test_a_malformed_mac_address_is_refused(mac_address: str) -> None:
     with pytest.raises(exception.VirtDriverError):

@@ -35,6 +35,16 @@ def test_a_directory_is_its_hosts_alone(tmp_path: Path, records: Records) -> Non
     assert (records.uuids(), other.uuids()) == ({UUID}, set())
 
 
+def test_another_hosts_directory_is_in_the_way_and_nothing_is_left_of_the_attempt(
+    tmp_path: Path, records: Records
+) -> None:
+    records.create(UUID, 1)
+    with pytest.raises(OSError):
+        prepared(tmp_path, "two").create(UUID, 2)
+    assert records.owns(UUID)
+    assert list(tmp_path.glob(".new*")) == []
+
+
 def test_removing_leaves_nothing(tmp_path: Path, records: Records) -> None:
     directory = Path(records.create(UUID, 1))
     (directory / "console.log").write_text("x")

@@ -1,0 +1,76 @@
+"""Run in a process of its own, in eventlet mode: one guest's life, while a green thread watches for stalls.
+
+    python -m tests.integration.libvirt.eventlet_guest STATE_PATH IMAGE_FILE
+
+Prints a JSON object: ``longest_gap`` (seconds in which no other green thread ran), ``events`` and ``left``.
+"""
+
+from __future__ import annotations
+
+from nova_lite import concurrency
+
+concurrency.setup(concurrency.EVENTLET)
+
+# isort: split
+import json  # noqa: E402
+import sys  # noqa: E402
+import threading  # noqa: E402
+import time  # noqa: E402
+import uuid  # noqa: E402
+from pathlib import Path  # noqa: E402
+
+from oslo_config import cfg  # noqa: E402
+
+from nova_lite import conf as configuration  # noqa: E402
+from nova_lite.virt.libvirt.driver import LibvirtDriver  # noqa: E402
+from tests.unit.virt.builders import make_image, make_instance, make_spec  # noqa: E402
+
+
+class Watch:
+    """The longest time between two turns of a thread that asks for one each 10 ms."""
+
+    def __init__(self) -> None:
+        self.longest = 0.0
+        self._stop = False
+        self._thread = threading.Thread(target=self._tick)
+        self._thread.start()
+
+    def _tick(self) -> None:
+        last = time.monotonic()
+        while not self._stop:
+            time.sleep(0.01)
+            now = time.monotonic()
+            self.longest = max(self.longest, now - last)
+            last = now
+
+    def stop(self) -> float:
+        self._stop = True
+        self._thread.join()
+        return self.longest
+
+
+def main(state_path: str, image_file: str) -> None:
+    conf = cfg.ConfigOpts()
+    configuration.register_opts(conf)
+    conf([], default_config_files=[])
+    conf.set_override("state_path", state_path)
+    driver = LibvirtDriver(conf, f"eventlet-{uuid.uuid4().hex[:8]}", lambda image: image.name)
+    driver.init_host()
+    events: list[str] = []
+    driver.wait_for_events(events.append)
+    spec = make_spec(instance=make_instance(), image=make_image(Path(image_file), "raw"))
+    watch = Watch()
+    driver.spawn(spec)
+    driver.power_off(spec.instance.uuid, 0)
+    driver.power_on(spec.instance.uuid)
+    gap = watch.stop()
+    deadline = time.monotonic() + 10
+    while len(events) < 3 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    driver.destroy(spec.instance.uuid)
+    left = [info.uuid for info in driver.list_domains()] + sorted(driver.leftovers())
+    print(json.dumps({"longest_gap": gap, "events": len(events), "left": left}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,154 @@
+"""How fast servers come and go: create, wait until all are ACTIVE, delete, through the REST API.
+
+Against any endpoint of the Compute API::
+
+    benchmarks/boots.py --url http://127.0.0.1:8774/v2.1 --token admin:demo --image ID --flavor ID
+
+or, without ``--url``, on a private cloud of daemons with fake hypervisors, once per ``--mode``, for a comparison within
+one run (needs RabbitMQ on loopback)::
+
+    benchmarks/boots.py --mode threading,eventlet --count 200 --json result.json
+
+Rows: ``mode``, ``count``, ``parallel``, ``boots_per_second`` (first request to last ACTIVE), ``post_ms`` and
+``deletes_per_second``; medians of ``--runs`` runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent import futures
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import requests
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+
+class Client:
+    def __init__(self, url: str, token: str, image: str, flavor: str) -> None:
+        self.url = url.rstrip("/")
+        self.image = image
+        self.flavor = flavor
+        self.session = requests.Session()
+        self.session.headers["X-Auth-Token"] = token
+        self.session.mount("http://", requests.adapters.HTTPAdapter(pool_maxsize=64))
+
+    def request(self, method: str, path: str, body: Any = None) -> Any:
+        answer = self.session.request(method, self.url + path, json=body, timeout=120)
+        answer.raise_for_status()
+        return answer.json() if answer.content else None
+
+    def create(self, name: str) -> float:
+        """Ask for one server; returns how long the answer took, in seconds."""
+        server = {"name": name, "imageRef": self.image, "flavorRef": self.flavor}
+        started = time.perf_counter()
+        self.request("POST", "/servers", {"server": server})
+        return time.perf_counter() - started
+
+    def servers(self, name: str) -> list[dict[str, Any]]:
+        """All of this name, over as many pages as it takes."""
+        found: list[dict[str, Any]] = []
+        marker = ""
+        while page := self.request("GET", f"/servers/detail?name=^{name}&limit=1000{marker}")["servers"]:
+            found += page
+            marker = f"&marker={page[-1]['id']}"
+        return found
+
+
+def measure(client: Client, count: int, parallel: int, deadline: float) -> dict[str, float]:
+    """One run; fails if not every server gets ACTIVE and then goes away within ``deadline`` seconds."""
+    name = f"bench{time.monotonic_ns()}x"
+    with futures.ThreadPoolExecutor(parallel) as pool:
+        started = time.perf_counter()
+        posts = list(pool.map(lambda number: client.create(f"{name}{number}"), range(count)))
+        servers = wait(lambda: settled(client.servers(name), count), deadline)
+        booted = time.perf_counter() - started
+        failed = [server for server in servers if server["status"] != "ACTIVE"]
+        started = time.perf_counter()
+        list(pool.map(lambda server: client.request("DELETE", f"/servers/{server['id']}"), servers))
+        wait(lambda: [] if client.servers(name) else [True], deadline)
+        deleted = time.perf_counter() - started
+    if failed:
+        sys.exit(f"{len(failed)} of {count} servers failed: {failed[0].get('fault')}")
+    return {
+        "boots_per_second": count / booted,
+        "post_ms": statistics.median(posts) * 1000,
+        "deletes_per_second": count / deleted,
+    }
+
+
+def settled(servers: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:
+    done = len(servers) == count and all(server["status"] != "BUILD" for server in servers)
+    return servers if done else []
+
+
+def wait(condition: Any, deadline: float) -> Any:
+    end = time.monotonic() + deadline
+    while time.monotonic() < end:
+        if value := condition():
+            return value
+        time.sleep(0.1)
+    sys.exit(f"Not finished within {deadline:.0f} s.")
+
+
+@contextmanager
+def endpoint(options: argparse.Namespace, mode: str) -> Iterator[Client]:
+    if options.url:
+        yield Client(options.url, options.token, options.image, options.flavor)
+        return
+    from nova_lite import concurrency
+
+    concurrency.setup(concurrency.THREADING)
+    from tests.functional import cloud
+
+    with tempfile.TemporaryDirectory(prefix="nova-lite-bench-") as directory:
+        environment = {concurrency.ENVIRONMENT: mode}
+        capacity = {"vcpus": 10000, "memory_mb": 10**7, "disk_gb": 10**6}
+        with cloud.running(Path(directory), computes=options.computes, environment=environment, **capacity) as running:
+            for resource in ("instances", "cores", "ram"):
+                running.manage("quota", "set", "demo", f"--{resource}", "-1")
+            url = f"http://127.0.0.1:{running.port}/v2.1"
+            yield Client(url, "admin:demo", running.image_id, "1")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--url", help="compute endpoint, up to and with /v2.1; default: a private cloud")
+    parser.add_argument("--token", default="admin:demo")
+    parser.add_argument("--image")
+    parser.add_argument("--flavor")
+    parser.add_argument("--mode", default="threading", help="of the private cloud's daemons; several with commas")
+    parser.add_argument("--computes", type=int, default=2, help="hosts of the private cloud")
+    parser.add_argument("--count", type=int, default=100, help="servers per run")
+    parser.add_argument("--parallel", type=int, default=8, help="requests at the same time")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--deadline", type=float, default=300, help="seconds that a run may take")
+    parser.add_argument("--json", help="write the rows to this file")
+    options = parser.parse_args()
+    if options.url and not (options.image and options.flavor):
+        parser.error("--url needs --image and --flavor")
+    rows = []
+    for mode in [""] if options.url else options.mode.split(","):
+        with endpoint(options, mode) as client:
+            measure(client, min(options.count, 20), options.parallel, options.deadline)
+            runs = [measure(client, options.count, options.parallel, options.deadline) for _ in range(options.runs)]
+        row: dict[str, Any] = {"mode": mode if not options.url else options.url}
+        row |= {"count": options.count, "parallel": options.parallel}
+        row |= {key: round(statistics.median(run[key] for run in runs), 1) for key in runs[0]}
+        rows.append(row)
+        print(json.dumps(row), flush=True)
+    if options.json:
+        Path(options.json).write_text(json.dumps(rows, indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -44,11 +44,21 @@ def load(argv: list[str] | None = None, prog: str | None = None) -> cfg.ConfigOp
     )
     try:
         conf(argv, project="nova-lite", prog=prog, default_config_files=existing_config_files())
+        _read_all(conf)
     except cfg.ConfigFilesNotFoundError as error:
         sys.exit(f"{prog or 'nova-lite'}: configuration file not found: {error}")
     except (cfg.Error, ValueError) as error:
         sys.exit(f"{prog or 'nova-lite'}: bad configuration: {error}")
     return conf
+
+
+def _read_all(conf: cfg.ConfigOpts) -> None:
+    """oslo.config looks at a file's value only when it is asked for; a mistake is to be found now."""
+    for module in GROUPS:
+        for group, opts in module.list_opts().items():
+            section = conf if group == "DEFAULT" else conf[group]
+            for opt in opts:
+                getattr(section, opt.dest)
 
 
 def existing_config_files() -> list[str]:

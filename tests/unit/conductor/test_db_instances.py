@@ -211,6 +211,16 @@ def test_wrong_or_dangerous_pattern(db: Database, pattern: str) -> None:
         matching(db, name=pattern)
 
 
+def test_pattern_of_another_dialect(db: Database) -> None:
+    """Python's named group: PostgreSQL refuses it, which is the user's mistake and no outage."""
+    db.write(make.instance, display_name="abc")
+    try:
+        assert matching(db, name="(?P<n>b)") == {"abc"}
+    except exception.InvalidInput as error:
+        assert db.engine.dialect.name == "postgresql"
+        assert "regular expression" in error.message
+
+
 def test_deleted_ones(db: Database) -> None:
     db.write(make.instance, display_name="alive", updated_at=datetime.datetime(2026, 5, 1))
     db.write(make.instance, display_name="dead", deleted=True, updated_at=datetime.datetime(2026, 5, 2))

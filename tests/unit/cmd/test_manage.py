@@ -1,0 +1,349 @@
+"""``nova-lite-manage`` as an operator calls it."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from oslo_config import cfg
+
+from nova_lite.cmd import manage
+from nova_lite.conductor.db import images as db_images
+from nova_lite.conductor.db.engine import Database
+from nova_lite.conductor.db.models import ComputeNode
+from tests.unit.conductor import make
+
+
+class Tool:
+    """Calls the tool in this process. ``text`` and ``error`` are what the last call printed."""
+
+    def __init__(self, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.path = path
+        self.config = path / "nova-lite.conf"
+        self.database = f"sqlite:///{path}/db.sqlite"
+        self.capsys = capsys
+        self.text = self.error = ""
+        self.configure()
+
+    def configure(self, extra: str = "", database: str | None = None) -> None:
+        self.config.write_text(
+            f"[DEFAULT]\nstate_path = {self.path}\n{extra}\n[database]\nconnection = {database or self.database}\n"
+        )
+
+    def __call__(self, *arguments: str, status: int = 0) -> str:
+        cfg.CONF.reset()
+        try:
+            found = manage.main(["--config-file", str(self.config), *arguments])
+        except SystemExit as leaving:
+            found = leaving.code if isinstance(leaving.code, int) else 1
+        self.text, self.error = self.capsys.readouterr()
+        assert found == status, (found, self.text, self.error)
+        return self.text.strip()
+
+    def json(self, *arguments: str, status: int = 0) -> Any:
+        return json.loads(self(*arguments, "--format", "json", status=status))
+
+    def fails(self, *arguments: str) -> str:
+        """Exit status 1, one line."""
+        self(*arguments, status=1)
+        assert len(self.error.splitlines()) == 1
+        return self.error
+
+    def database_of(self) -> Database:
+        return Database(make.conf(self.database))
+
+
+@pytest.fixture
+def tool(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Tool:
+    made = Tool(tmp_path, capsys)
+    made("db", "sync")
+    return made
+
+
+@pytest.fixture
+def guest(tmp_path: Path) -> Path:
+    path = tmp_path / "guest.img"
+    path.write_bytes(os.urandom(3_000_000))
+    return path
+
+
+# --- usage
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["db"],
+        ["nonsense"],
+        ["flavor", "create"],
+        ["flavor", "create", "x", "--ram", "0"],
+        ["flavor", "create", "x", "--ram", "64", "--property", "novalue"],
+        ["image", "import", "--name", "x", "--disk-format", "exe", "file"],
+        ["image", "import", "--name", "x", "--disk-format", "raw", "--id", "../../etc", "file"],
+        ["quota", "set", "p", "--cores", "many"],
+        ["quota", "set", "p", "--cores", "-2"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage(tool: Tool, arguments: list[str]) -> None:
+    tool(*arguments, status=2)
+    assert "usage:" in tool.error
+
+
+def test_every_command_has_help(tool: Tool) -> None:
+    tool("--help")
+    assert "NOUN" in tool.text
+    for noun in ("db", "flavor", "image", "network", "service", "host", "quota", "config"):
+        tool(noun, "--help")
+        assert "VERB" in tool.text
+    tool("audit", "--help")
+    assert "--fix" in tool.text
+
+
+def test_as_a_program(tool: Tool) -> None:
+    command = [sys.executable, "-m", "nova_lite.cmd.manage", "db", "version", "--config-file", str(tool.config)]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "0001"
+
+
+# --- the schema
+
+
+def test_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tool = Tool(tmp_path, capsys)
+    assert tool("db", "version").startswith("none")
+    assert "run nova-lite-manage db sync" in tool.fails("db", "check")
+    assert "run nova-lite-manage db sync" in tool.fails("flavor", "list")
+    assert tool("db", "sync") == "The schema is 0001 now."
+    assert tool("db", "sync") == "The schema is 0001 already."
+    assert tool("db", "version") == "0001"
+    tool("db", "check")
+
+
+@pytest.mark.parametrize(
+    ("database", "message"),
+    [
+        ("mysql+pymysql://root:s3cret@127.0.0.1:1/x", "the database is unavailable"),
+        ("postgresql+psycopg://root:s3cret@127.0.0.1:1/x", "the database is unavailable"),
+        ("nonsense", "[database] connection is not a database URL"),
+        ("sqlite:////proc/x/db.sqlite", "cannot be made"),
+    ],
+)
+def test_database_that_cannot_be_used(tool: Tool, database: str, message: str) -> None:
+    tool.configure(database=database)
+    error = tool.fails("db", "sync")
+    assert message in error and "s3cret" not in error
+
+
+def test_configuration_file_that_is_not_there() -> None:
+    cfg.CONF.reset()
+    with pytest.raises(SystemExit, match="not found"):
+        manage.main(["--config-file", "/nonexistent.conf", "db", "version"])
+
+
+# --- flavors
+
+
+def test_flavors(tool: Tool) -> None:
+    assert tool("flavor", "create", "m1.nano", "--id", "42", "--ram", "128", "--disk", "1") == "42"
+    generated = tool("flavor", "create", "gpu", "--ram", "64", "--private", "--property", "a:b=c=d", "--vcpus", "2")
+    assert len(generated) == 36
+    assert "Flavor with name gpu already exists" in tool.fails("flavor", "create", "gpu", "--ram", "1")
+    flavors = {flavor["name"]: flavor for flavor in tool.json("flavor", "list")}
+    assert flavors["m1.nano"] == {
+        "id": "42",
+        "name": "m1.nano",
+        "ram": 128,
+        "disk": 1,
+        "ephemeral": 0,
+        "swap": 0,
+        "vcpus": 1,
+        "public": True,
+        "properties": {},
+    }
+    assert flavors["gpu"]["properties"] == {"a:b": "c=d"} and not flavors["gpu"]["public"]
+    assert "m1.nano" in tool("flavor", "list")
+    tool("flavor", "delete", "42")
+    assert "Flavor 42 could not be found" in tool.fails("flavor", "delete", "42")
+
+
+# --- images
+
+
+def test_import(tool: Tool, guest: Path) -> None:
+    arguments = ["image", "import", "--name", "guest", "--disk-format", "raw", str(guest)]
+    image_id = tool(*arguments)
+    copy = tool.path / "images" / image_id
+    assert copy.read_bytes() == guest.read_bytes()
+    assert copy.stat().st_mode & 0o777 == 0o640
+    assert tool(*arguments) == image_id
+    (image,) = tool.json("image", "list")
+    assert (image["id"], image["size"], image["status"]) == (image_id, 3_000_000, "active")
+    copy.unlink()
+    assert tool(*arguments) == image_id
+    assert copy.read_bytes() == guest.read_bytes()
+    assert os.listdir(tool.path / "images") == [image_id]
+    tool("image", "delete", image_id)
+    assert os.listdir(tool.path / "images") == tool.json("image", "list") == []
+    assert image_id in tool.fails("image", "delete", image_id)
+
+
+def test_import_by_id(tool: Tool, guest: Path) -> None:
+    image_id = "11111111-2222-4333-8444-555555555555"
+    arguments = ["image", "import", "--id", image_id, "--name", "guest", "--disk-format", "raw"]
+    assert tool(*arguments, str(guest)) == tool(*arguments, str(guest)) == image_id
+    other = tool.path / "other.img"
+    other.write_bytes(b"other")
+    assert "already exists, with other bytes" in tool.fails(*arguments, str(other))
+    assert (tool.path / "images" / image_id).read_bytes() == guest.read_bytes()
+
+
+def test_ami_style_image(tool: Tool, guest: Path) -> None:
+    kernel, ramdisk = (
+        tool("image", "import", "--name", kind, "--disk-format", kind, "--container-format", kind, str(guest))
+        for kind in ("aki", "ari")
+    )
+    ami = ["image", "import", "--name", "ami", "--disk-format", "ami", "--container-format", "ami", str(guest)]
+    image_id = tool(
+        *ami, "--kernel-id", kernel, "--ramdisk-id", ramdisk, "--property", "os_command_line=root=/dev/vda quiet"
+    )
+    database = tool.database_of()
+    image = database.read(db_images.by_id, image_id)
+    database.close()
+    assert image is not None and (image.kernel_id, image.ramdisk_id) == (kernel, ramdisk)
+    assert image.properties["os_command_line"] == "root=/dev/vda quiet"
+    assert "could not be found" in tool.fails(*ami, "--kernel-id", "nope")
+
+
+def qcow2(version: int = 3, backing: int = 0, features: int = 0) -> bytes:
+    return (
+        struct.pack(">4sIQI", b"QFI\xfb", version, backing, 0).ljust(72, b"\0")
+        + struct.pack(">Q", features)
+        + b"x" * 99
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"not a disk" * 20, "not a qcow2 file"),
+        (b"", "not a qcow2 file"),
+        (qcow2(backing=512), "backing file"),
+        (qcow2(features=4), "another file"),
+    ],
+)
+def test_image_that_would_read_the_hosts_files(tool: Tool, guest: Path, content: bytes, message: str) -> None:
+    guest.write_bytes(content)
+    assert message in tool.fails("image", "import", "--name", "x", "--disk-format", "qcow2", str(guest))
+    assert tool.json("image", "list") == []
+
+
+@pytest.mark.parametrize("content", [qcow2(), qcow2(version=2, features=4)])
+def test_honest_qcow2(tool: Tool, guest: Path, content: bytes) -> None:
+    guest.write_bytes(content)
+    tool("image", "import", "--name", "x", "--disk-format", "qcow2", str(guest))
+
+
+def test_import_of_nothing(tool: Tool) -> None:
+    error = tool.fails("image", "import", "--name", "x", "--disk-format", "raw", "/nonexistent/file")
+    assert "/nonexistent/file: No such file or directory" in error
+
+
+# --- networks
+
+
+def test_networks(tool: Tool) -> None:
+    created = tool("network", "create", "private", "10.20.0.0/24", "--default", "--dns", "9.9.9.9", "--bridge", "br0")
+    (network,) = tool.json("network", "list")
+    assert network["id"] == created
+    assert (network["gateway"], network["start"], network["end"]) == ("10.20.0.1", "10.20.0.2", "10.20.0.254")
+    assert (network["default"], network["dns"], network["bridge"]) == (True, ["9.9.9.9"], "br0")
+    assert "already exists" in tool.fails("network", "create", "private", "10.21.0.0/24")
+    assert "overlaps" in tool.fails("network", "create", "other", "10.20.0.128/25")
+    assert "bridge br0" in tool.fails("network", "create", "other", "10.21.0.0/24", "--bridge", "br0")
+    assert "not an IPv4 network" in tool.fails("network", "create", "other", "10.21.0.7/24")
+    tool("network", "delete", "private")
+    assert "could not be found" in tool.fails("network", "delete", "private")
+
+
+# --- quotas, hosts
+
+
+def test_quotas(tool: Tool) -> None:
+    def limits() -> dict[str, int]:
+        return {row["resource"]: row["limit"] for row in tool.json("quota", "show", "p")}
+
+    assert limits()["cores"] == 20
+    tool("quota", "set", "p", "--cores", "40", "--ram", "-1", "--key-pairs", "3")
+    assert (limits()["cores"], limits()["ram"], limits()["key_pairs"], limits()["instances"]) == (40, -1, 3, 10)
+    tool("quota", "set", "p", "--cores", "default")
+    assert limits()["cores"] == 20
+
+
+def fill_host(tool: Tool) -> None:
+    from nova_lite.conductor.db import hosts
+
+    database = tool.database_of()
+    database.write(hosts.report, make.conf(tool.database), make.report())
+    database.close()
+
+
+def test_services_and_hosts(tool: Tool) -> None:
+    assert tool.json("service", "list") == tool.json("host", "list") == []
+    fill_host(tool)
+    (service,) = tool.json("service", "list")
+    assert (service["binary"], service["host"], service["status"], service["state"]) == (
+        "nova-compute",
+        "h1",
+        "enabled",
+        "up",
+    )
+    (host,) = tool.json("host", "list")
+    assert (host["host"], host["vcpus"], host["ram"], host["servers"]) == ("h1", 16, 1024, 0)
+    assert "nova-compute" in tool("service", "list")
+
+
+# --- audit
+
+
+def test_audit(tool: Tool) -> None:
+    fill_host(tool)
+    assert tool("audit") == "Nothing is wrong."
+    assert tool.json("audit") == []
+    database = tool.database_of()
+    database.write(lambda uow: uow.change(sa.update(ComputeNode).values(vcpus_used=3)))
+    database.close()
+    (problem,) = tool.json("audit", status=1)
+    assert (problem["check"], problem["subject"]) == ("used", "host h1, node n1")
+    assert "1 problem(s)." in tool("audit", status=1)
+    assert "1 problem(s) mended." in tool("audit", "--fix")
+    assert tool("audit", "--fix") == "Nothing is wrong."
+
+
+# --- configuration
+
+
+def test_configuration_check(tool: Tool) -> None:
+    good = "transport_url = rabbit://guest:guest@127.0.0.1:5672/\n"
+    tool.configure(good)
+    assert tool("config", "check") == "The configuration can work."
+    tool.configure(good + "service_down_time = 10\nreport_interval = 10\ncompute_driver = vmware\n")
+    tool("config", "check", status=1)
+    assert "service_down_time" in tool.text and "vmware is unknown; there are fake, libvirt" in tool.text
+    tool.configure("transport_url = rabbbit://\n", database="sqlite:////proc/none/db.sqlite")
+    tool("config", "check", status=1)
+    assert "transport_url" in tool.text and "[database] connection" in tool.text
+
+
+def test_configuration_with_a_wrong_value(tool: Tool) -> None:
+    tool.configure("report_interval = often\n")
+    cfg.CONF.reset()
+    with pytest.raises(SystemExit, match="report_interval"):
+        manage.main(["--config-file", str(tool.config), "db", "version"])

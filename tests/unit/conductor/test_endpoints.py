@@ -1,0 +1,72 @@
+"""What the conductor's endpoints do besides calling one query."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from pathlib import Path
+
+import pytest
+from oslo_config import cfg
+
+from nova_lite import exception
+from nova_lite.conductor.db import images, models
+from nova_lite.conductor.db.engine import Database, UnitOfWork
+from nova_lite.conductor.endpoints.hosts import Hosts
+from nova_lite.conductor.endpoints.images import Images
+from tests.unit.conductor import make
+
+
+def test_deleting_an_image_removes_its_file(db: Database, conf: cfg.ConfigOpts, tmp_path: Path) -> None:
+    endpoint = Images(db, conf)
+    store = tmp_path / "images"
+    store.mkdir()
+    theirs = db.write(images.create, make.image(owner="p2"))
+    (store / theirs.id).write_text("bytes")
+    with pytest.raises(exception.Forbidden):
+        endpoint.image_delete(make.context(), theirs.id)
+    assert os.listdir(store) == [theirs.id]
+    endpoint.image_delete(make.context("p2"), theirs.id)
+    assert os.listdir(store) == []
+    without_file = db.write(images.create, make.image())
+    endpoint.image_delete(make.ADMIN, without_file.id)
+
+
+def test_a_file_that_cannot_be_removed_is_told(
+    db: Database, conf: cfg.ConfigOpts, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    image = db.write(images.create, make.image())
+    (tmp_path / "images" / image.id).mkdir(parents=True)
+    Images(db, conf).image_delete(make.ADMIN, image.id)
+    assert image.id in caplog.text
+    with pytest.raises(exception.ImageNotFound):
+        Images(db, conf).image_get(make.ADMIN, image.id)
+
+
+def lease(db: Database, action_id: int) -> datetime.datetime:
+    def read(uow: UnitOfWork) -> datetime.datetime:
+        row = uow.session.get(models.InstanceAction, action_id)
+        assert row is not None
+        return row.lease_expires_at - uow.now
+
+    return db.read(read)
+
+
+def test_heartbeat_keeps_the_work_it_names(db: Database, conf: cfg.ConfigOpts) -> None:
+    endpoint = Hosts(db, conf)
+    endpoint.register_host(make.ADMIN, make.report())
+
+    def fill(uow: UnitOfWork) -> tuple[str, list[int]]:
+        uuid = make.instance(uow, host="h1")
+        build = make.action(uow, uuid, step="build", host="h1", generation=2)
+        stop = make.action(uow, uuid, step="perform", action="stop", host="h1")
+        elsewhere = make.action(uow, uuid, step="perform", action="stop", host="h2")
+        return uuid, [build.id, stop.id, elsewhere.id]
+
+    uuid, (build, stop, elsewhere) = db.write(fill)
+    endpoint.report_state(make.ADMIN, make.report(building={uuid: 1}))
+    assert [lease(db, action).total_seconds() <= 0 for action in (build, stop, elsewhere)] == [True, True, True]
+    endpoint.report_state(make.ADMIN, make.report(building={uuid: 2}, acting=[stop, elsewhere]))
+    assert [lease(db, action).total_seconds() > 20 for action in (build, stop, elsewhere)] == [True, True, False]
+    endpoint.report_state(make.ADMIN, make.report(boot_id="b2"))
+    assert [lease(db, action).total_seconds() > 0 for action in (build, stop)] == [False, False]

@@ -1,0 +1,70 @@
+"""Users' regular expressions: the useful ones pass, none takes long."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nova_lite import exception
+from nova_lite.conductor.db.patterns import checked
+
+LONG = ["a" * 255, "a" * 254 + "b", "ab" * 127, ".*" * 127]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "kept"),
+    [
+        ("", ""),
+        ("web", "web"),
+        ("^vm-[0-9]+$", "^vm-[0-9]+$"),
+        (".*web.*prod.*", "web.*prod"),
+        ("^.*web.*$", "web"),
+        (r"10\.0\.0\.\d+", r"10\.0\.0\.\d+"),
+        (r"a\.*", r"a\.*"),
+        ("(web|db)-1", "(web|db)-1"),
+        ("[*+()|]", "[*+()|]"),
+        (r"\(a\)*", r"\(a\)*"),
+    ],
+)
+def test_useful(pattern: str, kept: str) -> None:
+    assert checked(pattern) == kept
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "(",
+        "(a+)+$",
+        "(a|aa)*b",
+        "(a?)+",
+        "((a))+",
+        "a?" * 60 + "a" * 60,
+        "(a|aa)" * 40,
+        "a*b*c*d",
+        "x{1,9}" * 3,
+        "[a",
+        "?",
+    ],
+)
+def test_refused(pattern: str) -> None:
+    with pytest.raises(exception.InvalidInput):
+        checked(pattern)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(alphabet="ab.*+?{}()|[]^$\\1,", max_size=30))
+def test_what_passes_is_quick_and_means_the_same(pattern: str) -> None:
+    try:
+        kept = checked(pattern)
+    except exception.InvalidInput:
+        return
+    for text in LONG:
+        started = time.process_time()
+        found = re.search(kept, text) is not None
+        assert time.process_time() - started < 2.0
+        if kept != pattern:
+            assert found == (re.search(pattern, text) is not None)

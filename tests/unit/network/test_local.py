@@ -1,0 +1,241 @@
+"""The built-in backend: which network, which address, and never one twice."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from oslo_config import cfg
+
+from nova_lite import conf as nova_conf
+from nova_lite import exception
+from nova_lite.context import RequestContext
+from nova_lite.network.driver import load_backend
+from nova_lite.network.local import SAMPLE, LocalNetworks
+from nova_lite.network.none import NoNetworks
+from nova_lite.objects import Network, NetworkRequest
+from tests.unit.network.store import MemoryStore
+
+ME = RequestContext(user_id="u1", project_id="p1", overwrite=False)
+ADMIN = RequestContext(user_id="a", project_id="a", is_admin=True, overwrite=False)
+
+
+def make_conf(backend: str = "local") -> cfg.ConfigOpts:
+    conf = cfg.ConfigOpts()
+    nova_conf.register_opts(conf)
+    conf([])
+    conf.set_override("backend", backend, "network")
+    return conf
+
+
+LOCAL = LocalNetworks(make_conf())
+
+
+def network(name: str = "n", cidr: str = "10.0.0.0/29", **values: object) -> Network:
+    addresses = ipaddress.ip_network(cidr)
+    defaults: dict[str, object] = {
+        "id": name,
+        "name": name,
+        "cidr": cidr,
+        "gateway": str(addresses[1]),
+        "start": str(addresses[2]),
+        "end": str(addresses[-2]),
+    }
+    return Network(**(defaults | values))  # type: ignore[arg-type]
+
+
+def chosen(store: MemoryStore, networks: str | list[NetworkRequest] = "auto") -> list[str | None]:
+    return [request.network_id for request in LOCAL.resolve(store, ME, networks)]
+
+
+# --- which network
+
+
+def test_auto_takes_the_default() -> None:
+    store = MemoryStore(network("a"), network("b", is_default=True), network("c"))
+    assert chosen(store) == ["b"]
+
+
+def test_auto_prefers_the_projects_own_default() -> None:
+    store = MemoryStore(network("a", is_default=True), network("b", is_default=True, project_id="p1"))
+    assert chosen(store) == ["b"]
+
+
+def test_auto_takes_the_only_one_that_is_visible() -> None:
+    assert chosen(MemoryStore(network("a", project_id="p2", is_default=True), network("b"))) == ["b"]
+    assert chosen(MemoryStore(network("a", project_id="p2"))) == []
+    assert chosen(MemoryStore()) == []
+
+
+def test_auto_is_ambiguous_among_several() -> None:
+    with pytest.raises(exception.NetworkAmbiguous):
+        chosen(MemoryStore(network("a"), network("b")))
+
+
+def test_none_and_nonsense() -> None:
+    store = MemoryStore(network("a", is_default=True))
+    assert chosen(store, "none") == chosen(store, []) == []
+    with pytest.raises(exception.InvalidInput):
+        chosen(store, "some")
+
+
+def test_named_network_has_to_be_visible() -> None:
+    store = MemoryStore(network("a", project_id="p2"), network("b"))
+    assert chosen(store, [NetworkRequest(network_id="b"), NetworkRequest(network_id="b")]) == ["b", "b"]
+    for name in ("a", "x"):
+        with pytest.raises(exception.NetworkUnavailable, match=f"Network {name} could not be found"):
+            chosen(store, [NetworkRequest(network_id=name)])
+    assert LOCAL.resolve(store, ADMIN, [NetworkRequest(network_id="a")])[0].network_id == "a"
+
+
+def test_request_without_a_network_means_the_default() -> None:
+    assert chosen(MemoryStore(network("a")), [NetworkRequest(tag="t")]) == ["a"]
+    with pytest.raises(exception.InvalidInput):
+        chosen(MemoryStore(), [NetworkRequest()])
+
+
+def test_ports_are_not_known_here() -> None:
+    with pytest.raises(exception.InvalidInput, match="Port p could not be found"):
+        chosen(MemoryStore(network("a")), [NetworkRequest(port_id="p")])
+
+
+@pytest.mark.parametrize("address", ["10.0.0.0", "10.0.0.7", "10.0.0.1", "10.0.1.2", "fd00::1", "x", "10.0.0.2 "])
+def test_fixed_ip_that_cannot_be(address: str) -> None:
+    with pytest.raises(exception.FixedIpInvalid):
+        chosen(MemoryStore(network("a")), [NetworkRequest(network_id="a", fixed_ip=address)])
+
+
+def test_fixed_ip() -> None:
+    store = MemoryStore(network("a", start="10.0.0.4"))
+    requests = LOCAL.resolve(store, ME, [NetworkRequest(network_id="a", fixed_ip="10.0.0.2", tag="t")])
+    (vif,) = LOCAL.allocate(store, "i1", requests)
+    assert (vif.address, vif.tag) == ("10.0.0.2", "t")
+    with pytest.raises(exception.FixedIpInUse):
+        LOCAL.resolve(store, ME, [NetworkRequest(network_id="a", fixed_ip="10.0.0.2")])
+    with pytest.raises(exception.FixedIpInUse):
+        LOCAL.allocate(store, "i2", requests)
+
+
+# --- which address
+
+
+def test_every_address_once_and_never_a_reserved_one() -> None:
+    store = MemoryStore(network("a", start="10.0.0.0", end="10.0.0.7"))
+    given = [LOCAL.allocate(store, f"i{n}", [NetworkRequest(network_id="a")])[0] for n in range(5)]
+    assert sorted(vif.address for vif in given) == [f"10.0.0.{n}" for n in range(2, 7)]
+    assert len({vif.mac_address for vif in given}) == 5
+    assert all(re.fullmatch("fa:16:3e(:[0-9a-f]{2}){3}", vif.mac_address) for vif in given)
+    with pytest.raises(exception.NoMoreFixedIps, match="network a"):
+        LOCAL.allocate(store, "i9", [NetworkRequest(network_id="a")])
+    LOCAL.deallocate(store, "i3")
+    LOCAL.deallocate(store, "i3")
+    assert LOCAL.allocate(store, "i9", [NetworkRequest(network_id="a")])[0].address == given[3].address
+
+
+def test_repeat_returns_what_there_is() -> None:
+    store = MemoryStore(network("a"), network("b"))
+    requests = [NetworkRequest(network_id="b"), NetworkRequest(network_id="a")]
+    vifs = LOCAL.allocate(store, "i1", requests)
+    assert [vif.network.id for vif in vifs] == ["b", "a"]
+    assert LOCAL.allocate(store, "i1", requests) == vifs
+    assert LOCAL.allocate(store, "i2", []) == []
+
+
+def test_somebody_else_is_faster() -> None:
+    store = MemoryStore(network("a"))
+    store.faster = {"10.0.0.3"}
+    request = [NetworkRequest(network_id="a", fixed_ip="10.0.0.3")]
+    with pytest.raises(exception.FixedIpInUse):
+        LOCAL.allocate(store, "i1", request)
+    store.faster = {"10.0.0.2"}
+    given = [LOCAL.allocate(store, f"i{n}", [NetworkRequest(network_id="a")])[0].address for n in range(3)]
+    assert len({*given, "10.0.0.2", "10.0.0.3"}) == 5
+
+
+def test_a_large_network_is_not_read_for_each_boot() -> None:
+    store = MemoryStore(network("a", "10.0.0.0/16"))
+    for number in range(2000):
+        LOCAL.allocate(store, f"i{number}", [NetworkRequest(network_id="a")])
+    assert store.reads < 2000 * SAMPLE
+
+
+def test_a_nearly_full_network_still_gives_its_last_address() -> None:
+    store = MemoryStore(network("a", "10.0.0.0/22"))
+    given = [LOCAL.allocate(store, f"i{n}", [NetworkRequest(network_id="a")])[0].address for n in range(1021)]
+    assert len(set(given)) == 1021
+    with pytest.raises(exception.NoMoreFixedIps):
+        LOCAL.allocate(store, "late", [NetworkRequest(network_id="a")])
+
+
+def test_network_is_gone() -> None:
+    with pytest.raises(exception.NetworkUnavailable):
+        LOCAL.allocate(MemoryStore(), "i1", [NetworkRequest(network_id="a")])
+
+
+def test_ipv6() -> None:
+    store = MemoryStore(network("a", "fd00::/64"))
+    (vif,) = LOCAL.allocate(store, "i1", [NetworkRequest(network_id="a")])
+    assert ipaddress.ip_address(vif.address) in ipaddress.ip_network("fd00::/64")
+
+
+class Addresses(RuleBasedStateMachine):
+    """Any order of boots and deletes: no address twice, none outside of the pool, refusal only when it is empty."""
+
+    SIZE = 13
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store = MemoryStore(network("a", "10.0.0.0/28"))
+        self.booted = 0
+
+    @rule()
+    def boot(self) -> None:
+        self.booted += 1
+        free = self.SIZE - len(self.store.ports)
+        try:
+            (vif,) = LOCAL.allocate(self.store, f"i{self.booted}", [NetworkRequest(network_id="a")])
+        except exception.NoMoreFixedIps:
+            assert free == 0
+        else:
+            assert free > 0
+            assert 2 <= int(vif.address.rpartition(".")[2]) <= 14
+
+    @precondition(lambda self: self.store.ports)
+    @rule(data=st.data())
+    def delete(self, data: st.DataObject) -> None:
+        LOCAL.deallocate(self.store, data.draw(st.sampled_from(sorted(self.store.ports))))
+
+    @invariant()
+    def no_address_twice(self) -> None:
+        addresses = self.store.addresses("a")
+        assert len(addresses) == len(set(addresses))
+
+
+TestAddresses = Addresses.TestCase
+TestAddresses.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+
+
+# --- the others
+
+
+def test_no_networks() -> None:
+    backend, store = NoNetworks(make_conf("none")), MemoryStore(network("a", is_default=True))
+    for networks in ("auto", "none", []):
+        assert backend.resolve(store, ME, networks) == []  # type: ignore[arg-type]
+    with pytest.raises(exception.NetworkUnavailable):
+        backend.resolve(store, ME, [NetworkRequest(network_id="a")])
+    assert backend.allocate(store, "i1", [NetworkRequest(network_id="a")]) == []
+    LOCAL.allocate(store, "i1", [NetworkRequest(network_id="a")])
+    backend.deallocate(store, "i1")
+    assert store.ports == {}
+
+
+def test_backend_by_name() -> None:
+    assert isinstance(load_backend(make_conf("local")), LocalNetworks)
+    assert isinstance(load_backend(make_conf("none")), NoNetworks)
+    with pytest.raises(exception.ConfigurationError, match=r"\[network\] backend = x"):
+        load_backend(make_conf("x"))

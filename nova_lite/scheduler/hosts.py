@@ -16,8 +16,10 @@ from nova_lite.scheduler import core
 
 
 class _Entry(NamedTuple):
-    """``touched``: when (on the view's own counter) a message or a decision last changed this host here."""
+    """``row``: as the conductor told it. ``state``: with what was decided here since. ``touched``: when (on the view's
+    own counter) a message or a decision last changed this host here."""
 
+    row: HostState
     state: HostState
     touched: int
 
@@ -41,8 +43,8 @@ class HostView:
             self._clock += 1
             for state in states:
                 known = self._entries.get(_key(state))
-                if known is None or _version(state) > _version(known.state):
-                    self._entries[_key(state)] = _Entry(state, self._clock)
+                if known is None or _version(state) > _version(known.row):
+                    self._entries[_key(state)] = _Entry(state, state, self._clock)
 
     def mark(self) -> int:
         """To be taken before a full read begins, and given to `replace_all` with its result."""
@@ -59,8 +61,8 @@ class HostView:
             entries = {key: entry for key, entry in self._entries.items() if entry.touched > since}
             for state in states:
                 known = entries.get(_key(state))
-                if known is None or _version(state) > _version(known.state):
-                    entries[_key(state)] = _Entry(state, since)
+                if known is None or _version(state) > _version(known.row):
+                    entries[_key(state)] = _Entry(state, state, since)
             self._entries = entries
 
     def consume(self, destinations: Sequence[Destination], spec: RequestSpec) -> None:
@@ -70,14 +72,19 @@ class HostView:
             for destination in destinations:
                 key = (destination.selected.host, destination.selected.node)
                 known = self._entries.get(key)
-                if known is not None and not known.state.deleted:
+                if known is not None and not known.row.deleted:
                     state = core.consume(known.state, spec, destination.instance_uuid)
-                    self._entries[key] = _Entry(state, self._clock)
+                    self._entries[key] = _Entry(known.row, state, self._clock)
 
     def snapshot(self) -> list[HostState]:
-        """All hosts that exist."""
+        """All hosts that exist, with what was decided here."""
         with self._lock:
-            return [entry.state for entry in self._entries.values() if not entry.state.deleted]
+            return [entry.state for entry in self._entries.values() if not entry.row.deleted]
+
+    def rows(self) -> list[HostState]:
+        """All hosts that exist, with what is known to be claimed only."""
+        with self._lock:
+            return [entry.row for entry in self._entries.values() if not entry.row.deleted]
 
 
 def _key(state: HostState) -> tuple[str, str]:

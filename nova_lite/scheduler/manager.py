@@ -45,15 +45,23 @@ class SchedulerManager:
 
     def select_destinations(self, context: RequestContext, spec: RequestSpec) -> list[Destination]:
         """A place with alternates for each instance of the request, or `NoValidHost`; `SchedulerNotReady` before the
-        hosts are known. One decision at a time, so that each sees what the one before it took."""
+        hosts are known. One decision at a time, so that each sees what the one before it took.
+
+        What was decided and not (yet) claimed steers, but refuses nobody: such a place may never be claimed, because
+        its conductor died or its server was deleted. If there is room without it, the claim decides.
+        """
         if not self._ready:
             raise exception.SchedulerNotReady()
         with self._deciding:
-            destinations = core.select_destinations(
-                self._hosts.snapshot(), spec, self._filters, self._weighers, self._options, self._rng
-            )
+            try:
+                destinations = self._decide(self._hosts.snapshot(), spec)
+            except exception.NoValidHost:
+                destinations = self._decide(self._hosts.rows(), spec)
             self._hosts.consume(destinations, spec)
         return destinations
+
+    def _decide(self, hosts: list[HostState], spec: RequestSpec) -> list[Destination]:
+        return core.select_destinations(hosts, spec, self._filters, self._weighers, self._options, self._rng)
 
     def update_host_states(self, context: RequestContext, states: list[HostState]) -> None:
         """Hosts that changed, from the conductor."""

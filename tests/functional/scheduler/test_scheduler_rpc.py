@@ -118,7 +118,7 @@ def test_a_scheduler_and_its_conductor(transport: Any, log: Path) -> None:
     assert caught.value.message == (
         "No valid host was found. Of 3 hosts, 3 failed RamFilter (9000 MB asked, at most 8192 MB free)."
     )
-    assert caught.value.kwargs["details"].startswith("RamFilter took out 3 of 3 hosts: host3 (9000 MB asked")
+    assert caught.value.kwargs["details"].startswith("RamFilter took out 3 of 3 hosts: host1 (9000 MB asked")
 
     scheduler.update_host_states(CONTEXT, [host(number, generation=2, disabled=True) for number in (1, 2, 4)])
 

@@ -87,6 +87,7 @@ def test_decision_counts_until_the_next_generation() -> None:
     view.apply([host(1), host(2)])
     view.consume([to_host(1), to_host(1), to_host(2)], spec())
     assert used(view) == {"host1": 1024, "host2": 512}
+    assert [row.memory_mb_used for row in view.rows()] == [0, 0]
     view.apply([host(1, generation=1)])
     assert used(view)["host1"] == 1024, "the same generation says nothing new"
     view.apply([host(1, generation=2, memory_mb_used=512)])

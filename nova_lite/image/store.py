@@ -15,6 +15,16 @@ CHUNK = 1024 * 1024
 MODE = 0o640
 
 
+def prepare(store_path: str) -> None:
+    """Make the directory if it is missing; made by root, it belongs to whoever its parent belongs to."""
+    if os.path.isdir(store_path):
+        return
+    os.makedirs(store_path, mode=0o750, exist_ok=True)
+    if os.geteuid() == 0:
+        parent = os.stat(os.path.dirname(os.path.abspath(store_path)))
+        os.chown(store_path, parent.st_uid, parent.st_gid)
+
+
 def add(
     store_path: str, image_id: str, source: BinaryIO, progress: Callable[[int], None] | None = None
 ) -> tuple[int, str]:

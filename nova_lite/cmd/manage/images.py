@@ -110,7 +110,7 @@ def _present(app: App, image: Image, args: argparse.Namespace) -> Image | None:
 
 
 def _copy(app: App, image: Image, path: str) -> None:
-    os.makedirs(app.conf.image.store_path, mode=0o750, exist_ok=True)
+    store.prepare(app.conf.image.store_path)
     progress = _Progress(os.path.getsize(path))
     with open(path, "rb") as source:
         image.size, image.checksum = store.add(app.conf.image.store_path, image.id, source, progress.show)

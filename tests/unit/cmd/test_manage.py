@@ -195,6 +195,14 @@ def test_import(tool: Tool, guest: Path) -> None:
     assert image_id in tool.fails("image", "delete", image_id)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_root_imports_for_the_daemons(tool: Tool, guest: Path) -> None:
+    os.chown(tool.path, 12345, 12346)
+    image_id = tool("image", "import", "--name", "guest", "--disk-format", "raw", str(guest))
+    for path in (tool.path / "images", tool.path / "images" / image_id):
+        assert (path.stat().st_uid, path.stat().st_gid) == (12345, 12346)
+
+
 def test_import_by_id(tool: Tool, guest: Path) -> None:
     image_id = "11111111-2222-4333-8444-555555555555"
     arguments = ["image", "import", "--id", image_id, "--name", "guest", "--disk-format", "raw"]

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import datetime
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from oslo_config import cfg
 
 from nova_lite import exception
-from nova_lite.conductor.db import hosts, models
+from nova_lite.conductor.db import claims, hosts, instances, models
 from nova_lite.conductor.db.engine import Database, UnitOfWork
-from nova_lite.objects import HostState
+from nova_lite.objects import HostState, Selection
 from tests.unit.conductor import make
 
 
@@ -92,6 +93,39 @@ def test_what_matters_raises_the_generation(db: Database, conf: cfg.ConfigOpts, 
     before = state(db)
     assert touched_by(db, hosts.report, conf, make.report(**change)) == {before.id}
     assert state(db).generation == before.generation + 1
+
+
+def test_threads_report_a_new_host(db: Database, conf: cfg.ConfigOpts) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        restarted = list(pool.map(lambda _: db.write(hosts.report, conf, make.report()), range(8)))
+    assert restarted.count(True) == 1
+    assert len(db.read(hosts.service_list)) == len(db.read(hosts.states)) == 1
+
+
+def test_threads_report_expire_and_claim(db: Database, conf: cfg.ConfigOpts) -> None:
+    """Counters and generations survive everybody at once: each change is counted, none twice."""
+    db.write(hosts.report, conf, make.report())
+    uuids = [db.write(make.instance) for _ in range(12)]
+
+    def claim(uow: UnitOfWork, uuid: str) -> bool:
+        row = instances.lock(uow, uuid)
+        assert row is not None
+        return claims.claim(uow, row, Selection(host="h1", node="n1"))
+
+    def work(number: int) -> int:
+        if number % 3 == 0:
+            return int(db.write(claim, uuids[number // 3]))
+        if number % 3 == 1:
+            memory_mb = 2048 + number
+            return len(
+                touched_by(db, hosts.report, conf, make.report(inventories=[make.inventory(memory_mb=memory_mb)]))
+            )
+        return len(db.write(hosts.expire_services, conf))
+
+    with ThreadPoolExecutor(8) as pool:
+        changes = sum(pool.map(work, range(36)))
+    found = state(db)
+    assert (found.vcpus_used, len(found.instances), found.generation) == (12, 12, changes)
 
 
 def test_restart_is_noticed_once(db: Database, conf: cfg.ConfigOpts) -> None:

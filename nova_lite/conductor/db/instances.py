@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import sqlalchemy as sa
-from sqlalchemy import exc
+from sqlalchemy import exc, orm
 
 from nova_lite import exception
 from nova_lite.conductor.db import instance_filters, models, networks, paging
@@ -83,8 +83,11 @@ def get_row(
 
 
 def lock(uow: UnitOfWork, instance_uuid: str) -> models.Instance | None:
-    """The row as it is now, of any project, deleted or not; nobody else changes it until the transaction ends."""
-    query = sa.select(models.Instance).where(models.Instance.uuid == instance_uuid)
+    """The row as it is now, of any project, deleted or not; nobody else changes it until the transaction ends.
+
+    What it refers to (tags, ports, its host's service) is read only when it is asked for.
+    """
+    query = sa.select(models.Instance).where(models.Instance.uuid == instance_uuid).options(orm.lazyload("*"))
     return uow.session.scalars(query.with_for_update().execution_options(populate_existing=True)).first()
 
 

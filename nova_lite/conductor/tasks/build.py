@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 from oslo_config import cfg
+from sqlalchemy import orm
 
 from nova_lite import exception, states
 from nova_lite.compute.rpcapi import ComputeAPI
@@ -134,7 +135,8 @@ def _lease(uow: UnitOfWork, conf: cfg.ConfigOpts, token: str, instance_uuids: li
     else:
         mine = actions.lease_creates(uow, conf, token, instance_uuids)
     by_uuid = {action.instance_uuid: action for action in mine}
-    rows = uow.session.scalars(sa.select(Instance).where(Instance.uuid.in_(by_uuid)).order_by(Instance.id))
+    instances_query = sa.select(Instance).where(Instance.uuid.in_(by_uuid)).order_by(Instance.id)
+    rows = uow.session.scalars(instances_query.options(orm.lazyload("*")))
     wanted = []
     for row in rows:
         action = by_uuid[row.uuid]

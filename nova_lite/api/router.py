@@ -42,11 +42,18 @@ def _log_failure(manager: Any, entry_point: Any, error: BaseException) -> None:
     LOG.error("API extension %s cannot be loaded and is not served: %s", entry_point.name, error, exc_info=error)
 
 
-def route_table(extensions: list[wsgi.Extension]) -> list[tuple[str, str, str]]:
-    """Verb, URL and function of every route and action, for ``nova-lite-manage`` and the documentation."""
+def extension_classes() -> list[type[wsgi.Extension]]:
+    """Every extension that is installed, by alias, without making any."""
+    manager: Any = stevedore_extension.ExtensionManager(NAMESPACE)
+    classes: list[type[wsgi.Extension]] = [loaded.plugin for loaded in manager]
+    return sorted(classes, key=lambda item: item.alias)
+
+
+def route_table() -> list[tuple[str, str, str]]:
+    """Verb, URL and function of every route and action: the whole API at a glance."""
     rows = []
-    for extension in extensions:
-        where = f"{type(extension).__module__}:{type(extension).__name__}"
+    for extension in extension_classes():
+        where = f"{extension.__module__}:{extension.__name__}"
         rows += [(route.method, route.path, f"{where}.{route.handler}") for route in extension.routes]
         rows += [
             ("POST", f"/{action.resource}/{{id}}/action {action.name}", f"{where}.{action.handler}")

@@ -168,10 +168,10 @@ def _sentence(error: jsonschema.ValidationError, what: str) -> str:
     path = [part for part in error.path if isinstance(part, str)]
     secret = any(part in SECRETS for part in path)
     message: str = error.message.replace(repr(error.instance), HIDDEN if secret else _echo(error.instance))
-    if not error.path:
+    if not path:
         return message
     value = HIDDEN if secret else _cut(str(_masked(error.instance)))
-    return f"Invalid input for {what} {error.path[-1]}. Value: {value}. {message}"
+    return f"Invalid input for {what} {path[-1]}. Value: {value}. {message}"
 
 
 def _echo(value: Any) -> str:

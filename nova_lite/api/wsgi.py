@@ -167,7 +167,7 @@ class Request(webob.Request):  # type: ignore[misc]
         if not body:
             return None
         try:
-            value = json.loads(body)
+            value = json.loads(body, parse_constant=_refuse_constant)
             msgspec.json.encode(value)
         except (ValueError, RecursionError, msgspec.MsgspecError) as error:
             raise exception.ValidationError(detail=MALFORMED_BODY) from error
@@ -224,6 +224,11 @@ class Request(webob.Request):  # type: ignore[misc]
             return None
         query = [(name, value) for name, value in self.GET.items() if name != "marker"]
         return [{"rel": "next", "href": f"{self.link(*segments)}?{urlencode([*query, ('marker', marker)])}"}]
+
+
+def _refuse_constant(name: str) -> None:
+    """NaN and the infinities are Python's, not JSON's."""
+    raise ValueError(name)
 
 
 class Query(dict[str, list[str]]):

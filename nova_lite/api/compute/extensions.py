@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import stevedore
-
 from nova_lite import exception
 from nova_lite.api import router
 from nova_lite.api.wsgi import Answer, Extension, Request, Route
@@ -22,19 +20,14 @@ class Extensions(Extension):
 
     def index(self, req: Request) -> Answer:
         req.authorize(policies.EXTENSIONS)
-        return Answer({"extensions": [_view(plugin) for plugin in _plugins()]})
+        return Answer({"extensions": [_view(plugin) for plugin in router.extension_classes()]})
 
     def show(self, req: Request, id: str) -> Answer:
         req.authorize(policies.EXTENSIONS)
-        for plugin in _plugins():
+        for plugin in router.extension_classes():
             if plugin.alias == id:
                 return Answer({"extension": _view(plugin)})
         raise exception.NotFound()
-
-
-def _plugins() -> list[type[Extension]]:
-    manager: Any = stevedore.ExtensionManager(router.NAMESPACE)
-    return sorted((loaded.plugin for loaded in manager), key=lambda plugin: str(plugin.alias))
 
 
 def _view(plugin: type[Extension]) -> dict[str, Any]:

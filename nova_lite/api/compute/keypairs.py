@@ -30,7 +30,11 @@ class Keypairs(Extension):
         limit = query.limit if req.has(Change.KEYPAIR_PAGING) else None
         keypairs = self.conductor.keypair_list(req.context, user_id, limit, query.marker)
         body: dict[str, Any] = {"keypairs": views.index(req, keypairs)}
-        if limit is not None and keypairs and (links := req.next_links(keypairs, limit, keypairs[-1].name, "keypairs")):
+        if (
+            limit is not None
+            and keypairs
+            and (links := req.next_links(keypairs, limit, keypairs[-1].name, "os-keypairs"))
+        ):
             body["keypairs_links"] = links
         return Answer(body)
 
@@ -43,10 +47,16 @@ class Keypairs(Extension):
         user_id = _authorized_user(req, policies.CREATE, body.get("user_id"))
         if body.get("type", "ssh") != "ssh":
             raise exception.NotServed(what=f"A key pair of type {body['type']}")
-        keypair = _imported(body, user_id) if "public_key" in body else _generated(body, user_id)
+        private_key, public_key = _keys(body)
+        keypair = KeyPair(
+            name=body["name"],
+            user_id=user_id,
+            public_key=public_key,
+            fingerprint=ssh_keys.fingerprint(public_key),
+        )
         stored = self.conductor.keypair_create(req.context, keypair)
-        stored.private_key = keypair.private_key
-        return Answer({"keypair": views.created(req, stored)}, 201 if req.has(Change.KEYPAIR_TYPE) else 200)
+        status = 201 if req.has(Change.KEYPAIR_TYPE) else 200
+        return Answer({"keypair": views.created(req, stored, private_key)}, status)
 
     def delete(self, req: Request, name: str) -> Answer:
         user_id = _user_of_query(req, policies.DELETE, req.query(schemas.ONE))
@@ -65,19 +75,8 @@ def _authorized_user(req: Request, rule: str, user_id: str | None) -> str:
     return owner
 
 
-def _imported(body: dict[str, Any], user_id: str) -> KeyPair:
-    public_key = ssh_keys.checked(body["public_key"])
-    return KeyPair(
-        name=body["name"], user_id=user_id, public_key=public_key, fingerprint=ssh_keys.fingerprint(public_key)
-    )
-
-
-def _generated(body: dict[str, Any], user_id: str) -> KeyPair:
-    private_key, public_key = ssh_keys.generate()
-    return KeyPair(
-        name=body["name"],
-        user_id=user_id,
-        public_key=public_key,
-        fingerprint=ssh_keys.fingerprint(public_key),
-        private_key=private_key,
-    )
+def _keys(body: dict[str, Any]) -> tuple[str | None, str]:
+    """Private and public key: the given one, or a new pair, whose private half goes to the user and nowhere else."""
+    if "public_key" in body:
+        return None, ssh_keys.checked(body["public_key"])
+    return ssh_keys.generate()

@@ -24,7 +24,8 @@ def wrapped(key: str, schema: Schema, **more: Schema) -> Schema:
 
 
 def loose_query(properties: Schema, patterns: Schema | None = None) -> Schema:
-    return {"type": "object", "properties": properties, "patternProperties": patterns or {}}
+    schema: Schema = {"type": "object", "properties": properties}
+    return schema | {"patternProperties": patterns} if patterns else schema
 
 
 def strict_query(properties: Schema, patterns: Schema | None = None) -> Schema:

@@ -25,11 +25,11 @@ def show(req: Request, keypair: KeyPair) -> dict[str, Any]:
     }
 
 
-def created(req: Request, keypair: KeyPair) -> dict[str, Any]:
+def created(req: Request, keypair: KeyPair, private_key: str | None) -> dict[str, Any]:
     """``private_key`` is shown this one time, when it was made here."""
     view = _short(req, keypair) | {"user_id": keypair.user_id}
-    if keypair.private_key is not None:
-        view["private_key"] = keypair.private_key
+    if private_key is not None:
+        view["private_key"] = private_key
     return view
 
 

@@ -1,0 +1,85 @@
+"""What the REST layer calls: repeating calls, and nudges that may fail."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import oslo_messaging as messaging
+import pytest
+
+from nova_lite import exception
+from nova_lite.compute.api import API
+from nova_lite.context import RequestContext
+from nova_lite.objects import CreateRequest
+from tests.unit.api.fakes import FakeCompute, FakeConductor
+
+
+def unanswered(cause: Exception | None) -> exception.MessagingUnavailable:
+    error = exception.MessagingUnavailable(what="create_instances")
+    error.__cause__ = cause
+    return error
+
+
+class Flaky(FakeConductor):
+    """Fails the first calls with the errors it is given."""
+
+    def __init__(self, *errors: Exception) -> None:
+        super().__init__()
+        self.errors = list(errors)
+        self.calls = 0
+
+    def _note(self, context: RequestContext, method: str, *arguments: Any) -> None:
+        self.calls += 1
+        super()._note(context, method, *arguments)
+        if self.errors:
+            raise self.errors.pop(0)
+
+
+def make(conductor: FakeConductor) -> tuple[API, FakeCompute, RequestContext]:
+    api, compute = API(), FakeCompute()
+    api.connect(conductor, compute)  # type: ignore[arg-type]
+    return api, compute, RequestContext(user_id="u", project_id="demo", overwrite=False)
+
+
+REQUEST = CreateRequest(name="vm", flavor_id="1")
+
+
+def test_an_unanswered_create_is_repeated_with_the_same_request_id() -> None:
+    conductor = Flaky(unanswered(messaging.MessagingTimeout("late")))
+    api, _, context = make(conductor)
+    assert len(api.create(context, REQUEST).instances) == 1
+    assert [context.request_id for context in conductor.contexts] == [context.request_id] * 2
+
+
+def test_it_is_not_repeated_for_ever() -> None:
+    conductor = Flaky(*(unanswered(messaging.MessagingTimeout("late")) for _ in range(9)))
+    api, _, context = make(conductor)
+    with pytest.raises(exception.MessagingUnavailable):
+        api.create(context, REQUEST)
+    assert conductor.calls == 2
+
+
+@pytest.mark.parametrize("error", [unanswered(ConnectionRefusedError()), exception.DatabaseUnavailable()])
+def test_a_broker_or_database_that_is_away_is_not_asked_again(error: Exception) -> None:
+    conductor = Flaky(error)
+    api, _, context = make(conductor)
+    with pytest.raises(exception.ServiceUnavailable):
+        api.create(context, REQUEST)
+    assert conductor.calls == 1
+
+
+def test_an_unanswered_action_is_repeated() -> None:
+    conductor = Flaky(unanswered(messaging.MessagingTimeout("late")))
+    api, compute, context = make(conductor)
+    instance = conductor.add()
+    api.stop(context, instance.uuid)
+    assert conductor.calls == 2
+    assert [name for name, _ in compute.asked] == ["stop_instance"]
+
+
+def test_nothing_is_sent_for_what_was_refused() -> None:
+    conductor = Flaky(exception.InstanceIsLocked(instance_id="x"))
+    api, compute, context = make(conductor)
+    with pytest.raises(exception.InstanceIsLocked):
+        api.delete(context, conductor.add().uuid)
+    assert compute.asked == []

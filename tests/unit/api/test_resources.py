@@ -1,0 +1,648 @@
+"""All resources but servers: keys by version, verbs, validation."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import Any
+
+import pytest
+
+from nova_lite.api import router
+from nova_lite.api.compute import extra_spec_rules, ssh_keys
+from nova_lite.exception import InvalidKeypair, ValidationError
+from tests.unit.api.conftest import ADMIN, Client, fault, make_client, make_conf
+from tests.unit.api.fakes import IMAGE_ID, NETWORK_ID, NODE_ID, SERVICE_ID, make_action, make_instance
+
+RSA_LIKE = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKotuhLbl9jfEG3+ro7D+5cGG9LmDay91HqOs+RyVskj root@vm"
+
+# --- flavors
+
+FLAVOR_KEYS = {
+    *("id", "name", "ram", "disk", "vcpus", "swap", "OS-FLV-EXT-DATA:ephemeral", "OS-FLV-DISABLED:disabled"),
+    *("os-flavor-access:is_public", "rxtx_factor", "links"),
+}
+
+
+@pytest.mark.parametrize(
+    ("version", "short", "added"),
+    [
+        ("2.1", {"id", "name", "links"}, set()),
+        ("2.54", {"id", "name", "links"}, set()),
+        ("2.55", {"id", "name", "links", "description"}, {"description"}),
+        ("2.61", {"id", "name", "links", "description"}, {"description", "extra_specs"}),
+    ],
+)
+def test_flavor_keys(api: Client, version: str, short: set[str], added: set[str]) -> None:
+    assert set(api.json("GET", "/flavors", version=version)["flavors"][0]) == short
+    assert set(api.json("GET", "/flavors/detail", version=version)["flavors"][0]) == FLAVOR_KEYS | added
+    assert set(api.json("GET", "/flavors/1", version=version)["flavor"]) == FLAVOR_KEYS | added
+
+
+def test_no_swap_is_an_empty_string_before_2_75(api: Client) -> None:
+    assert api.json("GET", "/flavors/1", version="2.74")["flavor"]["swap"] == ""
+    assert api.json("GET", "/flavors/1", version="2.75")["flavor"]["swap"] == 0
+
+
+def test_flavor_list_parameters(api: Client) -> None:
+    api("GET", "/flavors?minRam=1&minDisk=2&sort_key=name&sort_dir=desc&is_public=None")
+    assert api.asked("flavor_list") == (True, 1, 2, 1000, None, "name", "desc")
+    for query, expected in (("", True), ("?is_public=None", None), ("?is_public=false", False)):
+        api("GET", f"/flavors{query}", token=ADMIN)
+        assert api.asked("flavor_list")[0] is expected
+    for query in ("minRam=x", "minDisk=x", "limit=x", "sort_key=x"):
+        assert api("GET", f"/flavors?{query}").status_code == 400
+    message = fault(api("GET", "/flavors?is_public=perhaps", token=ADMIN), "badRequest", 400)
+    assert message == "Invalid is_public filter [perhaps]"
+
+
+def test_flavor_pages(api: Client) -> None:
+    page = api.json("GET", "/flavors/detail?limit=1")
+    href = "http://cloud:8774/v2.1/flavors/detail?limit=1&marker=1"
+    assert page["flavors_links"] == [{"rel": "next", "href": href}]
+
+
+def test_unknown_flavor(api: Client) -> None:
+    assert fault(api("GET", "/flavors/x"), "itemNotFound", 404) == "Flavor x could not be found."
+
+
+def test_flavor_create(api: Client) -> None:
+    body = {"flavor": {"name": "f", "ram": 64, "disk": "1", "vcpus": 1, "id": None}}
+    shown = api.json("POST", "/flavors", body, token=ADMIN)["flavor"]
+    assert (shown["ram"], shown["disk"], shown["os-flavor-access:is_public"]) == (64, 1, True)
+    assert len(shown["id"]) == 36
+    body["flavor"]["id"] = "auto"
+    assert len(api.json("POST", "/flavors", body, token=ADMIN)["flavor"]["id"]) == 36
+    body["flavor"]["id"] = "1"
+    response = api("POST", "/flavors", body, token=ADMIN)
+    assert fault(response, "conflictingRequest", 409) == "Flavor with ID 1 already exists."
+    body["flavor"]["description"] = "d"
+    assert api("POST", "/flavors", body, token=ADMIN).status_code == 400
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"ram": 0},
+        {"ram": "x"},
+        {"ram": 2**31},
+        {"ram": True},
+        {"vcpus": 0},
+        {"disk": -1},
+        {"name": " f"},
+        {"id": " x"},
+        {"id": "a/b"},
+        {"rxtx_factor": 0},
+        {"rxtx_factor": "x"},
+        {"os-flavor-access:is_public": "perhaps"},
+        {"more": 1},
+    ],
+)
+def test_bad_flavor(api: Client, change: dict[str, Any]) -> None:
+    body = {"flavor": {"name": "f", "ram": 64, "disk": 1, "vcpus": 1} | change}
+    fault(api("POST", "/flavors", body, token=ADMIN), "badRequest", 400)
+
+
+def test_flavor_update_and_delete(api: Client) -> None:
+    body = {"flavor": {"description": "words"}}
+    assert api("PUT", "/flavors/1", body, token=ADMIN, version="2.54").status_code == 404
+    assert api.json("PUT", "/flavors/1", body, token=ADMIN, version="2.55")["flavor"]["description"] == "words"
+    assert api("DELETE", "/flavors/1", token=ADMIN).status_code == 202
+
+
+def test_extra_specs(api: Client) -> None:
+    path = "/flavors/1/os-extra_specs"
+    assert api.json("GET", path) == {"extra_specs": {"a": "b"}}
+    assert api.json("GET", f"{path}/a") == {"a": "b"}
+    message = fault(api("GET", f"{path}/x"), "itemNotFound", 404)
+    assert message == "Flavor 1 has no extra specs with key x."
+    assert api.json("POST", path, {"extra_specs": {"n": 1.5}}, token=ADMIN) == {"extra_specs": {"n": "1.5"}}
+    assert api.json("PUT", f"{path}/a", {"a": "c"}, token=ADMIN) == {"a": "c"}
+    assert fault(api("PUT", f"{path}/a", {"b": "c"}, token=ADMIN), "badRequest", 400) == "Request body and URI mismatch"
+    assert api("DELETE", f"{path}/a", token=ADMIN).status_code == 200
+    assert api("POST", path, {"extra_specs": {}}, token=ADMIN).status_code == 400
+    assert api("POST", path, {"extra_specs": {"a/b": "c"}}, token=ADMIN).status_code == 400
+
+
+def test_extra_specs_are_checked_since_2_86(api: Client) -> None:
+    body = {"extra_specs": {"hw:cpu_policy": "nonsense"}}
+    path = "/flavors/1/os-extra_specs"
+    assert api("POST", path, body, token=ADMIN, version="2.85").status_code == 200
+    fault(api("POST", path, body, token=ADMIN, version="2.86"), "badRequest", 400)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("anything", "x"),
+        ("mine:key", "x"),
+        ("hw:cpu_policy", "dedicated"),
+        ("hw:mem_page_size", "2MB"),
+        ("hw:numa_cpus.0", "0-1,^3"),
+        ("hw_rng:allowed", "true"),
+        ("quota:disk_read_bytes_sec", "1000"),
+        ("quota:vif_inbound_average", "7"),
+        ("resources:VCPU", "1"),
+        ("resources1:CUSTOM_THING", "0"),
+        ("trait:HW_CPU_X86_AVX", "required"),
+        ("group_policy", "none"),
+        ("capabilities:cpu_info:features", "<in> sse"),
+        ("os:secure_boot", "required"),
+    ],
+)
+def test_good_extra_spec(key: str, value: str) -> None:
+    extra_spec_rules.check(key, value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("hw:cpu_policy", "x"),
+        ("hw:nosuch", "1"),
+        ("hw:numa_nodes", "0"),
+        ("trait:HW_CPU_X86_AVX", "yes"),
+        ("resources:VCPU", "-1"),
+        ("resources:vcpu", "1"),
+        ("hw_rng:allowed", "perhaps"),
+        ("quota:nosuch", "1"),
+    ],
+)
+def test_bad_extra_spec(key: str, value: str) -> None:
+    with pytest.raises(ValidationError):
+        extra_spec_rules.check(key, value)
+
+
+# --- key pairs
+
+
+@pytest.mark.parametrize(
+    ("version", "created", "deleted", "typed"), [("2.1", 200, 202, set()), ("2.2", 201, 204, {"type"})]
+)
+def test_keypair_life(api: Client, version: str, created: int, deleted: int, typed: set[str]) -> None:
+    body = {"keypair": {"name": "k1", "public_key": RSA_LIKE}}
+    made = api.json("POST", "/os-keypairs", body, created, version=version)["keypair"]
+    assert set(made) == {"name", "public_key", "fingerprint", "user_id"} | typed
+    (listed,) = api.json("GET", "/os-keypairs", version=version)["keypairs"]
+    assert set(listed["keypair"]) == {"name", "public_key", "fingerprint"} | typed
+    shown = api.json("GET", "/os-keypairs/k1", version=version)["keypair"]
+    assert set(shown) == {
+        *("name", "public_key", "fingerprint", "user_id", "id", "created_at", "updated_at", "deleted", "deleted_at"),
+        *typed,
+    }
+    assert fault(api("POST", "/os-keypairs", body), "conflictingRequest", 409) == "Key pair 'k1' already exists."
+    response = api("DELETE", "/os-keypairs/k1", version=version)
+    assert (response.status_code, response.body) == (deleted, b"")
+    assert api("GET", "/os-keypairs/k1").status_code == 404
+
+
+def test_a_generated_key_is_told_once_and_not_passed_on(api: Client) -> None:
+    made = api.json("POST", "/os-keypairs", {"keypair": {"name": "k"}}, 201, version="2.10")["keypair"]
+    assert made["private_key"].startswith("-----BEGIN OPENSSH PRIVATE KEY-----\n")
+    assert "private_key" not in api.json("GET", "/os-keypairs/k")["keypair"]
+    assert api.asked("keypair_create")[0].private_key is None
+
+
+def test_keys_are_only_imported_since_2_92(api: Client) -> None:
+    body = {"keypair": {"name": "k"}}
+    assert "'public_key' is a required property" in fault(
+        api("POST", "/os-keypairs", body, version="2.92"), "badRequest", 400
+    )
+    named = {"keypair": {"name": "me@home.org", "public_key": RSA_LIKE}}
+    assert api("POST", "/os-keypairs", named, version="2.91").status_code == 400
+    assert api("POST", "/os-keypairs", named, version="2.92").status_code == 201
+
+
+def test_keypairs_of_others_are_for_admins(api: Client) -> None:
+    body = {"keypair": {"name": "k", "public_key": RSA_LIKE, "user_id": "bob"}}
+    assert api("POST", "/os-keypairs", body, version="2.9").status_code == 400
+    assert api("POST", "/os-keypairs", body, version="2.10").status_code == 403
+    assert api("POST", "/os-keypairs", body, version="2.10", token=ADMIN).status_code == 201
+    assert api("GET", "/os-keypairs?user_id=bob", version="2.10").status_code == 403
+    assert len(api.json("GET", "/os-keypairs?user_id=bob", version="2.10", token=ADMIN)["keypairs"]) == 1
+    assert api.json("GET", "/os-keypairs?user_id=bob", version="2.9", token=ADMIN) == {"keypairs": []}
+
+
+def test_keypair_pages(api: Client) -> None:
+    for name in ("a", "b"):
+        api("POST", "/os-keypairs", {"keypair": {"name": name, "public_key": RSA_LIKE}})
+    assert len(api.json("GET", "/os-keypairs?limit=1", version="2.34")["keypairs"]) == 2
+    page = api.json("GET", "/os-keypairs?limit=1", version="2.35")
+    href = "http://cloud:8774/v2.1/os-keypairs?limit=1&marker=a"
+    assert page["keypairs_links"] == [{"rel": "next", "href": href}]
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "a\n", " a", "x" * 256, 5])
+def test_bad_keypair_name(api: Client, name: Any) -> None:
+    fault(api("POST", "/os-keypairs", {"keypair": {"name": name, "public_key": RSA_LIKE}}), "badRequest", 400)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "",
+        "nonsense",
+        "ssh-rsa",
+        "ssh-rsa !!!",
+        "ssh-rsa AAAA",
+        RSA_LIKE.replace("ed25519 ", "rsa "),
+        RSA_LIKE + "\n" + RSA_LIKE,
+        "-----BEGIN OPENSSH PRIVATE KEY-----",
+    ],
+)
+def test_bad_public_key(api: Client, key: str) -> None:
+    response = api("POST", "/os-keypairs", {"keypair": {"name": "k", "public_key": key}})
+    assert fault(response, "badRequest", 400).startswith("Keypair data is invalid: failed to generate fingerprint")
+
+
+def test_x509_is_not_served(api: Client) -> None:
+    body = {"keypair": {"name": "k", "public_key": "x", "type": "x509"}}
+    assert api("POST", "/os-keypairs", body, version="2.2").status_code == 501
+
+
+@pytest.mark.parametrize("kind", ["rsa", "ecdsa", "ed25519"])
+def test_fingerprints_are_openssh_s(tmp_path, kind: str) -> None:
+    path = tmp_path / "key"
+    made = subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", "", "-f", str(path)], check=False)
+    if made.returncode:
+        pytest.skip("no ssh-keygen")
+    line = path.with_suffix(".pub").read_text()
+    told = subprocess.run(
+        ["ssh-keygen", "-E", "md5", "-lf", f"{path}.pub"], capture_output=True, text=True, check=True
+    ).stdout
+    assert f"MD5:{ssh_keys.fingerprint(ssh_keys.checked(line))} " in told
+
+
+def test_generated_keys_are_openssh_s(tmp_path) -> None:
+    private, public = ssh_keys.generate()
+    path = tmp_path / "key"
+    path.write_text(private)
+    path.chmod(0o600)
+    told = subprocess.run(["ssh-keygen", "-y", "-f", str(path)], capture_output=True, text=True, check=True).stdout
+    assert told.split()[:2] == public.split()[:2]
+
+
+def test_a_key_of_a_kind_unknown_to_the_library() -> None:
+    import base64
+
+    name = b"sk-ssh-ed25519@openssh.com"
+    blob = base64.b64encode(len(name).to_bytes(4, "big") + name + b"rest").decode()
+    assert ssh_keys.checked(f"{name.decode()} {blob} token")
+    with pytest.raises(InvalidKeypair):
+        ssh_keys.checked(f"ssh-rsa {blob}")
+
+
+# --- images and networks
+
+
+def test_images(api: Client) -> None:
+    (short,) = api.json("GET", "/images")["images"]
+    assert set(short) == {"id", "name", "links"}
+    assert [link["rel"] for link in short["links"]] == ["self", "bookmark", "alternate"]
+    shown = api.json("GET", f"/images/{IMAGE_ID}")["image"]
+    assert set(shown) == {
+        *("id", "name", "links", "status", "progress", "created", "updated", "minDisk", "minRam", "metadata"),
+        "OS-EXT-IMG-SIZE:size",
+    }
+    assert (shown["status"], shown["progress"], shown["metadata"]) == ("ACTIVE", 100, {"k": "v"})
+    assert fault(api("GET", "/images/x"), "itemNotFound", 404) == "Image x could not be found."
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("status=ACTIVE", 1),
+        ("status=SAVING", 0),
+        ("minRam=1", 1),
+        ("minRam=2", 0),
+        ("property-k=v", 1),
+        ("property-k=w", 0),
+        ("changes-since=2030-01-01T00:00:00Z", 0),
+        ("type=snapshot", 0),
+    ],
+)
+def test_image_filters(api: Client, query: str, found: int) -> None:
+    assert len(api.json("GET", f"/images/detail?{query}")["images"]) == found
+
+
+def test_networks(api: Client) -> None:
+    (network,) = api.json("GET", "/os-networks")["networks"]
+    assert (network["id"], network["label"], network["cidr"]) == (NETWORK_ID, "private", "10.0.0.0/24")
+    assert (network["netmask"], network["broadcast"]) == ("255.255.255.0", "10.0.0.255")
+    assert "bridge" not in network
+    assert api.json("GET", f"/os-networks/{NETWORK_ID}", token=ADMIN)["network"]["bridge"] == "br0"
+    assert api("GET", "/os-networks/private").status_code == 404
+
+
+# --- limits and quotas
+
+LIMITS_257 = {
+    *("maxServerMeta", "maxTotalCores", "maxTotalInstances", "maxTotalRAMSize", "maxTotalKeypairs"),
+    *("maxServerGroups", "maxServerGroupMembers"),
+    *("totalCoresUsed", "totalInstancesUsed", "totalRAMUsed", "totalServerGroupsUsed"),
+}
+LIMITS_239 = LIMITS_257 | {"maxPersonality", "maxPersonalitySize"}
+LIMITS_236 = LIMITS_239 | {"maxImageMeta"}
+LIMITS_21 = LIMITS_236 | {
+    *("maxSecurityGroups", "maxSecurityGroupRules", "maxTotalFloatingIps", "totalSecurityGroupsUsed"),
+    "totalFloatingIpsUsed",
+}
+
+
+@pytest.mark.parametrize(
+    ("version", "keys"),
+    [
+        ("2.1", LIMITS_21),
+        ("2.35", LIMITS_21),
+        ("2.36", LIMITS_236),
+        ("2.39", LIMITS_239),
+        ("2.56", LIMITS_239),
+        ("2.57", LIMITS_257),
+        ("2.96", LIMITS_257),
+    ],
+)
+def test_limits(api: Client, version: str, keys: set[str]) -> None:
+    limits = api.json("GET", "/limits?reserved=False", version=version)["limits"]
+    assert limits["rate"] == []
+    assert set(limits["absolute"]) == keys
+    assert (limits["absolute"]["maxTotalCores"], limits["absolute"]["totalCoresUsed"]) == (20, 2)
+
+
+def test_limits_of_others_are_for_admins(api: Client) -> None:
+    assert api("GET", "/limits?tenant_id=other").status_code == 403
+    api.json("GET", "/limits?tenant_id=other", token=ADMIN)
+    assert api.asked("limits_get") == ("other",)
+
+
+QUOTAS_257 = {
+    *("id", "cores", "instances", "ram", "key_pairs", "metadata_items", "server_groups", "server_group_members"),
+}
+QUOTAS_236 = QUOTAS_257 | {"injected_files", "injected_file_content_bytes", "injected_file_path_bytes"}
+QUOTAS_21 = QUOTAS_236 | {"fixed_ips", "floating_ips", "security_groups", "security_group_rules"}
+
+
+@pytest.mark.parametrize(("version", "keys"), [("2.1", QUOTAS_21), ("2.36", QUOTAS_236), ("2.57", QUOTAS_257)])
+def test_quotas(api: Client, version: str, keys: set[str]) -> None:
+    quotas = api.json("GET", "/os-quota-sets/demo", version=version)["quota_set"]
+    assert set(quotas) == keys
+    assert (quotas["id"], quotas["cores"]) == ("demo", 20)
+    detail = api.json("GET", "/os-quota-sets/demo/detail", version=version)["quota_set"]
+    assert detail["cores"] == {"limit": 20, "in_use": 2, "reserved": 0}
+    assert api("GET", "/os-quota-sets/other", version=version).status_code == 403
+
+
+# --- hosts
+
+
+def test_availability_zones(api: Client) -> None:
+    assert api.json("GET", "/os-availability-zone") == {
+        "availabilityZoneInfo": [{"zoneName": "nova", "zoneState": {"available": True}, "hosts": None}]
+    }
+    assert api("GET", "/os-availability-zone/detail").status_code == 403
+    zones = api.json("GET", "/os-availability-zone/detail", token=ADMIN)["availabilityZoneInfo"]
+    assert [zone["zoneName"] for zone in zones] == ["internal", "nova"]
+    state = {"available": True, "active": True, "updated_at": "2026-11-21T08:20:32.425308"}
+    assert zones[1]["hosts"] == {"compute1": {"nova-compute": state}}
+
+
+@pytest.mark.parametrize(("version", "identity"), [("2.1", 3), ("2.52", 3), ("2.53", SERVICE_ID)])
+def test_services(api: Client, version: str, identity: Any) -> None:
+    (service,) = api.json("GET", "/os-services", version=version, token=ADMIN)["services"]
+    assert service["id"] == identity
+    keys = {"id", "binary", "host", "zone", "status", "state", "updated_at", "disabled_reason"}
+    assert set(service) == keys | (set() if version == "2.1" else {"forced_down"})
+    assert (service["status"], service["state"]) == ("enabled", "up")
+
+
+def test_services_by_host_and_binary(api: Client) -> None:
+    which = {"host": "compute1", "binary": "nova-compute"}
+    put = "/os-services"
+    assert api.json("PUT", f"{put}/disable", which, token=ADMIN) == {"service": which | {"status": "disabled"}}
+    assert api.conductor.service.disabled
+    assert api.json("PUT", f"{put}/enable", which, token=ADMIN) == {"service": which | {"status": "enabled"}}
+    reason = which | {"disabled_reason": "r"}
+    answer = api.json("PUT", f"{put}/disable-log-reason", reason, token=ADMIN)
+    assert answer == {"service": reason | {"status": "disabled"}}
+    assert api.conductor.service.disabled_reason == "r"
+    down = which | {"forced_down": True}
+    assert api("PUT", f"{put}/force-down", down, token=ADMIN).status_code == 404
+    assert api.json("PUT", f"{put}/force-down", down, token=ADMIN, version="2.11") == {"service": down}
+    message = fault(api("PUT", f"{put}/enable", which | {"host": "x"}, token=ADMIN), "itemNotFound", 404)
+    assert message == "Could not find binary nova-compute on host x."
+    assert api("PUT", f"{put}/enable", which, token=ADMIN, version="2.53").status_code == 404
+
+
+def test_services_by_uuid(api: Client) -> None:
+    path = f"/os-services/{SERVICE_ID}"
+    body = {"status": "disabled", "disabled_reason": "r"}
+    shown = api.json("PUT", path, body, token=ADMIN, version="2.53")["service"]
+    assert (shown["status"], shown["disabled_reason"], shown["id"]) == ("disabled", "r", SERVICE_ID)
+    assert api.json("PUT", path, {"forced_down": True}, token=ADMIN, version="2.53")["service"]["state"] == "down"
+    for wrong in ({}, {"disabled_reason": "r"}, {"status": "enabled", "disabled_reason": "r"}, {"status": "x"}):
+        fault(api("PUT", path, wrong, token=ADMIN, version="2.53"), "badRequest", 400)
+    assert fault(api("PUT", "/os-services/3", body, token=ADMIN, version="2.53"), "badRequest", 400) == "Invalid uuid 3"
+    assert api("PUT", path, body, token=ADMIN, version="2.52").status_code == 404
+    assert api("DELETE", path, token=ADMIN, version="2.53").status_code == 204
+    assert api("DELETE", "/os-services/3", token=ADMIN).status_code == 204
+
+
+HYPERVISOR_KEYS = {
+    *("id", "hypervisor_hostname", "state", "status", "hypervisor_type", "hypervisor_version", "host_ip", "service"),
+}
+STATISTICS = {
+    *("vcpus", "vcpus_used", "memory_mb", "memory_mb_used", "local_gb", "local_gb_used", "free_ram_mb"),
+    *("free_disk_gb", "disk_available_least", "current_workload", "running_vms"),
+}
+
+
+@pytest.mark.parametrize(
+    ("version", "identity", "keys"),
+    [
+        ("2.1", 7, HYPERVISOR_KEYS | STATISTICS | {"cpu_info"}),
+        ("2.53", NODE_ID, HYPERVISOR_KEYS | STATISTICS | {"cpu_info"}),
+        ("2.88", NODE_ID, HYPERVISOR_KEYS | {"uptime"}),
+    ],
+)
+def test_hypervisors(api: Client, version: str, identity: Any, keys: set[str]) -> None:
+    (short,) = api.json("GET", "/os-hypervisors", version=version, token=ADMIN)["hypervisors"]
+    assert short == {"id": identity, "hypervisor_hostname": "node1", "state": "up", "status": "enabled"}
+    (listed,) = api.json("GET", "/os-hypervisors/detail", version=version, token=ADMIN)["hypervisors"]
+    shown = api.json("GET", f"/os-hypervisors/{identity}", version=version, token=ADMIN)["hypervisor"]
+    assert listed == shown
+    assert set(shown) == keys
+
+
+def test_cpu_info_is_an_object_since_2_28(api: Client) -> None:
+    seen = [
+        api.json("GET", "/os-hypervisors/7", version=version, token=ADMIN)["hypervisor"]["cpu_info"]
+        for version in ("2.27", "2.28")
+    ]
+    assert seen == ['{"arch": "x86_64"}', {"arch": "x86_64"}]
+
+
+def test_hypervisor_statistics(api: Client) -> None:
+    totals = api.json("GET", "/os-hypervisors/statistics", token=ADMIN)["hypervisor_statistics"]
+    assert set(totals) == STATISTICS | {"count"}
+    assert (totals["count"], totals["vcpus"], totals["free_ram_mb"]) == (1, 4, 7680)
+    assert api("GET", "/os-hypervisors/statistics", token=ADMIN, version="2.87").status_code == 200
+    response = api("GET", "/os-hypervisors/statistics", token=ADMIN, version="2.88")
+    assert response.status_code in (400, 404)
+
+
+def test_hypervisor_by_name(api: Client) -> None:
+    """Clients ask by name first and count on these."""
+    assert api("GET", "/os-hypervisors/node1", token=ADMIN, version="2.53").status_code == 400
+    assert api("GET", "/os-hypervisors/node1", token=ADMIN, version="2.52").status_code == 404
+    unknown = SERVICE_ID
+    assert api("GET", f"/os-hypervisors/{unknown}", token=ADMIN, version="2.53").status_code == 404
+
+
+def test_hypervisor_uptime_search_and_servers(api: Client) -> None:
+    instance = api.conductor.add()
+    uptime = api.json("GET", "/os-hypervisors/7/uptime", token=ADMIN)["hypervisor"]
+    assert set(uptime) == {"id", "hypervisor_hostname", "state", "status", "uptime"}
+    assert len(api.json("GET", "/os-hypervisors/nod/search", token=ADMIN)["hypervisors"]) == 1
+    message = fault(api("GET", "/os-hypervisors/x/search", token=ADMIN), "itemNotFound", 404)
+    assert message == "No hypervisor matching 'x' could be found."
+    (node,) = api.json("GET", "/os-hypervisors/nod/servers", token=ADMIN)["hypervisors"]
+    assert node["servers"] == [{"uuid": instance.uuid, "name": instance.name}]
+    assert api("GET", "/os-hypervisors/nod/search", token=ADMIN, version="2.53").status_code == 404
+    api.conductor.node.inventory.uptime = None
+    assert api("GET", "/os-hypervisors/7/uptime", token=ADMIN).status_code == 501
+
+
+def test_hypervisor_list_parameters(api: Client) -> None:
+    instance = api.conductor.add()
+    (node,) = api.json("GET", "/os-hypervisors?with_servers=1", token=ADMIN, version="2.53")["hypervisors"]
+    assert node["servers"] == [{"uuid": instance.uuid, "name": instance.name}]
+    path = "/os-hypervisors?hypervisor_hostname_pattern="
+    assert len(api.json("GET", path + "node", token=ADMIN, version="2.53")["hypervisors"]) == 1
+    assert api("GET", path + "x", token=ADMIN, version="2.53").status_code == 404
+    assert api("GET", path + "x&limit=1", token=ADMIN, version="2.53").status_code == 400
+    assert "hypervisors_links" not in api.json("GET", "/os-hypervisors?limit=1", token=ADMIN, version="2.32")
+    page = api.json("GET", "/os-hypervisors?limit=1", token=ADMIN, version="2.33")
+    assert page["hypervisors_links"][0]["href"].endswith("/os-hypervisors?limit=1&marker=7")
+
+
+def test_no_servers_is_an_empty_list_since_2_75(api: Client) -> None:
+    path = "/os-hypervisors?with_servers=1"
+    assert "servers" not in api.json("GET", path, token=ADMIN, version="2.74")["hypervisors"][0]
+    assert api.json("GET", path, token=ADMIN, version="2.75")["hypervisors"][0]["servers"] == []
+
+
+def test_aggregates_are_none(api: Client) -> None:
+    assert api.json("GET", "/os-aggregates", token=ADMIN) == {"aggregates": []}
+    assert api("GET", "/os-aggregates/name", token=ADMIN).status_code == 400
+    assert api("GET", "/os-aggregates/1", token=ADMIN).status_code == 404
+    assert api("POST", "/os-aggregates", {"aggregate": {"name": "a"}}, token=ADMIN).status_code == 501
+
+
+# --- action log
+
+
+@pytest.fixture
+def log(api: Client) -> str:
+    """URL of a log with two actions, newest first."""
+    instance = api.conductor.add()
+    api.conductor.actions[instance.uuid] = [
+        make_action(instance_uuid=instance.uuid, request_id="req-2", action="stop"),
+        make_action(instance_uuid=instance.uuid, request_id="req-1"),
+    ]
+    return f"/servers/{instance.uuid}/os-instance-actions"
+
+
+ACTION_KEYS = {"action", "instance_uuid", "request_id", "user_id", "project_id", "start_time", "message"}
+
+
+def test_actions(api: Client, log: str) -> None:
+    actions = api.json("GET", log)["instanceActions"]
+    assert [action["action"] for action in actions] == ["stop", "create"]
+    assert set(actions[0]) == ACTION_KEYS
+    assert set(api.json("GET", log, version="2.58")["instanceActions"][0]) == ACTION_KEYS | {"updated_at"}
+    assert actions[0]["start_time"] == "2026-11-21T08:20:32.425308"
+
+
+EVENT_KEYS = {"event", "start_time", "finish_time", "result"}
+
+
+@pytest.mark.parametrize(
+    ("version", "token", "keys"),
+    [
+        ("2.1", ADMIN, EVENT_KEYS | {"traceback"}),
+        ("2.1", "alice:demo", None),
+        ("2.50", "alice:demo", None),
+        ("2.51", "alice:demo", EVENT_KEYS),
+        ("2.62", "alice:demo", EVENT_KEYS | {"hostId"}),
+        ("2.62", ADMIN, EVENT_KEYS | {"hostId", "host", "traceback"}),
+        ("2.84", "alice:demo", EVENT_KEYS | {"hostId"}),
+        ("2.84", ADMIN, EVENT_KEYS | {"hostId", "host", "traceback", "details"}),
+    ],
+)
+def test_events(api: Client, log: str, version: str, token: str, keys: set[str] | None) -> None:
+    action = api.json("GET", f"{log}/req-1", version=version, token=token)["instanceAction"]
+    if keys is None:
+        assert "events" not in action
+    else:
+        assert set(action["events"][0]) == keys
+
+
+def test_action_pages(api: Client, log: str) -> None:
+    page = api.json("GET", f"{log}?limit=1", version="2.58")
+    assert [action["request_id"] for action in page["instanceActions"]] == ["req-2"]
+    (link,) = page["links"]
+    last = api.json("GET", link["href"].removeprefix("http://cloud:8774/v2.1"), version="2.58")
+    assert [action["request_id"] for action in last["instanceActions"]] == ["req-1"]
+    assert "links" not in last
+    assert len(api.json("GET", f"{log}?limit=1", version="2.57")["instanceActions"]) == 2
+    assert api("GET", f"{log}?marker=x", version="2.58").status_code == 400
+    assert api("GET", f"{log}?nonsense=x", version="2.58").status_code == 400
+    future = "changes-since=2030-01-01T00:00:00Z"
+    assert api.json("GET", f"{log}?{future}", version="2.58") == {"instanceActions": []}
+    assert api("GET", f"{log}?changes-before=2030-01-01T00:00:00Z", version="2.65").status_code == 400
+    assert len(api.json("GET", f"{log}?changes-before=2030-01-01T00:00:00Z", version="2.66")["instanceActions"]) == 2
+
+
+def test_the_log_of_a_deleted_server(api: Client) -> None:
+    instance = make_instance(deleted=True)
+    api.conductor.instances[instance.uuid] = instance
+    path = f"/servers/{instance.uuid}/os-instance-actions"
+    assert api("GET", path, version="2.20").status_code == 404
+    assert api("GET", path, version="2.21").status_code == 200
+
+
+def test_unknown_action(api: Client, log: str) -> None:
+    message = fault(api("GET", f"{log}/req-x"), "itemNotFound", 404)
+    assert message.startswith("Action for request_id req-x on instance")
+
+
+# --- extensions
+
+
+def test_extensions(api: Client) -> None:
+    extensions = api.json("GET", "/extensions")["extensions"]
+    assert {"servers", "flavors", "os-keypairs", "os-hypervisors"} <= {item["alias"] for item in extensions}
+    assert all(set(item) == {"alias", "name", "description", "namespace", "updated", "links"} for item in extensions)
+    assert api.json("GET", "/extensions/os-keypairs")["extension"]["alias"] == "os-keypairs"
+    assert api("GET", "/extensions/x").status_code == 404
+
+
+def test_a_broken_extension_is_left_out(tmp_path, monkeypatch: pytest.MonkeyPatch, caplog) -> None:
+    from nova_lite.api.compute import images
+
+    def broken(self: Any, services: Any) -> None:
+        raise RuntimeError("no")
+
+    monkeypatch.setattr(images.Images, "__init__", broken)
+    api = make_client(make_conf(tmp_path))
+    assert api("GET", "/images").status_code == 404
+    assert api("GET", "/flavors").status_code == 200
+    assert "API extension images cannot be loaded" in caplog.text
+
+
+def test_the_route_table_names_real_functions() -> None:
+    import importlib
+
+    table = router.route_table()
+    assert ("GET", "/servers", "nova_lite.api.compute.servers:Servers.index") in table
+    for _, _, where in table:
+        module, _, path = where.partition(":")
+        name, _, function = path.partition(".")
+        assert callable(getattr(getattr(importlib.import_module(module), name), function))

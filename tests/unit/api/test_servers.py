@@ -1,0 +1,584 @@
+"""Servers: what they look like at each version, how they are made, listed and acted on."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from nova_lite import exception, states
+from nova_lite.objects import NetworkRequest
+from tests.unit.api.conftest import ADMIN, MEMBER, Client, fault, make_client, make_conf
+from tests.unit.api.fakes import IMAGE_ID, NETWORK_ID, make_fault
+
+KEYS_21 = {
+    *("id", "name", "status", "tenant_id", "user_id", "metadata", "hostId", "image", "flavor", "created", "updated"),
+    *("addresses", "accessIPv4", "accessIPv6", "links", "OS-DCF:diskConfig", "progress", "config_drive", "key_name"),
+    *("OS-EXT-AZ:availability_zone", "OS-SRV-USG:launched_at", "OS-SRV-USG:terminated_at", "security_groups"),
+    *("OS-EXT-SRV-ATTR:host", "OS-EXT-SRV-ATTR:instance_name", "OS-EXT-SRV-ATTR:hypervisor_hostname"),
+    *("OS-EXT-STS:task_state", "OS-EXT-STS:vm_state", "OS-EXT-STS:power_state"),
+    "os-extended-volumes:volumes_attached",
+}
+#: version, what it adds to show for admins
+ADDED: list[tuple[str, set[str]]] = [
+    (
+        "2.3",
+        {
+            f"OS-EXT-SRV-ATTR:{name}"
+            for name in (
+                *("reservation_id", "launch_index", "hostname", "kernel_id", "ramdisk_id", "root_device_name"),
+                "user_data",
+            )
+        },
+    ),
+    ("2.9", {"locked"}),
+    ("2.16", {"host_status"}),
+    ("2.19", {"description"}),
+    ("2.26", {"tags"}),
+    ("2.63", {"trusted_image_certificates"}),
+    ("2.71", {"server_groups"}),
+    ("2.73", {"locked_reason"}),
+    ("2.96", {"pinned_availability_zone"}),
+]
+FOR_ADMINS = {
+    f"OS-EXT-SRV-ATTR:{name}"
+    for name in (
+        *("host", "hypervisor_hostname", "instance_name", "kernel_id", "launch_index", "ramdisk_id"),
+        *("reservation_id", "root_device_name", "user_data"),
+    )
+} | {"host_status"}
+
+
+def keys_at(version: str) -> set[str]:
+    minor = int(version.partition(".")[2])
+    return KEYS_21.union(*(keys for since, keys in ADDED if minor >= int(since.partition(".")[2])))
+
+
+def versions_around() -> list[str]:
+    """Each version that adds keys, and the one before it."""
+    minors = {1} | {int(since[2:]) + step for since, _ in ADDED for step in (-1, 0)}
+    return [f"2.{minor}" for minor in sorted(minors)]
+
+
+def body(**changes: Any) -> dict[str, Any]:
+    return {"server": {"name": "vm", "imageRef": IMAGE_ID, "flavorRef": "1"} | changes}
+
+
+# --- looks
+
+
+def test_there_are_thirty_keys_at_2_1() -> None:
+    assert len(KEYS_21) == 30
+
+
+@pytest.mark.parametrize("version", versions_around())
+def test_keys_for_an_admin(api: Client, version: str) -> None:
+    instance = api.conductor.add()
+    shown = api.json("GET", f"/servers/{instance.uuid}", version=version, token=ADMIN)["server"]
+    assert set(shown) == keys_at(version)
+    (listed,) = api.json("GET", "/servers/detail", version=version, token=ADMIN)["servers"]
+    assert set(listed) == keys_at(version) - {"server_groups"}
+
+
+@pytest.mark.parametrize("version", ["2.1", "2.3", "2.16", "2.89", "2.90", "2.96"])
+def test_keys_for_the_owner(api: Client, version: str) -> None:
+    instance = api.conductor.add()
+    shown = api.json("GET", f"/servers/{instance.uuid}", version=version)["server"]
+    hidden = FOR_ADMINS if version in ("2.90", "2.96") else FOR_ADMINS | {"OS-EXT-SRV-ATTR:hostname"}
+    assert set(shown) == keys_at(version) - hidden
+
+
+def test_values(api: Client) -> None:
+    instance = api.conductor.add(metadata={"k": "v"}, config_drive=True, auto_disk_config=True)
+    shown = api.json("GET", f"/servers/{instance.uuid}")["server"]
+    assert shown["created"] == shown["updated"] == "2026-11-21T08:20:32Z"
+    assert shown["OS-SRV-USG:launched_at"] == "2026-11-21T08:20:32.425308"
+    assert re.fullmatch("[0-9a-f]{56}", shown["hostId"])
+    assert shown["addresses"] == {
+        "private": [
+            {
+                "version": 4,
+                "addr": "10.0.0.5",
+                "OS-EXT-IPS:type": "fixed",
+                "OS-EXT-IPS-MAC:mac_addr": "fa:16:3e:00:00:01",
+            }
+        ]
+    }
+    assert shown["image"] == {
+        "id": IMAGE_ID,
+        "links": [{"rel": "bookmark", "href": f"http://cloud:8774/images/{IMAGE_ID}"}],
+    }
+    assert shown["flavor"] == {"id": "1", "links": [{"rel": "bookmark", "href": "http://cloud:8774/flavors/1"}]}
+    assert shown["security_groups"] == [{"name": "default"}]
+    assert (shown["config_drive"], shown["OS-DCF:diskConfig"], shown["accessIPv4"]) == ("True", "AUTO", "")
+    assert shown["links"][0] == {"rel": "self", "href": f"http://cloud:8774/v2.1/servers/{instance.uuid}"}
+
+
+def test_host_id_differs_by_project(api: Client) -> None:
+    ids = [api.conductor.add(project_id=project).uuid for project in ("demo", "demo", "other")]
+    seen = [api.json("GET", f"/servers/{uuid}", token=ADMIN)["server"]["hostId"] for uuid in ids]
+    assert seen[0] == seen[1] != seen[2]
+
+
+def test_embedded_flavor_since_2_47(api: Client) -> None:
+    instance = api.conductor.add()
+    shown = api.json("GET", f"/servers/{instance.uuid}", version="2.47")["server"]["flavor"]
+    assert shown == {
+        "vcpus": 1,
+        "ram": 512,
+        "disk": 1,
+        "ephemeral": 0,
+        "swap": 0,
+        "original_name": "m1.tiny",
+        "extra_specs": {"a": "b"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("vm_state", "task_state", "status"),
+    [
+        (states.BUILDING, states.SPAWNING, "BUILD"),
+        (states.ACTIVE, None, "ACTIVE"),
+        (states.ACTIVE, states.POWERING_OFF, "ACTIVE"),
+        (states.ACTIVE, states.REBOOTING, "REBOOT"),
+        (states.ACTIVE, states.REBOOTING_HARD, "HARD_REBOOT"),
+        (states.STOPPED, None, "SHUTOFF"),
+        (states.ERROR, states.DELETING, "ERROR"),
+        (states.DELETED, None, "DELETED"),
+    ],
+)
+def test_status(api: Client, vm_state: str, task_state: str | None, status: str) -> None:
+    instance = api.conductor.add(vm_state=vm_state, task_state=task_state)
+    shown = api.json("GET", f"/servers/{instance.uuid}")["server"]
+    assert shown["status"] == status
+    assert ("progress" in shown) == (status in ("ACTIVE", "BUILD"))
+
+
+def test_fault_has_details_for_admins_only(api: Client) -> None:
+    instance = api.conductor.add(vm_state=states.ERROR, fault=make_fault(), host=None, node=None)
+    path = f"/servers/{instance.uuid}"
+    expected = {"code": 500, "created": "2026-11-21T08:20:32Z", "message": "No valid host was found."}
+    assert api.json("GET", path)["server"]["fault"] == expected
+    assert api.json("GET", path, token=ADMIN)["server"]["fault"] == expected | {"details": "who knows"}
+
+
+# --- create
+
+
+def test_create(api: Client) -> None:
+    response = api("POST", "/servers", body())
+    assert response.status_code == 202
+    server = response.json["server"]
+    assert set(server) == {"id", "links", "OS-DCF:diskConfig", "security_groups", "adminPass"}
+    assert response.headers["Location"] == f"http://cloud:8774/v2.1/servers/{server['id']}"
+    (request,) = api.asked("create_instances")
+    assert (request.name, request.flavor_id, request.image_ref, request.networks) == ("vm", "1", IMAGE_ID, "auto")
+    assert (request.min_count, request.max_count) == (1, 1)
+    assert request.admin_password == server["adminPass"]
+    assert api.asked("build_instances") == ([server["id"]],)
+    context = api.conductor.contexts[-1]
+    assert (context.user_id, context.project_id, context.is_admin) == ("alice", "demo", False)
+
+
+def test_generated_passwords_differ_and_may_be_kept_back(api: Client, tmp_path) -> None:
+    passwords = {api.json("POST", "/servers", body(), 202)["server"]["adminPass"] for _ in range(20)}
+    assert len(passwords) == 20
+    assert all(re.fullmatch("[A-Za-z0-9]{12}", password) for password in passwords)
+    assert api.json("POST", "/servers", body(adminPass="mine"), 202)["server"]["adminPass"] == "mine"
+    silent = make_client(make_conf(tmp_path, "enable_instance_password = false\n"))
+    assert "adminPass" not in silent.json("POST", "/servers", body(adminPass="mine"), 202)["server"]
+
+
+def test_create_as_the_openstack_client_does(api: Client) -> None:
+    device = {
+        "uuid": IMAGE_ID,
+        "boot_index": 0,
+        "source_type": "image",
+        "destination_type": "local",
+        "delete_on_termination": True,
+    }
+    server = body(
+        min_count=2,
+        max_count=3,
+        networks=[{"uuid": NETWORK_ID}],
+        block_device_mapping_v2=[device],
+        security_groups=[{"name": "default"}, {"name": "default"}],
+        key_name="k1",
+        metadata={"foo": "bar"},
+        tags=["a", "b"],
+        description="words",
+        config_drive=True,
+        user_data="aGVsbG8=",
+        availability_zone="nova",
+    )
+    assert api("POST", "/servers", server, version="2.96").status_code == 202
+    (request,) = api.asked("create_instances")
+    assert (request.min_count, request.max_count) == (2, 3)
+    assert request.networks == [NetworkRequest(network_id=NETWORK_ID)]
+    assert request.security_groups == ["default"]
+    assert (request.key_name, request.tags, request.description) == ("k1", ["a", "b"], "words")
+    assert (request.config_drive, request.user_data, request.metadata) == (True, "aGVsbG8=", {"foo": "bar"})
+    assert (request.availability_zone, request.forced_host) == ("nova", None)
+
+
+def test_image_of_the_block_device_mapping_alone(api: Client) -> None:
+    device = {"uuid": IMAGE_ID, "boot_index": "0", "source_type": "image", "destination_type": "local"}
+    for image in ({}, {"imageRef": ""}):
+        server = {"name": "vm", "flavorRef": 1, "block_device_mapping_v2": [device]} | image
+        assert api("POST", "/servers", {"server": server}).status_code == 202
+        (request,) = api.asked("create_instances")
+        assert (request.image_ref, request.flavor_id) == (IMAGE_ID, "1")
+
+
+@pytest.mark.parametrize(
+    ("networks", "expected"),
+    [
+        ("auto", "auto"),
+        ("none", "none"),
+        ([], "none"),
+        (
+            [{"uuid": NETWORK_ID, "fixed_ip": "10.0.0.9", "tag": "t"}],
+            [NetworkRequest(network_id=NETWORK_ID, fixed_ip="10.0.0.9", tag="t")],
+        ),
+        ([{"port": NETWORK_ID}], [NetworkRequest(port_id=NETWORK_ID)]),
+    ],
+)
+def test_networks(api: Client, networks: Any, expected: Any) -> None:
+    assert api("POST", "/servers", body(networks=networks), version="2.42").status_code == 202
+    assert api.asked("create_instances")[0].networks == expected
+
+
+def test_counts(api: Client) -> None:
+    for given, expected in (
+        ({"min_count": 2}, (2, 2)),
+        ({"max_count": 3}, (1, 3)),
+        ({"min_count": "1", "max_count": "2"}, (1, 2)),
+    ):
+        assert api("POST", "/servers", body(**given)).status_code == 202
+        request = api.asked("create_instances")[0]
+        assert (request.min_count, request.max_count) == expected
+
+
+def test_reservation_id_on_request(api: Client) -> None:
+    answer = api.json("POST", "/servers", body(max_count=2, return_reservation_id=True), 202)
+    assert answer == {"reservation_id": "r-abcdefgh"}
+
+
+@pytest.mark.parametrize(
+    ("zone", "expected"),
+    [
+        ("nova:h1", ("nova", "h1", None)),
+        ("nova:h1:n1", ("nova", "h1", "n1")),
+        ("nova::n1", ("nova", None, "n1")),
+        (":h1", (None, "h1", None)),
+    ],
+)
+def test_forced_hosts_are_for_admins(api: Client, zone: str, expected: tuple[str | None, ...]) -> None:
+    message = fault(api("POST", "/servers", body(availability_zone=zone)), "forbidden", 403)
+    assert message == "Policy doesn't allow os_compute_api:servers:create:forced_host to be performed."
+    assert api("POST", "/servers", body(availability_zone=zone), token=ADMIN).status_code == 202
+    request = api.asked("create_instances")[0]
+    assert (request.availability_zone, request.forced_host, request.forced_node) == expected
+
+
+def test_requested_destination(api: Client) -> None:
+    server = body(networks="none", host="h1", hypervisor_hostname="n1")
+    message = fault(api("POST", "/servers", server, version="2.74"), "forbidden", 403)
+    assert message == "Policy doesn't allow compute:servers:create:requested_destination to be performed."
+    assert api("POST", "/servers", server, version="2.74", token=ADMIN).status_code == 202
+    request = api.asked("create_instances")[0]
+    assert (request.forced_host, request.forced_node) == ("h1", "n1")
+    both = body(networks="none", host="h1", availability_zone="nova:h2")
+    assert api("POST", "/servers", both, version="2.74", token=ADMIN).status_code == 400
+
+
+def test_description_repeats_the_name_before_2_19(api: Client) -> None:
+    api("POST", "/servers", body())
+    assert api.asked("create_instances")[0].description == "vm"
+    api("POST", "/servers", body(), version="2.19")
+    assert api.asked("create_instances")[0].description is None
+
+
+def test_hints_and_files(api: Client) -> None:
+    server = body(personality=[{"path": "/etc/motd", "contents": "aGk="}])
+    server["os:scheduler_hints"] = {"same_host": [NETWORK_ID], "mine": 5}
+    assert api("POST", "/servers", server).status_code == 202
+    request = api.asked("create_instances")[0]
+    assert request.injected_files == {"/etc/motd": "aGk="}
+    assert request.scheduler_hints == {"same_host": [NETWORK_ID], "mine": "5"}
+
+
+def test_unknown_server_group(api: Client) -> None:
+    server = body() | {"os:scheduler_hints": {"group": NETWORK_ID}}
+    message = fault(api("POST", "/servers", server), "badRequest", 400)
+    assert message == f"Instance group {NETWORK_ID} could not be found."
+
+
+def test_hostname(api: Client) -> None:
+    assert api("POST", "/servers", body(networks="none", hostname="web-1"), version="2.90").status_code == 202
+    assert api.asked("create_instances")[0].hostname == "web-1"
+    assert api("POST", "/servers", body(networks="none", hostname="web.example"), version="2.94").status_code == 202
+
+
+def test_a_nudge_that_cannot_be_sent_is_no_failure(api: Client) -> None:
+    api.conductor.cast_error = exception.MessagingUnavailable(what="build_instances")
+    assert api("POST", "/servers", body()).status_code == 202
+
+
+# --- list
+
+
+def test_index(api: Client) -> None:
+    instance = api.conductor.add()
+    assert api.json("GET", "/servers") == {
+        "servers": [
+            {
+                "id": instance.uuid,
+                "name": "vm",
+                "links": [
+                    {"rel": "self", "href": f"http://cloud:8774/v2.1/servers/{instance.uuid}"},
+                    {"rel": "bookmark", "href": f"http://cloud:8774/servers/{instance.uuid}"},
+                ],
+            }
+        ]
+    }
+
+
+@pytest.mark.parametrize("path", ["/servers", "/servers/detail"])
+def test_pages_lead_to_every_server(api: Client, path: str) -> None:
+    expected = [api.conductor.add().uuid for _ in range(5)]
+    seen: list[str] = []
+    url = f"{path}?limit=2&name=v"
+    for _ in range(4):
+        page = api.json("GET", url)
+        seen += [server["id"] for server in page["servers"]]
+        if "servers_links" not in page:
+            break
+        (link,) = page["servers_links"]
+        assert link["rel"] == "next"
+        assert link["href"].startswith(f"http://cloud:8774/v2.1{path}?limit=2&name=v&marker=")
+        url = link["href"].removeprefix("http://cloud:8774/v2.1")
+    assert seen == expected
+
+
+def test_pages_are_bounded(tmp_path) -> None:
+    api = make_client(make_conf(tmp_path, "max_limit = 3\n"))
+    for _ in range(4):
+        api.conductor.add()
+    for query in ("", "?limit=1000"):
+        page = api.json("GET", f"/servers{query}")
+        assert len(page["servers"]) == 3
+        assert "servers_links" in page
+    assert api.json("GET", "/servers?limit=0") == {"servers": []}
+
+
+def filters_of(api: Client, query: str, **options: Any) -> Any:
+    response = api("GET", f"/servers?{query}", **options)
+    assert response.status_code == 200, response.text
+    return api.asked("instance_list")[0]
+
+
+def test_filters_for_everybody(api: Client) -> None:
+    filters = filters_of(api, "name=v.*&image=i&flavor=2&ip=10&reservation_id=r-1&changes-since=2026-01-01T00:00:00Z")
+    assert (filters.name, filters.image_ref, filters.flavorid, filters.ip) == ("v.*", "i", "2", "10")
+    assert filters.reservation_id == "r-1"
+    assert filters.changes_since.isoformat() == "2026-01-01T00:00:00"
+    assert filters.project_id == "demo"
+
+
+def test_filters_for_admins_are_dropped_for_others(api: Client) -> None:
+    query = "host=h&node=n&deleted=True&user_id=u&vm_state=active&project_id=other"
+    filters = filters_of(api, query)
+    assert (filters.host, filters.node, filters.deleted, filters.user_id) == (None, None, False, None)
+    assert (filters.vm_states, filters.project_id) == (None, "demo")
+    filters = filters_of(api, query, token=ADMIN)
+    assert (filters.host, filters.node, filters.deleted, filters.user_id) == ("h", "n", True, "u")
+    assert (filters.vm_states, filters.project_id) == (["active"], "demo")
+
+
+def test_filters_by_version(api: Client) -> None:
+    assert filters_of(api, "ip6=fe80").ip6 is None
+    assert filters_of(api, "ip6=fe80", version="2.5").ip6 == "fe80"
+    assert filters_of(api, "tags=a,b", version="2.25").tags is None
+    assert filters_of(api, "tags=a,b&not-tags-any=c", version="2.26").tags == ["a", "b"]
+    assert filters_of(api, "changes-before=2026-01-01", version="2.65").changes_before is None
+    assert filters_of(api, "changes-before=2026-01-01", version="2.66").changes_before is not None
+    assert filters_of(api, "locked=true", version="2.72").locked is None
+    assert filters_of(api, "locked=true", version="2.73").locked is True
+    assert filters_of(api, "user_id=u", version="2.82").user_id is None
+    assert filters_of(api, "user_id=u&power_state=1", version="2.83").user_id == "u"
+
+
+@pytest.mark.parametrize(
+    ("status", "vm_states", "task_states"),
+    [
+        ("ACTIVE", ["active"], None),
+        ("active", ["active"], None),
+        ("REBOOT", ["active"], ["rebooting", "reboot_pending", "reboot_started"]),
+        ("SHUTOFF", ["stopped"], None),
+        ("ERROR", ["error"], None),
+        ("BUILD", ["building"], None),
+    ],
+)
+def test_status_filter(api: Client, status: str, vm_states: list[str], task_states: list[str] | None) -> None:
+    filters = filters_of(api, f"status={status}")
+    assert (filters.vm_states, filters.task_states) == (vm_states, task_states)
+
+
+def test_deleted_servers_are_listed_for_admins(api: Client) -> None:
+    message = fault(api("GET", "/servers?status=deleted"), "forbidden", 403)
+    assert message == "Only administrators may list deleted instances"
+    assert filters_of(api, "status=deleted", token=ADMIN).deleted is True
+
+
+def test_all_tenants(api: Client) -> None:
+    api.conductor.add(project_id="other")
+    message = fault(api("GET", "/servers?all_tenants=1"), "forbidden", 403)
+    assert message == "Policy doesn't allow os_compute_api:servers:index:get_all_tenants to be performed."
+    message = fault(api("GET", "/servers/detail?all_tenants=1"), "forbidden", 403)
+    assert message == "Policy doesn't allow os_compute_api:servers:detail:get_all_tenants to be performed."
+    assert api.json("GET", "/servers", token=ADMIN) == {"servers": []}
+    assert len(api.json("GET", "/servers?all_tenants=True", token=ADMIN)["servers"]) == 1
+    assert filters_of(api, "all_tenants=1&project_id=p", token=ADMIN).project_id == "p"
+    assert filters_of(api, "all_tenants=0", token=ADMIN).project_id == "demo"
+
+
+def test_sorting(api: Client) -> None:
+    filters_of(api, "limit=5")
+    assert api.asked("instance_list")[1:] == (5, None, ["created_at"], ["desc"])
+    filters_of(api, "sort_key=display_name&sort_key=uuid&sort_dir=asc")
+    assert api.asked("instance_list")[3:] == (["display_name", "uuid"], ["asc", "asc"])
+    assert api("GET", "/servers?sort_key=host").status_code == 403
+    assert api("GET", "/servers?sort_key=host", token=ADMIN).status_code == 200
+    assert api("GET", "/servers?sort_key=uuid&sort_dir=asc&sort_dir=asc").status_code == 400
+    assert api("GET", "/servers?sort_key=locked", version="2.72").status_code == 400
+    assert api("GET", "/servers?sort_key=locked", version="2.73").status_code == 200
+
+
+# --- update, delete, actions
+
+
+def test_update(api: Client) -> None:
+    instance = api.conductor.add()
+    path = f"/servers/{instance.uuid}"
+    change = {"server": {"name": "new", "accessIPv4": "1.2.3.4", "accessIPv6": "", "OS-DCF:diskConfig": "AUTO"}}
+    shown = api.json("PUT", path, change)["server"]
+    assert (shown["name"], shown["accessIPv4"], shown["OS-DCF:diskConfig"]) == ("new", "1.2.3.4", "AUTO")
+    assert api.asked("instance_update")[1] == {
+        "display_name": "new",
+        "access_ip_v4": "1.2.3.4",
+        "access_ip_v6": None,
+        "auto_disk_config": True,
+    }
+    assert not any(key.startswith("OS-EXT") for key in shown)
+    assert set(shown["addresses"]["private"][0]) == {"version", "addr"}
+    assert api("PUT", path, {"server": {"description": "d"}}).status_code == 400
+    assert api.json("PUT", path, {"server": {"description": "d"}}, version="2.19")["server"]["description"] == "d"
+    assert api("PUT", path, {"server": {"hostname": "h1"}}, version="2.89").status_code == 400
+    api.json("PUT", path, {"server": {"hostname": "h1"}}, version="2.90")
+    assert api.asked("instance_update")[1] == {"hostname": "h1"}
+
+
+def test_update_answers_like_show_since_2_75(api: Client) -> None:
+    instance = api.conductor.add()
+    path = f"/servers/{instance.uuid}"
+    changed = api.json("PUT", path, {"server": {"name": "new"}}, version="2.75", token=ADMIN)["server"]
+    assert changed == api.json("GET", path, version="2.75", token=ADMIN)["server"]
+
+
+@pytest.mark.parametrize(
+    ("method", "suffix", "body", "action", "order", "status"),
+    [
+        ("DELETE", "", None, "delete", "terminate_instance", 204),
+        ("POST", "/action", {"forceDelete": None}, "delete", "terminate_instance", 202),
+        ("POST", "/action", {"os-start": None}, "start", "start_instance", 202),
+        ("POST", "/action", {"os-stop": None}, "stop", "stop_instance", 202),
+        ("POST", "/action", {"reboot": {"type": "soft"}}, "reboot", "reboot_instance", 202),
+    ],
+)
+def test_actions(api: Client, method: str, suffix: str, body: Any, action: str, order: str, status: int) -> None:
+    instance = api.conductor.add()
+    response = api(method, f"/servers/{instance.uuid}{suffix}", body)
+    assert (response.status_code, response.body) == (status, b"")
+    payload = {"reboot_type": "SOFT"} if action == "reboot" else {}
+    assert api.asked("accept_action") == (instance.uuid, action, payload)
+    ((name, (host, ticket)),) = api.compute.asked
+    assert (name, host, ticket.action) == (order, "compute1", action)
+
+
+def test_an_action_without_a_host_is_not_sent(api: Client) -> None:
+    instance = api.conductor.add(host=None)
+    assert api("DELETE", f"/servers/{instance.uuid}").status_code == 204
+    assert api.compute.asked == []
+
+
+def test_an_order_that_cannot_be_sent_is_no_failure(api: Client) -> None:
+    instance = api.conductor.add()
+    api.compute.error = exception.MessagingUnavailable(what="stop_instance")
+    assert api("POST", f"/servers/{instance.uuid}/action", {"os-stop": None}).status_code == 202
+
+
+@pytest.mark.parametrize("kind", ["nonsense", 5, None])
+def test_reboot_type(api: Client, kind: Any) -> None:
+    instance = api.conductor.add()
+    response = api("POST", f"/servers/{instance.uuid}/action", {"reboot": {"type": kind}})
+    assert "Invalid input for field/attribute type" in fault(response, "badRequest", 400)
+
+
+# --- console
+
+
+@pytest.mark.parametrize(
+    ("length", "lines"), [({}, None), ({"length": 5}, 5), ({"length": "7"}, 7), ({"length": -1}, None)]
+)
+def test_console_output(api: Client, length: dict[str, Any], lines: int | None) -> None:
+    instance = api.conductor.add()
+    api.compute.output = "\x1b[0mlogin:\tok\r\n\x00"
+    answer = api.json("POST", f"/servers/{instance.uuid}/action", {"os-getConsoleOutput": length})
+    assert answer == {"output": "[0mlogin:\tok\r\n"}
+    assert api.compute.asked == [("get_console_output", ("compute1", instance.uuid, lines))]
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "name", "code"),
+    [
+        ({"host": None}, None, "conflictingRequest", 409),
+        ({"host_status": "DOWN"}, None, "serviceUnavailable", 503),
+        ({}, exception.MessagingUnavailable(what="x"), "serviceUnavailable", 503),
+        ({}, exception.NotImplementedByDriver(operation="console output"), "notImplemented", 501),
+        ({}, exception.DomainNotFound(instance_uuid="x"), "conflictingRequest", 409),
+    ],
+)
+def test_console_that_cannot_be_had(
+    api: Client, changes: dict[str, Any], error: Exception | None, name: str, code: int
+) -> None:
+    instance = api.conductor.add(**changes)
+    api.compute.error = error
+    fault(api("POST", f"/servers/{instance.uuid}/action", {"os-getConsoleOutput": {}}), name, code)
+
+
+# --- facts
+
+
+def test_facts(api: Client) -> None:
+    instance = api.conductor.add(metadata={"k": "v"}, tags=["a"])
+    path = f"/servers/{instance.uuid}"
+    address = [{"version": 4, "addr": "10.0.0.5"}]
+    assert api.json("GET", f"{path}/ips") == {"addresses": {"private": address}}
+    assert api.json("GET", f"{path}/ips/private") == {"private": address}
+    assert api("GET", f"{path}/ips/nosuch").status_code == 404
+    assert api.json("GET", f"{path}/metadata") == {"metadata": {"k": "v"}}
+    assert api.json("GET", f"{path}/metadata/k") == {"meta": {"k": "v"}}
+    assert api("GET", f"{path}/metadata/nosuch").status_code == 404
+    assert api("GET", f"{path}/tags").status_code == 404
+    assert api.json("GET", f"{path}/tags", version="2.26") == {"tags": ["a"]}
+    assert api("GET", f"{path}/tags/a", version="2.26").status_code == 204
+    assert api("GET", f"{path}/tags/b", version="2.26").status_code == 404
+
+
+def test_tenants_are_told_by_the_context(api: Client) -> None:
+    instance = api.conductor.add(project_id="other", user_id="bob")
+    assert api("GET", f"/servers/{instance.uuid}", token=MEMBER).status_code == 404
+    assert api("GET", f"/servers/{instance.uuid}", token="bob:other").status_code == 200
+    assert api("GET", f"/servers/{instance.uuid}", token=ADMIN).status_code == 200

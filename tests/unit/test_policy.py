@@ -1,0 +1,168 @@
+"""Who may do what, by role, over the whole application; and what an operator's file changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nova_lite import exception, policies
+from nova_lite.api import wsgi
+from nova_lite.api.compute.server_facts import ServerFacts
+from nova_lite.context import RequestContext
+from nova_lite.policy import Policy
+from tests.unit.api.conftest import ADMIN, MEMBER, fault, make_client, make_conf
+
+NAMES = [rule.name for rule in policies.list_rules()]
+
+
+def context(role: str, project: str = "demo") -> RequestContext:
+    roles = {"admin": ["admin", "member", "reader"], "member": ["member", "reader"], "reader": ["reader"]}[role]
+    return RequestContext(user_id="u", project_id=project, roles=roles, is_admin=role == "admin", overwrite=False)
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Policy:
+    return Policy(make_conf(tmp_path))
+
+
+def test_names_are_unique_and_documented() -> None:
+    assert len(NAMES) == len(set(NAMES))
+    for rule in policies.list_rules():
+        assert rule.description
+        if rule.name.startswith(("os_compute_api:", "compute:")):
+            assert rule.operations
+            assert rule.scope_types == ["project"]
+
+
+def test_every_rule_that_code_names_is_registered(policy: Policy) -> None:
+    for module in (policies.servers, policies.flavors, policies.keypairs, policies.hosts, policies.catalogue):
+        for name, value in vars(module).items():
+            if name.isupper() and isinstance(value, str) and ":" in value and not value.startswith("rule:"):
+                assert value in NAMES, name
+
+
+#: rule: who may (admin, member, reader) in their own project
+EXPECTED = {
+    policies.servers.CREATE: (True, True, False),
+    policies.servers.SHOW: (True, True, True),
+    policies.servers.DELETE: (True, True, False),
+    policies.servers.START: (True, True, False),
+    policies.servers.CONSOLE_OUTPUT: (True, True, False),
+    policies.servers.INDEX_ALL: (True, False, False),
+    policies.servers.FORCED_HOST: (True, False, False),
+    policies.servers.EXTENDED_ATTRIBUTES: (True, False, False),
+    policies.flavors.INDEX: (True, True, True),
+    policies.flavors.CREATE: (True, False, False),
+    policies.flavors.SPECS_INDEX: (True, True, True),
+    policies.flavors.SPECS_CREATE: (True, False, False),
+    policies.keypairs.CREATE: (True, True, True),
+    policies.hosts.SERVICES_LIST: (True, False, False),
+    policies.hosts.HYPERVISORS_LIST: (True, False, False),
+    policies.hosts.ZONES_LIST: (True, True, True),
+    policies.hosts.ZONES_DETAIL: (True, False, False),
+    policies.instance_actions.SHOW: (True, True, True),
+    policies.instance_actions.EVENTS: (True, False, False),
+    policies.catalogue.LIMITS: (True, True, True),
+    policies.catalogue.LIMITS_OTHER: (True, False, False),
+}
+
+
+@pytest.mark.parametrize("rule", EXPECTED)
+def test_roles(policy: Policy, rule: str) -> None:
+    assert tuple(policy.allows(context(role), rule) for role in ("admin", "member", "reader")) == EXPECTED[rule]
+
+
+def test_other_projects_and_users(policy: Policy) -> None:
+    other = {"project_id": "other", "user_id": "other"}
+    assert not policy.allows(context("member"), policies.servers.SHOW, other)
+    assert policy.allows(context("admin"), policies.servers.SHOW, other)
+    assert not policy.allows(context("member"), policies.keypairs.SHOW, other)
+    assert policy.allows(context("admin"), policies.keypairs.SHOW, other)
+
+
+def test_a_refusal_names_the_rule(policy: Policy) -> None:
+    with pytest.raises(exception.PolicyNotAuthorized) as raised:
+        policy.authorize(context("member"), policies.hosts.HYPERVISORS_LIST)
+    assert raised.value.message == "Policy doesn't allow os_compute_api:os-hypervisors:list to be performed."
+
+
+def write_policy(tmp_path: Path, text: str) -> Any:
+    file = tmp_path / "policy.yaml"
+    file.write_text(text)
+    return make_conf(tmp_path, f"[oslo_policy]\npolicy_file = {file}\n")
+
+
+def test_an_operator_may_change_a_rule(tmp_path: Path) -> None:
+    policy = Policy(write_policy(tmp_path, f'"{policies.hosts.HYPERVISORS_LIST}": "role:reader"\n'))
+    assert policy.allows(context("reader"), policies.hosts.HYPERVISORS_LIST)
+
+
+def test_a_broken_file_is_told(tmp_path: Path) -> None:
+    with pytest.raises(exception.ConfigurationError, match="policy_file cannot be used"):
+        Policy(write_policy(tmp_path, "{nonsense")).check_rules()
+
+
+# --- over the application
+
+ADMIN_ONLY = [
+    ("GET", "/os-services"),
+    ("GET", "/os-hypervisors"),
+    ("GET", "/os-hypervisors/detail"),
+    ("GET", "/os-hypervisors/statistics"),
+    ("GET", "/os-hypervisors/7"),
+    ("GET", "/os-hypervisors/7/uptime"),
+    ("GET", "/os-hypervisors/x/search"),
+    ("GET", "/os-hypervisors/x/servers"),
+    ("GET", "/os-aggregates"),
+    ("GET", "/os-availability-zone/detail"),
+    ("POST", "/flavors"),
+    ("DELETE", "/flavors/1"),
+    ("POST", "/flavors/1/os-extra_specs"),
+    ("PUT", "/flavors/1/os-extra_specs/a"),
+    ("DELETE", "/flavors/1/os-extra_specs/a"),
+    ("PUT", "/os-services/enable"),
+    ("DELETE", "/os-services/3"),
+]
+
+
+@pytest.mark.parametrize(("method", "path"), ADMIN_ONLY)
+def test_for_admins_only(tmp_path: Path, method: str, path: str) -> None:
+    api = make_client(make_conf(tmp_path))
+    assert "Policy doesn't allow" in fault(api(method, path, token=MEMBER), "forbidden", 403)
+    assert api.conductor.asked == []
+    assert api(method, path, token=ADMIN).status_code != 403
+
+
+def test_every_route_is_authorized(tmp_path: Path) -> None:
+    """With all rules closed, every route answers 403; those that are not served here, 501."""
+    closed = "".join(f'"{name}": "!"\n' for name in NAMES if name.startswith(("os_compute_api", "compute:")))
+    api = make_client(write_policy(tmp_path, closed))
+    instance = api.conductor.add()
+    bodies = {"POST /os-keypairs": {"keypair": {"name": "k"}}}
+    from nova_lite.api import router
+
+    for extension in router.extension_classes():
+        for route in extension.routes:
+            path = route.path.replace("{id}", instance.uuid).replace("{server_id}", instance.uuid)
+            for name in ("flavor_id", "key", "name", "tag", "label", "request_id", "aggregate_id"):
+                path = path.replace(f"{{{name}}}", "1")
+            version = f"2.{route.until or 91}"
+            response = api(route.method, path, bodies.get(f"{route.method} {route.path}"), version=version)
+            expected = 501 if route.handler == "refuse" else 403
+            assert response.status_code == expected, (route, response.text)
+        for action in extension.actions:
+            response = api(
+                "POST", f"/servers/{instance.uuid}/action", {action.name: None}, version=f"2.{action.until or 96}"
+            )
+            assert response.status_code == (501 if action.handler == "refuse_action" else 403), action
+    assert api.conductor.asked == []
+
+
+def test_a_handler_that_forgets_to_authorize_cannot_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ServerFacts, "ips", lambda self, req, server_id: wsgi.Answer({"secret": 1}))
+    api = make_client(make_conf(tmp_path))
+    response = api("GET", "/servers/x/ips")
+    assert response.status_code == 500
+    assert "secret" not in response.text

@@ -17,6 +17,7 @@ stop_daemons() {
 need_root
 load_settings
 take_lock
+# Not what was asked for now, but what is there.
 ! is_stacked || load_stacked_settings
 LOG=$(mktemp /tmp/unstack.XXXXXX.log)
 say "Unstacking $(hostname) (all details in $LOG)"

@@ -21,13 +21,28 @@ manage() {
     "$VENV/bin/nova-lite-manage" "$@"
 }
 
-# listed NOUN COLUMN: that column of all there are, one a line.
+# Several commands, one a line of standard input, in one process: starting Python costs more than most of them.
+manage_each() {
+    "$VENV/bin/python" -c '
+import shlex, sys
+from nova_lite.cmd import manage
+from oslo_config import cfg
+for line in sys.stdin:
+    cfg.CONF.reset()
+    if manage.main(shlex.split(line)):
+        sys.exit("failed: nova-lite-manage " + line)
+'
+}
+
+# listed NOUN COLUMN...: those columns of all there are, one a line.
 listed() {
-    manage "$1" list --format json | "$VENV/bin/python" -c '
+    local noun=$1
+    shift
+    manage "$noun" list --format json | "$VENV/bin/python" -c '
 import json, sys
 for row in json.load(sys.stdin):
-    print(row[sys.argv[1]])
-' "$2"
+    print(*(row[column] for column in sys.argv[1:]))
+' "$@"
 }
 
 # As the owner of the database's file; other commands may be given by root.
@@ -39,10 +54,9 @@ create_flavors() {
     local name id ram vcpus disk known
     known=$(listed flavor name)
     while read -r name id ram vcpus disk; do
-        [[ -n $name ]] || continue
-        grep -qxF -- "$name" <<<"$known" ||
-            manage flavor create "$name" --id "$id" --ram "$ram" --vcpus "$vcpus" --disk "$disk"
-    done <<<"$FLAVORS"
+        [[ -z $name ]] || grep -qxF -- "$name" <<<"$known" ||
+            echo "flavor create $name --id $id --ram $ram --vcpus $vcpus --disk $disk"
+    done <<<"$FLAVORS" | manage_each
 }
 
 create_network() {
@@ -62,17 +76,24 @@ for route in json.load(sys.stdin):
 ' "$NETWORK_CIDR" "$NETWORK_BRIDGE"
 }
 
-# import_image ID NAME FILE [ARGUMENT...]: unless it is there; an older image of that name makes room.
-import_image() {
-    local id=$1 name=$2 file=$3 other
+# import_command ID NAME FILE [ARGUMENT...]: the line for `manage_each`.
+import_command() {
+    local id=$1 name=$2 file=$3
     shift 3
-    for other in $(manage image list --format json | "$VENV/bin/python" -c '
-import json, sys
-print(*(row["id"] for row in json.load(sys.stdin) if row["name"] == sys.argv[2] and row["id"] != sys.argv[1]))
-' "$id" "$name"); do
-        manage image delete "$other"
-    done
-    manage image import --id "$id" --name "$name" "$@" "$file"
+    printf '%q ' image import --id "$id" --name "$name" "$@" "$file"
+    echo
+}
+
+# replace_images: import those of standard input, lines of `import_command`; an older one of the same name makes room.
+replace_images() {
+    local commands id name
+    commands=$(cat)
+    {
+        listed image id name | while read -r id name; do
+            ! grep -qF -- "--name $name " <<<"$commands" || grep -qF -- "--id $id " <<<"$commands" || echo "image delete $id"
+        done
+        echo "$commands"
+    } | manage_each
 }
 
 # The guest twice: as kernel, ramdisk and machine image (AMI style), and as a disk that boots by itself.
@@ -80,19 +101,21 @@ import_guest() {
     local kernel ramdisk
     kernel=$(image_id "$GUEST/image/vmlinuz")
     ramdisk=$(image_id "$GUEST/image/initrd.img")
-    import_image "$kernel" nova-lite-guest-kernel "$GUEST/image/vmlinuz" --disk-format aki --container-format aki
-    import_image "$ramdisk" nova-lite-guest-ramdisk "$GUEST/image/initrd.img" --disk-format ari --container-format ari
-    import_image "$(guest_image)" nova-lite-guest "$GUEST/image/root.img" --disk-format ami --container-format ami \
-        --kernel-id "$kernel" --ramdisk-id "$ramdisk" --property "os_command_line=$(cat "$GUEST/image/cmdline")"
-    import_image "$(image_id "$GUEST/image/disk.qcow2")" nova-lite-guest-disk "$GUEST/image/disk.qcow2" \
-        --disk-format qcow2 --container-format bare
+    {
+        import_command "$kernel" nova-lite-guest-kernel "$GUEST/image/vmlinuz" --disk-format aki --container-format aki
+        import_command "$ramdisk" nova-lite-guest-ramdisk "$GUEST/image/initrd.img" --disk-format ari --container-format ari
+        import_command "$(guest_image)" nova-lite-guest "$GUEST/image/root.img" --disk-format ami --container-format ami \
+            --kernel-id "$kernel" --ramdisk-id "$ramdisk" --property "os_command_line=$(cat "$GUEST/image/cmdline")"
+        import_command "$(image_id "$GUEST/image/disk.qcow2")" nova-lite-guest-disk "$GUEST/image/disk.qcow2" \
+            --disk-format qcow2 --container-format bare
+    } | replace_images
 }
 
 # With the fake driver nothing boots, so any bytes will do.
 import_fake_guest() {
     local file=$STATE/fake-guest.img
     echo "an image for the fake driver" >"$file"
-    import_image "$(image_id "$file")" nova-lite-guest "$file" --disk-format raw --container-format bare
+    import_command "$(image_id "$file")" nova-lite-guest "$file" --disk-format raw --container-format bare | replace_images
 }
 
 guest_image() {

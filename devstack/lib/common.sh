@@ -18,7 +18,8 @@ CLOUD=nova-lite
 # The checkout may be a directory of another user, or not writable: run nothing from, and leave nothing in, the caller's directory.
 cd /
 
-# What can be chosen, by environment or in devstack/local.conf (the environment wins), and the defaults.
+# What can be chosen, with the defaults. The environment wins over devstack/local.conf, that over what the machine was
+# stacked with, and that over the defaults.
 declare -A DEFAULTS=(
     [DATABASE]=sqlite
     [VIRT_DRIVER]=libvirt
@@ -35,13 +36,14 @@ FIXED=(DATABASE VIRT_DRIVER COMPUTES NETWORK_CIDR NETWORK_BRIDGE)
 
 load_settings() {
     local name
-    local -A given=()
+    local -A given=() stacked=()
     for name in "${!DEFAULTS[@]}"; do
         [[ ! -v $name ]] || given[$name]=${!name}
+        ! is_stacked || stacked[$name]=$(source "$STACKED" && echo "${!name-${DEFAULTS[$name]}}")
     done
     [[ ! -f $TOP/devstack/local.conf ]] || source "$TOP/devstack/local.conf"
     for name in "${!DEFAULTS[@]}"; do
-        printf -v "$name" %s "${given[$name]-${!name-${DEFAULTS[$name]}}}"
+        printf -v "$name" %s "${given[$name]-${!name-${stacked[$name]-${DEFAULTS[$name]}}}}"
     done
     check_settings
 }

@@ -28,7 +28,7 @@ install_checkout() {
     sources=$(mktemp -d) # not local: the trap outlives this function
     trap 'rm -rf "$sources"' EXIT
     tar -C "$TOP" --exclude=__pycache__ -cf - setup.cfg pyproject.toml README.md LICENSE nova_lite | tar -C "$sources" -xf -
-    wanted=$(sed -n '/^install_requires/,/^\[/p' "$TOP/setup.cfg" | cat - "$TOP/pyproject.toml" | sha256sum)
+    wanted=$(sed -n '/^install_requires/,/^\[/p' "$TOP/setup.cfg" | sha256sum)
     if [[ $(cat "$directory/.dependencies" 2>/dev/null) == "$wanted" ]]; then
         "$directory/bin/pip" install --quiet --no-deps --no-build-isolation --force-reinstall "$sources"
         return
@@ -42,7 +42,7 @@ install_checkout() {
 install_for_tests() {
     local directory=$1 wanted
     make_venv "$directory"
-    wanted=$(cat "$TOP/setup.cfg" "$TOP/pyproject.toml" | sha256sum)
+    wanted=$(sha256sum <"$TOP/setup.cfg")
     [[ $(cat "$directory/.dependencies" 2>/dev/null) != "$wanted" ]] || return 0
     "$directory/bin/pip" install --quiet --upgrade 'setuptools>=68' wheel
     "$directory/bin/pip" install --quiet --editable "${TOP}[test]"

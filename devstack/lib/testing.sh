@@ -36,12 +36,15 @@ run_tests() {
 
 # --- stages; each runs in the checkout, with the test environment's commands first on PATH
 
+# Every linter, whatever the one before it found.
 stage_lint() {
-    ruff check .
-    ruff format --check .
-    mypy
-    lint-imports
-    shellcheck --shell=bash --severity=warning devstack/*.sh devstack/lib/*.sh devstack/guest/build.sh .ci/run
+    local status=0
+    ruff check . || status=1
+    ruff format --check . || status=1
+    mypy || status=1
+    lint-imports || status=1
+    shellcheck --shell=bash --severity=warning devstack/*.sh devstack/lib/*.sh devstack/guest/build.sh .ci/run || status=1
+    return $status
 }
 
 stage_unit() {

@@ -19,7 +19,12 @@ def devstack(tmp_path: pathlib.Path) -> pathlib.Path:
 
 
 def settings(devstack: pathlib.Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    script = 'source lib/common.sh; load_settings; for name in "${!DEFAULTS[@]}"; do echo "$name=${!name}"; done'
+    script = """
+        source lib/common.sh
+        STACKED=$TOP/stacked.env
+        load_settings
+        for name in "${!DEFAULTS[@]}"; do echo "$name=${!name}"; done
+    """
     return subprocess.run(
         ["bash", "-c", script],
         cwd=devstack,
@@ -43,6 +48,16 @@ def test_the_environment_wins_over_the_file(devstack: pathlib.Path) -> None:
     lines = settings(devstack, DATABASE="postgresql").stdout.split()
     assert "DATABASE=postgresql" in lines
     assert "COMPUTES=3" in lines
+
+
+def test_a_stacked_machine_keeps_what_is_not_said_again(devstack: pathlib.Path) -> None:
+    (devstack.parent / "stacked.env").write_text("DATABASE=mariadb\nCOMPUTES=3\nAPI_PORT=9000\n")
+    (devstack / "local.conf").write_text("COMPUTES=4\n")
+    lines = settings(devstack, API_PORT="9001").stdout.split()
+    assert "DATABASE=mariadb" in lines
+    assert "COMPUTES=4" in lines
+    assert "API_PORT=9001" in lines
+    assert "API_WORKERS=1" in lines
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ import msgspec
 from nova_lite import exception, files
 from nova_lite.compute.claims import Resources
 from nova_lite.objects import BuildResult
+from nova_lite.objects.ready import make_ready
 
 LOG = logging.getLogger(__name__)
 
@@ -68,6 +69,9 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def is_here(self) -> bool:
         """Whether a domain of the instance may be on this host."""
         return self.created_generation != NEVER or self.built_generation != NEVER
+
+
+make_ready(Record)
 
 
 class Admission(enum.Enum):

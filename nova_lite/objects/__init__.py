@@ -6,6 +6,8 @@ neighbouring versions can talk. Sizes are MB (MiB) for memory and swap, GB (GiB)
 
 from __future__ import annotations
 
+import msgspec
+
 from nova_lite.objects.action import ActionTicket, InstanceAction, InstanceActionEvent
 from nova_lite.objects.build import (
     BuildNetworks,
@@ -26,6 +28,7 @@ from nova_lite.objects.instance import VIF, Fault, Instance, InstanceFilters
 from nova_lite.objects.keypair import KeyPair
 from nova_lite.objects.network import Network
 from nova_lite.objects.quota import Limits, QuotaUsage
+from nova_lite.objects.ready import make_ready
 from nova_lite.objects.request_spec import Destination, InstanceGroup, RequestSpec, Selection
 
 __all__ = [
@@ -63,3 +66,7 @@ __all__ = [
     "Service",
     "Verdict",
 ]
+
+make_ready(
+    *(kind for kind in map(globals().get, __all__) if isinstance(kind, type) and issubclass(kind, msgspec.Struct))
+)

@@ -244,7 +244,7 @@ def test_what_is_wrong_is_refused_and_leaves_nothing(
 
 
 def test_a_build_is_claimed_sent_and_finished(world: World) -> None:
-    uuid, host, generation = world.built(admin_password="s3cret")
+    uuid, _, generation = world.built(admin_password="s3cret")
     instance = world.instance(uuid)
     assert (instance.vm_state, instance.task_state, instance.host, generation) == ("active", None, "host1", 1)
     assert instance.vifs[0].address.startswith("10.0.0.")
@@ -418,7 +418,7 @@ def test_a_delete_that_fails_on_its_host_is_tried_again(world: World) -> None:
 def test_the_action_table_says_which_state_allows_what(world: World) -> None:
     uuid, host, _ = world.built()
     with pytest.raises(
-        exception.InstanceInvalidState, match="Cannot 'start' instance .* while it is in vm_state active"
+        exception.InstanceInvalidState, match=r"Cannot 'start' instance .* while it is in vm_state active"
     ):
         world.lifecycle.accept_action(world.context(), uuid, "start", {})
     stop = world.lifecycle.accept_action(world.context(), uuid, "stop", {})

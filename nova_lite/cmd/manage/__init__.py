@@ -24,8 +24,8 @@ NOUNS = (database, flavors, images, networks, hosts, quotas, audit, configuratio
 
 
 def main(argv: list[str] | None = None) -> int:
-    logging.disable(logging.WARNING)
     args = parser().parse_args(argv)
+    logging.disable(logging.WARNING)
     app = App(nova_conf.load(_config_arguments(args.config_file), PROG), args.format)
     try:
         status: int = args.run(app, args)
@@ -40,6 +40,7 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     finally:
         app.close()
+        logging.disable(logging.NOTSET)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -26,6 +26,13 @@ NOUNS = (database, flavors, images, networks, hosts, quotas, audit, configuratio
 def main(argv: list[str] | None = None) -> int:
     args = parser().parse_args(argv)
     logging.disable(logging.WARNING)
+    try:
+        return _run(args)
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def _run(args: argparse.Namespace) -> int:
     app = App(nova_conf.load(_config_arguments(args.config_file), PROG), args.format)
     try:
         status: int = args.run(app, args)
@@ -40,7 +47,6 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     finally:
         app.close()
-        logging.disable(logging.NOTSET)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -14,5 +14,5 @@ LOG=$(mktemp /tmp/nova-lite-faults.XXXXXX.log)
 say "Fault matrix of $TOP (preparations are logged in $LOG)"
 step "Installing packages and the test environment" prepare_tests
 step "Starting the broker" start_broker
-cd "$TOP"
+cd "$TOP" || die "no checkout at $TOP"
 exec "$TEST_VENV/bin/python" -W ignore -m tests.faults.matrix "$@"

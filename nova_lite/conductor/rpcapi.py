@@ -274,11 +274,13 @@ class ConductorAPI:
 
     # --- for the scheduler
 
-    def host_states_get(self, context: RequestContext, timeout: float | None = None) -> list[HostState]:
-        """Every host as it is now: the scheduler's resync. ``timeout`` in seconds, to ask again sooner while the
-        conductor may be starting."""
+    def host_states_get(
+        self, context: RequestContext, after: int = 0, limit: int | None = None, timeout: float | None = None
+    ) -> list[HostState]:
+        """Every host as it is now, or a page: those with an id above ``after``, in its order, at most ``limit``; the
+        scheduler's resync. ``timeout`` in seconds, to ask again sooner while the conductor may be starting."""
         answer: list[HostState] = self._client.call(
-            context, "host_states_get", returns=list[HostState], timeout=timeout
+            context, "host_states_get", returns=list[HostState], after=after, limit=limit, timeout=timeout
         )
         return answer
 

@@ -20,7 +20,7 @@ from nova_lite.objects.build import (
     Verdict,
 )
 from nova_lite.objects.flavor import Flavor
-from nova_lite.objects.host import AvailabilityZone, ComputeNode, HostReport, HostState, Inventory, Service
+from nova_lite.objects.host import AvailabilityZone, ComputeNode, HostAggregate, HostReport, HostState, Inventory, Service
 from nova_lite.objects.image import Image
 from nova_lite.objects.instance import VIF, Fault, Instance, InstanceFilters
 from nova_lite.objects.keypair import KeyPair
@@ -43,6 +43,7 @@ __all__ = [
     "DomainVerdict",
     "Fault",
     "Flavor",
+    "HostAggregate",
     "HostReport",
     "HostState",
     "Image",

@@ -21,7 +21,10 @@ LOG = logging.getLogger(__name__)
 
 BINARY = "nova-scheduler"
 
-#: Seconds that a full read may take. Shorter than rpc_response_timeout: it is asked again if the answer was lost.
+#: Hosts in one answer of a full read: some milliseconds of work for each side.
+RESYNC_PAGE = 250
+
+#: Seconds that such an answer may take. Shorter than rpc_response_timeout: it is asked again if the answer was lost.
 RESYNC_TIMEOUT = 15.0
 
 
@@ -77,12 +80,24 @@ class SchedulerManager:
         if time.monotonic() < self._next_resync:
             return
         mark = self._hosts.mark()
-        states = self._conductor.host_states_get(get_admin_context(), timeout=RESYNC_TIMEOUT)
+        states = self._read_all()
         self._hosts.replace_all(states, since=mark)
         self._next_resync = time.monotonic() + self._conf.scheduler.resync_interval
         if not self._ready:
             self._ready = True
             LOG.info("Host states are loaded: %d hosts", len(states))
+
+    def _read_all(self) -> list[HostState]:
+        """All hosts, in pages: neither side is busy with one message for long, so decisions go on meanwhile."""
+        states: list[HostState] = []
+        while True:
+            last = states[-1].id if states else 0
+            page = self._conductor.host_states_get(
+                get_admin_context(), after=last, limit=RESYNC_PAGE, timeout=RESYNC_TIMEOUT
+            )
+            states += page
+            if len(page) < RESYNC_PAGE:
+                return states
 
     def report(self) -> None:
         """Heartbeat."""

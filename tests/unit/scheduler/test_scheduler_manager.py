@@ -31,11 +31,13 @@ class Conductor:
         self.reads = 0
         self.reports: list[dict[str, str]] = []
 
-    def host_states_get(self, context: RequestContext, timeout: float | None = None) -> list[HostState]:
+    def host_states_get(
+        self, context: RequestContext, after: int = 0, limit: int | None = None, timeout: float | None = None
+    ) -> list[HostState]:
         self.reads += 1
         if self.error:
             raise self.error
-        return self.hosts
+        return [state for state in self.hosts if state.id > after][:limit]
 
     def report_service(self, context: RequestContext, **report: str) -> None:
         self.reports.append(report)

@@ -202,9 +202,7 @@ def _transport(path: Path, url: str) -> Any:
 
 
 @contextmanager
-def _daemon(
-    directory: Path, name: str, url: str, options: argparse.Namespace
-) -> Iterator[subprocess.Popen[bytes]]:
+def _daemon(directory: Path, name: str, url: str, options: argparse.Namespace) -> Iterator[subprocess.Popen[bytes]]:
     config = directory / f"{name}.conf"
     config.write_text(
         f"[DEFAULT]\nhost = {name}\ntransport_url = {url}\n"

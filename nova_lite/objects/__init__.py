@@ -7,6 +7,7 @@ neighbouring versions can talk. Sizes are MB (MiB) for memory and swap, GB (GiB)
 from __future__ import annotations
 
 from nova_lite.objects.action import ActionTicket, InstanceAction, InstanceActionEvent
+from nova_lite.objects.aggregate import Aggregate
 from nova_lite.objects.build import (
     BuildNetworks,
     BuildRequest,
@@ -20,17 +21,27 @@ from nova_lite.objects.build import (
     Verdict,
 )
 from nova_lite.objects.flavor import Flavor
-from nova_lite.objects.host import AvailabilityZone, ComputeNode, HostAggregate, HostReport, HostState, Inventory, Service
+from nova_lite.objects.host import (
+    AvailabilityZone,
+    ComputeNode,
+    HostAggregate,
+    HostReport,
+    HostState,
+    Inventory,
+    Service,
+)
 from nova_lite.objects.image import Image
 from nova_lite.objects.instance import VIF, Fault, Instance, InstanceFilters
 from nova_lite.objects.keypair import KeyPair
 from nova_lite.objects.network import Network
 from nova_lite.objects.quota import Limits, QuotaUsage
 from nova_lite.objects.request_spec import Destination, InstanceGroup, RequestSpec, Selection
+from nova_lite.objects.server_group import ServerGroup
 
 __all__ = [
     "VIF",
     "ActionTicket",
+    "Aggregate",
     "AvailabilityZone",
     "BuildNetworks",
     "BuildRequest",
@@ -61,6 +72,7 @@ __all__ = [
     "QuotaUsage",
     "RequestSpec",
     "Selection",
+    "ServerGroup",
     "Service",
     "Verdict",
 ]

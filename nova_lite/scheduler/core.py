@@ -47,7 +47,7 @@ def select_destinations(
     Neither ``hosts`` nor ``spec`` is changed. Alternates have room after all picks, so they are worth trying.
     """
     if spec.forced_host or spec.forced_node:
-        hosts, filters = forced_hosts(hosts, spec), ()
+        hosts, filters = forced_hosts(hosts, spec), [each for each in filters if each.binds_forced_hosts]
     pool = Pool(hosts, spec, filters, weighers)
     picked: list[HostState] = []
     for uuid in spec.instance_uuids:

@@ -8,7 +8,7 @@ import msgspec
 from oslo_config import cfg
 
 from nova_lite import states
-from nova_lite.conductor.db import actions, claims, networks
+from nova_lite.conductor.db import actions, claims, networks, server_groups
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Instance, InstanceAction
 from nova_lite.conductor.tasks import create
@@ -72,6 +72,7 @@ def mark_deleted(uow: UnitOfWork, instance: Instance) -> None:
     instance.terminated_at = instance.updated_at = uow.now
     instance.request = {}
     create.give_back_quota(uow, instance)
+    server_groups.leave(uow, instance.uuid)
 
 
 def deleted(uow: UnitOfWork, network_backend: NetworkBackend, instance: Instance, action: InstanceAction) -> None:

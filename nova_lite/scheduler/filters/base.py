@@ -20,6 +20,9 @@ class HostFilter(abc.ABC):
     #: The answer does not change while instances of the same request are placed: each host is asked about once.
     run_once_per_request = False
 
+    #: Also a host that the request names has to pass: the claim would refuse it, however often it is tried.
+    binds_forced_hosts = False
+
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> HostFilter:
         """Build the filter; for a plugin that has options of its own."""

@@ -113,6 +113,8 @@ class Ranking:
         self.costs = [0.0] * len(hosts)
         self._varied = any(host.aggregates for host in hosts)
         for weigher in weighers:
+            if not weigher.applies(spec):
+                continue
             raw = weigher.weights(hosts, spec)
             low, high = min(raw, default=0.0), max(raw, default=0.0)
             scale = 1.0 / (high - low or abs(high) or 1.0)

@@ -29,6 +29,10 @@ class HostWeigher(abc.ABC):
         """Build the weigher with its configured multiplier."""
         return cls(getattr(conf.scheduler, cls.multiplier_option)) if cls.multiplier_option else cls()
 
+    def applies(self, spec: RequestSpec) -> bool:
+        """False: the request gives this weigher nothing to weigh."""
+        return True
+
     @abc.abstractmethod
     def weight(self, host: HostState, spec: RequestSpec) -> float:
         """The raw weight: more is better."""

@@ -6,6 +6,8 @@ import logging
 import random
 import threading
 import time
+from collections.abc import Callable
+from typing import Any
 
 from oslo_config import cfg
 
@@ -18,6 +20,8 @@ from nova_lite.scheduler.hosts import HostView
 from nova_lite.scheduler.rpcapi import TOPIC
 
 LOG = logging.getLogger(__name__)
+
+Notify = Callable[[RequestContext, str, dict[str, Any]], None]
 
 BINARY = "nova-scheduler"
 
@@ -32,13 +36,21 @@ class SchedulerManager:
     """Answers from memory. Nothing here asks another service while a caller waits: a conductor whose threads all wait
     for a scheduler could not answer it."""
 
-    def __init__(self, conf: cfg.ConfigOpts, conductor: ConductorAPI, rng: random.Random | None = None) -> None:
+    def __init__(
+        self,
+        conf: cfg.ConfigOpts,
+        conductor: ConductorAPI,
+        rng: random.Random | None = None,
+        notify: Notify | None = None,
+    ) -> None:
+        """``notify(context, event_type, payload)`` tells those who watch; it must not wait for anything."""
         self._conf = conf
         self._conductor = conductor
         self._rng = rng or random.Random()
         self._filters = filters.load(conf)
         self._weighers = weights.load(conf)
         self._options = core.Options(conf.scheduler.host_subset_size, conf.scheduler.max_alternates)
+        self._notify = notify or (lambda context, event_type, payload: None)
         self._hosts = HostView()
         self._deciding = threading.Lock()
         self._ready = False
@@ -55,12 +67,29 @@ class SchedulerManager:
         """
         if not self._ready:
             raise exception.SchedulerNotReady()
+        asked: dict[str, Any] = {
+            "instance_uuids": spec.instance_uuids,
+            "project_id": spec.project_id,
+            "flavor": spec.flavor.flavorid,
+            "attempt": spec.attempt,
+        }
+        self._notify(context, "scheduler.select_destinations.start", asked)
         with self._deciding:
             try:
-                destinations = self._decide(self._hosts.snapshot(), spec)
-            except exception.NoValidHost:
-                destinations = self._decide(self._hosts.rows(), spec)
-            self._hosts.consume(destinations, spec)
+                destinations = self._decide_and_consume(spec)
+            except exception.NoValidHost as error:
+                self._notify(context, "scheduler.select_destinations.end", {**asked, "reason": error.message})
+                raise
+        hosts = [each.selected.host for each in destinations]
+        self._notify(context, "scheduler.select_destinations.end", {**asked, "hosts": hosts})
+        return destinations
+
+    def _decide_and_consume(self, spec: RequestSpec) -> list[Destination]:
+        try:
+            destinations = self._decide(self._hosts.snapshot(), spec)
+        except exception.NoValidHost:
+            destinations = self._decide(self._hosts.rows(), spec)
+        self._hosts.consume(destinations, spec)
         return destinations
 
     def _decide(self, hosts: list[HostState], spec: RequestSpec) -> list[Destination]:

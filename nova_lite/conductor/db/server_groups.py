@@ -115,6 +115,17 @@ def of_instance(uow: UnitOfWork, instance_uuid: str) -> InstanceGroup | None:
     return None if row is None else _for_scheduler(row, hosts(uow, row.id, [instance_uuid]))
 
 
+def as_asked(uow: UnitOfWork, context: RequestContext, reference: str) -> InstanceGroup:
+    """A group by uuid, or by a name that is its only; for the scheduler. Raises `ServerGroupUnavailable`."""
+    query = sa.select(Row).where(sa.or_(Row.uuid == reference, Row.name == reference))
+    if not context.is_admin:
+        query = query.where(Row.project_id == context.project_id)
+    rows = uow.session.scalars(query.limit(2)).all()
+    if len(rows) != 1:
+        raise exception.ServerGroupUnavailable(group_uuid=reference)
+    return _for_scheduler(rows[0], hosts(uow, rows[0].id))
+
+
 def keeps_policy(uow: UnitOfWork, instance_uuid: str, host: str) -> bool:
     """Whether the instance may be placed on ``host`` now, as its group says; locks the group until the commit."""
     query = sa.select(Row).join(InstanceGroupMember, InstanceGroupMember.group_id == Row.id)

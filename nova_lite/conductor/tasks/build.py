@@ -149,7 +149,12 @@ def _lease(uow: UnitOfWork, conf: cfg.ConfigOpts, token: str, instance_uuids: li
 
 def _wanted(uow: UnitOfWork, instance: Instance, action: InstanceAction) -> _Wanted:
     tried = list(action.payload.get("tried", []))
-    spec = RequestSpec(
+    return _Wanted(action.id, instance.uuid, (instance.reservation_id, *tried), request_spec(uow, instance, tried))
+
+
+def request_spec(uow: UnitOfWork, instance: Instance, tried: list[str]) -> RequestSpec:
+    """What the scheduler has to know of an instance; ``tried`` are the hosts it is not to go to (any more)."""
+    return RequestSpec(
         instance_uuids=[instance.uuid],
         project_id=instance.project_id,
         user_id=instance.user_id,
@@ -163,7 +168,6 @@ def _wanted(uow: UnitOfWork, instance: Instance, action: InstanceAction) -> _Wan
         instance_group=server_groups.of_instance(uow, instance.uuid) if instance.scheduler_hints.get("group") else None,
         scheduler_hints=instance.scheduler_hints,
     )
-    return _Wanted(action.id, instance.uuid, (instance.reservation_id, *tried), spec)
 
 
 def _locked(uow: UnitOfWork, item: _Wanted, token: str) -> tuple[Instance, InstanceAction] | None:

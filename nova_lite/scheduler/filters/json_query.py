@@ -74,7 +74,7 @@ def _evaluate(query: Any, host: HostState, depth: int = 0) -> Any:
         return any(arguments)
     if name == "not":
         return not any(arguments)
-    if name == "in":
+    if name == "in" and arguments:
         return arguments[0] in arguments[1:]
     if name in _COMPARISONS and len(arguments) > 1 and None not in arguments:
         return all(_COMPARISONS[name](arguments[0], each) for each in arguments[1:])

@@ -29,7 +29,7 @@ class Notifications:
         self._notifier = messaging.Notifier(messaging.get_notification_transport(conf), publisher_id=publisher, retry=0)
         self._queue: queue.Queue[tuple[RequestContext, str, dict[str, Any]] | None] = queue.Queue(BACKLOG)
         self._thread: threading.Thread | None = None
-        if set(conf.oslo_messaging_notifications.driver) - {"noop"}:
+        if set(conf.oslo_messaging_notifications.driver) - {"", "noop"}:
             self._thread = threading.Thread(target=self._send_all, name="notifications", daemon=True)
             self._thread.start()
 

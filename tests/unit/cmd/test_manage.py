@@ -134,8 +134,8 @@ def test_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert tool("db", "version").startswith("none")
     assert "run nova-lite-manage db sync" in tool.fails("db", "check")
     assert "run nova-lite-manage db sync" in tool.fails("flavor", "list")
-    assert tool("db", "sync") == "The schema is 0001 now."
-    assert tool("db", "sync") == "The schema is 0001 already."
+    assert tool("db", "sync") == "The schema is 0002 now."
+    assert tool("db", "sync") == "The schema is 0002 already."
     assert tool("db", "version") == "0002"
     tool("db", "check")
 

@@ -110,6 +110,8 @@ class GreenWsgiServer:
             "debug": False,
             "capitalize_response_headers": False,
             "socket_timeout": socket_timeout,
+            # Its input ends by itself where the body does; applications read bodies in chunks only when told so.
+            "environ": {"wsgi.input_terminated": True},
         }
         self._sock = sock
         self._app = app

@@ -2,7 +2,7 @@
 
 TEST_VENV=$TOP/.venv
 TEST_DATABASE=nova_lite_test
-TEST_PACKAGES=(git mariadb-server postgresql shellcheck)
+TEST_PACKAGES=(mariadb-server openssh-client postgresql shellcheck)
 ALL_STAGES=(lint unit functional faults integration)
 
 prepare_tests() {
@@ -31,7 +31,7 @@ drop_test_databases() {
 
 # run_tests DIRECTORY: fewer lines than pytest's default, but its closing line.
 run_tests() {
-    pytest --quiet --no-header --durations=5 "$1"
+    pytest --quiet --no-header --tb=short --durations=5 "$1"
 }
 
 # --- stages; each runs in the checkout, with the test environment's commands first on PATH
@@ -59,11 +59,12 @@ stage_faults() {
     run_tests tests/faults
 }
 
-# On a cloud that stack.sh makes, unless the machine is one already; it is put back to what it was.
+# On a cloud that stack.sh makes, or brings up to date with this checkout if the machine is one already, which it then
+# stays.
 stage_integration() {
     local was_stacked=0 status=0
     ! is_stacked || was_stacked=1
-    ((was_stacked)) || "$TOP/devstack/stack.sh" || return
+    "$TOP/devstack/stack.sh" || return
     run_tests tests/integration || status=$?
     ((was_stacked)) || "$TOP/devstack/unstack.sh" || status=1
     return $status

@@ -6,6 +6,8 @@ neighbouring versions can talk. Sizes are MB (MiB) for memory and swap, GB (GiB)
 
 from __future__ import annotations
 
+import msgspec
+
 from nova_lite.objects.action import ActionTicket, InstanceAction, InstanceActionEvent
 from nova_lite.objects.aggregate import Aggregate
 from nova_lite.objects.build import (
@@ -35,6 +37,7 @@ from nova_lite.objects.instance import VIF, Fault, Instance, InstanceFilters
 from nova_lite.objects.keypair import KeyPair
 from nova_lite.objects.network import Network
 from nova_lite.objects.quota import Limits, QuotaUsage
+from nova_lite.objects.ready import make_ready
 from nova_lite.objects.request_spec import Destination, InstanceGroup, RequestSpec, Selection
 from nova_lite.objects.server_group import ServerGroup
 
@@ -76,3 +79,7 @@ __all__ = [
     "Service",
     "Verdict",
 ]
+
+make_ready(
+    *(kind for kind in map(globals().get, __all__) if isinstance(kind, type) and issubclass(kind, msgspec.Struct))
+)

@@ -28,6 +28,7 @@ from oslo_config import cfg
 
 from nova_lite import exception, files
 from nova_lite.objects import VIF, Image, Instance, Inventory
+from nova_lite.objects.ready import make_ready
 from nova_lite.states import PowerState
 from nova_lite.virt import driver
 
@@ -64,6 +65,8 @@ class Control(msgspec.Struct, kw_only=True):
     disk_gb: int
     delays: dict[str, float] = msgspec.field(default_factory=dict)
 
+
+make_ready(Domain, Control)
 
 #: What ``[fake]`` says; ``control.json`` may say otherwise.
 CONFIGURED = ("spawn_delay", "destroy_delay", "power_delay", "fail_at", "fail_count", "fail_error")

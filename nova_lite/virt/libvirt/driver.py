@@ -121,7 +121,10 @@ class LibvirtDriver(ComputeDriver):
             undo.callback(self._undo, "its files", self._records.remove, instance_uuid)
             directory = self._records.create(instance_uuid, spec.generation)
             disks = self._disks.make(directory, spec)
-            xml = guestxml.guest_xml(spec, self.host, directory, disks, self._virt_type, self.conf.libvirt.tb_cache_mb)
+            networks = self._networks.run_by_libvirt(spec.vifs)
+            xml = guestxml.guest_xml(
+                spec, self.host, directory, disks, self._virt_type, self.conf.libvirt.tb_cache_mb, networks
+            )
             spec.fence()
             undo.callback(self._undo, "its domain", self._domains.remove, instance_uuid)
             domain = self._domains.define(xml)

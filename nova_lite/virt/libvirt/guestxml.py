@@ -8,13 +8,14 @@ from __future__ import annotations
 import datetime
 import os
 import xml.etree.ElementTree as ET
+from collections.abc import Collection
 
 import msgspec
 
 from nova_lite.objects import VIF
 from nova_lite.version import VERSION
 from nova_lite.virt.driver import SpawnSpec
-from nova_lite.virt.libvirt import kvm
+from nova_lite.virt.libvirt import kvm, names
 from nova_lite.virt.libvirt.disks import Disk, DiskSet
 
 #: Our namespace in a domain's metadata.
@@ -36,8 +37,17 @@ class Owner(msgspec.Struct, frozen=True):
     generation: int
 
 
-def guest_xml(spec: SpawnSpec, host: str, directory: str, disks: DiskSet, virt_type: str, tb_cache_mb: int) -> str:
-    """The whole domain. ``tb_cache_mb`` bounds qemu's cache of translated code (emulation only; 0: its default)."""
+def guest_xml(
+    spec: SpawnSpec,
+    host: str,
+    directory: str,
+    disks: DiskSet,
+    virt_type: str,
+    tb_cache_mb: int,
+    libvirt_networks: Collection[str] = (),
+) -> str:
+    """The whole domain. ``tb_cache_mb`` bounds qemu's cache of translated code (emulation only; 0: its default).
+    ``libvirt_networks``: ids of the networks that libvirt runs; the bridges of others are the operator's."""
     instance = spec.instance
     domain = ET.Element("domain", type=virt_type)
     _text(domain, "name", instance.name)
@@ -58,7 +68,7 @@ def guest_xml(spec: SpawnSpec, host: str, directory: str, disks: DiskSet, virt_t
     _text(domain, "on_poweroff", "destroy")
     _text(domain, "on_reboot", "restart")
     _text(domain, "on_crash", "destroy")
-    _devices(domain, spec.vifs, disks.disks, os.path.join(directory, CONSOLE_LOG))
+    _devices(domain, spec.vifs, libvirt_networks, disks.disks, os.path.join(directory, CONSOLE_LOG))
     return ET.tostring(domain, encoding="unicode")
 
 
@@ -126,13 +136,15 @@ def _clock(domain: ET.Element, virt_type: str) -> None:
     ET.SubElement(clock, "timer", name="hpet", present="no")
 
 
-def _devices(domain: ET.Element, vifs: list[VIF], disks: list[Disk], console_log: str) -> None:
+def _devices(
+    domain: ET.Element, vifs: list[VIF], libvirt_networks: Collection[str], disks: list[Disk], console_log: str
+) -> None:
     devices = ET.SubElement(domain, "devices")
     for disk in disks:
         _disk(devices, disk)
     ET.SubElement(devices, "controller", type="usb", model="none")
     for vif in vifs:
-        _interface(devices, vif)
+        _interface(devices, vif, vif.network.id in libvirt_networks)
     serial = ET.SubElement(devices, "serial", type="pty")
     ET.SubElement(serial, "log", file=console_log, append="on")
     ET.SubElement(serial, "target", port="0")
@@ -151,22 +163,18 @@ def _disk(devices: ET.Element, disk: Disk) -> None:
         ET.SubElement(element, "readonly")
 
 
-def _interface(devices: ET.Element, vif: VIF) -> None:
-    """A tap on the network's bridge that lets through only frames of the VIF's own MAC and IP address."""
-    element = ET.SubElement(devices, "interface", type="bridge")
+def _interface(devices: ET.Element, vif: VIF, on_libvirt_network: bool) -> None:
+    """A tap on the network's bridge that lets through only frames of the VIF's own MAC and IP address.
+
+    A libvirt network is named as such, so that libvirt knows who is on it and plugs guests in again when it restarts.
+    """
+    kind = "network" if on_libvirt_network else "bridge"
+    source = names.network_name(vif.network) if on_libvirt_network else names.bridge_name(vif.network)
+    element = ET.SubElement(devices, "interface", type=kind)
     ET.SubElement(element, "mac", address=vif.mac_address)
-    ET.SubElement(element, "source", bridge=bridge_name(vif))
-    ET.SubElement(element, "target", dev=tap_name(vif))
+    ET.SubElement(element, "source", {kind: source})
+    ET.SubElement(element, "target", dev=names.tap_name(vif))
     ET.SubElement(element, "model", type="virtio")
     ET.SubElement(element, "mtu", size=str(vif.network.mtu))
     filterref = ET.SubElement(element, "filterref", filter="clean-traffic")
     ET.SubElement(filterref, "parameter", name="IP", value=vif.address)
-
-
-def tap_name(vif: VIF) -> str:
-    """The host's name of the interface; the kernel allows 15 characters."""
-    return f"tap{vif.id[:11]}"
-
-
-def bridge_name(vif: VIF) -> str:
-    return vif.network.bridge or f"nl{vif.network.id.replace('-', '')[:12]}"

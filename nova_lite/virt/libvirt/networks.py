@@ -25,7 +25,7 @@ from nova_lite import exception, files
 from nova_lite.objects import VIF, Network
 from nova_lite.virt.libvirt import dhcp
 from nova_lite.virt.libvirt.connection import Connection
-from nova_lite.virt.libvirt.guestxml import bridge_name
+from nova_lite.virt.libvirt.names import bridge_name, network_name
 
 LOG = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class Networks:
         _reserve(vif, hostname)
         self._reload(vif.network)
         # A lease that outlived its guest would keep dnsmasq from giving the address to its new owner.
-        dhcp.release(bridge_name(vif), vif.address, lambda mac_address: mac_address != vif.mac_address.lower())
+        dhcp.release(bridge_name(vif.network), vif.address, lambda mac_address: mac_address != vif.mac_address.lower())
 
     def unplug(self, vif: VIF) -> None:
         """Remove the VIF's reservation and lease; quiet when there are none."""
@@ -60,19 +60,26 @@ class Networks:
             return
         files.remove(path)
         self._reload(vif.network)
-        dhcp.release(bridge_name(vif), vif.address, lambda mac_address: mac_address == vif.mac_address.lower())
+        dhcp.release(bridge_name(vif.network), vif.address, lambda mac_address: mac_address == vif.mac_address.lower())
+
+    def run_by_libvirt(self, vifs: list[VIF]) -> set[str]:
+        """Ids of the networks among those of ``vifs`` that are libvirt's, and not an operator's bridge."""
+        return {vif.network.id for vif in vifs if self._lookup(vif.network) is not None}
+
+    def _lookup(self, network: Network) -> Any:
+        return self._connection.call_unless(
+            (libvirt.VIR_ERR_NO_NETWORK,), self._connection.get().networkLookupByName, network_name(network)
+        )
 
     def _ensure(self, vif: VIF) -> bool:
         """Define and start the network. False when its bridge is the operator's own, who then answers DHCP too."""
-        network: Any = self._connection.call_unless(
-            (libvirt.VIR_ERR_NO_NETWORK,), self._connection.get().networkLookupByName, libvirt_name(vif.network)
-        )
+        network = self._lookup(vif.network)
         if network is None:
-            if os.path.exists(f"/sys/class/net/{bridge_name(vif)}/bridge"):
-                LOG.info("Bridge %s is used as it is: libvirt did not make it", bridge_name(vif))
+            if os.path.exists(f"/sys/class/net/{bridge_name(vif.network)}/bridge"):
+                LOG.info("Bridge %s is used as it is: libvirt did not make it", bridge_name(vif.network))
                 return False
             network = self._connection.connect_call("networkDefineXML", network_xml(vif))
-            LOG.info("Network %s is now defined, with bridge %s", libvirt_name(vif.network), bridge_name(vif))
+            LOG.info("Network %s is now defined, with bridge %s", network_name(vif.network), bridge_name(vif.network))
         os.makedirs(reservations_directory(vif.network), mode=0o755, exist_ok=True)
         if not self._connection.call(network.isActive):
             # "Invalid operation" is libvirt's word for a network that another daemon has just started.
@@ -84,26 +91,22 @@ class Networks:
     def _reload(network: Network) -> None:
         """Have dnsmasq read its reservations again; it notices new files by itself, but not that one is gone."""
         with contextlib.suppress(FileNotFoundError, ValueError, ProcessLookupError):
-            with open(os.path.join(PID_DIRECTORY, f"{libvirt_name(network)}.pid")) as file:
+            with open(os.path.join(PID_DIRECTORY, f"{network_name(network)}.pid")) as file:
                 pid = int(file.read())
             with open(f"/proc/{pid}/comm") as file:
                 if file.read().strip() == "dnsmasq":
                     os.kill(pid, signal.SIGHUP)
 
 
-def libvirt_name(network: Network) -> str:
-    return f"nova-lite-{network.id}"
-
-
 def network_xml(vif: VIF) -> str:
     """The definition, the same whoever makes it: name, uuid and bridge all follow from the network's id."""
     network = vif.network
     root = ET.Element("network")
-    _text(root, "name", libvirt_name(network))
+    _text(root, "name", network_name(network))
     _text(root, "uuid", _network_uuid(network.id))
     if network.gateway:
         ET.SubElement(root, "forward", mode="nat")
-    ET.SubElement(root, "bridge", name=bridge_name(vif), stp="off", delay="0")
+    ET.SubElement(root, "bridge", name=bridge_name(vif.network), stp="off", delay="0")
     ET.SubElement(root, "mtu", size=str(network.mtu))
     if network.dns:
         dns = ET.SubElement(root, "dns")
@@ -153,7 +156,7 @@ def _host_address(network: Network) -> str:
 def reservations_directory(network: Network) -> str:
     if not _PLAIN_NAME.fullmatch(network.id):
         raise exception.VirtDriverError(reason=f"network id {network.id!r} is not a plain name")
-    return os.path.join(dhcp.DIRECTORY, f"{libvirt_name(network)}.d")
+    return os.path.join(dhcp.DIRECTORY, f"{network_name(network)}.d")
 
 
 def _reservation_path(vif: VIF) -> str:

@@ -23,6 +23,7 @@ import msgspec
 
 from nova_lite import files
 from nova_lite.objects import VIF
+from nova_lite.objects.ready import make_ready
 
 LOG = logging.getLogger(__name__)
 
@@ -46,6 +47,8 @@ class InterfaceRecord(msgspec.Struct, frozen=True):
     host: str
     vifs: list[VIF]
 
+
+make_ready(InstanceRecord, InterfaceRecord)
 
 R = TypeVar("R", InstanceRecord, InterfaceRecord)
 

@@ -25,6 +25,7 @@ from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.unit.virt.builders import make_flavor, make_image, make_instance, make_network, make_spec, make_vif
 
 BUILD = Path(__file__).parents[3] / "devstack" / "guest" / "build.sh"
+STACK_KERNEL = Path("/opt/nova-lite/guest/kernel")
 GUEST_LINE = re.compile(r"^nova-lite-guest: instance=(\S+) hostname=(\S+) ip=(\S+)\r?$", re.MULTILINE)
 PATIENCE = 90.0
 
@@ -57,8 +58,12 @@ def directory(connection: Any) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def guest(directory: Path) -> Path:
-    """The test guest's files, freshly built."""
-    build = subprocess.run([str(BUILD), str(directory / "guest")], capture_output=True, text=True, check=False)
+    """The test guest's files, freshly built; its kernel may be the one that stack.sh has unpacked."""
+    environment = dict(os.environ)
+    if (STACK_KERNEL / "boot").is_dir():
+        environment.setdefault("KERNEL_ROOT", str(STACK_KERNEL))
+    command = [str(BUILD), str(directory / "guest")]
+    build = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if build.returncode:
         pytest.skip(f"the guest image cannot be built here: {build.stderr.strip()}")
     return directory / "guest"
@@ -204,6 +209,11 @@ def traces(connection: Any, driver: LibvirtDriver, spec: SpawnSpec) -> list[str]
         found += [
             str(lease) for lease in dhcp.find_leases(f"{dhcp.DIRECTORY}/{vif.network.bridge}.status", vif.address)
         ]
+        for network in connection.listAllNetworks():
+            if network.name() == f"nova-lite-{vif.network.id}":
+                found += [
+                    f"port {port.UUIDString()}" for port in network.listAllPorts() if vif.mac_address in port.XMLDesc()
+                ]
         found += [binding.portDev() for binding in connection.listAllNWFilterBindings() if binding.portDev() == tap]
     return found
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nova_lite.virt.libvirt import guestxml
+from nova_lite.virt.libvirt import guestxml, names
 from nova_lite.virt.libvirt.disks import DirectBoot, Disk, DiskSet
 from tests.unit.virt.builders import make_flavor, make_instance, make_network, make_spec, make_vif
 
@@ -91,10 +91,19 @@ def test_an_interface_lets_only_its_own_address_through() -> None:
     assert interface.find(f"filterref/parameter[@name='IP'][@value='{vif.address}']") is not None
 
 
+def test_an_interface_on_a_libvirt_network_names_it() -> None:
+    vif = make_vif()
+    disks = DiskSet(disks=[ROOT], direct_boot=None)
+    xml = guestxml.guest_xml(make_spec(vifs=[vif]), "h", "/i", disks, "qemu", 32, {vif.network.id})
+    source = ET.fromstring(xml).find("./devices/interface[@type='network']/source")
+    assert source is not None
+    assert source.attrib == {"network": f"nova-lite-{vif.network.id}"}
+
+
 def test_interface_names_fit_the_kernel() -> None:
     vif = make_vif(network=make_network(bridge=""))
-    assert len(guestxml.tap_name(vif)) <= 15
-    assert len(guestxml.bridge_name(vif)) <= 15
+    assert len(names.tap_name(vif)) <= 15
+    assert len(names.bridge_name(vif.network)) <= 15
 
 
 def test_the_console_is_logged_beside_the_disks() -> None:

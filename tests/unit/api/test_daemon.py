@@ -1,0 +1,225 @@
+"""The daemon as a process: serving without a broker, workers, signals, and mistakes told in one line.
+
+No message broker is needed: it is configured at a port that refuses connections.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from tests.unit.api.conftest import ROOT
+
+MODES = ["threading", "eventlet"]
+DEADLINE = 30.0
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_for(what: str, condition: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + DEADLINE
+    while time.monotonic() < deadline:
+        if value := condition():
+            return value
+        time.sleep(0.05)
+    raise AssertionError(f"{what}: not within {DEADLINE} s")
+
+
+class Daemon:
+    def __init__(self, path: Path, mode: str = "threading", **options: Any) -> None:
+        self.port = options.pop("port", None) or free_port()
+        self.scheme = "https" if "enabled_ssl_apis" in options else "http"
+        values = {"port": self.port, "paste_config": f"{ROOT}/etc/nova-lite/api-paste.ini"} | options
+        config = path / "api.conf"
+        config.write_text(
+            f"[DEFAULT]\ntransport_url = rabbit://u:p@127.0.0.1:{free_port()}/\n[api]\n"
+            + "".join(f"{name} = {value}\n" for name, value in values.items())
+        )
+        self.log = path / "api.log"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-W", "ignore", "-m", "nova_lite.cmd.api", "--config-file", str(config)],
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "NOVA_LITE_CONCURRENCY": mode},
+            )
+
+    def get(self, path: str, **options: Any) -> requests.Response:
+        return requests.get(
+            f"{self.scheme}://127.0.0.1:{self.port}{path}", headers={"X-Auth-Token": "u:p"}, timeout=20, **options
+        )
+
+    def answers(self) -> bool:
+        assert self.process.poll() is None, self.log.read_text()
+        with contextlib.suppress(requests.ConnectionError):
+            return self.get("/v2.1", verify=False).status_code == 200
+        return False
+
+    def workers(self) -> set[int]:
+        told = subprocess.run(
+            ["ps", "-o", "pid=", "--ppid", str(self.process.pid)], capture_output=True, text=True, check=False
+        ).stdout
+        return {int(pid) for pid in told.split()}
+
+    def end(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(DEADLINE)
+
+
+@contextlib.contextmanager
+def running(path: Path, mode: str = "threading", **options: Any) -> Iterator[Daemon]:
+    daemon = Daemon(path, mode, **options)
+    try:
+        wait_for("the API answers", daemon.answers)
+        yield daemon
+    finally:
+        if daemon.process.poll() is None:
+            daemon.process.kill()
+            daemon.process.wait(DEADLINE)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_without_a_broker_it_serves_and_says_503_at_once(tmp_path: Path, mode: str) -> None:
+    with running(tmp_path, mode) as daemon:
+        for _ in range(2):
+            started = time.monotonic()
+            answer = daemon.get("/v2.1/servers")
+            assert time.monotonic() - started < 5
+            assert answer.status_code == 503
+            assert answer.json()["serviceUnavailable"]["code"] == 503
+        assert daemon.end() == 0
+    assert "Traceback" not in daemon.log.read_text()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_many_connections(tmp_path: Path, mode: str) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    with running(tmp_path, mode) as daemon, ThreadPoolExecutor(20) as pool:
+        answers = list(pool.map(lambda _: daemon.get("/v2.1/extensions").status_code, range(100)))
+        assert answers == [200] * 100
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_body_in_chunks_is_limited(tmp_path: Path, mode: str) -> None:
+    with running(tmp_path, mode) as daemon:
+        url = f"http://127.0.0.1:{daemon.port}/v2.1/servers"
+        headers = {"X-Auth-Token": "u:p", "Content-Type": "application/json"}
+        answer = requests.post(url, data=iter([b"{", b"}"]), headers=headers, timeout=20)
+        assert answer.status_code == 400
+        with contextlib.suppress(requests.ConnectionError):
+            big = requests.post(url, data=(b" " * 1024 for _ in range(200)), headers=headers, timeout=20)
+            assert big.status_code == 413
+        assert daemon.get("/v2.1").status_code == 200
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_workers(tmp_path: Path, mode: str) -> None:
+    with running(tmp_path, mode, workers=2) as daemon:
+        first = wait_for("two workers", lambda: len(daemon.workers()) == 2 and daemon.workers())
+        assert daemon.get("/v2.1/servers").status_code == 503
+        victim = min(first)
+        os.kill(victim, signal.SIGKILL)
+        wait_for(
+            "a new worker", lambda: len(daemon.workers()) == 2 and victim not in daemon.workers() and daemon.workers()
+        )
+        assert [daemon.get("/v2.1").status_code for _ in range(20)] == [200] * 20
+        workers = daemon.workers()
+        assert daemon.end() == 0
+        assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
+    assert f"worker {victim} ended with signal 9" in daemon.log.read_text()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_workers_end_with_their_parent(tmp_path: Path, mode: str) -> None:
+    with running(tmp_path, mode, workers=2) as daemon:
+        workers = wait_for("two workers", lambda: len(daemon.workers()) == 2 and daemon.workers())
+        daemon.process.kill()
+        daemon.process.wait(DEADLINE)
+        wait_for("the workers are gone", lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))
+        with socket.create_server(("127.0.0.1", daemon.port)):
+            pass
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_tls(tmp_path: Path, mode: str) -> None:
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"),
+            *("-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    options = {"enabled_ssl_apis": "osapi_compute", "ssl_cert_file": certificate, "ssl_key_file": key}
+    with running(tmp_path, mode, **options) as daemon:
+        document = daemon.get("/v2.1", verify=str(certificate)).json()
+        assert document["version"]["links"][0]["href"] == f"https://127.0.0.1:{daemon.port}/v2.1/"
+        with socket.create_connection(("127.0.0.1", daemon.port)):  # who never shakes hands holds up nobody
+            assert daemon.get("/v2.1", verify=str(certificate)).status_code == 200
+        context = ssl.create_default_context(cafile=str(certificate))
+        context.maximum_version = ssl.TLSVersion.TLSv1_1
+        with pytest.raises((ssl.SSLError, OSError)), socket.create_connection(("127.0.0.1", daemon.port)) as plain:
+            context.wrap_socket(plain, server_hostname="127.0.0.1")
+        assert daemon.end() == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"listen": "0.0.0.0"}, "has to be a loopback address"),
+        ({"auth_strategy": "nonsense"}, "[api] auth_strategy = nonsense: the paste file only knows noauth2."),
+        ({"enabled_apis": "nonsense"}, "[api] enabled_apis: none of them can be served."),
+        ({"paste_config": "/nosuch.ini"}, "[api] paste_config = /nosuch.ini: there is no such file."),
+        ({"enabled_ssl_apis": "osapi_compute"}, "[api] ssl_cert_file = None: cannot be read."),
+    ],
+)
+def test_mistakes_are_told_in_one_line(tmp_path: Path, options: dict[str, Any], sentence: str) -> None:
+    daemon = Daemon(tmp_path, **options)
+    assert daemon.process.wait(DEADLINE) == 1
+    text = daemon.log.read_text()
+    assert "Traceback" not in text
+    assert sentence in text.splitlines()[-1]
+    assert text.splitlines()[-1].startswith("nova-lite-api: ")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_port_in_use(tmp_path: Path, workers: int) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        daemon = Daemon(tmp_path, port=port, workers=workers)
+        assert daemon.process.wait(DEADLINE) == 1
+    last = daemon.log.read_text().splitlines()[-1]
+    assert last == f"nova-lite-api: cannot listen on 127.0.0.1 port {port}: the port is in use."
+
+
+def test_an_unknown_api_is_skipped(tmp_path: Path) -> None:
+    with running(tmp_path, enabled_apis="metadata,nonsense,osapi_compute") as daemon:
+        text = daemon.log.read_text()
+    assert "metadata is not in the paste file and is not served" in text
+    assert "there is no API named nonsense" in text
+
+
+def test_no_sql_is_loaded() -> None:
+    code = (
+        "import sys, nova_lite.cmd.api; from nova_lite.api import router; router.extension_classes(); "
+        "sys.exit(any(name.split('.')[0] in ('sqlalchemy', 'alembic') for name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=False).returncode == 0

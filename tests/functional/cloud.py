@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -109,6 +110,7 @@ class Cloud:
         disk_gb: int = 100,
         action_deadline: int = 120,
         broker_port: int = 5672,
+        extra_config: str = "",
         environment: dict[str, str] | None = None,
         environment_but_conductor: dict[str, str] | None = None,
     ) -> None:
@@ -121,6 +123,7 @@ class Cloud:
         self.capacity = {"vcpus": vcpus, "memory_mb": memory_mb, "disk_gb": disk_gb}
         self.action_deadline = action_deadline
         self.broker_port = broker_port
+        self.extra_config = extra_config
         self.computes = [f"compute-{index}" for index in range(1, computes + 1)]
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.image_id = str(uuid.uuid4())
@@ -174,7 +177,7 @@ class Cloud:
             "port": self.port,
             "action_deadline": self.action_deadline,
         }
-        (self.path / f"{name}.conf").write_text(CONFIG.format(**values, **self.capacity))
+        (self.path / f"{name}.conf").write_text(CONFIG.format(**values, **self.capacity) + self.extra_config)
 
     def config_arguments(self, name: str) -> list[str]:
         """Only the conductor is told where the database is."""
@@ -211,7 +214,7 @@ class Cloud:
             [sys.executable, "-W", "ignore", "-m", f"nova_lite.cmd.{module}", *self.config_arguments(name)],
             stdout=log,
             stderr=log,
-            env={**os.environ, **self.environment, **extra},
+            env={**os.environ, **self.environment, **extra, "NOVA_LITE_HOOKS_DAEMON": name},
         )
         log.close()
 
@@ -347,8 +350,10 @@ class Cloud:
         """Every fake domain there is: instance uuid to the host it is on; fails when one is on two hosts."""
         found: dict[str, str] = {}
         for host in self.computes:
-            for file in sorted((self.path / host).rglob("domains/*.json")):
-                instance_uuid = file.stem
+            folder = self.path / host / "instances" / f"fake-{host}" / "domains"
+            for instance_uuid in [
+                name[:36] for name in os.listdir(folder) if re.fullmatch(r"[0-9a-f-]{36}\.json", name)
+            ]:
                 assert instance_uuid not in found, f"{instance_uuid} runs on {host} and on {found[instance_uuid]}"
                 found[instance_uuid] = host
         return found

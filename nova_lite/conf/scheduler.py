@@ -48,7 +48,6 @@ OPTS = [
             "RAMWeigher",
             "CPUWeigher",
             "DiskWeigher",
-            "BuildFailureWeigher",
             "ServerGroupSoftAffinityWeigher",
             "ServerGroupSoftAntiAffinityWeigher",
         ],

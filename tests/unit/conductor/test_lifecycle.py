@@ -12,11 +12,8 @@ from oslo_config import cfg
 
 from nova_lite import conf as nova_conf
 from nova_lite import exception, objects, states
-from nova_lite.conductor.db import actions, flavors, hosts, instances, models, networks, quotas, server_groups
-
-
 from nova_lite.conductor import reconciler
-from nova_lite.conductor.db import actions, flavors, hosts, instances, models, networks, quotas
+from nova_lite.conductor.db import actions, flavors, hosts, instances, models, networks, quotas, server_groups
 from nova_lite.conductor.db.engine import Database, UnitOfWork
 from nova_lite.conductor.endpoints.lifecycle import Lifecycle
 from nova_lite.conductor.endpoints.reports import Reports

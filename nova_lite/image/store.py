@@ -7,7 +7,7 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Callable
-from typing import BinaryIO
+from typing import Protocol
 
 from nova_lite.image.local import file_path
 
@@ -25,13 +25,24 @@ def prepare(store_path: str) -> None:
         os.chown(store_path, parent.st_uid, parent.st_gid)
 
 
+class Source(Protocol):
+    """What bytes are read from: a file, or the body of a request."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
 def add(
-    store_path: str, image_id: str, source: BinaryIO, progress: Callable[[int], None] | None = None
+    store_path: str,
+    image_id: str,
+    source: Source,
+    progress: Callable[[int], None] | None = None,
+    check: Callable[[str], None] | None = None,
 ) -> tuple[int, str]:
     """Copy ``source`` into the store; returns its size in bytes and its SHA-256 in hex.
 
-    The file appears under its name only when it is whole and on disk. ``progress`` hears the bytes copied so far.
-    Raises OSError, and then leaves nothing behind.
+    The file appears under its name only when it is whole and on disk. ``progress`` hears the bytes copied so far;
+    ``check`` gets the path of the whole file before it has its name, and refuses it by raising. Raises OSError and
+    whatever ``source`` and ``check`` do, and then leaves nothing behind.
     """
     digest = hashlib.sha256()
     size = 0
@@ -49,6 +60,8 @@ def add(
             os.fchmod(target.fileno(), MODE)
             _give_to_owner_of(store_path, target.fileno())
             os.fsync(target.fileno())
+        if check is not None:
+            check(temporary)
         os.rename(temporary, file_path(store_path, image_id))
         undo.pop_all()
     _sync_directory(store_path)

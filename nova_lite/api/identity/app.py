@@ -188,11 +188,13 @@ class IdentityApp(rest.Application):
         req.authorize(policies.ASSIGNMENTS_LIST)
         wanted = {key: req.GET.get(f"{key}.id") for key in ("user", "role")}
         project_id = req.GET.get("scope.project.id")
+        with_names = req.GET.get("include_names", "0").lower() not in ("0", "false")
+        content = self.authority.content
         found = [
-            views.assignment(user.id, project, name, req.base_url)
-            for user in self.authority.content.users
-            for project, names in user.roles.items()
-            for name in names
+            views.assignment(user, project, name, with_names, req.base_url)
+            for user in content.users
+            for project in content.projects
+            for name in user.roles.get(project.id, [])
         ]
         chosen = [
             one

@@ -93,14 +93,16 @@ def role(name: str, base_url: str) -> dict[str, Any]:
     }
 
 
-def assignment(user_id: str, project_id: str, name: str, base_url: str) -> dict[str, Any]:
-    path = f"{base_url}/v3/projects/{project_id}/users/{user_id}/roles/{role_id(name)}"
-    return {
-        "user": {"id": user_id},
-        "role": {"id": role_id(name)},
-        "scope": {"project": {"id": project_id}},
-        "links": {"assignment": path},
-    }
+def assignment(found: User, where: Project, name: str, with_names: bool, base_url: str) -> dict[str, Any]:
+    user: dict[str, Any] = {"id": found.id}
+    project: dict[str, Any] = {"id": where.id}
+    role: dict[str, Any] = {"id": role_id(name)}
+    if with_names:
+        user |= {"name": found.name, "domain": _DOMAIN}
+        project |= {"name": where.name, "domain": _DOMAIN}
+        role |= {"name": name}
+    path = f"{base_url}/v3/projects/{where.id}/users/{found.id}/roles/{role['id']}"
+    return {"user": user, "role": role, "scope": {"project": project}, "links": {"assignment": path}}
 
 
 def region(name: str, base_url: str) -> dict[str, Any]:

@@ -83,12 +83,15 @@ def init(app: App, args: argparse.Namespace) -> int:
 
 
 def create_user(app: App, args: argparse.Namespace) -> int:
+    if args.role and not args.project:
+        raise exception.InvalidInput(reason="--role needs a --project.")
     password = _read_password()
     with _directory(app).changing() as content:
         project = _project(content, args.project) if args.project else None
         user = directory.add_user(content, args.name, password, project)
-        for role in args.role or ["member"] if project else []:
-            directory.grant(user, project, role)
+        if project is not None:
+            for role in args.role or ["member"]:
+                directory.grant(user, project, role)
     print(user.id)
     return 0
 

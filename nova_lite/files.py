@@ -19,7 +19,8 @@ def private_directory(path: str) -> str:
 def write_atomically(path: str, data: bytes, durable: bool = True) -> None:
     """Replace ``path`` (mode 0600): a reader, or a start after a crash, sees the old content or the new, never a part.
 
-    ``durable``: on return the new content also survives a power cut (file and directory are synced).
+    ``durable``: on return the new content also survives a power cut (file and directory are synced). Without it a power
+    cut, other than a kill, may leave neither content.
     """
     directory = os.path.dirname(path)
     descriptor, temporary = tempfile.mkstemp(prefix=TEMPORARY, dir=directory)

@@ -2,7 +2,7 @@
 
 TEST_VENV=$TOP/.venv
 TEST_DATABASE=nova_lite_test
-TEST_PACKAGES=(git mariadb-server postgresql shellcheck)
+TEST_PACKAGES=(mariadb-server openssh-client postgresql shellcheck)
 ALL_STAGES=(lint unit functional faults integration)
 
 prepare_tests() {
@@ -31,7 +31,7 @@ drop_test_databases() {
 
 # run_tests DIRECTORY: fewer lines than pytest's default, but its closing line.
 run_tests() {
-    pytest --quiet --no-header --durations=5 "$1"
+    pytest --quiet --no-header --tb=short --durations=5 "$1"
 }
 
 # --- stages; each runs in the checkout, with the test environment's commands first on PATH

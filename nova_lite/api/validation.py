@@ -94,6 +94,11 @@ def _is_time(text: str) -> bool:
     return True
 
 
+@_format("int32")
+def _is_int32(text: str) -> bool:
+    return text.isdecimal() and int(text) < 2**31
+
+
 @_format("regex")
 def _is_regex(text: str) -> bool:
     try:

@@ -153,12 +153,12 @@ class FenceStore:
             self._write(msgspec.structs.replace(record, built_generation=generation, resources=resources))
 
     def removed(self, instance_uuid: str) -> None:
-        """Nothing of the instance is here any more. Not synced: after a power cut the domain is looked for again."""
+        """Nothing of the instance is here any more."""
         with self._lock(instance_uuid):
             record = self.get(instance_uuid)
             if record.is_here:
                 gone = msgspec.structs.replace(record, created_generation=NEVER, built_generation=NEVER, resources=None)
-                self._write(gone, durable=False)
+                self._write(gone)
 
     # --- actions
 
@@ -213,9 +213,10 @@ class FenceStore:
     def _path(self, instance_uuid: str) -> str:
         return os.path.join(self._directory, os.path.basename(instance_uuid) + SUFFIX)
 
-    def _write(self, record: Record, durable: bool = True) -> None:
+    def _write(self, record: Record) -> None:
+        """Always synced: an unsynced file renamed over a synced one can leave neither after a power cut."""
         record = msgspec.structs.replace(record, updated_at=time.time())
-        files.write_atomically(self._path(record.uuid), msgspec.json.encode(record), durable)
+        files.write_atomically(self._path(record.uuid), msgspec.json.encode(record))
         self._records[record.uuid] = record
 
     def _load(self) -> None:

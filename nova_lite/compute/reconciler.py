@@ -122,12 +122,6 @@ class DomainReconciler:
             LOG.warning("Instance %s: generation %d is not meant to be here, destroying it", uuid, found.generation)
             host.fences.forbid(uuid, found.generation)
             host.remove(uuid)
-            return
-        if verdict.verdict in (Verdict.DONE, Verdict.RUN) and not host.fences.get(uuid).forbids(found.generation):
-            host.fences.built(uuid, found.generation)
-        if verdict.verdict == Verdict.RUN:
-            LOG.info("Instance %s: starting it, it should be running", uuid)
-            host.driver.power_on(uuid)
 
 
 def _report(info: DomainInfo) -> DomainReport:

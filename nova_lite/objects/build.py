@@ -111,13 +111,10 @@ class DomainReport(msgspec.Struct, kw_only=True):
 
 
 class Verdict(enum.StrEnum):
-    """KEEP: it is right. DESTROY: not (any more) meant to be here. DONE: it is right and its open build is finished.
-    RUN: it should be running and is not (host rebooted): start it."""
+    """KEEP: it is right. DESTROY: not (any more) meant to be here."""
 
     KEEP = "keep"
     DESTROY = "destroy"
-    DONE = "done"
-    RUN = "run"
 
 
 class DomainVerdict(msgspec.Struct, kw_only=True):

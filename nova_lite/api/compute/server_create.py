@@ -57,10 +57,6 @@ def _boolean(value: Any) -> bool:
 def _counts(server: dict[str, Any]) -> tuple[int, int]:
     minimum = int(server.get("min_count", 1))
     maximum = int(server.get("max_count", minimum))
-    for name, count in (("min_count", minimum), ("max_count", maximum)):
-        if count < 1:
-            what = f"Invalid input for field/attribute {name}. Value: {count}."
-            raise exception.ValidationError(detail=f"{what} {count} is less than the minimum of 1")
     if minimum > maximum:
         raise exception.ValidationError(detail="min_count must be <= max_count")
     return minimum, maximum

@@ -24,8 +24,15 @@ NOUNS = (database, flavors, images, networks, hosts, quotas, identity, audit, co
 
 
 def main(argv: list[str] | None = None) -> int:
-    logging.disable(logging.WARNING)
     args = parser().parse_args(argv)
+    logging.disable(logging.WARNING)
+    try:
+        return _run(args)
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def _run(args: argparse.Namespace) -> int:
     app = App(nova_conf.load(_config_arguments(args.config_file), PROG), args.format)
     try:
         status: int = args.run(app, args)

@@ -1,6 +1,6 @@
 """Claims: the judge of what fits. A conditional update of a compute node's counters, and an allocation beside it.
 
-Two schedulers may choose the same host; whoever's update finds room gets it, exactly (`docs/adr/0003`).
+Two schedulers may choose the same host; whoever's update finds room gets it, exactly (`docs/adr/0007`).
 """
 
 from __future__ import annotations

@@ -85,6 +85,8 @@ def test_flavor_create(api: Client) -> None:
         {"ram": 0},
         {"ram": "x"},
         {"ram": 2**31},
+        {"ram": "2147483648"},
+        {"ram": "0"},
         {"ram": True},
         {"vcpus": 0},
         {"disk": -1},

@@ -5,8 +5,6 @@ from __future__ import annotations
 from nova_lite.api.compute.schemas import types as t
 from nova_lite.api.microversions import Change, Versioned
 
-_INT: t.Schema = {**t.POSITIVE, "maximum": t.MAX_INT}
-_INT_0: t.Schema = {**_INT, "minimum": 0}
 _FLAVOR_21: t.Schema = {
     "name": t.NAME,
     "id": {
@@ -16,11 +14,11 @@ _FLAVOR_21: t.Schema = {
         "maxLength": 255,
         "pattern": r"^(?! )[a-zA-Z0-9. _-]+(?<! )$",
     },
-    "ram": _INT,
-    "vcpus": _INT,
-    "disk": _INT_0,
-    "OS-FLV-EXT-DATA:ephemeral": _INT_0,
-    "swap": _INT_0,
+    "ram": t.POSITIVE,
+    "vcpus": t.POSITIVE,
+    "disk": t.NON_NEGATIVE,
+    "OS-FLV-EXT-DATA:ephemeral": t.NON_NEGATIVE,
+    "swap": t.NON_NEGATIVE,
     "rxtx_factor": {"type": ["number", "string"], "pattern": r"^[0-9]+(\.[0-9]+)?$", "minimum": 1e-9, "maximum": 1e9},
     "os-flavor-access:is_public": t.BOOLEAN,
 }

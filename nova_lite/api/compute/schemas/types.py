@@ -46,8 +46,16 @@ IMAGE_ID: Schema = UUID
 IMAGE_ID_OR_EMPTY: Schema = {"oneOf": [UUID, {"type": "string", "maxLength": 0}]}
 FLAVOR_REF: Schema = {"type": ["string", "integer"], "minLength": 1, "maxLength": 255}
 BOOLEAN: Schema = {"type": ["boolean", "string"], "format": "boolean"}
-POSITIVE: Schema = {"type": ["integer", "string"], "pattern": "^[0-9]*$", "minimum": 1, "minLength": 1, "maxLength": 10}
-NON_NEGATIVE: Schema = {**POSITIVE, "minimum": 0}
+#: Numbers may come as digits in a string, and have to fit into 31 bits either way.
+POSITIVE: Schema = {
+    "type": ["integer", "string"],
+    "pattern": "^0*[1-9][0-9]*$",
+    "minimum": 1,
+    "maximum": MAX_INT,
+    "maxLength": 10,
+    "format": "int32",
+}
+NON_NEGATIVE: Schema = {**POSITIVE, "pattern": "^[0-9]+$", "minimum": 0}
 IPV4_OR_EMPTY: Schema = {
     "type": "string",
     "oneOf": [{"type": "string", "format": "ipv4"}, {"type": "string", "maxLength": 0}],

@@ -50,7 +50,7 @@ store_path = $STATE/images
 
 [identity]
 users_file = $ETC/users.yaml
-state_path = $STATE/identity
+tokens_path = $STATE/identity
 CONFIG
     config_file "$OWNER" api.conf <<CONFIG
 [api]

@@ -13,7 +13,7 @@ OPTS = [
         help="Users, projects and roles; nova-lite-manage user and project write it. It is read again when it changes.",
     ),
     cfg.StrOpt(
-        "state_path",
+        "tokens_path",
         default="$state_path/identity",
         help="Directory of the keys that tokens are made with, and of the tokens that were revoked. Whoever reads the "
         "keys can be anybody. Several API machines have to share it.",

@@ -83,7 +83,7 @@ identity_port = {cloud.identity_port}
 image_port = {cloud.image_port}
 [identity]
 users_file = {cloud.path}/users.yaml
-state_path = {cloud.path}/identity
+tokens_path = {cloud.path}/identity
 """
 PASSWORDS = {"admin": "the admin's secret", "demo": "demo's secret", "other": "other's secret"}
 

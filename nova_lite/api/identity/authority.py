@@ -41,7 +41,7 @@ class Authority:
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self.conf = conf
         self.directory = Directory(conf.identity.users_file)
-        self.tokens = Tokens(conf.identity.state_path)
+        self.tokens = Tokens(conf.identity.tokens_path)
         self._secret = os.urandom(32)
         self._good: dict[bytes, None] = {}
 

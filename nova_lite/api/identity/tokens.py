@@ -1,7 +1,7 @@
 """Fernet tokens: who, in which project, until when, encrypted and signed with a key that only the API daemon has.
 
-``<state_path>/keys/<number>``: the highest number is the key that tokens are made with, the others are still good for
-reading. ``<state_path>/revoked/<audit id>``: an empty file per revoked token, its time that of the token's end.
+``<tokens_path>/keys/<number>``: the highest number is the key that tokens are made with, the others are still good for
+reading. ``<tokens_path>/revoked/<audit id>``: an empty file per revoked token, its time that of the token's end.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def new_token(user_id: str, project_id: str | None, lifetime: int, parent: Token
 class Keys:
     """The directory of keys."""
 
-    def __init__(self, state_path: str) -> None:
-        self.path = os.path.join(state_path, "keys")
+    def __init__(self, tokens_path: str) -> None:
+        self.path = os.path.join(tokens_path, "keys")
         self._lock = threading.Lock()
         self._names: list[int] = []
         self._fernet: MultiFernet | None = None
@@ -106,15 +106,15 @@ class Keys:
         return number
 
     def _wrong(self, why: str) -> exception.ConfigurationError:
-        return exception.ConfigurationError(reason=f"[identity] state_path: {self.path}: {why}.")
+        return exception.ConfigurationError(reason=f"[identity] tokens_path: {self.path}: {why}.")
 
 
 class Tokens:
     """Makes, reads and revokes tokens."""
 
-    def __init__(self, state_path: str) -> None:
-        self.keys = Keys(state_path)
-        self._revoked = os.path.join(state_path, "revoked")
+    def __init__(self, tokens_path: str) -> None:
+        self.keys = Keys(tokens_path)
+        self._revoked = os.path.join(tokens_path, "revoked")
 
     def seal(self, token: Token) -> str:
         return self.keys.fernet().encrypt(msgspec.msgpack.encode(token)).rstrip(b"=").decode()

@@ -183,7 +183,7 @@ def _directory(app: App) -> Directory:
 
 
 def _keys(app: App) -> Keys:
-    return Keys(app.conf.identity.state_path)
+    return Keys(app.conf.identity.tokens_path)
 
 
 def _user(content: Content, name: str) -> User:

@@ -38,7 +38,7 @@ class World:
             path,
             "enabled_apis = osapi_compute, identity, image\n"
             + (options or "auth_strategy = standalone\n")
-            + f"[identity]\nusers_file = {path}/users.yaml\nstate_path = {path}/identity\n"
+            + f"[identity]\nusers_file = {path}/users.yaml\ntokens_path = {path}/identity\n"
             + f"[image]\nstore_path = {path}/images\nmax_upload_mb = 1\n",
         )
         self.users = Directory(f"{path}/users.yaml")

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import tempfile
+import time
 from collections.abc import Callable
 from typing import Protocol
 
@@ -13,6 +14,8 @@ from nova_lite.image.local import file_path
 
 CHUNK = 1024 * 1024
 MODE = 0o640
+#: How a file that is still being written begins.
+TEMPORARY = ".import-"
 
 
 def prepare(store_path: str) -> None:
@@ -46,7 +49,7 @@ def add(
     """
     digest = hashlib.sha256()
     size = 0
-    descriptor, temporary = tempfile.mkstemp(prefix=".import-", dir=store_path)
+    descriptor, temporary = tempfile.mkstemp(prefix=TEMPORARY, dir=store_path)
     with contextlib.ExitStack() as undo:
         undo.callback(os.unlink, temporary)
         with os.fdopen(descriptor, "wb") as target:
@@ -66,6 +69,17 @@ def add(
         undo.pop_all()
     _sync_directory(store_path)
     return size, digest.hexdigest()
+
+
+def sweep(store_path: str, older_than: float = 86400.0) -> None:
+    """Remove what imports and uploads that were killed have left, if nobody wrote to it for so many seconds."""
+    if not os.path.isdir(store_path):
+        return
+    with os.scandir(store_path) as entries:
+        for entry in entries:
+            if entry.name.startswith(TEMPORARY) and entry.stat().st_mtime < time.time() - older_than:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(entry.path)
 
 
 def checksum(path: str) -> str:

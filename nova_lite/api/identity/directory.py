@@ -143,7 +143,11 @@ class Directory:
                 content = parse(file.read())
         except OSError as error:
             raise self._wrong(error.strerror or str(error)) from error
-        except (yaml.YAMLError, msgspec.ValidationError, ValueError) as error:
+        except yaml.YAMLError as error:
+            # Not its own text, which quotes the file.
+            mark = getattr(error, "problem_mark", None)
+            raise self._wrong(f"line {mark.line + 1} is not YAML" if mark else "it is not YAML") from None
+        except (msgspec.ValidationError, ValueError) as error:
             raise self._wrong(" ".join(str(error).split())) from error
         if found.st_mode & 0o027:
             raise self._wrong("others than its owner may write it, or others than its group may read it; chmod 0640 it")

@@ -34,6 +34,12 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> ImageApp:
         raise exception.ConfigurationError(
             reason=f"[api] enabled_apis: image serves [image] backend = local, which is {services.conf.image.backend}."
         )
+    try:
+        store.sweep(services.conf.image.store_path)
+    except OSError as error:
+        raise exception.ConfigurationError(
+            reason=f"[image] store_path = {services.conf.image.store_path}: {error.strerror}."
+        ) from error
     return ImageApp(services)
 
 

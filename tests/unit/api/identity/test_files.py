@@ -63,6 +63,15 @@ def test_a_broken_edit_changes_nothing(tmp_path: Path, caplog: pytest.LogCapture
     assert users.content == before
 
 
+def test_a_broken_edit_is_told_without_its_secrets(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    users = make(tmp_path)
+    path = Path(users.path)
+    path.write_text(path.read_text().replace("  password: scrypt", "  password: [scrypt"))
+    with caplog.at_level(logging.ERROR), pytest.raises(exception.ConfigurationError, match="is not YAML") as caught:
+        users.load()
+    assert "$8$1$" not in f"{caught.value} {caught.value.__cause__} {caplog.text}"
+
+
 def test_a_failed_change_is_not_written(tmp_path: Path) -> None:
     users = make(tmp_path)
     before = Path(users.path).read_bytes()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import io
 import json
+import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -364,6 +366,16 @@ def test_formats_come_before_data(images: Images) -> None:
 
 def test_a_missing_file(images: Images) -> None:
     fault(images("GET", f"/v2/images/{IMAGE_ID}/file"), "itemNotFound", 404)
+
+
+def test_what_killed_uploads_left_is_swept(tmp_path: Path) -> None:
+    directory = tmp_path / "store"
+    directory.mkdir()
+    for name, age in ((".import-old", 90_000), (".import-new", 5), (IMAGE_ID, 90_000)):
+        (directory / name).touch()
+        os.utime(directory / name, (time.time() - age,) * 2)
+    Images(tmp_path)
+    assert sorted(file.name for file in directory.iterdir()) == [".import-new", IMAGE_ID]
 
 
 def test_ids_stay_in_the_store(images: Images, tmp_path: Path) -> None:

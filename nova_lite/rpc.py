@@ -23,7 +23,7 @@ import msgspec
 import oslo_messaging as messaging
 from oslo_config import cfg
 
-from nova_lite import concurrency, exception
+from nova_lite import concurrency, exception, hooks
 from nova_lite.context import RequestContext
 
 LOG = logging.getLogger(__name__)
@@ -113,8 +113,10 @@ class Client:
             require_broker(self._transport)
         failure = None
         try:
+            self._reach(method, "before")
             answer = client.call(ctxt, method, **arguments)
             self._has_answered = True
+            self._reach(method, "after")
         except (messaging.MessageUndeliverable, *_BROKER_ERRORS) as error:
             failure = error
         if failure is not None:  # while an exception is handled, oslo.log repeats it at the end of the line
@@ -137,9 +139,18 @@ class Client:
     def _send(self, client: Any, ctxt: RequestContext, method: str, kwargs: dict[str, Any]) -> None:
         arguments = {name: to_plain(value) for name, value in kwargs.items()}
         try:
-            client.cast(ctxt, method, **arguments)
+            effect = self._reach(method, "before")
+            for _ in range({hooks.DROP: 0, hooks.DUPLICATE: 2}.get(effect or "", 1)):
+                client.cast(ctxt, method, **arguments)
+            self._reach(method, "after")
         except (messaging.MessageUndeliverable, *_BROKER_ERRORS) as error:
             raise exception.MessagingUnavailable(what=method) from error
+
+    def _reach(self, method: str, where: str) -> str | None:
+        effect = hooks.reach("send", method, where)
+        if effect == hooks.ERROR:
+            raise messaging.MessageDeliveryFailure(f"a test refuses {method}")
+        return effect
 
 
 class Endpoint:
@@ -183,7 +194,10 @@ def _typed(
             arguments = {
                 name: msgspec.convert(value, hints.get(name, Any), str_keys=True) for name, value in kwargs.items()
             }
-            return to_plain(method(ctxt, **arguments))
+            hooks.reach("handle", method.__name__, "before")
+            answer = to_plain(method(ctxt, **arguments))
+            hooks.reach("handle", method.__name__, "after")
+            return answer
         except Exception as error:
             ours = translate(error) if translate else error
             if not isinstance(ours, exception.NovaLiteException):

@@ -10,7 +10,7 @@ import threading
 import time
 import traceback
 
-from nova_lite import exception
+from nova_lite import exception, hooks
 from nova_lite.compute.claims import Resources
 from nova_lite.compute.host import LocalHost
 from nova_lite.compute.reports import Stopping, exception_message
@@ -145,6 +145,7 @@ class Builder:
                 fence=lambda: host.fences.creating(instance.uuid, generation),
             )
         )
+        hooks.reach("domain", "spawn", "after")
         host.fences.built(instance.uuid, generation, wanted)
 
     def _start_build(self, context: RequestContext, request: BuildRequest) -> BuildNetworks:

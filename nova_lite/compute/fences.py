@@ -16,7 +16,7 @@ import time
 
 import msgspec
 
-from nova_lite import exception, files
+from nova_lite import exception, files, hooks
 from nova_lite.compute.claims import Resources
 from nova_lite.objects import BuildResult
 from nova_lite.objects.ready import make_ready
@@ -216,7 +216,9 @@ class FenceStore:
     def _write(self, record: Record) -> None:
         """Always synced: an unsynced file renamed over a synced one can leave neither after a power cut."""
         record = msgspec.structs.replace(record, updated_at=time.time())
+        hooks.reach("fence", "before")
         files.write_atomically(self._path(record.uuid), msgspec.json.encode(record))
+        hooks.reach("fence", "after")
         self._records[record.uuid] = record
 
     def _load(self) -> None:

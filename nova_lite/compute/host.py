@@ -7,7 +7,7 @@ import logging
 
 from oslo_config import cfg
 
-from nova_lite import exception
+from nova_lite import exception, hooks
 from nova_lite.compute.claims import Claims
 from nova_lite.compute.fences import FenceStore
 from nova_lite.compute.jobs import Jobs
@@ -65,7 +65,9 @@ class LocalHost:
 
         Where a late message could build it again, the fence is written before this is called.
         """
+        hooks.reach("domain", "destroy", "before")
         self.driver.destroy(instance_uuid)
+        hooks.reach("domain", "destroy", "after")
         self.driver.unplug_vifs(instance_uuid)
         self.fences.removed(instance_uuid)
         self.claims.release(instance_uuid)

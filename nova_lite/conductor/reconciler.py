@@ -7,6 +7,7 @@ again; all it does is harmless when done twice.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from concurrent import futures
 
@@ -61,11 +62,12 @@ class Reconciler:
         self.network_backend = network_backend
         self.builds = builds
         self.compute = compute
+        self._last_sweep = self._hearing_since = time.monotonic()
         self._pool = futures.ThreadPoolExecutor(PARALLEL_DRIVES, thread_name_prefix="reconciler")
 
     def sweep(self) -> int:
         """One pass; returns how many actions were taken."""
-        for host in self.db.write(hosts.expire_services, self.conf):
+        for host in self.db.write(self._expire_services):
             LOG.warning("Host %s has not reported for %d s: it counts as down", host, self.conf.service_down_time)
         owner = actions.new_owner()
         due = self.db.write(_take_due, self.conf, self.network_backend, owner)
@@ -77,6 +79,18 @@ class Reconciler:
             if item.step != actions.SCHEDULE:
                 self._drive(lambda item=item: self._redrive(item))  # type: ignore[misc]
         return len(due)
+
+    def _expire_services(self, uow: UnitOfWork) -> list[str]:
+        """Hosts that are silent, unless it is we who could not hear: for one lease after this conductor was started, or
+        stood still, or was without broker or database, silence says nothing."""
+        now = time.monotonic()
+        limit = 2 * self.conf.report_interval + 1
+        if now - self._last_sweep > limit or hosts.seconds_since_heard(uow) > limit:
+            self._hearing_since = now
+        self._last_sweep = now
+        if now - self._hearing_since < self.conf.service_down_time:
+            return []
+        return hosts.expire_services(uow, self.conf)
 
     def stop(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)

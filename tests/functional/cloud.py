@@ -127,6 +127,7 @@ class Cloud:
         disk_gb: int = 100,
         action_deadline: int = 120,
         broker_port: int = 5672,
+        extra_config: str = "",
         environment: dict[str, str] | None = None,
         environment_but_conductor: dict[str, str] | None = None,
         standalone: bool = False,
@@ -143,6 +144,7 @@ class Cloud:
         self.capacity = {"vcpus": vcpus, "memory_mb": memory_mb, "disk_gb": disk_gb}
         self.action_deadline = action_deadline
         self.broker_port = broker_port
+        self.extra_config = extra_config
         self.computes = [f"compute-{index}" for index in range(1, computes + 1)]
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.image_id = str(uuid.uuid4())
@@ -207,7 +209,7 @@ class Cloud:
             "action_deadline": self.action_deadline,
             "api": STANDALONE.format(cloud=self) if self.standalone else "",
         }
-        (self.path / f"{name}.conf").write_text(CONFIG.format(**values, **self.capacity))
+        (self.path / f"{name}.conf").write_text(CONFIG.format(**values, **self.capacity) + self.extra_config)
 
     def config_arguments(self, name: str) -> list[str]:
         """Only the conductor is told where the database is."""
@@ -245,7 +247,7 @@ class Cloud:
             [sys.executable, "-W", "ignore", "-m", f"nova_lite.cmd.{module}", *self.config_arguments(name)],
             stdout=log,
             stderr=log,
-            env={**os.environ, **self.environment, **extra},
+            env={**os.environ, **self.environment, **extra, "NOVA_LITE_HOOKS_DAEMON": name},
         )
         log.close()
 

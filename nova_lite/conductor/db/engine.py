@@ -20,7 +20,7 @@ from sqlalchemy import exc, orm
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
-from nova_lite import exception
+from nova_lite import exception, hooks
 from nova_lite.objects import HostState
 
 LOG = logging.getLogger(__name__)
@@ -93,6 +93,8 @@ class Database:
     def write(self, func: Callable[Concatenate[UnitOfWork, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """``func(uow, *args, **kwargs)`` in one transaction. It may run more than once, so all it does is SQL."""
 
+        name = getattr(func, "__name__", "")
+
         def attempt() -> T:
             with self.sessions() as session, session.begin():
                 uow = UnitOfWork(session)
@@ -100,6 +102,8 @@ class Database:
                 if self.before_commit is not None:
                     session.flush()
                     self.before_commit(uow)
+                hooks.reach("commit", name, "before")
+            hooks.reach("commit", name, "after")
             for hook in uow.after_commit:
                 hook()
             return result

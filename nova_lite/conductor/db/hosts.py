@@ -75,6 +75,12 @@ def nova_name(binary: str) -> str:
     return binary.replace("nova-lite-", "nova-", 1)
 
 
+def seconds_since_heard(uow: UnitOfWork) -> float:
+    """Since the newest heartbeat of any daemon, our own among them; 0 when there never was one."""
+    newest = uow.session.execute(sa.select(sa.func.max(Service.last_seen_up))).scalar_one()
+    return 0.0 if newest is None else (uow.now - newest).total_seconds()
+
+
 def expire_services(uow: UnitOfWork, conf: cfg.ConfigOpts) -> list[str]:
     """Services whose lease lapsed go down. Returns the names of the compute hosts among them."""
     latest = uow.now - datetime.timedelta(seconds=conf.service_down_time)

@@ -12,6 +12,7 @@ from oslo_config import cfg
 
 from nova_lite import conf as nova_conf
 from nova_lite import exception, objects, states
+from nova_lite.conductor import reconciler
 from nova_lite.conductor.db import actions, flavors, hosts, instances, models, networks, quotas
 from nova_lite.conductor.db.engine import Database, UnitOfWork
 from nova_lite.conductor.endpoints.lifecycle import Lifecycle
@@ -546,6 +547,42 @@ def test_a_restarted_host_gets_its_work_again_at_once(world: World) -> None:
     world.db.write(actions.make_due, "host1")
     world.reconciler.sweep()
     assert len(world.compute.builds) == 2
+
+
+def test_a_silent_host_goes_down_but_not_while_the_conductor_could_not_hear(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [1000.0]
+    monkeypatch.setattr(reconciler.time, "monotonic", lambda: clock[0])
+
+    def age(host: str, seconds: float) -> None:
+        def change(uow: UnitOfWork) -> None:
+            for row in uow.session.scalars(sa.select(models.Service).where(models.Service.host == host)):
+                row.last_seen_up = uow.now - datetime.timedelta(seconds=seconds)
+
+        world.db.write(change)
+
+    def is_up(host: str) -> bool:
+        return world.db.read(hosts.is_up, host)
+
+    def sweep_for(seconds: int) -> None:
+        for _ in range(seconds):
+            clock[0] += 1
+            world.reconciler.sweep()
+
+    age("host1", 100)
+    age("host2", 100)
+    sweep_for(40)
+    assert is_up("host1"), "nobody was heard for 100 s: that is our own deafness"
+    age("host2", 0)
+    sweep_for(20)
+    assert is_up("host1"), "we only just hear again"
+    clock[0] += 1000
+    sweep_for(20)
+    assert is_up("host1"), "we stood still"
+    sweep_for(20)
+    assert not is_up("host1")
+    assert is_up("host2")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,86 @@
+"""Named points at which a test can have a daemon killed, held up, or its message lost, doubled or refused.
+
+Nothing happens unless ``NOVA_LITE_HOOKS`` names a control file, which only tests do. The file is a JSON list of rules::
+
+    [{"id": "1", "daemon": "conductor", "point": "commit/finish_build/after", "effect": "kill"}]
+
+``daemon``: what ``NOVA_LITE_HOOKS_DAEMON`` says of the process, and ``point``, are shell patterns; ``effect``: one of
+`EFFECTS`; ``seconds``: for pause and delay. A rule fires once, in whichever process and thread comes first; that it did
+is the file ``<control file>.<id>.fired``, which outlives the kill.
+
+Points (``<x>``: the name of the function or RPC method)::
+
+    commit/<x>/before, commit/<x>/after     a transaction of the conductor
+    handle/<x>/before, handle/<x>/after     an RPC method is carried out; after: before its answer is sent
+    send/<x>/before, send/<x>/after         a call or cast leaves; before: drop, duplicate, error
+    fence/before, fence/after               a compute host writes one of its promises to disk
+    domain/spawn/after, domain/destroy/before, domain/destroy/after
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import json
+import os
+import signal
+import subprocess
+import time
+from typing import Any
+
+ENVIRONMENT = "NOVA_LITE_HOOKS"
+DAEMON = "NOVA_LITE_HOOKS_DAEMON"
+
+KILL = "kill"
+PAUSE = "pause"
+DELAY = "delay"
+DROP = "drop"
+DUPLICATE = "duplicate"
+ERROR = "error"
+
+#: kill: SIGKILL to the own process. pause: the whole process stands still for some seconds (a zombie that comes back).
+#: delay: only this thread does. drop, duplicate: a message. error: the message is refused, as by a lost broker.
+EFFECTS = (KILL, PAUSE, DELAY, DROP, DUPLICATE, ERROR)
+
+_control = os.environ.get(ENVIRONMENT)
+
+
+def reach(*point: str) -> str | None:
+    """Come to a point; returns DROP, DUPLICATE or ERROR for the caller to act on, else None."""
+    if _control is None:
+        return None
+    rule = _take_rule("/".join(point))
+    if rule is None:
+        return None
+    effect: str = rule["effect"]
+    if effect == KILL:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if effect == PAUSE:
+        _pause(float(rule["seconds"]))
+    if effect == DELAY:
+        time.sleep(float(rule["seconds"]))
+    return effect if effect in (DROP, DUPLICATE, ERROR) else None
+
+
+def _take_rule(point: str) -> dict[str, Any] | None:
+    """The first rule for this daemon and point that has not fired, marked as fired."""
+    try:
+        with open(str(_control)) as file:
+            rules = json.load(file)
+    except FileNotFoundError:
+        return None
+    daemon = os.environ.get(DAEMON, "")
+    for rule in rules:
+        if fnmatch.fnmatch(daemon, rule["daemon"]) and fnmatch.fnmatch(point, rule["point"]):
+            with contextlib.suppress(FileExistsError):
+                os.close(os.open(f"{_control}.{rule['id']}.fired", os.O_CREAT | os.O_EXCL, 0o600))
+                found: dict[str, Any] = rule
+                return found
+    return None
+
+
+def _pause(seconds: float) -> None:
+    """Stop this process as a whole; another one wakes it up again."""
+    own = os.getpid()
+    subprocess.Popen(["sh", "-c", f"sleep {seconds}; kill -CONT {own}"])
+    os.kill(own, signal.SIGSTOP)

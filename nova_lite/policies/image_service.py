@@ -14,6 +14,7 @@ DOWNLOAD = "image:download_image"
 PUBLICIZE = "image:publicize_image"
 COMMUNITIZE = "image:communitize_image"
 CHANGE_OWNER = "image:change_owner"
+CHOOSE_ID = "image:choose_id"
 SCHEMAS = "image:get_schemas"
 
 _ONE = "/v2/images/{image_id}"
@@ -29,5 +30,8 @@ RULES = [
     rule(PUBLICIZE, ADMIN, "Make an image public", "POST /v2/images", f"PATCH {_ONE}"),
     rule(COMMUNITIZE, MEMBER, "Make an image usable by all who know it", "POST /v2/images", f"PATCH {_ONE}"),
     rule(CHANGE_OWNER, ADMIN, "Give an image to another project", "POST /v2/images", f"PATCH {_ONE}"),
+    rule(
+        CHOOSE_ID, ADMIN, "Give a new image an id; one that was in use before must not be used again", "POST /v2/images"
+    ),
     rule(SCHEMAS, ANYONE, "Show the schemas", "GET /v2/schemas/images", "GET /v2/schemas/image"),
 ]

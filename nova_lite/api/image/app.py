@@ -89,6 +89,9 @@ class ImageApp(rest.Application):
         own = changes.properties({name: value for name, value in body.items() if name not in views.FIELDS})
         for name in ("protected", "os_hidden", "tags"):
             fields.pop(name, None)
+        if "id" in fields:
+            # Compute hosts keep images by id: who can make one again under its old id chooses what others get.
+            req.authorize(policies.CHOOSE_ID)
         if fields.setdefault("owner", req.context.project_id) != req.context.project_id:
             req.authorize(policies.CHANGE_OWNER)
         defaults = {
@@ -109,7 +112,9 @@ class ImageApp(rest.Application):
             self._authorize_visibility(req, wanted["visibility"], image.owner)
         if wanted.get("owner", image.owner) != image.owner:
             req.authorize(policies.CHANGE_OWNER)
-        changed = self.conductor.image_update(req.context, image.id, wanted, None) if wanted else image
+        # An upload that began meanwhile has its format checked: it must not change any more.
+        expected = "queued" if {"disk_format", "container_format"} & wanted.keys() else None
+        changed = self.conductor.image_update(req.context, image.id, wanted, expected) if wanted else image
         return Answer(views.show(changed))
 
     def delete(self, req: Request, id: str) -> Answer:
@@ -138,7 +143,7 @@ class ImageApp(rest.Application):
         if not image.disk_format or not image.container_format:
             raise exception.Conflict("Properties disk_format, container_format must be set prior to saving data.")
         body = Body(req, self.conf.image.max_upload_mb * _MIB)
-        self.conductor.image_update(req.context, image.id, {"status": "saving"}, "queued")
+        image = self.conductor.image_update(req.context, image.id, {"status": "saving"}, "queued")
         try:
             size, checksum = self._store(image, body)
         except BaseException:

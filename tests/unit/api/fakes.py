@@ -334,7 +334,9 @@ class FakeConductor:
         self, context: RequestContext, image_id: str, changes: dict[str, Any], expected_status: str | None
     ) -> Image:
         self._note(context, "image_update", image_id, changes, expected_status)
-        image = self.image_get(context, image_id)
+        if image_id not in self.images:
+            raise exception.ImageNotFound(image_id=image_id)
+        image = self.images[image_id]
         if expected_status not in (None, image.status):
             raise exception.ImageStatusConflict(image_id=image_id, status=image.status, expected=expected_status)
         own = {**image.properties, **changes.get("properties", {})}

@@ -173,8 +173,10 @@ def test_create(images: Images) -> None:
     made = answer.json
     assert (made["status"], made["size"], made["owner"], made["kernel_id"]) == ("queued", None, "demo", "k")
     assert answer.headers["Location"] == f"http://cloud:9292/v2/images/{made['id']}"
-    assert images.create(name=None, id=IMAGE_ID[:-1] + "f")["id"] == IMAGE_ID[:-1] + "f"
-    assert images("POST", "/v2/images", BODY | {"id": IMAGE_ID}).status_code == 409
+    other = IMAGE_ID[:-1] + "f"
+    fault(images("POST", "/v2/images", BODY | {"id": other}), "forbidden", 403)
+    assert images("POST", "/v2/images", BODY | {"id": other, "name": None}, ADMIN).json["id"] == other
+    assert images("POST", "/v2/images", BODY | {"id": IMAGE_ID}, ADMIN).status_code == 409
 
 
 @pytest.mark.parametrize(
@@ -362,6 +364,18 @@ def test_formats_come_before_data(images: Images) -> None:
     answer = images.patch(image, ("replace", "/disk_format", "raw"), ("replace", "/container_format", "bare"))
     assert answer.status_code == 200
     assert images("PUT", f"/v2/images/{made['id']}/file", b"x").status_code == 204
+
+
+def test_the_format_does_not_change_under_an_upload(images: Images, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was checked as one format must not become another: raw bytes may be a qcow2 that names files of a host."""
+    made = images.create()
+    stale = images.conductor.images[made["id"]]
+    images.conductor.images[made["id"]] = msgspec.structs.replace(stale, status="active")
+    monkeypatch.setattr(images.conductor, "image_get", lambda context, image_id: stale)
+    fault(images.patch(stale, ("replace", "/disk_format", "qcow2")), "conflictingRequest", 409)
+    images.conductor.images[made["id"]] = msgspec.structs.replace(stale, disk_format="qcow2")
+    answer = images("PUT", f"/v2/images/{made['id']}/file", b"x" * 200)
+    assert "not a qcow2 file" in fault(answer, "badRequest", 400)
 
 
 def test_a_missing_file(images: Images) -> None:

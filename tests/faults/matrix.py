@@ -120,8 +120,8 @@ class Arena:
                     self.cloud.start(name)
             try:
                 self.cloud.domains()
-            except AssertionError as error:
-                self.doubled = str(error)
+            except Exception as error:
+                self.doubled = f"{type(error).__name__}: {error}"
 
     def arm(self, faults: tuple[Fault, ...]) -> list[Path]:
         """Install the case's faults; returns the files that tell that they have happened."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -410,8 +411,10 @@ class Cloud:
         """Every fake domain there is: instance uuid to the host it is on; fails when one is on two hosts."""
         found: dict[str, str] = {}
         for host in self.computes:
-            for file in sorted((self.path / host).rglob("domains/*.json")):
-                instance_uuid = file.stem
+            folder = self.path / host / "instances" / f"fake-{host}" / "domains"
+            for instance_uuid in [
+                name[:36] for name in os.listdir(folder) if re.fullmatch(r"[0-9a-f-]{36}\.json", name)
+            ]:
                 assert instance_uuid not in found, f"{instance_uuid} runs on {host} and on {found[instance_uuid]}"
                 found[instance_uuid] = host
         return found

@@ -1,0 +1,248 @@
+"""The conductor's transactions, each one atomic step, named after the functions in `nova_lite.conductor`.
+
+``rules`` are the protections that are in force; without one, the step does what code without it would do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.model.state import NONE, OFF, RUNNING, Action, Message, State, send
+
+MAX_ATTEMPTS = 2
+CAPACITY = 1
+
+Rules = frozenset[str]
+
+
+# --- tasks/end.py, db/claims.py
+
+
+def release(state: State) -> State:
+    held = state.row.alloc
+    if held == NONE:
+        return state
+    used = tuple(value - (index == held) for index, value in enumerate(state.used))
+    return state._replace(row=state.row._replace(alloc=NONE), used=used)
+
+
+def _close(state: State) -> State:
+    return state._replace(action=Action(state.action.id, state.action.kind, ""))
+
+
+def failed(state: State) -> State:
+    state = _close(release(state))
+    return state._replace(row=state.row._replace(vm="error", task="", host=NONE))
+
+
+def mark_deleted(state: State) -> State:
+    return state._replace(row=state.row._replace(vm="deleted", task="", deleted=True))
+
+
+def deleted(state: State) -> State:
+    return _close(release(mark_deleted(state)))
+
+
+def built(state: State) -> State:
+    return _close(state._replace(row=state.row._replace(vm="active", task="", launched=True)))
+
+
+# --- tasks/accept.py
+
+
+def accept_action(state: State, kind: str, rules: Rules) -> State | None:
+    """None: refused, the state does not allow it."""
+    row, action = state.row, state.action
+    if row.deleted:
+        return None
+    if kind == "delete":
+        if row.task == "deleting" and action.step:
+            return None
+    elif row.task or not row.launched or row.vm not in {"stop": ("active", "error"), "start": ("stopped",)}[kind]:
+        return None
+    new = Action(action.id + 1, kind, "perform", row.host, row.gen)
+    state = state._replace(action=new, asked=kind)
+    if row.host == NONE:
+        return deleted(state)
+    task = {"delete": "deleting", "stop": "powering-off", "start": "powering-on"}[kind]
+    return _send_ticket(state._replace(row=row._replace(task=task)))
+
+
+def _send_ticket(state: State) -> State:
+    action = state.action
+    return send(state, Message("ticket", action.host, action.gen, action.id, action.kind))
+
+
+def delete_without_host(state: State, rules: Rules) -> State:
+    """The host counts as down, rightly or not: gone for the owner, the cleanup stays open."""
+    if "cleanup" not in rules:
+        return deleted(state)
+    state = mark_deleted(state)
+    return state._replace(action=state.action._replace(step="cleanup"))
+
+
+# --- tasks/build.py
+
+
+def lease(state: State) -> State:
+    """`lease_creates` or `take_due`: a new owner's token, and a thread that will schedule."""
+    busy = {token for token, _ in state.drives}
+    token = min({0, 1, 2} - busy)
+    drives = tuple(sorted((*state.drives, (token, state.action.tried))))
+    return state._replace(action=state.action._replace(owner=token), drives=drives)
+
+
+def _locked(state: State, token: int, rules: Rules) -> bool:
+    action, row = state.action, state.row
+    if "one driver" not in rules:
+        return not row.deleted
+    leased = action.kind == "create" and action.step == "schedule" and action.owner == token
+    return leased and not row.deleted and row.task == "scheduling"
+
+
+def claim(state: State, drive: tuple[int, tuple[int, ...]], host: int, rules: Rules) -> State:
+    """`_claim_all` for one instance: the thread ends, with a claim if the build is still its own."""
+    token, _ = drive
+    state = state._replace(drives=tuple(item for item in state.drives if item != drive))
+    if not _locked(state, token, rules) or state.used[host] >= CAPACITY:
+        return state
+    row = state.row
+    gen = row.gen + 1
+    used = tuple(value + (index == host) for index, value in enumerate(state.used))
+    action = state.action._replace(step="build", host=host, gen=gen, owner=NONE)
+    state = state._replace(row=row._replace(host=host, gen=gen, alloc=host), used=used, action=action)
+    return send(state, Message("build", host, gen, action.id))
+
+
+# --- tasks/reports.py
+
+
+def _building(state: State, host: int, gen: int, rules: Rules) -> bool:
+    row, action = state.row, state.action
+    if row.deleted or row.task == "deleting" or action.kind != "create" or action.step != "build":
+        return False
+    return "report generation" not in rules or ((row.host, row.gen) == (host, gen) and row.vm == "building")
+
+
+def start_build(state: State, host: int, gen: int, rules: Rules) -> tuple[State, bool]:
+    """Second value: whether the build is wanted."""
+    if not _building(state, host, gen, rules):
+        return state, False
+    return state._replace(row=state.row._replace(task="spawning")), True
+
+
+def finish_build(state: State, host: int, gen: int, outcome: str, rules: Rules) -> tuple[State, bool]:
+    """Second value: False is `StaleReport` or `InstanceGone`, which only a BUILT report is told."""
+    row, action = state.row, state.action
+    if outcome == "built":
+        known = row.launched and not row.deleted and row.task != "deleting" and (row.host, row.gen) == (host, gen)
+        if known:
+            return state, True
+        compensating = action.step == "compensate" and (row.host, row.gen) == (host, gen) and not row.deleted
+        if compensating and "late success" in rules:
+            return built(state), True
+    if not _building(state, host, gen, rules):
+        return state, outcome != "built"
+    if outcome == "built":
+        return built(state), True
+    return (failed(state), True) if outcome == "aborted" else (_reschedule(state, host), True)
+
+
+def _reschedule(state: State, host: int) -> State:
+    tried = tuple(sorted({*state.action.tried, host}))
+    if len(tried) >= MAX_ATTEMPTS:
+        return failed(state)
+    state = release(state)
+    row = state.row._replace(host=NONE, task="scheduling")
+    return state._replace(row=row, action=state.action._replace(step="schedule", host=NONE, tried=tried, owner=NONE))
+
+
+def finish_action(state: State, host: int, action_id: int, result: str, rules: Rules) -> State:
+    """``result``: "ok", or "error" when no domain was there to act on."""
+    row, action = state.row, state.action
+    if action.id != action_id:
+        return state
+    if not action.step or action.host != host:
+        return state
+    if action.kind == "delete":
+        return deleted(state)
+    vm = {"stop": "stopped", "start": "active"}[action.kind] if result == "ok" else "error"
+    return _close(state._replace(row=row._replace(vm=vm, task="")))
+
+
+def reconcile_domains(state: State, host: int, gen: int, power: int) -> tuple[State, str]:
+    """The verdict on one domain: "keep", "destroy", or "" (left alone); and the power state it brings."""
+    row = state.row
+    belongs = not row.deleted and (row.host, row.gen) == (host, gen)
+    if not belongs:
+        return state, "destroy" if gen <= row.gen else ""
+    if not row.task and row.vm in ("active", "stopped"):
+        vm = {RUNNING: "active", OFF: "stopped"}[power]
+        state = state._replace(row=row._replace(vm=vm))
+    return state, "keep"
+
+
+# --- reconciler.py
+
+
+def past_deadline(state: State, rules: Rules) -> State:
+    row, action = state.row, state.action
+    if action.kind == "create" and action.step == "schedule":
+        return failed(state)
+    if action.kind == "create":
+        row = row._replace(vm="error", task="")
+        state = state._replace(row=row, action=action._replace(step="compensate"))
+        return send(state, Message("fence", action.host, action.gen))
+    if action.kind == "delete":
+        if "lasting delete" in rules:
+            return state._replace(row=row._replace(vm="error"))
+        return _close(state._replace(row=row._replace(vm="error", task="")))
+    return _close(state._replace(row=row._replace(task=""), asked="in vain"))
+
+
+def fence_answered(state: State, host: int, gen: int, fenced: bool) -> State:
+    """`_compensated` or `_revived`."""
+    action = state.action
+    if action.step != "compensate" or (action.host, action.gen) != (host, gen) or state.row.deleted:
+        return state
+    return failed(state) if fenced else built(state)
+
+
+def steps(state: State, rules: Rules, users: tuple[str, ...], max_actions: int) -> Iterator[tuple[str, bool, State]]:
+    """What users, conductors and time may do."""
+    row, action = state.row, state.action
+    reconciled = "reconciler" in rules
+    for kind in users:
+        if action.id < max_actions:
+            accepted = accept_action(state, kind, rules)
+            if accepted is not None:
+                yield f"accept_action({kind})", False, accepted
+    if action.step == "schedule" and len(state.drives) < 2:
+        yield "lease the create, ask the scheduler", reconciled, lease(state)
+    for drive in state.drives:
+        for host in (0, 1):
+            if host not in drive[1]:
+                yield f"_claim_all: thread {drive[0]} takes {_name(host)}", True, claim(state, drive, host, rules)
+    lost = reconciled and action.host != NONE and state.hosts[action.host].daemon == "lost"
+    if action.kind == "delete" and action.step == "perform":
+        yield f"{_name(row.host)} counts as down: delete_without_host", lost, delete_without_host(state, rules)
+    if action.step in ("schedule", "build", "perform"):
+        yield f"_past_deadline({action.kind})", lost, past_deadline(state, rules)
+    if "confirmation" not in rules and action.step == "build" and len(action.tried) + 1 < MAX_ATTEMPTS:
+        yield f"{_name(action.host)} counts as down: rescheduled unasked", False, _reschedule(state, action.host)
+
+
+def _name(host: int) -> str:
+    return "-" if host == NONE else f"host {'AB'[host]}"
+
+
+def problem(state: State) -> str | None:
+    """Invariants between rows."""
+    row = state.row
+    if state.used != tuple(int(row.alloc == host) for host in (0, 1)):
+        return "used counters differ from allocations"
+    if max(state.used) > CAPACITY:
+        return "more is given out than a host has"
+    if row.task and not state.action.step:
+        return "a task state without an open action"
+    return None

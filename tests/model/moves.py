@@ -1,0 +1,365 @@
+"""Rules that are planned, not implemented: evacuation after ``forced_down``, and resize or cold migration.
+
+One instance that runs at generation 1 on host A. The steps of hosts are coarser than in `compute`: what protects a
+single build is checked there. An order to a host is done in two steps, look and act, with its report after that; the
+daemon may be killed between any two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from tests.model.checker import Step
+from tests.model.state import OFF, RUNNING
+
+A, B, NOWHERE = 0, 1, -1
+
+Rules = frozenset[str]
+
+PLANNED: Rules = frozenset(
+    {
+        "forced_down is true",
+        "no entry while forced_down",
+        "destroy before serving",
+        "silent daemon enters anew",
+        "new generation at accept",
+        "source confirms first",
+        "source holds back",
+        "destination fenced first",
+        "both ends belong",
+        "tombstone",
+        "generation in orders",
+        "fresh generation for the way back",
+        "delete at both ends",
+        "reconciler",
+    }
+)
+
+
+class Order(NamedTuple):
+    """``gen``: what it is about; ``new``: the generation that it makes."""
+
+    kind: str
+    host: int
+    gen: int
+    new: int = 0
+
+
+class End(NamedTuple):
+    """A host. Durable: ``fenced``, ``held`` (may not be started at or below it, but is kept), domain and power."""
+
+    daemon: str = "serving"
+    fenced: int = 0
+    held: int = 0
+    domain: int = 0
+    power: int = 0
+    job: Order | None = None
+    at: str = ""
+
+
+class Move(NamedTuple):
+    """``allocs``: what the instance holds on A and B. ``other``: the far end of a resize, where it comes from or
+    goes to, ``other_gen`` its generation there. ``forced``: A is forced down. ``crashes``: how many are left.
+    """
+
+    vm: str = "active"
+    host: int = A
+    gen: int = 1
+    other: int = NOWHERE
+    other_gen: int = 0
+    allocs: tuple[int, int] = (1, 0)
+    step: str = ""
+    ends: tuple[End, End] = (End(domain=1, power=RUNNING), End())
+    net: tuple[Order, ...] = ()
+    forced: bool = False
+    used_up: tuple[str, ...] = ()
+    crashes: int = 1
+
+
+def _end(state: Move, index: int, **changes: Any) -> Move:
+    ends = list(state.ends)
+    ends[index] = ends[index]._replace(**changes)
+    return state._replace(ends=tuple(ends))
+
+
+def _send(state: Move, order: Order) -> Move:
+    return state if order in state.net else state._replace(net=tuple(sorted((*state.net, order))))
+
+
+def _hold(state: Move, index: int, held: int) -> Move:
+    allocs = list(state.allocs)
+    allocs[index] = held
+    return state._replace(allocs=tuple(allocs))
+
+
+@dataclass(frozen=True)
+class Moves:
+    """``story``: "evacuate" or "resize"."""
+
+    story: str
+    rules: Rules = PLANNED
+    crashes: int = 1
+    only_twice: bool = False
+
+    def initial(self) -> Move:
+        """An old order to start the guest is still in A's queue: it was repeated, and nobody waits for it."""
+        return Move(crashes=self.crashes, net=(Order("start", A, 1),))
+
+    def steps(self, state: Move) -> Iterable[Step]:
+        yield from self._operator(state) if self.story == "evacuate" else self._user(state)
+        yield from self._conductor(state)
+        for order in state.net:
+            end = state.ends[order.host]
+            if end.daemon == "serving" and end.job is None:
+                after = _end(state, order.host, job=order, at="look")
+                progress = "reconciler" in self.rules and order in self._current(state)
+                yield f"{'AB'[order.host]} gets {order.kind} {order.gen} {order.new or ''}", progress, after
+        for index in (A, B):
+            for label, progress, after in self._host(state, index):
+                yield f"{'AB'[index]}: {label}", progress, after
+
+    def canonical(self, state: Move) -> Move:
+        return state
+
+    # --- properties
+
+    def violation(self, state: Move) -> str | None:
+        if all(end.power == RUNNING for end in state.ends):
+            return "it runs twice"
+        if self.only_twice:
+            return None
+        for index, end in enumerate(state.ends):
+            out_of_service = end.daemon != "serving" or (index == A and state.forced)
+            if end.domain and not state.allocs[index] and not out_of_service:
+                return f"a domain on {'AB'[index]}, which the instance holds nothing of"
+        if state.vm == "deleted" and not state.step and any(state.allocs):
+            return "deleted, and holds something"
+        if self.story == "resize" and state.vm != "deleted" and not any(end.domain for end in state.ends):
+            return "its disk is nowhere"
+        return None
+
+    def unsettled(self, state: Move) -> str | None:
+        if self.only_twice:
+            return None
+        if state.step and state.step != "resized":
+            return f"open at step {state.step}"
+        if any(end.job for end in state.ends):
+            return "a host is at work"
+        if state.vm == "deleted":
+            return "deleted, and a domain is left" if any(end.domain for end in state.ends) else None
+        if state.forced or state.ends[state.host].daemon != "serving":
+            return None
+        here = state.ends[state.host]
+        if here.domain != state.gen:
+            return f"{state.vm}, but on its host is generation {here.domain}"
+        if self.story == "resize" and here.power != RUNNING:
+            return f"{state.vm}, but its guest is off"
+        return None
+
+    # --- the conductor
+
+    def _operator(self, state: Move) -> Iterator[Step]:
+        """The operator forces A down, has the instance built elsewhere, and lets A back in."""
+        if not state.forced and "forced" not in state.used_up:
+            down = state._replace(forced=True, used_up=(*state.used_up, "forced"))
+            if "forced_down is true" in self.rules:
+                off = OFF if state.ends[A].domain else 0
+                down = _end(down, A, power=off)
+                yield "A is switched off and forced down", False, _end(down, A, daemon="off", job=None, at="")
+                if state.ends[A].job is None:
+                    frozen = _end(down, A, daemon="frozen")
+                    yield "A's guests are off, its idle daemon is cut off, A is forced down", False, frozen
+            else:
+                yield "A is forced down, and runs on", False, down
+        if state.forced and state.ends[A].daemon in ("serving", "starting", "off", "frozen"):
+            yield "A is let in again", False, state._replace(forced=False)
+        if state.forced and not state.step and state.host == A and state.vm == "active":
+            accepted = state._replace(step="claim")
+            if "new generation at accept" in self.rules:
+                accepted = _hold(accepted._replace(gen=state.gen + 1, host=NOWHERE), A, 0)
+            yield "evacuate accepted", False, accepted
+
+    def _user(self, state: Move) -> Iterator[Step]:
+        if not state.step and state.vm == "active" and state.host == A and "resize" not in state.used_up:
+            target = state._replace(step="leave", other=B, other_gen=state.gen + 1, used_up=(*state.used_up, "resize"))
+            target = _hold(target, B, 1)
+            order = Order("leave", A, state.gen)
+            if "source confirms first" not in self.rules:
+                target = _send(target._replace(step="arrive"), Order("arrive", B, state.gen + 1))
+            yield "resize accepted, B claimed", False, _send(target, order)
+        if state.step == "resized":
+            yield "confirm accepted", False, _send(state._replace(step="confirm"), Order("remove", A, state.other_gen))
+            yield "revert accepted", False, _send(state._replace(step="revert"), Order("remove", B, state.gen))
+        if state.step in ("leave", "arrive"):
+            yield "past the deadline", False, self._give_up(state)
+        if state.vm != "deleted":
+            yield "delete accepted", False, self._delete(state)
+
+    def _delete(self, state: Move) -> Move:
+        ends = {state.host: state.gen}
+        if state.other != NOWHERE and "delete at both ends" in self.rules:
+            ends[state.other] = state.other_gen
+        top = max(state.gen, state.other_gen)
+        state = state._replace(vm="deleted", step="delete")
+        for index in ends:
+            state = _send(state, Order("remove", index, top))
+        for index in (A, B):
+            if index not in ends:
+                state = _hold(state, index, 0)
+        return state
+
+    def _give_up(self, state: Move) -> Move:
+        """B may have got its order: it has to confirm first that it will not."""
+        if state.step == "leave" or "destination fenced first" not in self.rules:
+            return self._way_back(state)
+        return _send(state._replace(step="fence"), Order("fence", B, state.other_gen))
+
+    def _way_back(self, state: Move) -> Move:
+        """B has nothing: A goes on, at a generation that no order was ever given for."""
+        new = max(state.gen, state.other_gen) + 1
+        if "fresh generation for the way back" not in self.rules:
+            new = 1
+        old = state.gen if state.host == A else state.other_gen
+        state = _hold(state, B, 0)._replace(step="return", host=A, gen=old, other=NOWHERE, other_gen=new)
+        return _send(state, Order("return", A, old, new))
+
+    def _current(self, state: Move) -> set[Order]:
+        """What the reconciler sends again."""
+        top = max(state.gen, state.other_gen)
+        orders = {
+            "leave": [Order("leave", A, state.gen)],
+            "arrive": [Order("arrive", B, state.other_gen)],
+            "fence": [Order("fence", B, state.other_gen)],
+            "return": [Order("return", A, state.gen, state.other_gen)],
+            "confirm": [Order("remove", A, state.other_gen)],
+            "revert": [Order("remove", B, state.gen)],
+            "delete": [Order("remove", index, top) for index in (A, B) if state.allocs[index]],
+            "build": [Order("arrive", B, state.gen)],
+        }
+        return set(orders.get(state.step, ()))
+
+    def _conductor(self, state: Move) -> Iterator[Step]:
+        if state.step == "claim":
+            gen = state.gen if "new generation at accept" in self.rules else state.gen + 1
+            claimed = _hold(_hold(state, A, 0), B, 1)._replace(step="build", host=B, gen=gen)
+            yield "B is claimed", "reconciler" in self.rules, _send(claimed, Order("arrive", B, gen))
+
+    def report(self, state: Move, order: Order, answer: str) -> Move:
+        """A host says how an order ended; one that is not current any more changes nothing."""
+        if order not in self._current(state):
+            return state
+        step = state.step
+        if step == "leave":
+            after = state._replace(step="arrive")
+            return _send(after, Order("arrive", B, state.other_gen))
+        if step in ("arrive", "fence"):
+            if answer == "runs":
+                return self._arrived(state)
+            return self._way_back(state)
+        if step == "build":
+            return state._replace(step="")
+        if step == "return":
+            return state._replace(step="", vm="active", gen=state.other_gen, other_gen=0)
+        if step == "confirm":
+            return _hold(state, A, 0)._replace(step="", vm="active", other=NOWHERE, other_gen=0)
+        if step == "revert":
+            return self._way_back(state)
+        released = _hold(state, order.host, 0)
+        return released if any(released.allocs) else released._replace(step="")
+
+    def _arrived(self, state: Move) -> Move:
+        return state._replace(step="resized", host=B, gen=state.other_gen, other=A, other_gen=state.gen)
+
+    def belongs(self, state: Move, index: int, gen: int) -> bool:
+        if state.vm == "deleted":
+            return False
+        if (index, gen) == (state.host, state.gen):
+            return True
+        if "both ends belong" not in self.rules:
+            return False
+        returned = state.step == "return" and (index, gen) == (A, state.other_gen)
+        return returned or (index, gen) == (state.other, state.other_gen)
+
+    # --- a host
+
+    def _host(self, state: Move, index: int) -> Iterator[Step]:
+        end = state.ends[index]
+        if end.daemon in ("off", "down"):
+            yield "daemon starts", True, _end(state, index, daemon="starting")
+        elif end.daemon == "frozen":
+            anew = "starting" if "silent daemon enters anew" in self.rules else "serving"
+            yield "goes on", True, _end(state, index, daemon=anew)
+        elif end.daemon == "starting":
+            yield from self._enter(state, index)
+        elif end.job is not None:
+            yield from self._work(state, index, end, end.job)
+        elif end.domain:
+            yield from self._reconcile(state, index, end)
+        if state.crashes and end.daemon == "serving":
+            killed = _end(state, index, daemon="down", job=None, at="")
+            yield "daemon is killed", False, killed._replace(crashes=state.crashes - 1)
+
+    def _enter(self, state: Move, index: int) -> Iterator[Step]:
+        """Register, compare domains with the database, serve."""
+        if index == A and state.forced and "no entry while forced_down" in self.rules:
+            return
+        end = state.ends[index]
+        if end.domain and "destroy before serving" in self.rules and not self.belongs(state, index, end.domain):
+            fenced = max(end.fenced, end.domain)
+            state = _end(state, index, domain=0, power=0, fenced=fenced)
+        yield "has compared its domains, serves", True, _end(state, index, daemon="serving")
+
+    def _reconcile(self, state: Move, index: int, end: End) -> Iterator[Step]:
+        known = self.belongs(state, index, end.domain)
+        if not known:
+            gone = _end(state, index, domain=0, power=0, fenced=max(end.fenced, end.domain))
+            yield "domain reconciliation destroys", True, gone
+
+    def _work(self, state: Move, index: int, end: End, order: Order) -> Iterator[Step]:
+        if end.at == "look":
+            yield f"looks at {order.kind} {order.gen}", True, self._look(state, index, end, order)
+        elif end.at == "act":
+            yield f"does {order.kind} {order.gen}", True, self._act(state, index, end, order)
+        else:
+            after = _end(self.report(state, order, end.at), index, job=None, at="")
+            yield f"reports {order.kind} {order.gen}: {end.at}", True, after
+
+    def _look(self, state: Move, index: int, end: End, order: Order) -> Move:
+        """Write the promise, or drop the order."""
+        checked = "generation in orders" in self.rules
+        promise = order.kind in ("remove", "fence")
+        if order.kind == "fence" and end.domain == order.gen and end.power == RUNNING:
+            return _end(state, index, at="runs")
+        if promise and "tombstone" in self.rules:
+            return _end(state, index, at="act", fenced=max(end.fenced, order.gen))
+        refused = order.kind == "arrive" and order.gen <= end.fenced
+        if refused:
+            return _end(
+                state, index, at="fenced" if end.domain <= order.gen else "", job=order if not end.domain else None
+            )
+        if order.kind == "arrive" and end.domain == order.gen:
+            return _end(state, index, at="runs")
+        if order.kind == "arrive" and end.domain > order.gen:
+            return _end(state, index, job=None, at="")
+        if order.kind == "return" and end.domain == order.new:
+            return _end(state, index, at="runs")
+        wrong = checked and order.kind in ("start", "leave", "return") and end.domain != order.gen
+        held = order.kind == "start" and "source holds back" in self.rules and end.domain <= end.held
+        if wrong or held or (order.kind in ("start", "leave", "return") and not end.domain):
+            return _end(state, index, job=None, at="")
+        if order.kind == "leave" and "source holds back" in self.rules:
+            return _end(state, index, at="act", held=max(end.held, order.gen))
+        return _end(state, index, at="act")
+
+    def _act(self, state: Move, index: int, end: End, order: Order) -> Move:
+        if order.kind in ("remove", "fence"):
+            left = end.domain if end.domain > order.gen else 0
+            return _end(state, index, domain=left, power=end.power if left else 0, at="fenced")
+        if order.kind == "leave":
+            return _end(state, index, power=OFF, at="left")
+        if order.kind == "start":
+            return _end(state, index, power=RUNNING, at="runs")
+        new = order.new or order.gen
+        return _end(state, index, domain=new, power=RUNNING, at="runs")

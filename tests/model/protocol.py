@@ -1,0 +1,136 @@
+"""The protocol as a model to check: one instance, two hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tests.model import compute, conductor
+from tests.model.checker import Step
+from tests.model.compute import Rules
+from tests.model.state import NONE, OFF, RUNNING, Message, State, swapped
+
+BLANK = State()
+
+#: What `nova_lite` does.
+IMPLEMENTED: Rules = frozenset(
+    {
+        "tombstone",
+        "durable tombstone",
+        "fence check at order",
+        "fence check at creation",
+        "fence before report",
+        "instance lock",
+        "confirmation",
+        "reconciler",
+        "domain reconciliation",
+        "one driver",
+        "report generation",
+        "action order",
+        "cleanup",
+    }
+)
+
+#: What the model asks for besides.
+PROPOSED: Rules = frozenset({"late success", "lasting delete"})
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """``users``: kinds of actions that users ask for; ``max_actions``: how many in all, the create included.
+    ``crashes`` of daemons, ``losses`` of whole hosts. ``only_twice``: look for nothing but a guest that runs twice."""
+
+    rules: Rules = IMPLEMENTED | PROPOSED
+    users: tuple[str, ...] = ("delete",)
+    max_actions: int = 2
+    crashes: int = 1
+    losses: int = 0
+    start: State = BLANK
+    only_twice: bool = False
+
+    def initial(self) -> State:
+        return self.start._replace(crashes=self.crashes, losses=self.losses)
+
+    def steps(self, state: State) -> Iterable[Step]:
+        yield from conductor.steps(state, self.rules, self.users, self.max_actions)
+        for message in state.net:
+            yield from compute.deliver(state, message, self.rules)
+        for index in (0, 1):
+            yield from compute.steps(state, index, self.rules)
+
+    def violation(self, state: State) -> str | None:
+        if all(host.power == RUNNING for host in state.hosts):
+            return "it runs twice"
+        if self.only_twice:
+            return None
+        problem = conductor.problem(state)
+        if problem is not None:
+            return problem
+        for index, host in enumerate(state.hosts):
+            if host.domain and state.row.alloc != index:
+                return f"a domain on {'AB'[index]}, which the instance holds nothing of any more"
+        return None
+
+    def unsettled(self, state: State) -> str | None:
+        if self.only_twice:
+            return None
+        row, action = state.row, state.action
+        lost = row.alloc != NONE and state.hosts[row.alloc].daemon == "lost"
+        if action.step and not (lost and action.step in ("compensate", "cleanup")):
+            return f"{action.kind} is open at step {action.step}"
+        problem = None if lost or row.alloc == NONE else self._wrong_on_host(state)
+        if problem is not None:
+            return problem
+        busy = any(host.daemon in ("down", "starting") or host.build.at or host.acts for host in state.hosts)
+        return "a host is at work" if busy else None
+
+    def _wrong_on_host(self, state: State) -> str | None:
+        """What the row says, and what its host has."""
+        row, host = state.row, state.hosts[state.row.host]
+        if row.vm == "error":
+            return None if host.domain else "in error, and holds what its host does not have"
+        expected = {"active": RUNNING, "stopped": OFF}[row.vm]
+        if (host.domain, host.power) != (row.gen, expected):
+            there = (
+                f"generation {host.domain}, {'off' if host.power == OFF else 'running'}" if host.domain else "nothing"
+            )
+            return f"{row.vm}, but on its host is {there}"
+        wanted = {"stop": "stopped", "start": "active"}.get(state.asked, row.vm)
+        return None if row.vm == wanted else f"asked to {state.asked}, done, and {row.vm}"
+
+    def canonical(self, state: State) -> State:
+        state = without_dead(state, self.rules)
+        return min(state, swapped(state))
+
+
+def without_dead(state: State, rules: Rules) -> State:
+    """The same state without what cannot have any effect any more, as long as the rules that make it so are in force.
+
+    A thread that lost its lease finds out at its claim, and leases are never given back to it. A report or an answer on
+    a generation that is over changes nothing: generations only grow, and a create that is closed stays so. An order
+    that its host would drop or refuse, with nothing there to remove, is dropped or refused for good.
+    """
+    action = state.action
+    if "one driver" in rules and state.drives:
+        drives = tuple(drive for drive in state.drives if action.kind == "create" and drive[0] == action.owner)
+        state = state._replace(drives=drives)
+    if rules >= _SURE and state.net:
+        state = state._replace(net=tuple(message for message in state.net if not _is_dead(state, message, rules)))
+    return state
+
+
+_SURE = {"report generation", "tombstone", "durable tombstone", "instance lock"}
+
+
+def _is_dead(state: State, message: Message, rules: Rules) -> bool:
+    action, host = state.action, state.hosts[message.host]
+    over = action.kind != "create" or not action.step or message.gen < state.row.gen
+    if message.kind in ("report", "answer"):
+        return over
+    if message.kind == "ticket":
+        if "action order" not in rules:
+            return False
+        done = host.last > message.id or (host.last == message.id and bool(host.result))
+        return done and (action.id != message.id or not action.step) and not host.acts
+    nothing_there = host.fenced >= message.gen and not host.domain and not host.build.at
+    return nothing_there and over

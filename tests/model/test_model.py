@@ -1,0 +1,44 @@
+"""The protocol holds in the model, and not without any one of its protections."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.model.checker import Model, explore
+from tests.model.claims import Claims
+from tests.model.moves import PLANNED
+from tests.model.protections import BOOT, BOOT_WITHOUT_CRASHES, HOLDS, PROTECTIONS, REDUNDANT, Protection
+from tests.model.protocol import IMPLEMENTED, PROPOSED
+
+
+@pytest.mark.parametrize("model", HOLDS.values(), ids=HOLDS)
+def test_it_holds(model: Model) -> None:
+    result = explore(model, limit=500_000)
+    print(result)
+    assert result.holds, str(result)
+
+
+@pytest.mark.parametrize("protection", PROTECTIONS, ids=lambda protection: protection.rule)
+def test_it_does_not_hold_without(protection: Protection) -> None:
+    result = protection.counterexample()
+    print(result)
+    assert result.kind in ("violation", "stuck")
+
+
+@pytest.mark.parametrize("protection", [item for item in PROTECTIONS if item.twice], ids=lambda item: item.rule)
+def test_it_runs_twice_without(protection: Protection) -> None:
+    result = protection.counterexample(only_twice=True)
+    print(result)
+    assert result.reason == "it runs twice"
+
+
+def test_the_second_fence_check_upholds_nothing_alone() -> None:
+    result = explore(replace(BOOT_WITHOUT_CRASHES, rules=BOOT.rules - {REDUNDANT}))
+    assert result.holds, str(result)
+
+
+def test_every_rule_is_spoken_of() -> None:
+    spoken_of = {item.rule for item in PROTECTIONS if not isinstance(item.model, Claims)}
+    assert spoken_of | {REDUNDANT} == IMPLEMENTED | PROPOSED | PLANNED

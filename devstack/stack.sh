@@ -4,7 +4,7 @@
 # It installs what is missing, sets up broker, database and hypervisor, starts the daemons and boots a first server,
 # whose console it shows. It can be repeated at any time. What can be chosen is in devstack/local.conf.sample.
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib/common.sh"
-for component in packages python rabbitmq database config libvirt guest services catalogue clouds boot; do
+for component in packages python rabbitmq database config libvirt guest services catalogue users clouds boot; do
     source "$TOP/devstack/lib/$component.sh"
 done
 
@@ -54,7 +54,8 @@ else
 fi
 step "Creating flavors" create_flavors
 step "Creating the network" create_network
-step "Writing the cloud $CLOUD into $CLOUDS_YAML" add_cloud
+step "Creating users" create_users
+step "Writing the cloud $CLOUD into $CLOUDS_YAML" add_clouds
 step "Starting the daemons" restart_daemons
 step "Booting a server" boot_first_server
 show_first_server

@@ -2,7 +2,7 @@
 # Remove all that devstack/stack.sh made: servers, daemons, networks, database, broker's virtual host, configuration,
 # state, logs, the system user. Packages stay, and so do broker, database server and libvirt. It can be repeated.
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib/common.sh"
-for component in packages python rabbitmq database config libvirt guest services catalogue clouds boot; do
+for component in packages python rabbitmq database config libvirt guest services catalogue users clouds boot; do
     source "$TOP/devstack/lib/$component.sh"
 done
 
@@ -23,7 +23,7 @@ LOG=$(mktemp /tmp/unstack.XXXXXX.log)
 say "Unstacking $(hostname) (all details in $LOG)"
 step "Stopping the daemons" stop_daemons
 step "Removing guests and their networks" remove_guests
-step "Removing the cloud $CLOUD from $CLOUDS_YAML" remove_cloud
+step "Removing the cloud $CLOUD from $CLOUDS_YAML" remove_clouds
 step "Dropping the database" drop_database
 step "Dropping the broker's virtual host" drop_broker
 step "Removing files" remove_files_and_links

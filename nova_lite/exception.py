@@ -295,6 +295,10 @@ class ImageExists(Conflict):
     msg_fmt = "Image %(image_id)s already exists."
 
 
+class ImageStatusConflict(Conflict):
+    msg_fmt = "Image %(image_id)s is %(status)s, where it has to be %(expected)s."
+
+
 class NetworkExists(Conflict):
     msg_fmt = "Network %(name)s already exists."
 

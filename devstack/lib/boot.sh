@@ -16,13 +16,12 @@ show_first_server() {
 
 # Every compute host has to have reported, or the first server might find no valid host.
 hosts_are_up() {
-    local name up
-    up=$(curl --silent --show-error --fail --max-time 10 -H 'X-Auth-Token: admin:admin' "$(api_url)/os-services")
+    local name services
+    services=$(listed service host binary state)
     for name in $(compute_services); do
-        "$VENV/bin/python" -c '
-import json, sys
-services = {one["host"]: one["state"] for one in json.loads(sys.argv[1])["services"] if "compute" in one["binary"]}
-sys.exit(None if services.get(sys.argv[2]) == "up" else "compute host %s is not up: %s" % (sys.argv[2], services))
-' "$up" "$(compute_host "$name")"
+        grep -qxF "$(compute_host "$name") nova-compute up" <<<"$services" || {
+            printf 'compute host %s is not up:\n%s\n' "$(compute_host "$name")" "$services"
+            return 1
+        }
     done
 }

@@ -1,7 +1,10 @@
 """Write the cloud into, or remove it from, a clouds.yaml that may hold other clouds.
 
-    clouds.py add FILE NAME API_URL      clouds.py remove FILE NAME
+    clouds.py add FILE NAME API_URL
+    clouds.py add-user FILE NAME AUTH_URL USER      (in the project of the same name; the password is on standard input)
+    clouds.py remove FILE NAME
 
+A password goes into ``secure.yaml`` beside the file, which clients read as well, and which only its owner may read.
 Only the lines between two marks are ever touched, so that others' clouds keep their comments and order. A file that
 cannot be edited that way (its clouds are not an indented block) is left alone, with an error.
 """
@@ -15,6 +18,8 @@ from typing import Any
 
 import yaml
 
+SECURE = "secure.yaml"
+
 
 def marks(name: str) -> tuple[str, str]:
     return f"# >>> {name}, written by devstack", f"# <<< {name}"
@@ -26,6 +31,21 @@ def cloud(api_url: str) -> dict[str, Any]:
         "auth_type": "admin_token",
         "auth": {"endpoint": api_url, "token": "admin:admin"},
         "compute_endpoint_override": api_url,
+    }
+
+
+def cloud_of_user(auth_url: str, user: str) -> dict[str, Any]:
+    """Settings of a cloud with an identity service, but for the password."""
+    return {
+        "auth_type": "password",
+        "region_name": "RegionOne",
+        "auth": {
+            "auth_url": auth_url,
+            "username": user,
+            "project_name": user,
+            "user_domain_id": "default",
+            "project_domain_id": "default",
+        },
     }
 
 
@@ -63,11 +83,17 @@ def clouds_of(text: str) -> dict[str, Any]:
     return dict((yaml.safe_load(text) or {}).get("clouds") or {})
 
 
+def secure_file(path: str) -> str:
+    return os.path.join(os.path.dirname(path), SECURE)
+
+
 def write(path: str, text: str) -> None:
-    """At once or not at all, with the file's own permissions if it exists."""
+    """At once or not at all, with the file's own permissions if it exists; those of secrets are made tighter."""
     directory = os.path.dirname(path)
     os.makedirs(directory, exist_ok=True)
     mode = os.stat(path).st_mode & 0o777 if os.path.exists(path) else 0o644
+    if os.path.basename(path) == SECURE:
+        mode &= 0o600
     handle, temporary = tempfile.mkstemp(dir=directory)
     with os.fdopen(handle, "w") as file:
         file.write(text)
@@ -75,13 +101,13 @@ def write(path: str, text: str) -> None:
     os.replace(temporary, path)
 
 
-def add(path: str, name: str, api_url: str) -> None:
+def put(path: str, name: str, settings: dict[str, Any]) -> None:
     text = read(path)
     rest = without_block(text, name)
     if name in clouds_of(rest):
         sys.exit(f"{path} has a cloud {name} that devstack did not write; rename or remove it.")
-    expected = {name: cloud(api_url), **clouds_of(rest)}
-    result = with_block(rest, name, cloud(api_url))
+    expected = {name: settings, **clouds_of(rest)}
+    result = with_block(rest, name, settings)
     try:
         right = clouds_of(result) == expected
     except yaml.YAMLError:
@@ -91,7 +117,23 @@ def add(path: str, name: str, api_url: str) -> None:
     write(path, result)
 
 
+def add(path: str, name: str, api_url: str) -> None:
+    take_out(secure_file(path), name)
+    put(path, name, cloud(api_url))
+
+
+def add_user(path: str, name: str, auth_url: str, user: str) -> None:
+    password = sys.stdin.readline().rstrip("\n")
+    put(path, name, cloud_of_user(auth_url, user))
+    put(secure_file(path), name, {"auth": {"password": password}})
+
+
 def remove(path: str, name: str) -> None:
+    take_out(path, name)
+    take_out(secure_file(path), name)
+
+
+def take_out(path: str, name: str) -> None:
     """The file goes, too, when nothing else is in it."""
     text = read(path)
     if marks(name)[0] not in text:
@@ -111,4 +153,4 @@ def read(path: str) -> str:
 
 
 if __name__ == "__main__":
-    {"add": add, "remove": remove}[sys.argv[1]](*sys.argv[2:])
+    {"add": add, "add-user": add_user, "remove": remove}[sys.argv[1]](*sys.argv[2:])

@@ -24,9 +24,11 @@ declare -A DEFAULTS=(
     [DATABASE]=sqlite
     [VIRT_DRIVER]=libvirt
     [COMPUTES]=1
-    [AUTH]=noauth2
+    [AUTH]=standalone
     [API_WORKERS]=1
     [API_PORT]=8774
+    [IDENTITY_PORT]=5000
+    [IMAGE_PORT]=9292
     [CONCURRENCY]=
     [NETWORK_CIDR]=10.0.77.0/24
     [NETWORK_BRIDGE]=nlbr0
@@ -52,9 +54,12 @@ check_settings() {
     [[ $DATABASE =~ ^(sqlite|mariadb|postgresql)$ ]] || die "DATABASE=$DATABASE: must be sqlite, mariadb or postgresql."
     [[ $VIRT_DRIVER =~ ^(libvirt|fake)$ ]] || die "VIRT_DRIVER=$VIRT_DRIVER: must be libvirt or fake."
     [[ $COMPUTES =~ ^[1-9][0-9]?$ ]] || die "COMPUTES=$COMPUTES: must be a number from 1 to 99."
-    [[ $AUTH == noauth2 ]] || die "AUTH=$AUTH: must be noauth2."
+    [[ $AUTH =~ ^(standalone|noauth2)$ ]] || die "AUTH=$AUTH: must be standalone or noauth2."
     [[ $API_WORKERS =~ ^[1-9][0-9]?$ ]] || die "API_WORKERS=$API_WORKERS: must be a number from 1 to 99."
-    [[ $API_PORT =~ ^[0-9]+$ ]] && ((API_PORT > 0 && API_PORT < 65536)) || die "API_PORT=$API_PORT: must be a port number."
+    local name
+    for name in API_PORT IDENTITY_PORT IMAGE_PORT; do
+        [[ ${!name} =~ ^[0-9]{1,5}$ ]] && ((${!name} > 0 && ${!name} < 65536)) || die "$name=${!name}: must be a port number."
+    done
     [[ $CONCURRENCY =~ ^(|eventlet|threading)$ ]] || die "CONCURRENCY=$CONCURRENCY: must be eventlet, threading or empty."
     [[ $NETWORK_CIDR =~ ^[0-9.]+/[0-9]+$ ]] || die "NETWORK_CIDR=$NETWORK_CIDR: must be an IPv4 network such as 10.0.77.0/24."
     [[ $NETWORK_BRIDGE =~ ^[a-z][a-z0-9-]{0,14}$ ]] || die "NETWORK_BRIDGE=$NETWORK_BRIDGE: must be a name of at most 15 characters."

@@ -18,6 +18,15 @@ create_owner_and_directories() {
     install -d -m 0755 "$PREFIX" "$LOGS" "$STATE"
     install -d -m 0750 -g "$OWNER" "$ETC"
     install -d -m 0750 -o "$OWNER" -g "$OWNER" "$STATE/images"
+    install -d -m 0700 -o "$OWNER" -g "$OWNER" "$STATE/identity" "$STATE/identity/keys"
+}
+
+# Clients find identity and image API in the identity API's catalog: one without the other is of no use.
+enabled_apis() {
+    case $AUTH in
+    standalone) echo osapi_compute, identity, image ;;
+    noauth2) echo osapi_compute ;;
+    esac
 }
 
 config_file() {
@@ -38,12 +47,19 @@ state_path = $STATE
 
 [image]
 store_path = $STATE/images
+
+[identity]
+users_file = $ETC/users.yaml
+tokens_path = $STATE/identity
 CONFIG
     config_file "$OWNER" api.conf <<CONFIG
 [api]
 port = $API_PORT
 workers = $API_WORKERS
 auth_strategy = $AUTH
+enabled_apis = $(enabled_apis)
+identity_port = $IDENTITY_PORT
+image_port = $IMAGE_PORT
 paste_config = $ETC/api-paste.ini
 CONFIG
     config_file "$OWNER" conductor.conf <<CONFIG

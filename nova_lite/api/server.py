@@ -12,6 +12,7 @@ import ssl
 import threading
 from typing import Any, Protocol
 
+from cheroot import server as cheroot_server
 from cheroot import wsgi as cheroot_wsgi
 
 from nova_lite import concurrency, exception
@@ -24,6 +25,7 @@ BACKLOG = 1024
 SOCKET_TIMEOUT = 60
 MAX_HEADER_BYTES = 64 * 1024
 MAX_KEEP_ALIVE = 1000
+MAX_UNREAD_BYTES = 1024 * 1024
 
 
 class Server(Protocol):
@@ -106,7 +108,21 @@ class _ThreadedServer:
         self._thread.join(timeout)
 
 
+class _Request(cheroot_server.HTTPRequest):
+    def send_headers(self) -> None:
+        """The rest of a large body that was refused is not read, which would take its size in memory: hang up."""
+        if getattr(self.rfile, "remaining", 0) > MAX_UNREAD_BYTES:
+            self.close_connection = True
+        super().send_headers()
+
+
+class _Connection(cheroot_server.HTTPConnection):
+    RequestHandlerClass = _Request
+
+
 class _Cheroot(cheroot_wsgi.Server):
+    ConnectionClass = _Connection
+
     def __init__(self, sock: socket.socket, app: App, threads: int) -> None:
         super().__init__(
             sock.getsockname()[:2], app, numthreads=threads, request_queue_size=BACKLOG, timeout=SOCKET_TIMEOUT

@@ -30,7 +30,12 @@ LOG = logging.getLogger(__name__)
 BINARY = "nova-lite-api"
 
 #: The options with the address of each API.
-ADDRESSES = {"osapi_compute": ("listen", "port"), "metadata": ("metadata_listen", "metadata_port")}
+ADDRESSES = {
+    "osapi_compute": ("listen", "port"),
+    "metadata": ("metadata_listen", "metadata_port"),
+    "identity": ("identity_listen", "identity_port"),
+    "image": ("image_listen", "image_port"),
+}
 
 PARENT_CHECK_SECONDS = 1.0
 

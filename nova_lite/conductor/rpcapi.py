@@ -212,6 +212,27 @@ class ConductorAPI:
         answer: Image = self._client.call(context, "image_get", returns=Image, image_id=image_id)
         return answer
 
+    def image_create(self, context: RequestContext, image: Image) -> Image:
+        """Write the image's row as it is given; raises `ImageExists` when its id is taken."""
+        answer: Image = self._client.call(context, "image_create", returns=Image, image=image)
+        return answer
+
+    def image_update(
+        self, context: RequestContext, image_id: str, changes: dict[str, Any], expected_status: str | None
+    ) -> Image:
+        """Set the fields in ``changes``; its ``properties`` are merged in, those that are None go away. Only the owner
+        or an admin may; with ``expected_status`` only an image in that status is changed (else
+        `ImageStatusConflict`)."""
+        answer: Image = self._client.call(
+            context,
+            "image_update",
+            returns=Image,
+            image_id=image_id,
+            changes=changes,
+            expected_status=expected_status,
+        )
+        return answer
+
     def image_delete(self, context: RequestContext, image_id: str) -> None:
         self._client.call(context, "image_delete", image_id=image_id)
 

@@ -7,9 +7,22 @@ import sys
 from oslo_config import cfg
 from oslo_log import log
 
-from nova_lite.conf import api, base, compute, conductor, database, fake, image, libvirt, network, quota, scheduler
+from nova_lite.conf import (
+    api,
+    base,
+    compute,
+    conductor,
+    database,
+    fake,
+    identity,
+    image,
+    libvirt,
+    network,
+    quota,
+    scheduler,
+)
 
-GROUPS = (base, api, compute, conductor, database, fake, image, libvirt, network, quota, scheduler)
+GROUPS = (base, api, compute, conductor, database, fake, identity, image, libvirt, network, quota, scheduler)
 
 CONFIG_FILES = ["/etc/nova-lite/nova-lite.conf"]
 

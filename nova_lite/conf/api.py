@@ -7,7 +7,12 @@ from collections.abc import Sequence
 from oslo_config import cfg
 
 OPTS = [
-    cfg.ListOpt("enabled_apis", default=["osapi_compute"], help="Paste applications to serve."),
+    cfg.ListOpt(
+        "enabled_apis",
+        default=["osapi_compute"],
+        help="Paste applications to serve: osapi_compute, identity (users and tokens without Keystone), image (images "
+        "without Glance).",
+    ),
     cfg.HostAddressOpt("listen", default="127.0.0.1", help="Address the compute API listens on."),
     cfg.PortOpt("port", default=8774, help="Port the compute API listens on."),
     cfg.IntOpt("workers", default=1, min=1, help="Processes that serve the compute API."),
@@ -19,6 +24,10 @@ OPTS = [
     ),
     cfg.HostAddressOpt("metadata_listen", default="127.0.0.1", help="Address the metadata API listens on."),
     cfg.PortOpt("metadata_port", default=8775, help="Port the metadata API listens on."),
+    cfg.HostAddressOpt("identity_listen", default="127.0.0.1", help="Address the identity API listens on."),
+    cfg.PortOpt("identity_port", default=5000, help="Port the identity API listens on."),
+    cfg.HostAddressOpt("image_listen", default="127.0.0.1", help="Address the image API listens on."),
+    cfg.PortOpt("image_port", default=9292, help="Port the image API listens on."),
     cfg.ListOpt("enabled_ssl_apis", default=[], help="Those of enabled_apis that are served over TLS."),
     cfg.StrOpt("ssl_cert_file", help="PEM file with the server's certificate, and the chain it needs."),
     cfg.StrOpt("ssl_key_file", help="PEM file with the certificate's private key."),
@@ -33,7 +42,8 @@ OPTS = [
         "auth_strategy",
         default="noauth2",
         help="Which pipeline of the paste file is used. noauth2 believes every token and is refused on any address "
-        "but loopback ones.",
+        "but loopback ones; standalone takes the tokens of the identity API; http_basic takes a user's name and "
+        "password with each request.",
     ),
     cfg.IntOpt("max_limit", default=1000, min=1, help="Most items that one page of a list holds."),
     cfg.URIOpt(

@@ -11,8 +11,10 @@ OPTS = [
     cfg.StrOpt(
         "store_path",
         default="$state_path/images",
-        help="Directory of the local backend's image files; every compute host needs to read it.",
+        help="Directory of the local backend's image files; every compute host needs to read it. "
+        "The image API writes it.",
     ),
+    cfg.IntOpt("max_upload_mb", default=51200, min=1, help="Largest file, in MiB, that the image API takes."),
 ]
 
 

@@ -6,13 +6,16 @@ import contextlib
 import hashlib
 import os
 import tempfile
+import time
 from collections.abc import Callable
-from typing import BinaryIO
+from typing import Protocol
 
 from nova_lite.image.local import file_path
 
 CHUNK = 1024 * 1024
 MODE = 0o640
+#: How a file that is still being written begins.
+TEMPORARY = ".import-"
 
 
 def prepare(store_path: str) -> None:
@@ -25,17 +28,28 @@ def prepare(store_path: str) -> None:
         os.chown(store_path, parent.st_uid, parent.st_gid)
 
 
+class Source(Protocol):
+    """What bytes are read from: a file, or the body of a request."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
 def add(
-    store_path: str, image_id: str, source: BinaryIO, progress: Callable[[int], None] | None = None
+    store_path: str,
+    image_id: str,
+    source: Source,
+    progress: Callable[[int], None] | None = None,
+    check: Callable[[str], None] | None = None,
 ) -> tuple[int, str]:
     """Copy ``source`` into the store; returns its size in bytes and its SHA-256 in hex.
 
-    The file appears under its name only when it is whole and on disk. ``progress`` hears the bytes copied so far.
-    Raises OSError, and then leaves nothing behind.
+    The file appears under its name only when it is whole and on disk. ``progress`` hears the bytes copied so far;
+    ``check`` gets the path of the whole file before it has its name, and refuses it by raising. Raises OSError and
+    whatever ``source`` and ``check`` do, and then leaves nothing behind.
     """
     digest = hashlib.sha256()
     size = 0
-    descriptor, temporary = tempfile.mkstemp(prefix=".import-", dir=store_path)
+    descriptor, temporary = tempfile.mkstemp(prefix=TEMPORARY, dir=store_path)
     with contextlib.ExitStack() as undo:
         undo.callback(os.unlink, temporary)
         with os.fdopen(descriptor, "wb") as target:
@@ -49,10 +63,23 @@ def add(
             os.fchmod(target.fileno(), MODE)
             _give_to_owner_of(store_path, target.fileno())
             os.fsync(target.fileno())
+        if check is not None:
+            check(temporary)
         os.rename(temporary, file_path(store_path, image_id))
         undo.pop_all()
     _sync_directory(store_path)
     return size, digest.hexdigest()
+
+
+def sweep(store_path: str, older_than: float = 86400.0) -> None:
+    """Remove what imports and uploads that were killed have left, if nobody wrote to it for so many seconds."""
+    if not os.path.isdir(store_path):
+        return
+    with os.scandir(store_path) as entries:
+        for entry in entries:
+            if entry.name.startswith(TEMPORARY) and entry.stat().st_mtime < time.time() - older_than:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(entry.path)
 
 
 def checksum(path: str) -> str:

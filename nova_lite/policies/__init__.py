@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from oslo_policy import policy
 
-from nova_lite.policies import base, catalogue, flavors, hosts, instance_actions, keypairs, servers
+from nova_lite.policies import (
+    base,
+    catalogue,
+    flavors,
+    hosts,
+    identity,
+    image_service,
+    instance_actions,
+    keypairs,
+    servers,
+)
 
-_FILES = (base, catalogue, flavors, hosts, instance_actions, keypairs, servers)
+_FILES = (base, catalogue, flavors, hosts, identity, image_service, instance_actions, keypairs, servers)
 
 
 def list_rules() -> list[policy.RuleDefault]:

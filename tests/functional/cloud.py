@@ -24,6 +24,8 @@ from oslo_config import cfg
 
 from nova_lite import conf as nova_conf
 from nova_lite import objects
+from nova_lite.api.identity import directory
+from nova_lite.api.identity.directory import Directory
 from nova_lite.conductor.db import flavors, images, migration, networks
 from nova_lite.conductor.db.engine import Database
 
@@ -67,11 +69,24 @@ store_path = {shared}/images
 [api]
 paste_config = {root}/etc/nova-lite/api-paste.ini
 port = {port}
+{api}
 [fake]
 vcpus = {vcpus}
 memory_mb = {memory_mb}
 disk_gb = {disk_gb}
 """
+
+
+STANDALONE = """
+enabled_apis = osapi_compute, identity, image
+auth_strategy = standalone
+identity_port = {cloud.identity_port}
+image_port = {cloud.image_port}
+[identity]
+users_file = {cloud.path}/users.yaml
+tokens_path = {cloud.path}/identity
+"""
+PASSWORDS = {"admin": "the admin's secret", "demo": "demo's secret", "other": "other's secret"}
 
 
 def wait_for(what: str, condition: Callable[[], Any], timeout: float = DEADLINE, interval: float = 0.1) -> Any:
@@ -98,7 +113,10 @@ def rabbitmqctl(*arguments: str) -> str:
 
 
 class Cloud:
-    """Four kinds of daemons. ``database``: an SQLAlchemy URL, or None for SQLite; ``computes``: how many hosts."""
+    """Four kinds of daemons. ``database``: an SQLAlchemy URL, or None for SQLite; ``computes``: how many hosts.
+
+    ``standalone``: with identity and image API; users of ``PASSWORDS``, each in the project of the same name.
+    """
 
     def __init__(
         self,
@@ -113,10 +131,14 @@ class Cloud:
         extra_config: str = "",
         environment: dict[str, str] | None = None,
         environment_but_conductor: dict[str, str] | None = None,
+        standalone: bool = False,
     ) -> None:
         self.path = path
         self.vhost = f"nova-lite-test-{uuid.uuid4().hex[:12]}"
         self.port = free_port()
+        self.standalone = standalone
+        self.identity_port, self.image_port = free_port(), free_port()
+        self.token = "admin:demo"
         self.database = database or f"sqlite:///{path}/nova-lite.sqlite"
         self.environment = environment or {}
         self.environment_but_conductor = environment_but_conductor or {}
@@ -142,6 +164,16 @@ class Cloud:
             self._write_config(name)
         (self.path / "database.conf").write_text(f"[database]\nconnection = {self.database}\n")
         self._fill_database()
+        if self.standalone:
+            self._add_users()
+
+    def _add_users(self) -> None:
+        self.manage("user", "init", stdin=PASSWORDS["admin"])
+        users = Directory(str(self.path / "users.yaml"))
+        with users.changing() as content:
+            for name in sorted(PASSWORDS.keys() - {"admin"}):
+                project = directory.add_project(content, name)
+                directory.grant(directory.add_user(content, name, PASSWORDS[name], project), project, "member")
 
     def _fill_database(self) -> None:
         """What nova-lite-manage would do, here, as each command costs a second."""
@@ -176,6 +208,7 @@ class Cloud:
             "root": ROOT,
             "port": self.port,
             "action_deadline": self.action_deadline,
+            "api": STANDALONE.format(cloud=self) if self.standalone else "",
         }
         (self.path / f"{name}.conf").write_text(CONFIG.format(**values, **self.capacity) + self.extra_config)
 
@@ -186,7 +219,7 @@ class Cloud:
             files.append(self.path / "database.conf")
         return [argument for file in files for argument in ("--config-file", str(file))]
 
-    def manage(self, *arguments: str) -> str:
+    def manage(self, *arguments: str, stdin: str = "") -> str:
         result = subprocess.run(
             [
                 sys.executable,
@@ -198,6 +231,7 @@ class Cloud:
                 *arguments,
             ],
             capture_output=True,
+            input=stdin,
             text=True,
             timeout=120,
         )
@@ -236,7 +270,34 @@ class Cloud:
                     return up >= set(self.computes) & set(self.processes)
             return False
 
+        if self.standalone:
+            wait_for("the identity API answers", self._log_in)
         wait_for("all daemons are up", ready)
+
+    def _log_in(self) -> bool:
+        with contextlib.suppress(requests.ConnectionError):
+            self.token = self.token_of("admin")
+            return True
+        return False
+
+    @property
+    def identity_url(self) -> str:
+        return f"http://127.0.0.1:{self.identity_port}/v3"
+
+    @property
+    def image_url(self) -> str:
+        return f"http://127.0.0.1:{self.image_port}"
+
+    def token_of(self, user: str, project: str | None = None) -> str:
+        """A token for the user, in the project (by default the user's own)."""
+        domain = {"id": "default"}
+        identity = {"methods": ["password"], "password": {"user": {"name": user, "domain": domain}}}
+        identity["password"]["user"]["password"] = PASSWORDS[user]  # type: ignore[call-overload,index]
+        scope = {"project": {"name": project or user, "domain": domain}}
+        body = {"auth": {"identity": identity, "scope": scope}}
+        answer = requests.post(f"{self.identity_url}/auth/tokens", json=body, timeout=20)
+        assert answer.status_code == 201, answer.text
+        return answer.headers["X-Subject-Token"]
 
     def signal(self, name: str, number: int) -> None:
         self.processes[name].send_signal(number)
@@ -272,11 +333,11 @@ class Cloud:
         method: str,
         path: str,
         body: Any = None,
-        token: str = "admin:demo",
+        token: str | None = None,
         version: str | None = None,
         timeout: float = 60,
     ) -> requests.Response:
-        headers = {"X-Auth-Token": token}
+        headers = {"X-Auth-Token": token or self.token}
         if version:
             headers["OpenStack-API-Version"] = f"compute {version}"
         return requests.request(

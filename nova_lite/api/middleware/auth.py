@@ -17,12 +17,13 @@ ADMIN = "admin"
 def noauth2_factory(global_conf: dict[str, str], **local_conf: str) -> Callable[[deploy.App], NoAuth2]:
     """Raises `ConfigurationError` when the API listens on anything but a loopback address."""
     del global_conf, local_conf
-    listen = deploy.conf().api.listen
-    if not is_loopback(listen):
-        raise exception.ConfigurationError(
-            reason=f"[api] auth_strategy = noauth2 believes every token, so [api] listen = {listen} is refused: "
-            "it has to be a loopback address such as 127.0.0.1."
-        )
+    conf = deploy.conf()
+    for option in ("listen", "image_listen"):
+        if not is_loopback(conf.api[option]):
+            raise exception.ConfigurationError(
+                reason=f"[api] auth_strategy = noauth2 believes every token, so [api] {option} = {conf.api[option]} is "
+                "refused: it has to be a loopback address such as 127.0.0.1."
+            )
     return NoAuth2
 
 

@@ -19,6 +19,7 @@ from nova_lite.cmd.manage import (
     database,
     flavors,
     hosts,
+    identity,
     images,
     networks,
     quotas,
@@ -34,7 +35,7 @@ CONFIG_FILES = ("/etc/nova-lite/nova-lite.conf", "/etc/nova-lite/conductor.conf"
 
 NOUNS = (
     *(database, flavors, images, networks, hosts, aggregates, server_groups, scheduler),
-    *(quotas, audit, configuration),
+    *(quotas, identity, audit, configuration),
 )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 from sqlalchemy import exc
 
@@ -12,6 +14,7 @@ from nova_lite.context import RequestContext
 from nova_lite.objects import Image
 
 _FIELDS = tuple(name for name in Image.__struct_fields__ if name != "properties")
+_CHANGEABLE = frozenset(_FIELDS) - {"id", "created_at", "updated_at"}
 
 
 def to_object(row: models.Image) -> Image:
@@ -76,6 +79,33 @@ def create(uow: UnitOfWork, image: Image) -> Image:
     return to_object(row)
 
 
+def update(
+    uow: UnitOfWork,
+    context: RequestContext,
+    image_id: str,
+    changes: dict[str, Any],
+    expected_status: str | None = None,
+) -> Image:
+    """Set the fields in ``changes``; ``properties`` are merged, None takes one away. Whoever may not gets `Forbidden`.
+
+    Raises `ImageStatusConflict` when the image is not in the expected status: of two that ask for the same step, one.
+    """
+    row = _find(uow, context, image_id, lock=True)
+    if row is None:
+        raise exception.ImageNotFound(image_id=image_id)
+    if not context.is_admin and row.owner != context.project_id:
+        raise exception.Forbidden(f"You are not permitted to change image {image_id}.")
+    if expected_status is not None and row.status != expected_status:
+        raise exception.ImageStatusConflict(image_id=image_id, status=row.status, expected=expected_status)
+    properties = {**row.properties, **changes.get("properties", {})}
+    row.properties = {name: value for name, value in properties.items() if value is not None}
+    for name in _CHANGEABLE & changes.keys():
+        setattr(row, name, changes[name])
+    row.updated_at = uow.now
+    uow.session.flush()
+    return to_object(row)
+
+
 def delete(uow: UnitOfWork, context: RequestContext, image_id: str) -> Image:
     """Only its owner or an admin may; whoever sees it and may not gets `Forbidden`. Returns what was deleted."""
     row = _find(uow, context, image_id)
@@ -87,8 +117,9 @@ def delete(uow: UnitOfWork, context: RequestContext, image_id: str) -> Image:
     return to_object(row)
 
 
-def _find(uow: UnitOfWork, context: RequestContext, image_id: str) -> models.Image | None:
-    return uow.session.scalars(_visible(context).where(models.Image.id == image_id)).first()
+def _find(uow: UnitOfWork, context: RequestContext, image_id: str, lock: bool = False) -> models.Image | None:
+    query = _visible(context).where(models.Image.id == image_id)
+    return uow.session.scalars(query.with_for_update() if lock else query).first()
 
 
 def _visible(context: RequestContext) -> sa.Select[models.Image]:

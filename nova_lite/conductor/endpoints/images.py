@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 from oslo_config import cfg
 
@@ -27,6 +28,14 @@ class Images:
 
     def image_get(self, context: RequestContext, image_id: str) -> Image:
         return self.db.read(images.get, context, image_id)
+
+    def image_create(self, context: RequestContext, image: Image) -> Image:
+        return self.db.write(images.create, image)
+
+    def image_update(
+        self, context: RequestContext, image_id: str, changes: dict[str, Any], expected_status: str | None
+    ) -> Image:
+        return self.db.write(images.update, context, image_id, changes, expected_status)
 
     def image_delete(self, context: RequestContext, image_id: str) -> None:
         """The row first: without it, nobody asks for the file any more. Instances that use it have copies."""

@@ -6,6 +6,8 @@ import datetime
 import uuid
 from typing import Any
 
+import msgspec
+
 from nova_lite import exception, states
 from nova_lite.context import RequestContext
 from nova_lite.objects import (
@@ -320,6 +322,31 @@ class FakeConductor:
         if image_id not in self.images:
             raise exception.ImageNotFound(image_id=image_id)
         return self.images[image_id]
+
+    def image_create(self, context: RequestContext, image: Image) -> Image:
+        self._note(context, "image_create", image)
+        if image.id in self.images:
+            raise exception.ImageExists(image_id=image.id)
+        self.images[image.id] = msgspec.structs.replace(image, created_at=NOW)
+        return self.images[image.id]
+
+    def image_update(
+        self, context: RequestContext, image_id: str, changes: dict[str, Any], expected_status: str | None
+    ) -> Image:
+        self._note(context, "image_update", image_id, changes, expected_status)
+        if image_id not in self.images:
+            raise exception.ImageNotFound(image_id=image_id)
+        image = self.images[image_id]
+        if expected_status not in (None, image.status):
+            raise exception.ImageStatusConflict(image_id=image_id, status=image.status, expected=expected_status)
+        own = {**image.properties, **changes.get("properties", {})}
+        properties = {name: value for name, value in own.items() if value is not None}
+        self.images[image_id] = msgspec.structs.replace(image, **{**changes, "properties": properties})
+        return self.images[image_id]
+
+    def image_delete(self, context: RequestContext, image_id: str) -> None:
+        self._note(context, "image_delete", image_id)
+        del self.images[image_id]
 
     def network_list(self, context: RequestContext) -> list[Network]:
         self._note(context, "network_list")

@@ -130,6 +130,15 @@ def test_a_body_in_chunks_is_limited(tmp_path: Path, mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_a_large_body_that_was_refused_is_not_read(tmp_path: Path, mode: str) -> None:
+    """Or a client's gigabyte would be the daemon's memory. What is announced here never comes."""
+    with running(tmp_path, mode) as daemon, socket.create_connection(("127.0.0.1", daemon.port), 20) as client:
+        client.sendall(b"POST /nowhere HTTP/1.1\r\nHost: x\r\nContent-Length: 9999999999\r\n\r\n" + b"x" * 1000)
+        assert client.recv(4096).startswith(b"HTTP/1.1 ")
+        assert daemon.get("/v2.1").status_code == 200
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_workers(tmp_path: Path, mode: str) -> None:
     with running(tmp_path, mode, workers=2) as daemon:
         first = wait_for("two workers", lambda: len(daemon.workers()) == 2 and daemon.workers())
@@ -185,7 +194,15 @@ def test_tls(tmp_path: Path, mode: str) -> None:
     ("options", "sentence"),
     [
         ({"listen": "0.0.0.0"}, "has to be a loopback address"),
-        ({"auth_strategy": "nonsense"}, "[api] auth_strategy = nonsense: the paste file only knows noauth2."),
+        (
+            {"auth_strategy": "nonsense"},
+            "auth_strategy = nonsense: the paste file only knows http_basic, noauth2, standalone.",
+        ),
+        ({"auth_strategy": "standalone\n[identity]\nusers_file = /nosuch"}, "users_file = /nosuch: No such file"),
+        (
+            {"enabled_apis": "identity"},
+            "auth_strategy = noauth2: the paste file only knows http_basic, standalone.",
+        ),
         ({"enabled_apis": "nonsense"}, "[api] enabled_apis: none of them can be served."),
         ({"paste_config": "/nosuch.ini"}, "[api] paste_config = /nosuch.ini: there is no such file."),
         ({"enabled_ssl_apis": "osapi_compute"}, "[api] ssl_cert_file = None: cannot be read."),

@@ -47,9 +47,10 @@ def test_without_a_token_one_is_named(api: Client) -> None:
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.1", "cloud.example"])
-def test_noauth2_is_refused_on_the_network(tmp_path: Path, address: str) -> None:
+@pytest.mark.parametrize("option", ["listen", "image_listen"])
+def test_noauth2_is_refused_on_the_network(tmp_path: Path, option: str, address: str) -> None:
     with pytest.raises(exception.ConfigurationError, match="has to be a loopback address"):
-        make_client(make_conf(tmp_path, f"listen = {address}\n"))
+        make_client(make_conf(tmp_path, f"{option} = {address}\n"))
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
@@ -65,7 +66,7 @@ def load(conf, name: str = "osapi_compute") -> deploy.App:
 
 
 def test_unknown_strategy(tmp_path: Path) -> None:
-    with pytest.raises(exception.ConfigurationError, match="only knows noauth2"):
+    with pytest.raises(exception.ConfigurationError, match="only knows http_basic, noauth2, standalone"):
         load(make_conf(tmp_path, "auth_strategy = nonsense\n"))
 
 

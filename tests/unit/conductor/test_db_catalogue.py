@@ -167,3 +167,28 @@ def test_same_image(db: Database) -> None:
     assert db.read(images.find_same, "cirros", "abc") == image
     assert db.read(images.find_same, "cirros", "abd") is None
     assert db.read(images.find_same, "other", "abc") is None
+
+
+def test_image_update(db: Database) -> None:
+    image = db.write(images.create, make.image(owner="p1", status="queued", properties={"a": "1", "b": "2"}))
+    changed = db.write(images.update, ME, image.id, {"name": "new", "properties": {"a": None, "c": "3"}})
+    assert (changed.name, changed.properties) == ("new", {"b": "2", "c": "3"})
+    assert db.read(images.get, ME, image.id) == changed
+    assert db.write(images.update, ME, image.id, {"id": "other", "created_at": None}).id == image.id
+
+
+def test_image_update_expects_a_status(db: Database) -> None:
+    image = db.write(images.create, make.image(owner="p1", status="queued"))
+    assert db.write(images.update, ME, image.id, {"status": "saving"}, "queued").status == "saving"
+    with pytest.raises(exception.ImageStatusConflict, match="is saving, where it has to be queued"):
+        db.write(images.update, ME, image.id, {"status": "saving"}, "queued")
+
+
+def test_image_update_is_for_its_owner(db: Database) -> None:
+    public = db.write(images.create, make.image(owner="p2"))
+    private = db.write(images.create, make.image(owner="p2", visibility="private"))
+    with pytest.raises(exception.Forbidden):
+        db.write(images.update, ME, public.id, {"name": "mine"})
+    with pytest.raises(exception.ImageNotFound):
+        db.write(images.update, ME, private.id, {"name": "mine"})
+    assert db.write(images.update, make.ADMIN, private.id, {"name": "ours"}).name == "ours"

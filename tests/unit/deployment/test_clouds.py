@@ -26,9 +26,15 @@ clouds:
 """
 
 
-def run(verb: str, path: pathlib.Path, *arguments: str, name: str = "nova-lite") -> subprocess.CompletedProcess[str]:
+def run(
+    verb: str, path: pathlib.Path, *arguments: str, name: str = "nova-lite", stdin: str = ""
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, str(SCRIPT), verb, str(path), name, *arguments], capture_output=True, text=True, check=False
+        [sys.executable, str(SCRIPT), verb, str(path), name, *arguments],
+        capture_output=True,
+        input=stdin,
+        text=True,
+        check=False,
     )
 
 
@@ -108,3 +114,47 @@ def test_removing_what_is_not_there_is_quiet(tmp_path: pathlib.Path) -> None:
     path.write_text(OTHERS)
     assert run("remove", path).returncode == 0
     assert path.read_text() == OTHERS
+
+
+AUTH_URL = "http://127.0.0.1:5000/v3"
+
+
+def add_user(path: pathlib.Path, password: str = "pass: word") -> None:
+    result = run("add-user", path, AUTH_URL, "demo", stdin=password)
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_password_is_for_its_owner_only(tmp_path: pathlib.Path) -> None:
+    path, secure = tmp_path / "clouds.yaml", tmp_path / "secure.yaml"
+    path.write_text(OTHERS)
+    secure.write_text(OTHERS)
+    secure.chmod(0o644)
+    add_user(path)
+    assert "pass: word" not in path.read_text()
+    cloud = yaml.safe_load(path.read_text())["clouds"]["nova-lite"]
+    assert cloud["auth_type"] == "password"
+    assert (cloud["auth"]["auth_url"], cloud["auth"]["username"]) == (AUTH_URL, "demo")
+    assert yaml.safe_load(secure.read_text())["clouds"]["nova-lite"] == {"auth": {"password": "pass: word"}}
+    assert secure.stat().st_mode & 0o777 == 0o600
+    assert run("remove", path).returncode == 0
+    assert path.read_text() == secure.read_text() == OTHERS
+
+
+def test_the_client_library_puts_both_files_together(tmp_path: pathlib.Path) -> None:
+    from openstack.config import loader
+
+    path = tmp_path / "clouds.yaml"
+    add_user(path)
+    config = loader.OpenStackConfig(
+        config_files=[str(path)], secure_files=[str(tmp_path / "secure.yaml")], load_envvars=False
+    )
+    auth = config.get_one("nova-lite").config["auth"]
+    assert (auth["username"], auth["password"], auth["project_name"]) == ("demo", "pass: word", "demo")
+
+
+def test_without_users_no_password_is_left(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "clouds.yaml"
+    add_user(path)
+    add(path)
+    assert [file.name for file in tmp_path.iterdir()] == ["clouds.yaml"]
+    assert yaml.safe_load(path.read_text())["clouds"]["nova-lite"]["auth_type"] == "admin_token"

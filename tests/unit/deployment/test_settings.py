@@ -41,6 +41,7 @@ def test_defaults(devstack: pathlib.Path) -> None:
     assert "VIRT_DRIVER=libvirt" in lines
     assert "COMPUTES=1" in lines
     assert "API_PORT=8774" in lines
+    assert "AUTH=standalone" in lines
 
 
 def test_the_environment_wins_over_the_file(devstack: pathlib.Path) -> None:
@@ -70,6 +71,8 @@ def test_a_stacked_machine_keeps_what_is_not_said_again(devstack: pathlib.Path) 
         ("AUTH", "keystone"),
         ("API_WORKERS", ""),
         ("API_PORT", "99999"),
+        ("IDENTITY_PORT", "x"),
+        ("IMAGE_PORT", "0"),
         ("CONCURRENCY", "asyncio"),
         ("NETWORK_CIDR", "here"),
         ("NETWORK_BRIDGE", "a-name-that-is-too-long"),

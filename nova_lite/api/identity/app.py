@@ -1,0 +1,313 @@
+"""The identity API: what clients need of Keystone v3. Read only, but for tokens; nova-lite-manage does the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import webob
+
+from nova_lite import exception
+from nova_lite.api import deploy, rest, wsgi
+from nova_lite.api.identity import views
+from nova_lite.api.identity.authority import UNSCOPED, Authority, Identity, Scope
+from nova_lite.api.identity.catalog import Catalog
+from nova_lite.api.identity.directory import DOMAIN_ID, DOMAIN_NAME, ROLES, User, role_id
+from nova_lite.api.identity.tokens import Token
+from nova_lite.api.rest import Request, Route
+from nova_lite.api.wsgi import Answer
+from nova_lite.policies import identity as policies
+
+SUBJECT = "X-Subject-Token"
+
+_TITLES = {400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed"}
+
+
+def app_factory(global_conf: dict[str, str], **local_conf: str) -> IdentityApp:
+    del global_conf, local_conf
+    services = deploy.services()
+    authority = Authority(services.conf)
+    authority.check()
+    return IdentityApp(services, authority)
+
+
+class IdentityApp(rest.Application):
+    routes = (
+        Route("GET", "/", "versions", public=True),
+        Route("GET", "/v3", "version", public=True),
+        Route("POST", "/v3/auth/tokens", "issue", public=True),
+        Route("GET", "/v3/auth/tokens", "validate"),
+        Route("DELETE", "/v3/auth/tokens", "revoke"),
+        Route("GET", "/v3/auth/catalog", "catalog"),
+        Route("GET", "/v3/auth/projects", "own_projects"),
+        Route("GET", "/v3/auth/domains", "own_domains"),
+        Route("GET", "/v3/projects", "projects"),
+        Route("GET", "/v3/projects/{id}", "project"),
+        Route("GET", "/v3/users", "users"),
+        Route("GET", "/v3/users/{id}", "user"),
+        Route("GET", "/v3/users/{id}/projects", "user_projects"),
+        Route("GET", "/v3/domains", "domains"),
+        Route("GET", "/v3/domains/{id}", "domain"),
+        Route("GET", "/v3/roles", "roles"),
+        Route("GET", "/v3/roles/{id}", "role"),
+        Route("GET", "/v3/role_assignments", "role_assignments"),
+        Route("GET", "/v3/services", "services_"),
+        Route("GET", "/v3/services/{id}", "service"),
+        Route("GET", "/v3/endpoints", "endpoints"),
+        Route("GET", "/v3/endpoints/{id}", "endpoint"),
+        Route("GET", "/v3/regions", "regions"),
+        Route("GET", "/v3/regions/{id}", "region"),
+    )
+
+    def __init__(self, services: wsgi.Services, authority: Authority) -> None:
+        super().__init__(services)
+        self.authority = authority
+        self.listed = Catalog(services.conf)
+
+    def fault(self, req: Request, code: int, message: str) -> webob.Response:
+        return fault(code, message, req.base_url + "/v3")
+
+    # --- versions
+
+    def versions(self, req: Request) -> Answer:
+        return Answer({"versions": {"values": [views.version(req.base_url)]}}, 300, {"Vary": "X-Auth-Token"})
+
+    def version(self, req: Request) -> Answer:
+        return Answer({"version": views.version(req.base_url)}, 200, {"Vary": "X-Auth-Token"})
+
+    # --- tokens
+
+    def issue(self, req: Request) -> Answer:
+        auth = _object(req.json_object(), "auth")
+        scope = _scope(auth.get("scope"))
+        who, parent = self._authenticate(_object(auth, "identity"), scope)
+        text, token = self.authority.issue(who, parent)
+        catalog = None if "nocatalog" in req.GET else self.listed
+        return Answer(views.token(token, who, catalog), 201, {SUBJECT: text, "Vary": "X-Auth-Token"})
+
+    def _authenticate(self, identity: dict[str, Any], scope: Scope) -> tuple[Identity, Token | None]:
+        methods = identity.get("methods")
+        if methods == ["password"]:
+            user = self._by_password(_object(_object(identity, "password"), "user"))
+            return self.authority.scoped(user, scope), None
+        if methods == ["token"]:
+            parent, who = self.authority.by_token(_text(_object(identity, "token"), "id"))
+            return self.authority.scoped(who.user, scope), parent
+        if not isinstance(methods, list) or not methods:
+            raise exception.ValidationError(detail="Expecting to find methods in identity.")
+        raise exception.Unauthorized("Only the methods password and token are supported, one at a time.")
+
+    def _by_password(self, user: dict[str, Any]) -> User:
+        password = _text(user, "password")
+        if "id" in user:
+            return self.authority.by_password(password, user_id=_text(user, "id"))
+        domain_ok = _is_default_domain(user.get("domain"))
+        return self.authority.by_password(password, name=_text(user, "name"), domain_ok=domain_ok)
+
+    def validate(self, req: Request) -> Answer:
+        text, token, who = self._subject(req)
+        req.authorize(policies.VALIDATE, {"user_id": who.user.id})
+        catalog = None if "nocatalog" in req.GET else self.listed
+        return Answer(views.token(token, who, catalog), 200, {SUBJECT: text, "Vary": "X-Auth-Token"})
+
+    def revoke(self, req: Request) -> Answer:
+        _, token, who = self._subject(req)
+        req.authorize(policies.REVOKE, {"user_id": who.user.id})
+        self.authority.tokens.revoke(token)
+        return Answer(status=204)
+
+    def _subject(self, req: Request) -> tuple[str, Token, Identity]:
+        text = req.headers.get(SUBJECT, "")
+        try:
+            return text, *self.authority.by_token(text)
+        except exception.Unauthorized as error:
+            raise exception.NotFound("Could not find token.") from error
+
+    # --- oneself
+
+    def catalog(self, req: Request) -> Answer:
+        req.authorize(policies.CATALOG)
+        if req.context.project_id is None:
+            raise exception.Forbidden("Only a token for a project has a catalog.")
+        return Answer({"catalog": self.listed.entries, "links": _links(f"{req.base_url}/v3/auth/catalog")})
+
+    def own_projects(self, req: Request) -> Answer:
+        req.authorize(policies.OWN_PROJECTS)
+        return self._projects_of(req, str(req.context.user_id))
+
+    def own_domains(self, req: Request) -> Answer:
+        req.authorize(policies.OWN_PROJECTS)
+        return _list(req, "domains", [])
+
+    def user_projects(self, req: Request, id: str) -> Answer:
+        req.authorize(policies.USER_PROJECTS, {"user_id": id})
+        return self._projects_of(req, id)
+
+    def _projects_of(self, req: Request, user_id: str) -> Answer:
+        user = _found("user", user_id, self.authority.content.user(user_id))
+        projects = self.authority.content.projects_of(user)
+        return _list(req, "projects", (views.project(project, req.base_url) for project in projects))
+
+    # --- all there is
+
+    def projects(self, req: Request) -> Answer:
+        req.authorize(policies.PROJECTS_LIST)
+        return _list(req, "projects", (views.project(one, req.base_url) for one in self.authority.content.projects))
+
+    def project(self, req: Request, id: str) -> Answer:
+        req.authorize(policies.PROJECTS_SHOW, {"project_id": id})
+        project = _found("project", id, self.authority.content.project(id))
+        return Answer({"project": views.project(project, req.base_url)})
+
+    def users(self, req: Request) -> Answer:
+        req.authorize(policies.USERS_LIST)
+        return _list(req, "users", (views.user(one, req.base_url) for one in self.authority.content.users))
+
+    def user(self, req: Request, id: str) -> Answer:
+        req.authorize(policies.USERS_SHOW, {"user_id": id})
+        return Answer({"user": views.user(_found("user", id, self.authority.content.user(id)), req.base_url)})
+
+    def domains(self, req: Request) -> Answer:
+        req.authorize(policies.DOMAINS_LIST)
+        return _list(req, "domains", [views.domain(req.base_url)])
+
+    def domain(self, req: Request, id: str) -> Answer:
+        req.authorize(policies.DOMAINS_SHOW)
+        return Answer({"domain": _found("domain", id, views.domain(req.base_url) if id == DOMAIN_ID else None)})
+
+    def roles(self, req: Request) -> Answer:
+        req.authorize(policies.ROLES_LIST)
+        return _list(req, "roles", (views.role(name, req.base_url) for name in ROLES))
+
+    def role(self, req: Request, id: str) -> Answer:
+        req.authorize(policies.ROLES_SHOW)
+        name = next((name for name in ROLES if role_id(name) == id), None)
+        return Answer({"role": views.role(_found("role", id, name), req.base_url)})
+
+    def role_assignments(self, req: Request) -> Answer:
+        req.authorize(policies.ASSIGNMENTS_LIST)
+        wanted = {key: req.GET.get(f"{key}.id") for key in ("user", "role")}
+        project_id = req.GET.get("scope.project.id")
+        with_names = req.GET.get("include_names", "0").lower() not in ("0", "false")
+        content = self.authority.content
+        found = [
+            views.assignment(user, project, name, with_names, req.base_url)
+            for user in content.users
+            for project in content.projects
+            for name in user.roles.get(project.id, [])
+        ]
+        chosen = [
+            one
+            for one in found
+            if all(value is None or one[key]["id"] == value for key, value in wanted.items())
+            and (project_id is None or one["scope"]["project"]["id"] == project_id)
+        ]
+        return Answer({"role_assignments": chosen, "links": _links(f"{req.base_url}/v3/role_assignments")})
+
+    def services_(self, req: Request) -> Answer:
+        req.authorize(policies.SERVICES_LIST)
+        return _list(req, "services", self._linked(req, "services", self.listed.services))
+
+    def service(self, req: Request, id: str) -> Answer:
+        req.authorize(policies.SERVICES_SHOW)
+        services = self._linked(req, "services", self.listed.services)
+        return Answer({"service": _found("service", id, next((one for one in services if one["id"] == id), None))})
+
+    def endpoints(self, req: Request) -> Answer:
+        req.authorize(policies.ENDPOINTS_LIST)
+        return _list(req, "endpoints", self._linked(req, "endpoints", self.listed.endpoints))
+
+    def endpoint(self, req: Request, id: str) -> Answer:
+        req.authorize(policies.ENDPOINTS_SHOW)
+        endpoints = self._linked(req, "endpoints", self.listed.endpoints)
+        return Answer({"endpoint": _found("endpoint", id, next((one for one in endpoints if one["id"] == id), None))})
+
+    def regions(self, req: Request) -> Answer:
+        req.authorize(policies.REGIONS_LIST)
+        return _list(req, "regions", [views.region(self.listed.region, req.base_url)])
+
+    def region(self, req: Request, id: str) -> Answer:
+        req.authorize(policies.REGIONS_SHOW)
+        known = views.region(id, req.base_url) if id == self.listed.region else None
+        return Answer({"region": _found("region", id, known)})
+
+    @staticmethod
+    def _linked(req: Request, kind: str, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [views.linked(item, req.base_url, kind) for item in items]
+
+
+def fault(code: int, message: str, auth_url: str | None = None) -> webob.Response:
+    """Keystone's form: ``{"error": {"code": ..., "message": ..., "title": ...}}``"""
+    title = _TITLES.get(code) or webob.exc.status_map[code].title
+    headers = {"WWW-Authenticate": f'Keystone uri="{auth_url}"'} if code == 401 and auth_url else {}
+    return wsgi.to_response(Answer({"error": {"code": code, "message": message, "title": title}}, code, headers))
+
+
+def _list(req: Request, kind: str, items: Iterable[dict[str, Any]]) -> Answer:
+    """Those that match every filter of the query, each of them a field and its value."""
+    found = list(items)
+    for name, value in req.GET.items():
+        if found and name in found[0]:
+            found = [item for item in found if _same(item.get(name), value)]
+        elif name == "domain_id" and value != DOMAIN_ID:
+            found = []
+    return Answer({kind: found, "links": _links(f"{req.base_url}/v3/{kind}")})
+
+
+def _same(value: Any, wanted: str) -> bool:
+    if isinstance(value, bool):
+        return value is (wanted.lower() not in ("0", "false", "no"))
+    return bool(value == wanted)
+
+
+def _links(url: str) -> dict[str, Any]:
+    return {"self": url, "previous": None, "next": None}
+
+
+def _found(kind: str, id: str, item: Any) -> Any:
+    if item is None:
+        raise exception.NotFound(f"Could not find {kind}: {id[:64]}.")
+    return item
+
+
+def _object(body: dict[str, Any], name: str) -> dict[str, Any]:
+    value = body.get(name)
+    if not isinstance(value, dict):
+        raise exception.ValidationError(detail=f"Expecting to find {name} in the request, as an object.")
+    return value
+
+
+def _text(body: dict[str, Any], name: str) -> str:
+    value = body.get(name)
+    if not isinstance(value, str):
+        raise exception.ValidationError(detail=f"Expecting to find {name} in the request, as a string.")
+    return value
+
+
+def _is_default_domain(domain: Any) -> bool:
+    """A user's or project's domain, by id or name; none said is the default one."""
+    if domain is None:
+        return True
+    if not isinstance(domain, dict):
+        raise exception.ValidationError(detail="A domain has to be an object with an id or a name.")
+    return bool(domain.get("id", DOMAIN_ID) == DOMAIN_ID and domain.get("name", DOMAIN_NAME) == DOMAIN_NAME)
+
+
+def _scope(scope: Any) -> Scope:
+    """Domains and the system are nobody's scope here: who asks for them is not authorized."""
+    if scope is None:
+        return Scope()
+    if scope == "unscoped":
+        return UNSCOPED
+    if not isinstance(scope, dict):
+        raise exception.ValidationError(detail="A scope has to be an object, or unscoped.")
+    if "unscoped" in scope:
+        return UNSCOPED
+    if "project" not in scope:
+        raise exception.Unauthorized()
+    project = _object(scope, "project")
+    if "id" in project:
+        return Scope(project_id=_text(project, "id"))
+    if not _is_default_domain(project.get("domain")):
+        raise exception.Unauthorized()
+    return Scope(project_name=_text(project, "name"))

@@ -1,0 +1,110 @@
+"""Who somebody is: the one place where passwords and tokens become a user in a project with roles."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+from typing import NamedTuple
+
+from oslo_config import cfg
+
+from nova_lite import exception
+from nova_lite.api.identity import passwords
+from nova_lite.api.identity.directory import Content, Directory, Project, User, implied
+from nova_lite.api.identity.tokens import Token, Tokens, new_token
+
+_MAX_REMEMBERED = 1000
+
+
+class Identity(NamedTuple):
+    """``project`` None: not scoped, so without roles."""
+
+    user: User
+    project: Project | None
+    roles: list[str]
+
+
+class Scope(NamedTuple):
+    """The project that is asked for; both None: the user's default one."""
+
+    project_id: str | None = None
+    project_name: str | None = None
+
+
+UNSCOPED = Scope("", "")
+
+
+class Authority:
+    """Raises `Unauthorized` with one and the same message, whatever was wrong: nobody learns which users there are."""
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self.conf = conf
+        self.directory = Directory(conf.identity.users_file)
+        self.tokens = Tokens(conf.identity.tokens_path)
+        self._secret = os.urandom(32)
+        self._good: dict[bytes, None] = {}
+
+    def check(self) -> None:
+        """Raises `ConfigurationError` when users or keys cannot be read."""
+        self.directory.load()
+        self.tokens.keys.fernet()
+
+    @property
+    def content(self) -> Content:
+        return self.directory.content
+
+    def by_password(
+        self, password: str, *, name: str | None = None, user_id: str | None = None, domain_ok: bool = True
+    ) -> User:
+        content = self.content
+        user = content.user(user_id) if user_id is not None else content.user_named(name or "")
+        good = passwords.matches(password, user.password if user is not None and domain_ok else None)
+        if user is None or not good or not user.enabled:
+            raise exception.Unauthorized()
+        return user
+
+    def by_basic(self, name: str, password: str) -> Identity:
+        """With each request a password: one that was good is known again for as long as its hash is the same."""
+        user = self.content.user_named(name)
+        stored = user.password if user is not None else ""
+        known = hmac.digest(self._secret, "\0".join((name, password, stored)).encode(errors="replace"), hashlib.sha256)
+        if known not in self._good:
+            self.by_password(password, name=name)
+            if len(self._good) >= _MAX_REMEMBERED:
+                self._good.clear()
+            self._good[known] = None
+        if user is None or not user.enabled:
+            raise exception.Unauthorized()
+        return self.scoped(user, Scope())
+
+    def by_token(self, text: str) -> tuple[Token, Identity]:
+        """Users, projects and roles count as they are now, not as they were when the token was made."""
+        token = self.tokens.open(text)
+        user = self.content.user(token.user_id) if token is not None else None
+        if token is None or user is None or not user.enabled or token.issued_at < user.password_changed_at:
+            raise exception.Unauthorized()
+        if token.project_id is None:
+            return token, Identity(user, None, [])
+        return token, self.scoped(user, Scope(project_id=token.project_id))
+
+    def scoped(self, user: User, scope: Scope) -> Identity:
+        """The user in the project. Without any said, in the default one, else in no one."""
+        if scope == UNSCOPED:
+            return Identity(user, None, [])
+        if scope == Scope():
+            project = self.content.project(user.default_project_id) if user.default_project_id else None
+            if project is None or not project.enabled or not user.roles.get(project.id):
+                return Identity(user, None, [])
+        elif scope.project_id is not None:
+            project = self.content.project(scope.project_id)
+        else:
+            project = self.content.project_named(scope.project_name or "")
+        if project is None or not project.enabled or not user.roles.get(project.id):
+            raise exception.Unauthorized()
+        return Identity(user, project, implied(user.roles[project.id]))
+
+    def issue(self, identity: Identity, parent: Token | None = None) -> tuple[str, Token]:
+        project_id = identity.project.id if identity.project is not None else None
+        token = new_token(identity.user.id, project_id, self.conf.identity.token_expiration, parent)
+        return self.tokens.seal(token), token

@@ -1,0 +1,151 @@
+"""Fernet tokens: who, in which project, until when, encrypted and signed with a key that only the API daemon has.
+
+``<tokens_path>/keys/<number>``: the highest number is the key that tokens are made with, the others are still good for
+reading. ``<tokens_path>/revoked/<audit id>``: an empty file per revoked token, its time that of the token's end.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import secrets
+import threading
+import time
+
+import msgspec
+from cryptography.fernet import Fernet, InvalidToken, MultiFernet
+
+from nova_lite import exception, files
+
+_KEY_MODE = 0o600
+
+
+class Token(msgspec.Struct, array_like=True):
+    """Times are Unix times. ``audit_ids``: the token's own, and that of the first token of its chain."""
+
+    user_id: str
+    project_id: str | None
+    methods: list[str]
+    issued_at: float
+    expires_at: float
+    audit_ids: list[str]
+
+
+def new_token(user_id: str, project_id: str | None, lifetime: int, parent: Token | None = None) -> Token:
+    """A token made of another one (``parent``) does not live longer than that."""
+    now = time.time()
+    audit_id = secrets.token_urlsafe(16)
+    if parent is None:
+        return Token(user_id, project_id, ["password"], now, now + lifetime, [audit_id])
+    methods = sorted({*parent.methods, "token"})
+    return Token(user_id, project_id, methods, now, parent.expires_at, [audit_id, parent.audit_ids[-1]])
+
+
+class Keys:
+    """The directory of keys."""
+
+    def __init__(self, tokens_path: str) -> None:
+        self.path = os.path.join(tokens_path, "keys")
+        self._lock = threading.Lock()
+        self._names: list[int] = []
+        self._fernet: MultiFernet | None = None
+
+    def numbers(self) -> list[int]:
+        """Newest first."""
+        try:
+            return sorted((int(name) for name in os.listdir(self.path) if name.isdecimal()), reverse=True)
+        except OSError as error:
+            raise self._wrong(error.strerror or str(error)) from error
+
+    def fernet(self) -> MultiFernet:
+        """Of the keys there are now; raises `ConfigurationError` when there are none."""
+        with self._lock:
+            names = self.numbers()
+            if not names:
+                raise self._wrong("there is no key; run: nova-lite-manage user init")
+            if names != self._names or self._fernet is None:
+                self._fernet = MultiFernet([self._key(number) for number in names])
+                self._names = names
+            return self._fernet
+
+    def _key(self, number: int) -> Fernet:
+        path = os.path.join(self.path, str(number))
+        try:
+            with open(path, "rb") as file:
+                if os.fstat(file.fileno()).st_mode & 0o077:
+                    raise self._wrong(f"key {number} is open to others than its owner; chmod 0600 it")
+                return Fernet(file.read().strip())
+        except OSError as error:
+            raise self._wrong(f"key {number}: {error.strerror}") from error
+        except ValueError as error:
+            raise self._wrong(f"key {number} is not a Fernet key") from error
+
+    def rotate(self, keep: int) -> int:
+        """Make a new key the one that tokens are made with, and forget all but the ``keep`` newest; returns its number.
+
+        Made by root, keys belong to whoever their directory belongs to.
+        """
+        files.private_directory(self.path)
+        owner = os.stat(self.path)
+        numbers = self.numbers()
+        number = numbers[0] + 1 if numbers else 1
+        draft = os.path.join(self.path, f"{files.TEMPORARY}{number}")
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, _KEY_MODE)
+        with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(descriptor, _KEY_MODE)
+            if os.geteuid() == 0:
+                os.fchown(descriptor, owner.st_uid, owner.st_gid)
+            file.write(Fernet.generate_key())
+            file.flush()
+            os.fsync(descriptor)
+        os.rename(draft, os.path.join(self.path, str(number)))
+        for old in [number, *numbers][keep:]:
+            os.unlink(os.path.join(self.path, str(old)))
+        files.sync_directory(self.path)
+        return number
+
+    def _wrong(self, why: str) -> exception.ConfigurationError:
+        return exception.ConfigurationError(reason=f"[identity] tokens_path: {self.path}: {why}.")
+
+
+class Tokens:
+    """Makes, reads and revokes tokens."""
+
+    def __init__(self, tokens_path: str) -> None:
+        self.keys = Keys(tokens_path)
+        self._revoked = os.path.join(tokens_path, "revoked")
+
+    def seal(self, token: Token) -> str:
+        return self.keys.fernet().encrypt(msgspec.msgpack.encode(token)).rstrip(b"=").decode()
+
+    def open(self, text: str) -> Token | None:
+        """The token, or None when it is not one of ours, has expired or was revoked."""
+        try:
+            raw = text.encode("ascii")
+            base64.urlsafe_b64decode(raw + b"=" * (-len(raw) % 4))
+            data = self.keys.fernet().decrypt(raw + b"=" * (-len(raw) % 4))
+            token = msgspec.msgpack.decode(data, type=Token)
+        except (InvalidToken, UnicodeEncodeError, binascii.Error, msgspec.DecodeError):
+            return None
+        if time.time() >= token.expires_at or self._is_revoked(token):
+            return None
+        return token
+
+    def revoke(self, token: Token) -> None:
+        """On disk, for all workers and over restarts, until the token would have ended anyway."""
+        files.private_directory(self._revoked)
+        path = os.path.join(self._revoked, token.audit_ids[0])
+        with open(path, "ab"):
+            os.utime(path, (token.expires_at, token.expires_at))
+        self._forget_expired()
+
+    def _is_revoked(self, token: Token) -> bool:
+        return os.path.exists(os.path.join(self._revoked, token.audit_ids[0]))
+
+    def _forget_expired(self) -> None:
+        now = time.time()
+        with os.scandir(self._revoked) as entries:
+            for entry in entries:
+                if entry.stat().st_mtime < now:
+                    files.remove(entry.path)

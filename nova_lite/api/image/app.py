@@ -1,0 +1,244 @@
+"""The image API: Glance's v2, on the local store. Rows are the conductor's, bytes are files of this machine."""
+
+from __future__ import annotations
+
+import logging
+import os
+import uuid
+from typing import Any
+
+import webob
+import webob.exc
+from webob.static import FileIter
+
+from nova_lite import exception
+from nova_lite.api import deploy, rest, wsgi
+from nova_lite.api.image import changes, listing, views
+from nova_lite.api.rest import Request, Route
+from nova_lite.api.wsgi import Answer
+from nova_lite.image import formats, store
+from nova_lite.image.local import file_path
+from nova_lite.objects import Image
+from nova_lite.policies import image_service as policies
+
+LOG = logging.getLogger(__name__)
+
+PATCH_TYPES = ("application/openstack-images-v2.1-json-patch", "application/openstack-images-v2.0-json-patch")
+_MIB = 1024 * 1024
+
+
+def app_factory(global_conf: dict[str, str], **local_conf: str) -> ImageApp:
+    del global_conf, local_conf
+    services = deploy.services()
+    if services.conf.image.backend != "local":
+        raise exception.ConfigurationError(
+            reason=f"[api] enabled_apis: image serves [image] backend = local, which is {services.conf.image.backend}."
+        )
+    try:
+        store.sweep(services.conf.image.store_path)
+    except OSError as error:
+        raise exception.ConfigurationError(
+            reason=f"[image] store_path = {services.conf.image.store_path}: {error.strerror}."
+        ) from error
+    return ImageApp(services)
+
+
+class ImageApp(rest.Application):
+    """Mounted at ``/v2``."""
+
+    routes = (
+        Route("GET", "/images", "index"),
+        Route("POST", "/images", "create"),
+        Route("GET", "/images/{id}", "show"),
+        Route("PATCH", "/images/{id}", "update"),
+        Route("DELETE", "/images/{id}", "delete"),
+        Route("PUT", "/images/{id}/file", "upload", streams=True),
+        Route("GET", "/images/{id}/file", "download"),
+        Route("GET", "/schemas/image", "schema"),
+        Route("GET", "/schemas/images", "list_schema"),
+    )
+
+    def __init__(self, services: wsgi.Services) -> None:
+        super().__init__(services)
+        self.store_path = self.conf.image.store_path
+
+    def fault(self, req: Request, code: int, message: str) -> webob.Response:
+        """Glance answers in HTML; clients look for a message in JSON first."""
+        return wsgi.fault(code, message)
+
+    # --- metadata
+
+    def index(self, req: Request) -> Answer:
+        req.authorize(policies.LIST)
+        images = self.conductor.image_list(req.context, None, None, None, None)
+        return Answer(listing.page(req, images, self.conf.api.max_limit))
+
+    def show(self, req: Request, id: str) -> Answer:
+        req.authorize(policies.SHOW)
+        return Answer(views.show(self.conductor.image_get(req.context, id)))
+
+    def create(self, req: Request) -> Answer:
+        req.authorize(policies.CREATE)
+        image = self._new(req, req.json_object())
+        self._authorize_visibility(req, image.visibility, image.owner)
+        made = self.conductor.image_create(req.context, image)
+        return Answer(views.show(made), 201, {"Location": f"{req.base_url}/images/{made.id}"})
+
+    def _new(self, req: Request, body: dict[str, Any]) -> Image:
+        fields = {name: changes.field(name, value) for name, value in body.items() if name in views.FIELDS}
+        own = changes.properties({name: value for name, value in body.items() if name not in views.FIELDS})
+        for name in ("protected", "os_hidden", "tags"):
+            fields.pop(name, None)
+        if "id" in fields:
+            # Compute hosts keep images by id: who can make one again under its old id chooses what others get.
+            req.authorize(policies.CHOOSE_ID)
+        if fields.setdefault("owner", req.context.project_id) != req.context.project_id:
+            req.authorize(policies.CHANGE_OWNER)
+        defaults = {
+            "id": str(uuid.uuid4()),
+            "name": "",
+            "visibility": "shared",
+            "disk_format": "",
+            "container_format": "",
+        }
+        return Image(status="queued", properties=own, **{**defaults, **fields})
+
+    def update(self, req: Request, id: str) -> Answer:
+        image = self._owned(req, policies.UPDATE, id)
+        if req.content_type not in PATCH_TYPES:
+            raise webob.exc.HTTPUnsupportedMediaType(explanation=f"Content-Type has to be {PATCH_TYPES[0]}.")
+        wanted = changes.patch(image, req.json_value)
+        if "visibility" in wanted:
+            self._authorize_visibility(req, wanted["visibility"], image.owner)
+        if wanted.get("owner", image.owner) != image.owner:
+            req.authorize(policies.CHANGE_OWNER)
+        # An upload that began meanwhile has its format checked: it must not change any more.
+        expected = "queued" if {"disk_format", "container_format"} & wanted.keys() else None
+        changed = self.conductor.image_update(req.context, image.id, wanted, expected) if wanted else image
+        return Answer(views.show(changed))
+
+    def delete(self, req: Request, id: str) -> Answer:
+        image = self._owned(req, policies.DELETE, id)
+        self.conductor.image_delete(req.context, image.id)
+        store.remove(self.store_path, image.id)
+        return Answer(status=204)
+
+    def _owned(self, req: Request, rule: str, id: str) -> Image:
+        """An image that may be changed: 404 for who may not see it, 403 for who may."""
+        image: Image = self.conductor.image_get(req.context, id)
+        req.authorize(rule, {"project_id": image.owner})
+        return image
+
+    def _authorize_visibility(self, req: Request, visibility: str, owner: str | None) -> None:
+        rule = {"public": policies.PUBLICIZE, "community": policies.COMMUNITIZE}.get(visibility)
+        if rule is not None:
+            req.authorize(rule, {"project_id": owner})
+
+    # --- bytes
+
+    def upload(self, req: Request, id: str) -> Answer:
+        """The image is ``saving`` from the first byte to the last, so of two uploads one is refused; after a failure it
+        is ``queued`` again. Its file has its name only when it is whole, and is active only after that."""
+        image = self._owned(req, policies.UPLOAD, id)
+        if not image.disk_format or not image.container_format:
+            raise exception.Conflict("Properties disk_format, container_format must be set prior to saving data.")
+        body = Body(req, self.conf.image.max_upload_mb * _MIB)
+        image = self.conductor.image_update(req.context, image.id, {"status": "saving"}, "queued")
+        try:
+            size, checksum = self._store(image, body)
+        except BaseException:
+            self._back_to_queued(req, image.id)
+            raise
+        try:
+            done = {"status": "active", "size": size, "checksum": checksum}
+            self.conductor.image_update(req.context, image.id, done, "saving")
+        except (exception.ImageNotFound, exception.ImageStatusConflict) as error:
+            store.remove(self.store_path, image.id)
+            raise webob.exc.HTTPGone(explanation=f"Image {image.id} was deleted during its upload.") from error
+        return Answer(status=204)
+
+    def _store(self, image: Image, body: Body) -> tuple[int, str]:
+        try:
+            store.prepare(self.store_path)
+            return store.add(self.store_path, image.id, body, check=_checker(image))
+        except exception.ImageUnacceptable as error:
+            raise exception.ImageUnacceptable(image_id=image.id, reason=error.kwargs["reason"]) from error
+        except OSError as error:
+            if body.failed:
+                raise exception.ValidationError(detail="The upload ended before its end.") from error
+            LOG.error("The data of image %s cannot be stored: %s", image.id, error)
+            raise exception.ServiceUnavailable("The image's data cannot be stored at present.") from error
+
+    def _back_to_queued(self, req: Request, image_id: str) -> None:
+        try:
+            self.conductor.image_update(req.context, image_id, {"status": "queued"}, "saving")
+        except exception.NovaLiteException as error:
+            LOG.warning("Image %s stays in saving after its upload failed: %s", image_id, error)
+
+    def download(self, req: Request, id: str) -> webob.Response:
+        req.authorize(policies.DOWNLOAD)
+        image = self.conductor.image_get(req.context, id)
+        if image.status != "active":
+            return wsgi.to_response(Answer(status=204))
+        try:
+            file = open(file_path(self.store_path, image.id), "rb")  # noqa: SIM115 - the answer closes it
+        except OSError as error:
+            LOG.error("The file of image %s cannot be read: %s", image.id, error)
+            raise exception.NotFound(f"The data of image {image.id} is not there.") from error
+        response = webob.Response(status=200, content_type="application/octet-stream", charset=None)
+        response.app_iter = FileIter(file)
+        response.content_length = os.fstat(file.fileno()).st_size
+        return response
+
+    # --- schemas
+
+    def schema(self, req: Request) -> Answer:
+        req.authorize(policies.SCHEMAS)
+        return Answer(views.SCHEMA)
+
+    def list_schema(self, req: Request) -> Answer:
+        req.authorize(policies.SCHEMAS)
+        return Answer(views.LIST_SCHEMA)
+
+
+class Body:
+    """The body of an upload, to be read in pieces: of the announced length, or in chunks, and never beyond the limit.
+
+    ``failed``: the client went away or sent less than it said.
+    """
+
+    def __init__(self, req: Request, limit: int) -> None:
+        chunked = bool(req.headers.get("Transfer-Encoding"))
+        self._input = req.environ["wsgi.input"]
+        self._left = None if chunked else (req.content_length or 0)
+        self._allowed = limit
+        self.failed = False
+        if self._left is not None and self._left > limit:
+            raise self._too_large()
+
+    def read(self, size: int, /) -> bytes:
+        wanted = size if self._left is None else min(size, self._left)
+        if wanted == 0:
+            return b""
+        try:
+            data: bytes = self._input.read(wanted)
+        except (OSError, ValueError) as error:
+            self.failed = True
+            raise OSError("the client went away") from error
+        if self._left is not None:
+            self._left -= len(data)
+            if not data:
+                self.failed = True
+                raise OSError("the body is shorter than was announced")
+        self._allowed -= len(data)
+        if self._allowed < 0:
+            raise self._too_large()
+        return data
+
+    @staticmethod
+    def _too_large() -> webob.exc.HTTPRequestEntityTooLarge:
+        return webob.exc.HTTPRequestEntityTooLarge(explanation="The image is larger than this cloud takes.")
+
+
+def _checker(image: Image) -> Any:
+    return lambda path: formats.check(path, image.disk_format)

@@ -1,0 +1,143 @@
+"""Filters, order and pages of image lists. There are few images: all that one may see are looked at here."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import urlencode
+
+from nova_lite import exception
+from nova_lite.api.image import views
+from nova_lite.api.rest import Request
+from nova_lite.objects import Image
+
+_SORT_KEYS = (
+    "name", "status", "container_format", "disk_format", "size", "id", "created_at", "updated_at", "visibility",
+    "owner", "min_disk", "min_ram",
+)  # fmt: skip
+_CONTROL = ("limit", "marker", "sort", "sort_key", "sort_dir", "member_status")
+_TAKES_SEVERAL = ("id", "name", "status", "container_format", "disk_format")
+
+
+def page(req: Request, images: Iterable[Image], max_limit: int) -> dict[str, Any]:
+    """``{"images": [...], "first": ..., "next": ...}``; raises `Invalid` for what cannot be filtered or sorted by."""
+    chosen = [image for image in images if _visible(req, image) and _matches(req, image)]
+    for key, descending in reversed(_order(req)):
+        chosen.sort(key=lambda image, key=key: _sort_value(image, key), reverse=descending)  # type: ignore[misc]
+    start = _after(req.GET.get("marker"), chosen)
+    limit = _limit(req.GET.get("limit"), max_limit)
+    found = chosen[start : start + limit]
+    query = [(name, value) for name, value in req.GET.items() if name != "marker"]
+    body: dict[str, Any] = {
+        "images": [views.show(image) for image in found],
+        "first": _url(query),
+        "schema": "/v2/schemas/images",
+    }
+    if found and start + limit < len(chosen):
+        body["next"] = _url([*query, ("marker", found[-1].id)])
+    return body
+
+
+def _url(query: list[tuple[str, str]]) -> str:
+    return "/v2/images" + (f"?{urlencode(query)}" if query else "")
+
+
+def _visible(req: Request, image: Image) -> bool:
+    """Others' community images only on request."""
+    if "visibility" in req.GET or image.visibility != "community":
+        return True
+    return image.owner is not None and image.owner == req.context.project_id
+
+
+def _matches(req: Request, image: Image) -> bool:
+    return all(_match(image, name, value) for name, value in req.GET.items() if name not in _CONTROL)
+
+
+def _match(image: Image, name: str, value: str) -> bool:
+    if name == "visibility" and value == "all":
+        return True
+    if name in ("size_min", "size_max"):
+        limit = _number(name, value)
+        return image.size >= limit if name == "size_min" else image.size <= limit
+    if name in ("created_at", "updated_at"):
+        return _compare(getattr(image, name) or image.created_at, name, value)
+    if name == "tag":
+        return False
+    shown = views.show(image).get(name)
+    if isinstance(shown, bool):
+        return shown is (value.lower() == "true")
+    if name in _TAKES_SEVERAL and value.startswith("in:"):
+        return str(shown) in next(csv.reader([value[3:]]), [])
+    return shown is not None and str(shown) == value
+
+
+def _compare(moment: datetime.datetime | None, name: str, value: str) -> bool:
+    operator, _, text = value.partition(":")
+    if operator not in ("gt", "gte", "eq", "neq", "lt", "lte"):
+        operator, text = "eq", value
+    try:
+        wanted = datetime.datetime.fromisoformat(text)
+    except ValueError as error:
+        raise exception.ValidationError(detail=f"Invalid time for {name}: {value[:64]}") from error
+    if wanted.tzinfo is not None:
+        wanted = wanted.astimezone(datetime.UTC).replace(tzinfo=None)
+    if moment is None:
+        return False
+    moment = moment.replace(microsecond=0)
+    return {
+        "gt": moment > wanted,
+        "gte": moment >= wanted,
+        "eq": moment == wanted,
+        "neq": moment != wanted,
+        "lt": moment < wanted,
+        "lte": moment <= wanted,
+    }[operator]
+
+
+def _order(req: Request) -> list[tuple[str, bool]]:
+    """Pairs of field and whether it descends; the id makes the order total."""
+    if "sort" in req.GET:
+        if "sort_key" in req.GET or "sort_dir" in req.GET:
+            raise exception.ValidationError(detail="Old and new sorting syntax cannot be combined")
+        pairs = [part.partition(":")[::2] for part in req.GET["sort"].split(",")]
+    else:
+        directions = req.GET.getall("sort_dir")
+        keys = req.GET.getall("sort_key") or ["created_at"]
+        if len(directions) not in (0, 1, len(keys)):
+            raise exception.ValidationError(detail="Number of sort dirs does not match the number of sort keys")
+        directions = directions * len(keys) if len(directions) <= 1 else directions
+        pairs = list(zip(keys, directions or ["desc"] * len(keys), strict=True))
+    for key, direction in pairs:
+        if key not in _SORT_KEYS:
+            raise exception.InvalidSortKey(key=key[:64], valid=", ".join(_SORT_KEYS))
+        if direction not in ("", "asc", "desc"):
+            raise exception.ValidationError(detail="Invalid sort direction: must be asc or desc")
+    return [(key, direction != "asc") for key, direction in [*pairs, ("id", "desc")]]
+
+
+def _sort_value(image: Image, key: str) -> Any:
+    value = getattr(image, key)
+    if key == "updated_at" and value is None:
+        value = image.created_at
+    return (value is not None, value) if value is not None else (False,)
+
+
+def _after(marker: str | None, images: list[Image]) -> int:
+    if marker is None:
+        return 0
+    for index, image in enumerate(images):
+        if image.id == marker:
+            return index + 1
+    raise exception.MarkerNotFound(marker=marker[:64])
+
+
+def _limit(text: str | None, max_limit: int) -> int:
+    return min(_number("limit", text), max_limit) if text is not None else max_limit
+
+
+def _number(name: str, text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 19):
+        raise exception.ValidationError(detail=f"{name} param must be a positive integer")
+    return int(text)

@@ -1,0 +1,33 @@
+"""The image API's version document, which needs no authentication."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nova_lite.api import wsgi
+
+#: The newest is first and current. They differ in what may be filtered, sorted and set, not in form.
+_VERSIONS = ("v2.5", "v2.4", "v2.3", "v2.2", "v2.1", "v2.0")
+
+
+def app_factory(global_conf: dict[str, str], **local_conf: str) -> Versions:
+    del global_conf, local_conf
+    return Versions()
+
+
+class Versions:
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
+        path = environ.get("PATH_INFO", "").rstrip("/")
+        if path not in ("", "/versions", "/v2"):
+            return wsgi.unknown_url()(environ, start_response)
+        root = wsgi.root_url({**environ, "SCRIPT_NAME": environ.get("SCRIPT_NAME", "") + "/"}, None)
+        versions = [
+            {
+                "id": version,
+                "status": "CURRENT" if version == _VERSIONS[0] else "SUPPORTED",
+                "links": [{"rel": "self", "href": f"{root}/v2/"}],
+            }
+            for version in _VERSIONS
+        ]
+        status = 300 if path == "" else 200
+        return wsgi.to_response(wsgi.Answer({"versions": versions}, status))(environ, start_response)

@@ -1,0 +1,98 @@
+"""Images in the form of Glance's v2 API: properties beside the fields, all in one object."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+from nova_lite.image.formats import CONTAINER_FORMATS, DISK_FORMATS
+from nova_lite.objects import Image
+
+VISIBILITIES = ("public", "private", "shared", "community")
+
+_TEXT = {"type": ["null", "string"], "maxLength": 255}
+_READ_ONLY = {"readOnly": True}
+
+#: Every field that is not a property of the operator's or user's own.
+FIELDS: dict[str, dict[str, Any]] = {
+    "id": {"type": "string", "description": "An identifier for the image"},
+    "name": {**_TEXT, "description": "Descriptive name for the image"},
+    "status": {"type": "string", "enum": ["queued", "saving", "active", "deleted"], **_READ_ONLY},
+    "visibility": {"type": "string", "enum": list(VISIBILITIES)},
+    "protected": {"type": "boolean", "enum": [False]},
+    "os_hidden": {"type": "boolean", "enum": [False]},
+    "checksum": {"type": ["null", "string"], **_READ_ONLY},
+    "os_hash_algo": {"type": ["null", "string"], **_READ_ONLY},
+    "os_hash_value": {"type": ["null", "string"], **_READ_ONLY},
+    "owner": _TEXT,
+    "size": {"type": ["null", "integer"], **_READ_ONLY},
+    "virtual_size": {"type": ["null", "integer"], **_READ_ONLY},
+    "min_disk": {"type": "integer", "description": "GB of disk that it needs"},
+    "min_ram": {"type": "integer", "description": "MB of memory that it needs"},
+    "disk_format": {"type": ["null", "string"], "enum": [None, *DISK_FORMATS]},
+    "container_format": {"type": ["null", "string"], "enum": [None, *CONTAINER_FORMATS]},
+    "created_at": {"type": "string", **_READ_ONLY},
+    "updated_at": {"type": "string", **_READ_ONLY},
+    "tags": {"type": "array", "items": {"type": "string"}, "maxItems": 0},
+    "self": {"type": "string", **_READ_ONLY},
+    "file": {"type": "string", **_READ_ONLY},
+    "schema": {"type": "string", **_READ_ONLY},
+}
+
+SCHEMA = {
+    "name": "image",
+    "properties": FIELDS,
+    "additionalProperties": {"type": "string"},
+    "links": [
+        {"rel": "self", "href": "{self}"},
+        {"rel": "enclosure", "href": "{file}"},
+        {"rel": "describedby", "href": "{schema}"},
+    ],
+}
+LIST_SCHEMA = {
+    "name": "images",
+    "properties": {
+        "images": {"type": "array", "items": SCHEMA},
+        "schema": {"type": "string"},
+        "next": {"type": "string"},
+        "first": {"type": "string"},
+    },
+    "links": [
+        {"rel": "first", "href": "{first}"},
+        {"rel": "next", "href": "{next}"},
+        {"rel": "describedby", "href": "{schema}"},
+    ],
+}
+
+
+def show(image: Image) -> dict[str, Any]:
+    has_data = image.status == "active"
+    path = f"/v2/images/{image.id}"
+    return dict(image.properties) | {
+        "id": image.id,
+        "name": image.name,
+        "status": image.status,
+        "visibility": image.visibility,
+        "protected": False,
+        "os_hidden": False,
+        "checksum": None,
+        "os_hash_algo": "sha256" if has_data and image.checksum else None,
+        "os_hash_value": image.checksum or None,
+        "owner": image.owner,
+        "size": image.size if has_data else None,
+        "virtual_size": None,
+        "min_disk": image.min_disk,
+        "min_ram": image.min_ram,
+        "disk_format": image.disk_format or None,
+        "container_format": image.container_format or None,
+        "created_at": _time(image.created_at),
+        "updated_at": _time(image.updated_at or image.created_at),
+        "tags": [],
+        "self": path,
+        "file": f"{path}/file",
+        "schema": "/v2/schemas/image",
+    }
+
+
+def _time(moment: datetime.datetime | None) -> str | None:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ") if moment is not None else None

@@ -1,0 +1,210 @@
+"""``user`` and ``project``: who may use a cloud without Keystone. They change the users file, no database."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import os
+import sys
+
+from nova_lite import exception, files
+from nova_lite.api.identity import directory
+from nova_lite.api.identity.directory import ROLES, Content, Directory, Project, User
+from nova_lite.api.identity.tokens import Keys
+from nova_lite.cmd.manage.app import App, Commands
+
+ADMIN = "admin"
+_PASSWORD = "The password is asked for on a terminal, else it is the first line of standard input."  # noqa: S105
+
+
+def register(commands: Commands) -> None:
+    _register_users(commands)
+    _register_projects(commands)
+
+
+def _register_users(commands: Commands) -> None:
+    noun = commands.noun("user", "Users of a cloud without Keystone: create, list, delete them, give them roles.")
+    commands.verb(
+        noun,
+        "init",
+        "Make what is missing of: the tokens' key, the users file, the user admin of the project admin. " + _PASSWORD,
+        init,
+    )
+    create_ = commands.verb(noun, "create", "Create a user and print the user's id. " + _PASSWORD, create_user)
+    create_.add_argument("name")
+    create_.add_argument("--project", help="the default project, in which the user gets the roles")
+    create_.add_argument("--role", action="append", choices=ROLES, help="may be repeated; by default member")
+    commands.verb(noun, "list", "List users with their roles by project.", list_users)
+    commands.verb(noun, "delete", "Delete a user; the user's servers stay.", delete_user).add_argument("name")
+    text = "Set a user's password, which ends the user's tokens. " + _PASSWORD
+    commands.verb(noun, "set-password", text, set_password).add_argument("name")
+    for name, text_, run in (
+        ("grant", "Give a user a role in a project. Each role includes those after it: " + ", ".join(ROLES), grant),
+        ("revoke", "Take a role in a project from a user, at once.", revoke),
+    ):
+        verb = commands.verb(noun, name, text_, run)
+        verb.add_argument("name")
+        verb.add_argument("--project", required=True)
+        verb.add_argument("--role", required=True, choices=ROLES)
+    for name, run in (("enable", enable_user), ("disable", disable_user)):
+        commands.verb(noun, name, f"{name.capitalize()} a user.", run).add_argument("name")
+    commands.verb(
+        noun,
+        "rotate-keys",
+        "Make tokens with a new key from now on, and forget the oldest. Not more often than tokens live.",
+        rotate_keys,
+    )
+
+
+def _register_projects(commands: Commands) -> None:
+    noun = commands.noun("project", "Projects of a cloud without Keystone.")
+    create_ = commands.verb(noun, "create", "Create a project and print its id.", create_project)
+    create_.add_argument("name")
+    create_.add_argument("--description", default="")
+    commands.verb(noun, "list", "List projects.", list_projects)
+    text = "Delete a project with its roles; delete its servers and images before."
+    commands.verb(noun, "delete", text, delete_project).add_argument("name")
+
+
+def init(app: App, args: argparse.Namespace) -> int:
+    keys = _keys(app)
+    files.private_directory(keys.path)
+    if not keys.numbers():
+        keys.rotate(app.conf.identity.max_active_keys)
+    users = _directory(app)
+    if os.path.exists(users.path) and users.load().user_named(ADMIN) is not None:
+        return 0
+    password = _read_password()
+    with users.changing() as content:
+        project = content.project_named(ADMIN) or directory.add_project(content, ADMIN)
+        user = directory.add_user(content, ADMIN, password, project)
+        directory.grant(user, project, ADMIN)
+    return 0
+
+
+def create_user(app: App, args: argparse.Namespace) -> int:
+    if args.role and not args.project:
+        raise exception.InvalidInput(reason="--role needs a --project.")
+    password = _read_password()
+    with _directory(app).changing() as content:
+        project = _project(content, args.project) if args.project else None
+        user = directory.add_user(content, args.name, password, project)
+        if project is not None:
+            for role in args.role or ["member"]:
+                directory.grant(user, project, role)
+    print(user.id)
+    return 0
+
+
+def list_users(app: App, args: argparse.Namespace) -> int:
+    content = _directory(app).load()
+    names = {project.id: project.name for project in content.projects}
+    app.show(
+        ("ID", "Name", "Enabled", "Roles"),
+        (
+            (
+                user.id,
+                user.name,
+                user.enabled,
+                {names.get(project, project): "+".join(roles) for project, roles in user.roles.items()},
+            )
+            for user in content.users
+        ),
+    )
+    return 0
+
+
+def delete_user(app: App, args: argparse.Namespace) -> int:
+    with _directory(app).changing() as content:
+        content.users.remove(_user(content, args.name))
+    return 0
+
+
+def set_password(app: App, args: argparse.Namespace) -> int:
+    password = _read_password()
+    with _directory(app).changing() as content:
+        directory.set_password(_user(content, args.name), password)
+    return 0
+
+
+def grant(app: App, args: argparse.Namespace) -> int:
+    with _directory(app).changing() as content:
+        directory.grant(_user(content, args.name), _project(content, args.project), args.role)
+    return 0
+
+
+def revoke(app: App, args: argparse.Namespace) -> int:
+    with _directory(app).changing() as content:
+        directory.revoke(_user(content, args.name), _project(content, args.project), args.role)
+    return 0
+
+
+def enable_user(app: App, args: argparse.Namespace) -> int:
+    return _set_enabled(app, args.name, True)
+
+
+def disable_user(app: App, args: argparse.Namespace) -> int:
+    return _set_enabled(app, args.name, False)
+
+
+def _set_enabled(app: App, name: str, enabled: bool) -> int:
+    with _directory(app).changing() as content:
+        _user(content, name).enabled = enabled
+    return 0
+
+
+def rotate_keys(app: App, args: argparse.Namespace) -> int:
+    _keys(app).rotate(app.conf.identity.max_active_keys)
+    return 0
+
+
+def create_project(app: App, args: argparse.Namespace) -> int:
+    with _directory(app).changing() as content:
+        project = directory.add_project(content, args.name, args.description)
+    print(project.id)
+    return 0
+
+
+def list_projects(app: App, args: argparse.Namespace) -> int:
+    projects = _directory(app).load().projects
+    rows = ((project.id, project.name, project.enabled, project.description) for project in projects)
+    app.show(("ID", "Name", "Enabled", "Description"), rows)
+    return 0
+
+
+def delete_project(app: App, args: argparse.Namespace) -> int:
+    with _directory(app).changing() as content:
+        directory.remove_project(content, _project(content, args.name))
+    return 0
+
+
+def _directory(app: App) -> Directory:
+    return Directory(app.conf.identity.users_file)
+
+
+def _keys(app: App) -> Keys:
+    return Keys(app.conf.identity.tokens_path)
+
+
+def _user(content: Content, name: str) -> User:
+    user = content.user_named(name) or content.user(name)
+    if user is None:
+        raise exception.NotFound(f"There is no user {name}.")
+    return user
+
+
+def _project(content: Content, name: str) -> Project:
+    project = content.project_named(name) or content.project(name)
+    if project is None:
+        raise exception.NotFound(f"There is no project {name}.")
+    return project
+
+
+def _read_password() -> str:
+    """Never from the command line, where everybody on the machine could read it."""
+    if not sys.stdin.isatty():
+        return sys.stdin.readline().rstrip("\n")
+    password = getpass.getpass("Password: ")
+    if getpass.getpass("Again: ") != password:
+        raise exception.InvalidInput(reason="the two passwords are not the same.")
+    return password

@@ -1,0 +1,235 @@
+"""A cloud of our own daemons alone, used by the unmodified ``openstack`` client, and by those who may not."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from nova_lite.api.identity.tokens import Tokens, new_token
+from tests.functional import cloud as clouds
+from tests.functional.cloud import PASSWORDS, Cloud, wait_for
+
+DATA = bytes(range(256)) * 2048
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+    with clouds.running(tmp_path_factory.mktemp("standalone"), computes=1, standalone=True) as running:
+        yield running
+
+
+class Client:
+    """The ``openstack`` command as one of the users."""
+
+    def __init__(self, cloud: Cloud, user: str) -> None:
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("OS_")}
+        self._environment = clean | {
+            "OS_AUTH_URL": cloud.identity_url,
+            "OS_USERNAME": user,
+            "OS_PASSWORD": PASSWORDS[user],
+            "OS_PROJECT_NAME": user,
+            "OS_USER_DOMAIN_ID": "default",
+            "OS_PROJECT_DOMAIN_ID": "default",
+        }
+
+    def __call__(self, command: str, status: int = 0) -> str:
+        program = Path(sys.executable).with_name("openstack")
+        result = subprocess.run(
+            [str(program), *command.split()], env=self._environment, capture_output=True, text=True, timeout=60
+        )
+        assert result.returncode == status, f"openstack {command}: {result.stdout}{result.stderr}"
+        return result.stdout if status == 0 else result.stderr
+
+    def rows(self, command: str, *columns: str) -> list[dict[str, Any]]:
+        """What a list command prints, which has to have these columns, and no others if there are any rows."""
+        found: list[dict[str, Any]] = json.loads(self(f"{command} -f json"))
+        for row in found:
+            assert list(row) == list(columns), command
+        return found
+
+    def one(self, command: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self(f"{command} -f json"))
+        return found
+
+
+@pytest.fixture(scope="module")
+def admin(cloud: Cloud) -> Client:
+    return Client(cloud, "admin")
+
+
+@pytest.fixture(scope="module")
+def demo(cloud: Cloud) -> Client:
+    return Client(cloud, "demo")
+
+
+def test_identity(admin: Client, demo: Client) -> None:
+    token = admin.one("token issue")
+    assert token["id"] and token["project_id"] and token["user_id"]
+    catalog = admin.rows("catalog list", "Name", "Type", "Endpoints")
+    assert {row["Type"] for row in catalog} == {"identity", "compute", "image"}
+    assert {row["Name"] for row in admin.rows("project list", "ID", "Name")} == set(PASSWORDS)
+    assert {row["Name"] for row in admin.rows("user list", "ID", "Name")} == set(PASSWORDS)
+    assert "403" in demo("user list", status=1)
+    assert demo.rows("project list --my-projects", "ID", "Name")[0]["Name"] == "demo"
+
+
+def test_catalogue_and_hosts(admin: Client) -> None:
+    admin("flavor create --ram 64 --disk 1 --vcpus 1 --id auto --property hw:cpu_policy=shared f1")
+    assert admin.one("flavor show f1")["properties"] == {"hw:cpu_policy": "shared"}
+    flavors = admin.rows("flavor list", "ID", "Name", "RAM", "Disk", "Ephemeral", "VCPUs", "Is Public")
+    assert "f1" in {row["Name"] for row in flavors}
+    admin("flavor delete f1")
+    columns = ("ID", "Hypervisor Hostname", "Hypervisor Type", "Host IP", "State")
+    (hypervisor,) = admin.rows("hypervisor list", *columns)
+    assert hypervisor["State"] == "up"
+    assert admin.one(f"hypervisor show {hypervisor['Hypervisor Hostname']}")["state"] == "up"
+    services = admin.rows("compute service list", "ID", "Binary", "Host", "Zone", "Status", "State", "Updated At")
+    assert {"nova-compute", "nova-conductor"} <= {row["Binary"] for row in services}
+    zones = admin.rows("availability zone list", "Zone Name", "Zone Status")
+    assert {"Zone Name": "nova", "Zone Status": "available"} in zones
+    limits = admin.rows("limits show --absolute", "Name", "Value")
+    assert {"Name": "max_total_instances", "Value": 10} in limits
+    assert {row["Resource"]: row["Limit"] for row in admin.rows("quota show", "Resource", "Limit")}["instances"] == 10
+
+
+def test_images(cloud: Cloud, demo: Client, tmp_path: Path) -> None:
+    source, saved = tmp_path / "image", tmp_path / "saved"
+    source.write_bytes(DATA)
+    formats = "--disk-format raw --container-format bare"
+    made = demo.one(f"image create --file {source} {formats} --property kernel_id=k --private mine")
+    assert (made["status"], made["size"], made["visibility"]) == ("active", len(DATA), "private")
+    assert {row["Name"] for row in demo.rows("image list", "ID", "Name", "Status")} == {"cirros", "mine"}
+    demo("image set --property a=b --min-ram 32 --name ours mine")
+    shown = demo.one("image show ours")
+    assert shown["min_ram"] == 32
+    assert (shown["properties"]["a"], shown["properties"]["kernel_id"]) == ("b", "k")
+    demo("image unset --property a ours")
+    demo(f"image save --file {saved} ours")
+    assert saved.read_bytes() == DATA
+    assert "403" in demo("image set --public ours", status=1)
+    assert (cloud.path / "shared" / "images" / made["id"]).exists()
+    demo("image delete ours")
+    assert not (cloud.path / "shared" / "images" / made["id"]).exists()
+
+
+def test_servers(cloud: Cloud, admin: Client, demo: Client) -> None:
+    demo("keypair create k1")
+    assert [row["Name"] for row in demo.rows("keypair list", "Name", "Fingerprint", "Type")] == ["k1"]
+    made = demo.one("server create --image cirros --flavor m1.nano --network private --key-name k1 --wait vm1")
+    assert made["status"] == "ACTIVE"
+    (row,) = demo.rows("server list", "ID", "Name", "Status", "Networks", "Image", "Flavor")
+    assert (row["Name"], row["Image"], row["Flavor"]) == ("vm1", "cirros", "m1.nano")
+    assert row["Networks"]["private"][0].startswith("10.99.")
+    for command, status in (
+        ("server stop vm1", "SHUTOFF"),
+        ("server start vm1", "ACTIVE"),
+        ("server reboot --hard vm1", "ACTIVE"),
+    ):
+        demo(command)
+        _wait_status(cloud, made["id"], status)
+    assert demo.one("server show vm1")["id"] == made["id"]
+    assert made["id"] in demo("console log show vm1")
+    assert admin.rows("server list", "ID", "Name", "Status", "Networks", "Image", "Flavor") == []
+    assert "vm1" in admin("server list --all-projects")
+    demo("server delete --wait vm1")
+    demo("keypair delete k1")
+
+
+def _wait_status(cloud: Cloud, server_id: str, status: str) -> None:
+    def reached() -> bool:
+        server = cloud.show(server_id)
+        return server is not None and (server["status"], server["OS-EXT-STS:task_state"]) == (status, None)
+
+    wait_for(f"the server is {status}", reached)
+
+
+def test_projects_do_not_see_each_other(cloud: Cloud) -> None:
+    mine, other = cloud.token_of("demo"), cloud.token_of("other")
+    server = {"name": "mine", "imageRef": cloud.image_id, "flavorRef": "1"}
+    server_id = cloud.request("POST", "/servers", {"server": server}, token=mine).json()["server"]["id"]
+    image = {"name": "mine", "disk_format": "raw", "container_format": "bare"}
+    images = f"{cloud.image_url}/v2/images"
+    made = requests.post(images, json=image, headers={"X-Auth-Token": mine}, timeout=20).json()
+    with contextlib.closing(requests.Session()) as stranger:
+        stranger.headers["X-Auth-Token"] = other
+        assert cloud.request("GET", f"/servers/{server_id}", token=other).status_code == 404
+        assert cloud.request("GET", "/servers/detail", token=other).json()["servers"] == []
+        assert cloud.request("DELETE", f"/servers/{server_id}", token=other).status_code == 404
+        one = f"{images}/{made['id']}"
+        assert [item["name"] for item in stranger.get(images, timeout=20).json()["images"]] == ["cirros"]
+        for answer in (
+            stranger.get(one, timeout=20),
+            stranger.get(f"{one}/file", timeout=20),
+            stranger.put(f"{one}/file", data=b"x", timeout=20),
+            stranger.delete(one, timeout=20),
+        ):
+            assert answer.status_code == 404
+        project = cloud.request("GET", "/servers/detail", token=mine).json()["servers"][0]["tenant_id"]
+        projects = f"{cloud.identity_url}/projects"
+        assert stranger.get(f"{projects}/{project}", timeout=20).status_code == 403
+        assert stranger.get(projects, timeout=20).status_code == 403
+    assert cloud.request("DELETE", f"/servers/{server_id}", token=mine).status_code == 204
+    wait_for("the server is gone", lambda: cloud.show(server_id) is None)
+    assert requests.delete(one, headers={"X-Auth-Token": mine}, timeout=20).status_code == 204
+
+
+def test_no_token_but_a_good_one_opens_anything(cloud: Cloud, tmp_path: Path) -> None:
+    good = cloud.token_of("demo")
+    assert cloud.request("GET", "/servers", token=good).status_code == 200
+    ours = Tokens(str(cloud.path / "identity"))
+    whole = ours.open(good)
+    assert whole is not None
+    stranger = Tokens(str(tmp_path))
+    stranger.keys.rotate(3)
+    expired = new_token(whole.user_id, whole.project_id, -1)
+    unknown = new_token("0" * 32, whole.project_id, 60)
+    foreign = new_token(whole.user_id, "0" * 32, 60)
+    flipped = good[:40] + ("A" if good[40] != "A" else "B") + good[41:]
+    bad = [
+        stranger.seal(whole),
+        ours.seal(expired),
+        ours.seal(unknown),
+        ours.seal(foreign),
+        flipped,
+        good[:-4],
+        "admin:demo",
+        "é".encode().decode("latin-1"),
+    ]
+    revoked = cloud.token_of("demo")
+    headers = {"X-Auth-Token": good, "X-Subject-Token": revoked}
+    assert requests.delete(f"{cloud.identity_url}/auth/tokens", headers=headers, timeout=20).status_code == 204
+    for token in [*bad, revoked]:
+        for url in (
+            f"http://127.0.0.1:{cloud.port}/v2.1/servers",
+            f"{cloud.image_url}/v2/images",
+            f"{cloud.identity_url}/auth/catalog",
+        ):
+            answer = requests.get(url, headers={"X-Auth-Token": token}, timeout=20)
+            assert answer.status_code == 401, (token, url)
+            assert answer.json()["error"]["message"] == "The request you have made requires authentication."
+    assert cloud.request("GET", "/servers", token=good).status_code == 200
+
+
+def test_a_changed_password_ends_tokens(cloud: Cloud) -> None:
+    token = cloud.token_of("other")
+    assert cloud.request("GET", "/servers", token=token).status_code == 200
+    cloud.manage("user", "set-password", "other", stdin=PASSWORDS["other"])
+    assert cloud.request("GET", "/servers", token=token).status_code == 401
+    assert cloud.request("GET", "/servers", token=cloud.token_of("other")).status_code == 200
+
+
+def test_no_secret_is_logged(cloud: Cloud) -> None:
+    logs = "".join((cloud.path / f"{name}.log").read_text(errors="replace") for name in cloud.names)
+    assert cloud.token not in logs
+    for password in PASSWORDS.values():
+        assert password not in logs
+    assert "scrypt$" not in logs

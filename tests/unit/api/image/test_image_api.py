@@ -1,0 +1,405 @@
+"""The image API: shapes, filters, patches, uploads, and whom it refuses."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import webob
+
+from nova_lite.api import deploy, wsgi
+from nova_lite.compute.api import API
+from nova_lite.image import store
+from nova_lite.objects import Image
+from nova_lite.policy import Policy
+from tests.unit.api.conftest import ADMIN, MEMBER, STRANGER, fault, make_conf
+from tests.unit.api.fakes import IMAGE_ID, NOW, FakeCompute, FakeConductor
+
+PATCH = "application/openstack-images-v2.1-json-patch"
+BODY = {"name": "mine", "disk_format": "raw", "container_format": "bare"}
+
+
+class Images:
+    """Requests to the image API with noauth2, over a store in a directory; one upload is at most 1 MiB."""
+
+    def __init__(self, path: Path) -> None:
+        conf = make_conf(path, f"enabled_apis = image\n[image]\nstore_path = {path}/store\nmax_upload_mb = 1\n")
+        self.store = path / "store"
+        self.conductor = FakeConductor()
+        compute = API()
+        compute.connect(self.conductor, FakeCompute())  # type: ignore[arg-type]
+        self.app = deploy.load_app("image", wsgi.Services(conf, Policy(conf), compute))
+
+    def __call__(
+        self, method: str, path: str, body: Any = None, token: str | None = MEMBER, **headers: str
+    ) -> webob.Response:
+        request = webob.Request.blank(path, method=method, base_url="http://cloud:9292")
+        if token:
+            request.headers["X-Auth-Token"] = token
+        if isinstance(body, bytes):
+            request.content_type, request.body = "application/octet-stream", body
+        elif body is not None:
+            request.content_type, request.body = "application/json", json.dumps(body).encode()
+        request.headers.update({name.replace("_", "-"): value for name, value in headers.items()})
+        return request.get_response(self.app)
+
+    def add(self, **changes: Any) -> Image:
+        values: dict[str, Any] = {"id": f"{len(self.conductor.images):08d}-0000-4000-8000-000000000000", "name": "i"}
+        image = Image(**{**values, "owner": "demo", "visibility": "private", "created_at": NOW, **changes})
+        self.conductor.images[image.id] = image
+        return image
+
+    def create(self, **changes: Any) -> dict[str, Any]:
+        answer = self("POST", "/v2/images", BODY | changes)
+        assert answer.status_code == 201, answer.text
+        made: dict[str, Any] = answer.json
+        return made
+
+    def patch(self, image: Image, *operations: tuple[str, str, Any], token: str = MEMBER) -> webob.Response:
+        body = [{"op": verb, "path": path, "value": value} for verb, path, value in operations]
+        return self("PATCH", f"/v2/images/{image.id}", body, token, Content_Type=PATCH)
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Images:
+    return Images(tmp_path)
+
+
+def test_versions_need_no_token(images: Images) -> None:
+    for path, status in (("/", 300), ("/versions", 200), ("/v2", 200), ("/v2/", 200)):
+        answer = images("GET", path, token=None)
+        assert answer.status_code == status
+        current = answer.json["versions"][0]
+        assert (current["status"], current["links"][0]["href"]) == ("CURRENT", "http://cloud:9292/v2/")
+    assert images("GET", "/v1", token=None).status_code == 404
+
+
+def test_show(images: Images) -> None:
+    image = images("GET", f"/v2/images/{IMAGE_ID}").json
+    assert image == {
+        "id": IMAGE_ID,
+        "name": "cirros",
+        "k": "v",
+        "status": "active",
+        "visibility": "public",
+        "protected": False,
+        "os_hidden": False,
+        "checksum": None,
+        "os_hash_algo": None,
+        "os_hash_value": None,
+        "owner": None,
+        "size": 100,
+        "virtual_size": None,
+        "min_disk": 0,
+        "min_ram": 1,
+        "disk_format": "qcow2",
+        "container_format": "bare",
+        "created_at": "2026-11-21T08:20:32Z",
+        "updated_at": "2026-11-21T08:20:32Z",
+        "tags": [],
+        "self": f"/v2/images/{IMAGE_ID}",
+        "file": f"/v2/images/{IMAGE_ID}/file",
+        "schema": "/v2/schemas/image",
+    }
+    fault(images("GET", "/v2/images/cirros"), "itemNotFound", 404)
+
+
+def test_the_schema_names_every_field(images: Images) -> None:
+    schema = images("GET", "/v2/schemas/image").json
+    assert set(schema["properties"]) == set(images("GET", f"/v2/images/{IMAGE_ID}").json) - {"k"}
+    assert images("GET", "/v2/schemas/images").json["properties"]["images"]["items"] == schema
+
+
+def test_list_filters(images: Images) -> None:
+    one = images.add(name="one", size=5, min_ram=7, properties={"os": "x"})
+    two = images.add(name="two, three", status="queued", size=0, visibility="shared")
+    images.add(name="four", owner="other", visibility="community")
+
+    def names(query: str = "") -> list[str]:
+        answer = images("GET", f"/v2/images{query}")
+        assert answer.status_code == 200, answer.text
+        return sorted(image["name"] for image in answer.json["images"])
+
+    assert names() == ["cirros", "one", "two, three"]
+    assert names(f"?id=in:{one.id},{two.id}") == ["one", "two, three"]
+    assert names("?name=one") == ["one"]
+    assert names('?name=in:"two, three",one') == ["one", "two, three"]
+    assert names("?status=queued") == ["two, three"]
+    assert names("?visibility=public") == ["cirros"]
+    assert names("?visibility=community") == ["four"]
+    assert names("?visibility=all") == ["cirros", "four", "one", "two, three"]
+    assert names("?owner=demo&os=x&min_ram=7") == ["one"]
+    assert names("?size_min=5&size_max=50") == ["one"]
+    assert names("?created_at=gt:2026-11-21T08:20:33Z") == []
+    assert names("?created_at=lte:2026-11-21T08:20:32Z&name=one") == ["one"]
+    assert names("?protected=true") == names("?os_hidden=true") == names("?tag=t") == []
+    assert names("?os_hidden=false&member_status=all") == ["cirros", "one", "two, three"]
+
+
+def test_list_pages(images: Images) -> None:
+    for name in "abc":
+        images.add(name=name)
+    seen, path = [], "/v2/images?limit=3&sort=name:asc"
+    while path:
+        answer = images("GET", path).json
+        assert answer["first"] == "/v2/images?limit=3&sort=name%3Aasc"
+        assert answer["schema"] == "/v2/schemas/images"
+        seen += [image["name"] for image in answer["images"]]
+        path = answer.get("next")
+    assert seen == ["a", "b", "c", "cirros"]
+    newest_first = images("GET", "/v2/images?sort_key=name&sort_dir=desc").json["images"]
+    assert [image["name"] for image in newest_first] == ["cirros", "c", "b", "a"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["limit=x", "limit=-1", "marker=none", "sort_key=nonsense", "sort=name:up", "sort_dir=up", "size_min=x",
+     "created_at=gt:x", "sort=name&sort_key=name", "sort_key=name&sort_key=id&sort_key=size&sort_dir=asc&sort_dir=asc"],
+)  # fmt: skip
+def test_wrong_queries(images: Images, query: str) -> None:
+    fault(images("GET", f"/v2/images?{query}"), "badRequest", 400)
+
+
+def test_create(images: Images) -> None:
+    answer = images("POST", "/v2/images", BODY | {"kernel_id": "k", "min_ram": 5, "visibility": "private", "tags": []})
+    assert answer.status_code == 201
+    made = answer.json
+    assert (made["status"], made["size"], made["owner"], made["kernel_id"]) == ("queued", None, "demo", "k")
+    assert answer.headers["Location"] == f"http://cloud:9292/v2/images/{made['id']}"
+    other = IMAGE_ID[:-1] + "f"
+    fault(images("POST", "/v2/images", BODY | {"id": other}), "forbidden", 403)
+    assert images("POST", "/v2/images", BODY | {"id": other, "name": None}, ADMIN).json["id"] == other
+    assert images("POST", "/v2/images", BODY | {"id": IMAGE_ID}, ADMIN).status_code == 409
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"disk_format": "exe"},
+        {"container_format": 5},
+        {"visibility": "secret"},
+        {"min_ram": -1},
+        {"min_disk": True},
+        {"name": 5},
+        {"name": "x" * 256},
+        {"id": "none"},
+        {"id": 5},
+        {"protected": True},
+        {"tags": ["t"]},
+        {"own": 5},
+        {"own": "x" * 5000},
+        {f"k{n}": "v" for n in range(129)},
+    ],
+)
+def test_create_refuses(images: Images, change: dict[str, Any]) -> None:
+    fault(images("POST", "/v2/images", BODY | change), "badRequest", 400)
+
+
+def test_what_only_admins_may(images: Images) -> None:
+    for change in ({"visibility": "public"}, {"owner": "other"}, {"status": "active"}, {"size": 5}):
+        fault(images("POST", "/v2/images", BODY | change), "forbidden", 403)
+    for change in ({"visibility": "public"}, {"owner": "other"}):
+        assert images("POST", "/v2/images", BODY | change, ADMIN).status_code == 201
+    mine = images.add()
+    for operation in (("replace", "/visibility", "public"), ("replace", "/owner", "other")):
+        fault(images.patch(mine, operation), "forbidden", 403)
+        assert images.patch(mine, operation, token=ADMIN).status_code == 200
+
+
+def test_others_images_are_not_changed(images: Images) -> None:
+    image = images.add(visibility="public", status="queued", disk_format="raw")
+    path = f"/v2/images/{image.id}"
+    fault(images.patch(image, ("replace", "/name", "x"), token=STRANGER), "forbidden", 403)
+    fault(images("DELETE", path, token=STRANGER), "forbidden", 403)
+    fault(images("PUT", f"{path}/file", b"x", STRANGER), "forbidden", 403)
+    assert images.conductor.images[image.id] == image
+    assert not images.store.exists()
+
+
+def test_patch(images: Images) -> None:
+    image = images.add(properties={"a": "1", "b": "2"})
+    answer = images.patch(
+        image,
+        ("replace", "/name", "new"),
+        ("replace", "/min_disk", 3),
+        ("replace", "/a", "9"),
+        ("remove", "/b", None),
+        ("add", "/c~0d", "4"),
+        ("replace", "/visibility", "community"),
+    )
+    assert answer.status_code == 200, answer.text
+    stored = images.conductor.images[image.id]
+    assert (stored.name, stored.min_disk, stored.visibility) == ("new", 3, "community")
+    assert stored.properties == {"a": "9", "c~d": "4"}
+
+
+@pytest.mark.parametrize(
+    ("operation", "name", "code"),
+    [
+        (("replace", "/none", "x"), "conflictingRequest", 409),
+        (("remove", "/none", None), "conflictingRequest", 409),
+        (("replace", "/id", IMAGE_ID), "forbidden", 403),
+        (("replace", "/status", "active"), "forbidden", 403),
+        (("replace", "/os_hash_value", "x"), "forbidden", 403),
+        (("remove", "/name", None), "forbidden", 403),
+        (("replace", "/disk_format", "raw"), "forbidden", 403),
+        (("replace", "/min_ram", "x"), "badRequest", 400),
+        (("replace", "/protected", True), "badRequest", 400),
+        (("move", "/name", "x"), "badRequest", 400),
+        (("replace", "name", "x"), "badRequest", 400),
+        (("add", "/a/b", "x"), "badRequest", 400),
+    ],
+)
+def test_patch_refuses(images: Images, operation: tuple[str, str, Any], name: str, code: int) -> None:
+    image = images.add()
+    fault(images.patch(image, operation), name, code)
+    assert images.conductor.images[image.id] == image
+
+
+def test_patch_needs_its_own_content_type(images: Images) -> None:
+    image = images.add()
+    fault(images("PATCH", f"/v2/images/{image.id}", []), "badMediaType", 415)
+    fault(images("PATCH", f"/v2/images/{image.id}", {}, Content_Type=PATCH), "badRequest", 400)
+
+
+def test_upload_and_download(images: Images) -> None:
+    data = bytes(range(256)) * 1024
+    made = images.create()
+    path = f"/v2/images/{made['id']}/file"
+    assert images("GET", path).status_code == 204
+    assert images("PUT", path, data).status_code == 204
+    shown = images("GET", f"/v2/images/{made['id']}").json
+    assert (shown["status"], shown["size"], shown["os_hash_algo"]) == ("active", len(data), "sha256")
+    file = images.store / made["id"]
+    assert shown["os_hash_value"] == store.checksum(str(file))
+    assert file.stat().st_mode & 0o777 == 0o640
+    answer = images("GET", path)
+    assert (answer.body, answer.content_length) == (data, len(data))
+    fault(images("PUT", path, b"other"), "conflictingRequest", 409)
+    assert file.read_bytes() == data
+    assert images("DELETE", f"/v2/images/{made['id']}").status_code == 204
+    assert not file.exists()
+
+
+def test_an_upload_in_chunks(images: Images) -> None:
+    made = images.create()
+    request = webob.Request.blank(f"/v2/images/{made['id']}/file", method="PUT")
+    request.headers.update({"X-Auth-Token": MEMBER, "Transfer-Encoding": "chunked"})
+    request.environ["wsgi.input"] = io.BytesIO(b"x" * 5000)
+    assert request.get_response(images.app).status_code == 204
+    assert images.conductor.images[made["id"]].size == 5000
+
+
+def left_behind(images: Images) -> list[str]:
+    return [file.name for file in images.store.iterdir()] if images.store.exists() else []
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_too_large(images: Images, announced: bool) -> None:
+    made = images.create()
+    request = webob.Request.blank(f"/v2/images/{made['id']}/file", method="PUT")
+    request.headers.update({"X-Auth-Token": MEMBER})
+    request.headers.update({"Content-Length": str(2**20 + 1)} if announced else {"Transfer-Encoding": "chunked"})
+    request.environ["wsgi.input"] = io.BytesIO(b"x" * (2**20 + 1))
+    fault(request.get_response(images.app), "overLimit", 413)
+    assert images.conductor.images[made["id"]].status == "queued"
+    assert left_behind(images) == []
+
+
+def test_a_client_that_goes_away(images: Images) -> None:
+    made = images.create()
+    request = webob.Request.blank(f"/v2/images/{made['id']}/file", method="PUT")
+    request.headers.update({"X-Auth-Token": MEMBER, "Content-Length": "100"})
+    request.environ["wsgi.input"] = io.BytesIO(b"x" * 50)
+    fault(request.get_response(images.app), "badRequest", 400)
+    assert images.conductor.images[made["id"]].status == "queued"
+    assert left_behind(images) == []
+
+
+def test_a_full_disk(images: Images, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = images.create()
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(store, "add", full)
+    fault(images("PUT", f"/v2/images/{made['id']}/file", b"x"), "serviceUnavailable", 503)
+    assert images.conductor.images[made["id"]].status == "queued"
+
+
+def test_a_qcow2_that_is_none(images: Images) -> None:
+    made = images.create(disk_format="qcow2")
+    message = fault(images("PUT", f"/v2/images/{made['id']}/file", b"x" * 200), "badRequest", 400)
+    assert message == f"Image {made['id']} is unacceptable: it is not a qcow2 file"
+    assert images.conductor.images[made["id"]].status == "queued"
+    assert left_behind(images) == []
+
+
+def test_an_image_that_is_deleted_during_its_upload(images: Images, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = images.create()
+    real = store.add
+
+    def add(*arguments: Any, **named: Any) -> Any:
+        result = real(*arguments, **named)
+        del images.conductor.images[made["id"]]
+        return result
+
+    monkeypatch.setattr(store, "add", add)
+    assert images("PUT", f"/v2/images/{made['id']}/file", b"x").status_code == 410
+    assert left_behind(images) == []
+
+
+def test_formats_come_before_data(images: Images) -> None:
+    made = images("POST", "/v2/images", {"name": "bare"}).json
+    assert made["disk_format"] is None
+    fault(images("PUT", f"/v2/images/{made['id']}/file", b"x"), "conflictingRequest", 409)
+    image = images.conductor.images[made["id"]]
+    answer = images.patch(image, ("replace", "/disk_format", "raw"), ("replace", "/container_format", "bare"))
+    assert answer.status_code == 200
+    assert images("PUT", f"/v2/images/{made['id']}/file", b"x").status_code == 204
+
+
+def test_the_format_does_not_change_under_an_upload(images: Images, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was checked as one format must not become another: raw bytes may be a qcow2 that names files of a host."""
+    made = images.create()
+    stale = images.conductor.images[made["id"]]
+    images.conductor.images[made["id"]] = msgspec.structs.replace(stale, status="active")
+    monkeypatch.setattr(images.conductor, "image_get", lambda context, image_id: stale)
+    fault(images.patch(stale, ("replace", "/disk_format", "qcow2")), "conflictingRequest", 409)
+    images.conductor.images[made["id"]] = msgspec.structs.replace(stale, disk_format="qcow2")
+    answer = images("PUT", f"/v2/images/{made['id']}/file", b"x" * 200)
+    assert "not a qcow2 file" in fault(answer, "badRequest", 400)
+
+
+def test_a_missing_file(images: Images) -> None:
+    fault(images("GET", f"/v2/images/{IMAGE_ID}/file"), "itemNotFound", 404)
+
+
+def test_what_killed_uploads_left_is_swept(tmp_path: Path) -> None:
+    directory = tmp_path / "store"
+    directory.mkdir()
+    for name, age in ((".import-old", 90_000), (".import-new", 5), (IMAGE_ID, 90_000)):
+        (directory / name).touch()
+        os.utime(directory / name, (time.time() - age,) * 2)
+    Images(tmp_path)
+    assert sorted(file.name for file in directory.iterdir()) == [".import-new", IMAGE_ID]
+
+
+def test_ids_stay_in_the_store(images: Images, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.write_text("secret")
+    evil = images.add(id="..%2foutside")
+    images.conductor.images["../outside"] = msgspec.structs.replace(evil, id="../outside")
+    assert b"secret" not in images("GET", "/v2/images/..%2foutside/file").body
+
+
+def test_bodies_are_limited(images: Images) -> None:
+    fault(images("POST", "/v2/images", {"name": "x" * 200_000}), "overLimit", 413)
+    fault(images("POST", "/v2/images", {}, Transfer_Encoding="chunked"), "computeFault", 411)

@@ -1,0 +1,95 @@
+"""``nova-lite-manage user`` and ``project``."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+import pytest
+
+from nova_lite.api.identity import passwords
+from nova_lite.api.identity.directory import Directory
+from nova_lite.api.identity.tokens import Keys
+from tests.unit.cmd.test_manage import Tool
+
+
+class Users(Tool):
+    """The tool without a database, told passwords on standard input."""
+
+    def __init__(self, path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        self._monkeypatch = monkeypatch
+        super().__init__(path, capsys)
+        self.users = Directory(f"{path}/users.yaml")
+        self.keys = Keys(f"{path}/identity")
+
+    def configure(self, extra: str = "", database: str | None = None) -> None:
+        super().configure(f"{extra}\n[identity]\nusers_file = {self.path}/users.yaml\n", "sqlite:////nowhere/at/all")
+
+    def told(self, password: str, *arguments: str, status: int = 0) -> str:
+        self._monkeypatch.setattr(sys, "stdin", io.StringIO(f"{password}\n"))
+        return self(*arguments, status=status)
+
+    def matches(self, name: str, password: str) -> bool:
+        user = self.users.load().user_named(name)
+        return user is not None and passwords.matches(password, user.password)
+
+
+@pytest.fixture
+def tool(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Users:
+    return Users(tmp_path, capsys, monkeypatch)
+
+
+def test_init_makes_what_is_missing_and_only_that(tool: Users) -> None:
+    tool.told("secret", "user", "init")
+    tool.told("other", "user", "init")
+    assert tool.matches("admin", "secret")
+    assert tool.keys.numbers() == [1]
+    (row,) = tool.json("user", "list")
+    assert (row["name"], row["enabled"], row["roles"]) == ("admin", True, {"admin": "admin"})
+    assert "secret" not in (tool.path / "users.yaml").read_text()
+
+
+def test_an_empty_password_is_refused(tool: Users) -> None:
+    tool.told("", "user", "init", status=1)
+    assert "cannot be empty" in tool.error
+    assert not (tool.path / "users.yaml").exists()
+
+
+def test_users_and_projects(tool: Users) -> None:
+    project_id = tool("project", "create", "demo", "--description", "for trying")
+    user_id = tool.told("secret", "user", "create", "alice", "--project", "demo")
+    assert tool.json("project", "list") == [
+        {"id": project_id, "name": "demo", "enabled": True, "description": "for trying"}
+    ]
+    (row,) = tool.json("user", "list")
+    assert (row["id"], row["roles"]) == (user_id, {"demo": "member"})
+    tool("user", "grant", "alice", "--project", "demo", "--role", "admin")
+    assert tool.users.content.users[0].roles == {project_id: ["member", "admin"]}
+    tool("user", "revoke", "alice", "--project", "demo", "--role", "admin")
+    tool("user", "disable", "alice")
+    assert not tool.users.content.users[0].enabled
+    tool("user", "enable", "alice")
+    tool.told("new", "user", "set-password", "alice")
+    assert tool.matches("alice", "new")
+    tool("project", "delete", "demo")
+    assert tool.users.content.users[0].roles == {}
+    tool("user", "delete", "alice")
+    assert tool.json("user", "list") == []
+
+
+def test_mistakes_are_told_in_one_line(tool: Users) -> None:
+    assert "No such file" in tool.fails("user", "list")
+    tool("project", "create", "demo")
+    assert "already exists" in tool.fails("project", "create", "demo")
+    assert "no user alice" in tool.fails("user", "delete", "alice")
+    assert "no project none" in tool.fails("project", "delete", "none")
+    assert "--role needs" in tool.fails("user", "create", "alice", "--role", "admin")
+    tool("user", "grant", "alice", "--project", "demo", "--role", "king", status=2)
+
+
+def test_keys_are_rotated(tool: Users) -> None:
+    tool.told("secret", "user", "init")
+    for _ in range(3):
+        tool("user", "rotate-keys")
+    assert tool.keys.numbers() == [4, 3, 2]

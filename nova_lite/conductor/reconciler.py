@@ -6,6 +6,7 @@ again; all it does is harmless when done twice.
 
 from __future__ import annotations
 
+import datetime
 import logging
 import time
 from collections.abc import Callable
@@ -201,8 +202,10 @@ def _past_deadline(
         actions.finish_events(uow, action, cause)
         end.postpone_cleanup(uow, conf, action, actions.COMPENSATE)
     elif action.action == ActionKind.DELETE:
+        # It shows, and goes on: what the host holds is only given back once the host has removed it.
         end.set_error(uow, instance, cause)
-        actions.finish(uow, action, cause)
+        instance.task_state = states.DELETING
+        action.deadline = uow.now + datetime.timedelta(seconds=conf.conductor.action_deadline)
     else:
         instance.task_state = None
         instance.updated_at = uow.now

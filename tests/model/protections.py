@@ -142,8 +142,15 @@ PROTECTIONS = [
         "compute/reconciler.py; conductor/tasks/reports.py: reconcile_domains",
         POWER,
     ),
-    Protection("late success", "a build that is reported late is not destroyed", "", BOOT_WITHOUT_CRASHES),
-    Protection("lasting delete", "a delete always ends", "", BOOT_WITHOUT_CRASHES),
+    Protection(
+        "late success",
+        "a build that is reported late is not destroyed",
+        "conductor/tasks/reports.py: _built_after_all",
+        BOOT_WITHOUT_CRASHES,
+    ),
+    Protection(
+        "lasting delete", "a delete always ends", "conductor/reconciler.py: _past_deadline", BOOT_WITHOUT_CRASHES
+    ),
     Protection(
         "forced_down is true", "the operator's word: host off, guests off, daemon ended", "", EVACUATE, twice=True
     ),

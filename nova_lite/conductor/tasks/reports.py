@@ -67,7 +67,7 @@ def _building(uow: UnitOfWork, instance_uuid: str, host: str, generation: int) -
 
 def finish_build(uow: UnitOfWork, conf: cfg.ConfigOpts, network_backend: NetworkBackend, result: BuildResult) -> bool:
     """Settle a build; True when the instance is to be scheduled again."""
-    if result.outcome == Outcome.BUILT and _already_built(uow, result):
+    if result.outcome == Outcome.BUILT and (_already_built(uow, result) or _built_after_all(uow, result)):
         return False
     try:
         instance, action = _building(uow, result.instance_uuid, result.host, result.generation)
@@ -97,6 +97,25 @@ def _already_built(uow: UnitOfWork, result: BuildResult) -> bool:
         and instance.task_state != states.DELETING
         and (instance.host, instance.generation) == (result.host, result.generation)
     )
+
+
+def _built_after_all(uow: UnitOfWork, result: BuildResult) -> bool:
+    """A build past its deadline, whose host had not been fenced yet: its owner gets what was asked for."""
+    instance = instances.lock(uow, result.instance_uuid)
+    action = actions.find_open(uow, result.instance_uuid, ActionKind.CREATE)
+    if (
+        instance is None
+        or instance.deleted
+        or instance.task_state == states.DELETING
+        or action is None
+        or action.step != actions.COMPENSATE
+        or (instance.host, instance.generation) != (result.host, result.generation)
+    ):
+        return False
+    instance.fault = None
+    instance.root_device_name = result.root_device_name
+    end.built(uow, instance, action, result.power_state)
+    return True
 
 
 def _reschedule(

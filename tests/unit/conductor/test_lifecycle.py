@@ -491,6 +491,38 @@ def test_a_build_past_its_deadline_that_runs_after_all_is_active(world: World) -
     assert world.open_actions() == []
 
 
+def test_a_build_that_is_reported_after_its_deadline_and_before_its_fence_is_active(world: World) -> None:
+    (uuid,) = world.create()
+    world.lifecycle.build_instances(world.context(), [uuid])
+    host, request = world.compute.builds[-1]
+    world.reports.start_build(world.context(), uuid, host, request.generation)
+
+    def fence(*_: Any, **__: Any) -> bool:
+        world.report(uuid, host, request.generation, BUILT)
+        return False
+
+    world.compute.fence_instance = fence  # type: ignore[method-assign]
+    world.let_time_pass(1000)
+    world.reconciler.sweep()
+    instance = world.instance(uuid)
+    assert (instance.vm_state, instance.fault) == ("active", None)
+    assert world.open_actions() == []
+
+
+def test_a_delete_past_its_deadline_shows_and_still_ends(world: World) -> None:
+    uuid, host, _ = world.built()
+    ticket = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
+    world.let_time_pass(1000)
+    world.reconciler.sweep()
+    instance = world.instance(uuid)
+    assert (instance.vm_state, instance.task_state) == ("error", "deleting")
+    assert world.lifecycle.accept_action(world.context(), uuid, "delete", {}).action_id == ticket.action_id
+    world.reports.finish_action(world.context(), host, ticket.action_id, None, None, "")
+    assert world.instance(uuid).deleted
+    assert world.used() == {"host1": 0, "host2": 0}
+    assert world.open_actions() == []
+
+
 def test_a_create_that_cannot_be_scheduled_until_its_deadline_says_why(world: World) -> None:
     world.scheduler.error = exception.MessagingUnavailable(what="select_destinations")
     (uuid,) = world.create()

@@ -143,6 +143,10 @@ class AvailabilityZoneUnavailable(Invalid):
     msg_fmt = "The requested availability zone is not available"
 
 
+class ServerGroupUnavailable(Invalid):
+    msg_fmt = "Instance group %(group_uuid)s could not be found."
+
+
 class ComputeHostUnknown(Invalid):
     msg_fmt = "Compute host %(host)s could not be found."
 
@@ -238,6 +242,18 @@ class InstanceActionNotFound(NotFound):
     msg_fmt = "Action for request_id %(request_id)s on instance %(instance_id)s not found"
 
 
+class AggregateNotFound(NotFound):
+    msg_fmt = "Aggregate %(aggregate_id)s could not be found."
+
+
+class AggregateHostNotFound(NotFound):
+    msg_fmt = "Aggregate %(aggregate_id)s has no host %(host)s."
+
+
+class ServerGroupNotFound(NotFound):
+    msg_fmt = "Instance group %(group_uuid)s could not be found."
+
+
 # --- 406, 409
 
 
@@ -293,6 +309,18 @@ class NetworkInUse(Conflict):
 
 class ServiceInUse(Conflict):
     msg_fmt = "Service %(service_id)s cannot be deleted: %(reason)s"
+
+
+class AggregateNameExists(Conflict):
+    msg_fmt = "Aggregate %(aggregate_name)s already exists."
+
+
+class AggregateHostExists(Conflict):
+    msg_fmt = "Aggregate %(aggregate_id)s already has host %(host)s."
+
+
+class InvalidAggregateAction(Conflict):
+    msg_fmt = "Cannot perform action '%(action)s' on aggregate %(aggregate_id)s. Reason: %(reason)s."
 
 
 class NoMoreFixedIps(Conflict):

@@ -18,6 +18,7 @@ from nova_lite.conductor.endpoints.instances import Instances
 from nova_lite.conductor.endpoints.keypairs import Keypairs
 from nova_lite.conductor.endpoints.lifecycle import Lifecycle
 from nova_lite.conductor.endpoints.networks import Networks
+from nova_lite.conductor.endpoints.placement import Placement
 from nova_lite.conductor.endpoints.quotas import Quotas
 from nova_lite.conductor.endpoints.reports import Reports
 from nova_lite.conductor.reconciler import Reconciler
@@ -52,6 +53,7 @@ class ConductorManager:
             Networks(self.db, conf),
             Quotas(self.db, conf),
             Hosts(self.db, conf),
+            Placement(self.db, conf),
         )
 
     def endpoints(self) -> list[rpc.Endpoint]:

@@ -12,6 +12,7 @@ from nova_lite import rpc
 from nova_lite.context import RequestContext
 from nova_lite.objects import (
     ActionTicket,
+    Aggregate,
     AvailabilityZone,
     BuildNetworks,
     BuildResult,
@@ -30,6 +31,7 @@ from nova_lite.objects import (
     KeyPair,
     Limits,
     Network,
+    ServerGroup,
     Service,
 )
 
@@ -287,6 +289,81 @@ class ConductorAPI:
         answer: ComputeNode = self._client.call(context, "compute_node_get", returns=ComputeNode, node_id=node_id)
         return answer
 
+    # --- aggregates and server groups, for the API
+
+    def aggregate_list(self, context: RequestContext) -> list[Aggregate]:
+        answer: list[Aggregate] = self._client.call(context, "aggregate_list", returns=list[Aggregate])
+        return answer
+
+    def aggregate_get(self, context: RequestContext, aggregate_id: str) -> Aggregate:
+        """``aggregate_id``, here and below: number, uuid or name; else `AggregateNotFound`."""
+        answer: Aggregate = self._client.call(context, "aggregate_get", returns=Aggregate, aggregate_id=aggregate_id)
+        return answer
+
+    def aggregate_create(self, context: RequestContext, name: str, availability_zone: str | None) -> Aggregate:
+        answer: Aggregate = self._client.call(
+            context, "aggregate_create", returns=Aggregate, name=name, availability_zone=availability_zone
+        )
+        return answer
+
+    def aggregate_update(self, context: RequestContext, aggregate_id: str, changes: dict[str, str | None]) -> Aggregate:
+        """Change ``name``, ``availability_zone`` (None: no zone)."""
+        answer: Aggregate = self._client.call(
+            context, "aggregate_update", returns=Aggregate, aggregate_id=aggregate_id, changes=changes
+        )
+        return answer
+
+    def aggregate_set_metadata(
+        self, context: RequestContext, aggregate_id: str, metadata: dict[str, str | None]
+    ) -> Aggregate:
+        """Add or change these keys; a value of None removes its key."""
+        answer: Aggregate = self._client.call(
+            context, "aggregate_set_metadata", returns=Aggregate, aggregate_id=aggregate_id, metadata=metadata
+        )
+        return answer
+
+    def aggregate_delete(self, context: RequestContext, aggregate_id: str) -> None:
+        """`InvalidAggregateAction` while it has hosts."""
+        self._client.call(context, "aggregate_delete", aggregate_id=aggregate_id)
+
+    def aggregate_add_host(self, context: RequestContext, aggregate_id: str, host: str) -> Aggregate:
+        answer: Aggregate = self._client.call(
+            context, "aggregate_add_host", returns=Aggregate, aggregate_id=aggregate_id, host=host
+        )
+        return answer
+
+    def aggregate_remove_host(self, context: RequestContext, aggregate_id: str, host: str) -> Aggregate:
+        answer: Aggregate = self._client.call(
+            context, "aggregate_remove_host", returns=Aggregate, aggregate_id=aggregate_id, host=host
+        )
+        return answer
+
+    def server_group_list(
+        self, context: RequestContext, all_projects: bool, limit: int | None, offset: int
+    ) -> list[ServerGroup]:
+        """The project's; ``all_projects`` counts for admins."""
+        answer: list[ServerGroup] = self._client.call(
+            context,
+            "server_group_list",
+            returns=list[ServerGroup],
+            all_projects=all_projects,
+            limit=limit,
+            offset=offset,
+        )
+        return answer
+
+    def server_group_get(self, context: RequestContext, group_id: str) -> ServerGroup:
+        answer: ServerGroup = self._client.call(context, "server_group_get", returns=ServerGroup, group_id=group_id)
+        return answer
+
+    def server_group_create(self, context: RequestContext, group: ServerGroup) -> ServerGroup:
+        """``name``, ``policy`` and ``rules`` of ``group``, for the context's project; counts against its quota."""
+        answer: ServerGroup = self._client.call(context, "server_group_create", returns=ServerGroup, group=group)
+        return answer
+
+    def server_group_delete(self, context: RequestContext, group_id: str) -> None:
+        self._client.call(context, "server_group_delete", group_id=group_id)
+
     # --- for every daemon
 
     def report_service(self, context: RequestContext, host: str, binary: str, topic: str, version: str) -> None:
@@ -295,11 +372,13 @@ class ConductorAPI:
 
     # --- for the scheduler
 
-    def host_states_get(self, context: RequestContext, timeout: float | None = None) -> list[HostState]:
-        """Every host as it is now: the scheduler's resync. ``timeout`` in seconds, to ask again sooner while the
-        conductor may be starting."""
+    def host_states_get(
+        self, context: RequestContext, after: int = 0, limit: int | None = None, timeout: float | None = None
+    ) -> list[HostState]:
+        """Every host as it is now, or a page: those with an id above ``after``, in its order, at most ``limit``; the
+        scheduler's resync. ``timeout`` in seconds, to ask again sooner while the conductor may be starting."""
         answer: list[HostState] = self._client.call(
-            context, "host_states_get", returns=list[HostState], timeout=timeout
+            context, "host_states_get", returns=list[HostState], after=after, limit=limit, timeout=timeout
         )
         return answer
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from nova_lite.objects.action import ActionTicket, InstanceAction, InstanceActionEvent
+from nova_lite.objects.aggregate import Aggregate
 from nova_lite.objects.build import (
     BuildNetworks,
     BuildRequest,
@@ -22,7 +23,15 @@ from nova_lite.objects.build import (
     Verdict,
 )
 from nova_lite.objects.flavor import Flavor
-from nova_lite.objects.host import AvailabilityZone, ComputeNode, HostReport, HostState, Inventory, Service
+from nova_lite.objects.host import (
+    AvailabilityZone,
+    ComputeNode,
+    HostAggregate,
+    HostReport,
+    HostState,
+    Inventory,
+    Service,
+)
 from nova_lite.objects.image import Image
 from nova_lite.objects.instance import VIF, Fault, Instance, InstanceFilters
 from nova_lite.objects.keypair import KeyPair
@@ -30,10 +39,12 @@ from nova_lite.objects.network import Network
 from nova_lite.objects.quota import Limits, QuotaUsage
 from nova_lite.objects.ready import make_ready
 from nova_lite.objects.request_spec import Destination, InstanceGroup, RequestSpec, Selection
+from nova_lite.objects.server_group import ServerGroup
 
 __all__ = [
     "VIF",
     "ActionTicket",
+    "Aggregate",
     "AvailabilityZone",
     "BuildNetworks",
     "BuildRequest",
@@ -46,6 +57,7 @@ __all__ = [
     "DomainVerdict",
     "Fault",
     "Flavor",
+    "HostAggregate",
     "HostReport",
     "HostState",
     "Image",
@@ -63,6 +75,7 @@ __all__ = [
     "QuotaUsage",
     "RequestSpec",
     "Selection",
+    "ServerGroup",
     "Service",
     "Verdict",
 ]

@@ -88,11 +88,21 @@ class ComputeNode(msgspec.Struct, kw_only=True):
     disk_allocation_ratio: float = 1.0
 
 
+class HostAggregate(msgspec.Struct, kw_only=True):
+    """An aggregate as a host that is in it shows it to the scheduler."""
+
+    id: int
+    name: str
+    metadata: dict[str, str] = msgspec.field(default_factory=dict)
+
+
 class HostState(msgspec.Struct, kw_only=True):
     """A host as the scheduler sees it. ``generation`` grows with every change of its row: newer wins.
 
     ``vcpus``, ``memory_mb``, ``disk_gb`` are what may be given out: (total - reserved) * allocation ratio, rounded
-    down. The ``*_used`` are sums of allocations. ``instances``: uuids of the instances placed here.
+    down. The ``*_used`` are sums of allocations. ``instances``: uuids of the instances placed here; ``flavors``: how
+    many of them have which flavor (its public id); ``io_ops``: how many have a task under way, as of this row's
+    reading. ``failed_builds``: builds in a row that went wrong here.
     """
 
     id: int
@@ -116,6 +126,11 @@ class HostState(msgspec.Struct, kw_only=True):
     capabilities: dict[str, Any] = msgspec.field(default_factory=dict)
     instances: list[str] = msgspec.field(default_factory=list)
     deleted: bool = False
+    flavors: dict[str, int] = msgspec.field(default_factory=dict)
+    io_ops: int = 0
+    failed_builds: int = 0
+    host_ip: str | None = None
+    aggregates: list[HostAggregate] = msgspec.field(default_factory=list)
 
 
 class AvailabilityZone(msgspec.Struct, kw_only=True):

@@ -21,7 +21,7 @@ class RequestSpec(msgspec.Struct, kw_only=True):
     """One request for ``len(instance_uuids)`` like instances.
 
     ``ignore_hosts``: hosts already tried. ``attempt`` starts at 1. ``forced_host``/``forced_node`` skip the filters
-    but not the claim.
+    but not the claim. ``current_zone``: of a server that is to be moved.
     """
 
     instance_uuids: list[str]
@@ -36,6 +36,7 @@ class RequestSpec(msgspec.Struct, kw_only=True):
     attempt: int = 1
     instance_group: InstanceGroup | None = None
     scheduler_hints: dict[str, list[str] | str] = msgspec.field(default_factory=dict)
+    current_zone: str | None = None
 
 
 class Selection(msgspec.Struct, kw_only=True):

@@ -47,7 +47,7 @@ def select_destinations(
     Neither ``hosts`` nor ``spec`` is changed. Alternates have room after all picks, so they are worth trying.
     """
     if spec.forced_host or spec.forced_node:
-        hosts, filters = forced_hosts(hosts, spec), ()
+        hosts, filters = forced_hosts(hosts, spec), [each for each in filters if each.binds_forced_hosts]
     pool = Pool(hosts, spec, filters, weighers)
     picked: list[HostState] = []
     for uuid in spec.instance_uuids:
@@ -92,6 +92,8 @@ def consume(host: HostState, spec: RequestSpec, instance_uuid: str) -> HostState
     after.disk_gb_used += spec.flavor.disk_gb
     after.vcpus_used += spec.flavor.vcpus
     after.instances = [*host.instances, instance_uuid]
+    after.flavors = {**host.flavors, spec.flavor.flavorid: host.flavors.get(spec.flavor.flavorid, 0) + 1}
+    after.io_ops += 1
     return after
 
 
@@ -109,18 +111,28 @@ class Ranking:
         self._spec = spec
         self._scales: list[tuple[HostWeigher, float, float]] = []
         self.costs = [0.0] * len(hosts)
+        self._varied = any(host.aggregates for host in hosts)
         for weigher in weighers:
-            raw = [weigher.weight(host, spec) for host in hosts]
+            if not weigher.applies(spec):
+                continue
+            raw = weigher.weights(hosts, spec)
             low, high = min(raw, default=0.0), max(raw, default=0.0)
-            factor = weigher.multiplier / (high - low or abs(high) or 1.0)
-            self._scales.append((weigher, low, factor))
-            self.costs = [cost - factor * (value - low) for cost, value in zip(self.costs, raw, strict=True)]
+            scale = 1.0 / (high - low or abs(high) or 1.0)
+            self._scales.append((weigher, low, scale))
+            if self._varied:
+                factors = [scale * weigher.multiplier_of(host) for host in hosts]
+                parts = zip(self.costs, raw, factors, strict=True)
+                self.costs = [cost - factor * (value - low) for cost, value, factor in parts]
+            elif low != high:
+                factor = scale * weigher.multiplier
+                self.costs = [cost - factor * (value - low) for cost, value in zip(self.costs, raw, strict=True)]
 
     def cost(self, host: HostState) -> float:
         """The negated weight of a host that has changed."""
         cost = 0.0
-        for weigher, low, factor in self._scales:
-            cost -= factor * (weigher.weight(host, self._spec) - low)
+        for weigher, low, scale in self._scales:
+            multiplier = weigher.multiplier_of(host) if self._varied else weigher.multiplier
+            cost -= scale * multiplier * (weigher.weight(host, self._spec) - low)
         return cost
 
 
@@ -141,7 +153,7 @@ class Pool:
         filters = [each for each in filters if each.applies(spec)]
         self.rejected: dict[HostFilter, list[HostState]] = {each: [] for each in filters}
         self._rechecks = [each for each in filters if not each.run_once_per_request]
-        fitting = [host for host in hosts if self._passes(host, filters)]
+        fitting = self._fitting(list(hosts), filters)
         self._ranking = Ranking(weighers, fitting, self.spec)
         self._heap: list[Candidate] = list(zip(self._ranking.costs, range(len(fitting)), fitting, strict=True))
         heapq.heapify(self._heap)
@@ -169,6 +181,16 @@ class Pool:
         apart = self.spec.instance_group is not None and self.spec.instance_group.policy == "anti-affinity"
         self._push(skipped if apart else skipped + taken)
         return [host for _, _, host in taken]
+
+    def _fitting(self, hosts: list[HostState], filters: Sequence[HostFilter]) -> list[HostState]:
+        """All hosts through one filter after the other: each is counted with the first that refuses it."""
+        for each in filters:
+            passing = each.passing(hosts, self.spec)
+            if len(passing) != len(hosts):
+                kept = {id(host) for host in passing}
+                self.rejected[each].extend(host for host in hosts if id(host) not in kept)
+            hosts = passing
+        return hosts
 
     def _passes(self, host: HostState, filters: Sequence[HostFilter]) -> bool:
         for each in filters:

@@ -36,6 +36,8 @@ class HostView:
         self._lock = threading.Lock()
         self._clock = 0
         self._entries: dict[tuple[str, str], _Entry] = {}
+        #: The states of those entries that exist, kept beside them so that a snapshot is one copy.
+        self._states: dict[tuple[str, str], HostState] = {}
 
     def apply(self, states: Sequence[HostState]) -> None:
         """Take in changed rows where they are newer than ours; ``deleted`` ones remove their host."""
@@ -44,7 +46,7 @@ class HostView:
             for state in states:
                 known = self._entries.get(_key(state))
                 if known is None or _version(state) > _version(known.row):
-                    self._entries[_key(state)] = _Entry(state, state, self._clock)
+                    self._put(_key(state), _Entry(state, state, self._clock))
 
     def mark(self) -> int:
         """To be taken before a full read begins, and given to `replace_all` with its result."""
@@ -64,6 +66,7 @@ class HostView:
                 if known is None or _version(state) > _version(known.row):
                     entries[_key(state)] = _Entry(state, state, since)
             self._entries = entries
+            self._states = {key: entry.state for key, entry in entries.items() if not entry.row.deleted}
 
     def consume(self, destinations: Sequence[Destination], spec: RequestSpec) -> None:
         """Count decided places as used, until the next generation of their hosts says what was really claimed."""
@@ -74,17 +77,24 @@ class HostView:
                 known = self._entries.get(key)
                 if known is not None and not known.row.deleted:
                     state = core.consume(known.state, spec, destination.instance_uuid)
-                    self._entries[key] = _Entry(known.row, state, self._clock)
+                    self._put(key, _Entry(known.row, state, self._clock))
 
     def snapshot(self) -> list[HostState]:
         """All hosts that exist, with what was decided here."""
         with self._lock:
-            return [entry.state for entry in self._entries.values() if not entry.row.deleted]
+            return list(self._states.values())
 
     def rows(self) -> list[HostState]:
         """All hosts that exist, with what is known to be claimed only."""
         with self._lock:
             return [entry.row for entry in self._entries.values() if not entry.row.deleted]
+
+    def _put(self, key: tuple[str, str], entry: _Entry) -> None:
+        self._entries[key] = entry
+        if entry.row.deleted:
+            self._states.pop(key, None)
+        else:
+            self._states[key] = entry.state
 
 
 def _key(state: HostState) -> tuple[str, str]:

@@ -6,6 +6,8 @@ import logging
 import random
 import threading
 import time
+from collections.abc import Callable
+from typing import Any
 
 from oslo_config import cfg
 
@@ -19,9 +21,14 @@ from nova_lite.scheduler.rpcapi import TOPIC
 
 LOG = logging.getLogger(__name__)
 
+Notify = Callable[[RequestContext, str, dict[str, Any]], None]
+
 BINARY = "nova-scheduler"
 
-#: Seconds that a full read may take. Shorter than rpc_response_timeout: it is asked again if the answer was lost.
+#: Hosts in one answer of a full read: some milliseconds of work for each side.
+RESYNC_PAGE = 250
+
+#: Seconds that such an answer may take. Shorter than rpc_response_timeout: it is asked again if the answer was lost.
 RESYNC_TIMEOUT = 15.0
 
 
@@ -29,13 +36,21 @@ class SchedulerManager:
     """Answers from memory. Nothing here asks another service while a caller waits: a conductor whose threads all wait
     for a scheduler could not answer it."""
 
-    def __init__(self, conf: cfg.ConfigOpts, conductor: ConductorAPI, rng: random.Random | None = None) -> None:
+    def __init__(
+        self,
+        conf: cfg.ConfigOpts,
+        conductor: ConductorAPI,
+        rng: random.Random | None = None,
+        notify: Notify | None = None,
+    ) -> None:
+        """``notify(context, event_type, payload)`` tells those who watch; it must not wait for anything."""
         self._conf = conf
         self._conductor = conductor
         self._rng = rng or random.Random()
         self._filters = filters.load(conf)
         self._weighers = weights.load(conf)
         self._options = core.Options(conf.scheduler.host_subset_size, conf.scheduler.max_alternates)
+        self._notify = notify or (lambda context, event_type, payload: None)
         self._hosts = HostView()
         self._deciding = threading.Lock()
         self._ready = False
@@ -52,12 +67,29 @@ class SchedulerManager:
         """
         if not self._ready:
             raise exception.SchedulerNotReady()
+        asked: dict[str, Any] = {
+            "instance_uuids": spec.instance_uuids,
+            "project_id": spec.project_id,
+            "flavor": spec.flavor.flavorid,
+            "attempt": spec.attempt,
+        }
+        self._notify(context, "scheduler.select_destinations.start", asked)
         with self._deciding:
             try:
-                destinations = self._decide(self._hosts.snapshot(), spec)
-            except exception.NoValidHost:
-                destinations = self._decide(self._hosts.rows(), spec)
-            self._hosts.consume(destinations, spec)
+                destinations = self._decide_and_consume(spec)
+            except exception.NoValidHost as error:
+                self._notify(context, "scheduler.select_destinations.end", {**asked, "reason": error.message})
+                raise
+        hosts = [each.selected.host for each in destinations]
+        self._notify(context, "scheduler.select_destinations.end", {**asked, "hosts": hosts})
+        return destinations
+
+    def _decide_and_consume(self, spec: RequestSpec) -> list[Destination]:
+        try:
+            destinations = self._decide(self._hosts.snapshot(), spec)
+        except exception.NoValidHost:
+            destinations = self._decide(self._hosts.rows(), spec)
+        self._hosts.consume(destinations, spec)
         return destinations
 
     def _decide(self, hosts: list[HostState], spec: RequestSpec) -> list[Destination]:
@@ -77,12 +109,24 @@ class SchedulerManager:
         if time.monotonic() < self._next_resync:
             return
         mark = self._hosts.mark()
-        states = self._conductor.host_states_get(get_admin_context(), timeout=RESYNC_TIMEOUT)
+        states = self._read_all()
         self._hosts.replace_all(states, since=mark)
         self._next_resync = time.monotonic() + self._conf.scheduler.resync_interval
         if not self._ready:
             self._ready = True
             LOG.info("Host states are loaded: %d hosts", len(states))
+
+    def _read_all(self) -> list[HostState]:
+        """All hosts, in pages: neither side is busy with one message for long, so decisions go on meanwhile."""
+        states: list[HostState] = []
+        while True:
+            last = states[-1].id if states else 0
+            page = self._conductor.host_states_get(
+                get_admin_context(), after=last, limit=RESYNC_PAGE, timeout=RESYNC_TIMEOUT
+            )
+            states += page
+            if len(page) < RESYNC_PAGE:
+                return states
 
     def report(self) -> None:
         """Heartbeat."""

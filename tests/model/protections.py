@@ -41,7 +41,6 @@ HOLDS: dict[str, Model] = {
 FULL: dict[str, Model] = {
     "boot and delete, two crashes": Protocol(crashes=2),
     "boot and delete, three crashes": Protocol(crashes=3),
-    "boot and two deletes, two crashes": Protocol(crashes=2, max_actions=3),
     "boot and delete, a crash and a host lost": Protocol(crashes=1, losses=1),
     "boot, stop, start, delete, a crash": Protocol(users=("stop", "start", "delete"), max_actions=4),
     "stop, start, delete, two crashes": replace(POWER, crashes=2),

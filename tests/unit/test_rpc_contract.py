@@ -20,6 +20,7 @@ from nova_lite.conductor.endpoints import (
     keypairs,
     lifecycle,
     networks,
+    placement,
     quotas,
     reports,
 )
@@ -38,6 +39,7 @@ CONDUCTOR = (
     networks.Networks,
     quotas.Quotas,
     hosts.Hosts,
+    placement.Placement,
 )
 
 #: Arguments of a client method that choose the receiver or the patience, and are not sent.

@@ -22,7 +22,7 @@ def request_of(req: Request, body: dict[str, Any], password: str) -> CreateReque
     minimum, maximum = _counts(server)
     zone, host, node = _placement(req, server)
     hints = body.get("os:scheduler_hints") or body.get("OS-SCH-HNT:scheduler_hints") or {}
-    _refuse_unsupported(server, hints)
+    _refuse_unsupported(server)
     return CreateRequest(
         name=server["name"].strip(),
         flavor_id=str(server["flavorRef"]),
@@ -125,11 +125,9 @@ def _local_image(device: dict[str, Any]) -> str:
     )
 
 
-def _refuse_unsupported(server: dict[str, Any], hints: dict[str, Any]) -> None:
+def _refuse_unsupported(server: dict[str, Any]) -> None:
     if server.get("trusted_image_certificates"):
         raise exception.ValidationError(detail="Image signature verification is not supported here.")
-    if hints.get("group"):
-        raise exception.ValidationError(detail=f"Instance group {hints['group']} could not be found.")
 
 
 def _description(req: Request, server: dict[str, Any]) -> str | None:

@@ -12,7 +12,20 @@ import sys
 
 from nova_lite import conf as nova_conf
 from nova_lite import version
-from nova_lite.cmd.manage import audit, configuration, database, flavors, hosts, identity, images, networks, quotas
+from nova_lite.cmd.manage import (
+    aggregates,
+    audit,
+    configuration,
+    database,
+    flavors,
+    hosts,
+    identity,
+    images,
+    networks,
+    quotas,
+    scheduler,
+    server_groups,
+)
 from nova_lite.cmd.manage.app import App, Commands, explain
 
 PROG = "nova-lite-manage"
@@ -20,7 +33,10 @@ PROG = "nova-lite-manage"
 #: Read when no --config-file is given. The database's URL is the conductor's secret, so it has a file of its own.
 CONFIG_FILES = ("/etc/nova-lite/nova-lite.conf", "/etc/nova-lite/conductor.conf")
 
-NOUNS = (database, flavors, images, networks, hosts, quotas, identity, audit, configuration)
+NOUNS = (
+    *(database, flavors, images, networks, hosts, aggregates, server_groups, scheduler),
+    *(quotas, identity, audit, configuration),
+)
 
 
 def main(argv: list[str] | None = None) -> int:

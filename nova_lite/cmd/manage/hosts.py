@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from nova_lite.cmd.manage import scheduler
 from nova_lite.cmd.manage.app import App, Commands
 from nova_lite.conductor.db import hosts
 
@@ -13,6 +14,9 @@ def register(commands: Commands) -> None:
     commands.verb(noun, "list", "List every daemon that ever reported.", service_list)
     noun = commands.noun("host", "Look at hypervisors.")
     commands.verb(noun, "list", "List hypervisors with what may be given out, and what is.", host_list)
+    drain = commands.verb(noun, "drain", "Where each server of a host would go.", scheduler.drain)
+    drain.add_argument("host", metavar="HOST")
+    drain.add_argument("--dry-run", action="store_true", required=True, help="a plan only: servers are not moved")
 
 
 def service_list(app: App, args: argparse.Namespace) -> int:

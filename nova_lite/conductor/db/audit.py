@@ -20,6 +20,7 @@ from nova_lite.conductor.db.models import (
     ComputeNode,
     Instance,
     InstanceAction,
+    InstanceGroup,
     KeyPair,
     Port,
     QuotaUsage,
@@ -33,6 +34,7 @@ COUNTED: dict[str, tuple[sa.ColumnElement[Any], orm.InstrumentedAttribute[str], 
     "instances": (sa.func.count(Instance.id), Instance.project_id, Instance.deleted.is_(False)),
     "cores": (sa.func.sum(Instance.vcpus), Instance.project_id, Instance.deleted.is_(False)),
     "ram": (sa.func.sum(Instance.memory_mb), Instance.project_id, Instance.deleted.is_(False)),
+    "server_groups": (sa.func.count(InstanceGroup.id), InstanceGroup.project_id, sa.true()),
     "key_pairs": (sa.func.count(KeyPair.id), KeyPair.user_id, sa.true()),
 }
 

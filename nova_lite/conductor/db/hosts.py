@@ -11,8 +11,9 @@ from __future__ import annotations
 import datetime
 import math
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import sqlalchemy as sa
@@ -20,11 +21,11 @@ from oslo_config import cfg
 from sqlalchemy import exc
 
 from nova_lite import exception
-from nova_lite.conductor.db import paging
+from nova_lite.conductor.db import host_facts, paging
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Allocation, ComputeNode, Instance, Service
 from nova_lite.conductor.db.statements import insert_if_missing
-from nova_lite.objects import AvailabilityZone, HostReport, HostState, Inventory
+from nova_lite.objects import AvailabilityZone, HostAggregate, HostReport, HostState, Inventory
 from nova_lite.objects import ComputeNode as ComputeNodeObject
 from nova_lite.objects import Service as ServiceObject
 
@@ -48,7 +49,8 @@ _SERVICE_FIELDS = ServiceObject.__struct_fields__
 
 def report(uow: UnitOfWork, conf: cfg.ConfigOpts, host_report: HostReport) -> bool:
     """A compute host is alive and has this. True when its daemon has (re)started since the last report."""
-    zone = conf.compute.default_availability_zone
+    aggregates = host_facts.aggregates_of(uow, [host_report.host]).get(host_report.host, [])
+    zone = host_facts.zone(aggregates) or conf.compute.default_availability_zone
     service = _report_alive(uow, host_report.host, COMPUTE, "compute", host_report.version, zone)
     restarted = service.boot_id != host_report.boot_id
     service.boot_id = host_report.boot_id
@@ -57,9 +59,9 @@ def report(uow: UnitOfWork, conf: cfg.ConfigOpts, host_report: HostReport) -> bo
     for inventory in host_report.inventories:
         node = known.pop(inventory.node, None)
         if node is None:
-            _add_node(uow, service, host_report, inventory)
+            _add_node(uow, service, host_report, inventory, aggregates)
         else:
-            _update_node(uow, node, host_report, inventory)
+            _update_node(uow, node, host_report, inventory, aggregates)
     for node in known.values():
         _close_node(uow, node)
     return restarted
@@ -129,23 +131,37 @@ def _locked_service(uow: UnitOfWork, host: str, binary: str) -> Service | None:
     return uow.session.scalars(query.with_for_update().execution_options(populate_existing=True)).first()
 
 
-def _add_node(uow: UnitOfWork, service: Service, host_report: HostReport, inventory: Inventory) -> None:
+def _add_node(
+    uow: UnitOfWork,
+    service: Service,
+    host_report: HostReport,
+    inventory: Inventory,
+    aggregates: Sequence[HostAggregate],
+) -> None:
+    reported = _as_reported(host_report, inventory)
     node = ComputeNode(
         uuid=str(uuid.uuid4()),
         service_id=service.id,
         host=host_report.host,
         node=inventory.node,
         created_at=uow.now,
-        **_capacity(host_report, inventory),
-        **_as_reported(host_report, inventory),
+        **_capacity(reported, aggregates),
+        **reported,
     )
     uow.session.add(node)
     uow.session.flush()
     uow.touched_nodes.add(node.id)
 
 
-def _update_node(uow: UnitOfWork, node: ComputeNode, host_report: HostReport, inventory: Inventory) -> None:
-    capacity, reported = _capacity(host_report, inventory), _as_reported(host_report, inventory)
+def _update_node(
+    uow: UnitOfWork,
+    node: ComputeNode,
+    host_report: HostReport,
+    inventory: Inventory,
+    aggregates: Sequence[HostAggregate],
+) -> None:
+    reported = _as_reported(host_report, inventory)
+    capacity = _capacity(reported, aggregates)
     before, now = node.inventory, reported["inventory"]
     matters = any(getattr(node, name) != value for name, value in capacity.items()) or any(
         before.get(name) != now.get(name) for name in _SCHEDULED_BY
@@ -165,17 +181,39 @@ def _close_node(uow: UnitOfWork, node: ComputeNode) -> None:
         _touch_node(uow, node)
 
 
-def _capacity(host_report: HostReport, inventory: Inventory) -> dict[str, int]:
-    """What may be given out of each resource: (total - reserved) * ratio, rounded down."""
+def apply_aggregates(uow: UnitOfWork, conf: cfg.ConfigOpts, host: str) -> None:
+    """Bring a host's zone and capacities in line with its aggregates, which have changed."""
+    service = _locked_service(uow, host, COMPUTE)
+    if service is None:
+        return
+    aggregates = host_facts.aggregates_of(uow, [host]).get(host, [])
+    service.availability_zone = host_facts.zone(aggregates) or conf.compute.default_availability_zone
+    for node in uow.session.scalars(sa.select(ComputeNode).where(ComputeNode.service_id == service.id)):
+        if node.vcpus or node.memory_mb or node.disk_gb:
+            names = ("inventory", "reserved", *(ratio for _, _, ratio, _ in _RESOURCES))
+            reported = {name: getattr(node, name) for name in names}
+            for name, value in _capacity(reported, aggregates).items():
+                setattr(node, name, value)
+    _touch_nodes(uow, service)
 
-    def give_out(total: int, reserved: int, ratio: float) -> int:
-        return max(0, math.floor((total - reserved) * ratio))
 
-    return {
-        "vcpus": give_out(inventory.vcpus, host_report.reserved_cpus, host_report.cpu_allocation_ratio),
-        "memory_mb": give_out(inventory.memory_mb, host_report.reserved_memory_mb, host_report.ram_allocation_ratio),
-        "disk_gb": give_out(inventory.disk_gb, host_report.reserved_disk_gb, host_report.disk_allocation_ratio),
-    }
+#: Resource, its name in reservations, its ratio (also a key of aggregates), and an aggregate's key for reservations.
+_RESOURCES = (
+    ("vcpus", "vcpus", "cpu_allocation_ratio", "reserved_host_cpus"),
+    ("memory_mb", "memory_mb", "ram_allocation_ratio", "reserved_host_memory_mb"),
+    ("disk_gb", "disk_gb", "disk_allocation_ratio", "reserved_host_disk_gb"),
+)
+
+
+def _capacity(reported: dict[str, Any], aggregates: Sequence[HostAggregate]) -> dict[str, int]:
+    """What may be given out of each resource: (total - reserved) * ratio, rounded down. An aggregate's own ratio or
+    reservation takes the place of the host's; the least of several."""
+    capacity = {}
+    for resource, reservation, ratio, reserved_key in _RESOURCES:
+        reserved = host_facts.least(aggregates, reserved_key, reported["reserved"].get(reservation, 0))
+        factor = host_facts.least(aggregates, ratio, reported[ratio])
+        capacity[resource] = max(0, math.floor((reported["inventory"][resource] - reserved) * factor))
+    return capacity
 
 
 def _as_reported(host_report: HostReport, inventory: Inventory) -> dict[str, Any]:
@@ -207,18 +245,59 @@ def _touch_node(uow: UnitOfWork, node: ComputeNode) -> None:
 # --- for the scheduler and for decisions
 
 
-def states(uow: UnitOfWork, node_ids: Sequence[int] | None = None) -> list[HostState]:
-    """Hosts as the scheduler sees them: all, or those of these ids, also what this transaction deleted."""
+class _Placed(NamedTuple):
+    """An instance on a node."""
+
+    uuid: str
+    flavorid: str | None
+    working: bool
+
+
+def states(
+    uow: UnitOfWork, node_ids: Sequence[int] | None = None, after: int = 0, limit: int | None = None
+) -> list[HostState]:
+    """Hosts as the scheduler sees them: those of these ids, also what this transaction deleted; or all, or the first
+    ``limit`` with an id above ``after``."""
     query = sa.select(ComputeNode).order_by(ComputeNode.id).execution_options(populate_existing=True)
-    placed = sa.select(Allocation.compute_node_id, Allocation.instance_uuid)
-    if node_ids is not None:
-        query = query.where(ComputeNode.id.in_(node_ids))
-        placed = placed.where(Allocation.compute_node_id.in_(node_ids))
-    instances: dict[int, list[str]] = {}
-    for node_id, instance_uuid in uow.session.execute(placed):
-        instances.setdefault(node_id, []).append(instance_uuid)
+    query = query.where(ComputeNode.id > after) if node_ids is None else query.where(ComputeNode.id.in_(node_ids))
+    rows = uow.session.scalars(query.limit(limit)).all()
+    some = node_ids is not None or limit is not None
+    placed = _placed(uow, [row.id for row in rows] if some else None)
+    aggregates = host_facts.aggregates_of(uow, {row.host for row in rows} if some else None)
     gone = [uow.deleted_nodes[node_id] for node_id in node_ids or () if node_id in uow.deleted_nodes]
-    return [_state(row, instances.get(row.id, [])) for row in uow.session.scalars(query)] + gone
+    return [_state(row, placed.get(row.id, []), aggregates.get(row.host, [])) for row in rows] + gone
+
+
+def _placed(uow: UnitOfWork, node_ids: Sequence[int] | None) -> dict[int, list[_Placed]]:
+    """Node id to the instances that hold something of it."""
+    query = sa.select(
+        Allocation.compute_node_id, Allocation.instance_uuid, Instance.flavorid, Instance.task_state
+    ).outerjoin(Instance, Instance.uuid == Allocation.instance_uuid)
+    if node_ids is not None:
+        query = query.where(Allocation.compute_node_id.in_(node_ids))
+    found: dict[int, list[_Placed]] = {}
+    for node_id, instance_uuid, flavorid, task_state in uow.session.execute(query):
+        found.setdefault(node_id, []).append(_Placed(instance_uuid, flavorid, task_state is not None))
+    return found
+
+
+def build_failed(uow: UnitOfWork, host: str, node: str) -> None:
+    """Count it; the claim's release tells the schedulers."""
+    uow.change(
+        sa.update(ComputeNode)
+        .where(ComputeNode.host == host, ComputeNode.node == node)
+        .values(failed_builds=ComputeNode.failed_builds + 1)
+    )
+
+
+def build_succeeded(uow: UnitOfWork, host: str, node: str) -> None:
+    """Forget earlier failures; most of the time there are none."""
+    query = sa.select(ComputeNode).where(
+        ComputeNode.host == host, ComputeNode.node == node, ComputeNode.failed_builds > 0
+    )
+    for row in uow.session.scalars(query):
+        row.failed_builds = 0
+        _touch_node(uow, row)
 
 
 def is_up(uow: UnitOfWork, host: str) -> bool:
@@ -229,7 +308,7 @@ def is_up(uow: UnitOfWork, host: str) -> bool:
     return uow.session.scalars(query).first() is not None
 
 
-def _state(row: ComputeNode, instances: list[str]) -> HostState:
+def _state(row: ComputeNode, placed: Sequence[_Placed] = (), aggregates: Sequence[HostAggregate] = ()) -> HostState:
     inventory, service = row.inventory, row.service
     return HostState(
         id=row.id,
@@ -245,7 +324,12 @@ def _state(row: ComputeNode, instances: list[str]) -> HostState:
         memory_mb_used=row.memory_mb_used,
         disk_gb_used=row.disk_gb_used,
         availability_zone=service.availability_zone,
-        instances=instances,
+        instances=[each.uuid for each in placed],
+        flavors=dict(Counter(each.flavorid for each in placed if each.flavorid is not None)),
+        io_ops=sum(each.working for each in placed),
+        failed_builds=row.failed_builds,
+        host_ip=inventory.get("host_ip"),
+        aggregates=list(aggregates),
         **{name: inventory[name] for name in _SCHEDULED_BY if name in inventory},
     )
 
@@ -305,7 +389,7 @@ def _delete_nodes(uow: UnitOfWork, service: Service) -> None:
         raise in_use
     nodes = uow.session.scalars(sa.select(ComputeNode).where(ComputeNode.service_id == service.id)).all()
     for node in nodes:
-        state = _state(node, [])
+        state = _state(node)
         state.deleted, state.up, state.generation = True, False, state.generation + 1
         uow.deleted_nodes[node.id] = state
         uow.touched_nodes.add(node.id)

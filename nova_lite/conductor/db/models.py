@@ -64,7 +64,8 @@ class ComputeNode(Base):
     """A hypervisor. ``*_used`` are only changed by conditional updates, together with an `Allocation`.
 
     ``vcpus``, ``memory_mb``, ``disk_gb`` are what may be given out, ratio and reservation already applied;
-    ``inventory`` is the driver's report as it came. ``generation`` grows with every change.
+    ``inventory`` is the driver's report as it came. ``generation`` grows with every change. ``failed_builds`` counts
+    builds that went wrong since the last one that did not.
     """
 
     __tablename__ = "compute_nodes"
@@ -87,6 +88,7 @@ class ComputeNode(Base):
     disk_allocation_ratio: Mapped[float] = mapped_column(default=1.0)
     reserved: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
     generation: Mapped[int] = mapped_column(default=0)
+    failed_builds: Mapped[int] = mapped_column(default=0, server_default=sa.text("0"))
     created_at: Mapped[datetime.datetime] = mapped_column(Time)
     updated_at: Mapped[datetime.datetime | None] = mapped_column(Time)
 
@@ -110,6 +112,28 @@ class Allocation(Base):
     memory_mb: Mapped[int]
     disk_gb: Mapped[int]
     created_at: Mapped[datetime.datetime] = mapped_column(Time)
+
+
+class Aggregate(Base):
+    """Hosts that have something in common: ``metadata`` says what. A key ``availability_zone`` makes it a zone."""
+
+    __tablename__ = "aggregates"
+
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    uuid: Mapped[str] = mapped_column(Uuid, unique=True)
+    name: Mapped[str] = mapped_column(Name, unique=True)
+    metadata_: Mapped[dict[str, Any]] = mapped_column("metadata", sa.JSON, default=dict)
+    created_at: Mapped[datetime.datetime] = mapped_column(Time)
+    updated_at: Mapped[datetime.datetime | None] = mapped_column(Time)
+
+
+class AggregateHost(Base):
+    """A host may be in several aggregates, but in one zone."""
+
+    __tablename__ = "aggregate_hosts"
+
+    aggregate_id: Mapped[int] = mapped_column(sa.ForeignKey("aggregates.id"), primary_key=True)
+    host: Mapped[str] = mapped_column(Name, primary_key=True, index=True)
 
 
 # --- instances
@@ -194,6 +218,30 @@ class InstanceTag(Base):
 
     instance_id: Mapped[int] = mapped_column(sa.ForeignKey("instances.id"), primary_key=True)
     tag: Mapped[str] = mapped_column(sa.String(60), primary_key=True)
+
+
+class InstanceGroup(Base):
+    """A server group. ``policy`` and ``rules`` never change; claims lock the row, so that they judge one by one."""
+
+    __tablename__ = "instance_groups"
+
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    uuid: Mapped[str] = mapped_column(Uuid, unique=True)
+    project_id: Mapped[str] = mapped_column(Name, index=True)
+    user_id: Mapped[str] = mapped_column(Name)
+    name: Mapped[str] = mapped_column(Name)
+    policy: Mapped[str] = mapped_column(sa.String(32))
+    rules: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
+    created_at: Mapped[datetime.datetime] = mapped_column(Time)
+
+
+class InstanceGroupMember(Base):
+    """An instance is in one group at most, from its creation until it is deleted."""
+
+    __tablename__ = "instance_group_members"
+
+    instance_uuid: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    group_id: Mapped[int] = mapped_column(sa.ForeignKey("instance_groups.id"), index=True)
 
 
 class InstanceAction(Base):

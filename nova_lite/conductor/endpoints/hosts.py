@@ -34,8 +34,8 @@ class Hosts:
     def report_service(self, context: RequestContext, host: str, binary: str, topic: str, version: str) -> None:
         self.db.write(hosts.report_service, host, binary, topic, version)
 
-    def host_states_get(self, context: RequestContext) -> list[HostState]:
-        return self.db.read(hosts.states)
+    def host_states_get(self, context: RequestContext, after: int = 0, limit: int | None = None) -> list[HostState]:
+        return self.db.read(hosts.states, after=after, limit=limit)
 
     # --- services
 

@@ -18,14 +18,14 @@ from sqlalchemy import orm
 
 from nova_lite import exception, states
 from nova_lite.compute.rpcapi import ComputeAPI
-from nova_lite.conductor.db import actions, claims, images, instances
+from nova_lite.conductor.db import actions, claims, images, instances, server_groups
 from nova_lite.conductor.db.engine import Database, UnitOfWork
 from nova_lite.conductor.db.models import Image as ImageRow
 from nova_lite.conductor.db.models import Instance, InstanceAction
 from nova_lite.conductor.tasks import end
 from nova_lite.context import RequestContext
 from nova_lite.network.driver import NetworkBackend
-from nova_lite.objects import BuildRequest, Destination, Flavor, Image, RequestSpec
+from nova_lite.objects import BuildRequest, Destination, Flavor, Image, RequestSpec, Selection
 from nova_lite.scheduler.rpcapi import SchedulerAPI
 
 LOG = logging.getLogger(__name__)
@@ -84,7 +84,9 @@ class BuildTask:
         self._retry_later(wanted, token, "every chosen host was claimed by others first")
 
     def _select(self, context: RequestContext, wanted: list[_Wanted]) -> dict[str, Destination]:
-        spec = msgspec.structs.replace(wanted[0].spec, instance_uuids=[item.instance_uuid for item in wanted])
+        uuids = [item.instance_uuid for item in wanted]
+        group = self.db.read(server_groups.of_instance, uuids[0]) if wanted[0].spec.instance_group else None
+        spec = msgspec.structs.replace(wanted[0].spec, instance_uuids=uuids, instance_group=group)
         return {
             destination.instance_uuid: destination for destination in self.scheduler.select_destinations(context, spec)
         }
@@ -141,13 +143,18 @@ def _lease(uow: UnitOfWork, conf: cfg.ConfigOpts, token: str, instance_uuids: li
     for row in rows:
         action = by_uuid[row.uuid]
         actions.start_event(uow, action, "conductor_schedule_and_build_instances", None)
-        wanted.append(_wanted(row, action))
+        wanted.append(_wanted(uow, row, action))
     return wanted
 
 
-def _wanted(instance: Instance, action: InstanceAction) -> _Wanted:
+def _wanted(uow: UnitOfWork, instance: Instance, action: InstanceAction) -> _Wanted:
     tried = list(action.payload.get("tried", []))
-    spec = RequestSpec(
+    return _Wanted(action.id, instance.uuid, (instance.reservation_id, *tried), request_spec(uow, instance, tried))
+
+
+def request_spec(uow: UnitOfWork, instance: Instance, tried: list[str]) -> RequestSpec:
+    """What the scheduler has to know of an instance; ``tried`` are the hosts it is not to go to (any more)."""
+    return RequestSpec(
         instance_uuids=[instance.uuid],
         project_id=instance.project_id,
         user_id=instance.user_id,
@@ -158,9 +165,9 @@ def _wanted(instance: Instance, action: InstanceAction) -> _Wanted:
         forced_node=instance.request.get("forced_node"),
         ignore_hosts=tried,
         attempt=len(tried) + 1,
+        instance_group=server_groups.of_instance(uow, instance.uuid) if instance.scheduler_hints.get("group") else None,
         scheduler_hints=instance.scheduler_hints,
     )
-    return _Wanted(action.id, instance.uuid, (instance.reservation_id, *tried), spec)
 
 
 def _locked(uow: UnitOfWork, item: _Wanted, token: str) -> tuple[Instance, InstanceAction] | None:
@@ -189,13 +196,20 @@ def _claim_all(
         instance, action = locked
         destination = destinations[item.instance_uuid]
         for selection in (destination.selected, *destination.alternates):
-            if claims.claim(uow, instance, selection):
+            if _claim(uow, instance, item, selection):
                 _hand_over(uow, conf, instance, action, selection.limits)
                 placed.append((selection.host, build_request(uow, instance, action)))
                 break
         else:
             lost.append(item)
     return placed, lost
+
+
+def _claim(uow: UnitOfWork, instance: Instance, item: _Wanted, selection: Selection) -> bool:
+    """A place that breaks the policy of the instance's group by now is lost like one that is full."""
+    if item.spec.instance_group is not None and not server_groups.keeps_policy(uow, instance.uuid, selection.host):
+        return False
+    return claims.claim(uow, instance, selection)
 
 
 def _hand_over(

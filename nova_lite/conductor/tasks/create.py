@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from nova_lite import exception, states
-from nova_lite.conductor.db import actions, flavors, images, instances, networks, quotas
+from nova_lite.conductor.db import actions, flavors, images, instances, networks, quotas, server_groups
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import ComputeNode, Instance, InstanceTag, KeyPair, Service
 from nova_lite.context import RequestContext
@@ -58,6 +58,8 @@ def create_instances(
         uow.session.add(row)
         rows.append(row)
     uow.session.flush()
+    if group := _group(request):
+        server_groups.join(uow, conf, context, group, [row.uuid for row in rows])
     for row in rows:
         actions.open_action(uow, conf, context, row, states.ActionKind.CREATE, actions.SCHEDULE, {"tried": []})
     uow.session.flush()
@@ -177,6 +179,12 @@ def _check_placement(uow: UnitOfWork, request: CreateRequest) -> None:
             query = query.where(ComputeNode.node == request.forced_node)
         if uow.session.scalars(query).first() is None:
             raise exception.ComputeHostUnknown(host=request.forced_host or request.forced_node)
+
+
+def _group(request: CreateRequest) -> str:
+    """The server group that the hints ask for; empty for none."""
+    hint = request.scheduler_hints.get("group", "")
+    return hint if isinstance(hint, str) else next(iter(hint), "")
 
 
 def _check_count_against_networks(request: CreateRequest, requested: list[NetworkRequest]) -> None:

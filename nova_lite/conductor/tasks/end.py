@@ -8,17 +8,35 @@ import msgspec
 from oslo_config import cfg
 
 from nova_lite import states
-from nova_lite.conductor.db import actions, claims, networks
+from nova_lite.conductor.db import actions, claims, networks, server_groups
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Instance, InstanceAction
 from nova_lite.conductor.tasks import create
 from nova_lite.network.driver import NetworkBackend
 from nova_lite.objects import Fault
 
+#: Characters of a fault's message: a column and clients hold no more.
+FAULT_LENGTH = 255
+
 
 def record_fault(uow: UnitOfWork, instance: Instance, message: str, details: str = "", code: int = 500) -> None:
-    fault = Fault(code=code, message=message[:255], details=details, created_at=uow.now)
+    short = shortened(message)
+    if short != message:
+        details = f"{message}\n{details}" if details else message
+    fault = Fault(code=code, message=short, details=details, created_at=uow.now)
     instance.fault = msgspec.to_builtins(fault)
+
+
+def shortened(message: str) -> str:
+    """At most `FAULT_LENGTH` characters of ``message``, cut after a whole clause or, failing that, a word."""
+    if len(message) <= FAULT_LENGTH:
+        return message
+    room = message[: FAULT_LENGTH - 3]
+    for end in (", ", " "):
+        kept, found, _ = room.rpartition(end)
+        if found and len(kept) > FAULT_LENGTH // 2:
+            return kept + (", …" if end == ", " else " …")
+    return room + "…"
 
 
 def built(uow: UnitOfWork, instance: Instance, action: InstanceAction, power_state: int) -> None:
@@ -72,6 +90,7 @@ def mark_deleted(uow: UnitOfWork, instance: Instance) -> None:
     instance.terminated_at = instance.updated_at = uow.now
     instance.request = {}
     create.give_back_quota(uow, instance)
+    server_groups.leave(uow, instance.uuid)
 
 
 def deleted(uow: UnitOfWork, network_backend: NetworkBackend, instance: Instance, action: InstanceAction) -> None:

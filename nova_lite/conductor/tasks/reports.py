@@ -11,7 +11,7 @@ import msgspec
 from oslo_config import cfg
 
 from nova_lite import exception, states
-from nova_lite.conductor.db import actions, claims, instances, networks
+from nova_lite.conductor.db import actions, claims, hosts, instances, networks
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Instance, InstanceAction
 from nova_lite.conductor.tasks import accept, end
@@ -78,6 +78,8 @@ def finish_build(uow: UnitOfWork, conf: cfg.ConfigOpts, network_backend: Network
     if result.outcome == Outcome.BUILT:
         instance.root_device_name = result.root_device_name
         end.built(uow, instance, action, result.power_state)
+        if instance.node is not None:
+            hosts.build_succeeded(uow, result.host, instance.node)
         return False
     if result.outcome == Outcome.ABORTED:
         end.failed(uow, network_backend, instance, action, result.message, result.details)
@@ -106,6 +108,8 @@ def _reschedule(
     result: BuildResult,
 ) -> bool:
     """The host has fenced this generation and holds nothing: another one may be tried. Networks are kept."""
+    if instance.node is not None:
+        hosts.build_failed(uow, result.host, instance.node)
     tried = [*action.payload.get("tried", []), result.host]
     errors = [*action.payload.get("errors", []), result.message]
     if len(tried) >= conf.conductor.max_attempts:

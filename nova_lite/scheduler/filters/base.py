@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Sequence
 
 from oslo_config import cfg
 
@@ -19,6 +20,9 @@ class HostFilter(abc.ABC):
     #: The answer does not change while instances of the same request are placed: each host is asked about once.
     run_once_per_request = False
 
+    #: Also a host that the request names has to pass: the claim would refuse it, however often it is tried.
+    binds_forced_hosts = False
+
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> HostFilter:
         """Build the filter; for a plugin that has options of its own."""
@@ -32,6 +36,11 @@ class HostFilter(abc.ABC):
     def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
         """Whether ``host`` fits one more instance of ``spec``; only asked when the filter `applies`. While a request is
         being placed, a yes may become a no, never the reverse."""
+
+    def passing(self, hosts: Sequence[HostState], spec: RequestSpec) -> list[HostState]:
+        """Those of ``hosts`` that pass, in their order. To be overridden only where one loop over plain fields saves
+        what ten thousand calls of `host_passes` cost; the answer has to be the same."""
+        return [host for host in hosts if self.host_passes(host, spec)]
 
     def reason(self, host: HostState, spec: RequestSpec) -> str:
         """Why this host, which did not pass, was refused: a few words that do not name it."""

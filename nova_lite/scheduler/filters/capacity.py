@@ -7,6 +7,7 @@ unit: the same test that the conductor's claim makes.
 from __future__ import annotations
 
 import abc
+from collections.abc import Sequence
 
 from nova_lite.objects import HostState, RequestSpec
 from nova_lite.scheduler.filters.base import HostFilter
@@ -47,6 +48,10 @@ class RamFilter(CapacityFilter):
     def free(self, host: HostState) -> int:
         return host.memory_mb - host.memory_mb_used
 
+    def passing(self, hosts: Sequence[HostState], spec: RequestSpec) -> list[HostState]:
+        asked = self.asked(spec)
+        return [host for host in hosts if host.memory_mb - host.memory_mb_used >= asked]
+
 
 class DiskFilter(CapacityFilter):
     unit = "GB"
@@ -57,6 +62,10 @@ class DiskFilter(CapacityFilter):
     def free(self, host: HostState) -> int:
         return host.disk_gb - host.disk_gb_used
 
+    def passing(self, hosts: Sequence[HostState], spec: RequestSpec) -> list[HostState]:
+        asked = self.asked(spec)
+        return [host for host in hosts if host.disk_gb - host.disk_gb_used >= asked]
+
 
 class CoreFilter(CapacityFilter):
     unit = "vCPUs"
@@ -66,3 +75,7 @@ class CoreFilter(CapacityFilter):
 
     def free(self, host: HostState) -> int:
         return host.vcpus - host.vcpus_used
+
+    def passing(self, hosts: Sequence[HostState], spec: RequestSpec) -> list[HostState]:
+        asked = self.asked(spec)
+        return [host for host in hosts if host.vcpus - host.vcpus_used >= asked]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from nova_lite.objects import HostState, RequestSpec
 from nova_lite.scheduler.filters.base import HostFilter
 
@@ -13,6 +15,9 @@ class ComputeFilter(HostFilter):
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
         return host.up and not host.disabled
+
+    def passing(self, hosts: Sequence[HostState], spec: RequestSpec) -> list[HostState]:
+        return [host for host in hosts if host.up and not host.disabled]
 
     def reason(self, host: HostState, spec: RequestSpec) -> str:
         return "disabled" if host.up else "down"

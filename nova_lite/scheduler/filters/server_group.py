@@ -13,6 +13,8 @@ from nova_lite.scheduler.filters.base import HostFilter
 class ServerGroupAntiAffinityFilter(HostFilter):
     """At most ``max_server_per_host`` members (one by default) on each host."""
 
+    binds_forced_hosts = True
+
     def applies(self, spec: RequestSpec) -> bool:
         return spec.instance_group is not None and spec.instance_group.policy == "anti-affinity"
 
@@ -32,6 +34,8 @@ class ServerGroupAntiAffinityFilter(HostFilter):
 
 class ServerGroupAffinityFilter(HostFilter):
     """All members on one host: the first one chooses freely, the others follow."""
+
+    binds_forced_hosts = True
 
     def applies(self, spec: RequestSpec) -> bool:
         return spec.instance_group is not None and spec.instance_group.policy == "affinity"

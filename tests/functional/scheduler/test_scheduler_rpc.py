@@ -33,8 +33,8 @@ class Conductor:
         self.hosts = hosts
         self.heard = threading.Event()
 
-    def host_states_get(self, context: RequestContext) -> list[HostState]:
-        return self.hosts
+    def host_states_get(self, context: RequestContext, after: int = 0, limit: int | None = None) -> list[HostState]:
+        return [state for state in self.hosts if state.id > after][:limit]
 
     def report_service(self, context: RequestContext, host: str, binary: str, topic: str, version: str) -> None:
         assert (host, binary, topic) == ("scheduler1", "nova-scheduler", "scheduler")

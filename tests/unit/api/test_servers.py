@@ -310,6 +310,8 @@ def test_hints_and_files(api: Client) -> None:
 
 
 def test_unknown_server_group(api: Client) -> None:
+    """The conductor knows which there are."""
+    api.conductor.error = exception.ServerGroupUnavailable(group_uuid=NETWORK_ID)
     server = body() | {"os:scheduler_hints": {"group": NETWORK_ID}}
     message = fault(api("POST", "/servers", server), "badRequest", 400)
     assert message == f"Instance group {NETWORK_ID} could not be found."

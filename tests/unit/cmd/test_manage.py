@@ -15,9 +15,10 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from nova_lite.cmd import manage
+from nova_lite.conductor.db import hosts as db_hosts
 from nova_lite.conductor.db import images as db_images
 from nova_lite.conductor.db.engine import Database
-from nova_lite.conductor.db.models import ComputeNode
+from nova_lite.conductor.db.models import Allocation, ComputeNode
 from tests.unit.conductor import make
 
 
@@ -101,7 +102,19 @@ def test_wrong_usage(tool: Tool, arguments: list[str]) -> None:
 def test_every_command_has_help(tool: Tool) -> None:
     tool("--help")
     assert "NOUN" in tool.text
-    for noun in ("db", "flavor", "image", "network", "service", "host", "quota", "config"):
+    for noun in (
+        "db",
+        "flavor",
+        "image",
+        "network",
+        "service",
+        "host",
+        "aggregate",
+        "server-group",
+        "scheduler",
+        "quota",
+        "config",
+    ):
         tool(noun, "--help")
         assert "VERB" in tool.text
     tool("audit", "--help")
@@ -110,7 +123,7 @@ def test_every_command_has_help(tool: Tool) -> None:
 
 def test_as_a_program(tool: Tool) -> None:
     command = [sys.executable, "-m", "nova_lite.cmd.manage", "db", "version", "--config-file", str(tool.config)]
-    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "0001"
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "0002"
 
 
 # --- the schema
@@ -121,9 +134,9 @@ def test_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert tool("db", "version").startswith("none")
     assert "run nova-lite-manage db sync" in tool.fails("db", "check")
     assert "run nova-lite-manage db sync" in tool.fails("flavor", "list")
-    assert tool("db", "sync") == "The schema is 0001 now."
-    assert tool("db", "sync") == "The schema is 0001 already."
-    assert tool("db", "version") == "0001"
+    assert tool("db", "sync") == "The schema is 0002 now."
+    assert tool("db", "sync") == "The schema is 0002 already."
+    assert tool("db", "version") == "0002"
     tool("db", "check")
 
 
@@ -355,3 +368,104 @@ def test_configuration_with_a_wrong_value(tool: Tool) -> None:
     cfg.CONF.reset()
     with pytest.raises(SystemExit, match="report_interval"):
         manage.main(["--config-file", str(tool.config), "db", "version"])
+
+
+# --- placement
+
+
+def report(tool: Tool, *names: str) -> None:
+    database = tool.database_of()
+    for name in names:
+        inventory = make.inventory(name, memory_mb=1024)
+        database.write(db_hosts.report, make.conf(tool.database), make.report(name, inventories=[inventory]))
+    database.close()
+
+
+def test_aggregates(tool: Tool) -> None:
+    report(tool, "h1")
+    number = tool("aggregate", "create", "fast", "--zone", "east", "--property", "ssd=true")
+    assert tool.json("aggregate", "add-host", "fast", "h1")[0]["hosts"] == ["h1"]
+    assert "already has host h1" in tool.fails("aggregate", "add-host", number, "h1")
+    assert tool.json("host", "list")[0]["zone"] == "east"
+    tool("aggregate", "set", "fast", "--name", "faster", "--property", "cpu_allocation_ratio=1", "--remove", "ssd")
+    (found,) = tool.json("aggregate", "list")
+    assert (found["name"], found["properties"]) == (
+        "faster",
+        {"availability_zone": "east", "cpu_allocation_ratio": "1"},
+    )
+    assert tool.json("host", "list")[0]["vcpus"] == 4
+    assert "still has hosts" in tool.fails("aggregate", "delete", "faster")
+    tool("aggregate", "remove-host", "faster", "h1")
+    tool("aggregate", "delete", "faster")
+    assert tool.json("aggregate", "list") == []
+
+
+def test_server_groups(tool: Tool) -> None:
+    create = ("server-group", "create", "g", "--project", "p1", "--policy")
+    group = tool(*create, "anti-affinity", "--max-per-host", "2")
+    assert "the only rule" in tool.fails(*create, "affinity", "--max-per-host", "2")
+    (found,) = tool.json("server-group", "list")
+    assert (found["id"], found["rules"], found["project"]) == (group, {"max_server_per_host": 2}, "p1")
+    tool("server-group", "delete", group)
+    assert "could not be found" in tool.fails("server-group", "delete", group)
+
+
+def test_a_dry_run_says_where_or_why_not(tool: Tool) -> None:
+    flavor = tool("flavor", "create", "m1", "--ram", "512", "--disk", "1")
+    dry_run = ("scheduler", "explain", "--flavor", flavor)
+    assert "There are no compute hosts" in tool.json(*dry_run, status=1)[0]["why"]
+    report(tool, "h1", "h2")
+    places = tool.json(*dry_run, "--count", "3")
+    assert [place["fits"] for place in places] == [True] * 3
+    assert {place["host"] for place in places} == {"h1", "h2"}
+    refused = tool.json(*dry_run, "--count", "5", status=1)
+    assert "There is room for 4 of the 5 servers asked for" in refused[0]["why"]
+    assert refused[1]["why"].startswith("RamFilter took out 2 of 2 hosts: h1 (512 MB asked, 0 MB free)")
+    assert "not in availability zone west" in tool.json(*dry_run, "--az", "west", status=1)[0]["why"]
+    group = tool("server-group", "create", "g", "--project", "p1", "--policy", "anti-affinity")
+    assert tool.json(*dry_run, "--hint", f"group={group}", "--count", "3", status=1)
+    assert "Instance group none could not be found" in tool.fails(*dry_run, "--hint", "group=none")
+    assert "name either a server, or a flavor" in tool.fails("scheduler", "explain")
+
+
+def placed(tool: Tool, host: str | None, **values: Any) -> str:
+    database = tool.database_of()
+    flavor = make.FLAVOR | {"memory_mb": 512}
+    uuid = database.write(make.instance, host=host, node=host, flavor=flavor, memory_mb=512, **values)
+    if host is not None:
+
+        def allocate(uow: Any) -> None:
+            node = uow.session.scalars(sa.select(ComputeNode).where(ComputeNode.host == host)).one()
+            node.memory_mb_used += 512
+            allocation = {"vcpus": 1, "memory_mb": 512, "disk_gb": 1, "generation": 1, "created_at": uow.now}
+            uow.session.add(Allocation(instance_uuid=uuid, compute_node_id=node.id, **allocation))
+
+        database.write(allocate)
+    database.close()
+    return uuid
+
+
+def test_a_server_is_explained(tool: Tool) -> None:
+    report(tool, "h1")
+    there = placed(tool, "h1")
+    assert tool.json("scheduler", "explain", there)[0]["host"] == "h1"
+    nowhere = placed(tool, None, vm_state="error", fault={"message": "No valid host was found.", "details": "because"})
+    tool("scheduler", "explain", nowhere)
+    assert "because" in tool.text
+    assert "Fits" in tool.text
+    assert "could not be found" in tool.fails("scheduler", "explain", "none")
+
+
+def test_a_drain_is_planned_and_nothing_changes(tool: Tool) -> None:
+    report(tool, "h1", "h2")
+    servers = {placed(tool, "h1", display_name=f"vm{number}") for number in range(2)}
+    before = tool.json("host", "list")
+    moves = tool.json("host", "drain", "h1", "--dry-run")
+    assert {(move["server"], move["to"]) for move in moves} == {(uuid, "h2") for uuid in servers}
+    placed(tool, "h2")
+    moves = tool.json("host", "drain", "h1", "--dry-run", status=1)
+    assert sorted(str(move["to"]) for move in moves) == ["None", "h2"]
+    assert any("failed RamFilter" in move["why_not"] for move in moves)
+    assert tool.json("host", "list")[0] == before[0]
+    assert "could not be found" in tool.fails("host", "drain", "none", "--dry-run")
+    tool("host", "drain", "h1", status=2)

@@ -13,12 +13,12 @@ from oslo_config import cfg
 from nova_lite import conf as nova_conf
 from nova_lite import exception, objects, states
 from nova_lite.conductor import reconciler
-from nova_lite.conductor.db import actions, flavors, hosts, instances, models, networks, quotas
+from nova_lite.conductor.db import actions, flavors, hosts, instances, models, networks, quotas, server_groups
 from nova_lite.conductor.db.engine import Database, UnitOfWork
 from nova_lite.conductor.endpoints.lifecycle import Lifecycle
 from nova_lite.conductor.endpoints.reports import Reports
 from nova_lite.conductor.reconciler import Reconciler
-from nova_lite.conductor.tasks import build, create
+from nova_lite.conductor.tasks import build, create, end
 from nova_lite.context import RequestContext
 from nova_lite.network.driver import load_backend
 from nova_lite.objects import BuildResult, CreateRequest, Destination, Outcome, Selection, Verdict
@@ -597,3 +597,85 @@ def test_a_silent_host_goes_down_but_not_while_the_conductor_could_not_hear(
 )
 def test_hostnames_are_legal(name: str, suffix: str, expected: str) -> None:
     assert create.hostname(name, suffix, "u") == expected
+
+
+# --- server groups
+
+
+def a_group(world: World, policy: str) -> str:
+    group = objects.ServerGroup(name="g", policy=policy)
+    return world.db.write(server_groups.create, world.conf, world.context(), group).id
+
+
+@pytest.mark.parametrize("hint", ["id", ["id"], "g"])
+def test_members_of_a_group_are_asked_for_with_it_and_judged_again_by_the_claim(world: World, hint: Any) -> None:
+    group = a_group(world, "anti-affinity")
+    hints = {"group": {"id": group, "g": "g"}.get(hint, group) if isinstance(hint, str) else [group]}
+    uuids = world.create(scheduler_hints=hints, min_count=2, max_count=2)
+    world.lifecycle.build_instances(world.context(), uuids)
+    asked = world.scheduler.specs[-1].instance_group
+    assert asked is not None
+    assert (asked.id, asked.policy, asked.hosts) == (group, "anti-affinity", [])
+    assert sorted(str(world.instance(uuid).host) for uuid in uuids) == ["host1", "host2"], (
+        "though host1 was chosen twice"
+    )
+    (third,) = world.create(scheduler_hints=hints)
+    world.lifecycle.build_instances(world.context(), [third])
+    again = world.scheduler.specs[-1].instance_group
+    assert again is not None
+    assert again.hosts == ["host1", "host2"]
+    assert world.instance(third).host is None
+    assert world.used() == {"host1": 1, "host2": 1}
+
+
+def test_a_deleted_member_makes_room(world: World) -> None:
+    hints = {"group": a_group(world, "anti-affinity")}
+    world.scheduler.hosts = ["host1"]
+    uuid, host, _ = world.built(scheduler_hints=hints)
+    ticket = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
+    world.reports.finish_action(world.context(), host, ticket.action_id, None, None, "")
+    assert world.built(scheduler_hints=hints)[1] == "host1"
+
+
+def test_an_unknown_group_is_refused_and_leaves_nothing(world: World) -> None:
+    with pytest.raises(exception.ServerGroupUnavailable):
+        world.create(scheduler_hints={"group": "none"})
+    assert world.count(models.Instance) == 0
+    assert world.instances_used() == 0
+
+
+# --- what faults say
+
+
+def test_a_long_fault_is_cut_after_a_clause_and_whole_in_the_details(world: World) -> None:
+    clauses = ", ".join(f"{number} failed Filter{number} (with a reason)" for number in range(20))
+    world.scheduler.error = exception.NoValidHost(reason=f"Of 20 hosts, {clauses}.", details="host1 (why)")
+    (uuid,) = world.create()
+    world.lifecycle.build_instances(world.context(), [uuid])
+    fault = world.instance(uuid).fault
+    assert fault is not None
+    assert len(fault.message) <= 255
+    assert fault.message.endswith("(with a reason), …")
+    assert fault.details.startswith("No valid host was found. Of 20 hosts, 0 failed Filter0")
+    assert "19 failed Filter19 (with a reason).\nhost1 (why)" in fault.details
+
+
+@pytest.mark.parametrize(
+    ("message", "short"),
+    [("x" * 255, "x" * 255), ("x" * 256, "x" * 252 + "…"), ("word " * 60, "word " * 49 + "word …")],
+)
+def test_shortened(message: str, short: str) -> None:
+    assert end.shortened(message) == short
+    assert len(short) <= 255
+
+
+def test_failed_builds_are_counted_for_the_host(world: World) -> None:
+    (uuid,) = world.create()
+    world.lifecycle.build_instances(world.context(), [uuid])
+    host, request = world.compute.builds[-1]
+    world.reports.start_build(world.context(), uuid, host, request.generation)
+    world.report(uuid, host, request.generation, Outcome.RESCHEDULED, "boom")
+    failed = {state.host: state.failed_builds for state in world.db.read(hosts.states)}
+    assert failed == {"host1": 1, "host2": 0}
+    world.built()
+    assert {state.failed_builds for state in world.db.read(hosts.states)} == {0}

@@ -1,0 +1,132 @@
+"""``scheduler``: why a server is where it is, or nowhere; and whether one like this would fit. Nothing is booted."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import uuid
+
+import sqlalchemy as sa
+
+from nova_lite import exception
+from nova_lite.cmd.manage.app import App, Commands, at_least, key_value
+from nova_lite.conductor.db import flavors, hosts, images, server_groups
+from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.conductor.db.models import Instance, InstanceAction
+from nova_lite.conductor.tasks import build
+from nova_lite.context import RequestContext
+from nova_lite.objects import HostState, InstanceGroup, RequestSpec
+from nova_lite.scheduler import core, filters, plans, weights
+
+
+def register(commands: Commands) -> None:
+    noun = commands.noun("scheduler", "Explain the scheduler's decisions.")
+    explain_ = commands.verb(
+        noun, "explain", "Where a server would go now, or why it cannot; nothing is booted.", explain
+    )
+    explain_.add_argument("server", nargs="?", metavar="SERVER", help="uuid; also shows what its fault says")
+    explain_.add_argument("--flavor", metavar="ID", help="in place of a server: one of this flavor")
+    explain_.add_argument("--image", metavar="ID")
+    explain_.add_argument("--az", metavar="ZONE")
+    explain_.add_argument("--hint", type=key_value, action="append", default=[], metavar="KEY=VALUE")
+    explain_.add_argument("--project", default="", metavar="ID", help="whose server it would be")
+    explain_.add_argument("--count", type=at_least(1), default=1)
+
+
+def explain(app: App, args: argparse.Namespace) -> int:
+    if (args.server is None) == (args.flavor is None):
+        raise exception.InvalidInput(reason="name either a server, or a flavor with --flavor.")
+    if args.server is None:
+        states, spec = app.db.read(_imagined, app, args)
+    else:
+        found = app.db.read(_of_server, args.server)
+        states, spec, told = found
+        app.show(("Server", "State", "Host", "Fault", "Details"), [told])
+        if told[2] is not None:
+            return 0
+    return _decide(app, states, spec)
+
+
+def decider(app: App) -> tuple[list[filters.HostFilter], list[weights.HostWeigher], core.Options]:
+    """What the scheduler daemon decides with, by the same configuration."""
+    options = core.Options(app.conf.scheduler.host_subset_size, app.conf.scheduler.max_alternates)
+    return filters.load(app.conf), weights.load(app.conf), options
+
+
+def _decide(app: App, states: list[HostState], spec: RequestSpec) -> int:
+    try:
+        places = core.select_destinations(states, spec, *decider(app), random.Random())
+    except exception.NoValidHost as error:
+        lines = [error.message, *str(error.kwargs.get("details", "")).splitlines()]
+        app.show(("Fits", "Why"), [(False, line) for line in lines])
+        return 1
+    app.show(
+        ("Fits", "Host", "Node", "Alternates"),
+        [
+            (True, place.selected.host, place.selected.node, [each.host for each in place.alternates])
+            for place in places
+        ],
+    )
+    return 0
+
+
+def _imagined(uow: UnitOfWork, app: App, args: argparse.Namespace) -> tuple[list[HostState], RequestSpec]:
+    hints: dict[str, list[str] | str] = {}
+    for key, value in args.hint:
+        earlier = hints.get(key)
+        hints[key] = value if earlier is None else [*([earlier] if isinstance(earlier, str) else earlier), value]
+    spec = RequestSpec(
+        instance_uuids=[str(uuid.uuid4()) for _ in range(args.count)],
+        project_id=args.project,
+        user_id="",
+        flavor=flavors.get(uow, app.context, args.flavor),
+        image=None if args.image is None else images.get(uow, app.context, args.image),
+        availability_zone=args.az,
+        instance_group=_group(uow, app.context, hints.get("group")),
+        scheduler_hints=hints,
+    )
+    return hosts.states(uow), spec
+
+
+def _group(uow: UnitOfWork, context: RequestContext, hint: list[str] | str | None) -> InstanceGroup | None:
+    if not hint:
+        return None
+    return server_groups.as_asked(uow, context, hint if isinstance(hint, str) else hint[0])
+
+
+def _of_server(uow: UnitOfWork, server: str) -> tuple[list[HostState], RequestSpec, tuple[str | None, ...]]:
+    """The hosts, what the scheduler is asked for this server, and what is known of it: uuid, state, host, fault."""
+    row = uow.session.scalars(sa.select(Instance).where(Instance.uuid == server)).first()
+    if row is None:
+        raise exception.InstanceNotFound(instance_id=server)
+    fault = row.fault or {}
+    action = uow.session.scalars(
+        sa.select(InstanceAction).where(InstanceAction.instance_uuid == server).order_by(InstanceAction.id.desc())
+    ).first()
+    message = fault.get("message") or (action.message if action is not None else None)
+    told = (row.uuid, row.vm_state, row.host, message, fault.get("details"))
+    return hosts.states(uow), build.request_spec(uow, row, []), told
+
+
+def drain(app: App, args: argparse.Namespace) -> int:
+    """``host drain``: where each server of a host would go. 1 if one has nowhere to go."""
+
+    def read(uow: UnitOfWork) -> tuple[list[HostState], list[RequestSpec], dict[str, str]]:
+        states = hosts.states(uow)
+        source = [state for state in states if state.host == args.host]
+        if not source:
+            raise exception.HostNotFound(host=args.host)
+        placed = [each for state in source for each in state.instances]
+        rows = uow.session.scalars(sa.select(Instance).where(Instance.uuid.in_(placed)).order_by(Instance.id)).all()
+        specs = [build.request_spec(uow, row, [args.host]) for row in rows]
+        for spec in specs:
+            spec.current_zone = source[0].availability_zone
+        return states, specs, {row.uuid: row.display_name for row in rows}
+
+    states, specs, names = app.db.read(read)
+    moves = plans.drain(args.host, states, specs, *decider(app), random.Random())
+    app.show(
+        ("Server", "Name", "To", "Why Not"),
+        [(move.instance_uuid, names[move.instance_uuid], move.target, move.reason) for move in moves],
+    )
+    return 0 if all(move.target is not None for move in moves) else 1

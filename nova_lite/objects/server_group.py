@@ -1,0 +1,21 @@
+"""Server groups, as users see them; `InstanceGroup` is what the scheduler sees."""
+
+from __future__ import annotations
+
+import datetime
+
+import msgspec
+
+
+class ServerGroup(msgspec.Struct, kw_only=True):
+    """``id`` is the public uuid. ``policy``: affinity, anti-affinity, soft-affinity, soft-anti-affinity. ``rules``:
+    ``max_server_per_host``, for anti-affinity. ``members``: uuids of the instances."""
+
+    id: str = ""
+    name: str
+    policy: str
+    rules: dict[str, int] = msgspec.field(default_factory=dict)
+    members: list[str] = msgspec.field(default_factory=list)
+    project_id: str = ""
+    user_id: str = ""
+    created_at: datetime.datetime | None = None

@@ -1,0 +1,186 @@
+"""What a host's aggregates demand of requests, and what flavors demand of aggregates.
+
+A key may have several values: in several aggregates, and with commas within one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from oslo_config import cfg
+
+from nova_lite.objects import HostState, RequestSpec
+from nova_lite.scheduler.filters import extra_spec_ops
+from nova_lite.scheduler.filters.base import HostFilter
+
+SCOPE = "aggregate_instance_extra_specs"
+TENANTS = "filter_tenant_id"
+
+
+def values(host: HostState, key: str) -> set[str]:
+    """All values that the host's aggregates give ``key``."""
+    found: set[str] = set()
+    for aggregate in host.aggregates:
+        if key in aggregate.metadata:
+            found.update(part.strip() for part in aggregate.metadata[key].split(","))
+    return found
+
+
+def least_number(host: HostState, key: str, default: int) -> int:
+    """The smallest whole number that the aggregates give ``key``; ``default`` where there is none."""
+    numbers = [int(value) for value in values(host, key) if value.isascii() and value.isdigit()]
+    return min(numbers, default=default)
+
+
+class AggregateInstanceExtraSpecsFilter(HostFilter):
+    """Each extra spec ``aggregate_instance_extra_specs:KEY``, or without a scope, is met by a value of KEY in one of
+    the host's aggregates. The operators are those of `extra_spec_ops`; ``!`` demands that no aggregate has the key."""
+
+    run_once_per_request = True
+
+    def applies(self, spec: RequestSpec) -> bool:
+        return any(_key(name) is not None for name in spec.flavor.extra_specs)
+
+    def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
+        return self._unmet(host, spec) is None
+
+    def reason(self, host: HostState, spec: RequestSpec) -> str:
+        return f"no aggregate meets extra spec {self._unmet(host, spec)}"
+
+    def summary(self, closest: HostState, spec: RequestSpec) -> str:
+        return self.reason(closest, spec)
+
+    def _unmet(self, host: HostState, spec: RequestSpec) -> str | None:
+        for name, requirement in spec.flavor.extra_specs.items():
+            key = _key(name)
+            if key is None:
+                continue
+            found = values(host, key)
+            met = not found if requirement == "!" else any(extra_spec_ops.match(each, requirement) for each in found)
+            if not met:
+                return name
+        return None
+
+
+def _key(name: str) -> str | None:
+    scope, separator, key = name.partition(":")
+    if not separator:
+        return name
+    return key if scope == SCOPE else None
+
+
+class AggregateImagePropertiesIsolation(HostFilter):
+    """A host whose aggregates name a property takes only images that have one of these values for it, or do not have
+    it. With a namespace, only keys that begin with it count."""
+
+    run_once_per_request = True
+
+    def __init__(self, namespace: str | None = None, separator: str = ".") -> None:
+        self._prefix = f"{namespace}{separator}" if namespace else ""
+
+    @classmethod
+    def from_conf(cls, conf: cfg.ConfigOpts) -> HostFilter:
+        options = conf.scheduler
+        return cls(
+            options.aggregate_image_properties_isolation_namespace,
+            options.aggregate_image_properties_isolation_separator,
+        )
+
+    def applies(self, spec: RequestSpec) -> bool:
+        return spec.image is not None and bool(spec.image.properties)
+
+    def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
+        return self._unmet(host, spec) is None
+
+    def reason(self, host: HostState, spec: RequestSpec) -> str:
+        return f"kept for images with another {self._unmet(host, spec)}"
+
+    def _unmet(self, host: HostState, spec: RequestSpec) -> str | None:
+        properties = spec.image.properties if spec.image is not None else {}
+        keys = {key for aggregate in host.aggregates for key in aggregate.metadata}
+        for key in sorted(keys & properties.keys()):
+            if key.startswith(self._prefix) and properties[key] not in values(host, key):
+                return key
+        return None
+
+
+class AggregateMultiTenancyIsolation(HostFilter):
+    """A host whose aggregates have ``filter_tenant_id`` (or ``filter_tenant_id`` with any ending) is for these
+    projects only."""
+
+    run_once_per_request = True
+
+    def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
+        if not host.aggregates:
+            return True
+        keys = {key for each in host.aggregates for key in each.metadata if key.startswith(TENANTS)}
+        projects = {project for key in keys for project in values(host, key)}
+        return not projects or spec.project_id in projects
+
+    def passing(self, hosts: Sequence[HostState], spec: RequestSpec) -> list[HostState]:
+        return [host for host in hosts if not host.aggregates or self.host_passes(host, spec)]
+
+    def reason(self, host: HostState, spec: RequestSpec) -> str:
+        return "kept for other projects"
+
+
+class TypeAffinityFilter(HostFilter):
+    """A host holds servers of one flavor only."""
+
+    def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
+        return all(flavor == spec.flavor.flavorid for flavor in host.flavors)
+
+    def reason(self, host: HostState, spec: RequestSpec) -> str:
+        return "holds servers of another flavor"
+
+
+class LoadFilter(HostFilter):
+    """At most so many: ``option``, in ``[scheduler]`` and in aggregates, whose least number wins."""
+
+    option: str
+    unit: str
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+
+    @classmethod
+    def from_conf(cls, conf: cfg.ConfigOpts) -> HostFilter:
+        return cls(cast(int, getattr(conf.scheduler, cls.option)))
+
+    def load(self, host: HostState) -> int:
+        """How many the host has now."""
+        raise NotImplementedError
+
+    def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
+        limit = least_number(host, self.option, self._limit) if host.aggregates else self._limit
+        return self.load(host) < limit
+
+    def reason(self, host: HostState, spec: RequestSpec) -> str:
+        return f"{self.load(host)} {self.unit}"
+
+    def shortfall(self, host: HostState, spec: RequestSpec) -> float:
+        return self.load(host)
+
+    def summary(self, closest: HostState, spec: RequestSpec) -> str:
+        return f"at least {self.reason(closest, spec)}"
+
+
+class NumInstancesFilter(LoadFilter):
+    """Refuses hosts that hold ``max_instances_per_host`` servers."""
+
+    option = "max_instances_per_host"
+    unit = "servers"
+
+    def load(self, host: HostState) -> int:
+        return len(host.instances)
+
+
+class IoOpsFilter(LoadFilter):
+    """Refuses hosts where ``max_io_ops_per_host`` servers have a task under way (building, rebooting, ...)."""
+
+    option = "max_io_ops_per_host"
+    unit = "servers with a task under way"
+
+    def load(self, host: HostState) -> int:
+        return host.io_ops

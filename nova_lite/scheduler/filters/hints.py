@@ -1,0 +1,72 @@
+"""What users ask for in scheduler hints: near to, or away from, what is there."""
+
+from __future__ import annotations
+
+import ipaddress
+
+from nova_lite.objects import HostState, RequestSpec
+from nova_lite.scheduler.filters.base import HostFilter
+
+
+def uuids(spec: RequestSpec, hint: str) -> list[str]:
+    """A hint that is one uuid or several."""
+    value = spec.scheduler_hints.get(hint) or []
+    return [value] if isinstance(value, str) else list(value)
+
+
+class DifferentHostFilter(HostFilter):
+    """Not on the hosts of the servers in hint ``different_host``."""
+
+    run_once_per_request = True
+
+    def applies(self, spec: RequestSpec) -> bool:
+        return bool(uuids(spec, "different_host"))
+
+    def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
+        return not set(uuids(spec, "different_host")).intersection(host.instances)
+
+    def reason(self, host: HostState, spec: RequestSpec) -> str:
+        return "holds a server that different_host names"
+
+
+class SameHostFilter(HostFilter):
+    """On a host of one of the servers in hint ``same_host``."""
+
+    run_once_per_request = True
+
+    def applies(self, spec: RequestSpec) -> bool:
+        return bool(uuids(spec, "same_host"))
+
+    def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
+        return bool(set(uuids(spec, "same_host")).intersection(host.instances))
+
+    def reason(self, host: HostState, spec: RequestSpec) -> str:
+        return "holds none of the servers that same_host names"
+
+
+class SimpleCIDRAffinityFilter(HostFilter):
+    """In the network of the address in hint ``build_near_host_ip``; hint ``cidr`` is its size, ``/24`` by default."""
+
+    run_once_per_request = True
+
+    def applies(self, spec: RequestSpec) -> bool:
+        return bool(spec.scheduler_hints.get("build_near_host_ip"))
+
+    def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
+        try:
+            network = ipaddress.ip_network(_wanted(spec), strict=False)
+            return ipaddress.ip_address(host.host_ip or "") in network
+        except ValueError:
+            return False
+
+    def reason(self, host: HostState, spec: RequestSpec) -> str:
+        return f"not in {_wanted(spec)}"
+
+
+def _wanted(spec: RequestSpec) -> str:
+    return f"{_one(spec, 'build_near_host_ip', '')}/{_one(spec, 'cidr', '/24').lstrip('/')}"
+
+
+def _one(spec: RequestSpec, hint: str, default: str) -> str:
+    value = spec.scheduler_hints.get(hint) or default
+    return value if isinstance(value, str) else value[0]

@@ -1,0 +1,61 @@
+"""What hosts measure, in their capability ``metrics`` (name to number)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from oslo_config import cfg
+
+from nova_lite import exception
+from nova_lite.objects import HostState, RequestSpec
+from nova_lite.scheduler.weights.base import HostWeigher
+
+
+class MetricsWeigher(HostWeigher):
+    """The sum of the metrics in ``[metrics] weight_setting``, each times its ratio. A host that lacks one gets
+    ``weight_of_unavailable``."""
+
+    multiplier_option = "metrics_weight_multiplier"
+
+    def __init__(
+        self, multiplier: float = 1.0, ratios: Mapping[str, float] | None = None, unavailable: float = -10000.0
+    ) -> None:
+        super().__init__(multiplier)
+        self._ratios = dict(ratios or {})
+        self._unavailable = unavailable
+
+    @classmethod
+    def from_conf(cls, conf: cfg.ConfigOpts) -> HostWeigher:
+        ratios = parse_settings(conf.metrics.weight_setting)
+        return cls(conf.metrics.weight_multiplier, ratios, conf.metrics.weight_of_unavailable)
+
+    def applies(self, spec: RequestSpec) -> bool:
+        return bool(self._ratios)
+
+    def weight(self, host: HostState, spec: RequestSpec) -> float:
+        metrics = metrics_of(host)
+        if any(name not in metrics for name in self._ratios):
+            return self._unavailable
+        return sum(metrics[name] * ratio for name, ratio in self._ratios.items())
+
+
+def metrics_of(host: HostState) -> dict[str, float]:
+    """Those that are numbers."""
+    found = host.capabilities.get("metrics")
+    if not isinstance(found, Mapping):
+        return {}
+    return {name: value for name, value in found.items() if isinstance(value, int | float)}
+
+
+def parse_settings(settings: Sequence[str]) -> dict[str, float]:
+    """``name=ratio`` texts. Raises `ConfigurationError` for one that is not of this form."""
+    ratios = {}
+    for setting in settings:
+        name, _, ratio = setting.partition("=")
+        try:
+            ratios[name.strip()] = float(ratio)
+        except ValueError as error:
+            raise exception.ConfigurationError(
+                reason=f"[metrics] weight_setting: {setting!r} is not of the form NAME=NUMBER"
+            ) from error
+    return ratios

@@ -1,0 +1,1 @@
+"""Plugins for a scheduler."""

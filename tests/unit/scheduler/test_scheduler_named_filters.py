@@ -1,0 +1,316 @@
+"""The filters and weighers that depend on aggregates, hints, load and metrics."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from oslo_config import cfg
+from stevedore import extension
+
+from nova_lite import conf as configuration
+from nova_lite import exception
+from nova_lite.objects import HostAggregate, HostState, RequestSpec
+from nova_lite.scheduler import core, filters, plugins, weights
+from nova_lite.scheduler.filters.aggregates import (
+    AggregateImagePropertiesIsolation,
+    AggregateInstanceExtraSpecsFilter,
+    AggregateMultiTenancyIsolation,
+    IoOpsFilter,
+    NumInstancesFilter,
+    TypeAffinityFilter,
+)
+from nova_lite.scheduler.filters.base import HostFilter
+from nova_lite.scheduler.filters.hints import DifferentHostFilter, SameHostFilter, SimpleCIDRAffinityFilter
+from nova_lite.scheduler.filters.isolated_hosts import IsolatedHostsFilter
+from nova_lite.scheduler.filters.json_query import JsonFilter
+from nova_lite.scheduler.filters.metrics import MetricsFilter
+from nova_lite.scheduler.filters.numa_topology import NUMATopologyFilter
+from nova_lite.scheduler.weights.circumstances import (
+    BuildFailureWeigher,
+    CrossAZWeigher,
+    IoOpsWeigher,
+    PCIWeigher,
+    ServerGroupSoftAffinityWeigher,
+    ServerGroupSoftAntiAffinityWeigher,
+)
+from nova_lite.scheduler.weights.metrics import MetricsWeigher, parse_settings
+from nova_lite.scheduler.weights.resources import RAMWeigher
+
+from .builders import flavor, group, host, image, spec
+from .test_scheduler_core import FILTERS, WEIGHERS, names, select
+
+
+def within(*metadata: dict[str, str], number: int = 1, **changes: Any) -> HostState:
+    """A host in an aggregate for each of ``metadata``."""
+    aggregates = [HostAggregate(id=n, name=f"a{n}", metadata=each) for n, each in enumerate(metadata)]
+    return host(number, aggregates=aggregates, **changes)
+
+
+def asking(**extra_specs: str) -> RequestSpec:
+    return spec(flavor=flavor(extra_specs={key.replace("__", ":"): value for key, value in extra_specs.items()}))
+
+
+# --- aggregates
+
+
+@pytest.mark.parametrize(
+    ("metadata", "requirement", "passes"),
+    [
+        ([{"ssd": "true"}], "true", True),
+        ([{"ssd": "false"}], "true", False),
+        ([{"ssd": "false"}, {"ssd": "true"}], "true", True),
+        ([{"ssd": "false,true"}], "true", True),
+        ([{}], "true", False),
+        ([], "true", False),
+        ([{"ssd": "nvme"}], "<or> nvme <or> sata", True),
+        ([{"ssd": "8"}], ">= 4", True),
+        ([{"ssd": "2"}], ">= 4", False),
+        ([{"ssd": "true"}], "!", False),
+        ([{}], "!", True),
+    ],
+)
+def test_aggregate_instance_extra_specs(metadata: list[dict[str, str]], requirement: str, passes: bool) -> None:
+    subject = AggregateInstanceExtraSpecsFilter()
+    for key in ("ssd", "aggregate_instance_extra_specs__ssd"):
+        request = asking(**{key: requirement})
+        assert subject.applies(request)
+        assert subject.host_passes(within(*metadata), request) is passes
+    assert not subject.applies(asking(hw__cpu_policy="shared"))
+    assert not subject.applies(spec())
+
+
+def test_aggregate_image_properties_isolation() -> None:
+    subject = AggregateImagePropertiesIsolation()
+    windows, linux = spec(image=image(os_type="windows")), spec(image=image(os_type="linux"))
+    kept = within({"os_type": "windows,bsd"})
+    assert subject.host_passes(kept, windows)
+    assert not subject.host_passes(kept, linux)
+    assert subject.reason(kept, linux) == "kept for images with another os_type"
+    assert subject.host_passes(kept, spec(image=image(other="x")))
+    assert subject.host_passes(host(), linux)
+    namespaced = AggregateImagePropertiesIsolation("os")
+    assert namespaced.host_passes(kept, linux)
+    assert not namespaced.host_passes(within({"os.type": "windows"}), spec(image=image(**{"os.type": "linux"})))
+
+
+def test_aggregate_multi_tenancy_isolation() -> None:
+    subject = AggregateMultiTenancyIsolation()
+    for metadata in ([{"filter_tenant_id": "project, other"}], [{"filter_tenant_id_2": "project"}], [{"x": "y"}], []):
+        assert subject.host_passes(within(*metadata), spec())
+    ours = within({"filter_tenant_id": "other"})
+    assert not subject.host_passes(ours, spec())
+    assert subject.passing([ours, host(2)], spec()) == [host(2)]
+
+
+def test_type_affinity() -> None:
+    subject = TypeAffinityFilter()
+    assert subject.host_passes(host(), spec())
+    assert subject.host_passes(host(flavors={"1": 3}), spec())
+    assert not subject.host_passes(host(flavors={"1": 3, "2": 1}), spec())
+    other = select([host(1), host(2, memory_mb_used=4096)], spec(), filters=[subject])
+    assert names(other) == ["host1"]
+    assert core.consume(host(1), spec(), "new").flavors == {"1": 1}
+
+
+@pytest.mark.parametrize(
+    ("subject", "field"), [(NumInstancesFilter(2), "instances"), (IoOpsFilter(2), "io_ops")], ids=lambda x: str(x)
+)
+def test_load_and_an_aggregates_own_limit(subject: Any, field: str) -> None:
+    def loaded(count: int, *metadata: dict[str, str]) -> HostState:
+        return within(*metadata, **{field: [str(n) for n in range(count)] if field == "instances" else count})
+
+    assert subject.host_passes(loaded(1), spec())
+    assert not subject.host_passes(loaded(2), spec())
+    assert subject.host_passes(loaded(2, {subject.option: "3"}), spec())
+    assert not subject.host_passes(loaded(1, {subject.option: "1"}, {subject.option: "9"}), spec())
+    assert not subject.host_passes(loaded(2, {subject.option: "nonsense"}), spec())
+    assert subject.reason(loaded(2), spec()).startswith("2 servers")
+    assert len(set(names(select([host(1), host(2)], spec(4), filters=[subject])))) == 2
+    with pytest.raises(exception.NoValidHost):
+        select([host(1), host(2)], spec(5), filters=[subject])
+
+
+# --- hints
+
+
+def test_different_and_same_host() -> None:
+    hosts = [host(1, instances=["a"]), host(2, instances=["b"]), host(3)]
+    both: list[HostFilter] = [DifferentHostFilter(), SameHostFilter()]
+    apart = spec(scheduler_hints={"different_host": ["a", "b"]})
+    assert [each.host for each in both[0].passing(hosts, apart)] == ["host3"]
+    near = spec(scheduler_hints={"same_host": "b"})
+    assert [each.host for each in both[1].passing(hosts, near)] == ["host2"]
+    assert not any(each.applies(spec()) for each in both)
+
+
+@pytest.mark.parametrize(
+    ("address", "cidr", "passes"),
+    [
+        ("10.0.1.9", None, True),
+        ("10.0.2.9", None, False),
+        ("10.0.2.9", "/16", True),
+        ("10.0.2.9", "16", True),
+        ("10.0.1.9", "/nonsense", False),
+        (None, None, False),
+        ("fe80::1", None, False),
+    ],
+)
+def test_cidr_affinity(address: str | None, cidr: str | None, passes: bool) -> None:
+    hints: dict[str, Any] = {"build_near_host_ip": "10.0.1.1"} | ({"cidr": cidr} if cidr else {})
+    request = spec(scheduler_hints=hints)
+    assert SimpleCIDRAffinityFilter().applies(request)
+    assert SimpleCIDRAffinityFilter().host_passes(host(host_ip=address), request) is passes
+    assert not SimpleCIDRAffinityFilter().applies(spec())
+
+
+@pytest.mark.parametrize(
+    ("query", "passes"),
+    [
+        ([">=", "$free_ram_mb", 8192], True),
+        ([">", "$free_ram_mb", 8192], False),
+        (["and", ["=", "$hypervisor_hostname", "host1"], ["<", "$vcpus_used", 1]], True),
+        (["or", ["=", "$host", "other"], ["in", "$cpu_arch", "x86_64", "arm"]], True),
+        (["not", ["=", "$capabilities.cpu.vendor", "acme"]], False),
+        (["=", "$capabilities.cpu.vendor.deeper", "acme"], False),
+        (["=", "$instances", "x"], False),
+        (["unknown", 1, 2], False),
+        (["<", "$host", 5], False),
+        ([], False),
+        ("nonsense", True),
+    ],
+)
+def test_json_query(query: Any, passes: bool) -> None:
+    request = spec(scheduler_hints={"query": json.dumps(query)})
+    subject = host(1, capabilities={"cpu": {"vendor": "acme"}})
+    assert JsonFilter().applies(request)
+    assert JsonFilter().host_passes(subject, request) is passes
+
+
+@pytest.mark.parametrize("text", ["{", "[" * 5000, '["not", ' * 30 + "1" + "]" * 30, '["in"]'])
+def test_a_query_that_cannot_be_read_finds_nothing(text: str) -> None:
+    assert not JsonFilter().host_passes(host(1), spec(scheduler_hints={"query": text}))
+
+
+# --- images, topologies, metrics
+
+
+def test_isolated_hosts() -> None:
+    strict, open_ = IsolatedHostsFilter(["host1"], ["image"]), IsolatedHostsFilter(["host1"], ["image"], False)
+    isolated, other = spec(image=image()), spec()
+    assert strict.host_passes(host(1), isolated)
+    assert not strict.host_passes(host(2), isolated)
+    assert not strict.host_passes(host(1), other)
+    assert open_.host_passes(host(1), other)
+    assert strict.host_passes(host(2), other)
+    assert not IsolatedHostsFilter().applies(isolated)
+
+
+@pytest.mark.parametrize(
+    ("request_", "refused"),
+    [
+        (asking(hw__cpu_policy="dedicated"), "hw:cpu_policy=dedicated"),
+        (asking(hw__mem_page_size="1GB"), "hw:mem_page_size=1GB"),
+        (spec(image=image(hw_numa_nodes="2")), "hw_numa_nodes=2"),
+        (asking(hw__cpu_policy="shared"), None),
+        (asking(hw__mem_page_size="any"), None),
+        (spec(), None),
+    ],
+)
+def test_numa_topology_is_refused_with_a_reason(request_: RequestSpec, refused: str | None) -> None:
+    subject = NUMATopologyFilter()
+    assert subject.applies(request_) is (refused is not None)
+    if refused:
+        assert not subject.host_passes(host(), request_)
+        assert subject.reason(host(), request_) == f"{refused} is not supported here"
+
+
+def test_metrics() -> None:
+    busy = host(1, capabilities={"metrics": {"cpu.percent": 0.9, "name": "x"}})
+    idle = host(2, capabilities={"metrics": {"cpu.percent": 0.1}})
+    subject = MetricsWeigher(ratios=parse_settings(["cpu.percent = -1.0"]))
+    assert names(select([busy, idle], spec(), filters=[], weighers=[subject])) == ["host2"]
+    assert subject.weight(host(3), spec()) == -10000.0
+    assert not MetricsWeigher().applies(spec())
+    required = MetricsFilter(["cpu.percent"])
+    assert required.passing([busy, host(3)], spec()) == [busy]
+    assert required.reason(host(3), spec()) == "has no metric cpu.percent"
+    with pytest.raises(exception.ConfigurationError, match="weight_setting"):
+        parse_settings(["cpu.percent"])
+
+
+# --- weighers
+
+
+def test_circumstances() -> None:
+    def best(weigher: weights.HostWeigher, hosts: list[HostState], request: RequestSpec) -> str:
+        return names(select(hosts, request, filters=[], weighers=[weigher]))[0]
+
+    assert best(IoOpsWeigher(-1.0), [host(1, io_ops=2), host(2)], spec()) == "host2"
+    assert best(BuildFailureWeigher(), [host(1, failed_builds=1), host(2)], spec()) == "host2"
+    gpu = [host(1, capabilities={"pci_free": 4}), host(2)]
+    assert best(PCIWeigher(), gpu, spec()) == "host2"
+    assert best(PCIWeigher(), gpu, asking(pci_passthrough__alias="gpu:1")) == "host1"
+    zones = [host(1, availability_zone="west"), host(2, availability_zone="east")]
+    assert best(CrossAZWeigher(), zones, spec(current_zone="east")) == "host2"
+    assert not CrossAZWeigher().applies(spec())
+
+
+def test_soft_policies_are_wishes() -> None:
+    hosts = [host(number) for number in (1, 2, 3)]
+    together = spec(2, instance_group=group("soft-affinity", ["host2"]))
+    assert names(select(hosts, together, weighers=[ServerGroupSoftAffinityWeigher()])) == ["host2", "host2"]
+    apart = spec(3, instance_group=group("soft-anti-affinity", ["host1"]))
+    chosen = names(select(hosts, apart, weighers=[ServerGroupSoftAntiAffinityWeigher()]))
+    assert chosen[:2] == ["host2", "host3"]
+    assert len(chosen) == 3
+    assert not ServerGroupSoftAffinityWeigher().applies(spec())
+
+
+def test_an_aggregates_own_multiplier() -> None:
+    stacking = {"ram_weight_multiplier": "-1.0"}
+    hosts = [within(stacking, number=1), within(stacking, number=2, memory_mb_used=512)]
+    assert names(select(hosts, spec(2), weighers=[RAMWeigher(1.0)])) == ["host2", "host2"]
+    ranking = core.Ranking([RAMWeigher(1.0)], hosts, spec())
+    assert [ranking.cost(each) for each in hosts] == ranking.costs
+    assert RAMWeigher(1.0).multiplier_of(within({"ram_weight_multiplier": "nan"})) == 1.0
+    assert RAMWeigher(1.0).multiplier_of(within({"ram_weight_multiplier": "3"}, stacking)) == -1.0
+
+
+# --- all of them
+
+
+def test_every_registered_plugin_can_be_configured() -> None:
+    conf = cfg.ConfigOpts()
+    configuration.register_opts(conf)
+    conf([], default_config_files=[])
+    for namespace in (filters.NAMESPACE, weights.NAMESPACE):
+        registered = extension.ExtensionManager(namespace).names()
+        assert len(registered) > 9
+        for cls in plugins.load(namespace, registered, "test"):
+            assert cls.from_conf(conf).applies(spec()) in (True, False)
+
+
+HOSTS = st.lists(
+    st.builds(
+        host,
+        st.integers(1, 5),
+        up=st.booleans(),
+        disabled=st.booleans(),
+        memory_mb_used=st.sampled_from([0, 7680, 7681, 9000]),
+        vcpus_used=st.sampled_from([0, 15, 16, 20]),
+        disk_gb_used=st.sampled_from([0, 99, 100]),
+    )
+)
+
+
+@given(hosts=HOSTS)
+def test_bulk_loops_answer_as_single_calls(hosts: list[HostState]) -> None:
+    request = spec()
+    for each in [*FILTERS, AggregateMultiTenancyIsolation()]:
+        assert each.passing(hosts, request) == [state for state in hosts if each.host_passes(state, request)]
+    for weigher in [*WEIGHERS, BuildFailureWeigher()]:
+        assert weigher.weights(hosts, request) == [weigher.weight(state, request) for state in hosts]

@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -39,6 +40,7 @@ NETWORK = {
 }
 IMAGE_BYTES = b"an image for the fake driver" * 64
 DEADLINE = 60.0
+MIGRATING = threading.Lock()
 
 CONFIG = """
 [DEFAULT]
@@ -180,7 +182,8 @@ class Cloud:
         conf = cfg.ConfigOpts()
         nova_conf.register_opts(conf)
         conf(self.config_arguments("conductor"), default_config_files=[])
-        migration.sync(conf)
+        with MIGRATING:  # alembic keeps its context in module globals
+            migration.sync(conf)
         db = Database(conf)
         try:
             for flavorid, name, memory_mb in (("1", "m1.nano", 64), ("9", "m1.huge", 1048576)):

@@ -5,14 +5,19 @@ Exit status 0: done; 1: it could not be done, or something is wrong, in one line
 
 from __future__ import annotations
 
-import argparse
-import logging
-import os
-import sys
+from nova_lite import concurrency
 
-from nova_lite import conf as nova_conf
-from nova_lite import version
-from nova_lite.cmd.manage import (
+concurrency.setup(concurrency.THREADING)
+
+# isort: split
+import argparse  # noqa: E402
+import logging  # noqa: E402
+import os  # noqa: E402
+import sys  # noqa: E402
+
+from nova_lite import conf as nova_conf  # noqa: E402
+from nova_lite import version  # noqa: E402
+from nova_lite.cmd.manage import (  # noqa: E402
     aggregates,
     audit,
     configuration,
@@ -26,7 +31,7 @@ from nova_lite.cmd.manage import (
     scheduler,
     server_groups,
 )
-from nova_lite.cmd.manage.app import App, Commands, explain
+from nova_lite.cmd.manage.app import App, Commands, explain  # noqa: E402
 
 PROG = "nova-lite-manage"
 

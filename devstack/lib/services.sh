@@ -95,11 +95,14 @@ stop_services() {
 
 # wait_for_services SECONDS NAME...: until each has said that it is ready; else the end of its log, and failure.
 wait_for_services() {
-    local deadline=$((SECONDS + $1)) name state
+    local deadline=$((SECONDS + $1)) name state failures
     shift
     for name; do
+        failures=0
         until state=$(service_state "$name") && [[ $state == running ]]; do
-            if [[ $state == failed ]] || ((SECONDS >= deadline)); then
+            # A process that is just being started has, for a moment, no pid in its file, or no command line.
+            [[ $state != failed ]] || failures=$((failures + 1))
+            if ((failures >= 10 || SECONDS >= deadline)); then
                 service_log "$name" 10 >&2
                 echo "$name is $state" >&2
                 return 1

@@ -78,15 +78,6 @@ def call_blocking(func: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     return func(*args, **kwargs)
 
 
-def blocking_proxy(target: Any) -> Any:
-    """``target`` with each method call moved to a native thread in eventlet mode; itself otherwise."""
-    if is_eventlet():
-        from eventlet import tpool
-
-        return tpool.Proxy(target)
-    return target
-
-
 def native_thread(func: Callable[[], None], name: str) -> None:
     """Run ``func`` for good in a real thread (an event loop of C code), whichever mode is on."""
     if is_eventlet():

@@ -6,7 +6,7 @@
     ├── Invalid (400)
     │   ├── ValidationError, InvalidInput, InvalidSortKey, MarkerNotFound
     │   ├── ImageUnacceptable, FlavorDiskTooSmall, FlavorMemoryTooSmall
-    │   ├── AvailabilityZoneUnavailable, KeypairInvalid, NetworkRefused ...
+    │   ├── AvailabilityZoneUnavailable, KeypairUnavailable, NetworkUnavailable, ...
     │   └── InvalidAPIVersionString
     ├── Forbidden (403)
     │   ├── PolicyNotAuthorized
@@ -17,9 +17,8 @@
     ├── ServiceUnavailable (503): DatabaseUnavailable, MessagingUnavailable, ComputeHostUnavailable
     ├── NotImplementedByDriver, NotServed (501)
     └── internal to the control plane (500)
-        ├── NoValidHost, MaxRetriesExceeded, ClaimLost
-        ├── StaleReport, InstanceGone, BuildSuperseded   (protocol answers)
-        ├── BuildAbort, RescheduledException             (outcomes of a build)
+        ├── NoValidHost
+        ├── StaleReport, InstanceGone, Fenced            (protocol answers)
         └── VirtDriverError and its children
 
 An error knows its HTTP ``code``; `nova_lite.api.wsgi` turns it into a fault. Errors cross the message bus:
@@ -283,10 +282,6 @@ class FlavorExists(Conflict):
     msg_fmt = "Flavor with %(attr)s %(value)s already exists."
 
 
-class FlavorInUse(Conflict):
-    msg_fmt = "Flavor %(flavor_id)s is in use."
-
-
 class KeypairExists(Conflict):
     msg_fmt = "Key pair '%(name)s' already exists."
 
@@ -372,16 +367,6 @@ class SchedulerNotReady(ServiceUnavailable):
     msg_fmt = "The scheduler has not yet loaded its host states."
 
 
-class MaxRetriesExceeded(NovaLiteException):
-    msg_fmt = "Exceeded maximum number of retries. %(reason)s"
-
-
-class ClaimLost(NovaLiteException):
-    """Neither the chosen host nor any alternate had room left when it was claimed."""
-
-    msg_fmt = "The chosen hosts had no room left when they were claimed: %(hosts)s."
-
-
 class StaleReport(NovaLiteException):
     """A compute host reported on an attempt that is no longer the current one: drop the work, destroy its traces."""
 
@@ -392,14 +377,6 @@ class InstanceGone(NovaLiteException):
     """The instance was deleted, or is being deleted, while something was done for it."""
 
     msg_fmt = "Instance %(instance_id)s disappeared or is being deleted."
-
-
-class BuildAbortException(NovaLiteException):
-    msg_fmt = "Build of instance %(instance_uuid)s aborted: %(reason)s"
-
-
-class RescheduledException(NovaLiteException):
-    msg_fmt = "Build of instance %(instance_uuid)s was re-scheduled: %(reason)s"
 
 
 class ComputeResourcesUnavailable(NovaLiteException):

@@ -165,11 +165,10 @@ class Endpoint:
         target: Any,
         version: str,
         translate: Callable[[Exception], Exception] | None = None,
-        before: Callable[[str], None] | None = None,
     ) -> None:
         self.target = messaging.Target(version=version)
         for name, method in public_methods(target):
-            setattr(self, name, _typed(method, translate, before))
+            setattr(self, name, _typed(method, translate))
 
 
 def public_methods(target: Any) -> Iterable[tuple[str, Callable[..., Any]]]:
@@ -182,15 +181,12 @@ def public_methods(target: Any) -> Iterable[tuple[str, Callable[..., Any]]]:
 def _typed(
     method: Callable[..., Any],
     translate: Callable[[Exception], Exception] | None,
-    before: Callable[[str], None] | None,
 ) -> Callable[..., Any]:
     hints = typing.get_type_hints(method)
 
     @functools.wraps(method)
     def dispatch(ctxt: RequestContext, **kwargs: Any) -> Any:
         try:
-            if before is not None:
-                before(method.__name__)
             arguments = {
                 name: msgspec.convert(value, hints.get(name, Any), str_keys=True) for name, value in kwargs.items()
             }

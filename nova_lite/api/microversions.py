@@ -100,6 +100,15 @@ class Versioned(Generic[T]):
     def all(self) -> list[T]:
         return [value for _, value in self._values]
 
+    def ranges(self) -> list[tuple[int, int | None, T]]:
+        """First and last minor version (None: no end) of each value; the newest first."""
+        found: list[tuple[int, int | None, T]] = []
+        until = None
+        for since, value in self._values:
+            found.append((since, until, value))
+            until = since - 1
+        return found
+
 
 def of_request(headers: Any) -> Version:
     """The version that the request's headers ask for, of either family; `MINIMUM` without any.

@@ -85,6 +85,7 @@ class Application:
         req = Request(environ)
         req.services = self.services
         req.authorized = False
+        req.done = set()
         try:
             answer = self._handle(req)
             response = wsgi.to_response(answer) if isinstance(answer, wsgi.Answer) else answer

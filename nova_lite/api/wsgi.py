@@ -7,7 +7,8 @@ A handler is a method of an `Extension`; it takes the `Request` and the variable
         instance = self.conductor.instance_get(req.context, id)
         return Answer({"server": views.show(req, instance)})
 
-The dispatcher refuses to answer for a handler that forgot to authorize.
+The dispatcher refuses to answer for a handler that forgot to authorize, or that did not ask the rule and check by the
+schemas that it `declares`.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ import http
 import json
 import logging
 import re
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -34,6 +35,8 @@ from nova_lite.context import RequestContext
 from nova_lite.policy import Policy
 
 LOG = logging.getLogger(__name__)
+
+Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 CONTEXT = "nova_lite.context"
 LEGACY = "nova_lite.legacy_v2"
@@ -99,6 +102,55 @@ class Action(NamedTuple):
         return version.minor >= self.since and (self.until is None or version.minor <= self.until)
 
 
+class Declaration(NamedTuple):
+    """What a handler does, for the dispatcher to hold it to and for the document of the API.
+
+    ``policy`` is the rule that it asks (others, too, perhaps), ``body`` and ``query`` the schemas it validates by,
+    ``status`` that of its answer, ``answer`` the key (or one of the keys) that is at the top of the answer's body;
+    None when there is no body.
+    """
+
+    policy: str
+    body: Versioned[validation.Schema] | None
+    query: Versioned[validation.Schema] | None
+    status: Versioned[int]
+    answer: tuple[str, ...] | None
+
+
+#: In place of a rule's name: nobody can do it, so nobody is asked.
+NOT_SERVED = ""
+#: As ``answer``: the keys of the body are the users' own.
+ANY_KEY = "*"
+
+
+def declares(
+    policy: str,
+    *,
+    body: Versioned[validation.Schema] | None = None,
+    query: Versioned[validation.Schema] | None = None,
+    status: int | Versioned[int] = 200,
+    answer: str | tuple[str, ...] | None = None,
+) -> Callable[[Handler], Handler]:
+    """Mark a handler with its `Declaration`."""
+    declaration = Declaration(
+        policy,
+        body,
+        query,
+        Versioned({1: status}) if isinstance(status, int) else status,
+        (answer,) if isinstance(answer, str) else answer,
+    )
+
+    def mark(handler: Handler) -> Handler:
+        handler.declaration = declaration  # type: ignore[attr-defined]
+        return handler
+
+    return mark
+
+
+def declaration_of(handler: Any) -> Declaration | None:
+    return getattr(handler, "declaration", None)
+
+
 class Extension:
     """A part of the API: the routes it adds, and the actions it adds to any extension's resources."""
 
@@ -135,6 +187,8 @@ class Request(webob.Request):  # type: ignore[misc]
     #: The path of the route that the request was matched with, variables in braces.
     template: str
     authorized: bool
+    #: The rules that were asked and the schemas that were checked by, these by their `id`.
+    done: set[str | int]
 
     @property
     def context(self) -> RequestContext:
@@ -154,6 +208,7 @@ class Request(webob.Request):  # type: ignore[misc]
     def authorize(self, action: str, target: Mapping[str, Any] | None = None) -> None:
         self.services.policy.authorize(self.context, action, target)
         self.authorized = True
+        self.done.add(action)
 
     def allows(self, action: str, target: Mapping[str, Any] | None = None) -> bool:
         return self.services.policy.allows(self.context, action, target)
@@ -175,12 +230,14 @@ class Request(webob.Request):  # type: ignore[misc]
 
     def validated(self, schema: Versioned[validation.Schema]) -> Any:
         """The body, as the schema of the request's version demands it."""
+        self.done.add(id(schema))
         body = self.json_value
         validation.validate_body(schema.at(self.version), body, relaxed=self.legacy)
         return body
 
     def query(self, schema: Versioned[validation.Schema]) -> Query:
         """The query string, checked. Parameters that the schema does not know are dropped (errors since 2.75)."""
+        self.done.add(id(schema))
         values: dict[str, list[str]] = {}
         for name, value in self.GET.items():
             values.setdefault(name, []).append(value)
@@ -303,6 +360,7 @@ class Dispatcher:
         req = Request(environ)
         req.services = self._services
         req.authorized = False
+        req.done = set()
         headers: dict[str, str] = {}
         try:
             req.version = microversions.MINIMUM if self._legacy else microversions.of_request(req.headers)
@@ -328,6 +386,7 @@ class Dispatcher:
         answer: Answer = handler(req, **target.variables)
         if not req.authorized:
             raise RuntimeError(f"{req.method} {req.path} was answered without authorization")
+        _hold_to(declaration_of(handler), req)
         return answer
 
     def _choose(self, req: Request, target: Target) -> Any:
@@ -355,6 +414,15 @@ class Dispatcher:
             if action.serves(req.version):
                 return getattr(extension, action.handler)
         raise webob.exc.HTTPNotFound()
+
+
+def _hold_to(declared: Declaration | None, req: Request) -> None:
+    """What is declared and what is done are one: schemas that are not declared are not checked by, either."""
+    if declared is None:
+        return
+    schemas = {id(schema) for schema in (declared.body, declared.query) if schema is not None}
+    if declared.policy not in req.done or schemas != {item for item in req.done if isinstance(item, int)}:
+        raise RuntimeError(f"{req.method} {req.template} did not do what its handler declares")
 
 
 class UnknownUrl(Exception):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nova_lite import exception
-from nova_lite.api.wsgi import Answer, Extension, Request, Route
+from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
 from nova_lite.policies import hosts as policies
 
 
@@ -15,10 +15,12 @@ class Aggregates(Extension):
         Route("GET", "/os-aggregates/{aggregate_id}", "show"),
     )
 
+    @declares(policies.AGGREGATES_INDEX, answer="aggregates")
     def index(self, req: Request) -> Answer:
         req.authorize(policies.AGGREGATES_INDEX)
         return Answer({"aggregates": []})
 
+    @declares(policies.AGGREGATES_SHOW, answer="aggregate")
     def show(self, req: Request, aggregate_id: str) -> Answer:
         """A name in place of an id is 400: clients then look it up in the list."""
         req.authorize(policies.AGGREGATES_SHOW)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.views import services as views
-from nova_lite.api.wsgi import Answer, Extension, Request, Route
+from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
 from nova_lite.policies import hosts as policies
 
 #: The zone of hosts that run no servers; for admins only.
@@ -19,6 +19,7 @@ class AvailabilityZones(Extension):
         Route("GET", "/os-availability-zone/detail", "detail"),
     )
 
+    @declares(policies.ZONES_LIST, query=queries.NOTHING, answer="availabilityZoneInfo")
     def index(self, req: Request) -> Answer:
         req.authorize(policies.ZONES_LIST)
         req.query(queries.NOTHING)
@@ -26,6 +27,7 @@ class AvailabilityZones(Extension):
         shown = [views.zone(zone, with_hosts=False) for zone in zones if zone.name != INTERNAL]
         return Answer({"availabilityZoneInfo": shown})
 
+    @declares(policies.ZONES_DETAIL, query=queries.NOTHING, answer="availabilityZoneInfo")
     def detail(self, req: Request) -> Answer:
         req.authorize(policies.ZONES_DETAIL)
         req.query(queries.NOTHING)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nova_lite.api.compute.schemas import servers as schemas
-from nova_lite.api.wsgi import Action, Answer, Extension, Request
+from nova_lite.api.wsgi import Action, Answer, Extension, Request, declares
 from nova_lite.policies import servers as policies
 
 
@@ -12,6 +12,7 @@ class ConsoleOutput(Extension):
     title = "Console output"
     actions = (Action("servers", "os-getConsoleOutput", "get_console_output"),)
 
+    @declares(policies.CONSOLE_OUTPUT, body=schemas.CONSOLE_OUTPUT, answer="output")
     def get_console_output(self, req: Request, id: str) -> Answer:
         req.authorize(policies.CONSOLE_OUTPUT)
         body = req.validated(schemas.CONSOLE_OUTPUT)

@@ -6,7 +6,7 @@ from typing import Any
 
 from nova_lite import exception
 from nova_lite.api import router
-from nova_lite.api.wsgi import Answer, Extension, Request, Route
+from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
 from nova_lite.policies import catalogue as policies
 
 
@@ -18,10 +18,12 @@ class Extensions(Extension):
         Route("GET", "/extensions/{id}", "show"),
     )
 
+    @declares(policies.EXTENSIONS, answer="extensions")
     def index(self, req: Request) -> Answer:
         req.authorize(policies.EXTENSIONS)
         return Answer({"extensions": [_view(plugin) for plugin in router.extension_classes()]})
 
+    @declares(policies.EXTENSIONS, answer="extension")
     def show(self, req: Request, id: str) -> Answer:
         req.authorize(policies.EXTENSIONS)
         for plugin in router.extension_classes():

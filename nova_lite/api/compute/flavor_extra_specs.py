@@ -9,7 +9,7 @@ from nova_lite.api.compute import extra_spec_rules
 from nova_lite.api.compute.schemas import flavors as schemas
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Answer, Extension, Request, Route
+from nova_lite.api.wsgi import ANY_KEY, Answer, Extension, Request, Route, declares
 from nova_lite.policies import flavors as policies
 
 _PATH = "/flavors/{flavor_id}/os-extra_specs"
@@ -26,11 +26,13 @@ class FlavorExtraSpecs(Extension):
         Route("DELETE", _PATH + "/{key}", "delete"),
     )
 
+    @declares(policies.SPECS_INDEX, query=queries.NOTHING, answer="extra_specs")
     def index(self, req: Request, flavor_id: str) -> Answer:
         req.authorize(policies.SPECS_INDEX)
         req.query(queries.NOTHING)
         return Answer({"extra_specs": self.conductor.flavor_get(req.context, flavor_id).extra_specs})
 
+    @declares(policies.SPECS_SHOW, query=queries.NOTHING, answer=ANY_KEY)
     def show(self, req: Request, flavor_id: str, key: str) -> Answer:
         req.authorize(policies.SPECS_SHOW)
         req.query(queries.NOTHING)
@@ -39,12 +41,14 @@ class FlavorExtraSpecs(Extension):
             raise exception.FlavorExtraSpecNotFound(flavor_id=flavor_id, key=key)
         return Answer({key: specs[key]})
 
+    @declares(policies.SPECS_CREATE, body=schemas.EXTRA_SPECS_CREATE, answer="extra_specs")
     def create(self, req: Request, flavor_id: str) -> Answer:
         req.authorize(policies.SPECS_CREATE)
         specs = _checked(req, req.validated(schemas.EXTRA_SPECS_CREATE)["extra_specs"])
         self.conductor.flavor_extra_specs_update(req.context, flavor_id, specs)
         return Answer({"extra_specs": specs})
 
+    @declares(policies.SPECS_UPDATE, body=schemas.EXTRA_SPECS_UPDATE, answer=ANY_KEY)
     def update(self, req: Request, flavor_id: str, key: str) -> Answer:
         req.authorize(policies.SPECS_UPDATE)
         body = req.validated(schemas.EXTRA_SPECS_UPDATE)
@@ -54,6 +58,7 @@ class FlavorExtraSpecs(Extension):
         self.conductor.flavor_extra_specs_update(req.context, flavor_id, specs)
         return Answer(specs)
 
+    @declares(policies.SPECS_DELETE)
     def delete(self, req: Request, flavor_id: str, key: str) -> Answer:
         req.authorize(policies.SPECS_DELETE)
         self.conductor.flavor_extra_spec_delete(req.context, flavor_id, key)

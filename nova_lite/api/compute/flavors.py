@@ -11,7 +11,7 @@ from nova_lite.api.compute.schemas import flavors as schemas
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.views import flavors as views
 from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Answer, Extension, Query, Request, Route
+from nova_lite.api.wsgi import Answer, Extension, Query, Request, Route, declares
 from nova_lite.objects import Flavor
 from nova_lite.policies import flavors as policies
 
@@ -28,33 +28,39 @@ class Flavors(Extension):
         Route("DELETE", "/flavors/{id}", "delete"),
     )
 
+    @declares(policies.INDEX, query=schemas.INDEX, answer="flavors")
     def index(self, req: Request) -> Answer:
         req.authorize(policies.INDEX)
         flavors, links = self._list(req, "flavors")
         return Answer({"flavors": views.index(req, flavors), **links})
 
+    @declares(policies.DETAIL, query=schemas.INDEX, answer="flavors")
     def detail(self, req: Request) -> Answer:
         req.authorize(policies.DETAIL)
         flavors, links = self._list(req, "flavors", "detail")
         return Answer({"flavors": views.detail(req, flavors), **links})
 
+    @declares(policies.SHOW, query=queries.NOTHING, answer="flavor")
     def show(self, req: Request, id: str) -> Answer:
         req.authorize(policies.SHOW)
         req.query(queries.NOTHING)
         return Answer({"flavor": views.show(req, self.conductor.flavor_get(req.context, id))})
 
+    @declares(policies.CREATE, body=schemas.CREATE, answer="flavor")
     def create(self, req: Request) -> Answer:
         req.authorize(policies.CREATE)
         body = req.validated(schemas.CREATE)
         flavor = self.conductor.flavor_create(req.context, _flavor(body["flavor"]))
         return Answer({"flavor": views.show(req, flavor)})
 
+    @declares(policies.UPDATE, body=schemas.UPDATE, answer="flavor")
     def update(self, req: Request, id: str) -> Answer:
         req.authorize(policies.UPDATE)
         body = req.validated(schemas.UPDATE)
         flavor = self.conductor.flavor_update(req.context, id, body["flavor"]["description"])
         return Answer({"flavor": views.show(req, flavor)})
 
+    @declares(policies.DELETE, status=202)
     def delete(self, req: Request, id: str) -> Answer:
         req.authorize(policies.DELETE)
         self.conductor.flavor_delete(req.context, id)

@@ -13,7 +13,7 @@ from nova_lite.api.compute.schemas import hosts as schemas
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.views import hypervisors as views
 from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Answer, Extension, Query, Request, Route
+from nova_lite.api.wsgi import Answer, Extension, Query, Request, Route, declares
 from nova_lite.objects import ComputeNode, Instance, InstanceFilters
 from nova_lite.policies import hosts as policies
 
@@ -37,16 +37,19 @@ class Hypervisors(Extension):
         Route("GET", _PATH + "/{id}/servers", "servers", until=_BEFORE_UUIDS),
     )
 
+    @declares(policies.HYPERVISORS_LIST, query=schemas.HYPERVISORS, answer="hypervisors")
     def index(self, req: Request) -> Answer:
         req.authorize(policies.HYPERVISORS_LIST)
         nodes, servers, links = self._list(req)
         return Answer({"hypervisors": [views.short(req, node, servers) for node in nodes], **links})
 
+    @declares(policies.HYPERVISORS_DETAIL, query=schemas.HYPERVISORS, answer="hypervisors")
     def detail(self, req: Request) -> Answer:
         req.authorize(policies.HYPERVISORS_DETAIL)
         nodes, servers, links = self._list(req, "detail")
         return Answer({"hypervisors": [views.whole(req, node, servers) for node in nodes], **links})
 
+    @declares(policies.HYPERVISORS_SHOW, query=schemas.HYPERVISOR, answer="hypervisor")
     def show(self, req: Request, id: str) -> Answer:
         req.authorize(policies.HYPERVISORS_SHOW)
         query = req.query(schemas.HYPERVISOR)
@@ -54,6 +57,7 @@ class Hypervisors(Extension):
         servers = self._servers(req) if _with_servers(query) else None
         return Answer({"hypervisor": views.whole(req, node, servers)})
 
+    @declares(policies.HYPERVISORS_UPTIME, query=queries.NOTHING, answer="hypervisor")
     def uptime(self, req: Request, id: str) -> Answer:
         req.authorize(policies.HYPERVISORS_UPTIME)
         req.query(queries.NOTHING)
@@ -62,17 +66,20 @@ class Hypervisors(Extension):
             raise exception.NotImplementedByDriver(operation="telling its uptime")
         return Answer({"hypervisor": views.short(req, node, None) | {"uptime": node.inventory.uptime}})
 
+    @declares(policies.HYPERVISORS_STATISTICS, query=queries.NOTHING, answer="hypervisor_statistics")
     def statistics(self, req: Request) -> Answer:
         req.authorize(policies.HYPERVISORS_STATISTICS)
         req.query(queries.NOTHING)
         nodes = self.conductor.compute_node_list(req.context, None, None, None)
         return Answer({"hypervisor_statistics": views.statistics(nodes)})
 
+    @declares(policies.HYPERVISORS_SEARCH, answer="hypervisors")
     def search(self, req: Request, id: str) -> Answer:
         req.authorize(policies.HYPERVISORS_SEARCH)
         nodes = self._matching(req, id)
         return Answer({"hypervisors": [views.short(req, node, None) for node in nodes]})
 
+    @declares(policies.HYPERVISORS_SERVERS, answer="hypervisors")
     def servers(self, req: Request, id: str) -> Answer:
         req.authorize(policies.HYPERVISORS_SERVERS)
         nodes, servers = self._matching(req, id), self._servers(req)

@@ -9,7 +9,7 @@ from nova_lite.api import validation
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.views import images as views
 from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Answer, Extension, Query, Request, Route
+from nova_lite.api.wsgi import Answer, Extension, Query, Request, Route, declares
 from nova_lite.objects import Image
 from nova_lite.policies import catalogue as policies
 
@@ -25,16 +25,19 @@ class Images(Extension):
         Route("GET", "/images/{id}", "show", until=_LAST),
     )
 
+    @declares(policies.IMAGES_INDEX, query=queries.IMAGES, answer="images")
     def index(self, req: Request) -> Answer:
         req.authorize(policies.IMAGES_INDEX)
         images, links = self._list(req, "images")
         return Answer({"images": [views.short(req, image) for image in images], **links})
 
+    @declares(policies.IMAGES_DETAIL, query=queries.IMAGES, answer="images")
     def detail(self, req: Request) -> Answer:
         req.authorize(policies.IMAGES_DETAIL)
         images, links = self._list(req, "images", "detail")
         return Answer({"images": [views.whole(req, image) for image in images], **links})
 
+    @declares(policies.IMAGES_SHOW, answer="image")
     def show(self, req: Request, id: str) -> Answer:
         req.authorize(policies.IMAGES_SHOW)
         return Answer({"image": views.whole(req, self.conductor.image_get(req.context, id))})

@@ -10,7 +10,7 @@ from nova_lite.api import validation
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.views import instance_actions as views
 from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Answer, Extension, Query, Request, Route
+from nova_lite.api.wsgi import Answer, Extension, Query, Request, Route, declares
 from nova_lite.objects import InstanceAction
 from nova_lite.policies import instance_actions as policies
 
@@ -25,6 +25,7 @@ class InstanceActions(Extension):
         Route("GET", _PATH + "/{request_id}", "show"),
     )
 
+    @declares(policies.LIST, query=queries.ACTIONS, answer="instanceActions")
     def index(self, req: Request, server_id: str) -> Answer:
         req.authorize(policies.LIST)
         query = req.query(queries.ACTIONS)
@@ -36,6 +37,7 @@ class InstanceActions(Extension):
             body["links"] = req.next_links(page, 1, marker, "servers", server_id, "os-instance-actions")
         return Answer(body)
 
+    @declares(policies.SHOW, answer="instanceAction")
     def show(self, req: Request, server_id: str, request_id: str) -> Answer:
         req.authorize(policies.SHOW)
         self._check_not_deleted(req, server_id)

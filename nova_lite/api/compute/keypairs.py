@@ -8,10 +8,13 @@ from nova_lite import exception
 from nova_lite.api.compute import ssh_keys
 from nova_lite.api.compute.schemas import keypairs as schemas
 from nova_lite.api.compute.views import keypairs as views
-from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Answer, Extension, Query, Request, Route
+from nova_lite.api.microversions import Change, Versioned
+from nova_lite.api.wsgi import Answer, Extension, Query, Request, Route, declares
 from nova_lite.objects import KeyPair
 from nova_lite.policies import keypairs as policies
+
+_CREATED = Versioned({1: 200, Change.KEYPAIR_TYPE: 201})
+_DELETED = Versioned({1: 202, Change.KEYPAIR_TYPE: 204})
 
 
 class Keypairs(Extension):
@@ -24,6 +27,7 @@ class Keypairs(Extension):
         Route("DELETE", "/os-keypairs/{name}", "delete"),
     )
 
+    @declares(policies.INDEX, query=schemas.INDEX, answer="keypairs")
     def index(self, req: Request) -> Answer:
         query = req.query(schemas.INDEX)
         user_id = _authorized_user(req, policies.INDEX, query.one("user_id"))
@@ -38,10 +42,12 @@ class Keypairs(Extension):
             body["keypairs_links"] = links
         return Answer(body)
 
+    @declares(policies.SHOW, query=schemas.ONE, answer="keypair")
     def show(self, req: Request, name: str) -> Answer:
         user_id = _user_of_query(req, policies.SHOW, req.query(schemas.ONE))
         return Answer({"keypair": views.show(req, self.conductor.keypair_get(req.context, user_id, name))})
 
+    @declares(policies.CREATE, body=schemas.CREATE, status=_CREATED, answer="keypair")
     def create(self, req: Request) -> Answer:
         body = req.validated(schemas.CREATE)["keypair"]
         user_id = _authorized_user(req, policies.CREATE, body.get("user_id"))
@@ -55,13 +61,13 @@ class Keypairs(Extension):
             fingerprint=ssh_keys.fingerprint(public_key),
         )
         stored = self.conductor.keypair_create(req.context, keypair)
-        status = 201 if req.has(Change.KEYPAIR_TYPE) else 200
-        return Answer({"keypair": views.created(req, stored, private_key)}, status)
+        return Answer({"keypair": views.created(req, stored, private_key)}, _CREATED.at(req.version))
 
+    @declares(policies.DELETE, query=schemas.ONE, status=_DELETED)
     def delete(self, req: Request, name: str) -> Answer:
         user_id = _user_of_query(req, policies.DELETE, req.query(schemas.ONE))
         self.conductor.keypair_delete(req.context, user_id, name)
-        return Answer(status=204 if req.has(Change.KEYPAIR_TYPE) else 202)
+        return Answer(status=_DELETED.at(req.version))
 
 
 def _user_of_query(req: Request, rule: str, query: Query) -> str:

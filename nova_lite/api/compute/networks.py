@@ -5,7 +5,7 @@ from __future__ import annotations
 from nova_lite import exception
 from nova_lite.api.compute.views import networks as views
 from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Answer, Extension, Request, Route
+from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
 from nova_lite.policies import catalogue as policies
 
 _LAST = Change.NO_PROXIES - 1
@@ -19,11 +19,13 @@ class Networks(Extension):
         Route("GET", "/os-networks/{id}", "show", until=_LAST),
     )
 
+    @declares(policies.NETWORKS_LIST, answer="networks")
     def index(self, req: Request) -> Answer:
         req.authorize(policies.NETWORKS_LIST)
         networks = self.conductor.network_list(req.context)
         return Answer({"networks": [views.show(req, network) for network in networks]})
 
+    @declares(policies.NETWORKS_SHOW, answer="network")
     def show(self, req: Request, id: str) -> Answer:
         req.authorize(policies.NETWORKS_SHOW)
         for network in self.conductor.network_list(req.context):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nova_lite.api.compute.schemas import servers as schemas
-from nova_lite.api.wsgi import Action, Answer, Extension, Request
+from nova_lite.api.wsgi import Action, Answer, Extension, Request, declares
 from nova_lite.policies import servers as policies
 
 
@@ -16,16 +16,19 @@ class ServerPower(Extension):
         Action("servers", "reboot", "reboot"),
     )
 
+    @declares(policies.START, status=202)
     def start(self, req: Request, id: str) -> Answer:
         req.authorize(policies.START)
         self.compute.start(req.context, id)
         return Answer(status=202)
 
+    @declares(policies.STOP, status=202)
     def stop(self, req: Request, id: str) -> Answer:
         req.authorize(policies.STOP)
         self.compute.stop(req.context, id)
         return Answer(status=202)
 
+    @declares(policies.REBOOT, body=schemas.REBOOT, status=202)
     def reboot(self, req: Request, id: str) -> Answer:
         req.authorize(policies.REBOOT)
         body = req.validated(schemas.REBOOT)

@@ -13,7 +13,7 @@ from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.schemas import servers as schemas
 from nova_lite.api.compute.views import servers as views
 from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Action, Answer, Extension, Request, Route
+from nova_lite.api.wsgi import Action, Answer, Extension, Request, Route, declares
 from nova_lite.objects import Instance
 from nova_lite.policies import servers as policies
 
@@ -35,21 +35,25 @@ class Servers(Extension):
     )
     actions = (Action("servers", "forceDelete", "force_delete"),)
 
+    @declares(policies.INDEX, query=schemas.INDEX, answer="servers")
     def index(self, req: Request) -> Answer:
         req.authorize(policies.INDEX)
         instances, links = self._list(req, policies.INDEX_ALL, "servers")
         return Answer({"servers": views.index(req, instances), **links})
 
+    @declares(policies.DETAIL, query=schemas.INDEX, answer="servers")
     def detail(self, req: Request) -> Answer:
         req.authorize(policies.DETAIL)
         instances, links = self._list(req, policies.DETAIL_ALL, "servers", "detail")
         return Answer({"servers": views.detail(req, instances), **links})
 
+    @declares(policies.SHOW, query=queries.NOTHING, answer="server")
     def show(self, req: Request, id: str) -> Answer:
         req.authorize(policies.SHOW)
         req.query(queries.NOTHING)
         return Answer({"server": views.show(req, self.conductor.instance_get(req.context, id))})
 
+    @declares(policies.CREATE, body=schemas.CREATE, status=202, answer=("server", "reservation_id"))
     def create(self, req: Request) -> Answer:
         req.authorize(policies.CREATE)
         body = req.validated(schemas.CREATE)
@@ -63,17 +67,20 @@ class Servers(Extension):
         location = {"Location": req.link("servers", first.uuid)}
         return Answer({"server": views.created(req, first, shown)}, 202, location)
 
+    @declares(policies.UPDATE, body=schemas.UPDATE, answer="server")
     def update(self, req: Request, id: str) -> Answer:
         req.authorize(policies.UPDATE)
         body = req.validated(schemas.UPDATE)
         instance = self.conductor.instance_update(req.context, id, _changes(req, body["server"]))
         return Answer({"server": views.updated(req, instance)})
 
+    @declares(policies.DELETE, status=204)
     def delete(self, req: Request, id: str) -> Answer:
         req.authorize(policies.DELETE)
         self.compute.delete(req.context, id)
         return Answer(status=204)
 
+    @declares(policies.FORCE_DELETE, status=202)
     def force_delete(self, req: Request, id: str) -> Answer:
         req.authorize(policies.FORCE_DELETE)
         self.compute.delete(req.context, id)

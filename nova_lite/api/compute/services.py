@@ -11,7 +11,7 @@ from nova_lite.api import validation
 from nova_lite.api.compute.schemas import hosts as schemas
 from nova_lite.api.compute.views import services as views
 from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Answer, Extension, Request, Route
+from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
 from nova_lite.objects import Service
 from nova_lite.policies import hosts as policies
 
@@ -31,30 +31,35 @@ class Services(Extension):
         Route("DELETE", "/os-services/{id}", "delete"),
     )
 
+    @declares(policies.SERVICES_LIST, query=schemas.SERVICES, answer="services")
     def index(self, req: Request) -> Answer:
         req.authorize(policies.SERVICES_LIST)
         query = req.query(schemas.SERVICES)
         services = self.conductor.service_list(req.context, query.one("host"), query.one("binary"))
         return Answer({"services": [views.show(req, service) for service in services]})
 
+    @declares(policies.SERVICES_UPDATE, body=schemas.SERVICE_SWITCH, answer="service")
     def enable(self, req: Request) -> Answer:
         req.authorize(policies.SERVICES_UPDATE)
         body = req.validated(schemas.SERVICE_SWITCH)
         self._update_named(req, body, {"disabled": False, "disabled_reason": None})
         return Answer({"service": {**body, "status": "enabled"}})
 
+    @declares(policies.SERVICES_UPDATE, body=schemas.SERVICE_SWITCH, answer="service")
     def disable(self, req: Request) -> Answer:
         req.authorize(policies.SERVICES_UPDATE)
         body = req.validated(schemas.SERVICE_SWITCH)
         self._update_named(req, body, {"disabled": True, "disabled_reason": None})
         return Answer({"service": {**body, "status": "disabled"}})
 
+    @declares(policies.SERVICES_UPDATE, body=schemas.SERVICE_DISABLE_WITH_REASON, answer="service")
     def disable_with_reason(self, req: Request) -> Answer:
         req.authorize(policies.SERVICES_UPDATE)
         body = req.validated(schemas.SERVICE_DISABLE_WITH_REASON)
         self._update_named(req, body, {"disabled": True, "disabled_reason": body["disabled_reason"]})
         return Answer({"service": {**body, "status": "disabled"}})
 
+    @declares(policies.SERVICES_UPDATE, body=schemas.SERVICE_FORCE_DOWN, answer="service")
     def force_down(self, req: Request) -> Answer:
         req.authorize(policies.SERVICES_UPDATE)
         body = req.validated(schemas.SERVICE_FORCE_DOWN)
@@ -62,6 +67,7 @@ class Services(Extension):
         self._update_named(req, body, {"forced_down": forced_down})
         return Answer({"service": {"host": body["host"], "binary": body["binary"], "forced_down": forced_down}})
 
+    @declares(policies.SERVICES_UPDATE, body=schemas.SERVICE_UPDATE, answer="service")
     def update(self, req: Request, id: str) -> Answer:
         req.authorize(policies.SERVICES_UPDATE)
         _check_uuid(id)
@@ -69,6 +75,7 @@ class Services(Extension):
         service = self.conductor.service_update(req.context, id, _changes(body))
         return Answer({"service": views.show(req, service)})
 
+    @declares(policies.SERVICES_DELETE, status=204)
     def delete(self, req: Request, id: str) -> Answer:
         req.authorize(policies.SERVICES_DELETE)
         if req.has(Change.UUIDS_OF_SERVICES):

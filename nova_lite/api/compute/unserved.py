@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nova_lite import exception
 from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Action, Answer, Extension, Request, Route
+from nova_lite.api.wsgi import NOT_SERVED, Action, Answer, Extension, Request, Route, declares
 
 #: Server actions, and the last version that has them.
 ACTIONS: dict[str, int | None] = {
@@ -55,9 +55,11 @@ class Unserved(Extension):
     actions = tuple(Action("servers", name, "refuse_action", until=until) for name, until in ACTIONS.items())
     routes = tuple(Route(verb, path, "refuse", since) for verbs, path, _, since in ROUTES for verb in verbs.split())
 
+    @declares(NOT_SERVED, status=501)
     def refuse_action(self, req: Request, id: str) -> Answer:
         raise exception.NotServed(what=f"The server action {next(iter(req.json_value))}")
 
+    @declares(NOT_SERVED, status=501)
     def refuse(self, req: Request, **variables: str) -> Answer:
         what = {path: what for _, path, what, _ in ROUTES}[req.template]
         raise exception.NotServed(what=what)

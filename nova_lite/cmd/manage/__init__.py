@@ -19,6 +19,7 @@ from nova_lite import conf as nova_conf  # noqa: E402
 from nova_lite import version  # noqa: E402
 from nova_lite.cmd.manage import (  # noqa: E402
     aggregates,
+    api,
     audit,
     configuration,
     database,
@@ -27,6 +28,7 @@ from nova_lite.cmd.manage import (  # noqa: E402
     identity,
     images,
     networks,
+    policy,
     quotas,
     scheduler,
     server_groups,
@@ -40,7 +42,7 @@ CONFIG_FILES = ("/etc/nova-lite/nova-lite.conf", "/etc/nova-lite/conductor.conf"
 
 NOUNS = (
     *(database, flavors, images, networks, hosts, aggregates, server_groups, scheduler),
-    *(quotas, identity, audit, configuration),
+    *(quotas, identity, policy, api, audit, configuration),
 )
 
 

@@ -1,4 +1,4 @@
-"""The whole paste application over a control plane in memory."""
+"""The whole paste application over a control plane in memory. Each answer is compared with the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from nova_lite import conf as nova_conf
 from nova_lite.api import deploy, wsgi
 from nova_lite.compute.api import API
 from nova_lite.policy import Policy
+from tests.unit.api import conformance
 from tests.unit.api.fakes import FakeCompute, FakeConductor
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -64,7 +65,10 @@ class Client:
         if raw is not None:
             request.content_type = request.headers.get("Content-Type", "application/json")
             request.body = raw
-        return request.get_response(self.app)
+        response = request.get_response(self.app)
+        if base == "/v2.1" and token:
+            conformance.check(method, path, response)
+        return response
 
     def json(self, method: str, path: str, body: Any = None, status: int = 200, **options: Any) -> Any:
         response = self(method, path, body, **options)

@@ -1,0 +1,56 @@
+"""``docs/api-reference.md``, made from the same rows as the OpenAPI document."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+
+from nova_lite import policies
+from nova_lite.api import microversions
+from nova_lite.api.operations import Operation, operations
+from nova_lite.policies import base
+
+_HEAD = """# Reference of the REST API
+
+Made by `nova-lite-manage api reference` from the routes and policies. What is special about a resource is in
+[api.md](api.md), the schemas are in the OpenAPI document (`GET /openapi.json`, `nova-lite-manage api openapi`).
+`{project_id}` may stand in front of each path; it has to be the token's own project. An operation may ask further rules
+for parts of what it does; `nova-lite-manage policy list` has them all.
+"""
+_COLUMNS = "| operation | versions | rule | who may |\n|---|---|---|---|"
+_WHO = {
+    base.ADMIN: "admin",
+    base.MEMBER: "member of the project",
+    base.READER: "reader of the project",
+    base.OWNER: "the user, admin",
+    base.ANYONE: "anybody with a token",
+}
+
+
+def markdown() -> str:
+    rows = sorted(operations(), key=lambda row: (not row.served, row.resource if row.served else ""))
+    parts = [_HEAD]
+    for resource, group in itertools.groupby((row for row in rows if row.served), key=lambda row: row.resource):
+        parts.append(f"## {resource}\n\n{_COLUMNS}\n" + "".join(_lines(group)))
+    unserved = "".join(f"| {_name(row)} | {_versions(row)} |\n" for row in rows if not row.served)
+    parts.append(f"## Answered with 501\n\n| operation | versions |\n|---|---|\n{unserved}")
+    return "\n".join(parts)
+
+
+def _lines(rows: Iterable[Operation]) -> Iterator[str]:
+    checks = {rule.name: rule.check_str for rule in policies.list_rules()}
+    for row in rows:
+        rule = row.declared.policy if row.declared else None
+        check = checks[rule] if rule else ""
+        yield f"| {_name(row)} | {_versions(row)} | {f'`{rule}`' if rule else ''} | {_WHO.get(check, check)} |\n"
+
+
+def _name(row: Operation) -> str:
+    return f"`{row.method} {row.path}`" + (f" `{row.action}`" if row.action else "")
+
+
+def _versions(row: Operation) -> str:
+    major = microversions.MAXIMUM.major
+    since = f"{major}.{row.since} on" if row.since > microversions.MINIMUM.minor else ""
+    until = f"to {major}.{row.until}" if row.until is not None else ""
+    return f"{since.removesuffix(' on')} {until}" if since and until else since or until

@@ -1,0 +1,32 @@
+"""``api``: what the compute API is, as documents."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import warnings
+
+from nova_lite.cmd.manage.app import App, Commands
+
+
+def register(commands: Commands) -> None:
+    noun = commands.noun("api", "Print what the compute API is.")
+    commands.verb(noun, "openapi", "Print the OpenAPI 3.1 document, as it is served at /openapi.json.", openapi)
+    commands.verb(noun, "reference", "Print the reference of all operations, as Markdown.", reference)
+
+
+def openapi(app: App, args: argparse.Namespace) -> int:
+    """The API is imported only here, as it brings the message bus, which takes long to load."""
+    with warnings.catch_warnings(action="ignore"):
+        from nova_lite.api import openapi as made
+
+    print(json.dumps(made.document(), indent=2))
+    return 0
+
+
+def reference(app: App, args: argparse.Namespace) -> int:
+    with warnings.catch_warnings(action="ignore"):
+        from nova_lite.api import reference as made
+
+    print(made.markdown(), end="")
+    return 0

@@ -1,0 +1,137 @@
+"""The OpenAPI document: valid, complete, true."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import openapi_spec_validator
+import pytest
+import webob
+from oslo_config import cfg
+
+from nova_lite import policies
+from nova_lite.api import microversions, openapi, router, wsgi
+from nova_lite.api.compute.schemas import keypairs, queries
+from nova_lite.api.microversions import Versioned
+from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.compute.api import API
+from nova_lite.context import RequestContext
+from nova_lite.policies import flavors as flavor_policies
+from nova_lite.policy import Policy
+from tests.unit.api.conftest import Client, fault
+
+DOCUMENT: dict[str, Any] = json.loads(json.dumps(openapi.document()))
+PATHS = DOCUMENT["paths"]
+ACTION = PATHS["/servers/{id}/action"]["post"]
+
+
+def test_it_is_valid() -> None:
+    openapi_spec_validator.validate(DOCUMENT)
+
+
+def test_it_has_every_route_and_no_other() -> None:
+    served = {
+        (route.path, route.method.lower()) for extension in router.extension_classes() for route in extension.routes
+    }
+    described = {(path, method) for path, methods in PATHS.items() for method in methods}
+    assert described == served | {("/servers/{id}/action", "post")}
+
+
+def test_it_has_every_action_and_no_other() -> None:
+    actions = {action.name: action for extension in router.extension_classes() for action in extension.actions}
+    assert set(ACTION["x-openstack"]["actions"]) == set(actions)
+    bodies = ACTION["requestBody"]["content"]["application/json"]["schema"]["oneOf"]
+    assert {body["required"][0] for body in bodies} == {
+        name for name, action in actions.items() if action.serves(microversions.MAXIMUM)
+    }
+
+
+def test_rules_are_real() -> None:
+    known = {rule.name for rule in policies.list_rules()}
+    for methods in PATHS.values():
+        for operation in methods.values():
+            histories = operation["x-openstack"].get("actions", {"": operation["x-openstack"]})
+            for history in histories.values():
+                assert history["policy"] is None or history["policy"] in known
+
+
+def test_the_newest_version_is_described() -> None:
+    create = PATHS["/os-keypairs"]["post"]
+    schema = create["requestBody"]["content"]["application/json"]["schema"]
+    assert schema == keypairs.CREATE.at(microversions.MAXIMUM)
+    assert schema["properties"]["keypair"]["required"] == ["name", "public_key"]
+    ranges = [(body["min-ver"], body["max-ver"]) for body in create["x-openstack"]["bodies"]]
+    assert ranges == [("2.92", None), ("2.10", "2.91"), ("2.2", "2.9"), ("2.1", "2.1")]
+    assert {"200", "201"} <= set(create["responses"])
+
+
+def test_what_has_ended_is_described_as_it_was() -> None:
+    uptime = PATHS["/os-hypervisors/{id}/uptime"]["get"]
+    header = next(parameter for parameter in uptime["parameters"] if parameter["name"] == microversions.HEADER)
+    assert header["schema"]["enum"] == ["compute 2.87"]
+    assert uptime["x-openstack"]["max-ver"] == "2.87"
+
+
+def test_queries_are_parameters() -> None:
+    parameters = {item["name"]: item for item in PATHS["/servers"]["get"]["parameters"] if item["in"] == "query"}
+    assert {"limit", "marker", "sort_key", "tags", "changes-before"} <= set(parameters)
+    assert parameters["limit"]["schema"]["type"] == "array"
+
+
+def test_patterns_are_those_of_json_schema() -> None:
+    assert r"\\Z" not in json.dumps(DOCUMENT)
+
+
+def test_ranges_of_versions() -> None:
+    assert Versioned({1: "a", 5: "b"}).ranges() == [(5, None, "b"), (1, 4, "a")]
+
+
+# --- as it is served
+
+
+def test_anybody_may_read_it(api: Client) -> None:
+    served = api.json("GET", "/openapi.json", base="", token=None)
+    assert served == DOCUMENT | {"servers": [{"url": "http://cloud:8774/v2.1"}]}
+
+
+@pytest.mark.parametrize(("method", "path"), [("POST", "/openapi.json"), ("GET", "/openapi.json/more")])
+def test_nothing_else_is_there(api: Client, method: str, path: str) -> None:
+    assert api(method, path, base="", token=None).status_code == 404
+
+
+# --- what is declared is done
+
+
+class Liar(Extension):
+    alias = "liar"
+    title = "A handler that does not do what it declares"
+    routes = (Route("GET", "/one", "one"), Route("GET", "/two", "two"), Route("GET", "/three", "three"))
+
+    @declares(flavor_policies.SHOW)
+    def one(self, req: Request) -> Answer:
+        req.authorize(flavor_policies.INDEX)
+        return Answer()
+
+    @declares(flavor_policies.SHOW, query=queries.NOTHING)
+    def two(self, req: Request) -> Answer:
+        req.authorize(flavor_policies.SHOW)
+        return Answer()
+
+    @declares(flavor_policies.SHOW, query=queries.NOTHING)
+    def three(self, req: Request) -> Answer:
+        req.authorize(flavor_policies.SHOW)
+        req.query(queries.QUOTAS)
+        return Answer()
+
+
+@pytest.mark.parametrize("path", ["/one", "/two", "/three"])
+def test_a_handler_is_held_to_its_declaration(
+    conf: cfg.ConfigOpts, caplog: pytest.LogCaptureFixture, path: str
+) -> None:
+    services = wsgi.Services(conf, Policy(conf), API())
+    request = webob.Request.blank(path)
+    request.environ[wsgi.CONTEXT] = RequestContext(user_id="u", project_id="p", roles=["admin"], overwrite=False)
+    response = request.get_response(router.Router(services, [Liar(services)]))
+    fault(response, "computeFault", 500)
+    assert f"GET {path} did not do what its handler declares" in caplog.text

@@ -44,6 +44,7 @@ class Change(enum.IntEnum):
     NETWORKS_REQUIRED = 37  # "networks" must be given: "auto", "none" or a list; a tag was lost by accident
     STATUS_CHECKED = 38  # an unknown status in a server filter is an error
     NO_IMAGE_METADATA = 39  # limits lose maxImageMeta
+    AGGREGATE_UUID = 41
     DEVICE_TAGS_AGAIN = 42
     FLAVOR_EMBEDDED = 47  # a server shows its flavor's properties, not a link
     ACTION_EVENTS_FOR_OWNER = 51
@@ -61,6 +62,7 @@ class Change(enum.IntEnum):
     LOCKED_REASON = 73  # and locked as filter and sort key
     REQUESTED_DESTINATION = 74  # host and hypervisor_hostname at create
     STRICT_QUERIES = 75  # unknown query parameters are errors; swap 0; update answers like show
+    AGGREGATE_IMAGES = 81  # hosts of an aggregate can be told to cache images
     USER_FILTERS = 83  # more server filters for everybody
     ACTION_EVENT_DETAILS = 84
     EXTRA_SPECS_CHECKED = 86

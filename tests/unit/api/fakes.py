@@ -13,6 +13,7 @@ from nova_lite.context import RequestContext
 from nova_lite.objects import (
     VIF,
     ActionTicket,
+    Aggregate,
     AvailabilityZone,
     ComputeNode,
     CreateRequest,
@@ -87,6 +88,7 @@ class FakeConductor:
             )
         }
         self.actions: dict[str, list[InstanceAction]] = {}
+        self.aggregates: dict[str, Aggregate] = {}
         self.service = Service(
             id=3,
             uuid=SERVICE_ID,
@@ -364,6 +366,52 @@ class FakeConductor:
             "injected_file_path_length": QuotaUsage(limit=255),
         }
         return Limits(project_id=project_id, quotas=quotas)
+
+    # --- aggregates
+
+    def aggregate_list(self, context: RequestContext) -> list[Aggregate]:
+        self._note(context, "aggregate_list")
+        return list(self.aggregates.values())
+
+    def aggregate_get(self, context: RequestContext, aggregate_id: str) -> Aggregate:
+        self._note(context, "aggregate_get", aggregate_id)
+        if aggregate_id not in self.aggregates:
+            raise exception.AggregateNotFound(aggregate_id=aggregate_id)
+        return self.aggregates[aggregate_id]
+
+    def aggregate_create(self, context: RequestContext, name: str, availability_zone: str | None) -> Aggregate:
+        self._note(context, "aggregate_create", name, availability_zone)
+        made = Aggregate(id=len(self.aggregates) + 1, uuid=str(uuid.uuid4()), name=name, created_at=NOW)
+        self.aggregates[str(made.id)] = made
+        return made
+
+    def aggregate_update(self, context: RequestContext, aggregate_id: str, changes: dict[str, str | None]) -> Aggregate:
+        self._note(context, "aggregate_update", aggregate_id, changes)
+        return self.aggregate_get(context, aggregate_id)
+
+    def aggregate_set_metadata(
+        self, context: RequestContext, aggregate_id: str, metadata: dict[str, str | None]
+    ) -> Aggregate:
+        self._note(context, "aggregate_set_metadata", aggregate_id, metadata)
+        return self.aggregate_get(context, aggregate_id)
+
+    def aggregate_delete(self, context: RequestContext, aggregate_id: str) -> None:
+        self._note(context, "aggregate_delete", aggregate_id)
+        self.aggregate_get(context, aggregate_id)
+
+    def aggregate_add_host(self, context: RequestContext, aggregate_id: str, host: str) -> Aggregate:
+        self._note(context, "aggregate_add_host", aggregate_id, host)
+        self.aggregate_get(context, aggregate_id).hosts.append(host)
+        return self.aggregates[aggregate_id]
+
+    def aggregate_remove_host(self, context: RequestContext, aggregate_id: str, host: str) -> Aggregate:
+        self._note(context, "aggregate_remove_host", aggregate_id, host)
+        self.aggregate_get(context, aggregate_id).hosts.remove(host)
+        return self.aggregates[aggregate_id]
+
+    def aggregate_cache_images(self, context: RequestContext, aggregate_id: str, image_ids: list[str]) -> None:
+        self._note(context, "aggregate_cache_images", aggregate_id, image_ids)
+        self.aggregate_get(context, aggregate_id)
 
     # --- hosts
 

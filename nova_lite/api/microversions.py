@@ -32,6 +32,8 @@ class Change(enum.IntEnum):
     SERVER_LOCKED = 9
     KEYPAIR_USER = 10  # admins handle other users' keypairs
     SERVICE_FORCED_DOWN = 11
+    SERVER_GROUP_OWNER = 13  # a server group shows its project and user
+    SERVER_GROUP_SOFT_POLICIES = 15
     SERVER_HOST_STATUS = 16
     SERVER_DESCRIPTION = 19
     ACTIONS_OF_DELETED = 21  # the action log of a deleted server can be read
@@ -56,6 +58,7 @@ class Change(enum.IntEnum):
     FLAVOR_EXTRA_SPECS = 61
     ACTION_EVENT_HOST = 62
     TRUSTED_CERTIFICATES = 63
+    SERVER_GROUP_POLICY = 64  # one policy with rules, not a list of policies
     CHANGES_BEFORE = 66
     VOLUME_TYPE = 67
     SERVER_GROUPS = 71  # show and update tell the server's groups

@@ -14,6 +14,7 @@ from nova_lite.policies import (
     image_service,
     instance_actions,
     keypairs,
+    server_groups,
     servers,
 )
 
@@ -27,6 +28,7 @@ _FILES = (
     image_service,
     instance_actions,
     keypairs,
+    server_groups,
     servers,
 )
 

@@ -37,7 +37,6 @@ ROUTES: tuple[tuple[str, str, str, int], ...] = (
     ("GET POST", _SERVER + "/os-volume_attachments", "Volumes", 1),
     ("POST", "/flavors/{flavor_id}/action", "Access to flavors by project", 1),
     ("GET", "/flavors/{flavor_id}/os-flavor-access", "Access to flavors by project", 1),
-    ("POST", "/os-server-groups", "A server group", 1),
     ("PUT DELETE", "/os-quota-sets/{id}", "Changing quotas over the API", 1),
     ("GET", "/os-simple-tenant-usage", "Usage by project", 1),
     ("GET", "/os-simple-tenant-usage/{id}", "Usage by project", 1),

@@ -30,6 +30,7 @@ from nova_lite.objects import (
     Limits,
     Network,
     QuotaUsage,
+    ServerGroup,
     Service,
 )
 
@@ -89,6 +90,7 @@ class FakeConductor:
         }
         self.actions: dict[str, list[InstanceAction]] = {}
         self.aggregates: dict[str, Aggregate] = {}
+        self.groups: dict[str, ServerGroup] = {}
         self.service = Service(
             id=3,
             uuid=SERVICE_ID,
@@ -412,6 +414,32 @@ class FakeConductor:
     def aggregate_cache_images(self, context: RequestContext, aggregate_id: str, image_ids: list[str]) -> None:
         self._note(context, "aggregate_cache_images", aggregate_id, image_ids)
         self.aggregate_get(context, aggregate_id)
+
+    # --- server groups
+
+    def server_group_list(
+        self, context: RequestContext, all_projects: bool, limit: int | None, offset: int
+    ) -> list[ServerGroup]:
+        self._note(context, "server_group_list", all_projects, limit, offset)
+        return [group for group in self.groups.values() if group.project_id == context.project_id][:limit]
+
+    def server_group_get(self, context: RequestContext, group_id: str) -> ServerGroup:
+        self._note(context, "server_group_get", group_id)
+        group = self.groups.get(group_id)
+        if group is None or not (context.is_admin or group.project_id == context.project_id):
+            raise exception.ServerGroupNotFound(group_uuid=group_id)
+        return group
+
+    def server_group_create(self, context: RequestContext, group: ServerGroup) -> ServerGroup:
+        self._note(context, "server_group_create", group)
+        owner = {"project_id": context.project_id, "user_id": context.user_id}
+        made = msgspec.structs.replace(group, id=str(uuid.uuid4()), **owner)
+        self.groups[made.id] = made
+        return made
+
+    def server_group_delete(self, context: RequestContext, group_id: str) -> None:
+        self._note(context, "server_group_delete", group_id)
+        del self.groups[self.server_group_get(context, group_id).id]
 
     # --- hosts
 

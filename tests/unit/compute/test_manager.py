@@ -237,12 +237,11 @@ def test_the_context_of_the_request_is_that_of_the_job() -> None:
 def test_images_are_fetched_ahead_and_failures_only_told(host: Host, caplog: pytest.LogCaptureFixture) -> None:
     missing, there = Image(id="missing", name="m"), Image(id="there", name="t")
     known = {"there"}
-    real = host.manager.host.driver.image_path
 
     def image_path(image: Image) -> str:
         if image.id not in known:
             raise ImageFileMissing(image_id=image.id, reason="no such file")
-        return real(image)
+        return "/nonexistent"
 
     host.manager.host.driver.image_path = image_path
     host.manager.cache_images(get_admin_context(), [missing, there])

@@ -29,6 +29,7 @@ class Change(enum.IntEnum):
     SERVER_EXTENDED_ATTRIBUTES = 3  # hostname, reservation id, launch index, user data, ...
     FILTER_IP6 = 5  # anybody may filter servers by ip6
     NO_CONSOLE_ACTIONS = 6  # console URLs are asked from remote-consoles, not by an action
+    FLAVOR_ACCESS_PRIVATE_ONLY = 7  # no access can be added to a public flavor
     SERVER_LOCKED = 9
     KEYPAIR_USER = 10  # admins handle other users' keypairs
     SERVICE_FORCED_DOWN = 11

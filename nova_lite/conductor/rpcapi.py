@@ -179,6 +179,31 @@ class ConductorAPI:
     def flavor_extra_spec_delete(self, context: RequestContext, flavor_id: str, key: str) -> None:
         self._client.call(context, "flavor_extra_spec_delete", flavor_id=flavor_id, key=key)
 
+    def flavor_access_list(self, context: RequestContext, flavor_id: str) -> list[str]:
+        """Ids of the projects that may use a private flavor, here and below; `FlavorAccessNotKept` for a public one."""
+        answer: list[str] = self._client.call(context, "flavor_access_list", returns=list[str], flavor_id=flavor_id)
+        return answer
+
+    def flavor_access_add(
+        self, context: RequestContext, flavor_id: str, project_id: str, even_public: bool
+    ) -> list[str]:
+        """`FlavorAccessExists`; `FlavorIsPublic` unless ``even_public``."""
+        answer: list[str] = self._client.call(
+            context,
+            "flavor_access_add",
+            returns=list[str],
+            flavor_id=flavor_id,
+            project_id=project_id,
+            even_public=even_public,
+        )
+        return answer
+
+    def flavor_access_remove(self, context: RequestContext, flavor_id: str, project_id: str) -> list[str]:
+        answer: list[str] = self._client.call(
+            context, "flavor_access_remove", returns=list[str], flavor_id=flavor_id, project_id=project_id
+        )
+        return answer
+
     def keypair_list(
         self, context: RequestContext, user_id: str, limit: int | None, marker: str | None
     ) -> list[KeyPair]:

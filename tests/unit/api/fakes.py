@@ -89,6 +89,7 @@ class FakeConductor:
             )
         }
         self.actions: dict[str, list[InstanceAction]] = {}
+        self.access: list[str] = []
         self.aggregates: dict[str, Aggregate] = {}
         self.groups: dict[str, ServerGroup] = {}
         self.service = Service(
@@ -282,6 +283,22 @@ class FakeConductor:
 
     def flavor_extra_spec_delete(self, context: RequestContext, flavor_id: str, key: str) -> None:
         self._note(context, "flavor_extra_spec_delete", flavor_id, key)
+
+    def flavor_access_list(self, context: RequestContext, flavor_id: str) -> list[str]:
+        self._note(context, "flavor_access_list", flavor_id)
+        return self.access
+
+    def flavor_access_add(
+        self, context: RequestContext, flavor_id: str, project_id: str, even_public: bool
+    ) -> list[str]:
+        self._note(context, "flavor_access_add", flavor_id, project_id, even_public)
+        self.access.append(project_id)
+        return self.access
+
+    def flavor_access_remove(self, context: RequestContext, flavor_id: str, project_id: str) -> list[str]:
+        self._note(context, "flavor_access_remove", flavor_id, project_id)
+        self.access.remove(project_id)
+        return self.access
 
     def keypair_list(
         self, context: RequestContext, user_id: str, limit: int | None, marker: str | None

@@ -205,6 +205,14 @@ class FlavorExtraSpecNotFound(NotFound):
     msg_fmt = "Flavor %(flavor_id)s has no extra specs with key %(key)s."
 
 
+class FlavorAccessNotKept(NotFound):
+    msg_fmt = "Access list not available for public flavors."
+
+
+class FlavorAccessNotFound(NotFound):
+    msg_fmt = "Flavor access not found for %(flavor_id)s / %(project_id)s combination."
+
+
 class ImageNotFound(NotFound):
     msg_fmt = "Image %(image_id)s could not be found."
 
@@ -280,6 +288,14 @@ class InstanceNotReady(Conflict):
 
 class FlavorExists(Conflict):
     msg_fmt = "Flavor with %(attr)s %(value)s already exists."
+
+
+class FlavorIsPublic(Conflict):
+    msg_fmt = "Can not add access to a public flavor."
+
+
+class FlavorAccessExists(Conflict):
+    msg_fmt = "Flavor access already exists for flavor %(flavor_id)s and project %(project_id)s combination."
 
 
 class KeypairExists(Conflict):

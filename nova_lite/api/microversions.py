@@ -29,9 +29,12 @@ class Change(enum.IntEnum):
     SERVER_EXTENDED_ATTRIBUTES = 3  # hostname, reservation id, launch index, user data, ...
     FILTER_IP6 = 5  # anybody may filter servers by ip6
     NO_CONSOLE_ACTIONS = 6  # console URLs are asked from remote-consoles, not by an action
+    FLAVOR_ACCESS_PRIVATE_ONLY = 7  # no access can be added to a public flavor
     SERVER_LOCKED = 9
     KEYPAIR_USER = 10  # admins handle other users' keypairs
     SERVICE_FORCED_DOWN = 11
+    SERVER_GROUP_OWNER = 13  # a server group shows its project and user
+    SERVER_GROUP_SOFT_POLICIES = 15
     SERVER_HOST_STATUS = 16
     SERVER_DESCRIPTION = 19
     ACTIONS_OF_DELETED = 21  # the action log of a deleted server can be read
@@ -44,6 +47,7 @@ class Change(enum.IntEnum):
     NETWORKS_REQUIRED = 37  # "networks" must be given: "auto", "none" or a list; a tag was lost by accident
     STATUS_CHECKED = 38  # an unknown status in a server filter is an error
     NO_IMAGE_METADATA = 39  # limits lose maxImageMeta
+    AGGREGATE_UUID = 41
     DEVICE_TAGS_AGAIN = 42
     FLAVOR_EMBEDDED = 47  # a server shows its flavor's properties, not a link
     ACTION_EVENTS_FOR_OWNER = 51
@@ -55,12 +59,14 @@ class Change(enum.IntEnum):
     FLAVOR_EXTRA_SPECS = 61
     ACTION_EVENT_HOST = 62
     TRUSTED_CERTIFICATES = 63
+    SERVER_GROUP_POLICY = 64  # one policy with rules, not a list of policies
     CHANGES_BEFORE = 66
     VOLUME_TYPE = 67
     SERVER_GROUPS = 71  # show and update tell the server's groups
     LOCKED_REASON = 73  # and locked as filter and sort key
     REQUESTED_DESTINATION = 74  # host and hypervisor_hostname at create
     STRICT_QUERIES = 75  # unknown query parameters are errors; swap 0; update answers like show
+    AGGREGATE_IMAGES = 81  # hosts of an aggregate can be told to cache images
     USER_FILTERS = 83  # more server filters for everybody
     ACTION_EVENT_DETAILS = 84
     EXTRA_SPECS_CHECKED = 86

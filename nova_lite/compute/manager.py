@@ -16,12 +16,13 @@ from nova_lite.compute.claims import Claims
 from nova_lite.compute.fences import FenceStore
 from nova_lite.compute.heartbeat import Heartbeat
 from nova_lite.compute.host import LocalHost
+from nova_lite.compute.image_caching import ImageFetcher
 from nova_lite.compute.jobs import Jobs
 from nova_lite.compute.reconciler import DomainReconciler
 from nova_lite.compute.reports import Retrier
 from nova_lite.conductor.rpcapi import ConductorAPI
 from nova_lite.context import RequestContext, get_admin_context
-from nova_lite.objects import ActionTicket, BuildRequest
+from nova_lite.objects import ActionTicket, BuildRequest, Image
 from nova_lite.virt.driver import ComputeDriver, ConsoleOutput
 
 LOG = logging.getLogger(__name__)
@@ -54,6 +55,7 @@ class ComputeManager:
         self.reconciler = DomainReconciler(self.host, conf.compute.reconcile_interval)
         self._builder = Builder(self.host)
         self._actions = Actions(self.host)
+        self._image_fetcher = ImageFetcher(driver)
 
     # --- life
 
@@ -104,6 +106,10 @@ class ComputeManager:
     def reboot_instance(self, context: RequestContext, ticket: ActionTicket) -> None:
         """``payload["reboot_type"]``: SOFT or HARD."""
         self._act(context, ticket)
+
+    def cache_images(self, context: RequestContext, images: list[Image]) -> None:
+        """Fetch these into the host's cache, as far as it has one."""
+        self._image_fetcher.start(images)
 
     def _act(self, context: RequestContext, ticket: ActionTicket) -> None:
         work = functools.partial(self._actions.run, context, ticket)

@@ -6,7 +6,7 @@ from typing import Any
 
 from nova_lite import rpc
 from nova_lite.context import RequestContext
-from nova_lite.objects import ActionTicket, BuildRequest
+from nova_lite.objects import ActionTicket, BuildRequest, Image
 
 TOPIC = "compute"
 VERSION = "1.0"
@@ -32,6 +32,9 @@ class ComputeAPI:
 
     def reboot_instance(self, context: RequestContext, host: str, ticket: ActionTicket) -> None:
         self._client.cast(context, "reboot_instance", server=host, ticket=ticket)
+
+    def cache_images(self, context: RequestContext, host: str, images: list[Image]) -> None:
+        self._client.cast(context, "cache_images", server=host, images=images)
 
     def fence_instance(
         self, context: RequestContext, host: str, instance_uuid: str, generation: int, timeout: float | None = None

@@ -53,7 +53,7 @@ class ConductorManager:
             Networks(self.db, conf),
             Quotas(self.db, conf),
             Hosts(self.db, conf),
-            Placement(self.db, conf),
+            Placement(self.db, conf, compute),
         )
 
     def endpoints(self) -> list[rpc.Endpoint]:

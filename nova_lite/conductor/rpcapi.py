@@ -179,6 +179,31 @@ class ConductorAPI:
     def flavor_extra_spec_delete(self, context: RequestContext, flavor_id: str, key: str) -> None:
         self._client.call(context, "flavor_extra_spec_delete", flavor_id=flavor_id, key=key)
 
+    def flavor_access_list(self, context: RequestContext, flavor_id: str) -> list[str]:
+        """Ids of the projects that may use a private flavor, here and below; `FlavorAccessNotKept` for a public one."""
+        answer: list[str] = self._client.call(context, "flavor_access_list", returns=list[str], flavor_id=flavor_id)
+        return answer
+
+    def flavor_access_add(
+        self, context: RequestContext, flavor_id: str, project_id: str, even_public: bool
+    ) -> list[str]:
+        """`FlavorAccessExists`; `FlavorIsPublic` unless ``even_public``."""
+        answer: list[str] = self._client.call(
+            context,
+            "flavor_access_add",
+            returns=list[str],
+            flavor_id=flavor_id,
+            project_id=project_id,
+            even_public=even_public,
+        )
+        return answer
+
+    def flavor_access_remove(self, context: RequestContext, flavor_id: str, project_id: str) -> list[str]:
+        answer: list[str] = self._client.call(
+            context, "flavor_access_remove", returns=list[str], flavor_id=flavor_id, project_id=project_id
+        )
+        return answer
+
     def keypair_list(
         self, context: RequestContext, user_id: str, limit: int | None, marker: str | None
     ) -> list[KeyPair]:
@@ -337,6 +362,11 @@ class ConductorAPI:
             context, "aggregate_remove_host", returns=Aggregate, aggregate_id=aggregate_id, host=host
         )
         return answer
+
+    def aggregate_cache_images(self, context: RequestContext, aggregate_id: str, image_ids: list[str]) -> None:
+        """Have the aggregate's hosts fetch these images; returns when they were told. `ImageUnavailable` for one that
+        the context's project may not see or that has no data."""
+        self._client.call(context, "aggregate_cache_images", aggregate_id=aggregate_id, image_ids=image_ids)
 
     def server_group_list(
         self, context: RequestContext, all_projects: bool, limit: int | None, offset: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 from oslo_policy import policy
 
 from nova_lite.policies import (
+    aggregates,
     base,
     catalogue,
     flavors,
@@ -13,10 +14,23 @@ from nova_lite.policies import (
     image_service,
     instance_actions,
     keypairs,
+    server_groups,
     servers,
 )
 
-_FILES = (base, catalogue, flavors, hosts, identity, image_service, instance_actions, keypairs, servers)
+_FILES = (
+    aggregates,
+    base,
+    catalogue,
+    flavors,
+    hosts,
+    identity,
+    image_service,
+    instance_actions,
+    keypairs,
+    server_groups,
+    servers,
+)
 
 
 def list_rules() -> list[policy.RuleDefault]:

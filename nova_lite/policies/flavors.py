@@ -16,7 +16,11 @@ SPECS_SHOW = "os_compute_api:os-flavor-extra-specs:show"
 SPECS_CREATE = "os_compute_api:os-flavor-extra-specs:create"
 SPECS_UPDATE = "os_compute_api:os-flavor-extra-specs:update"
 SPECS_DELETE = "os_compute_api:os-flavor-extra-specs:delete"
+ACCESS = "os_compute_api:os-flavor-access"
+ACCESS_ADD = "os_compute_api:os-flavor-access:add_tenant_access"
+ACCESS_REMOVE = "os_compute_api:os-flavor-access:remove_tenant_access"
 
+_ACTION = "POST /flavors/{flavor_id}/action"
 _SPECS = "/flavors/{flavor_id}/os-extra_specs"
 
 RULES = [
@@ -32,4 +36,7 @@ RULES = [
     rule(SPECS_CREATE, ADMIN, "Set extra specs of a flavor", f"POST {_SPECS}"),
     rule(SPECS_UPDATE, ADMIN, "Set one extra spec of a flavor", f"PUT {_SPECS}/{{key}}"),
     rule(SPECS_DELETE, ADMIN, "Delete an extra spec of a flavor", f"DELETE {_SPECS}/{{key}}"),
+    rule(ACCESS, ADMIN, "List who may use a private flavor", "GET /flavors/{flavor_id}/os-flavor-access"),
+    rule(ACCESS_ADD, ADMIN, "Let a project use a private flavor", f"{_ACTION} (addTenantAccess)"),
+    rule(ACCESS_REMOVE, ADMIN, "Take a private flavor from a project", f"{_ACTION} (removeTenantAccess)"),
 ]

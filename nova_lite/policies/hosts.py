@@ -14,8 +14,6 @@ HYPERVISORS_STATISTICS = "os_compute_api:os-hypervisors:statistics"
 HYPERVISORS_UPTIME = "os_compute_api:os-hypervisors:uptime"
 HYPERVISORS_SEARCH = "os_compute_api:os-hypervisors:search"
 HYPERVISORS_SERVERS = "os_compute_api:os-hypervisors:servers"
-AGGREGATES_INDEX = "os_compute_api:os-aggregates:index"
-AGGREGATES_SHOW = "os_compute_api:os-aggregates:show"
 ZONES_LIST = "os_compute_api:os-availability-zone:list"
 ZONES_DETAIL = "os_compute_api:os-availability-zone:detail"
 
@@ -30,8 +28,6 @@ RULES = [
     rule(HYPERVISORS_UPTIME, ADMIN, "Show a hypervisor's uptime", "GET /os-hypervisors/{hypervisor_id}/uptime"),
     rule(HYPERVISORS_SEARCH, ADMIN, "Find hypervisors by name", "GET /os-hypervisors/{pattern}/search"),
     rule(HYPERVISORS_SERVERS, ADMIN, "List servers by hypervisor", "GET /os-hypervisors/{pattern}/servers"),
-    rule(AGGREGATES_INDEX, ADMIN, "List host aggregates", "GET /os-aggregates"),
-    rule(AGGREGATES_SHOW, ADMIN, "Show a host aggregate", "GET /os-aggregates/{aggregate_id}"),
     rule(ZONES_LIST, ANYONE, "List availability zones", "GET /os-availability-zone"),
     rule(ZONES_DETAIL, ADMIN, "List availability zones with their hosts", "GET /os-availability-zone/detail"),
 ]

@@ -129,6 +129,15 @@ class ConsoleOutput(Protocol):
         ...
 
 
+@runtime_checkable
+class ImageCaching(Protocol):
+    """A driver that keeps images on its host."""
+
+    def cache_image(self, image: Image) -> None:
+        """Have the image here, so that the next guest made of it does not wait. Raises what `spawn` raises for it."""
+        ...
+
+
 def load_compute_driver(conf: cfg.ConfigOpts, host: str, image_path: Callable[[Image], str]) -> ComputeDriver:
     """The driver named by ``[DEFAULT] compute_driver``; a wrong or missing name raises `ConfigurationError`."""
     name = conf.compute_driver

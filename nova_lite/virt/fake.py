@@ -7,6 +7,7 @@ other's::
     domains/<uuid>.json   the domain: it exists while this file does (`Domain`)
     disks/<uuid>/         what belongs to it: disk, console.log
     vifs/<uuid>.json      its interfaces
+    images/<id>           an image that was asked into the cache
     control.json          delays and failures, read anew at each step (`Control`); tests write it
 
 The guest is imaginary, but its console says what a real test guest's does.
@@ -90,7 +91,7 @@ class FakeDriver(driver.ComputeDriver):
 
     def init_host(self) -> None:
         self._step("init_host")
-        for name in ("domains", "disks", "vifs"):
+        for name in ("domains", "disks", "vifs", "images"):
             files.private_directory(os.path.join(self.path, name))
 
     def get_inventory(self) -> Inventory:
@@ -176,6 +177,11 @@ class FakeDriver(driver.ComputeDriver):
         except FileNotFoundError:
             return ""
         return "".join(lines if length is None else lines[max(0, len(lines) - length) :])
+
+    def cache_image(self, image: Image) -> None:
+        self._step("cache_image")
+        self.image_path(image)
+        files.write_atomically(os.path.join(self.path, "images", os.path.basename(image.id)), b"", durable=False)
 
     # --- making and unmaking
 

@@ -154,7 +154,10 @@ def test_every_route_is_authorized(tmp_path: Path) -> None:
             assert response.status_code == expected, (route, response.text)
         for action in extension.actions:
             response = api(
-                "POST", f"/servers/{instance.uuid}/action", {action.name: None}, version=f"2.{action.until or 96}"
+                "POST",
+                f"/{action.resource}/{instance.uuid}/action",
+                {action.name: None},
+                version=f"2.{action.until or 96}",
             )
             assert response.status_code == (501 if action.handler == "refuse_action" else 403), action
     assert api.conductor.asked == []

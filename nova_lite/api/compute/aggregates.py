@@ -1,29 +1,117 @@
-"""``/os-aggregates`` to be read: clients look for a host's aggregates when they show it. There are none."""
+"""``/os-aggregates``: hosts that have something in common, and the zones made of them."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 from nova_lite import exception
-from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
-from nova_lite.policies import hosts as policies
+from nova_lite.api.compute.schemas import aggregates as schemas
+from nova_lite.api.compute.schemas import queries
+from nova_lite.api.compute.views import aggregates as views
+from nova_lite.api.microversions import Change
+from nova_lite.api.wsgi import Action, Answer, Extension, Request, Route, declares
+from nova_lite.policies import aggregates as policies
+
+_PATH = "/os-aggregates"
+_ONE = _PATH + "/{id}"
 
 
 class Aggregates(Extension):
     alias = "os-aggregates"
     title = "Host aggregates"
     routes = (
-        Route("GET", "/os-aggregates", "index"),
-        Route("GET", "/os-aggregates/{aggregate_id}", "show"),
+        Route("GET", _PATH, "index"),
+        Route("POST", _PATH, "create"),
+        Route("GET", _ONE, "show"),
+        Route("PUT", _ONE, "update"),
+        Route("DELETE", _ONE, "delete"),
+        Route("POST", _ONE + "/images", "cache_images", since=Change.AGGREGATE_IMAGES),
+    )
+    actions = (
+        Action("os-aggregates", "add_host", "add_host"),
+        Action("os-aggregates", "remove_host", "remove_host"),
+        Action("os-aggregates", "set_metadata", "set_metadata"),
     )
 
-    @declares(policies.AGGREGATES_INDEX, answer="aggregates")
+    @declares(policies.INDEX, query=queries.NOTHING, answer="aggregates")
     def index(self, req: Request) -> Answer:
-        req.authorize(policies.AGGREGATES_INDEX)
-        return Answer({"aggregates": []})
+        req.authorize(policies.INDEX)
+        req.query(queries.NOTHING)
+        return Answer({"aggregates": [views.show(req, each) for each in self.conductor.aggregate_list(req.context)]})
 
-    @declares(policies.AGGREGATES_SHOW, answer="aggregate")
-    def show(self, req: Request, aggregate_id: str) -> Answer:
-        """A name in place of an id is 400: clients then look it up in the list."""
-        req.authorize(policies.AGGREGATES_SHOW)
-        if not aggregate_id.isdecimal():
-            raise exception.ValidationError(detail=f"Invalid aggregate id {aggregate_id[:64]}: it must be an integer.")
-        raise exception.NotFound(f"Aggregate {aggregate_id[:64]} could not be found.")
+    @declares(policies.CREATE, body=schemas.CREATE, answer="aggregate")
+    def create(self, req: Request) -> Answer:
+        req.authorize(policies.CREATE)
+        wanted = req.validated(schemas.CREATE)["aggregate"]
+        made = self.conductor.aggregate_create(req.context, wanted["name"], wanted.get("availability_zone"))
+        return Answer({"aggregate": views.created(req, made)})
+
+    @declares(policies.SHOW, query=queries.NOTHING, answer="aggregate")
+    def show(self, req: Request, id: str) -> Answer:
+        req.authorize(policies.SHOW)
+        req.query(queries.NOTHING)
+        return Answer({"aggregate": views.show(req, self.conductor.aggregate_get(req.context, _number(id)))})
+
+    @declares(policies.UPDATE, body=schemas.UPDATE, answer="aggregate")
+    def update(self, req: Request, id: str) -> Answer:
+        req.authorize(policies.UPDATE)
+        changes = req.validated(schemas.UPDATE)["aggregate"]
+        with _refusals_are_bad_requests():
+            changed = self.conductor.aggregate_update(req.context, _number(id), changes)
+        return Answer({"aggregate": views.show(req, changed)})
+
+    @declares(policies.DELETE)
+    def delete(self, req: Request, id: str) -> Answer:
+        req.authorize(policies.DELETE)
+        with _refusals_are_bad_requests():
+            self.conductor.aggregate_delete(req.context, _number(id))
+        return Answer()
+
+    @declares(policies.ADD_HOST, body=schemas.ADD_HOST, answer="aggregate")
+    def add_host(self, req: Request, id: str) -> Answer:
+        req.authorize(policies.ADD_HOST)
+        host = req.validated(schemas.ADD_HOST)["add_host"]["host"]
+        changed = self.conductor.aggregate_add_host(req.context, _number(id), host)
+        return Answer({"aggregate": views.show(req, changed)})
+
+    @declares(policies.REMOVE_HOST, body=schemas.REMOVE_HOST, answer="aggregate")
+    def remove_host(self, req: Request, id: str) -> Answer:
+        req.authorize(policies.REMOVE_HOST)
+        host = req.validated(schemas.REMOVE_HOST)["remove_host"]["host"]
+        changed = self.conductor.aggregate_remove_host(req.context, _number(id), host)
+        return Answer({"aggregate": views.show(req, changed)})
+
+    @declares(policies.SET_METADATA, body=schemas.SET_METADATA, answer="aggregate")
+    def set_metadata(self, req: Request, id: str) -> Answer:
+        req.authorize(policies.SET_METADATA)
+        metadata = req.validated(schemas.SET_METADATA)["set_metadata"]["metadata"]
+        with _refusals_are_bad_requests():
+            changed = self.conductor.aggregate_set_metadata(req.context, _number(id), metadata)
+        return Answer({"aggregate": views.show(req, changed)})
+
+    @declares(policies.IMAGES, body=schemas.IMAGES, status=202)
+    def cache_images(self, req: Request, id: str) -> Answer:
+        """202: the hosts fetch the images into their caches when they come to it."""
+        req.authorize(policies.IMAGES)
+        images = [each["id"] for each in req.validated(schemas.IMAGES)["cache"]]
+        if len(set(images)) < len(images):
+            raise exception.ValidationError(detail="Duplicate images in request")
+        self.conductor.aggregate_cache_images(req.context, _number(id), images)
+        return Answer(status=202)
+
+
+def _number(aggregate_id: str) -> str:
+    """A name in place of an id is 400: clients then look it up in the list."""
+    if not (aggregate_id.isascii() and aggregate_id.isdecimal()):
+        raise exception.ValidationError(detail=f"Invalid aggregate id {aggregate_id[:64]}: it must be an integer.")
+    return aggregate_id
+
+
+@contextlib.contextmanager
+def _refusals_are_bad_requests() -> Iterator[None]:
+    """What an aggregate's hosts do not allow is 400 here, where it is 409 for adding and removing hosts."""
+    try:
+        yield
+    except exception.InvalidAggregateAction as error:
+        raise exception.ValidationError(detail=error.message) from error

@@ -24,7 +24,6 @@ ACTIONS: dict[str, int | None] = {
 }
 
 _SERVER = "/servers/{server_id}"
-_AGGREGATE = "/os-aggregates/{aggregate_id}"
 
 #: Verbs and URLs, what they are about, and the first version that has them.
 ROUTES: tuple[tuple[str, str, str, int], ...] = (
@@ -36,12 +35,6 @@ ROUTES: tuple[tuple[str, str, str, int], ...] = (
     ("GET", _SERVER + "/diagnostics", "Diagnostics of a server", 1),
     ("GET POST", _SERVER + "/os-interface", "Changing a server's interfaces", 1),
     ("GET POST", _SERVER + "/os-volume_attachments", "Volumes", 1),
-    ("POST", "/flavors/{flavor_id}/action", "Access to flavors by project", 1),
-    ("GET", "/flavors/{flavor_id}/os-flavor-access", "Access to flavors by project", 1),
-    ("POST", "/os-aggregates", "A host aggregate", 1),
-    ("PUT DELETE", _AGGREGATE, "A host aggregate", 1),
-    ("POST", _AGGREGATE + "/action", "A host aggregate", 1),
-    ("POST", "/os-server-groups", "A server group", 1),
     ("PUT DELETE", "/os-quota-sets/{id}", "Changing quotas over the API", 1),
     ("GET", "/os-simple-tenant-usage", "Usage by project", 1),
     ("GET", "/os-simple-tenant-usage/{id}", "Usage by project", 1),

@@ -19,7 +19,9 @@ def register(commands: Commands) -> None:
     create_.add_argument("--disk", type=at_least(0), default=0, metavar="GB", help="0: as large as the image")
     create_.add_argument("--ephemeral", type=at_least(0), default=0, metavar="GB")
     create_.add_argument("--swap", type=at_least(0), default=0, metavar="MB")
-    create_.add_argument("--private", action="store_true", help="only admins see it")
+    create_.add_argument(
+        "--private", action="store_true", help="only admins and the projects that are given access see it"
+    )
     create_.add_argument("--description")
     create_.add_argument("--property", type=key_value, action="append", default=[], metavar="KEY=VALUE")
     commands.verb(noun, "list", "List all flavors.", list_)

@@ -40,12 +40,13 @@ def list_(
     sort_key: str = "flavorid",
     sort_dir: str = "asc",
 ) -> list[Flavor]:
-    """``is_public`` None: all of them; whoever is not an admin never sees any but public ones."""
+    """``is_public`` True: public ones and those that the context's project has access to; False: those that are not
+    public; None: all. Whoever is not an admin gets what True means."""
     query = sa.select(models.Flavor)
-    if not context.is_admin:
-        is_public = True
-    if is_public is not None:
-        query = query.where(models.Flavor.is_public.is_(is_public))
+    if is_public or not context.is_admin:
+        query = query.where(_usable(context))
+    elif is_public is False:
+        query = query.where(models.Flavor.is_public.is_(False))
     if min_ram is not None:
         query = query.where(models.Flavor.memory_mb >= min_ram)
     if min_disk is not None:
@@ -58,7 +59,7 @@ def list_(
 
 
 def get(uow: UnitOfWork, context: RequestContext, flavor_id: str) -> Flavor:
-    return to_object(_get_row(uow, context, flavor_id))
+    return to_object(get_row(uow, context, flavor_id))
 
 
 def create(uow: UnitOfWork, flavor: Flavor) -> Flavor:
@@ -82,35 +83,38 @@ def create(uow: UnitOfWork, flavor: Flavor) -> Flavor:
 
 
 def update(uow: UnitOfWork, context: RequestContext, flavor_id: str, description: str | None) -> Flavor:
-    row = _get_row(uow, context, flavor_id, lock=True)
+    row = get_row(uow, context, flavor_id, lock=True)
     row.description, row.updated_at = description, uow.now
     return to_object(row)
 
 
 def delete(uow: UnitOfWork, context: RequestContext, flavor_id: str) -> None:
     """Instances keep their snapshot of it."""
-    uow.session.delete(_get_row(uow, context, flavor_id, lock=True))
+    row = get_row(uow, context, flavor_id, lock=True)
+    uow.change(sa.delete(models.FlavorAccess).where(models.FlavorAccess.flavor_id == row.id))
+    uow.session.delete(row)
 
 
 def update_extra_specs(
     uow: UnitOfWork, context: RequestContext, flavor_id: str, extra_specs: dict[str, str]
 ) -> dict[str, str]:
     """Add or change these keys; returns all of them."""
-    row = _get_row(uow, context, flavor_id, lock=True)
+    row = get_row(uow, context, flavor_id, lock=True)
     row.extra_specs = {**row.extra_specs, **extra_specs}
     row.updated_at = uow.now
     return row.extra_specs
 
 
 def delete_extra_spec(uow: UnitOfWork, context: RequestContext, flavor_id: str, key: str) -> None:
-    row = _get_row(uow, context, flavor_id, lock=True)
+    row = get_row(uow, context, flavor_id, lock=True)
     if key not in row.extra_specs:
         raise exception.FlavorExtraSpecNotFound(flavor_id=flavor_id, key=key)
     row.extra_specs = {name: value for name, value in row.extra_specs.items() if name != key}
     row.updated_at = uow.now
 
 
-def _get_row(uow: UnitOfWork, context: RequestContext, flavor_id: str, lock: bool = False) -> models.Flavor:
+def get_row(uow: UnitOfWork, context: RequestContext, flavor_id: str, lock: bool = False) -> models.Flavor:
+    """`FlavorNotFound` also for one that the context's project may not use, except for an admin."""
     row = _find(uow, context, flavor_id, lock)
     if row is None:
         raise exception.FlavorNotFound(flavor_id=flavor_id)
@@ -120,7 +124,13 @@ def _get_row(uow: UnitOfWork, context: RequestContext, flavor_id: str, lock: boo
 def _find(uow: UnitOfWork, context: RequestContext, flavor_id: str, lock: bool = False) -> models.Flavor | None:
     query = sa.select(models.Flavor).where(models.Flavor.flavorid == flavor_id)
     if not context.is_admin:
-        query = query.where(models.Flavor.is_public.is_(True))
+        query = query.where(_usable(context))
     if lock:
         query = query.with_for_update()
     return uow.session.scalars(query).first()
+
+
+def _usable(context: RequestContext) -> sa.ColumnElement[bool]:
+    """Public, or given to the context's project."""
+    given = sa.select(models.FlavorAccess.flavor_id).where(models.FlavorAccess.project_id == context.project_id)
+    return sa.or_(models.Flavor.is_public.is_(True), models.Flavor.id.in_(given))

@@ -318,6 +318,15 @@ class Flavor(Base):
     updated_at: Mapped[datetime.datetime | None] = mapped_column(Time)
 
 
+class FlavorAccess(Base):
+    """A project that may use a flavor that is not public."""
+
+    __tablename__ = "flavor_access"
+
+    flavor_id: Mapped[int] = mapped_column(sa.ForeignKey("flavors.id"), primary_key=True)
+    project_id: Mapped[str] = mapped_column(Name, primary_key=True, index=True)
+
+
 class KeyPair(Base):
     __tablename__ = "key_pairs"
     __table_args__ = (sa.UniqueConstraint("user_id", "name"),)

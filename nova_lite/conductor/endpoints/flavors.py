@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oslo_config import cfg
 
-from nova_lite.conductor.db import flavors
+from nova_lite.conductor.db import flavor_access, flavors
 from nova_lite.conductor.db.engine import Database
 from nova_lite.context import RequestContext
 from nova_lite.objects import Flavor
@@ -47,3 +47,14 @@ class Flavors:
 
     def flavor_extra_spec_delete(self, context: RequestContext, flavor_id: str, key: str) -> None:
         self.db.write(flavors.delete_extra_spec, context, flavor_id, key)
+
+    def flavor_access_list(self, context: RequestContext, flavor_id: str) -> list[str]:
+        return self.db.read(flavor_access.list_, context, flavor_id)
+
+    def flavor_access_add(
+        self, context: RequestContext, flavor_id: str, project_id: str, even_public: bool
+    ) -> list[str]:
+        return self.db.write(flavor_access.add, context, flavor_id, project_id, even_public)
+
+    def flavor_access_remove(self, context: RequestContext, flavor_id: str, project_id: str) -> list[str]:
+        return self.db.write(flavor_access.remove, context, flavor_id, project_id)

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import logging
+
 from oslo_config import cfg
 
-from nova_lite.conductor.db import aggregates, server_groups
-from nova_lite.conductor.db.engine import Database
+from nova_lite import exception
+from nova_lite.compute.rpcapi import ComputeAPI
+from nova_lite.conductor.db import aggregates, images, server_groups
+from nova_lite.conductor.db.engine import Database, UnitOfWork
 from nova_lite.context import RequestContext
-from nova_lite.objects import Aggregate, ServerGroup
+from nova_lite.objects import Aggregate, Image, ServerGroup
+
+LOG = logging.getLogger(__name__)
 
 
 class Placement:
-    def __init__(self, db: Database, conf: cfg.ConfigOpts) -> None:
+    def __init__(self, db: Database, conf: cfg.ConfigOpts, compute: ComputeAPI) -> None:
         self.db = db
         self.conf = conf
+        self.compute = compute
 
     # --- aggregates
 
@@ -43,6 +50,14 @@ class Placement:
     def aggregate_remove_host(self, context: RequestContext, aggregate_id: str, host: str) -> Aggregate:
         return self.db.write(aggregates.remove_host, self.conf, aggregate_id, host)
 
+    def aggregate_cache_images(self, context: RequestContext, aggregate_id: str, image_ids: list[str]) -> None:
+        hosts, found = self.db.read(_hosts_and_images, context, aggregate_id, image_ids)
+        for host in hosts:
+            try:
+                self.compute.cache_images(context, host, found)
+            except exception.MessagingUnavailable as error:
+                LOG.warning("Host %s is not told to cache images: %s", host, error.message)
+
     # --- server groups
 
     def server_group_list(
@@ -58,3 +73,16 @@ class Placement:
 
     def server_group_delete(self, context: RequestContext, group_id: str) -> None:
         self.db.write(server_groups.delete, context, group_id)
+
+
+def _hosts_and_images(
+    uow: UnitOfWork, context: RequestContext, aggregate_id: str, image_ids: list[str]
+) -> tuple[list[str], list[Image]]:
+    hosts = aggregates.get(uow, aggregate_id).hosts
+    try:
+        found = [images.get(uow, context, image_id) for image_id in image_ids]
+    except exception.ImageNotFound as error:
+        raise exception.ImageUnavailable() from error
+    if any(image.status != "active" for image in found):
+        raise exception.ImageUnavailable()
+    return hosts, found

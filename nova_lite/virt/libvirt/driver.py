@@ -42,8 +42,8 @@ class LibvirtDriver(ComputeDriver):
         self._domains = Domains(self._connection, host)
         self._networks = Networks(self._connection)
         qemu_img = images.QemuImg(conf)
-        cache = ImageCache(self._records.base_path, qemu_img, image_path)
-        self._disks = DiskMaker(cache, qemu_img, conf.force_config_drive)
+        self._cache = ImageCache(self._records.base_path, qemu_img, image_path)
+        self._disks = DiskMaker(self._cache, qemu_img, conf.force_config_drive)
         self._virt_type = conf.libvirt.virt_type
         self._cpu_info: dict[str, Any] | None = None
 
@@ -179,6 +179,9 @@ class LibvirtDriver(ComputeDriver):
         self.power_on(instance_uuid)
 
     # --- console
+
+    def cache_image(self, image: Image) -> None:
+        self._cache.get(image)
 
     def get_console_output(self, instance_uuid: str, length: int | None) -> str:
         self._domains.get(instance_uuid)

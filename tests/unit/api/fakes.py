@@ -13,6 +13,7 @@ from nova_lite.context import RequestContext
 from nova_lite.objects import (
     VIF,
     ActionTicket,
+    Aggregate,
     AvailabilityZone,
     ComputeNode,
     CreateRequest,
@@ -29,6 +30,7 @@ from nova_lite.objects import (
     Limits,
     Network,
     QuotaUsage,
+    ServerGroup,
     Service,
 )
 
@@ -87,6 +89,9 @@ class FakeConductor:
             )
         }
         self.actions: dict[str, list[InstanceAction]] = {}
+        self.access: list[str] = []
+        self.aggregates: dict[str, Aggregate] = {}
+        self.groups: dict[str, ServerGroup] = {}
         self.service = Service(
             id=3,
             uuid=SERVICE_ID,
@@ -279,6 +284,22 @@ class FakeConductor:
     def flavor_extra_spec_delete(self, context: RequestContext, flavor_id: str, key: str) -> None:
         self._note(context, "flavor_extra_spec_delete", flavor_id, key)
 
+    def flavor_access_list(self, context: RequestContext, flavor_id: str) -> list[str]:
+        self._note(context, "flavor_access_list", flavor_id)
+        return self.access
+
+    def flavor_access_add(
+        self, context: RequestContext, flavor_id: str, project_id: str, even_public: bool
+    ) -> list[str]:
+        self._note(context, "flavor_access_add", flavor_id, project_id, even_public)
+        self.access.append(project_id)
+        return self.access
+
+    def flavor_access_remove(self, context: RequestContext, flavor_id: str, project_id: str) -> list[str]:
+        self._note(context, "flavor_access_remove", flavor_id, project_id)
+        self.access.remove(project_id)
+        return self.access
+
     def keypair_list(
         self, context: RequestContext, user_id: str, limit: int | None, marker: str | None
     ) -> list[KeyPair]:
@@ -364,6 +385,78 @@ class FakeConductor:
             "injected_file_path_length": QuotaUsage(limit=255),
         }
         return Limits(project_id=project_id, quotas=quotas)
+
+    # --- aggregates
+
+    def aggregate_list(self, context: RequestContext) -> list[Aggregate]:
+        self._note(context, "aggregate_list")
+        return list(self.aggregates.values())
+
+    def aggregate_get(self, context: RequestContext, aggregate_id: str) -> Aggregate:
+        self._note(context, "aggregate_get", aggregate_id)
+        if aggregate_id not in self.aggregates:
+            raise exception.AggregateNotFound(aggregate_id=aggregate_id)
+        return self.aggregates[aggregate_id]
+
+    def aggregate_create(self, context: RequestContext, name: str, availability_zone: str | None) -> Aggregate:
+        self._note(context, "aggregate_create", name, availability_zone)
+        made = Aggregate(id=len(self.aggregates) + 1, uuid=str(uuid.uuid4()), name=name, created_at=NOW)
+        self.aggregates[str(made.id)] = made
+        return made
+
+    def aggregate_update(self, context: RequestContext, aggregate_id: str, changes: dict[str, str | None]) -> Aggregate:
+        self._note(context, "aggregate_update", aggregate_id, changes)
+        return self.aggregate_get(context, aggregate_id)
+
+    def aggregate_set_metadata(
+        self, context: RequestContext, aggregate_id: str, metadata: dict[str, str | None]
+    ) -> Aggregate:
+        self._note(context, "aggregate_set_metadata", aggregate_id, metadata)
+        return self.aggregate_get(context, aggregate_id)
+
+    def aggregate_delete(self, context: RequestContext, aggregate_id: str) -> None:
+        self._note(context, "aggregate_delete", aggregate_id)
+        self.aggregate_get(context, aggregate_id)
+
+    def aggregate_add_host(self, context: RequestContext, aggregate_id: str, host: str) -> Aggregate:
+        self._note(context, "aggregate_add_host", aggregate_id, host)
+        self.aggregate_get(context, aggregate_id).hosts.append(host)
+        return self.aggregates[aggregate_id]
+
+    def aggregate_remove_host(self, context: RequestContext, aggregate_id: str, host: str) -> Aggregate:
+        self._note(context, "aggregate_remove_host", aggregate_id, host)
+        self.aggregate_get(context, aggregate_id).hosts.remove(host)
+        return self.aggregates[aggregate_id]
+
+    def aggregate_cache_images(self, context: RequestContext, aggregate_id: str, image_ids: list[str]) -> None:
+        self._note(context, "aggregate_cache_images", aggregate_id, image_ids)
+        self.aggregate_get(context, aggregate_id)
+
+    # --- server groups
+
+    def server_group_list(
+        self, context: RequestContext, all_projects: bool, limit: int | None, offset: int
+    ) -> list[ServerGroup]:
+        self._note(context, "server_group_list", all_projects, limit, offset)
+        return [group for group in self.groups.values() if group.project_id == context.project_id][:limit]
+
+    def server_group_get(self, context: RequestContext, group_id: str) -> ServerGroup:
+        self._note(context, "server_group_get", group_id)
+        group = self.groups.get(group_id)
+        if group is None or not (context.is_admin or group.project_id == context.project_id):
+            raise exception.ServerGroupNotFound(group_uuid=group_id)
+        return group
+
+    def server_group_create(self, context: RequestContext, group: ServerGroup) -> ServerGroup:
+        self._note(context, "server_group_create", group)
+        owner = {"project_id": context.project_id, "user_id": context.user_id}
+        made = msgspec.structs.replace(group, id=str(uuid.uuid4()), **owner)
+        self.groups[made.id] = made
+        return made
+
+    def server_group_delete(self, context: RequestContext, group_id: str) -> None:
+        self._note(context, "server_group_delete", group_id)
+        del self.groups[self.server_group_get(context, group_id).id]
 
     # --- hosts
 

@@ -530,13 +530,6 @@ def test_no_servers_is_an_empty_list_since_2_75(api: Client) -> None:
     assert api.json("GET", path, token=ADMIN, version="2.75")["hypervisors"][0]["servers"] == []
 
 
-def test_aggregates_are_none(api: Client) -> None:
-    assert api.json("GET", "/os-aggregates", token=ADMIN) == {"aggregates": []}
-    assert api("GET", "/os-aggregates/name", token=ADMIN).status_code == 400
-    assert api("GET", "/os-aggregates/1", token=ADMIN).status_code == 404
-    assert api("POST", "/os-aggregates", {"aggregate": {"name": "a"}}, token=ADMIN).status_code == 501
-
-
 # --- action log
 
 

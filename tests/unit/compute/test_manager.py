@@ -16,7 +16,9 @@ from nova_lite.compute.jobs import InstanceLocks, Jobs
 from nova_lite.compute.manager import ComputeManager
 from nova_lite.conductor.rpcapi import ConductorAPI
 from nova_lite.context import get_admin_context
-from nova_lite.objects import HostReport
+from nova_lite.exception import ImageFileMissing
+from nova_lite.objects import HostReport, Image
+from nova_lite.virt import fake
 from tests.unit.compute.fakes import LATER, UUID, FakeConductor, Gate, Host, eventually, ticket
 
 
@@ -230,3 +232,19 @@ def test_the_context_of_the_request_is_that_of_the_job() -> None:
     jobs.start_build(asked, "a", 1, lambda: seen.append(oslo_context.get_current()))
     assert jobs.wait_idle(10)
     assert seen[0].request_id == asked.request_id
+
+
+def test_images_are_fetched_ahead_and_failures_only_told(host: Host, caplog: pytest.LogCaptureFixture) -> None:
+    missing, there = Image(id="missing", name="m"), Image(id="there", name="t")
+    known = {"there"}
+
+    def image_path(image: Image) -> str:
+        if image.id not in known:
+            raise ImageFileMissing(image_id=image.id, reason="no such file")
+        return "/nonexistent"
+
+    host.manager.host.driver.image_path = image_path
+    host.manager.cache_images(get_admin_context(), [missing, there])
+    directory = Path(fake.state_path(host.manager.host.conf, host.manager.host.name)) / "images"
+    eventually(lambda: [path.name for path in directory.iterdir()] == ["there"])
+    assert "Image missing could not be fetched" in caplog.text

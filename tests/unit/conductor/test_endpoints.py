@@ -10,10 +10,13 @@ import pytest
 from oslo_config import cfg
 
 from nova_lite import exception
-from nova_lite.conductor.db import images, models
+from nova_lite.conductor.db import aggregates, hosts, images, models
 from nova_lite.conductor.db.engine import Database, UnitOfWork
 from nova_lite.conductor.endpoints.hosts import Hosts
 from nova_lite.conductor.endpoints.images import Images
+from nova_lite.conductor.endpoints.placement import Placement
+from nova_lite.context import RequestContext
+from nova_lite.objects import Image
 from tests.unit.conductor import make
 
 
@@ -70,3 +73,30 @@ def test_heartbeat_keeps_the_work_it_names(db: Database, conf: cfg.ConfigOpts) -
     assert [lease(db, action).total_seconds() > 20 for action in (build, stop, elsewhere)] == [True, True, False]
     endpoint.report_state(make.ADMIN, make.report(boot_id="b2"))
     assert [lease(db, action).total_seconds() > 0 for action in (build, stop)] == [False, False]
+
+
+class Hypervisors:
+    """The RPC client of compute hosts, one of which is away."""
+
+    def __init__(self) -> None:
+        self.told: dict[str, list[str]] = {}
+
+    def cache_images(self, context: RequestContext, host: str, images: list[Image]) -> None:
+        if host == "h1":
+            raise exception.MessagingUnavailable(what="h1")
+        self.told[host] = [image.id for image in images]
+
+
+def test_an_aggregates_hosts_are_told_to_cache_images(db: Database, conf: cfg.ConfigOpts) -> None:
+    for host in ("h1", "h2", "h3"):
+        db.write(hosts.report, conf, make.report(host, inventories=[make.inventory(host)]))
+    aggregate = str(db.write(aggregates.create, "a").id)
+    for host in ("h1", "h2"):
+        db.write(aggregates.add_host, conf, aggregate, host)
+    image = db.write(images.create, make.image())
+    compute = Hypervisors()
+    endpoint = Placement(db, conf, compute)
+    endpoint.aggregate_cache_images(make.ADMIN, aggregate, [image.id])
+    assert compute.told == {"h2": [image.id]}
+    with pytest.raises(exception.ImageUnavailable):
+        endpoint.aggregate_cache_images(make.ADMIN, aggregate, ["nonsense"])

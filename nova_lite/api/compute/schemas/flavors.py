@@ -59,3 +59,7 @@ INDEX: Versioned[t.Schema] = Versioned({1: t.loose_query(_LIST), Change.STRICT_Q
 
 EXTRA_SPECS_CREATE: Versioned[t.Schema] = Versioned({1: t.wrapped("extra_specs", t.EXTRA_SPECS)})
 EXTRA_SPECS_UPDATE: Versioned[t.Schema] = Versioned({1: {**t.EXTRA_SPECS, "maxProperties": 1}})
+
+_PROJECT: t.Schema = t.strict({"tenant": t.TEXT}, ("tenant",))
+ADD_ACCESS: Versioned[t.Schema] = Versioned({1: t.wrapped("addTenantAccess", _PROJECT)})
+REMOVE_ACCESS: Versioned[t.Schema] = Versioned({1: t.wrapped("removeTenantAccess", _PROJECT)})

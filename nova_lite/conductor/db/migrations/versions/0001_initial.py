@@ -51,6 +51,14 @@ def upgrade() -> None:
         sa.UniqueConstraint("name", name="uq_flavors_name"),
     )
     _table(
+        "flavor_access",
+        sa.Column("flavor_id", BIG_ID, nullable=False),
+        sa.Column("project_id", sa.String(length=255), nullable=False),
+        sa.ForeignKeyConstraint(["flavor_id"], ["flavors.id"], name="fk_flavor_access_flavor_id"),
+        sa.PrimaryKeyConstraint("flavor_id", "project_id", name="pk_flavor_access"),
+    )
+    op.create_index("ix_flavor_access_project_id", "flavor_access", ["project_id"], unique=False)
+    _table(
         "images",
         sa.Column("id", sa.String(length=36), nullable=False),
         sa.Column("name", sa.String(length=255), nullable=False),

@@ -1,0 +1,47 @@
+"""Which projects may use a flavor that is not public."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from sqlalchemy import exc
+
+from nova_lite import exception
+from nova_lite.conductor.db import flavors
+from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.conductor.db.models import Flavor
+from nova_lite.conductor.db.models import FlavorAccess as Row
+from nova_lite.context import RequestContext
+
+
+def list_(uow: UnitOfWork, context: RequestContext, flavor_id: str) -> list[str]:
+    """Ids of the projects; `FlavorAccessNotKept` for a public flavor."""
+    flavor = flavors.get_row(uow, context, flavor_id)
+    if flavor.is_public:
+        raise exception.FlavorAccessNotKept()
+    return _projects(uow, flavor)
+
+
+def add(uow: UnitOfWork, context: RequestContext, flavor_id: str, project_id: str, even_public: bool) -> list[str]:
+    """All projects afterwards. `FlavorAccessExists`; `FlavorIsPublic` unless ``even_public``."""
+    flavor = flavors.get_row(uow, context, flavor_id, lock=True)
+    if flavor.is_public and not even_public:
+        raise exception.FlavorIsPublic()
+    try:
+        with uow.session.begin_nested():
+            uow.session.add(Row(flavor_id=flavor.id, project_id=project_id))
+    except exc.IntegrityError as error:
+        raise exception.FlavorAccessExists(flavor_id=flavor_id, project_id=project_id) from error
+    return _projects(uow, flavor)
+
+
+def remove(uow: UnitOfWork, context: RequestContext, flavor_id: str, project_id: str) -> list[str]:
+    """All projects afterwards; `FlavorAccessNotFound`. Servers that run keep what they have of the flavor."""
+    flavor = flavors.get_row(uow, context, flavor_id, lock=True)
+    if not uow.change(sa.delete(Row).where(Row.flavor_id == flavor.id, Row.project_id == project_id)):
+        raise exception.FlavorAccessNotFound(flavor_id=flavor_id, project_id=project_id)
+    return _projects(uow, flavor)
+
+
+def _projects(uow: UnitOfWork, flavor: Flavor) -> list[str]:
+    query = sa.select(Row.project_id).where(Row.flavor_id == flavor.id)
+    return list(uow.session.scalars(query.order_by(Row.project_id)))

@@ -1,0 +1,62 @@
+"""``/flavors/{id}/os-flavor-access`` and its actions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nova_lite import exception
+from tests.unit.api.conftest import ADMIN, Client, fault
+
+LIST = "/flavors/1/os-flavor-access"
+ACTION = "/flavors/1/action"
+ADD: Any = {"addTenantAccess": {"tenant": "p1"}}
+REMOVE: Any = {"removeTenantAccess": {"tenant": "p1"}}
+
+
+def test_add_list_remove(api: Client) -> None:
+    shown = {"flavor_access": [{"flavor_id": "1", "tenant_id": "p1"}]}
+    assert api.json("POST", ACTION, ADD, token=ADMIN) == shown
+    assert api.json("GET", LIST, token=ADMIN) == shown
+    assert api.json("POST", ACTION, REMOVE, token=ADMIN) == {"flavor_access": []}
+
+
+def test_public_flavors_take_none_since_2_7(api: Client) -> None:
+    for version, even_public in (("2.6", True), ("2.7", False)):
+        api("POST", ACTION, ADD, token=ADMIN, version=version)
+        assert api.asked("flavor_access_add") == ("1", "p1", even_public)
+
+
+def test_refusals(api: Client) -> None:
+    both = {"flavor_id": "1", "project_id": "p1"}
+    for body, error, code in (
+        (ADD, exception.FlavorIsPublic(), 409),
+        (ADD, exception.FlavorAccessExists(**both), 409),
+        (ADD, exception.FlavorNotFound(flavor_id="1"), 404),
+        (REMOVE, exception.FlavorAccessNotFound(**both), 404),
+    ):
+        api.conductor.error = error
+        assert api("POST", ACTION, body, token=ADMIN).status_code == code
+    api.conductor.error = exception.FlavorAccessNotKept()
+    fault(api("GET", LIST, token=ADMIN), "itemNotFound", 404)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"addTenantAccess": {}},
+        {"addTenantAccess": {"tenant": ""}},
+        {"addTenantAccess": {"tenant": 5}},
+        {"addTenantAccess": {"tenant": "p", "more": 1}},
+        {"removeTenantAccess": None},
+        {"nonsense": {"tenant": "p"}},
+    ],
+)
+def test_malformed(api: Client, body: Any) -> None:
+    fault(api("POST", ACTION, body, token=ADMIN), "badRequest", 400)
+
+
+def test_for_admins_only(api: Client) -> None:
+    for response in (api("GET", LIST), api("POST", ACTION, ADD), api("POST", ACTION, REMOVE)):
+        fault(response, "forbidden", 403)

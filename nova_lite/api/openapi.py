@@ -94,7 +94,8 @@ def document() -> dict[str, Any]:
                     "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Fault"}}},
                 }
                 for code in (*FAULTS, *FAULTS_OF_CHANGES)
-            },
+            }
+            | {"414": {"description": _phrase(414), "content": {"text/plain": {"schema": {"type": "string"}}}}},
         },
     }
 
@@ -175,7 +176,7 @@ def _responses(rows: Iterable[Operation], method: str) -> dict[str, Any]:
         if row.declared and row.served:
             for status in row.declared.status.all():
                 bodies.setdefault(status, []).append(_answer(row.declared.answer))
-    codes = {*FAULTS, *(() if method == "GET" else FAULTS_OF_CHANGES)}
+    codes = {*FAULTS, 414, *(() if method == "GET" else FAULTS_OF_CHANGES)}
     codes |= {status for row in rows if row.declared for status in row.declared.status.all() if status >= 400}
     responses = {str(code): {"$ref": f"#/components/responses/{code}"} for code in codes}
     return responses | {str(status): _success(status, schemas) for status, schemas in sorted(bodies.items())}

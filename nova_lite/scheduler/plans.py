@@ -43,6 +43,7 @@ def drain(
             spec,
             forced_host=None,
             forced_node=None,
+            requested_destination=None,
             instance_group=_group_after(spec.instance_group, source, settled),
         )
         (uuid,) = spec.instance_uuids

@@ -15,7 +15,7 @@ from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Instance, InstanceAction
 from nova_lite.conductor.tasks import build
 from nova_lite.context import RequestContext
-from nova_lite.objects import HostState, InstanceGroup, RequestSpec
+from nova_lite.objects import HostState, InstanceGroup, RequestedDestination, RequestSpec
 from nova_lite.scheduler import core, filters, plans, weights
 
 
@@ -28,6 +28,8 @@ def register(commands: Commands) -> None:
     explain_.add_argument("--flavor", metavar="ID", help="in place of a server: one of this flavor")
     explain_.add_argument("--image", metavar="ID")
     explain_.add_argument("--az", metavar="ZONE")
+    explain_.add_argument("--host", help="ask for this host only; like any other it has to pass the filters")
+    explain_.add_argument("--node", help="ask for this hypervisor only")
     explain_.add_argument("--hint", type=key_value, action="append", default=[], metavar="KEY=VALUE")
     explain_.add_argument("--project", default="", metavar="ID", help="whose server it would be")
     explain_.add_argument("--count", type=at_least(1), default=1)
@@ -82,10 +84,17 @@ def _imagined(uow: UnitOfWork, app: App, args: argparse.Namespace) -> tuple[list
         flavor=flavors.get(uow, app.context, args.flavor),
         image=None if args.image is None else images.get(uow, app.context, args.image),
         availability_zone=args.az,
+        requested_destination=_destination(args),
         instance_group=_group(uow, app.context, hints.get("group")),
         scheduler_hints=hints,
     )
     return hosts.states(uow), spec
+
+
+def _destination(args: argparse.Namespace) -> RequestedDestination | None:
+    if args.host is None and args.node is None:
+        return None
+    return RequestedDestination(host=args.host, node=args.node)
 
 
 def _group(uow: UnitOfWork, context: RequestContext, hint: list[str] | str | None) -> InstanceGroup | None:

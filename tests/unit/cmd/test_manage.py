@@ -424,6 +424,9 @@ def test_a_dry_run_says_where_or_why_not(tool: Tool) -> None:
     assert "not in availability zone west" in tool.json(*dry_run, "--az", "west", status=1)[0]["why"]
     group = tool("server-group", "create", "g", "--project", "p1", "--policy", "anti-affinity")
     assert tool.json(*dry_run, "--hint", f"group={group}", "--count", "3", status=1)
+    assert {place["host"] for place in tool.json(*dry_run, "--host", "h2", "--count", "2")} == {"h2"}
+    assert "Of 1 requested host" in tool.json(*dry_run, "--node", "h2", "--count", "3", status=1)[0]["why"]
+    assert "does not exist" in tool.json(*dry_run, "--host", "none", status=1)[0]["why"]
     assert "Instance group none could not be found" in tool.fails(*dry_run, "--hint", "group=none")
     assert "name either a server, or a flavor" in tool.fails("scheduler", "explain")
 

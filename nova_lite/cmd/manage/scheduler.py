@@ -17,6 +17,10 @@ from nova_lite.conductor.tasks import build
 from nova_lite.context import RequestContext
 from nova_lite.objects import HostState, InstanceGroup, RequestedDestination, RequestSpec
 from nova_lite.scheduler import core, filters, plans, weights
+from nova_lite.states import ACTIVE, STOPPED
+
+#: States of servers that a plan may move; a task under way keeps a server where it is, too.
+MOVABLE = (ACTIVE, STOPPED)
 
 
 def register(commands: Commands) -> None:
@@ -139,3 +143,46 @@ def drain(app: App, args: argparse.Namespace) -> int:
         [(move.instance_uuid, names[move.instance_uuid], move.target, move.reason) for move in moves],
     )
     return 0 if all(move.target is not None for move in moves) else 1
+
+
+def rebalance(app: App, args: argparse.Namespace) -> int:
+    """``host rebalance``: moves among the hosts that are up and enabled, and the spread of their use. One line without
+    a server if nothing is to be moved."""
+
+    def read(uow: UnitOfWork) -> tuple[list[HostState], list[RequestSpec], dict[str, str]]:
+        chosen = [state for state in hosts.states(uow) if _takes_part(state, args)]
+        query = sa.select(Instance).where(
+            Instance.host.is_not(None),
+            Instance.deleted.is_(False),
+            Instance.vm_state.in_(MOVABLE),
+            Instance.task_state.is_(None),
+        )
+        there = {each for state in chosen for each in state.instances}
+        rows = [row for row in uow.session.scalars(query.order_by(Instance.id)) if row.uuid in there]
+        return chosen, [build.request_spec(uow, row, []) for row in rows], {row.uuid: row.display_name for row in rows}
+
+    chosen, specs, names = app.db.read(read)
+    filters_, weighers, _ = decider(app)
+    steps = plans.rebalance(chosen, specs, filters_, weighers, random.Random(), args.max_moves)
+    rows: list[tuple[str | float | None, ...]] = [
+        (
+            *(step.instance_uuid, names[step.instance_uuid], step.source, step.target),
+            *(round(step.spread_before, 4), round(step.spread_after, 4)),
+        )
+        for step in steps
+    ]
+    spread = round(plans.spread(chosen), 4)
+    app.show(
+        ("Server", "Name", "From", "To", "Spread Before", "Spread After"),
+        rows or [(None, None, None, None, spread, spread)],
+    )
+    return 0
+
+
+def _takes_part(state: HostState, args: argparse.Namespace) -> bool:
+    return (
+        state.up
+        and not state.disabled
+        and args.az in (None, state.availability_zone)
+        and (args.aggregate is None or any(each.name == args.aggregate for each in state.aggregates))
+    )

@@ -7,6 +7,7 @@ from nova_lite import concurrency
 concurrency.setup(concurrency.THREADING)
 
 # isort: split
+import gc  # noqa: E402
 import sys  # noqa: E402
 
 from oslo_config import cfg  # noqa: E402
@@ -17,6 +18,20 @@ from nova_lite.conductor.rpcapi import ConductorAPI  # noqa: E402
 from nova_lite.notifications import Notifications  # noqa: E402
 from nova_lite.scheduler.manager import SchedulerManager  # noqa: E402
 from nova_lite.scheduler.rpcapi import TOPIC, VERSION  # noqa: E402
+
+#: Seconds between two full garbage collections. Each looks at every host: 55 ms for 10,000 of them, in which nothing is
+#: decided. Left to itself Python does one every ten decisions or so, because each makes and drops as many objects.
+FULL_COLLECTION_INTERVAL = 60.0
+
+
+def collect_fully_by_the_clock() -> None:
+    """Young objects are collected as ever; no full collection comes by itself any more."""
+    young, middle, _ = gc.get_threshold()
+    gc.set_threshold(young, middle, 2**31 - 1)
+
+
+def collect_fully() -> None:
+    gc.collect()
 
 
 class SchedulerDaemon(service.Daemon):
@@ -34,6 +49,7 @@ class SchedulerDaemon(service.Daemon):
         self.serve_rpc(transport, TOPIC, self.conf.host, [rpc.Endpoint(manager, VERSION)])
         self.add_periodic("Loading host states", self.conf.startup_retry_interval, manager.keep_fresh, at_once=True)
         self.add_periodic("Heartbeat", self.conf.report_interval, manager.report, at_once=True)
+        self.add_periodic("Full garbage collection", FULL_COLLECTION_INTERVAL, collect_fully)
 
     def cleanup(self) -> None:
         if self._notifications is not None:
@@ -43,6 +59,7 @@ class SchedulerDaemon(service.Daemon):
 def main() -> int:
     conf = configuration.load(prog="nova-lite-scheduler")
     service.setup_logging(conf, "nova-lite-scheduler")
+    collect_fully_by_the_clock()
     return SchedulerDaemon(conf).run()
 
 

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from oslo_config import cfg
+from oslo_config import cfg, types
 
 DEFAULT_OPTS = [
     cfg.StrOpt("compute_driver", default="libvirt", help="Entry point in nova_lite.virt.drivers: libvirt or fake."),
+    cfg.ListOpt(
+        "compute_monitors",
+        item_type=types.String(choices=["cpu.virt_driver"]),
+        default=[],
+        help="What hosts measure for MetricsFilter and MetricsWeigher: cpu.virt_driver, or nothing.",
+    ),
     cfg.StrOpt("instances_path", help="Directory of instances' disks; <state_path>/instances by default."),
     cfg.FloatOpt("cpu_allocation_ratio", default=4.0, min=0.1, help="vCPUs given out per CPU of the host."),
     cfg.FloatOpt("ram_allocation_ratio", default=1.0, min=0.1, help="Memory given out per memory of the host."),

@@ -38,7 +38,7 @@ from nova_lite.objects.keypair import KeyPair
 from nova_lite.objects.network import Network
 from nova_lite.objects.quota import Limits, QuotaUsage
 from nova_lite.objects.ready import make_ready
-from nova_lite.objects.request_spec import Destination, InstanceGroup, RequestSpec, Selection
+from nova_lite.objects.request_spec import Destination, InstanceGroup, RequestedDestination, RequestSpec, Selection
 from nova_lite.objects.server_group import ServerGroup
 
 __all__ = [
@@ -74,6 +74,7 @@ __all__ = [
     "Outcome",
     "QuotaUsage",
     "RequestSpec",
+    "RequestedDestination",
     "Selection",
     "ServerGroup",
     "Service",

@@ -9,6 +9,7 @@ import msgspec
 
 from nova_lite.objects.image import Image
 from nova_lite.objects.instance import VIF, Instance
+from nova_lite.objects.request_spec import RequestedDestination
 
 
 class NetworkRequest(msgspec.Struct, kw_only=True):
@@ -37,6 +38,7 @@ class CreateRequest(msgspec.Struct, kw_only=True):
     availability_zone: str | None = None
     forced_host: str | None = None
     forced_node: str | None = None
+    requested_destination: RequestedDestination | None = None
     metadata: dict[str, str] = msgspec.field(default_factory=dict)
     tags: list[str] = msgspec.field(default_factory=list)
     key_name: str | None = None

@@ -17,11 +17,21 @@ class InstanceGroup(msgspec.Struct, kw_only=True):
     max_server_per_host: int | None = None
 
 
+class RequestedDestination(msgspec.Struct, kw_only=True):
+    """The only place that a request wants: a host, a node, or a node of a host. The filters say whether it will do."""
+
+    host: str | None = None
+    node: str | None = None
+
+    def covers(self, host: str, node: str) -> bool:
+        return self.host in (None, host) and self.node in (None, node)
+
+
 class RequestSpec(msgspec.Struct, kw_only=True):
     """One request for ``len(instance_uuids)`` like instances.
 
     ``ignore_hosts``: hosts already tried. ``attempt`` starts at 1. ``forced_host``/``forced_node`` skip the filters
-    but not the claim. ``current_zone``: of a server that is to be moved.
+    but not the claim; ``requested_destination`` skips nothing. ``current_zone``: of a server that is to be moved.
     """
 
     instance_uuids: list[str]
@@ -32,6 +42,7 @@ class RequestSpec(msgspec.Struct, kw_only=True):
     availability_zone: str | None = None
     forced_host: str | None = None
     forced_node: str | None = None
+    requested_destination: RequestedDestination | None = None
     ignore_hosts: list[str] = msgspec.field(default_factory=list)
     attempt: int = 1
     instance_group: InstanceGroup | None = None

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import msgspec
 
 from nova_lite.exception import NoValidHost
-from nova_lite.objects import Destination, HostState, RequestSpec, Selection
+from nova_lite.objects import Destination, HostState, RequestedDestination, RequestSpec, Selection
 from nova_lite.scheduler import reasons
 from nova_lite.scheduler.filters.base import HostFilter
 from nova_lite.scheduler.weights.base import HostWeigher
@@ -46,6 +46,8 @@ def select_destinations(
 
     Neither ``hosts`` nor ``spec`` is changed. Alternates have room after all picks, so they are worth trying.
     """
+    if spec.requested_destination is not None:
+        hosts = requested_hosts(hosts, spec.requested_destination)
     if spec.forced_host or spec.forced_node:
         hosts, filters = forced_hosts(hosts, spec), [each for each in filters if each.binds_forced_hosts]
     pool = Pool(hosts, spec, filters, weighers)
@@ -63,6 +65,15 @@ def select_destinations(
         )
         for uuid, host in zip(spec.instance_uuids, picked, strict=True)
     ]
+
+
+def requested_hosts(hosts: Sequence[HostState], wanted: RequestedDestination) -> list[HostState]:
+    """The only candidates of a request that names them; they have to pass every filter."""
+    found = [host for host in hosts if wanted.covers(host.host, host.node)]
+    if not found:
+        name = "/".join(filter(None, (wanted.host, wanted.node)))
+        raise NoValidHost(reason="The requested host does not exist.", details=f"Unknown host {name}.")
+    return found
 
 
 def forced_hosts(hosts: Sequence[HostState], spec: RequestSpec) -> list[HostState]:

@@ -23,7 +23,7 @@ def no_valid_host(
         return NoValidHost(reason="There are no compute hosts.", details="No compute host is known.")
     failed = {each: hosts for each, hosts in rejected.items() if hosts}
     counts = ", ".join(_count(each, hosts, spec) for each, hosts in failed.items())
-    sentence = f"Of {_hosts(total)}, {counts}."
+    sentence = f"Of {_candidates(total, spec)}, {counts}."
     if placed:
         sentence = f"There is room for {placed} of the {len(spec.instance_uuids)} servers asked for. {sentence}"
     lines = [_misses(each, hosts, spec, total) for each, hosts in failed.items()]
@@ -40,7 +40,7 @@ def _misses(host_filter: HostFilter, hosts: Sequence[HostState], spec: RequestSp
     nearest = sorted(hosts, key=lambda host: host_filter.shortfall(host, spec))[:CLOSEST]
     named = ", ".join(_miss(host_filter, host, spec) for host in nearest)
     more = f" and {len(hosts) - len(nearest)} more" if len(hosts) > len(nearest) else ""
-    return f"{type(host_filter).__name__} took out {len(hosts)} of {_hosts(total)}: {named}{more}."
+    return f"{type(host_filter).__name__} took out {len(hosts)} of {_candidates(total, spec)}: {named}{more}."
 
 
 def _miss(host_filter: HostFilter, host: HostState, spec: RequestSpec) -> str:
@@ -49,5 +49,6 @@ def _miss(host_filter: HostFilter, host: HostState, spec: RequestSpec) -> str:
     return f"{name} ({reason})" if reason else name
 
 
-def _hosts(number: int) -> str:
-    return "1 host" if number == 1 else f"{number} hosts"
+def _candidates(number: int, spec: RequestSpec) -> str:
+    kind = "host" if spec.requested_destination is None else "requested host"
+    return f"1 {kind}" if number == 1 else f"{number} {kind}s"

@@ -53,6 +53,7 @@ class Control(msgspec.Struct, kw_only=True):
     """``control.json``; what it leaves out is taken from ``[fake]``.
 
     ``delays``: seconds by step, besides the three general ones. ``vcpus``, ``memory_mb``, ``disk_gb``: the host's.
+    ``metrics``: what it measures, by name, for the scheduler.
     """
 
     spawn_delay: float
@@ -65,6 +66,7 @@ class Control(msgspec.Struct, kw_only=True):
     memory_mb: int
     disk_gb: int
     delays: dict[str, float] = msgspec.field(default_factory=dict)
+    metrics: dict[str, float] = msgspec.field(default_factory=dict)
 
 
 make_ready(Domain, Control)
@@ -107,6 +109,7 @@ class FakeDriver(driver.ComputeDriver):
             cpu_arch=platform.machine(),
             cpu_info={"model": "fake", "vendor": "fake", "features": []},
             supported_hv_types=["fake", "qemu", "kvm"],
+            capabilities={"metrics": control.metrics} if control.metrics else {},
             disk_available_least=control.disk_gb,
             running_vms=sum(info.power_state == PowerState.RUNNING for info in self._domains()),
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.functional.cloud import Cloud, wait_for
@@ -58,6 +60,34 @@ def test_no_valid_host_says_why(tidy: Cloud) -> None:
     assert "No valid host was found" in server["fault"]["message"]
     assert "RamFilter" in server["fault"]["message"]
     assert tidy.domains() == {}
+
+
+def test_a_requested_host_takes_it_or_says_why_not(tidy: Cloud) -> None:
+    wanted = tidy.computes[1]
+    server = {"name": "there", "imageRef": tidy.image_id, "flavorRef": "1", "networks": "auto"}
+
+    def ask(**where: str) -> tuple[int, dict[str, Any]]:
+        answer = tidy.request("POST", "/servers", {"server": server | where}, version="2.74")
+        return answer.status_code, answer.json()
+
+    status, there = ask(host=wanted)
+    assert status == 202, there
+    server_id = there["server"]["id"]
+    assert tidy.wait_active([server_id])[server_id]["OS-EXT-SRV-ATTR:host"] == wanted
+    status, fault = ask(host="none")
+    assert (status, fault["badRequest"]["message"]) == (400, "Compute host none could not be found.")
+
+    which = {"host": wanted, "binary": "nova-compute"}
+    assert tidy.request("PUT", "/os-services/disable", which).status_code == 200
+    try:
+        status, refused = ask(hypervisor_hostname=wanted)
+        assert status == 202, refused
+        server_id = refused["server"]["id"]
+        found = tidy.wait_settled([server_id])[server_id]
+        assert found["status"] == "ERROR"
+        assert "Of 1 requested host, 1 failed ComputeFilter (down or disabled)" in found["fault"]["message"]
+    finally:
+        assert tidy.request("PUT", "/os-services/enable", which).status_code == 200
 
 
 def test_projects_do_not_see_each_other(tidy: Cloud) -> None:

@@ -10,7 +10,7 @@ from nova_lite import exception
 from nova_lite.api import validation
 from nova_lite.api.microversions import Change
 from nova_lite.api.wsgi import Request
-from nova_lite.objects import CreateRequest, NetworkRequest
+from nova_lite.objects import CreateRequest, NetworkRequest, RequestedDestination
 from nova_lite.policies import servers as policies
 
 #: Keys of a block device mapping that only say what a plain boot from an image does anyway.
@@ -20,7 +20,9 @@ _HARMLESS_DEVICE_KEYS = {"source_type", "destination_type", "boot_index", "uuid"
 def request_of(req: Request, body: dict[str, Any], password: str) -> CreateRequest:
     server = body["server"]
     minimum, maximum = _counts(server)
-    zone, host, node = _placement(req, server)
+    zone, host, node = _split_zone(server.get("availability_zone"))
+    if host or node:
+        req.authorize(policies.FORCED_HOST)
     hints = body.get("os:scheduler_hints") or body.get("OS-SCH-HNT:scheduler_hints") or {}
     _refuse_unsupported(server)
     return CreateRequest(
@@ -35,6 +37,7 @@ def request_of(req: Request, body: dict[str, Any], password: str) -> CreateReque
         availability_zone=zone,
         forced_host=host,
         forced_node=node,
+        requested_destination=_requested_destination(req, server, forced=bool(host or node)),
         metadata=server.get("metadata", {}),
         tags=list(dict.fromkeys(server.get("tags", []))),
         key_name=server.get("key_name"),
@@ -62,19 +65,16 @@ def _counts(server: dict[str, Any]) -> tuple[int, int]:
     return minimum, maximum
 
 
-def _placement(req: Request, server: dict[str, Any]) -> tuple[str | None, str | None, str | None]:
-    """Zone, forced host and node: ``zone:host:node`` in one word, or by name since 2.74; both are for admins."""
-    zone, host, node = _split_zone(server.get("availability_zone"))
-    if host or node:
-        req.authorize(policies.FORCED_HOST)
-    if "host" in server or "hypervisor_hostname" in server:
-        if host or node:
-            raise exception.ValidationError(
-                detail="Unable to specify both a host in the availability zone and a requested destination."
-            )
-        req.authorize(policies.REQUESTED_DESTINATION)
-        host, node = server.get("host"), server.get("hypervisor_hostname")
-    return zone, host, node
+def _requested_destination(req: Request, server: dict[str, Any], forced: bool) -> RequestedDestination | None:
+    """``host`` and ``hypervisor_hostname``, for admins since 2.74: unlike ``zone:host:node`` they skip no filter."""
+    if "host" not in server and "hypervisor_hostname" not in server:
+        return None
+    if forced:
+        raise exception.ValidationError(
+            detail="Unable to specify both a host in the availability zone and a requested destination."
+        )
+    req.authorize(policies.REQUESTED_DESTINATION)
+    return RequestedDestination(host=server.get("host"), node=server.get("hypervisor_hostname"))
 
 
 def _split_zone(text: str | None) -> tuple[str | None, str | None, str | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from nova_lite.cmd.manage import scheduler
-from nova_lite.cmd.manage.app import App, Commands
+from nova_lite.cmd.manage.app import App, Commands, at_least
 from nova_lite.conductor.db import hosts
 
 
@@ -17,6 +17,13 @@ def register(commands: Commands) -> None:
     drain = commands.verb(noun, "drain", "Where each server of a host would go.", scheduler.drain)
     drain.add_argument("host", metavar="HOST")
     drain.add_argument("--dry-run", action="store_true", required=True, help="a plan only: servers are not moved")
+    rebalance = commands.verb(
+        noun, "rebalance", "Moves that would even out how full the hosts are.", scheduler.rebalance
+    )
+    rebalance.add_argument("--dry-run", action="store_true", required=True, help="a plan only: servers are not moved")
+    rebalance.add_argument("--max-moves", type=at_least(1), default=100, metavar="N")
+    rebalance.add_argument("--az", metavar="ZONE", help="among the hosts of this zone only")
+    rebalance.add_argument("--aggregate", metavar="NAME", help="among the hosts of this aggregate only")
 
 
 def service_list(app: App, args: argparse.Namespace) -> int:

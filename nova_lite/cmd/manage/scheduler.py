@@ -15,8 +15,12 @@ from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Instance, InstanceAction
 from nova_lite.conductor.tasks import build
 from nova_lite.context import RequestContext
-from nova_lite.objects import HostState, InstanceGroup, RequestSpec
+from nova_lite.objects import HostState, InstanceGroup, RequestedDestination, RequestSpec
 from nova_lite.scheduler import core, filters, plans, weights
+from nova_lite.states import ACTIVE, STOPPED
+
+#: States of servers that a plan may move; a task under way keeps a server where it is, too.
+MOVABLE = (ACTIVE, STOPPED)
 
 
 def register(commands: Commands) -> None:
@@ -28,6 +32,8 @@ def register(commands: Commands) -> None:
     explain_.add_argument("--flavor", metavar="ID", help="in place of a server: one of this flavor")
     explain_.add_argument("--image", metavar="ID")
     explain_.add_argument("--az", metavar="ZONE")
+    explain_.add_argument("--host", help="ask for this host only; like any other it has to pass the filters")
+    explain_.add_argument("--node", help="ask for this hypervisor only")
     explain_.add_argument("--hint", type=key_value, action="append", default=[], metavar="KEY=VALUE")
     explain_.add_argument("--project", default="", metavar="ID", help="whose server it would be")
     explain_.add_argument("--count", type=at_least(1), default=1)
@@ -82,10 +88,17 @@ def _imagined(uow: UnitOfWork, app: App, args: argparse.Namespace) -> tuple[list
         flavor=flavors.get(uow, app.context, args.flavor),
         image=None if args.image is None else images.get(uow, app.context, args.image),
         availability_zone=args.az,
+        requested_destination=_destination(args),
         instance_group=_group(uow, app.context, hints.get("group")),
         scheduler_hints=hints,
     )
     return hosts.states(uow), spec
+
+
+def _destination(args: argparse.Namespace) -> RequestedDestination | None:
+    if args.host is None and args.node is None:
+        return None
+    return RequestedDestination(host=args.host, node=args.node)
 
 
 def _group(uow: UnitOfWork, context: RequestContext, hint: list[str] | str | None) -> InstanceGroup | None:
@@ -130,3 +143,46 @@ def drain(app: App, args: argparse.Namespace) -> int:
         [(move.instance_uuid, names[move.instance_uuid], move.target, move.reason) for move in moves],
     )
     return 0 if all(move.target is not None for move in moves) else 1
+
+
+def rebalance(app: App, args: argparse.Namespace) -> int:
+    """``host rebalance``: moves among the hosts that are up and enabled, and the spread of their use. One line without
+    a server if nothing is to be moved."""
+
+    def read(uow: UnitOfWork) -> tuple[list[HostState], list[RequestSpec], dict[str, str]]:
+        chosen = [state for state in hosts.states(uow) if _takes_part(state, args)]
+        query = sa.select(Instance).where(
+            Instance.host.is_not(None),
+            Instance.deleted.is_(False),
+            Instance.vm_state.in_(MOVABLE),
+            Instance.task_state.is_(None),
+        )
+        there = {each for state in chosen for each in state.instances}
+        rows = [row for row in uow.session.scalars(query.order_by(Instance.id)) if row.uuid in there]
+        return chosen, [build.request_spec(uow, row, []) for row in rows], {row.uuid: row.display_name for row in rows}
+
+    chosen, specs, names = app.db.read(read)
+    filters_, weighers, _ = decider(app)
+    steps = plans.rebalance(chosen, specs, filters_, weighers, random.Random(), args.max_moves)
+    rows: list[tuple[str | float | None, ...]] = [
+        (
+            *(step.instance_uuid, names[step.instance_uuid], step.source, step.target),
+            *(round(step.spread_before, 4), round(step.spread_after, 4)),
+        )
+        for step in steps
+    ]
+    spread = round(plans.spread(chosen), 4)
+    app.show(
+        ("Server", "Name", "From", "To", "Spread Before", "Spread After"),
+        rows or [(None, None, None, None, spread, spread)],
+    )
+    return 0
+
+
+def _takes_part(state: HostState, args: argparse.Namespace) -> bool:
+    return (
+        state.up
+        and not state.disabled
+        and args.az in (None, state.availability_zone)
+        and (args.aggregate is None or any(each.name == args.aggregate for each in state.aggregates))
+    )

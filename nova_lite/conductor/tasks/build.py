@@ -25,7 +25,7 @@ from nova_lite.conductor.db.models import Instance, InstanceAction
 from nova_lite.conductor.tasks import end
 from nova_lite.context import RequestContext
 from nova_lite.network.driver import NetworkBackend
-from nova_lite.objects import BuildRequest, Destination, Flavor, Image, RequestSpec, Selection
+from nova_lite.objects import BuildRequest, Destination, Flavor, Image, RequestedDestination, RequestSpec, Selection
 from nova_lite.scheduler.rpcapi import SchedulerAPI
 
 LOG = logging.getLogger(__name__)
@@ -154,6 +154,7 @@ def _wanted(uow: UnitOfWork, instance: Instance, action: InstanceAction) -> _Wan
 
 def request_spec(uow: UnitOfWork, instance: Instance, tried: list[str]) -> RequestSpec:
     """What the scheduler has to know of an instance; ``tried`` are the hosts it is not to go to (any more)."""
+    wanted = instance.request.get("requested_destination")
     return RequestSpec(
         instance_uuids=[instance.uuid],
         project_id=instance.project_id,
@@ -163,6 +164,7 @@ def request_spec(uow: UnitOfWork, instance: Instance, tried: list[str]) -> Reque
         availability_zone=instance.requested_availability_zone,
         forced_host=instance.request.get("forced_host"),
         forced_node=instance.request.get("forced_node"),
+        requested_destination=None if wanted is None else msgspec.convert(wanted, RequestedDestination),
         ignore_hosts=tried,
         attempt=len(tried) + 1,
         instance_group=server_groups.of_instance(uow, instance.uuid) if instance.scheduler_hints.get("group") else None,

@@ -16,7 +16,7 @@ from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import ComputeNode, Instance, InstanceTag, KeyPair, Service
 from nova_lite.context import RequestContext
 from nova_lite.network.driver import NetworkBackend
-from nova_lite.objects import CreateRequest, CreateResult, Flavor, Image, Limits, NetworkRequest
+from nova_lite.objects import CreateRequest, CreateResult, Flavor, Image, Limits, NetworkRequest, RequestedDestination
 
 GIB = 1024**3
 
@@ -171,14 +171,19 @@ def _check_placement(uow: UnitOfWork, request: CreateRequest) -> None:
         ).first()
         if known is None:
             raise exception.AvailabilityZoneUnavailable()
-    if request.forced_host is not None or request.forced_node is not None:
-        query = sa.select(ComputeNode.id)
-        if request.forced_host is not None:
-            query = query.where(ComputeNode.host == request.forced_host)
-        if request.forced_node is not None:
-            query = query.where(ComputeNode.node == request.forced_node)
-        if uow.session.scalars(query).first() is None:
-            raise exception.ComputeHostUnknown(host=request.forced_host or request.forced_node)
+    for wanted in (
+        RequestedDestination(host=request.forced_host, node=request.forced_node),
+        request.requested_destination or RequestedDestination(),
+    ):
+        _check_host_exists(uow, wanted)
+
+
+def _check_host_exists(uow: UnitOfWork, wanted: RequestedDestination) -> None:
+    """It has to be known only: whether it will do is said when it is tried."""
+    asked = {"host": wanted.host, "node": wanted.node}
+    asked = {name: value for name, value in asked.items() if value is not None}
+    if asked and uow.session.scalars(sa.select(ComputeNode.id).filter_by(**asked)).first() is None:
+        raise exception.ComputeHostUnknown(host=wanted.host or wanted.node)
 
 
 def _group(request: CreateRequest) -> str:
@@ -278,6 +283,7 @@ def _build_data(request: CreateRequest, requested_networks: list[NetworkRequest]
             "networks": requested_networks,
             "forced_host": request.forced_host,
             "forced_node": request.forced_node,
+            "requested_destination": request.requested_destination,
             "injected_files": request.injected_files,
             "admin_password": request.admin_password,
         }

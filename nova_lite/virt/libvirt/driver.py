@@ -19,7 +19,7 @@ from nova_lite.objects import VIF, Image, Instance, Inventory
 from nova_lite.states import PowerState
 from nova_lite.virt import images
 from nova_lite.virt.driver import ComputeDriver, DomainInfo, SpawnSpec, instances_path
-from nova_lite.virt.libvirt import console, guestxml, inventory, kvm
+from nova_lite.virt.libvirt import console, guestxml, inventory, kvm, monitor
 from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
 from nova_lite.virt.libvirt.disks import DiskMaker
 from nova_lite.virt.libvirt.domains import Domains
@@ -46,6 +46,7 @@ class LibvirtDriver(ComputeDriver):
         self._disks = DiskMaker(self._cache, qemu_img, conf.force_config_drive)
         self._virt_type = conf.libvirt.virt_type
         self._cpu_info: dict[str, Any] | None = None
+        self._monitor = monitor.CpuMonitor(self._connection) if monitor.NAME in conf.compute_monitors else None
 
     # --- the host
 
@@ -80,6 +81,7 @@ class LibvirtDriver(ComputeDriver):
             version=self._connection.connect_call("getVersion"),
             cpu_info=self._cpu_info,
             running=running,
+            metrics={} if self._monitor is None else self._monitor.metrics(),
         )
 
     def list_domains(self) -> list[DomainInfo]:

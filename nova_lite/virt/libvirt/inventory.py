@@ -33,6 +33,7 @@ def build(
     version: int,
     cpu_info: dict[str, Any],
     running: int,
+    metrics: dict[str, float],
 ) -> Inventory:
     """Memory and CPUs are asked of the kernel: libvirt 9.0 counts only the memory that was there at boot."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -49,7 +50,7 @@ def build(
         cpu_info=cpu_info,
         supported_hv_types=["kvm", "qemu"] if virt_type == "kvm" else ["qemu"],
         supported_vm_modes=["hvm"],
-        capabilities={"virt_type": virt_type},
+        capabilities={"virt_type": virt_type} | ({"metrics": metrics} if metrics else {}),
         disk_available_least=disk.f_bavail * disk.f_frsize // GIB,
         running_vms=running,
         uptime=uptime(),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nova_lite import exception, states
-from nova_lite.objects import NetworkRequest
+from nova_lite.objects import NetworkRequest, RequestedDestination
 from tests.unit.api.conftest import ADMIN, MEMBER, Client, fault, make_client, make_conf
 from tests.unit.api.fakes import IMAGE_ID, NETWORK_ID, make_fault
 
@@ -288,7 +288,10 @@ def test_requested_destination(api: Client) -> None:
     assert message == "Policy doesn't allow compute:servers:create:requested_destination to be performed."
     assert api("POST", "/servers", server, version="2.74", token=ADMIN).status_code == 202
     request = api.asked("create_instances")[0]
-    assert (request.forced_host, request.forced_node) == ("h1", "n1")
+    assert (request.forced_host, request.forced_node) == (None, None), "the filters are not skipped"
+    assert request.requested_destination == RequestedDestination(host="h1", node="n1")
+    assert api("POST", "/servers", body(networks="none", host="h1"), version="2.74", token=ADMIN).status_code == 202
+    assert api.asked("create_instances")[0].requested_destination == RequestedDestination(host="h1")
     both = body(networks="none", host="h1", availability_zone="nova:h2")
     assert api("POST", "/servers", both, version="2.74", token=ADMIN).status_code == 400
 

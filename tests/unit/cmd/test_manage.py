@@ -424,6 +424,9 @@ def test_a_dry_run_says_where_or_why_not(tool: Tool) -> None:
     assert "not in availability zone west" in tool.json(*dry_run, "--az", "west", status=1)[0]["why"]
     group = tool("server-group", "create", "g", "--project", "p1", "--policy", "anti-affinity")
     assert tool.json(*dry_run, "--hint", f"group={group}", "--count", "3", status=1)
+    assert {place["host"] for place in tool.json(*dry_run, "--host", "h2", "--count", "2")} == {"h2"}
+    assert "Of 1 requested host" in tool.json(*dry_run, "--node", "h2", "--count", "3", status=1)[0]["why"]
+    assert "does not exist" in tool.json(*dry_run, "--host", "none", status=1)[0]["why"]
     assert "Instance group none could not be found" in tool.fails(*dry_run, "--hint", "group=none")
     assert "name either a server, or a flavor" in tool.fails("scheduler", "explain")
 
@@ -469,3 +472,27 @@ def test_a_drain_is_planned_and_nothing_changes(tool: Tool) -> None:
     assert tool.json("host", "list")[0] == before[0]
     assert "could not be found" in tool.fails("host", "drain", "none", "--dry-run")
     tool("host", "drain", "h1", status=2)
+
+
+def test_a_rebalance_is_planned_and_nothing_changes(tool: Tool) -> None:
+    report(tool, "h1", "h2")
+    servers = [placed(tool, "h1", display_name=f"vm{number}") for number in range(2)]
+    before = tool.json("host", "list")
+    (move,) = tool.json("host", "rebalance", "--dry-run")
+    assert move["server"] in servers
+    assert (move["from"], move["to"], move["spread_before"], move["spread_after"]) == ("h1", "h2", 0.5, 0.0)
+    tool("aggregate", "create", "some")
+    tool("aggregate", "add-host", "some", "h1")
+    (nothing,) = tool.json("host", "rebalance", "--dry-run", "--aggregate", "some")
+    assert (nothing["server"], nothing["spread_before"], nothing["spread_after"]) == (None, 0.0, 0.0)
+    assert tool.json("host", "rebalance", "--dry-run", "--az", "nova", "--max-moves", "1")[0]["to"] == "h2"
+    assert tool.json("host", "rebalance", "--dry-run", "--az", "none")[0]["server"] is None
+    assert tool.json("host", "list") == before
+    tool("host", "rebalance", status=2)
+
+
+def test_a_server_that_is_at_work_is_not_moved(tool: Tool) -> None:
+    report(tool, "h1", "h2")
+    for _ in range(2):
+        placed(tool, "h1", task_state="rebooting")
+    assert tool.json("host", "rebalance", "--dry-run")[0]["server"] is None

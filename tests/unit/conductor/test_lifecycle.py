@@ -226,6 +226,12 @@ def test_max_count_is_lowered_to_what_the_quota_allows_but_not_below_min_count(w
         ({"availability_zone": "none"}, exception.AvailabilityZoneUnavailable),
         ({"availability_zone": "internal"}, exception.AvailabilityZoneUnavailable),
         ({"forced_host": "none"}, exception.ComputeHostUnknown),
+        ({"requested_destination": objects.RequestedDestination(host="none")}, exception.ComputeHostUnknown),
+        ({"requested_destination": objects.RequestedDestination(node="none")}, exception.ComputeHostUnknown),
+        (
+            {"requested_destination": objects.RequestedDestination(host="host1", node="host2")},
+            exception.ComputeHostUnknown,
+        ),
         ({"security_groups": ["none"]}, exception.SecurityGroupUnavailable),
         ({"metadata": {str(n): "" for n in range(129)}}, exception.MetadataLimitExceeded),
         ({"injected_files": {str(n): "" for n in range(6)}}, exception.InjectedFileLimitExceeded),
@@ -253,6 +259,27 @@ def test_a_build_is_claimed_sent_and_finished(world: World) -> None:
     assert world.open_actions() == []
     row = world.db.read(lambda uow: instances.rows_by_uuid(uow, [uuid])[uuid])
     assert row.request == {}, "what only the build needed, its password among it, is gone"
+
+
+def test_an_unknown_requested_host_is_named(world: World) -> None:
+    with pytest.raises(exception.ComputeHostUnknown) as caught:
+        world.create(requested_destination=objects.RequestedDestination(host="host3"))
+    assert caught.value.message == "Compute host host3 could not be found."
+    assert caught.value.code == 400
+
+
+def test_a_requested_destination_is_asked_for_at_every_attempt(world: World) -> None:
+    wanted = objects.RequestedDestination(host="host1", node="host1")
+    (uuid,) = world.create(requested_destination=wanted)
+    world.scheduler.error = exception.SchedulerNotReady()
+    world.lifecycle.build_instances(world.context(), [uuid])
+    world.scheduler.error = None
+    world.let_time_pass(5)
+    world.reconciler.sweep()
+    world.reports.start_build(world.context(), uuid, "host1", 1)
+    world.report(uuid, "host1", 1, Outcome.RESCHEDULED, "no disk")
+    world.lifecycle.build_instances(world.context(), [uuid])
+    assert [spec.requested_destination for spec in world.scheduler.specs] == [wanted] * 3
 
 
 def test_a_nudge_that_comes_twice_builds_once(world: World) -> None:

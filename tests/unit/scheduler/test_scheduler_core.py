@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nova_lite import exception
-from nova_lite.objects import Destination, HostState, RequestSpec
+from nova_lite.objects import Destination, HostState, RequestedDestination, RequestSpec
 from nova_lite.scheduler import core
 from nova_lite.scheduler.filters.availability_zone import AvailabilityZoneFilter
 from nova_lite.scheduler.filters.base import HostFilter
@@ -136,6 +136,32 @@ def test_forced_host_skips_filters() -> None:
     (destination,) = select(hosts, spec(forced_host="host2"))
     assert destination.selected.host == "host2"
     assert destination.alternates == []
+
+
+def test_a_requested_destination_skips_no_filter() -> None:
+    hosts = [host(1), host(2, disabled=True), host(3, memory_mb=100), host(4, up=False), host(5, node="n5")]
+    assert names(select(hosts, spec(requested_destination=RequestedDestination(host="host1")))) == ["host1"]
+    assert names(select(hosts, spec(requested_destination=RequestedDestination(node="n5")))) == ["host5"]
+    reasons = {
+        "host2": "Of 1 requested host, 1 failed ComputeFilter (down or disabled).",
+        "host3": "Of 1 requested host, 1 failed RamFilter (512 MB asked, at most 100 MB free).",
+        "host4": "Of 1 requested host, 1 failed ComputeFilter (down or disabled).",
+        "host6": "The requested host does not exist.",
+    }
+    for name, reason in reasons.items():
+        error = refusal(hosts, spec(requested_destination=RequestedDestination(host=name)))
+        assert reason in error.message
+        assert name in error.kwargs["details"]
+    tried = spec(requested_destination=RequestedDestination(host="host1"), ignore_hosts=["host1"])
+    assert "1 failed RetryFilter (already tried)" in refusal(hosts, tried).message
+
+
+def test_a_requested_destination_has_no_alternates_elsewhere() -> None:
+    hosts = [host(1, node="n1"), host(2, host="host1", node="n2"), host(3)]
+    (found,) = select(
+        hosts, spec(requested_destination=RequestedDestination(host="host1", node="n2")), max_alternates=3
+    )
+    assert (found.selected.node, found.alternates) == ("n2", [])
 
 
 def test_forced_node() -> None:

@@ -1,11 +1,17 @@
-"""Draining a host, on paper."""
+"""Draining a host and evening out several, on paper."""
 
 from __future__ import annotations
 
 import random
+import statistics
 from collections import Counter
 
-from nova_lite.objects import HostState, RequestSpec
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nova_lite.objects import HostState, RequestedDestination, RequestSpec
 from nova_lite.scheduler import core, plans
 
 from .builders import flavor, group, host, spec
@@ -45,3 +51,175 @@ def test_group_policies_hold_in_the_plan() -> None:
 
 def test_a_server_that_was_forced_to_its_host_may_leave_it() -> None:
     assert drain([host(1), host(2)], [server("a", forced_host="host1")]) == {"a": "host2"}
+    wanted = RequestedDestination(host="host1")
+    assert drain([host(1), host(2)], [server("a", requested_destination=wanted)]) == {"a": "host2"}
+
+
+# --- rebalance
+
+
+def holding(number: int, specs: list[RequestSpec], **changes: object) -> HostState:
+    """A host with these servers on it."""
+    state = host(number, **changes)
+    for each in specs:
+        state = core.consume(state, each, each.instance_uuids[0])
+    return state
+
+
+def rebalance(hosts: list[HostState], specs: list[RequestSpec], max_moves: int = 100) -> list[plans.Step]:
+    return plans.rebalance(hosts, specs, FILTERS, WEIGHERS, random.Random(1), max_moves)
+
+
+def servers(count: int, memory_mb: int = 512, **changes: object) -> list[RequestSpec]:
+    return [
+        spec(0, instance_uuids=[f"{memory_mb}-{n}"], flavor=flavor(memory_mb=memory_mb), **changes)
+        for n in range(count)
+    ]
+
+
+def test_use_is_the_largest_share_and_spread_their_standard_deviation() -> None:
+    half = host(1, memory_mb=1000, memory_mb_used=100, vcpus=4, vcpus_used=2, disk_gb=10)
+    assert plans.use(half) == 0.5
+    assert plans.use(host(2, memory_mb=0)) == 0.0
+    assert plans.use(host(2, memory_mb=0, memory_mb_used=1)) == 1.0
+    assert plans.spread([half, host(2)]) == 0.25
+    assert plans.spread([]) == 0.0
+
+
+def test_the_fullest_host_gives_until_nothing_is_gained() -> None:
+    eight = servers(8)
+    steps = rebalance([holding(1, eight), host(2), host(3, disabled=True)], eight)
+    assert [(step.source, step.target) for step in steps] == [("host1", "host2")] * len(steps)
+    assert len(steps) in (3, 4), "with a third host that stays empty the least spread is near the half"
+    balanced = rebalance([holding(1, eight[:4]), holding(2, eight[4:])], eight)
+    assert balanced == []
+
+
+def test_the_move_that_gains_most_comes_first_and_their_number_is_limited() -> None:
+    both = servers(4, 512) + servers(1, 2048)
+    hosts = [holding(1, both), host(2)]
+    (step,) = rebalance(hosts, both, max_moves=1)
+    assert step.instance_uuid == "2048-0"
+    assert step.spread_before == plans.spread(hosts) > step.spread_after
+
+
+def test_a_zone_or_a_group_keeps_a_server_where_it_is() -> None:
+    here = servers(4, availability_zone="east")
+    assert rebalance([holding(1, here, availability_zone="east"), host(2)], here) == []
+    apart = [*servers(1, 512, instance_group=group("anti-affinity", ["host2"])), *servers(1, 1024)]
+    apart[1].instance_group = group("anti-affinity", ["host1"])
+    mine, other = apart
+    hosts = [holding(1, [mine], memory_mb=600), holding(2, [other]), host(3, memory_mb=600)]
+    assert rebalance(hosts, apart) == []
+
+
+def test_capacity_holds_whatever_filters_are_enabled() -> None:
+    two = servers(2, 1024)
+    hosts = [holding(1, two, memory_mb=2048), host(2, memory_mb=1000, vcpus=1000)]
+    assert plans.rebalance(hosts, two, [], WEIGHERS, random.Random(1), 100) == []
+
+
+FLOORS = st.integers(1, 5).flatmap(
+    lambda count: st.tuples(
+        st.lists(
+            st.builds(
+                dict,
+                up=st.sampled_from([True, True, True, False]),
+                disabled=st.sampled_from([False, False, False, True]),
+                vcpus=st.sampled_from([4, 8]),
+                memory_mb=st.sampled_from([2048, 4096]),
+                disk_gb=st.sampled_from([10, 20]),
+                availability_zone=st.sampled_from(["east", "west"]),
+            ),
+            min_size=count,
+            max_size=count,
+        ),
+        st.lists(
+            st.tuples(
+                st.integers(0, count - 1),
+                st.builds(
+                    flavor,
+                    vcpus=st.integers(1, 2),
+                    memory_mb=st.sampled_from([64, 256, 512]),
+                    root_gb=st.integers(0, 3),
+                ),
+                st.sampled_from([None, None, "east"]),
+                st.sampled_from([None, None, "affinity", "anti-affinity"]),
+            ),
+            max_size=12,
+        ),
+    )
+)
+
+
+def floor(
+    rows: list[dict[str, object]], wanted: list[tuple[int, object, str | None, str | None]]
+) -> tuple[list[HostState], dict[str, RequestSpec], dict[str, str]]:
+    """Hosts within their capacity, their servers by uuid, and where each is; one group for each policy."""
+    hosts = [host(number, **row) for number, row in enumerate(rows, start=1)]
+    specs: dict[str, RequestSpec] = {}
+    where: dict[str, str] = {}
+    for number, (at, its_flavor, zone, policy) in enumerate(wanted):
+        uuid = f"server-{number}"
+        asked = spec(0, instance_uuids=[uuid], flavor=its_flavor, availability_zone=zone)
+        after = core.consume(hosts[at], asked, uuid)
+        if (
+            after.memory_mb_used <= after.memory_mb
+            and after.vcpus_used <= after.vcpus
+            and after.disk_gb_used <= after.disk_gb
+        ):
+            hosts[at] = after
+            asked.instance_group = None if policy is None else group(policy, [])
+            if asked.instance_group is not None:
+                asked.instance_group.id = policy or ""
+            specs[uuid], where[uuid] = asked, after.host
+    for uuid, asked in specs.items():
+        if asked.instance_group is not None:
+            asked.instance_group.hosts = members(asked, uuid, specs, where)
+    return hosts, specs, where
+
+
+def members(asked: RequestSpec, uuid: str, specs: dict[str, RequestSpec], where: dict[str, str]) -> list[str]:
+    assert asked.instance_group is not None
+    return [
+        where[other]
+        for other, its in specs.items()
+        if other != uuid and its.instance_group is not None and its.instance_group.id == asked.instance_group.id
+    ]
+
+
+@settings(max_examples=200, deadline=None)
+@given(FLOORS)
+def test_every_step_obeys_and_lowers_the_spread(drawn: tuple[list, list]) -> None:  # type: ignore[type-arg]
+    hosts, specs, where = floor(*drawn)
+    given_ = msgspec.json.encode([hosts, list(specs.values())])
+    steps = rebalance(hosts, list(specs.values()))
+    assert msgspec.json.encode([hosts, list(specs.values())]) == given_
+    assert len({step.instance_uuid for step in steps}) == len(steps) <= len(specs)
+    by_name = {each.host: each for each in hosts}
+    for step in steps:
+        asked = msgspec.structs.replace(specs[step.instance_uuid])
+        if asked.instance_group is not None:
+            now = members(asked, step.instance_uuid, specs, where)
+            asked.instance_group = msgspec.structs.replace(asked.instance_group, hosts=now)
+        assert where[step.instance_uuid] == step.source
+        before = statistics.pstdev(map(plans.use, by_name.values()))
+        target = by_name[step.target]
+        assert all(each.host_passes(target, asked) for each in FILTERS if each.applies(asked))
+        left = copy_without(by_name[step.source], asked)
+        by_name |= {step.target: core.consume(target, asked, step.instance_uuid), step.source: left}
+        where[step.instance_uuid] = step.target
+        after = statistics.pstdev(map(plans.use, by_name.values()))
+        assert after < before
+        assert (step.spread_before, step.spread_after) == (pytest.approx(before), pytest.approx(after))
+        assert all(plans.use(each) <= 1 for each in by_name.values())
+
+
+def copy_without(state: HostState, asked: RequestSpec) -> HostState:
+    return msgspec.structs.replace(
+        state,
+        memory_mb_used=state.memory_mb_used - asked.flavor.memory_mb,
+        vcpus_used=state.vcpus_used - asked.flavor.vcpus,
+        disk_gb_used=state.disk_gb_used - asked.flavor.disk_gb,
+        instances=[each for each in state.instances if each not in asked.instance_uuids],
+    )

@@ -187,6 +187,12 @@ def test_the_configuration_says_it_too(tmp_path: Path) -> None:
     made.destroy(UUID)
 
 
+def test_it_measures_what_it_is_told(fake_driver: fake.FakeDriver) -> None:
+    assert fake_driver.get_inventory().capabilities == {}
+    control(fake_driver, metrics={"cpu.percent": 0.25})
+    assert fake_driver.get_inventory().capabilities == {"metrics": {"cpu.percent": 0.25}}
+
+
 def test_delays_by_step(fake_driver: fake.FakeDriver) -> None:
     control(fake_driver, delays={"plug_vifs": 0.05})
     started = time.monotonic()

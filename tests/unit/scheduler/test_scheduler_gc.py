@@ -1,0 +1,33 @@
+"""When the scheduler's process looks at all its objects for garbage."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+SCRIPT = """
+import gc
+from nova_lite.cmd import scheduler
+
+if {by_the_clock}:
+    scheduler.collect_fully_by_the_clock()
+collections = lambda: gc.get_stats()[2]["collections"]
+gc.collect()
+before = collections()
+kept = []
+for _ in range(30):
+    kept.append([[] for _ in range(20000)])
+scheduler.collect_fully() if {by_the_clock} else None
+print(collections() - before)
+"""
+
+
+def full_collections(by_the_clock: bool) -> int:
+    """While 600,000 objects are made that stay."""
+    command = [sys.executable, "-c", SCRIPT.format(by_the_clock=by_the_clock)]
+    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def test_full_collections_come_when_asked_for_only() -> None:
+    assert full_collections(by_the_clock=True) == 1
+    assert full_collections(by_the_clock=False) > 1

@@ -86,6 +86,10 @@ class Daemon:
         """Connect to what the daemon needs, and start serving; may be called again after a failure."""
         raise NotImplementedError
 
+    def must_start_again(self) -> bool:
+        """Whether it has to stop serving and to `prepare` anew; asked about every second."""
+        return False
+
     def cleanup(self) -> None:
         """Give back what is not covered by stopping periodic tasks and RPC servers."""
 
@@ -115,6 +119,13 @@ class Daemon:
             LOG.warning("%s cannot start yet: %s Trying again in %d s.", self.binary, trouble, interval)
             self._stop_parts()
             self.stopping.wait(interval)
+
+    def _start_again(self) -> None:
+        LOG.warning("%s stops serving and starts again", self.binary)
+        self._stop_parts()
+        self.start()
+        if not self.stopping.is_set():
+            LOG.info("%s is ready again on host %s", self.binary, self.conf.host)
 
     def stop(self) -> None:
         """Stop taking work, let what runs come to its end, release everything. May be called twice."""
@@ -149,7 +160,8 @@ class Daemon:
             LOG.info("%s %s is ready on host %s", self.binary, version.VERSION, self.conf.host)
             notify_systemd("READY=1")
         while not self.stopping.wait(1.0):
-            pass
+            if self.must_start_again():
+                self._start_again()
         LOG.info("%s is stopping", self.binary)
         notify_systemd("STOPPING=1")
         self.stop()

@@ -32,11 +32,13 @@ class Change(enum.IntEnum):
     SERVER_LOCKED = 9
     KEYPAIR_USER = 10  # admins handle other users' keypairs
     SERVICE_FORCED_DOWN = 11
+    EVACUATE_AUTO = 14  # evacuate takes no onSharedStorage, and answers without the password
     SERVER_HOST_STATUS = 16
     SERVER_DESCRIPTION = 19
     ACTIONS_OF_DELETED = 21  # the action log of a deleted server can be read
     SERVER_TAGS = 26
     CPU_INFO_OBJECT = 28  # a hypervisor's cpu_info is an object, not a string
+    EVACUATE_FORCE = 29
     DEVICE_TAGS = 32  # networks and block devices take a tag ...
     HYPERVISOR_PAGING = 33
     KEYPAIR_PAGING = 35
@@ -57,6 +59,7 @@ class Change(enum.IntEnum):
     TRUSTED_CERTIFICATES = 63
     CHANGES_BEFORE = 66
     VOLUME_TYPE = 67
+    NO_FORCE = 68  # evacuate loses force
     SERVER_GROUPS = 71  # show and update tell the server's groups
     LOCKED_REASON = 73  # and locked as filter and sort key
     REQUESTED_DESTINATION = 74  # host and hypervisor_hostname at create
@@ -68,6 +71,7 @@ class Change(enum.IntEnum):
     SERVER_HOSTNAME = 90
     KEYPAIR_IMPORT_ONLY = 92  # keys are no longer generated; names may hold @ and .
     FQDN_HOSTNAME = 94
+    EVACUATE_STOPPED = 95  # an evacuated server is off in the end
     PINNED_ZONE = 96
 
 

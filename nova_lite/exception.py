@@ -378,7 +378,7 @@ class HostForcedDown(HostNotAdmitted):
 
 
 class HostEpochOver(HostNotAdmitted):
-    msg_fmt = "Host %(host)s was forced down meanwhile; it has to register anew."
+    msg_fmt = "The registration of host %(host)s does not hold any more; it has to register anew."
 
 
 # --- scheduling and the protocol between conductor and compute

@@ -78,8 +78,8 @@ def admit(uow: UnitOfWork, host: str) -> int:
 
 
 def check_epoch(uow: UnitOfWork, host: str, epoch: int) -> None:
-    """Raises `HostNotAdmitted` unless the host registered since it was last forced down."""
-    if admit(uow, host) != epoch:
+    """Raises `HostNotAdmitted` unless the host registered since it was last forced down, or forgotten."""
+    if _locked_service(uow, host, COMPUTE) is None or admit(uow, host) != epoch:
         raise exception.HostEpochOver(host=host)
 
 

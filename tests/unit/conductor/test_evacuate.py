@@ -20,10 +20,12 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
+def service_uuid(uow: Any, host: str) -> str:
+    return str(uow.session.scalars(sa.select(models.Service.uuid).where(models.Service.host == host)).one())
+
+
 def force_down(world: World, host: str, forced_down: bool = True) -> None:
-    query = sa.select(models.Service.uuid).where(models.Service.host == host)
-    uuid = world.db.read(lambda uow: uow.session.execute(query).scalar_one())
-    world.db.write(hosts.service_update, uuid, {"forced_down": forced_down})
+    world.db.write(hosts.service_update, world.db.read(service_uuid, host), {"forced_down": forced_down})
 
 
 def evacuate(world: World, uuid: str, **payload: Any) -> None:
@@ -201,3 +203,7 @@ def test_a_host_serves_only_in_the_epoch_that_it_registered_in(world: World) -> 
     endpoint.report_state(world.context(), host_report("host1", second))
     assert second > first
     assert world.db.read(hosts.is_up, "host1")
+    world.db.write(hosts.service_delete, world.db.read(service_uuid, "host1"))
+    with pytest.raises(exception.HostEpochOver):
+        endpoint.report_state(world.context(), host_report("host1", second))
+    assert endpoint.register_host(world.context(), host_report("host1")) == 0

@@ -150,6 +150,17 @@ class ComputeHostUnknown(Invalid):
     msg_fmt = "Compute host %(host)s could not be found."
 
 
+class HostNotForcedDown(Invalid):
+    msg_fmt = (
+        "Compute host %(host)s is not forced down. Its servers can be evacuated once its service is (forced_down): "
+        "that is your word that nothing runs there any more."
+    )
+
+
+class EvacuateToSameHost(Invalid):
+    msg_fmt = "A server cannot be evacuated to %(host)s, the host that it is on."
+
+
 # --- 401, 403
 
 
@@ -227,6 +238,10 @@ class NetworkNotFound(NotFound):
 
 class ServiceNotFound(NotFound):
     msg_fmt = "Service %(service_id)s could not be found."
+
+
+class ComputeHostNotFound(NotFound):
+    msg_fmt = "Compute host %(host)s could not be found."
 
 
 class ComputeNodeNotFound(NotFound):
@@ -368,6 +383,18 @@ class MessagingUnavailable(ServiceUnavailable):
 
 class ComputeHostUnavailable(ServiceUnavailable):
     msg_fmt = "Compute host %(host)s did not answer. Please try again."
+
+
+class HostNotAdmitted(ServiceUnavailable):
+    """The host has to register, as soon as it may, and to compare its domains before it serves."""
+
+
+class HostForcedDown(HostNotAdmitted):
+    msg_fmt = "Host %(host)s is forced down; it may serve again when an operator takes that back."
+
+
+class HostEpochOver(HostNotAdmitted):
+    msg_fmt = "The registration of host %(host)s does not hold any more; it has to register anew."
 
 
 # --- scheduling and the protocol between conductor and compute

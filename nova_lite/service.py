@@ -86,6 +86,10 @@ class Daemon:
         """Connect to what the daemon needs, and start serving; may be called again after a failure."""
         raise NotImplementedError
 
+    def must_start_again(self) -> bool:
+        """Whether it has to stop serving and to `prepare` anew; asked about every second."""
+        return False
+
     def cleanup(self) -> None:
         """Give back what is not covered by stopping periodic tasks and RPC servers."""
 
@@ -116,6 +120,28 @@ class Daemon:
             self._stop_parts()
             self.stopping.wait(interval)
 
+    def _started(self) -> bool:
+        """`start`; False if a mistake of the operator's is in the way, which has been told."""
+        mistake = None
+        try:
+            self.start()
+        except exception.ConfigurationError as error:
+            mistake = error.message
+        if mistake:
+            LOG.error("%s: %s", self.binary, mistake)
+            print(f"{self.binary}: {mistake}", file=sys.stderr)
+        return not mistake
+
+    def _start_again(self) -> bool:
+        LOG.warning("%s stops serving and starts again", self.binary)
+        self._stop_parts()
+        if not self._started():
+            self.stop()
+            return False
+        if not self.stopping.is_set():
+            LOG.info("%s is ready again on host %s", self.binary, self.conf.host)
+        return True
+
     def stop(self) -> None:
         """Stop taking work, let what runs come to its end, release everything. May be called twice."""
         self.stopping.set()
@@ -136,20 +162,14 @@ class Daemon:
         """Until SIGTERM or SIGINT. Returns the exit status."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self.stopping.set())
-        mistake = None
-        try:
-            self.start()
-        except exception.ConfigurationError as error:
-            mistake = error.message
-        if mistake:
-            LOG.error("%s: %s", self.binary, mistake)
-            print(f"{self.binary}: {mistake}", file=sys.stderr)
+        if not self._started():
             return 1
         if not self.stopping.is_set():
             LOG.info("%s %s is ready on host %s", self.binary, version.VERSION, self.conf.host)
             notify_systemd("READY=1")
         while not self.stopping.wait(1.0):
-            pass
+            if self.must_start_again() and not self._start_again():
+                return 1
         LOG.info("%s is stopping", self.binary)
         notify_systemd("STOPPING=1")
         self.stop()

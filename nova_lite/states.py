@@ -27,6 +27,8 @@ POWERING_OFF = "powering-off"
 POWERING_ON = "powering-on"
 REBOOTING = "rebooting"
 REBOOTING_HARD = "rebooting_hard"
+REBUILDING = "rebuilding"
+REBUILD_SPAWNING = "rebuild_spawning"
 
 
 class PowerState(enum.IntEnum):
@@ -48,13 +50,15 @@ class ActionKind(enum.StrEnum):
     START = "start"
     STOP = "stop"
     REBOOT = "reboot"
+    EVACUATE = "evacuate"
 
 
 class Transition:
     """What accepting an action demands of the instance and sets on it.
 
     ``vm_states``: allowed ones, None for any. ``task_state``: set on accept. ``during_tasks``: task states in which
-    the action is accepted anyway (empty: only when no task is running; None: any). ``result``: vm_state on success.
+    the action is accepted anyway (empty: only when no task is running; None: any). ``result``: vm_state once the host
+    has carried it out.
     """
 
     def __init__(
@@ -78,6 +82,19 @@ TRANSITIONS: dict[str, Transition] = {
     ActionKind.START: Transition("start", (STOPPED,), POWERING_ON, ACTIVE),
     ActionKind.STOP: Transition("stop", (ACTIVE, ERROR), POWERING_OFF, STOPPED),
     ActionKind.REBOOT: Transition("reboot", (ACTIVE,), REBOOTING, ACTIVE),
+    ActionKind.EVACUATE: Transition(
+        "evacuate",
+        (ACTIVE, STOPPED, ERROR),
+        REBUILDING,
+        STOPPED,
+        during_tasks=(POWERING_OFF, POWERING_ON, REBOOTING, REBOOTING_HARD, REBUILDING, REBUILD_SPAWNING),
+    ),
+}
+
+#: Actions that are scheduled and built: their task state while they wait for a host, and while the host builds.
+BUILD_TASKS: dict[str, tuple[str, str]] = {
+    ActionKind.CREATE: (SCHEDULING, SPAWNING),
+    ActionKind.EVACUATE: (REBUILDING, REBUILD_SPAWNING),
 }
 
 #: A hard reboot also mends an instance that is stopped, paused, suspended or in error, and one stuck in a soft reboot.

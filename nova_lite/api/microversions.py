@@ -34,12 +34,14 @@ class Change(enum.IntEnum):
     KEYPAIR_USER = 10  # admins handle other users' keypairs
     SERVICE_FORCED_DOWN = 11
     SERVER_GROUP_OWNER = 13  # a server group shows its project and user
+    EVACUATE_AUTO = 14  # evacuate takes no onSharedStorage, and answers without the password
     SERVER_GROUP_SOFT_POLICIES = 15
     SERVER_HOST_STATUS = 16
     SERVER_DESCRIPTION = 19
     ACTIONS_OF_DELETED = 21  # the action log of a deleted server can be read
     SERVER_TAGS = 26
     CPU_INFO_OBJECT = 28  # a hypervisor's cpu_info is an object, not a string
+    EVACUATE_FORCE = 29
     DEVICE_TAGS = 32  # networks and block devices take a tag ...
     HYPERVISOR_PAGING = 33
     KEYPAIR_PAGING = 35
@@ -62,6 +64,7 @@ class Change(enum.IntEnum):
     SERVER_GROUP_POLICY = 64  # one policy with rules, not a list of policies
     CHANGES_BEFORE = 66
     VOLUME_TYPE = 67
+    NO_FORCE = 68  # evacuate loses force
     SERVER_GROUPS = 71  # show and update tell the server's groups
     LOCKED_REASON = 73  # and locked as filter and sort key
     REQUESTED_DESTINATION = 74  # host and hypervisor_hostname at create
@@ -74,6 +77,7 @@ class Change(enum.IntEnum):
     SERVER_HOSTNAME = 90
     KEYPAIR_IMPORT_ONLY = 92  # keys are no longer generated; names may hold @ and .
     FQDN_HOSTNAME = 94
+    EVACUATE_STOPPED = 95  # an evacuated server is off in the end
     PINNED_ZONE = 96
 
 

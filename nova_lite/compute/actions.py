@@ -27,6 +27,7 @@ class Actions:
             ActionKind.STOP: self._stop,
             ActionKind.START: self._start,
             ActionKind.REBOOT: self._reboot,
+            ActionKind.EVACUATE: self._stop,
         }
 
     def run(self, context: RequestContext, ticket: ActionTicket) -> None:

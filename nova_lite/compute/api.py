@@ -58,6 +58,16 @@ class API:
         """``reboot_type``: SOFT asks the guest, HARD cuts its power."""
         self._act(context, instance_uuid, states.ActionKind.REBOOT, {"reboot_type": reboot_type})
 
+    def evacuate(
+        self, context: RequestContext, instance_uuid: str, host: str | None, admin_password: str | None, stopped: bool
+    ) -> None:
+        """Build the server anew elsewhere: on ``host``, or where the scheduler says. ``stopped``: it is off in the end,
+        even if it ran. Raises `HostNotForcedDown` unless the host that it is on is out of service for sure."""
+        payload = {"host": host, "admin_password": admin_password, "stopped": stopped}
+        kind = states.ActionKind.EVACUATE.value
+        _again(lambda: self.conductor.accept_action(context, instance_uuid, kind, payload))
+        _nudge(kind, [instance_uuid], lambda: self.conductor.build_instances(context, [instance_uuid]))
+
     def get_console_output(self, context: RequestContext, instance_uuid: str, length: int | None) -> str:
         """The last ``length`` lines of the console; None: all that is kept.
 

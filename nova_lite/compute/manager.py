@@ -6,6 +6,7 @@ import functools
 import logging
 import os
 import threading
+from collections.abc import Callable
 
 from oslo_config import cfg
 
@@ -18,10 +19,11 @@ from nova_lite.compute.heartbeat import Heartbeat
 from nova_lite.compute.host import LocalHost
 from nova_lite.compute.image_caching import ImageFetcher
 from nova_lite.compute.jobs import Jobs
+from nova_lite.compute.membership import Membership
 from nova_lite.compute.reconciler import DomainReconciler
 from nova_lite.compute.reports import Retrier
 from nova_lite.conductor.rpcapi import ConductorAPI
-from nova_lite.context import RequestContext, get_admin_context
+from nova_lite.context import RequestContext
 from nova_lite.objects import ActionTicket, BuildRequest, Image
 from nova_lite.virt.driver import ComputeDriver, ConsoleOutput
 
@@ -42,6 +44,7 @@ class ComputeManager:
         self._stopping = threading.Event()
         self.jobs = Jobs()
         self.heartbeat = Heartbeat(conf, host, driver, self.jobs)
+        self.membership = Membership(conf, self.heartbeat, conductor)
         self.host = LocalHost(
             conf=conf,
             name=host,
@@ -69,10 +72,21 @@ class ComputeManager:
         here = {info.uuid for info in self.host.driver.list_domains()}
         held = self.host.fences.resources()
         self.host.claims.restore({uuid: amount for uuid, amount in held.items() if uuid in here})
-        self.host.conductor.register_host(get_admin_context(), self.heartbeat.report())
+        self.membership.enter()
 
-    def send_heartbeat(self) -> None:
-        self.host.conductor.report_state(get_admin_context(), self.heartbeat.report())
+    def clean_up(self) -> None:
+        """Destroy what is not meant to be here (any more), right after `connect` and before any order is taken.
+
+        Raises `ServiceUnavailable` if that could not be done: a guest that was evacuated may run elsewhere, and no late
+        order may touch what is left of it here.
+        """
+        if self.jobs.building() or self.jobs.acting():
+            raise exception.ServiceUnavailable("Work from before this host was forced down has not ended yet.")
+        kept = self.reconciler.run()
+        if kept:
+            raise exception.ServiceUnavailable(
+                f"{len(kept)} domain(s) that do not belong here could not be destroyed: {', '.join(sorted(kept))}."
+            )
 
     def prune_fences(self) -> None:
         self.host.fences.prune()
@@ -89,7 +103,7 @@ class ComputeManager:
 
     def build_and_run_instance(self, context: RequestContext, request: BuildRequest) -> None:
         """Make ``request.instance`` exist at ``request.generation``, and report with `finish_build`."""
-        work = functools.partial(self._builder.run, context, request)
+        work = self._if_admitted(request.instance.uuid, functools.partial(self._builder.run, context, request))
         self.jobs.start_build(context, request.instance.uuid, request.generation, work)
 
     def terminate_instance(self, context: RequestContext, ticket: ActionTicket) -> None:
@@ -112,8 +126,21 @@ class ComputeManager:
         self._image_fetcher.start(images)
 
     def _act(self, context: RequestContext, ticket: ActionTicket) -> None:
-        work = functools.partial(self._actions.run, context, ticket)
+        work = self._if_admitted(ticket.instance.uuid, functools.partial(self._actions.run, context, ticket))
         self.jobs.start_action(context, ticket.instance.uuid, ticket.action_id, work)
+
+    def _if_admitted(self, instance_uuid: str, work: Callable[[], None]) -> Callable[[], None]:
+        """An order that is not obeyed now comes again."""
+
+        def checked() -> None:
+            try:
+                self.membership.check()
+            except exception.ServiceUnavailable as error:
+                LOG.warning("Instance %s: an order is left undone: %s", instance_uuid, error.message)
+            else:
+                work()
+
+        return checked
 
     # --- questions (calls)
 

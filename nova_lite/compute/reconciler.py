@@ -51,9 +51,9 @@ class DomainReconciler:
 
     # --- what
 
-    def run(self) -> None:
-        """Keep our promises, ask, and act on the answer. Raises `ServiceUnavailable` or `VirtDriverError` if that
-        cannot be done now."""
+    def run(self) -> set[str]:
+        """Keep our promises, ask, and act on the answer. Returns the instances whose domain was to be destroyed, and
+        was not (yet). Raises `ServiceUnavailable` or `VirtDriverError` if all of that cannot be done now."""
         self._power_changed = False
         self._next = time.monotonic() + self._interval
         host = self._host
@@ -61,25 +61,29 @@ class DomainReconciler:
             domains = {info.uuid: info for info in host.driver.list_domains()}
             leftovers = host.driver.leftovers() - set(domains)
             given_up = [info for info in domains.values() if host.fences.get(info.uuid).forbids(info.generation)]
+            kept = {info.uuid for info in given_up}
             for info in given_up:
                 del domains[info.uuid]
-                self._destroy_given_up(info, touched)
+                self._destroy_given_up(info, touched, kept)
             verdicts = host.conductor.reconcile_domains(
                 get_admin_context(),
                 host.name,
                 [_report(info) for uuid, info in domains.items() if uuid not in touched],
                 sorted(leftovers - touched),
             )
+            kept |= {each.uuid for each in verdicts if each.verdict == Verdict.DESTROY and each.uuid in domains}
             with concurrent.futures.ThreadPoolExecutor(WORKERS, thread_name_prefix="verdict") as pool:
-                list(pool.map(lambda verdict: self._apply(verdict, domains, leftovers, touched), verdicts))
+                list(pool.map(lambda verdict: self._apply(verdict, domains, leftovers, touched, kept), verdicts))
+        return kept
 
-    def _destroy_given_up(self, info: DomainInfo, touched: set[str]) -> None:
+    def _destroy_given_up(self, info: DomainInfo, touched: set[str], kept: set[str]) -> None:
         """A domain of a build that was given up on, left by an earlier life of this daemon. This host has promised to
         destroy it, whatever became of the report; were it named to the conductor, that might take it for a success."""
         LOG.warning("Instance %s: destroying what is left of generation %d", info.uuid, info.generation)
         with self._attempt(info.uuid), self._untouched(info.uuid, touched) as free:
             if free:
                 self._host.remove(info.uuid)
+                kept.discard(info.uuid)
 
     @contextlib.contextmanager
     def _attempt(self, instance_uuid: str) -> Iterator[None]:
@@ -100,7 +104,12 @@ class DomainReconciler:
             yield instance_uuid not in touched
 
     def _apply(
-        self, verdict: DomainVerdict, domains: dict[str, DomainInfo], leftovers: set[str], touched: set[str]
+        self,
+        verdict: DomainVerdict,
+        domains: dict[str, DomainInfo],
+        leftovers: set[str],
+        touched: set[str],
+        kept: set[str],
     ) -> None:
         """Carry out one verdict, if what it is about is still so."""
         uuid = verdict.uuid
@@ -110,6 +119,8 @@ class DomainReconciler:
                 self._apply_to_leftover(verdict)
             elif found is not None and uuid in domains and found.generation == verdict.generation:
                 self._apply_to_domain(verdict, found)
+            if free:
+                kept.discard(uuid)
 
     def _apply_to_leftover(self, verdict: DomainVerdict) -> None:
         if verdict.verdict == Verdict.DESTROY:

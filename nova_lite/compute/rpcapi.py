@@ -65,12 +65,13 @@ class ComputeAPI:
         return answer
 
 
-#: Which method of this API carries out which kind of action.
+#: Which method of this API carries out which kind of action; of an evacuation it is the stop after the build.
 METHOD_OF_ACTION = {
     "delete": "terminate_instance",
     "stop": "stop_instance",
     "start": "start_instance",
     "reboot": "reboot_instance",
+    "evacuate": "stop_instance",
 }
 
 

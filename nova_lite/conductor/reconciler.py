@@ -122,7 +122,7 @@ class Reconciler:
                 LOG.warning("%s of %s could not be sent: %s", item.kind, item.instance_uuid, error.message)
 
     def _compensate(self, item: _Due) -> None:
-        """A create past its deadline: have its host confirm that it will not, or find out that it did."""
+        """A build past its deadline: have its host confirm that it will not, or find out that it did."""
         if item.host is None:
             return
         try:
@@ -136,7 +136,7 @@ class Reconciler:
             self.db.write(_compensated, self.network_backend, item.action_id)
         else:
             LOG.warning("Host %s runs %s although its build is past its deadline", item.host, item.instance_uuid)
-            self.db.write(_revived, item.action_id)
+            self.db.write(_revived, self.conf, item.action_id)
 
 
 def _take_due(uow: UnitOfWork, conf: cfg.ConfigOpts, network_backend: NetworkBackend, owner: str) -> list[_Due]:
@@ -195,9 +195,9 @@ def _past_deadline(
     """End it with its cause. What a silent host may still hold is kept until the host has answered."""
     cause = _cause(uow, conf, action)
     LOG.warning("Giving up %s of %s: %s", action.action, instance.uuid, cause)
-    if action.action == ActionKind.CREATE and action.step == actions.SCHEDULE:
+    if action.step == actions.SCHEDULE:
         end.failed(uow, network_backend, instance, action, cause)
-    elif action.action == ActionKind.CREATE:
+    elif action.step in (actions.BUILD, actions.COMPENSATE):
         end.set_error(uow, instance, cause)
         actions.finish_events(uow, action, cause)
         end.postpone_cleanup(uow, conf, action, actions.COMPENSATE)
@@ -228,20 +228,16 @@ def _compensated(uow: UnitOfWork, network_backend: NetworkBackend, action_id: in
         return
     instance, action = found
     message = (instance.fault or {}).get("message", "The build was given up.")
-    end.release(uow, network_backend, instance)
-    instance.host = instance.node = None
-    instance.request = {}
-    actions.finish(uow, action, message)
+    end.not_built(uow, network_backend, instance, action, message)
 
 
-def _revived(uow: UnitOfWork, action_id: int) -> None:
+def _revived(uow: UnitOfWork, conf: cfg.ConfigOpts, action_id: int) -> None:
     """The build had succeeded after all: the instance is what its owner asked for."""
     found = _lock_compensation(uow, action_id)
     if found is None:
         return
     instance, action = found
-    instance.fault = None
-    end.built(uow, instance, action, states.PowerState.RUNNING)
+    end.built(uow, conf, instance, action, states.PowerState.RUNNING)
 
 
 def _lock_compensation(uow: UnitOfWork, action_id: int) -> tuple[Instance, InstanceAction] | None:

@@ -414,13 +414,16 @@ class ConductorAPI:
 
     # --- for compute
 
-    def register_host(self, context: RequestContext, report: HostReport) -> None:
-        """First report after start: returns when services and nodes have their rows."""
-        self._client.call(context, "register_host", report=report)
+    def register_host(self, context: RequestContext, report: HostReport) -> int:
+        """First report after start: services and nodes have their rows, and what is open on this host is due. Returns
+        the host's epoch, which its heartbeats tell; `HostForcedDown` while it may not serve."""
+        answer: int = self._client.call(context, "register_host", returns=int, report=report)
+        return answer
 
-    def report_state(self, context: RequestContext, report: HostReport) -> None:
-        """Heartbeat: renews the host's lease and the leases of the work it names."""
-        self._client.cast(context, "report_state", report=report)
+    def report_state(self, context: RequestContext, report: HostReport, timeout: float | None = None) -> None:
+        """Heartbeat: renews the host's lease and the leases of the work it names. Raises `HostNotAdmitted` when the
+        host is, or has been, forced down since it registered. ``timeout``: seconds to wait for that."""
+        self._client.call(context, "report_state", report=report, timeout=timeout)
 
     def start_build(self, context: RequestContext, instance_uuid: str, host: str, generation: int) -> BuildNetworks:
         """The host begins: instance to BUILDING/spawning, and its interfaces are allocated. Raises `StaleReport` or

@@ -51,7 +51,7 @@ class HostReport(msgspec.Struct, kw_only=True):
     """A compute host's heartbeat: its inventories and the work it is at, whose leases the conductor extends.
 
     ``boot_id`` is new at every start of the daemon. ``building``: instance uuid to generation of builds in progress;
-    ``acting``: ids of actions in progress.
+    ``acting``: ids of actions in progress. ``epoch``: what `register_host` answered.
     """
 
     host: str
@@ -60,6 +60,7 @@ class HostReport(msgspec.Struct, kw_only=True):
     building: dict[str, int] = msgspec.field(default_factory=dict)
     acting: list[int] = msgspec.field(default_factory=list)
     version: str = ""
+    epoch: int = 0
     cpu_allocation_ratio: float = 4.0
     ram_allocation_ratio: float = 1.0
     disk_allocation_ratio: float = 1.0

@@ -22,6 +22,7 @@ FORCE_DELETE = "os_compute_api:os-deferred-delete:force"
 START = "os_compute_api:servers:start"
 STOP = "os_compute_api:servers:stop"
 REBOOT = "os_compute_api:servers:reboot"
+EVACUATE = "os_compute_api:os-evacuate"
 CONSOLE_OUTPUT = "os_compute_api:os-console-output"
 IPS_INDEX = "os_compute_api:ips:index"
 IPS_SHOW = "os_compute_api:ips:show"
@@ -53,6 +54,7 @@ RULES = [
     rule(START, MEMBER, "Start a server (os-start)", _ACTION),
     rule(STOP, MEMBER, "Stop a server (os-stop)", _ACTION),
     rule(REBOOT, MEMBER, "Reboot a server (reboot)", _ACTION),
+    rule(EVACUATE, ADMIN, "Build a server of a lost host anew on another one (evacuate)", _ACTION),
     rule(CONSOLE_OUTPUT, MEMBER, "Read a server's console (os-getConsoleOutput)", _ACTION),
     rule(IPS_INDEX, READER, "List a server's addresses", "GET /servers/{server_id}/ips"),
     rule(IPS_SHOW, READER, "Show a server's addresses on a network", "GET /servers/{server_id}/ips/{network}"),

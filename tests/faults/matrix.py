@@ -83,6 +83,20 @@ def acts(method: str) -> dict[str, list[str]]:
     }
 
 
+EVACUATE = {
+    "api": around("send/accept_action", "send/build_instances"),
+    "conductor": [
+        *around("handle/accept_action", "commit/accept_action", "handle/build_instances"),
+        *(
+            point
+            for point in CREATE["conductor"]
+            if "create_instances" not in point and "/build_instances" not in point
+        ),
+    ],
+    "scheduler": CREATE["scheduler"],
+    "compute-*": [*CREATE["compute-*"], *around("domain/destroy", "send/register_host")],
+}
+
 DELETE = acts("terminate_instance") | {
     "compute-*": around("handle/terminate_instance", "fence", "domain/destroy", "send/finish_action")
 }
@@ -166,6 +180,14 @@ class Arena:
         else:
             assert answer.status_code == 202, answer.text
 
+    def force_down(self, host: str, forced_down: bool) -> None:
+        def done() -> bool:
+            with contextlib.suppress(requests.RequestException):
+                return self.cloud.force_down(host, forced_down).status_code == 200
+            return False
+
+        cloud.wait_for(f"{host} is forced down: {forced_down}", done, SETTLE_SECONDS, 0.5)
+
     def settle(self, status: str, count: int | None = None) -> None:
         def settled() -> bool:
             found = self.servers()
@@ -181,6 +203,16 @@ class Arena:
 
     def gone(self) -> None:
         cloud.wait_for("all servers are gone", lambda: not self.servers(), SETTLE_SECONDS, 0.2)
+
+    def is_back(self, host: str) -> None:
+        """It has no domain (any more), and reports in."""
+        domains = self.cloud.path / host / "instances" / f"fake-{host}" / "domains"
+
+        def up() -> bool:
+            answer = self.send("GET", f"/os-services?host={host}")
+            return answer is not None and answer.ok and [s["state"] for s in answer.json()["services"]] == ["up"]
+
+        cloud.wait_for(f"{host} is back", lambda: not list(domains.glob("*")) and up(), SETTLE_SECONDS)
 
     def one(self) -> str:
         (server,) = self.servers()
@@ -269,6 +301,27 @@ def act(body: dict[str, Any], status: str) -> Callable[[Arena], None]:
     return run
 
 
+def one_on_a_lost_host(arena: Arena) -> None:
+    one_active(arena)
+    (server,) = arena.servers()
+    lost = server["OS-EXT-SRV-ATTR:host"]
+    arena.cloud.kill(lost)
+    arena.force_down(lost, True)
+    arena.cloud.fenced.add(lost)
+
+
+def evacuate(arena: Arena) -> None:
+    """And let the lost host in again, which has to destroy what it still has before it serves."""
+    (server,) = arena.servers()
+    (lost,) = arena.cloud.fenced
+    arena.insist("POST", f"/servers/{server['id']}/action", {"evacuate": {"onSharedStorage": False}}, (200, 400, 409))
+    arena.settle("ACTIVE", 1)
+    arena.force_down(lost, False)
+    arena.cloud.start(lost)
+    arena.is_back(lost)
+    arena.cloud.fenced.clear()
+
+
 def delete(arena: Arena) -> None:
     arena.insist("DELETE", f"/servers/{arena.one()}", None, (204, 404))
     arena.gone()
@@ -300,6 +353,7 @@ OPERATIONS = [
     Operation("delete while building", nothing, delete_while_building, CREATE_AND_DELETE),
     Operation("stop", one_active, act({"os-stop": None}, "SHUTOFF"), acts("stop_instance")),
     Operation("start", one_stopped, act({"os-start": None}, "ACTIVE"), acts("start_instance")),
+    Operation("evacuate", one_on_a_lost_host, evacuate, EVACUATE),
     Operation("reboot", one_active, act({"reboot": {"type": "HARD"}}, "ACTIVE"), acts("reboot_instance")),
 ]
 

@@ -118,6 +118,7 @@ class Cloud:
     """Four kinds of daemons. ``database``: an SQLAlchemy URL, or None for SQLite; ``computes``: how many hosts.
 
     ``standalone``: with identity and image API; users of ``PASSWORDS``, each in the project of the same name.
+    ``fenced``: hosts that are forced down, which is the word that nothing on them runs.
     """
 
     def __init__(
@@ -151,6 +152,7 @@ class Cloud:
         self.computes = [f"compute-{index}" for index in range(1, computes + 1)]
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.image_id = str(uuid.uuid4())
+        self.fenced: set[str] = set()
 
     # --- set-up
 
@@ -405,15 +407,23 @@ class Cloud:
     def action(self, server_id: str, body: dict[str, Any]) -> requests.Response:
         return self.request("POST", f"/servers/{server_id}/action", body)
 
+    def force_down(self, host: str, forced_down: bool = True) -> requests.Response:
+        """Say of a host that nothing runs there, or let it in again."""
+        body = {"host": host, "binary": "nova-compute", "forced_down": forced_down}
+        return self.request("PUT", "/os-services/force-down", body, version="2.11")
+
+    def evacuate(self, server_id: str, version: str = "2.14", **options: Any) -> requests.Response:
+        return self.request("POST", f"/servers/{server_id}/action", {"evacuate": options}, version=version)
+
     def all_logs(self) -> str:
         return "\n".join(f"--- {name}\n{self.log(name, 25)}" for name in self.names)
 
     # --- as the hypervisors and the database see it
 
     def domains(self) -> dict[str, str]:
-        """Every fake domain there is: instance uuid to the host it is on; fails when one is on two hosts."""
+        """Every fake domain that is not fenced: instance uuid to the host it is on; fails when one is on two hosts."""
         found: dict[str, str] = {}
-        for host in self.computes:
+        for host in [host for host in self.computes if host not in self.fenced]:
             folder = self.path / host / "instances" / f"fake-{host}" / "domains"
             for instance_uuid in [
                 name[:36] for name in os.listdir(folder) if re.fullmatch(r"[0-9a-f-]{36}\.json", name)

@@ -69,5 +69,5 @@ class Listener:
             if kind == "call":
                 self._calls[content["_msg_id"]] = content["method"]
             self.messages.append((kind, content["method"]))
-        else:
-            self.messages.append(("reply", self._calls.get(content.get("_msg_id", ""), "unknown")))
+        elif content.get("_msg_id") in self._calls:  # others answer calls from before it listened: heartbeats
+            self.messages.append(("reply", self._calls[content["_msg_id"]]))

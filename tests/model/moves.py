@@ -1,4 +1,4 @@
-"""Rules that are planned, not implemented: evacuation after ``forced_down``, and resize or cold migration.
+"""Moves: evacuation after ``forced_down``, and (planned, not implemented) resize or cold migration.
 
 One instance that runs at generation 1 on host A. The steps of hosts are coarser than in `compute`: what protects a
 single build is checked there. An order to a host is done in two steps, look and act, with its report after that; the

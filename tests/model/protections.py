@@ -33,7 +33,7 @@ HOLDS: dict[str, Model] = {
     "boot and delete, a host lost for good": HOST_LOST,
     "stop, start, delete, a crash": POWER,
     "claims of four instances for two places": Claims(),
-    "evacuate, a crash (planned)": EVACUATE,
+    "evacuate, a crash": EVACUATE,
     "resize, revert, delete, a crash (planned)": RESIZE,
 }
 
@@ -45,7 +45,7 @@ FULL: dict[str, Model] = {
     "boot, stop, start, delete, a crash": Protocol(users=("stop", "start", "delete"), max_actions=4),
     "stop, start, delete, two crashes": replace(POWER, crashes=2),
     "claims of nine instances for five places": Claims(instances=9, capacity=5),
-    "evacuate, three crashes (planned)": replace(EVACUATE, crashes=3),
+    "evacuate, three crashes": replace(EVACUATE, crashes=3),
     "resize, revert, delete, three crashes (planned)": replace(RESIZE, crashes=3),
 }
 
@@ -152,17 +152,39 @@ PROTECTIONS = [
         "lasting delete", "a delete always ends", "conductor/reconciler.py: _past_deadline", BOOT_WITHOUT_CRASHES
     ),
     Protection(
-        "forced_down is true", "the operator's word: host off, guests off, daemon ended", "", EVACUATE, twice=True
-    ),
-    Protection("no entry while forced_down", "no host comes back while it is evacuated", "", EVACUATE, twice=True),
-    Protection(
-        "new generation at accept", "what is evacuated belongs to its old host no more", "", EVACUATE, twice=True
-    ),
-    Protection(
-        "destroy before serving", "a returning host obeys no order before it has cleaned up", "", EVACUATE, twice=True
+        "forced_down is true",
+        "the operator's word: host off, guests off, daemon ended",
+        "the operator",
+        EVACUATE,
+        twice=True,
     ),
     Protection(
-        "silent daemon enters anew", "a daemon that was cut off compares before it serves", "", EVACUATE, twice=True
+        "no entry while forced_down",
+        "no host comes back while it is evacuated",
+        "conductor/db/hosts.py: admit",
+        EVACUATE,
+        twice=True,
+    ),
+    Protection(
+        "new generation at accept",
+        "what is evacuated belongs to its old host no more",
+        "conductor/tasks/evacuate.py: accept",
+        EVACUATE,
+        twice=True,
+    ),
+    Protection(
+        "destroy before serving",
+        "a returning host obeys no order before it has cleaned up",
+        "compute/manager.py: clean_up",
+        EVACUATE,
+        twice=True,
+    ),
+    Protection(
+        "silent daemon enters anew",
+        "a daemon that was cut off compares before it serves",
+        "compute/membership.py: check; conductor/db/hosts.py: check_epoch",
+        EVACUATE,
+        twice=True,
     ),
     Protection("source confirms first", "a moved guest is off before it is built elsewhere", "", RESIZE, twice=True),
     Protection("source holds back", "a late start does not wake what has moved", "", RESIZE, twice=True),

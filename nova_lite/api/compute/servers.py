@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import secrets
-import string
 from typing import Any
 
 from oslo_utils import strutils
 
-from nova_lite.api.compute import server_create, server_filters
+from nova_lite.api.compute import passwords, server_create, server_filters
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.schemas import servers as schemas
 from nova_lite.api.compute.views import servers as views
@@ -16,10 +14,6 @@ from nova_lite.api.microversions import Change
 from nova_lite.api.wsgi import Action, Answer, Extension, Request, Route, declares
 from nova_lite.objects import Instance
 from nova_lite.policies import servers as policies
-
-_PASSWORD_LENGTH = 12
-#: Letters and digits that no font confuses.
-_PASSWORD_SYMBOLS = "".join(sorted(set(string.ascii_letters + string.digits) - set("0O1lI")))
 
 
 class Servers(Extension):
@@ -57,7 +51,7 @@ class Servers(Extension):
     def create(self, req: Request) -> Answer:
         req.authorize(policies.CREATE)
         body = req.validated(schemas.CREATE)
-        password = self._password(body["server"])
+        password = passwords.of_body(body["server"])
         request = server_create.request_of(req, body, password)
         result = self.compute.create(req.context, request)
         if strutils.bool_from_string(body["server"].get("return_reservation_id", False)):
@@ -96,11 +90,6 @@ class Servers(Extension):
         instances = self.conductor.instance_list(req.context, filters, query.limit, query.marker, keys, dirs)
         links = req.next_links(instances, query.limit, instances[-1].uuid, *path) if instances else None
         return instances, {"servers_links": links} if links else {}
-
-    @staticmethod
-    def _password(server: dict[str, Any]) -> str:
-        given: str | None = server.get("adminPass")
-        return given or "".join(secrets.choice(_PASSWORD_SYMBOLS) for _ in range(_PASSWORD_LENGTH))
 
 
 def _changes(req: Request, server: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ ACTIONS: dict[str, int | None] = {
         (
             *("addFixedIp", "removeFixedIp", "addFloatingIp", "removeFloatingIp"),
             *("addSecurityGroup", "removeSecurityGroup", "changePassword", "confirmResize", "createBackup"),
-            *("createImage", "evacuate", "injectNetworkInfo", "lock", "migrate", "os-migrateLive", "os-resetState"),
+            *("createImage", "injectNetworkInfo", "lock", "migrate", "os-migrateLive", "os-resetState"),
             *("pause", "rebuild", "rescue", "resetNetwork", "resize", "restore", "resume", "revertResize", "shelve"),
             *("shelveOffload", "suspend", "trigger_crash_dump", "unlock", "unpause", "unrescue", "unshelve"),
         )

@@ -16,10 +16,10 @@ from oslo_config import cfg
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Instance, InstanceAction, InstanceActionEvent
 from nova_lite.context import RequestContext
-from nova_lite.states import ActionKind
 
-# Steps. A create is scheduled, built, and perhaps compensated; every other action is carried out by its host; a delete
-# whose host is away has already happened for its owner, and only cleans up.
+# Steps. A create or an evacuation is scheduled, built, and perhaps compensated; every other action is carried out by
+# its host, and so is the stop that ends some evacuations; a delete whose host is away has already happened for its
+# owner, and only cleans up.
 SCHEDULE = "schedule"
 BUILD = "build"
 COMPENSATE = "compensate"
@@ -64,11 +64,11 @@ def open_action(
     return action
 
 
-def find_open(uow: UnitOfWork, instance_uuid: str, kind: str | None = None) -> InstanceAction | None:
-    """The newest open action of an instance, of one kind if asked."""
+def find_open(uow: UnitOfWork, instance_uuid: str, *kinds: str) -> InstanceAction | None:
+    """The newest open action of an instance, of these kinds if any are given."""
     query = sa.select(InstanceAction).where(_OPEN, InstanceAction.instance_uuid == instance_uuid)
-    if kind is not None:
-        query = query.where(InstanceAction.action == str(kind))
+    if kinds:
+        query = query.where(InstanceAction.action.in_([str(kind) for kind in kinds]))
     return uow.session.scalars(query.order_by(InstanceAction.id.desc()).limit(1)).first()
 
 
@@ -82,15 +82,14 @@ def find_by_request(uow: UnitOfWork, request_id: str, kind: str, instance_uuid: 
     ).first()
 
 
-def lease_creates(
+def lease_builds(
     uow: UnitOfWork, conf: cfg.ConfigOpts, owner: str, instance_uuids: Iterable[str]
 ) -> list[InstanceAction]:
-    """Take the create actions of these instances that wait to be scheduled and that nobody else drives now."""
+    """Take the actions of these instances that wait to be scheduled and that nobody else drives now."""
     candidates = uow.session.scalars(
         sa.select(InstanceAction).where(
             _OPEN,
             InstanceAction.instance_uuid.in_(list(instance_uuids)),
-            InstanceAction.action == str(ActionKind.CREATE),
             InstanceAction.step == SCHEDULE,
         )
     ).all()

@@ -67,6 +67,22 @@ def report(uow: UnitOfWork, conf: cfg.ConfigOpts, host_report: HostReport) -> bo
     return restarted
 
 
+def admit(uow: UnitOfWork, host: str) -> int:
+    """The epoch that a host may begin to serve in; `HostForcedDown` while it may not."""
+    service = _locked_service(uow, host, COMPUTE)
+    if service is None:
+        return 0
+    if service.forced_down:
+        raise exception.HostForcedDown(host=host)
+    return service.epoch
+
+
+def check_epoch(uow: UnitOfWork, host: str, epoch: int) -> None:
+    """Raises `HostNotAdmitted` unless the host registered since it was last forced down, or forgotten."""
+    if _locked_service(uow, host, COMPUTE) is None or admit(uow, host) != epoch:
+        raise exception.HostEpochOver(host=host)
+
+
 def report_service(uow: UnitOfWork, host: str, binary: str, topic: str, version: str) -> None:
     """A daemon that runs no instances is alive."""
     _report_alive(uow, host, nova_name(binary), topic, version, INTERNAL_ZONE)
@@ -308,6 +324,17 @@ def is_up(uow: UnitOfWork, host: str) -> bool:
     return uow.session.scalars(query).first() is not None
 
 
+def exists(uow: UnitOfWork, host: str) -> bool:
+    query = sa.select(Service.id).where(Service.host == host, Service.binary == COMPUTE)
+    return uow.session.scalars(query).first() is not None
+
+
+def is_forced_down(uow: UnitOfWork, host: str) -> bool:
+    """And stays so until this transaction has ended."""
+    service = _locked_service(uow, host, COMPUTE)
+    return service is not None and service.forced_down
+
+
 def _state(row: ComputeNode, placed: Sequence[_Placed] = (), aggregates: Sequence[HostAggregate] = ()) -> HostState:
     inventory, service = row.inventory, row.service
     return HostState(
@@ -350,7 +377,7 @@ def service_update(uow: UnitOfWork, service_id: str, changes: dict[str, Any]) ->
     """Change ``disabled``, ``disabled_reason``, ``forced_down``.
 
     Enabling clears the reason. Forcing down raises the epoch: what the host did before does not count any more. A
-    service that is no longer forced down is up again at its next report.
+    compute host that is no longer forced down is up again once it has registered.
     """
     unknown = sorted(set(changes) - {"disabled", "disabled_reason", "forced_down"})
     if unknown:

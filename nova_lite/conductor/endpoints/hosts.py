@@ -19,15 +19,22 @@ class Hosts:
 
     # --- reports
 
-    def register_host(self, context: RequestContext, report: HostReport) -> None:
-        self.db.write(self._report, report)
+    def register_host(self, context: RequestContext, report: HostReport) -> int:
+        return self.db.write(self._register, report)
 
     def report_state(self, context: RequestContext, report: HostReport) -> None:
         self.db.write(self._report, report)
 
+    def _register(self, uow: UnitOfWork, report: HostReport) -> int:
+        actions.make_due(uow, report.host)
+        epoch = hosts.admit(uow, report.host)
+        hosts.report(uow, self.conf, report)
+        return epoch
+
     def _report(self, uow: UnitOfWork, report: HostReport) -> None:
         """Work before hosts: claims take their locks in that order, too."""
         actions.renew_leases(uow, self.conf, report.host, report.building, report.acting)
+        hosts.check_epoch(uow, report.host, report.epoch)
         if hosts.report(uow, self.conf, report):
             actions.make_due(uow, report.host)
 

@@ -10,7 +10,7 @@ from nova_lite import exception, states
 from nova_lite.conductor.db import actions, hosts, instances
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Instance, InstanceAction
-from nova_lite.conductor.tasks import end
+from nova_lite.conductor.tasks import end, evacuate
 from nova_lite.context import RequestContext
 from nova_lite.network.driver import NetworkBackend
 from nova_lite.objects import ActionTicket
@@ -42,6 +42,8 @@ def accept_action(
     _check(context, instance, transition)
     if kind == ActionKind.DELETE:
         return _accept_delete(uow, conf, network_backend, context, instance)
+    if kind == ActionKind.EVACUATE:
+        return ticket(evacuate.accept(uow, conf, context, instance, payload), instance)
     if instance.host is None:
         raise exception.InstanceNotReady(instance_id=instance_uuid)
     end.supersede(uow, instance, kind)

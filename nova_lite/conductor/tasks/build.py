@@ -135,7 +135,7 @@ def _lease(uow: UnitOfWork, conf: cfg.ConfigOpts, token: str, instance_uuids: li
         )
         mine = list(uow.session.scalars(query))
     else:
-        mine = actions.lease_creates(uow, conf, token, instance_uuids)
+        mine = actions.lease_builds(uow, conf, token, instance_uuids)
     by_uuid = {action.instance_uuid: action for action in mine}
     instances_query = sa.select(Instance).where(Instance.uuid.in_(by_uuid)).order_by(Instance.id)
     rows = uow.session.scalars(instances_query.options(orm.lazyload("*")))
@@ -149,11 +149,14 @@ def _lease(uow: UnitOfWork, conf: cfg.ConfigOpts, token: str, instance_uuids: li
 
 def _wanted(uow: UnitOfWork, instance: Instance, action: InstanceAction) -> _Wanted:
     tried = list(action.payload.get("tried", []))
-    return _Wanted(action.id, instance.uuid, (instance.reservation_id, *tried), request_spec(uow, instance, tried))
+    spec = request_spec(uow, instance, tried, action.payload.get("excluded", []))
+    group = (instance.reservation_id, spec.forced_host or "", *spec.ignore_hosts)
+    return _Wanted(action.id, instance.uuid, group, spec)
 
 
-def request_spec(uow: UnitOfWork, instance: Instance, tried: list[str]) -> RequestSpec:
-    """What the scheduler has to know of an instance; ``tried`` are the hosts it is not to go to (any more)."""
+def request_spec(uow: UnitOfWork, instance: Instance, tried: list[str], excluded: Iterable[str] = ()) -> RequestSpec:
+    """What the scheduler has to know of an instance; ``tried`` are the hosts that could not build it, ``excluded``
+    others that it is not to go to."""
     wanted = instance.request.get("requested_destination")
     return RequestSpec(
         instance_uuids=[instance.uuid],
@@ -165,7 +168,7 @@ def request_spec(uow: UnitOfWork, instance: Instance, tried: list[str]) -> Reque
         forced_host=instance.request.get("forced_host"),
         forced_node=instance.request.get("forced_node"),
         requested_destination=None if wanted is None else msgspec.convert(wanted, RequestedDestination),
-        ignore_hosts=tried,
+        ignore_hosts=[*excluded, *tried],
         attempt=len(tried) + 1,
         instance_group=server_groups.of_instance(uow, instance.uuid) if instance.scheduler_hints.get("group") else None,
         scheduler_hints=instance.scheduler_hints,
@@ -176,7 +179,10 @@ def _locked(uow: UnitOfWork, item: _Wanted, token: str) -> tuple[Instance, Insta
     """Instance and action, locked, if the build is still wanted and still ours."""
     instance = instances.lock(uow, item.instance_uuid)
     action = actions.still_leased(uow, item.action_id, token, actions.SCHEDULE)
-    if instance is None or action is None or instance.deleted or instance.task_state != states.SCHEDULING:
+    if instance is None or action is None or instance.deleted:
+        return None
+    waiting, _ = states.BUILD_TASKS[action.action]
+    if instance.task_state != waiting:
         return None
     return instance, action
 

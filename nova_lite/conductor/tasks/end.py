@@ -14,6 +14,7 @@ from nova_lite.conductor.db.models import Instance, InstanceAction
 from nova_lite.conductor.tasks import create
 from nova_lite.network.driver import NetworkBackend
 from nova_lite.objects import Fault
+from nova_lite.states import ActionKind
 
 #: Characters of a fault's message: a column and clients hold no more.
 FAULT_LENGTH = 255
@@ -39,15 +40,25 @@ def shortened(message: str) -> str:
     return room + "…"
 
 
-def built(uow: UnitOfWork, instance: Instance, action: InstanceAction, power_state: int) -> None:
-    """The guest runs."""
+def built(uow: UnitOfWork, conf: cfg.ConfigOpts, instance: Instance, action: InstanceAction, power_state: int) -> None:
+    """The guest runs; what was evacuated to be stopped in the end is now to be stopped by its new host."""
     instance.vm_state = states.ACTIVE
     instance.task_state = None
+    instance.fault = None
     instance.power_state = power_state
     instance.launched_at = instance.updated_at = uow.now
     instance.progress = 100
     instance.request = {}
-    actions.finish(uow, action)
+    if action.payload.get("stop"):
+        instance.task_state = states.POWERING_OFF
+        action.step = actions.PERFORM
+        action.lease_owner = None
+        action.lease_expires_at = uow.now
+        action.deadline = uow.now + datetime.timedelta(seconds=conf.conductor.action_deadline)
+        actions.finish_events(uow, action)
+        actions.start_event(uow, action, "compute_stop_instance", instance.host)
+    else:
+        actions.finish(uow, action)
 
 
 def failed(
@@ -58,9 +69,24 @@ def failed(
     message: str,
     details: str = "",
 ) -> None:
-    """A create has failed for good and nothing of it is left on any host: ERROR, and everything is given back."""
+    """A build has failed for good and nothing of it is left on any host: ERROR, and everything is given back."""
     set_error(uow, instance, message, details)
-    release(uow, network_backend, instance)
+    not_built(uow, network_backend, instance, action, message, details)
+
+
+def not_built(
+    uow: UnitOfWork,
+    network_backend: NetworkBackend,
+    instance: Instance,
+    action: InstanceAction,
+    message: str,
+    details: str = "",
+) -> None:
+    """No host has anything of it. What was evacuated keeps its addresses, and may be tried again."""
+    if action.action == ActionKind.CREATE:
+        release(uow, network_backend, instance)
+    else:
+        claims.release(uow, instance.uuid)
     instance.host = instance.node = None
     instance.request = {}
     actions.finish(uow, action, message, details)

@@ -42,24 +42,24 @@ def start_build(
     instance, action = _building(uow, instance_uuid, host, generation)
     requests = [msgspec.convert(item, NetworkRequest) for item in instance.request.get("networks", [])]
     vifs = network_backend.allocate(networks.Store(uow), instance_uuid, requests)
-    instance.task_state = states.SPAWNING
+    _, instance.task_state = states.BUILD_TASKS[action.action]
     instance.updated_at = uow.now
     actions.extend(uow, conf, action)
     return BuildNetworks(vifs=vifs)
 
 
 def _building(uow: UnitOfWork, instance_uuid: str, host: str, generation: int) -> tuple[Instance, InstanceAction]:
-    """The instance and its open create, locked; raises `InstanceGone` or `StaleReport` when that build is over."""
+    """The instance and its open build, locked; raises `InstanceGone` or `StaleReport` when that build is over."""
     instance = instances.lock(uow, instance_uuid)
     if instance is None or instance.deleted or instance.task_state == states.DELETING:
         raise exception.InstanceGone(instance_id=instance_uuid)
-    action = actions.find_open(uow, instance_uuid, ActionKind.CREATE)
+    action = actions.find_open(uow, instance_uuid, *states.BUILD_TASKS)
     if (
         action is None
         or action.step != actions.BUILD
         or instance.host != host
         or instance.generation != generation
-        or instance.vm_state != states.BUILDING
+        or instance.task_state not in states.BUILD_TASKS[action.action]
     ):
         raise exception.StaleReport(instance_id=instance_uuid, generation=generation, host=host)
     return instance, action
@@ -67,7 +67,7 @@ def _building(uow: UnitOfWork, instance_uuid: str, host: str, generation: int) -
 
 def finish_build(uow: UnitOfWork, conf: cfg.ConfigOpts, network_backend: NetworkBackend, result: BuildResult) -> bool:
     """Settle a build; True when the instance is to be scheduled again."""
-    if result.outcome == Outcome.BUILT and (_already_built(uow, result) or _built_after_all(uow, result)):
+    if result.outcome == Outcome.BUILT and (_already_built(uow, result) or _built_after_all(uow, conf, result)):
         return False
     try:
         instance, action = _building(uow, result.instance_uuid, result.host, result.generation)
@@ -77,7 +77,7 @@ def finish_build(uow: UnitOfWork, conf: cfg.ConfigOpts, network_backend: Network
         return False
     if result.outcome == Outcome.BUILT:
         instance.root_device_name = result.root_device_name
-        end.built(uow, instance, action, result.power_state)
+        end.built(uow, conf, instance, action, result.power_state)
         if instance.node is not None:
             hosts.build_succeeded(uow, result.host, instance.node)
         return False
@@ -90,8 +90,10 @@ def finish_build(uow: UnitOfWork, conf: cfg.ConfigOpts, network_backend: Network
 def _already_built(uow: UnitOfWork, result: BuildResult) -> bool:
     """A report that came twice: the build is finished, and still this one."""
     instance = instances.lock(uow, result.instance_uuid)
+    action = actions.find_open(uow, result.instance_uuid, *states.BUILD_TASKS)
     return (
         instance is not None
+        and (action is None or action.step == actions.PERFORM)
         and not instance.deleted
         and instance.launched_at is not None
         and instance.task_state != states.DELETING
@@ -99,10 +101,10 @@ def _already_built(uow: UnitOfWork, result: BuildResult) -> bool:
     )
 
 
-def _built_after_all(uow: UnitOfWork, result: BuildResult) -> bool:
+def _built_after_all(uow: UnitOfWork, conf: cfg.ConfigOpts, result: BuildResult) -> bool:
     """A build past its deadline, whose host had not been fenced yet: its owner gets what was asked for."""
     instance = instances.lock(uow, result.instance_uuid)
-    action = actions.find_open(uow, result.instance_uuid, ActionKind.CREATE)
+    action = actions.find_open(uow, result.instance_uuid, *states.BUILD_TASKS)
     if (
         instance is None
         or instance.deleted
@@ -112,9 +114,8 @@ def _built_after_all(uow: UnitOfWork, result: BuildResult) -> bool:
         or (instance.host, instance.generation) != (result.host, result.generation)
     ):
         return False
-    instance.fault = None
     instance.root_device_name = result.root_device_name
-    end.built(uow, instance, action, result.power_state)
+    end.built(uow, conf, instance, action, result.power_state)
     return True
 
 
@@ -137,14 +138,14 @@ def _reschedule(
         return False
     claims.release(uow, instance.uuid)
     instance.host = instance.node = None
-    instance.task_state = states.SCHEDULING
+    instance.task_state, _ = states.BUILD_TASKS[action.action]
     instance.updated_at = uow.now
     actions.finish_events(uow, action, result.message, result.details)
     action.step = actions.SCHEDULE
     action.host = None
     action.lease_owner = None
     action.lease_expires_at = uow.now
-    action.payload = {"tried": tried, "errors": errors}
+    action.payload = {**action.payload, "tried": tried, "errors": errors}
     return True
 
 

@@ -91,12 +91,16 @@ class FakeConductor:
         self.hooks: dict[str, Callable[[Any], None]] = {}
         self.verdicts: list[DomainVerdict] = []
         self.down = False
+        self.epoch = 3
 
-    def register_host(self, context: RequestContext, report: HostReport) -> None:
+    def register_host(self, context: RequestContext, report: HostReport) -> int:
         self._called("register_host", report)
+        return self.epoch
 
-    def report_state(self, context: RequestContext, report: HostReport) -> None:
+    def report_state(self, context: RequestContext, report: HostReport, timeout: float | None = None) -> None:
         self._called("report_state", report)
+        if report.epoch != self.epoch:
+            raise exception.HostEpochOver(host=report.host)
 
     def start_build(self, context: RequestContext, instance_uuid: str, host: str, generation: int) -> BuildNetworks:
         self._called("start_build", (instance_uuid, host, generation))

@@ -198,6 +198,17 @@ REBOOT: Versioned[t.Schema] = Versioned(
     }
 )
 
+_EVACUATE_214: t.Schema = {"host": t.HOST, "adminPass": {"type": "string"}}
+
+EVACUATE: Versioned[t.Schema] = Versioned(
+    {
+        1: t.wrapped("evacuate", t.strict({**_EVACUATE_214, "onSharedStorage": t.BOOLEAN}, ("onSharedStorage",))),
+        Change.EVACUATE_AUTO: t.wrapped("evacuate", t.strict(_EVACUATE_214)),
+        Change.EVACUATE_FORCE: t.wrapped("evacuate", t.strict({**_EVACUATE_214, "force": t.BOOLEAN})),
+        Change.NO_FORCE: t.wrapped("evacuate", t.strict(_EVACUATE_214)),
+    }
+)
+
 _LENGTH: t.Schema = {"type": ["integer", "string", "null"], "pattern": "^-?[0-9]+$", "minimum": -1, "maxLength": 9}
 
 CONSOLE_OUTPUT: Versioned[t.Schema] = Versioned(

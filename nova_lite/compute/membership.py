@@ -1,0 +1,61 @@
+"""Whether the control plane still counts on this host, and in which epoch.
+
+An operator who forces a host down says that nothing runs there; its servers may be built elsewhere from then on. A
+daemon that lives on, or wakes up after a long pause, must find that out before it obeys another order: it tells its
+epoch with each heartbeat, and is refused when it is over.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from oslo_config import cfg
+
+from nova_lite import exception
+from nova_lite.compute.heartbeat import Heartbeat
+from nova_lite.conductor.rpcapi import ConductorAPI
+from nova_lite.context import get_admin_context
+
+
+class Membership:
+    """``lost`` is set when the host has to enter anew: register, compare its domains, and only then serve."""
+
+    def __init__(self, conf: cfg.ConfigOpts, heartbeat: Heartbeat, conductor: ConductorAPI) -> None:
+        self._conf = conf
+        self._heartbeat = heartbeat
+        self._conductor = conductor
+        self._epoch = 0
+        self._confirmed = float("-inf")
+        self.lost = threading.Event()
+
+    def enter(self) -> None:
+        """Raises `HostForcedDown` while the host may not serve."""
+        asked = time.monotonic()
+        self._epoch = self._conductor.register_host(get_admin_context(), self._heartbeat.report())
+        self._confirmed = asked
+        self.lost.clear()
+
+    def send_heartbeat(self) -> None:
+        """`confirm`, but an answer that is late is not waited for: the next heartbeat must come within the lease."""
+        self.confirm(self._conf.service_down_time / 2)
+
+    def confirm(self, timeout: float | None = None) -> None:
+        """Raises `HostNotAdmitted` when the host has to enter anew. ``timeout``: seconds to wait for the answer."""
+        asked, report = time.monotonic(), self._heartbeat.report()
+        report.epoch = self._epoch
+        try:
+            self._conductor.report_state(get_admin_context(), report, timeout=timeout)
+        except exception.HostNotAdmitted:
+            if report.epoch == self._epoch:
+                self.lost.set()
+            raise
+        self._confirmed = asked
+
+    def check(self) -> None:
+        """Before an order is carried out: asks if the last answer is older than a host's lease. Raises
+        `ServiceUnavailable` if the host may not serve, or cannot find out."""
+        if self.lost.is_set():
+            raise exception.HostNotAdmitted("This host has to register anew before it serves.")
+        if time.monotonic() - self._confirmed >= self._conf.service_down_time:
+            self.confirm()

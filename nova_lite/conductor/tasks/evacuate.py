@@ -1,0 +1,59 @@
+"""Accepting an evacuation: the instance leaves its host by the operator's word, and is built on another one.
+
+The word is ``forced_down``: nothing runs on that host any more, and it may not register. With the acceptance the
+instance belongs to no host, at a new generation: whatever the old one still has is not it, and is destroyed before that
+host serves again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oslo_config import cfg
+
+from nova_lite import exception, states
+from nova_lite.conductor.db import actions, claims, hosts
+from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.conductor.db.models import Instance, InstanceAction
+from nova_lite.conductor.tasks import end
+from nova_lite.context import RequestContext
+from nova_lite.states import ActionKind
+
+
+def accept(
+    uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, instance: Instance, payload: dict[str, Any]
+) -> InstanceAction:
+    """``payload``: ``host`` (where to, past the filters; None: the scheduler chooses), ``admin_password``, and whether
+    the server is to be ``stopped`` in the end although it was not before."""
+    target = payload.get("host")
+    origin = instance.host
+    _check(uow, instance, target)
+    end.supersede(uow, instance, ActionKind.EVACUATE)
+    claims.release(uow, instance.uuid)
+    instance.host = instance.node = None
+    instance.generation += 1
+    instance.task_state = states.REBUILDING
+    instance.updated_at = uow.now
+    instance.request = {"forced_host": target, "admin_password": payload.get("admin_password")}
+    plan = {
+        "excluded": [] if origin is None else [origin],
+        "stop": bool(payload.get("stopped")) or instance.vm_state == states.STOPPED,
+    }
+    action = actions.open_action(uow, conf, context, instance, ActionKind.EVACUATE, actions.SCHEDULE, plan)
+    uow.session.flush()
+    return action
+
+
+def _check(uow: UnitOfWork, instance: Instance, target: str | None) -> None:
+    """One that is on no host lost it in an evacuation that failed: it may be tried again."""
+    if target is not None and not hosts.exists(uow, target):
+        raise exception.ComputeHostNotFound(host=target)
+    if instance.host is None:
+        if instance.task_state is not None:
+            raise exception.InstanceInvalidState(
+                method="evacuate", instance_id=instance.uuid, attr="task_state", state=instance.task_state
+            )
+    elif target == instance.host:
+        raise exception.EvacuateToSameHost(host=target)
+    elif not hosts.is_forced_down(uow, instance.host):
+        raise exception.HostNotForcedDown(host=instance.host)

@@ -1,0 +1,101 @@
+"""A host that was forced down: what its daemon does, and what it does not any more."""
+
+from __future__ import annotations
+
+import pytest
+
+from nova_lite import exception
+from nova_lite.objects import DomainVerdict, Verdict
+from tests.unit.compute.fakes import HOST, UUID, Gate, Host, ticket
+
+DESTROY = DomainVerdict(uuid=UUID, generation=1, verdict=Verdict.DESTROY)
+
+
+def silent_for_long(host: Host) -> None:
+    """As if the daemon had stood still for longer than its lease."""
+    host.manager.membership._confirmed -= host.conf.service_down_time
+
+
+def test_heartbeats_tell_the_epoch_of_the_registration(host: Host) -> None:
+    host.manager.membership.send_heartbeat()
+    (beat,) = host.conductor.of("report_state")
+    assert beat.epoch == host.conductor.epoch != 0
+
+
+def test_a_refused_heartbeat_means_to_enter_anew(host: Host) -> None:
+    host.conductor.epoch += 1
+    with pytest.raises(exception.HostEpochOver):
+        host.manager.membership.send_heartbeat()
+    assert host.manager.membership.lost.is_set()
+    host.manager.connect()
+    assert not host.manager.membership.lost.is_set()
+    host.manager.membership.send_heartbeat()
+
+
+def test_no_order_is_obeyed_before_that(host: Host) -> None:
+    host.built()
+    host.conductor.epoch += 1
+    with pytest.raises(exception.HostNotAdmitted):
+        host.manager.membership.send_heartbeat()
+    host.act(ticket("delete"))
+    host.settle()
+    assert host.domains() == {UUID: 1}
+
+
+@pytest.mark.parametrize("admitted", [True, False])
+def test_after_a_long_silence_it_asks_before_it_obeys(host: Host, admitted: bool) -> None:
+    host.built()
+    silent_for_long(host)
+    host.conductor.epoch += 0 if admitted else 1
+    host.act(ticket("delete"))
+    host.settle()
+    assert len(host.conductor.of("report_state")) == 1
+    assert host.domains() == ({} if admitted else {UUID: 1})
+    assert host.manager.membership.lost.is_set() is not admitted
+
+
+def test_a_silent_conductor_leaves_the_order_undone_and_the_host_in(host: Host) -> None:
+    host.built()
+    silent_for_long(host)
+    host.conductor.down = True
+    host.act(ticket("delete"))
+    host.settle()
+    assert host.domains() == {UUID: 1}
+    assert not host.manager.membership.lost.is_set()
+
+
+def test_forced_down_it_does_not_get_in(host: Host) -> None:
+    host.conductor.errors["register_host"] = [exception.HostForcedDown(host=HOST)]
+    with pytest.raises(exception.HostForcedDown, match="host-a is forced down"):
+        host.manager.connect()
+
+
+def test_what_moved_is_destroyed_before_it_serves(host: Host) -> None:
+    host.built()
+    host.conductor.verdicts = [DESTROY]
+    host.manager.clean_up()
+    assert host.traces() == []
+
+
+@pytest.mark.parametrize("step", ["destroy", "get_info"])
+def test_what_cannot_be_destroyed_keeps_it_from_serving(host: Host, step: str) -> None:
+    host.built()
+    host.conductor.verdicts = [DESTROY]
+    host.control(fail_at=[step])
+    with pytest.raises(exception.ServiceUnavailable, match=f"could not be destroyed: {UUID}"):
+        host.manager.clean_up()
+    assert host.domains() == {UUID: 1}
+    host.control()
+    host.manager.clean_up()
+    assert host.domains() == {}
+
+
+def test_work_from_before_has_to_end_first(host: Host) -> None:
+    gate = host.conductor.hooks["finish_build"] = Gate()
+    host.build()
+    gate.wait()
+    with pytest.raises(exception.ServiceUnavailable, match="has not ended"):
+        host.manager.clean_up()
+    gate.open()
+    host.settle()
+    host.manager.clean_up()

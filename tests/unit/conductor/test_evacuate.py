@@ -1,0 +1,209 @@
+"""What an evacuation goes through in the conductor, and what a host that was forced down is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from nova_lite import exception, objects, states
+from nova_lite.conductor.db import hosts, models
+from nova_lite.conductor.endpoints.hosts import Hosts
+from nova_lite.objects import DomainReport, Outcome, Verdict
+from tests.unit.conductor.test_lifecycle import BUILT, World
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def service_uuid(uow: Any, host: str) -> str:
+    return str(uow.session.scalars(sa.select(models.Service.uuid).where(models.Service.host == host)).one())
+
+
+def force_down(world: World, host: str, forced_down: bool = True) -> None:
+    world.db.write(hosts.service_update, world.db.read(service_uuid, host), {"forced_down": forced_down})
+
+
+def evacuate(world: World, uuid: str, **payload: Any) -> None:
+    world.lifecycle.accept_action(world.context(admin=True), uuid, "evacuate", payload)
+
+
+def verdicts(world: World, host: str, uuid: str, generation: int) -> list[Verdict]:
+    domain = DomainReport(uuid=uuid, generation=generation, power_state=1)
+    return [each.verdict for each in world.reports.reconcile_domains(world.context(), host, [domain], [])]
+
+
+def rebuild(world: World, uuid: str) -> tuple[str, objects.BuildRequest]:
+    world.lifecycle.build_instances(world.context(), [uuid])
+    host, request = world.compute.builds[-1]
+    world.reports.start_build(world.context(), uuid, host, request.generation)
+    return host, request
+
+
+def test_it_leaves_its_host_at_once_and_is_built_on_another(world: World) -> None:
+    uuid, host, generation = world.built()
+    address = world.instance(uuid).vifs[0].address
+    force_down(world, host)
+    evacuate(world, uuid, admin_password="new")
+    moving = world.instance(uuid)
+    assert (moving.vm_state, moving.task_state, moving.host) == ("active", "rebuilding", None)
+    assert world.used() == {"host1": 0, "host2": 0}
+    assert verdicts(world, host, uuid, generation) == [Verdict.DESTROY]
+    target, request = rebuild(world, uuid)
+    assert (target, request.generation > generation, request.admin_password) == ("host2", True, "new")
+    assert world.scheduler.specs[-1].ignore_hosts == [host]
+    assert world.instance(uuid).task_state == "rebuild_spawning"
+    world.report(uuid, target, request.generation, BUILT)
+    moved = world.instance(uuid)
+    assert (moved.vm_state, moved.task_state, moved.host, moved.vifs[0].address) == ("active", None, target, address)
+    assert world.open_actions() == []
+    assert world.used() == {"host1": 0, "host2": 1}
+
+
+@pytest.mark.parametrize("down", ["up", "silent"])
+def test_only_the_operators_word_is_enough(world: World, down: str) -> None:
+    uuid, host, _ = world.built()
+    if down == "silent":
+        world.silence(host)
+    with pytest.raises(exception.HostNotForcedDown, match="forced_down"):
+        evacuate(world, uuid)
+    assert world.instance(uuid).host == host
+
+
+def test_where_to(world: World) -> None:
+    uuid, host, _ = world.built()
+    force_down(world, host)
+    with pytest.raises(exception.ComputeHostNotFound):
+        evacuate(world, uuid, host="none")
+    with pytest.raises(exception.EvacuateToSameHost):
+        evacuate(world, uuid, host=host)
+    evacuate(world, uuid, host="host2")
+    world.lifecycle.build_instances(world.context(), [uuid])
+    assert world.scheduler.specs[-1].forced_host == "host2"
+
+
+def test_a_request_that_comes_twice_is_one_and_another_is_refused(world: World) -> None:
+    uuid, host, _ = world.built()
+    force_down(world, host)
+    context = world.context(admin=True)
+    tickets = [world.lifecycle.accept_action(context, uuid, "evacuate", {}).action_id for _ in range(2)]
+    assert tickets[0] == tickets[1]
+    with pytest.raises(exception.InstanceInvalidState):
+        evacuate(world, uuid)
+
+
+def test_a_build_report_of_the_old_host_is_stale(world: World) -> None:
+    uuid, host, generation = world.built()
+    force_down(world, host)
+    evacuate(world, uuid)
+    with pytest.raises(exception.StaleReport):
+        world.report(uuid, host, generation, BUILT)
+    assert world.open_actions() == [("evacuate", "schedule")]
+
+
+@pytest.mark.parametrize(("before", "stopped"), [("stopped", False), ("active", True)])
+def test_what_is_to_be_off_is_stopped_by_its_new_host(world: World, before: str, stopped: bool) -> None:
+    uuid, host, _ = world.built()
+
+    def set_state(uow: Any) -> None:
+        uow.session.scalars(sa.select(models.Instance).where(models.Instance.uuid == uuid)).one().vm_state = before
+
+    world.db.write(set_state)
+    force_down(world, host)
+    evacuate(world, uuid, stopped=stopped)
+    target, request = rebuild(world, uuid)
+    world.report(uuid, target, request.generation, BUILT)
+    world.report(uuid, target, request.generation, BUILT)
+    assert world.open_actions() == [("evacuate", "perform")]
+    assert world.reconciler.sweep() == 1
+    (ticket,) = world.compute.tickets
+    assert (ticket.action, ticket.host, ticket.generation) == ("evacuate", target, request.generation)
+    world.reports.finish_action(world.context(), target, ticket.action_id, 4, None, "")
+    assert (world.instance(uuid).vm_state, world.instance(uuid).task_state) == ("stopped", None)
+    assert world.open_actions() == []
+
+
+def test_one_that_failed_keeps_its_addresses_and_may_be_tried_again(world: World) -> None:
+    uuid, host, _ = world.built()
+    force_down(world, host)
+    world.scheduler.hosts = []
+    evacuate(world, uuid)
+    world.lifecycle.build_instances(world.context(), [uuid])
+    failed = world.instance(uuid)
+    assert (failed.vm_state, failed.task_state, failed.host, len(failed.vifs)) == ("error", None, None, 1)
+    assert failed.fault is not None
+    world.scheduler.hosts = ["host2"]
+    evacuate(world, uuid)
+    target, request = rebuild(world, uuid)
+    world.report(uuid, target, request.generation, BUILT)
+    assert (world.instance(uuid).vm_state, world.instance(uuid).fault) == ("active", None)
+
+
+def test_a_rescheduled_one_never_goes_back(world: World) -> None:
+    uuid, host, _ = world.built()
+    force_down(world, host)
+    evacuate(world, uuid, stopped=True)
+    target, request = rebuild(world, uuid)
+    world.report(uuid, target, request.generation, Outcome.RESCHEDULED, "no disk")
+    assert world.instance(uuid).task_state == states.REBUILDING
+    world.lifecycle.build_instances(world.context(), [uuid])
+    assert world.scheduler.specs[-1].ignore_hosts == [host, target]
+
+
+def test_past_its_deadline_the_new_host_is_asked_first(world: World) -> None:
+    uuid, host, _ = world.built()
+    force_down(world, host)
+    evacuate(world, uuid)
+    rebuild(world, uuid)
+    world.let_time_pass(world.conf.conductor.action_deadline + 1)
+    world.compute.fenced = exception.MessagingUnavailable(what="fence_instance")
+    world.reconciler.sweep()
+    assert (world.instance(uuid).vm_state, world.open_actions()) == ("error", [("evacuate", "compensate")])
+    assert world.used() == {"host1": 0, "host2": 1}
+    world.compute.fenced = True
+    world.let_time_pass(60)
+    world.reconciler.sweep()
+    assert world.open_actions() == []
+    assert world.used() == {"host1": 0, "host2": 0}
+    assert (world.instance(uuid).host, len(world.instance(uuid).vifs)) == (None, 1)
+
+
+def test_a_delete_meanwhile(world: World) -> None:
+    uuid, host, generation = world.built()
+    force_down(world, host)
+    evacuate(world, uuid)
+    world.lifecycle.accept_action(world.context(), uuid, "delete", {})
+    assert world.open_actions() == []
+    assert world.count(models.Port) == 0
+    assert verdicts(world, host, uuid, generation) == [Verdict.DESTROY]
+
+
+def host_report(host: str, epoch: int = 0) -> objects.HostReport:
+    inventory = objects.Inventory(node=host, vcpus=4, memory_mb=1024, disk_gb=50, hypervisor_type="fake")
+    return objects.HostReport(host=host, boot_id="b", inventories=[inventory], epoch=epoch)
+
+
+def test_a_host_serves_only_in_the_epoch_that_it_registered_in(world: World) -> None:
+    endpoint = Hosts(world.db, world.conf)
+    first = endpoint.register_host(world.context(), host_report("host1"))
+    endpoint.report_state(world.context(), host_report("host1", first))
+    force_down(world, "host1")
+    for call in (endpoint.register_host, endpoint.report_state):
+        with pytest.raises(exception.HostForcedDown):
+            call(world.context(), host_report("host1", first))
+    force_down(world, "host1", False)
+    with pytest.raises(exception.HostEpochOver):
+        endpoint.report_state(world.context(), host_report("host1", first))
+    assert not world.db.read(hosts.is_up, "host1"), "its old epoch does not count"
+    second = endpoint.register_host(world.context(), host_report("host1"))
+    endpoint.report_state(world.context(), host_report("host1", second))
+    assert second > first
+    assert world.db.read(hosts.is_up, "host1")
+    world.db.write(hosts.service_delete, world.db.read(service_uuid, "host1"))
+    with pytest.raises(exception.HostEpochOver):
+        endpoint.report_state(world.context(), host_report("host1", second))
+    assert endpoint.register_host(world.context(), host_report("host1")) == 0

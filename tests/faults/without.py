@@ -1,0 +1,80 @@
+"""Run a daemon with one protection switched off: ``python -m tests.faults.without RULE nova_lite.cmd.DAEMON …``.
+
+This is how it is shown that the fault tests notice: `tests/faults/test_controls.py`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+
+def tombstone() -> None:
+    """A host promises nothing: what it was told not to build it builds if an order says so."""
+    from nova_lite.compute.fences import FenceStore
+
+    FenceStore.refuse = FenceStore._forbid = lambda self, *args: None  # type: ignore[assignment,method-assign]
+
+
+def confirmation() -> None:
+    """A build whose host is silent moves to another one, unasked."""
+    from nova_lite.conductor.reconciler import Reconciler
+    from nova_lite.conductor.tasks import reports
+    from nova_lite.objects import BuildResult, Outcome
+
+    redrive = Reconciler._redrive
+
+    def move(self: Reconciler, item: Any) -> None:
+        if item.build is None:
+            redrive(self, item)
+            return
+        gone = BuildResult(
+            instance_uuid=item.instance_uuid, generation=item.generation, host=item.host, outcome=Outcome.RESCHEDULED
+        )
+        if self.db.write(reports.finish_build, self.conf, self.network_backend, gone):
+            self.builds.run(item.context, [item.instance_uuid])
+
+    Reconciler._redrive = move  # type: ignore[method-assign]
+
+
+def conditional_claim() -> None:
+    """A claim is granted whatever is used already: the room that it asks for is there while it asks."""
+    import sqlalchemy as sa
+
+    from nova_lite.conductor.db import claims
+    from nova_lite.conductor.db.models import ComputeNode
+
+    claim = claims.claim
+
+    def grant(uow: Any, instance: Any, selection: Any) -> bool:
+        widen(uow, instance, selection, 1)
+        granted = claim(uow, instance, selection)
+        widen(uow, instance, selection, -1)
+        return granted
+
+    def widen(uow: Any, instance: Any, selection: Any, sign: int) -> None:
+        more = {
+            name: getattr(ComputeNode, name) + sign * getattr(instance, name)
+            for name in ("vcpus", "memory_mb", "disk_gb")
+        }
+        uow.change(sa.update(ComputeNode).where(ComputeNode.host == selection.host).values(**more))
+
+    claims.claim = grant
+
+
+RULES = {"tombstone": tombstone, "confirmation": confirmation, "conditional claim": conditional_claim, "nothing": None}
+
+
+def main() -> int:
+    rule, module = sys.argv[1:3]
+    del sys.argv[1:3]
+    daemon = importlib.import_module(module)
+    if switch_off := RULES[rule]:
+        switch_off()
+    status: int = daemon.main()
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

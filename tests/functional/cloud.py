@@ -127,6 +127,8 @@ class Cloud:
 
     ``more``: further daemons, as in ``("conductor-2",)``, each on a host of its own name.
 
+    ``prefixes``, an attribute: what a daemon's command begins with, by name (``ip netns exec …``).
+
     ``launcher``: a module, and its first arguments, that runs the daemons' modules (`tests.faults.without`).
 
     ``quota``: project demo's limit of instances, cores and memory, if not the default; -1: none.
@@ -173,6 +175,7 @@ class Cloud:
         self.computes = [f"compute-{index}" for index in range(1, computes + 1)]
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.image_id = str(uuid.uuid4())
+        self.prefixes: dict[str, list[str]] = {}
 
     # --- set-up
 
@@ -274,6 +277,7 @@ class Cloud:
         extra = {} if module == "conductor" else self.environment_but_conductor
         self.processes[name] = subprocess.Popen(
             [
+                *self.prefixes.get(name, []),
                 sys.executable,
                 "-W",
                 "ignore",

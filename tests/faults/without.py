@@ -10,13 +10,6 @@ import sys
 from typing import Any
 
 
-def tombstone() -> None:
-    """A host promises nothing: what it was told not to build it builds if an order says so."""
-    from nova_lite.compute.fences import FenceStore
-
-    FenceStore.refuse = FenceStore._forbid = lambda self, *args: None  # type: ignore[assignment,method-assign]
-
-
 def confirmation() -> None:
     """A build whose host is silent moves to another one, unasked."""
     from nova_lite.conductor.reconciler import Reconciler
@@ -38,32 +31,7 @@ def confirmation() -> None:
     Reconciler._redrive = move  # type: ignore[method-assign]
 
 
-def conditional_claim() -> None:
-    """A claim is granted whatever is used already: the room that it asks for is there while it asks."""
-    import sqlalchemy as sa
-
-    from nova_lite.conductor.db import claims
-    from nova_lite.conductor.db.models import ComputeNode
-
-    claim = claims.claim
-
-    def grant(uow: Any, instance: Any, selection: Any) -> bool:
-        widen(uow, instance, selection, 1)
-        granted = claim(uow, instance, selection)
-        widen(uow, instance, selection, -1)
-        return granted
-
-    def widen(uow: Any, instance: Any, selection: Any, sign: int) -> None:
-        more = {
-            name: getattr(ComputeNode, name) + sign * getattr(instance, name)
-            for name in ("vcpus", "memory_mb", "disk_gb")
-        }
-        uow.change(sa.update(ComputeNode).where(ComputeNode.host == selection.host).values(**more))
-
-    claims.claim = grant
-
-
-RULES = {"tombstone": tombstone, "confirmation": confirmation, "conditional claim": conditional_claim, "nothing": None}
+RULES = {"confirmation": confirmation, "nothing": None}
 
 
 def main() -> int:

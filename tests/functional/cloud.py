@@ -27,7 +27,7 @@ from nova_lite import conf as nova_conf
 from nova_lite import objects
 from nova_lite.api.identity import directory
 from nova_lite.api.identity.directory import Directory
-from nova_lite.conductor.db import flavors, images, migration, networks
+from nova_lite.conductor.db import flavors, images, migration, networks, quotas
 from nova_lite.conductor.db.engine import Database
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,6 +40,7 @@ NETWORK = {
 }
 IMAGE_BYTES = b"an image for the fake driver" * 64
 DEADLINE = 60.0
+DAEMONS = ("conductor", "scheduler", "api")
 MIGRATING = threading.Lock()
 
 CONFIG = """
@@ -103,6 +104,11 @@ def wait_for(what: str, condition: Callable[[], Any], timeout: float = DEADLINE,
     raise AssertionError(f"{what}: not within {timeout:.0f} s; last seen: {value!r}")
 
 
+def daemon_of(name: str) -> str:
+    """Which daemon a process of this name runs: ``compute`` for ``compute-1``."""
+    return name.split("-")[0]
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -116,6 +122,16 @@ def rabbitmqctl(*arguments: str) -> str:
 
 class Cloud:
     """Four kinds of daemons. ``database``: an SQLAlchemy URL, or None for SQLite; ``computes``: how many hosts.
+
+    ``broker_port``, ``broker_control``: its port and its rabbitmqctl, if it is not the machine's own broker.
+
+    ``more``: further daemons, as in ``("conductor-2",)``, each on a host of its own name.
+
+    ``prefixes``, an attribute: what a daemon's command begins with, by name (``ip netns exec …``).
+
+    ``launcher``: a module, and its first arguments, that runs the daemons' modules (`tests.faults.without`).
+
+    ``quota``: project demo's limit of instances, cores and memory, if not the default; -1: none.
 
     ``standalone``: with identity and image API; users of ``PASSWORDS``, each in the project of the same name.
     ``fenced``: hosts that are forced down, which is the word that nothing on them runs.
@@ -131,7 +147,11 @@ class Cloud:
         disk_gb: int = 100,
         action_deadline: int = 120,
         broker_port: int = 5672,
+        broker_control: Callable[..., str] = rabbitmqctl,
+        more: tuple[str, ...] = (),
         extra_config: str = "",
+        launcher: tuple[str, ...] = (),
+        quota: int | None = None,
         environment: dict[str, str] | None = None,
         environment_but_conductor: dict[str, str] | None = None,
         standalone: bool = False,
@@ -148,22 +168,27 @@ class Cloud:
         self.capacity = {"vcpus": vcpus, "memory_mb": memory_mb, "disk_gb": disk_gb}
         self.action_deadline = action_deadline
         self.broker_port = broker_port
+        self.broker_control = broker_control
+        self.more = more
         self.extra_config = extra_config
+        self.launcher = launcher
+        self.quota = quota
         self.computes = [f"compute-{index}" for index in range(1, computes + 1)]
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.image_id = str(uuid.uuid4())
         self.fenced: set[str] = set()
+        self.prefixes: dict[str, list[str]] = {}
 
     # --- set-up
 
     @property
     def names(self) -> list[str]:
-        return ["conductor", "scheduler", *self.computes, "api"]
+        return ["conductor", "scheduler", *self.more, *self.computes, "api"]
 
     def make(self) -> None:
         """vhost, configuration, database with a flavor, an image and a network; nothing runs yet."""
-        rabbitmqctl("add_vhost", self.vhost)
-        rabbitmqctl("set_permissions", "-p", self.vhost, "guest", ".*", ".*", ".*")
+        self.broker_control("add_vhost", self.vhost)
+        self.broker_control("set_permissions", "-p", self.vhost, "guest", ".*", ".*", ".*")
         for name in self.names:
             self._write_config(name)
         (self.path / "database.conf").write_text(f"[database]\nconnection = {self.database}\n")
@@ -193,6 +218,9 @@ class Cloud:
                 db.write(flavors.create, flavor)
             network = objects.Network(id=str(uuid.uuid4()), name="private", is_default=True, **NETWORK)
             db.write(networks.create, network)
+            if self.quota is not None:
+                for resource in ("instances", "cores", "ram"):
+                    db.write(quotas.set_limit, "demo", resource, self.quota)
             image = objects.Image(id=self.image_id, name="cirros", disk_format="raw", size=len(IMAGE_BYTES))
             db.write(images.create, image)
         finally:
@@ -205,7 +233,7 @@ class Cloud:
         state = self.path / name
         state.mkdir(exist_ok=True)
         values = {
-            "host": name if name in self.computes else "controller",
+            "host": "controller" if name in DAEMONS else name,
             "state": state,
             "vhost": self.vhost,
             "broker_port": self.broker_port,
@@ -220,7 +248,7 @@ class Cloud:
     def config_arguments(self, name: str) -> list[str]:
         """Only the conductor is told where the database is."""
         files = [self.path / f"{name}.conf"]
-        if name == "conductor":
+        if daemon_of(name) == "conductor":
             files.append(self.path / "database.conf")
         return [argument for file in files for argument in ("--config-file", str(file))]
 
@@ -246,11 +274,20 @@ class Cloud:
     # --- life
 
     def start(self, name: str) -> None:
-        module = "compute" if name in self.computes else name
+        module = daemon_of(name)
         log = (self.path / f"{name}.log").open("ab")
-        extra = {} if name == "conductor" else self.environment_but_conductor
+        extra = {} if module == "conductor" else self.environment_but_conductor
         self.processes[name] = subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-m", f"nova_lite.cmd.{module}", *self.config_arguments(name)],
+            [
+                *self.prefixes.get(name, []),
+                sys.executable,
+                "-W",
+                "ignore",
+                "-m",
+                *self.launcher,
+                f"nova_lite.cmd.{module}",
+                *self.config_arguments(name),
+            ],
             stdout=log,
             stderr=log,
             env={**os.environ, **self.environment, **extra, "NOVA_LITE_HOOKS_DAEMON": name},
@@ -329,7 +366,7 @@ class Cloud:
     def destroy(self) -> None:
         for name in list(self.processes):
             self.kill(name)
-        rabbitmqctl("delete_vhost", self.vhost)
+        self.broker_control("delete_vhost", self.vhost)
 
     # --- as a client
 

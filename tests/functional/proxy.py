@@ -11,11 +11,12 @@ from types import TracebackType
 class Proxy:
     """``with Proxy(5672) as proxy``: ``proxy.port`` leads to 127.0.0.1:5672 until `cut`, and again after `restore`.
 
-    While cut, open connections are reset and new ones are refused.
+    ``address``: where it listens. While cut, open connections are reset and new ones are refused.
     """
 
-    def __init__(self, target_port: int) -> None:
+    def __init__(self, target_port: int, address: str = "127.0.0.1") -> None:
         self.target_port = target_port
+        self.address = address
         self.port = 0
         self._server: socket.socket | None = None
         self._pairs: set[socket.socket] = set()
@@ -31,7 +32,7 @@ class Proxy:
     def restore(self) -> None:
         server = socket.socket()
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        server.bind(("127.0.0.1", self.port))
+        server.bind((self.address, self.port))
         server.listen(64)
         self.port = server.getsockname()[1]
         self._server = server

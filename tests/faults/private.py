@@ -1,0 +1,166 @@
+"""A broker and a database server of a test's own, on ports and in directories of their own, which it may kill.
+
+Both are `Server`: ``with PrivateBroker(path) as broker: … broker.kill(); broker.start()``. What was on disk survives.
+"""
+
+from __future__ import annotations
+
+import abc
+import getpass
+import os
+import shutil
+import signal
+import subprocess
+import time
+import uuid
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pytest
+
+from tests.functional import cloud
+
+START_SECONDS = 90.0
+RABBITMQ = Path("/usr/lib/rabbitmq/bin")
+
+
+class Server(abc.ABC):
+    """A process group in ``path``, listening on ``port`` of loopback."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.port = cloud.free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        path.mkdir(parents=True, exist_ok=True)
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.kill()
+
+    def start(self) -> None:
+        """Until it serves."""
+        with (self.path / "server.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                self.command(), stdout=log, stderr=log, env=self.environment(), start_new_session=True
+            )
+        cloud.wait_for(f"{type(self).__name__} serves", self.serves, START_SECONDS, 0.2)
+
+    def kill(self) -> None:
+        """SIGKILL to all its processes."""
+        if self._process is not None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait(30)
+            self._process = None
+
+    def restart(self, away: float) -> None:
+        """Killed, gone for so many seconds, and back."""
+        self.kill()
+        time.sleep(away)
+        self.start()
+
+    def environment(self) -> dict[str, str]:
+        return dict(os.environ)
+
+    @abc.abstractmethod
+    def command(self) -> list[str]: ...
+
+    @abc.abstractmethod
+    def serves(self) -> bool: ...
+
+
+class PrivateDatabase(Server):
+    """MariaDB; its root has no password and comes in over loopback only."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        if shutil.which("mariadb-install-db") is None:
+            pytest.skip("mariadb-server is not installed (devstack/test.sh installs it)")
+        subprocess.run(
+            [
+                "mariadb-install-db",
+                "--no-defaults",
+                f"--user={getpass.getuser()}",
+                f"--datadir={path / 'data'}",
+                "--auth-root-authentication-method=normal",
+                "--skip-test-db",
+            ],
+            check=True,
+            capture_output=True,
+            timeout=120,
+        )
+
+    @property
+    def url(self) -> str:
+        return f"mysql+pymysql://root@127.0.0.1:{self.port}/nova_lite?charset=utf8mb4"
+
+    def command(self) -> list[str]:
+        return [
+            shutil.which("mariadbd") or "/usr/sbin/mariadbd",
+            "--no-defaults",
+            f"--user={getpass.getuser()}",
+            f"--datadir={self.path / 'data'}",
+            f"--socket={self.path / 'socket'}",
+            f"--pid-file={self.path / 'pid'}",
+            f"--port={self.port}",
+            "--bind-address=127.0.0.1",
+        ]
+
+    def serves(self) -> bool:
+        statement = "CREATE DATABASE IF NOT EXISTS nova_lite"
+        arguments = ["mariadb", "--no-defaults", f"--socket={self.path / 'socket'}", "--user=root", "-e", statement]
+        return subprocess.run(arguments, capture_output=True, timeout=30).returncode == 0
+
+
+class PrivateBroker(Server):
+    """RabbitMQ with user guest; `control` is its ``rabbitmqctl``. A kill loses the messages of queues that are not
+    durable, and these queues."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        if not (RABBITMQ / "rabbitmq-server").exists():
+            pytest.skip("rabbitmq-server is not installed (devstack/test.sh installs it)")
+        self.node = f"nova-lite-{uuid.uuid4().hex[:8]}@localhost"
+        self.distribution_port = cloud.free_port()
+        (path / "enabled_plugins").write_text("[].\n")
+
+    def environment(self) -> dict[str, str]:
+        """The cookie of this node is the one in its own home."""
+        return {
+            **os.environ,
+            "HOME": str(self.path),
+            "RABBITMQ_NODENAME": self.node,
+            "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
+            "RABBITMQ_NODE_PORT": str(self.port),
+            "RABBITMQ_DIST_PORT": str(self.distribution_port),
+            "RABBITMQ_MNESIA_BASE": str(self.path / "mnesia"),
+            "RABBITMQ_LOG_BASE": str(self.path / "log"),
+            "RABBITMQ_PID_FILE": str(self.path / "pid"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.path / "enabled_plugins"),
+            "RABBITMQ_CONFIG_FILE": str(self.path / "rabbitmq"),
+            "RABBITMQ_ADVANCED_CONFIG_FILE": str(self.path / "advanced"),
+        }
+
+    def command(self) -> list[str]:
+        return [str(RABBITMQ / "rabbitmq-server")]
+
+    def serves(self) -> bool:
+        log = self.path / "server.log"
+        assert self._process is not None and self._process.poll() is None, log.read_text(errors="replace")
+        return self._control("await_startup", "--timeout", "5").returncode == 0
+
+    def control(self, *arguments: str) -> str:
+        result = self._control(*arguments)
+        assert result.returncode == 0, result.stderr
+        return result.stdout
+
+    def _control(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [str(RABBITMQ / "rabbitmqctl"), "-q", "-n", self.node, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, env=self.environment())

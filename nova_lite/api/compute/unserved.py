@@ -28,10 +28,6 @@ _AGGREGATE = "/os-aggregates/{aggregate_id}"
 
 #: Verbs and URLs, what they are about, and the first version that has them.
 ROUTES: tuple[tuple[str, str, str, int], ...] = (
-    ("POST PUT", _SERVER + "/metadata", "Changing a server's metadata", 1),
-    ("PUT DELETE", _SERVER + "/metadata/{key}", "Changing a server's metadata", 1),
-    ("PUT DELETE", _SERVER + "/tags", "Changing a server's tags", Change.SERVER_TAGS),
-    ("PUT DELETE", _SERVER + "/tags/{tag}", "Changing a server's tags", Change.SERVER_TAGS),
     ("POST", _SERVER + "/remote-consoles", "A console URL", Change.NO_CONSOLE_ACTIONS),
     ("GET", _SERVER + "/diagnostics", "Diagnostics of a server", 1),
     ("GET POST", _SERVER + "/os-interface", "Changing a server's interfaces", 1),

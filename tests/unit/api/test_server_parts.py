@@ -1,0 +1,122 @@
+"""A server's parts under URLs of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nova_lite import exception
+from tests.unit.api.conftest import STRANGER, Client, fault
+
+# --- metadata
+
+
+def test_metadata_is_added_replaced_and_deleted(api: Client) -> None:
+    path = f"/servers/{api.conductor.add(metadata={'a': '1'}).uuid}/metadata"
+    assert api.json("POST", path, {"metadata": {"b": "2"}}) == {"metadata": {"a": "1", "b": "2"}}
+    assert api.json("PUT", path + "/a", {"meta": {"a": "3"}}) == {"meta": {"a": "3"}}
+    assert api.json("GET", path) == {"metadata": {"a": "3", "b": "2"}}
+    assert api("DELETE", path + "/a").status_code == 204
+    assert fault(api("DELETE", path + "/a"), "itemNotFound", 404) == "Metadata item was not found"
+    assert api.json("PUT", path, {"metadata": {"c": ""}}) == {"metadata": {"c": ""}}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "", {}),
+        ("POST", "", None),
+        ("POST", "", {"metadata": {"a/b": "1"}}),
+        ("POST", "", {"metadata": {"a": 1}}),
+        ("PUT", "", {"metadata": {"a": "x" * 256}}),
+        ("PUT", "", {"metadata": {}, "more": 1}),
+        ("PUT", "/a", {"meta": {"b": "1"}}),
+        ("PUT", "/a", {"meta": {}}),
+        ("PUT", "/a", {"meta": {"a": "1", "b": "1"}}),
+        ("PUT", "/a", {"metadata": {"a": "1"}}),
+    ],
+)
+def test_malformed_metadata(api: Client, method: str, path: str, body: Any) -> None:
+    uuid = api.conductor.add().uuid
+    fault(api(method, f"/servers/{uuid}/metadata{path}", body), "badRequest", 400)
+    assert api.conductor.asked == []
+
+
+@pytest.mark.parametrize(
+    ("error", "name", "code"),
+    [
+        (exception.MetadataLimitExceeded(allowed=128), "forbidden", 403),
+        (exception.InstanceIsLocked(instance_id="x"), "conflictingRequest", 409),
+    ],
+)
+def test_refused_metadata(api: Client, error: Exception, name: str, code: int) -> None:
+    api.conductor.error = error
+    assert fault(api("POST", "/servers/x/metadata", {"metadata": {}}), name, code) == str(error)
+
+
+# --- tags
+
+
+def test_tags_are_added_replaced_and_deleted(api: Client) -> None:
+    uuid = api.conductor.add().uuid
+    path = f"/servers/{uuid}/tags"
+    added = api("PUT", path + "/blue%20sky", version="2.26")
+    assert (added.status_code, added.body) == (201, b"")
+    assert added.headers["Location"] == f"http://cloud:8774/v2.1/servers/{uuid}/tags/blue%20sky"
+    again = api("PUT", path + "/blue%20sky", version="2.26")
+    assert (again.status_code, again.headers.get("Location")) == (204, None)
+    assert api.json("PUT", path, {"tags": ["b", "a", "b"]}, version="2.26") == {"tags": ["a", "b"]}
+    assert api("DELETE", path + "/a", version="2.26").status_code == 204
+    gone = api("DELETE", path + "/a", version="2.26")
+    assert fault(gone, "itemNotFound", 404) == f"Server {uuid} has no tag 'a'"
+    assert api("DELETE", path, version="2.26").status_code == 204
+    assert api.json("GET", path, version="2.26") == {"tags": []}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("", {"tags": ["a,b"]}),
+        ("", {"tags": [""]}),
+        ("", {"tags": ["x" * 61]}),
+        ("", {"tags": [str(number) for number in range(51)]}),
+        ("", {"tags": "a"}),
+        ("", {}),
+        ("/a,b", None),
+        ("/" + "x" * 61, None),
+    ],
+)
+def test_malformed_tags(api: Client, path: str, body: Any) -> None:
+    uuid = api.conductor.add().uuid
+    fault(api("PUT", f"/servers/{uuid}/tags{path}", body, version="2.26"), "badRequest", 400)
+    assert api.conductor.asked == []
+
+
+@pytest.mark.parametrize(("method", "path"), [("PUT", "/tags/a"), ("PUT", "/tags"), ("DELETE", "/tags")])
+def test_tags_before_2_26(api: Client, method: str, path: str) -> None:
+    uuid = api.conductor.add().uuid
+    assert api(method, f"/servers/{uuid}{path}", {"tags": []}, version="2.25").status_code == 404
+
+
+# --- all
+
+
+#: method, path, body, version of whatever changes or tells a part
+PARTS: list[tuple[str, str, Any, str]] = [
+    ("POST", "/metadata", {"metadata": {}}, "2.1"),
+    ("PUT", "/metadata", {"metadata": {}}, "2.1"),
+    ("PUT", "/metadata/a", {"meta": {"a": "1"}}, "2.1"),
+    ("DELETE", "/metadata/a", None, "2.1"),
+    ("PUT", "/tags", {"tags": []}, "2.26"),
+    ("DELETE", "/tags", None, "2.26"),
+    ("PUT", "/tags/a", None, "2.26"),
+    ("DELETE", "/tags/a", None, "2.26"),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body", "version"), PARTS)
+def test_another_projects_server_is_unknown(api: Client, method: str, path: str, body: Any, version: str) -> None:
+    uuid = api.conductor.add().uuid
+    answer = api(method, f"/servers/{uuid}{path}", body, version=version, token=STRANGER)
+    assert fault(answer, "itemNotFound", 404) == f"Instance {uuid} could not be found."

@@ -137,6 +137,13 @@ class ConductorAPI:
     def instance_tag_delete(self, context: RequestContext, instance_uuid: str, tag: str) -> None:
         self._client.call(context, "instance_tag_delete", instance_uuid=instance_uuid, tag=tag)
 
+    def instance_lock(self, context: RequestContext, instance_uuid: str, reason: str | None) -> None:
+        self._client.call(context, "instance_lock", instance_uuid=instance_uuid, reason=reason)
+
+    def instance_unlock(self, context: RequestContext, instance_uuid: str, may_override: bool) -> None:
+        """``may_override``: also where the other side, owner or admin, holds the lock; else `PolicyNotAuthorized`."""
+        self._client.call(context, "instance_unlock", instance_uuid=instance_uuid, may_override=may_override)
+
     def action_list(self, context: RequestContext, instance_uuid: str) -> list[InstanceAction]:
         """Newest first, without their events; also of a deleted instance."""
         answer: list[InstanceAction] = self._client.call(

@@ -66,6 +66,7 @@ class Instance(msgspec.Struct, kw_only=True):
     auto_disk_config: bool = False
     locked: bool = False
     locked_by: str | None = None
+    locked_reason: str | None = None
     access_ip_v4: str | None = None
     access_ip_v6: str | None = None
     metadata: dict[str, str] = msgspec.field(default_factory=dict)

@@ -37,6 +37,9 @@ TAGS_UPDATE_ALL = "os_compute_api:os-server-tags:update_all"
 TAGS_UPDATE = "os_compute_api:os-server-tags:update"
 TAGS_DELETE_ALL = "os_compute_api:os-server-tags:delete_all"
 TAGS_DELETE = "os_compute_api:os-server-tags:delete"
+LOCK = "os_compute_api:os-lock-server:lock"
+UNLOCK = "os_compute_api:os-lock-server:unlock"
+UNLOCK_OVERRIDE = "os_compute_api:os-lock-server:unlock:unlock_override"
 
 _LISTS = ("GET /servers", "GET /servers/detail")
 _VIEWS = ("GET /servers/{server_id}", "GET /servers/detail", "PUT /servers/{server_id}")
@@ -76,4 +79,7 @@ RULES = [
     rule(TAGS_UPDATE, MEMBER, "Add a tag to a server", "PUT /servers/{server_id}/tags/{tag}"),
     rule(TAGS_DELETE_ALL, MEMBER, "Delete all tags of a server", "DELETE /servers/{server_id}/tags"),
     rule(TAGS_DELETE, MEMBER, "Delete a tag of a server", "DELETE /servers/{server_id}/tags/{tag}"),
+    rule(LOCK, MEMBER, "Lock a server (lock)", _ACTION),
+    rule(UNLOCK, MEMBER, "Unlock a server (unlock)", _ACTION),
+    rule(UNLOCK_OVERRIDE, ADMIN, "Unlock a server whoever locked it (unlock)", _ACTION),
 ]

@@ -12,9 +12,9 @@ ACTIONS: dict[str, int | None] = {
         (
             *("addFixedIp", "removeFixedIp", "addFloatingIp", "removeFloatingIp"),
             *("addSecurityGroup", "removeSecurityGroup", "changePassword", "confirmResize", "createBackup"),
-            *("createImage", "evacuate", "injectNetworkInfo", "lock", "migrate", "os-migrateLive", "os-resetState"),
+            *("createImage", "evacuate", "injectNetworkInfo", "migrate", "os-migrateLive", "os-resetState"),
             *("pause", "rebuild", "rescue", "resetNetwork", "resize", "restore", "resume", "revertResize", "shelve"),
-            *("shelveOffload", "suspend", "trigger_crash_dump", "unlock", "unpause", "unrescue", "unshelve"),
+            *("shelveOffload", "suspend", "trigger_crash_dump", "unpause", "unrescue", "unshelve"),
         )
     ),
     **dict.fromkeys(

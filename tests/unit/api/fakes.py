@@ -250,6 +250,14 @@ class FakeConductor:
             raise exception.TagNotFound(instance_id=instance_uuid, tag=tag)
         tags.remove(tag)
 
+    def instance_lock(self, context: RequestContext, instance_uuid: str, reason: str | None) -> None:
+        self._note(context, "instance_lock", instance_uuid, reason)
+        self._get(context, instance_uuid).locked = True
+
+    def instance_unlock(self, context: RequestContext, instance_uuid: str, may_override: bool) -> None:
+        self._note(context, "instance_unlock", instance_uuid, may_override)
+        self._get(context, instance_uuid).locked = False
+
     def action_list(self, context: RequestContext, instance_uuid: str) -> list[InstanceAction]:
         self._note(context, "action_list", instance_uuid)
         self._get(context, instance_uuid, deleted=True)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nova_lite import exception
-from tests.unit.api.conftest import STRANGER, Client, fault
+from tests.unit.api.conftest import ADMIN, MEMBER, STRANGER, Client, fault
 
 # --- metadata
 
@@ -99,6 +99,46 @@ def test_tags_before_2_26(api: Client, method: str, path: str) -> None:
     assert api(method, f"/servers/{uuid}{path}", {"tags": []}, version="2.25").status_code == 404
 
 
+# --- lock
+
+
+@pytest.mark.parametrize(
+    ("body", "version", "reason"),
+    [
+        ({"lock": None}, "2.1", None),
+        ({"lock": {"locked_reason": "ignored before 2.73"}}, "2.72", None),
+        ({"lock": None}, "2.73", None),
+        ({"lock": {}}, "2.73", None),
+        ({"lock": {"locked_reason": "no touching"}}, "2.73", "no touching"),
+    ],
+)
+def test_lock(api: Client, body: Any, version: str, reason: str | None) -> None:
+    uuid = api.conductor.add().uuid
+    assert api("POST", f"/servers/{uuid}/action", body, version=version).status_code == 202
+    assert api.asked("instance_lock") == (uuid, reason)
+    assert len(api.conductor.asked) == 1
+
+
+@pytest.mark.parametrize("value", [{"locked_reason": ""}, {"locked_reason": "x" * 256}, {"reason": "x"}, "x", []])
+def test_malformed_lock(api: Client, value: Any) -> None:
+    uuid = api.conductor.add().uuid
+    fault(api("POST", f"/servers/{uuid}/action", {"lock": value}, version="2.73"), "badRequest", 400)
+    assert api.conductor.asked == []
+
+
+@pytest.mark.parametrize(("token", "may_override"), [(MEMBER, False), (ADMIN, True)])
+def test_unlock(api: Client, token: str, may_override: bool) -> None:
+    uuid = api.conductor.add().uuid
+    assert api("POST", f"/servers/{uuid}/action", {"unlock": None}, token=token).status_code == 202
+    assert api.asked("instance_unlock") == (uuid, may_override)
+
+
+def test_a_lock_is_shown(api: Client) -> None:
+    uuid = api.conductor.add(locked=True, locked_reason="audit").uuid
+    shown = api.json("GET", f"/servers/{uuid}", version="2.73")["server"]
+    assert (shown["locked"], shown["locked_reason"]) == (True, "audit")
+
+
 # --- all
 
 
@@ -112,6 +152,8 @@ PARTS: list[tuple[str, str, Any, str]] = [
     ("DELETE", "/tags", None, "2.26"),
     ("PUT", "/tags/a", None, "2.26"),
     ("DELETE", "/tags/a", None, "2.26"),
+    ("POST", "/action", {"lock": None}, "2.1"),
+    ("POST", "/action", {"unlock": None}, "2.1"),
 ]
 
 

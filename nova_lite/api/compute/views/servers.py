@@ -170,7 +170,7 @@ def _plain(req: Request, instance: Instance, with_mac: bool) -> dict[str, Any]:
     if req.has(Change.TRUSTED_CERTIFICATES):
         server["trusted_image_certificates"] = None
     if req.has(Change.LOCKED_REASON):
-        server["locked_reason"] = None
+        server["locked_reason"] = instance.locked_reason
     return server
 
 

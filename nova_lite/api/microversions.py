@@ -35,6 +35,7 @@ class Change(enum.IntEnum):
     SERVER_HOST_STATUS = 16
     SERVER_DESCRIPTION = 19
     ACTIONS_OF_DELETED = 21  # the action log of a deleted server can be read
+    SERVER_MIGRATIONS = 23
     SERVER_TAGS = 26
     CPU_INFO_OBJECT = 28  # a hypervisor's cpu_info is an object, not a string
     DEVICE_TAGS = 32  # networks and block devices take a tag ...
@@ -57,10 +58,12 @@ class Change(enum.IntEnum):
     TRUSTED_CERTIFICATES = 63
     CHANGES_BEFORE = 66
     VOLUME_TYPE = 67
+    INTERFACE_TAGS = 70
     SERVER_GROUPS = 71  # show and update tell the server's groups
     LOCKED_REASON = 73  # and locked as filter and sort key
     REQUESTED_DESTINATION = 74  # host and hypervisor_hostname at create
     STRICT_QUERIES = 75  # unknown query parameters are errors; swap 0; update answers like show
+    TOPOLOGY = 78
     USER_FILTERS = 83  # more server filters for everybody
     ACTION_EVENT_DETAILS = 84
     EXTRA_SPECS_CHECKED = 86

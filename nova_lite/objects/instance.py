@@ -35,6 +35,7 @@ class Instance(msgspec.Struct, kw_only=True):
 
     ``generation`` counts build attempts: it is the fencing token of host and domain. ``task_state`` is None unless an
     action is open. ``system_metadata`` holds what the instance has to remember of its image (``image_*``).
+    ``server_group``: uuid of the group that it is in; not told in lists.
     """
 
     uuid: str
@@ -74,6 +75,7 @@ class Instance(msgspec.Struct, kw_only=True):
     tags: list[str] = msgspec.field(default_factory=list)
     security_groups: list[str] = msgspec.field(default_factory=list)
     scheduler_hints: dict[str, list[str] | str] = msgspec.field(default_factory=dict)
+    server_group: str | None = None
     vifs: list[VIF] = msgspec.field(default_factory=list)
     fault: Fault | None = None
     host_status: str | None = None

@@ -13,10 +13,22 @@ from nova_lite.policies import (
     image_service,
     instance_actions,
     keypairs,
+    server_readings,
     servers,
 )
 
-_FILES = (base, catalogue, flavors, hosts, identity, image_service, instance_actions, keypairs, servers)
+_FILES = (
+    base,
+    catalogue,
+    flavors,
+    hosts,
+    identity,
+    image_service,
+    instance_actions,
+    keypairs,
+    server_readings,
+    servers,
+)
 
 
 def list_rules() -> list[policy.RuleDefault]:

@@ -30,8 +30,8 @@ _AGGREGATE = "/os-aggregates/{aggregate_id}"
 ROUTES: tuple[tuple[str, str, str, int], ...] = (
     ("POST", _SERVER + "/remote-consoles", "A console URL", Change.NO_CONSOLE_ACTIONS),
     ("GET", _SERVER + "/diagnostics", "Diagnostics of a server", 1),
-    ("GET POST", _SERVER + "/os-interface", "Changing a server's interfaces", 1),
-    ("GET POST", _SERVER + "/os-volume_attachments", "Volumes", 1),
+    ("POST", _SERVER + "/os-interface", "Changing a server's interfaces", 1),
+    ("POST", _SERVER + "/os-volume_attachments", "Volumes", 1),
     ("POST", "/flavors/{flavor_id}/action", "Access to flavors by project", 1),
     ("GET", "/flavors/{flavor_id}/os-flavor-access", "Access to flavors by project", 1),
     ("POST", "/os-aggregates", "A host aggregate", 1),

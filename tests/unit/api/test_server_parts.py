@@ -8,6 +8,7 @@ import pytest
 
 from nova_lite import exception
 from tests.unit.api.conftest import ADMIN, MEMBER, STRANGER, Client, fault
+from tests.unit.api.fakes import NETWORK_ID
 
 # --- metadata
 
@@ -139,6 +140,63 @@ def test_a_lock_is_shown(api: Client) -> None:
     assert (shown["locked"], shown["locked_reason"]) == (True, "audit")
 
 
+# --- readings
+
+
+def test_interfaces(api: Client) -> None:
+    instance = api.conductor.add()
+    (vif,) = instance.vifs
+    path = f"/servers/{instance.uuid}/os-interface"
+    shown = {
+        "net_id": NETWORK_ID,
+        "port_id": vif.id,
+        "mac_addr": "fa:16:3e:00:00:01",
+        "port_state": "ACTIVE",
+        "fixed_ips": [{"subnet_id": NETWORK_ID, "ip_address": "10.0.0.5"}],
+    }
+    assert api.json("GET", path, version="2.69") == {"interfaceAttachments": [shown]}
+    assert api.json("GET", f"{path}/{vif.id}", version="2.70") == {"interfaceAttachment": {**shown, "tag": None}}
+    fault(api("GET", f"{path}/nosuch"), "itemNotFound", 404)
+
+
+@pytest.mark.parametrize(
+    ("path", "version", "body"),
+    [
+        ("/os-volume_attachments", "2.1", {"volumeAttachments": []}),
+        ("/topology", "2.78", {"nodes": [], "pagesize_kb": None}),
+        ("/migrations", "2.23", {"migrations": []}),
+        (
+            "/os-security-groups",
+            "2.1",
+            {
+                "security_groups": [
+                    {"id": "default", "name": "default", "description": "", "rules": [], "tenant_id": "demo"}
+                ]
+            },
+        ),
+    ],
+)
+def test_readings(api: Client, path: str, version: str, body: Any) -> None:
+    uuid = api.conductor.add().uuid
+    assert api.json("GET", f"/servers/{uuid}{path}", version=version, token=ADMIN) == body
+
+
+@pytest.mark.parametrize(("path", "version"), [("/topology", "2.77"), ("/migrations", "2.22")])
+def test_readings_before_their_version(api: Client, path: str, version: str) -> None:
+    uuid = api.conductor.add().uuid
+    assert api("GET", f"/servers/{uuid}{path}", version=version, token=ADMIN).status_code == 404
+
+
+def test_migrations_are_for_admins(api: Client) -> None:
+    uuid = api.conductor.add().uuid
+    fault(api("GET", f"/servers/{uuid}/migrations", version="2.23"), "forbidden", 403)
+
+
+def test_a_server_tells_its_group(api: Client) -> None:
+    uuid = api.conductor.add(server_group=NETWORK_ID).uuid
+    assert api.json("GET", f"/servers/{uuid}", version="2.71")["server"]["server_groups"] == [NETWORK_ID]
+
+
 # --- all
 
 
@@ -154,6 +212,11 @@ PARTS: list[tuple[str, str, Any, str]] = [
     ("DELETE", "/tags/a", None, "2.26"),
     ("POST", "/action", {"lock": None}, "2.1"),
     ("POST", "/action", {"unlock": None}, "2.1"),
+    ("GET", "/os-interface", None, "2.1"),
+    ("GET", "/os-interface/x", None, "2.1"),
+    ("GET", "/os-security-groups", None, "2.1"),
+    ("GET", "/os-volume_attachments", None, "2.1"),
+    ("GET", "/topology", None, "2.78"),
 ]
 
 

@@ -6,10 +6,10 @@ import pytest
 from oslo_config import cfg
 
 from nova_lite import exception
-from nova_lite.conductor.db import instances, quotas
+from nova_lite.conductor.db import instances, quotas, server_groups
 from nova_lite.conductor.db.engine import Database
 from nova_lite.conductor.endpoints.server_parts import ServerParts
-from nova_lite.objects import InstanceFilters
+from nova_lite.objects import InstanceFilters, ServerGroup
 from tests.unit.conductor import make
 
 
@@ -79,6 +79,16 @@ def test_there_are_fifty_tags_at_most(parts: ServerParts) -> None:
     assert not parts.instance_tag_add(make.context(), uuid, "t1")
     with pytest.raises(exception.TagLimitExceeded):
         parts.instance_tags_replace(make.context(), uuid, [*tags, "more"])
+
+
+def test_an_instance_tells_its_group(parts: ServerParts) -> None:
+    context = make.context()
+    group = parts.db.write(server_groups.create, parts.conf, context, ServerGroup(name="g", policy="affinity"))
+    inside, outside = (parts.db.write(make.instance) for _ in range(2))
+    parts.db.write(server_groups.join, parts.conf, context, "g", [inside])
+    assert parts.db.read(instances.get, context, inside).server_group == group.id
+    assert parts.db.write(instances.update, context, inside, {}).server_group == group.id
+    assert parts.db.read(instances.get, context, outside).server_group is None
 
 
 def test_what_is_not_there_to_be_changed(parts: ServerParts) -> None:

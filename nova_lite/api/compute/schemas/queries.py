@@ -33,3 +33,9 @@ ACTIONS: Versioned[t.Schema] = Versioned(
 
 _QUOTAS: t.Schema = {"user_id": t.Q_ANY}
 QUOTAS: Versioned[t.Schema] = Versioned({1: t.loose_query(_QUOTAS), Change.STRICT_QUERIES: t.strict_query(_QUOTAS)})
+
+_Q_NUMBER: t.Schema = t.each({"type": "string", "pattern": "^[0-9]{1,9}$"})
+_ATTACHMENTS: t.Schema = {"limit": _Q_NUMBER, "offset": _Q_NUMBER}
+VOLUME_ATTACHMENTS: Versioned[t.Schema] = Versioned(
+    {1: t.loose_query(_ATTACHMENTS), Change.STRICT_QUERIES: t.strict_query(_ATTACHMENTS)},
+)

@@ -53,6 +53,7 @@ class Change(enum.IntEnum):
     FLAVOR_DESCRIPTION = 55
     NO_PERSONALITY = 57
     ACTION_PAGING = 58  # and updated_at
+    MIGRATION_PAGING = 59
     FLAVOR_EXTRA_SPECS = 61
     ACTION_EVENT_HOST = 62
     TRUSTED_CERTIFICATES = 63
@@ -64,6 +65,7 @@ class Change(enum.IntEnum):
     REQUESTED_DESTINATION = 74  # host and hypervisor_hostname at create
     STRICT_QUERIES = 75  # unknown query parameters are errors; swap 0; update answers like show
     TOPOLOGY = 78
+    MIGRATION_OWNERS = 80  # migrations tell and filter by user and project
     USER_FILTERS = 83  # more server filters for everybody
     ACTION_EVENT_DETAILS = 84
     EXTRA_SPECS_CHECKED = 86

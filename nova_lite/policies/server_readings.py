@@ -10,6 +10,7 @@ SECURITY_GROUPS = "os_compute_api:os-security-groups:list"
 VOLUMES_INDEX = "os_compute_api:os-volumes-attachments:index"
 TOPOLOGY = "compute:server:topology:index"
 SERVER_MIGRATIONS = "os_compute_api:servers:migrations:index"
+MIGRATIONS = "os_compute_api:os-migrations:index"
 
 RULES = [
     rule(INTERFACES_LIST, READER, "List a server's interfaces", "GET /servers/{server_id}/os-interface"),
@@ -18,4 +19,5 @@ RULES = [
     rule(VOLUMES_INDEX, READER, "List a server's volumes", "GET /servers/{server_id}/os-volume_attachments"),
     rule(TOPOLOGY, READER, "Show a server's NUMA topology", "GET /servers/{server_id}/topology"),
     rule(SERVER_MIGRATIONS, ADMIN, "List a server's migrations", "GET /servers/{server_id}/migrations"),
+    rule(MIGRATIONS, ADMIN, "List migrations", "GET /os-migrations"),
 ]

@@ -41,7 +41,6 @@ ROUTES: tuple[tuple[str, str, str, int], ...] = (
     ("PUT DELETE", "/os-quota-sets/{id}", "Changing quotas over the API", 1),
     ("GET", "/os-simple-tenant-usage", "Usage by project", 1),
     ("GET", "/os-simple-tenant-usage/{id}", "Usage by project", 1),
-    ("GET", "/os-migrations", "Migration", 1),
 )
 
 

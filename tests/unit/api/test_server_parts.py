@@ -192,6 +192,28 @@ def test_migrations_are_for_admins(api: Client) -> None:
     fault(api("GET", f"/servers/{uuid}/migrations", version="2.23"), "forbidden", 403)
 
 
+@pytest.mark.parametrize(
+    ("query", "version", "status"),
+    [
+        ("", "2.1", 200),
+        ("?nosuch=1&status=done", "2.58", 200),
+        ("?nosuch=1", "2.59", 400),
+        ("?limit=x", "2.59", 400),
+        ("?limit=1&changes-since=2026-01-01T00:00:00Z", "2.59", 200),
+        ("?marker=x", "2.59", 400),
+        ("?changes-before=2026-01-01T00:00:00Z", "2.65", 400),
+        ("?changes-before=2026-01-01T00:00:00Z", "2.66", 200),
+        ("?changes-before=2026-01-01T00:00:00Z&changes-since=2026-01-02T00:00:00Z", "2.66", 400),
+        ("?project_id=p", "2.79", 400),
+        ("?project_id=p", "2.80", 200),
+    ],
+)
+def test_list_of_migrations(api: Client, query: str, version: str, status: int) -> None:
+    answer = api.json("GET", f"/os-migrations{query}", version=version, token=ADMIN, status=status)
+    assert status == 400 or answer == {"migrations": []}
+    fault(api("GET", "/os-migrations", version=version), "forbidden", 403)
+
+
 def test_a_server_tells_its_group(api: Client) -> None:
     uuid = api.conductor.add(server_group=NETWORK_ID).uuid
     assert api.json("GET", f"/servers/{uuid}", version="2.71")["server"]["server_groups"] == [NETWORK_ID]

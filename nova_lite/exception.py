@@ -110,6 +110,10 @@ class FlavorMemoryTooSmall(Invalid):
     )
 
 
+class TagLimitExceeded(Invalid):
+    msg_fmt = "The number of tags exceeded the per-server limit %(allowed)d"
+
+
 class KeypairUnavailable(Invalid):
     msg_fmt = "Invalid key_name provided."
 
@@ -206,6 +210,14 @@ class NotFound(NovaLiteException):
 
 class InstanceNotFound(NotFound):
     msg_fmt = "Instance %(instance_id)s could not be found."
+
+
+class MetadataItemNotFound(NotFound):
+    msg_fmt = "Metadata item was not found"
+
+
+class TagNotFound(NotFound):
+    msg_fmt = "Server %(instance_id)s has no tag '%(tag)s'"
 
 
 class FlavorNotFound(NotFound):

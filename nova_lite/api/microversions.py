@@ -39,6 +39,7 @@ class Change(enum.IntEnum):
     SERVER_HOST_STATUS = 16
     SERVER_DESCRIPTION = 19
     ACTIONS_OF_DELETED = 21  # the action log of a deleted server can be read
+    SERVER_MIGRATIONS = 23
     SERVER_TAGS = 26
     CPU_INFO_OBJECT = 28  # a hypervisor's cpu_info is an object, not a string
     EVACUATE_FORCE = 29
@@ -58,6 +59,7 @@ class Change(enum.IntEnum):
     FLAVOR_DESCRIPTION = 55
     NO_PERSONALITY = 57
     ACTION_PAGING = 58  # and updated_at
+    MIGRATION_PAGING = 59
     FLAVOR_EXTRA_SPECS = 61
     ACTION_EVENT_HOST = 62
     TRUSTED_CERTIFICATES = 63
@@ -65,11 +67,14 @@ class Change(enum.IntEnum):
     CHANGES_BEFORE = 66
     VOLUME_TYPE = 67
     NO_FORCE = 68  # evacuate loses force
+    INTERFACE_TAGS = 70
     SERVER_GROUPS = 71  # show and update tell the server's groups
     LOCKED_REASON = 73  # and locked as filter and sort key
     REQUESTED_DESTINATION = 74  # host and hypervisor_hostname at create
     STRICT_QUERIES = 75  # unknown query parameters are errors; swap 0; update answers like show
     AGGREGATE_IMAGES = 81  # hosts of an aggregate can be told to cache images
+    TOPOLOGY = 78
+    MIGRATION_OWNERS = 80  # migrations tell and filter by user and project
     USER_FILTERS = 83  # more server filters for everybody
     ACTION_EVENT_DETAILS = 84
     EXTRA_SPECS_CHECKED = 86

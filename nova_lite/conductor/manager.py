@@ -21,6 +21,7 @@ from nova_lite.conductor.endpoints.networks import Networks
 from nova_lite.conductor.endpoints.placement import Placement
 from nova_lite.conductor.endpoints.quotas import Quotas
 from nova_lite.conductor.endpoints.reports import Reports
+from nova_lite.conductor.endpoints.server_parts import ServerParts
 from nova_lite.conductor.reconciler import Reconciler
 from nova_lite.conductor.rpcapi import VERSION, ConductorAPI
 from nova_lite.conductor.tasks.build import BuildTask
@@ -47,6 +48,7 @@ class ConductorManager:
             Lifecycle(self.db, conf, network_backend, self.builds),
             Reports(self.db, conf, network_backend, conductor),
             Instances(self.db, conf),
+            ServerParts(self.db, conf),
             Flavors(self.db, conf),
             Keypairs(self.db, conf),
             Images(self.db, conf),

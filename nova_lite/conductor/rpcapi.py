@@ -103,6 +103,47 @@ class ConductorAPI:
         )
         return answer
 
+    def instance_metadata_change(
+        self, context: RequestContext, instance_uuid: str, metadata: dict[str, str], replace: bool
+    ) -> dict[str, str]:
+        """Add or change these items, or (``replace``) have no others; returns all of them."""
+        answer: dict[str, str] = self._client.call(
+            context,
+            "instance_metadata_change",
+            returns=dict[str, str],
+            instance_uuid=instance_uuid,
+            metadata=metadata,
+            replace=replace,
+        )
+        return answer
+
+    def instance_metadata_delete(self, context: RequestContext, instance_uuid: str, key: str) -> None:
+        self._client.call(context, "instance_metadata_delete", instance_uuid=instance_uuid, key=key)
+
+    def instance_tags_replace(self, context: RequestContext, instance_uuid: str, tags: list[str]) -> list[str]:
+        """Have these tags and no others; returns them, sorted."""
+        answer: list[str] = self._client.call(
+            context, "instance_tags_replace", returns=list[str], instance_uuid=instance_uuid, tags=tags
+        )
+        return answer
+
+    def instance_tag_add(self, context: RequestContext, instance_uuid: str, tag: str) -> bool:
+        """False: it was there already."""
+        answer: bool = self._client.call(
+            context, "instance_tag_add", returns=bool, instance_uuid=instance_uuid, tag=tag
+        )
+        return answer
+
+    def instance_tag_delete(self, context: RequestContext, instance_uuid: str, tag: str) -> None:
+        self._client.call(context, "instance_tag_delete", instance_uuid=instance_uuid, tag=tag)
+
+    def instance_lock(self, context: RequestContext, instance_uuid: str, reason: str | None) -> None:
+        self._client.call(context, "instance_lock", instance_uuid=instance_uuid, reason=reason)
+
+    def instance_unlock(self, context: RequestContext, instance_uuid: str, may_override: bool) -> None:
+        """``may_override``: also where the other side, owner or admin, holds the lock; else `PolicyNotAuthorized`."""
+        self._client.call(context, "instance_unlock", instance_uuid=instance_uuid, may_override=may_override)
+
     def action_list(self, context: RequestContext, instance_uuid: str) -> list[InstanceAction]:
         """Newest first, without their events; also of a deleted instance."""
         answer: list[InstanceAction] = self._client.call(

@@ -35,6 +35,7 @@ class Instance(msgspec.Struct, kw_only=True):
 
     ``generation`` counts build attempts: it is the fencing token of host and domain. ``task_state`` is None unless an
     action is open. ``system_metadata`` holds what the instance has to remember of its image (``image_*``).
+    ``server_group``: uuid of the group that it is in; not told in lists.
     """
 
     uuid: str
@@ -66,6 +67,7 @@ class Instance(msgspec.Struct, kw_only=True):
     auto_disk_config: bool = False
     locked: bool = False
     locked_by: str | None = None
+    locked_reason: str | None = None
     access_ip_v4: str | None = None
     access_ip_v6: str | None = None
     metadata: dict[str, str] = msgspec.field(default_factory=dict)
@@ -73,6 +75,7 @@ class Instance(msgspec.Struct, kw_only=True):
     tags: list[str] = msgspec.field(default_factory=list)
     security_groups: list[str] = msgspec.field(default_factory=list)
     scheduler_hints: dict[str, list[str] | str] = msgspec.field(default_factory=dict)
+    server_group: str | None = None
     vifs: list[VIF] = msgspec.field(default_factory=list)
     fault: Fault | None = None
     host_status: str | None = None

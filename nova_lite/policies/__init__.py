@@ -15,6 +15,7 @@ from nova_lite.policies import (
     instance_actions,
     keypairs,
     server_groups,
+    server_readings,
     servers,
 )
 
@@ -29,6 +30,7 @@ _FILES = (
     instance_actions,
     keypairs,
     server_groups,
+    server_readings,
     servers,
 )
 

@@ -28,8 +28,19 @@ IPS_INDEX = "os_compute_api:ips:index"
 IPS_SHOW = "os_compute_api:ips:show"
 METADATA_INDEX = "os_compute_api:server-metadata:index"
 METADATA_SHOW = "os_compute_api:server-metadata:show"
+METADATA_CREATE = "os_compute_api:server-metadata:create"
+METADATA_UPDATE_ALL = "os_compute_api:server-metadata:update_all"
+METADATA_UPDATE = "os_compute_api:server-metadata:update"
+METADATA_DELETE = "os_compute_api:server-metadata:delete"
 TAGS_INDEX = "os_compute_api:os-server-tags:index"
 TAGS_SHOW = "os_compute_api:os-server-tags:show"
+TAGS_UPDATE_ALL = "os_compute_api:os-server-tags:update_all"
+TAGS_UPDATE = "os_compute_api:os-server-tags:update"
+TAGS_DELETE_ALL = "os_compute_api:os-server-tags:delete_all"
+TAGS_DELETE = "os_compute_api:os-server-tags:delete"
+LOCK = "os_compute_api:os-lock-server:lock"
+UNLOCK = "os_compute_api:os-lock-server:unlock"
+UNLOCK_OVERRIDE = "os_compute_api:os-lock-server:unlock:unlock_override"
 
 _LISTS = ("GET /servers", "GET /servers/detail")
 _VIEWS = ("GET /servers/{server_id}", "GET /servers/detail", "PUT /servers/{server_id}")
@@ -60,6 +71,17 @@ RULES = [
     rule(IPS_SHOW, READER, "Show a server's addresses on a network", "GET /servers/{server_id}/ips/{network}"),
     rule(METADATA_INDEX, READER, "List a server's metadata", "GET /servers/{server_id}/metadata"),
     rule(METADATA_SHOW, READER, "Show an item of a server's metadata", "GET /servers/{server_id}/metadata/{key}"),
+    rule(METADATA_CREATE, MEMBER, "Add items to a server's metadata", "POST /servers/{server_id}/metadata"),
+    rule(METADATA_UPDATE_ALL, MEMBER, "Replace a server's metadata", "PUT /servers/{server_id}/metadata"),
+    rule(METADATA_UPDATE, MEMBER, "Set an item of a server's metadata", "PUT /servers/{server_id}/metadata/{key}"),
+    rule(METADATA_DELETE, MEMBER, "Delete an item of it", "DELETE /servers/{server_id}/metadata/{key}"),
     rule(TAGS_INDEX, READER, "List a server's tags", "GET /servers/{server_id}/tags"),
     rule(TAGS_SHOW, READER, "Check whether a server has a tag", "GET /servers/{server_id}/tags/{tag}"),
+    rule(TAGS_UPDATE_ALL, MEMBER, "Replace a server's tags", "PUT /servers/{server_id}/tags"),
+    rule(TAGS_UPDATE, MEMBER, "Add a tag to a server", "PUT /servers/{server_id}/tags/{tag}"),
+    rule(TAGS_DELETE_ALL, MEMBER, "Delete all tags of a server", "DELETE /servers/{server_id}/tags"),
+    rule(TAGS_DELETE, MEMBER, "Delete a tag of a server", "DELETE /servers/{server_id}/tags/{tag}"),
+    rule(LOCK, MEMBER, "Lock a server (lock)", _ACTION),
+    rule(UNLOCK, MEMBER, "Unlock a server (unlock)", _ACTION),
+    rule(UNLOCK_OVERRIDE, ADMIN, "Unlock a server whoever locked it (unlock)", _ACTION),
 ]

@@ -146,7 +146,7 @@ def test_every_route_is_authorized(tmp_path: Path) -> None:
     for extension in router.extension_classes():
         for route in extension.routes:
             path = route.path.replace("{id}", instance.uuid).replace("{server_id}", instance.uuid)
-            for name in ("flavor_id", "key", "name", "tag", "label", "request_id", "aggregate_id"):
+            for name in ("flavor_id", "key", "name", "tag", "label", "request_id", "aggregate_id", "port_id"):
                 path = path.replace(f"{{{name}}}", "1")
             version = f"2.{route.until or 91}"
             response = api(route.method, path, bodies.get(f"{route.method} {route.path}"), version=version)

@@ -23,6 +23,7 @@ from nova_lite.conductor.endpoints import (
     placement,
     quotas,
     reports,
+    server_parts,
 )
 from nova_lite.conductor.rpcapi import ConductorAPI
 from nova_lite.scheduler.manager import SchedulerManager
@@ -33,6 +34,7 @@ CONDUCTOR = (
     lifecycle.Lifecycle,
     reports.Reports,
     instances.Instances,
+    server_parts.ServerParts,
     flavors.Flavors,
     keypairs.Keypairs,
     images.Images,

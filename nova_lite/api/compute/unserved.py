@@ -12,9 +12,9 @@ ACTIONS: dict[str, int | None] = {
         (
             *("addFixedIp", "removeFixedIp", "addFloatingIp", "removeFloatingIp"),
             *("addSecurityGroup", "removeSecurityGroup", "changePassword", "confirmResize", "createBackup"),
-            *("createImage", "injectNetworkInfo", "lock", "migrate", "os-migrateLive", "os-resetState"),
+            *("createImage", "injectNetworkInfo", "migrate", "os-migrateLive", "os-resetState"),
             *("pause", "rebuild", "rescue", "resetNetwork", "resize", "restore", "resume", "revertResize", "shelve"),
-            *("shelveOffload", "suspend", "trigger_crash_dump", "unlock", "unpause", "unrescue", "unshelve"),
+            *("shelveOffload", "suspend", "trigger_crash_dump", "unpause", "unrescue", "unshelve"),
         )
     ),
     **dict.fromkeys(
@@ -27,18 +27,13 @@ _SERVER = "/servers/{server_id}"
 
 #: Verbs and URLs, what they are about, and the first version that has them.
 ROUTES: tuple[tuple[str, str, str, int], ...] = (
-    ("POST PUT", _SERVER + "/metadata", "Changing a server's metadata", 1),
-    ("PUT DELETE", _SERVER + "/metadata/{key}", "Changing a server's metadata", 1),
-    ("PUT DELETE", _SERVER + "/tags", "Changing a server's tags", Change.SERVER_TAGS),
-    ("PUT DELETE", _SERVER + "/tags/{tag}", "Changing a server's tags", Change.SERVER_TAGS),
     ("POST", _SERVER + "/remote-consoles", "A console URL", Change.NO_CONSOLE_ACTIONS),
     ("GET", _SERVER + "/diagnostics", "Diagnostics of a server", 1),
-    ("GET POST", _SERVER + "/os-interface", "Changing a server's interfaces", 1),
-    ("GET POST", _SERVER + "/os-volume_attachments", "Volumes", 1),
+    ("POST", _SERVER + "/os-interface", "Changing a server's interfaces", 1),
+    ("POST", _SERVER + "/os-volume_attachments", "Volumes", 1),
     ("PUT DELETE", "/os-quota-sets/{id}", "Changing quotas over the API", 1),
     ("GET", "/os-simple-tenant-usage", "Usage by project", 1),
     ("GET", "/os-simple-tenant-usage/{id}", "Usage by project", 1),
-    ("GET", "/os-migrations", "Migration", 1),
 )
 
 

@@ -21,7 +21,7 @@ from nova_lite.objects import Fault, Flavor, Instance, InstanceFilters
 _COPIED = tuple(
     name
     for name in Instance.__struct_fields__
-    if name not in ("flavor", "metadata", "tags", "vifs", "fault", "host_status")
+    if name not in ("flavor", "metadata", "tags", "vifs", "fault", "host_status", "server_group")
 )
 
 #: What `update` may change.
@@ -98,7 +98,7 @@ def rows_by_uuid(uow: UnitOfWork, instance_uuids: Iterable[str]) -> dict[str, mo
 
 
 def get(uow: UnitOfWork, context: RequestContext, instance_uuid: str, deleted: bool = False) -> Instance:
-    return to_object(get_row(uow, context, instance_uuid, deleted))
+    return _with_group(uow, get_row(uow, context, instance_uuid, deleted))
 
 
 def list_(
@@ -137,7 +137,15 @@ def update(uow: UnitOfWork, context: RequestContext, instance_uuid: str, changes
     for name, value in changes.items():
         setattr(row, name, value)
     row.updated_at = uow.now
-    return to_object(row)
+    return _with_group(uow, row)
+
+
+def _with_group(uow: UnitOfWork, row: models.Instance) -> Instance:
+    member, group = models.InstanceGroupMember, models.InstanceGroup
+    query = sa.select(group.uuid).join(member, member.group_id == group.id).where(member.instance_uuid == row.uuid)
+    instance = to_object(row)
+    instance.server_group = uow.session.scalar(query)
+    return instance
 
 
 def _may_see(context: RequestContext, row: models.Instance) -> bool:

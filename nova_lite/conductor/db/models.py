@@ -189,6 +189,7 @@ class Instance(Base):
     auto_disk_config: Mapped[bool] = mapped_column(default=False)
     locked: Mapped[bool] = mapped_column(default=False)
     locked_by: Mapped[str | None] = mapped_column(sa.String(16))
+    locked_reason: Mapped[str | None] = mapped_column(Name)
     access_ip_v4: Mapped[str | None] = mapped_column(sa.String(45))
     access_ip_v6: Mapped[str | None] = mapped_column(sa.String(45))
     metadata_: Mapped[dict[str, Any]] = mapped_column("metadata", sa.JSON, default=dict)

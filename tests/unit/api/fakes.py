@@ -222,6 +222,47 @@ class FakeConductor:
             setattr(instance, name, value)
         return instance
 
+    def instance_metadata_change(
+        self, context: RequestContext, instance_uuid: str, metadata: dict[str, str], replace: bool
+    ) -> dict[str, str]:
+        self._note(context, "instance_metadata_change", instance_uuid, metadata, replace)
+        instance = self._get(context, instance_uuid)
+        instance.metadata = metadata if replace else {**instance.metadata, **metadata}
+        return instance.metadata
+
+    def instance_metadata_delete(self, context: RequestContext, instance_uuid: str, key: str) -> None:
+        self._note(context, "instance_metadata_delete", instance_uuid, key)
+        if self._get(context, instance_uuid).metadata.pop(key, None) is None:
+            raise exception.MetadataItemNotFound()
+
+    def instance_tags_replace(self, context: RequestContext, instance_uuid: str, tags: list[str]) -> list[str]:
+        self._note(context, "instance_tags_replace", instance_uuid, tags)
+        self._get(context, instance_uuid).tags = sorted(set(tags))
+        return sorted(set(tags))
+
+    def instance_tag_add(self, context: RequestContext, instance_uuid: str, tag: str) -> bool:
+        self._note(context, "instance_tag_add", instance_uuid, tag)
+        tags = self._get(context, instance_uuid).tags
+        if tag in tags:
+            return False
+        tags.append(tag)
+        return True
+
+    def instance_tag_delete(self, context: RequestContext, instance_uuid: str, tag: str) -> None:
+        self._note(context, "instance_tag_delete", instance_uuid, tag)
+        tags = self._get(context, instance_uuid).tags
+        if tag not in tags:
+            raise exception.TagNotFound(instance_id=instance_uuid, tag=tag)
+        tags.remove(tag)
+
+    def instance_lock(self, context: RequestContext, instance_uuid: str, reason: str | None) -> None:
+        self._note(context, "instance_lock", instance_uuid, reason)
+        self._get(context, instance_uuid).locked = True
+
+    def instance_unlock(self, context: RequestContext, instance_uuid: str, may_override: bool) -> None:
+        self._note(context, "instance_unlock", instance_uuid, may_override)
+        self._get(context, instance_uuid).locked = False
+
     def action_list(self, context: RequestContext, instance_uuid: str) -> list[InstanceAction]:
         self._note(context, "action_list", instance_uuid)
         self._get(context, instance_uuid, deleted=True)

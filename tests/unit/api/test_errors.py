@@ -294,8 +294,8 @@ def test_known_actions_that_are_not_served(api: Client) -> None:
     instance = api.conductor.add()
     response = api("POST", f"/servers/{instance.uuid}/action", {"pause": None})
     assert fault(response, "notImplemented", 501) == "The server action pause is not supported by this cloud."
-    response = api("POST", f"/servers/{instance.uuid}/metadata", {"metadata": {}})
-    assert fault(response, "notImplemented", 501) == "Changing a server's metadata is not supported by this cloud."
+    response = api("POST", f"/servers/{instance.uuid}/os-interface", {"interfaceAttachment": {}})
+    assert fault(response, "notImplemented", 501) == "Changing a server's interfaces is not supported by this cloud."
 
 
 # --- URLs

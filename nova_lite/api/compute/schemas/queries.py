@@ -33,3 +33,24 @@ ACTIONS: Versioned[t.Schema] = Versioned(
 
 _QUOTAS: t.Schema = {"user_id": t.Q_ANY}
 QUOTAS: Versioned[t.Schema] = Versioned({1: t.loose_query(_QUOTAS), Change.STRICT_QUERIES: t.strict_query(_QUOTAS)})
+
+_Q_NUMBER: t.Schema = t.each({"type": "string", "pattern": "^[0-9]{1,9}$"})
+_ATTACHMENTS: t.Schema = {"limit": _Q_NUMBER, "offset": _Q_NUMBER}
+VOLUME_ATTACHMENTS: Versioned[t.Schema] = Versioned(
+    {1: t.loose_query(_ATTACHMENTS), Change.STRICT_QUERIES: t.strict_query(_ATTACHMENTS)},
+)
+
+_MIGRATIONS: t.Schema = dict.fromkeys(
+    ("hidden", "host", "instance_uuid", "source_compute", "status", "migration_type"), t.Q_ANY
+)
+_MIGRATIONS_259: t.Schema = {**_MIGRATIONS, **t.PAGING, "changes-since": t.Q_TIME}
+_MIGRATIONS_266: t.Schema = {**_MIGRATIONS_259, "changes-before": t.Q_TIME}
+_MIGRATIONS_280: t.Schema = {**_MIGRATIONS_266, "user_id": t.Q_ANY, "project_id": t.Q_ANY}
+MIGRATIONS: Versioned[t.Schema] = Versioned(
+    {
+        1: t.loose_query(_MIGRATIONS),
+        Change.MIGRATION_PAGING: t.strict_query(_MIGRATIONS_259),
+        Change.CHANGES_BEFORE: t.strict_query(_MIGRATIONS_266),
+        Change.MIGRATION_OWNERS: t.strict_query(_MIGRATIONS_280),
+    }
+)

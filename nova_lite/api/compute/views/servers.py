@@ -94,7 +94,7 @@ def detail(req: Request, instances: list[Instance]) -> list[dict[str, Any]]:
 def show(req: Request, instance: Instance) -> dict[str, Any]:
     server = _whole(req, instance)
     if req.has(Change.SERVER_GROUPS):
-        server["server_groups"] = []
+        server["server_groups"] = _groups(instance)
     return server
 
 
@@ -104,7 +104,7 @@ def updated(req: Request, instance: Instance) -> dict[str, Any]:
         return show(req, instance)
     server = _plain(req, instance, with_mac=False)
     if req.has(Change.SERVER_GROUPS):
-        server["server_groups"] = []
+        server["server_groups"] = _groups(instance)
     return server
 
 
@@ -170,7 +170,7 @@ def _plain(req: Request, instance: Instance, with_mac: bool) -> dict[str, Any]:
     if req.has(Change.TRUSTED_CERTIFICATES):
         server["trusted_image_certificates"] = None
     if req.has(Change.LOCKED_REASON):
-        server["locked_reason"] = None
+        server["locked_reason"] = instance.locked_reason
     return server
 
 
@@ -217,6 +217,10 @@ def _address(vif: VIF, with_mac: bool) -> dict[str, Any]:
 
 def _security_groups(instance: Instance) -> list[dict[str, str]]:
     return [{"name": name} for name in instance.security_groups]
+
+
+def _groups(instance: Instance) -> list[str]:
+    return [] if instance.server_group is None else [instance.server_group]
 
 
 def _disk_config(instance: Instance) -> str:

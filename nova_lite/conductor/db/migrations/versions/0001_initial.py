@@ -145,6 +145,7 @@ def upgrade() -> None:
         sa.Column("auto_disk_config", sa.Boolean(), nullable=False),
         sa.Column("locked", sa.Boolean(), nullable=False),
         sa.Column("locked_by", sa.String(length=16), nullable=True),
+        sa.Column("locked_reason", sa.String(length=255), nullable=True),
         sa.Column("access_ip_v4", sa.String(length=45), nullable=True),
         sa.Column("access_ip_v6", sa.String(length=45), nullable=True),
         sa.Column("metadata", sa.JSON(), nullable=False),

@@ -1,0 +1,28 @@
+"""``/os-migrations``: servers do not move here, so there are none."""
+
+from __future__ import annotations
+
+from nova_lite import exception
+from nova_lite.api import validation
+from nova_lite.api.compute.schemas import queries
+from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.policies import server_readings as policies
+
+
+class Migrations(Extension):
+    alias = "os-migrations"
+    title = "Migrations"
+    routes = (Route("GET", "/os-migrations", "index"),)
+
+    @declares(policies.MIGRATIONS, query=queries.MIGRATIONS, answer="migrations")
+    def index(self, req: Request) -> Answer:
+        req.authorize(policies.MIGRATIONS)
+        query = req.query(queries.MIGRATIONS)
+        since, before = (query.one(name) for name in ("changes-since", "changes-before"))
+        if since and before and validation.parse_time(since) > validation.parse_time(before):
+            raise exception.ValidationError(
+                detail="The value of changes-since must be less than or equal to changes-before."
+            )
+        if query.marker is not None:
+            raise exception.MarkerNotFound(marker=query.marker)
+        return Answer({"migrations": []})

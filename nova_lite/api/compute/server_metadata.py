@@ -1,0 +1,71 @@
+"""``/servers/{server_id}/metadata``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nova_lite import exception
+from nova_lite.api.compute.schemas import queries
+from nova_lite.api.compute.schemas import server_parts as schemas
+from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.policies import servers as policies
+
+_METADATA = "/servers/{server_id}/metadata"
+
+
+class ServerMetadata(Extension):
+    alias = "server-metadata"
+    title = "Metadata of a server"
+    routes = (
+        Route("GET", _METADATA, "index"),
+        Route("POST", _METADATA, "create"),
+        Route("PUT", _METADATA, "update_all"),
+        Route("GET", _METADATA + "/{key}", "show"),
+        Route("PUT", _METADATA + "/{key}", "update"),
+        Route("DELETE", _METADATA + "/{key}", "delete"),
+    )
+
+    @declares(policies.METADATA_INDEX, query=queries.NOTHING, answer="metadata")
+    def index(self, req: Request, server_id: str) -> Answer:
+        req.authorize(policies.METADATA_INDEX)
+        req.query(queries.NOTHING)
+        return Answer({"metadata": self.conductor.instance_get(req.context, server_id).metadata})
+
+    @declares(policies.METADATA_CREATE, body=schemas.METADATA, answer="metadata")
+    def create(self, req: Request, server_id: str) -> Answer:
+        req.authorize(policies.METADATA_CREATE)
+        body = req.validated(schemas.METADATA)
+        return Answer({"metadata": self._change(req, server_id, body["metadata"], replace=False)})
+
+    @declares(policies.METADATA_UPDATE_ALL, body=schemas.METADATA, answer="metadata")
+    def update_all(self, req: Request, server_id: str) -> Answer:
+        req.authorize(policies.METADATA_UPDATE_ALL)
+        body = req.validated(schemas.METADATA)
+        return Answer({"metadata": self._change(req, server_id, body["metadata"], replace=True)})
+
+    @declares(policies.METADATA_SHOW, query=queries.NOTHING, answer="meta")
+    def show(self, req: Request, server_id: str, key: str) -> Answer:
+        req.authorize(policies.METADATA_SHOW)
+        req.query(queries.NOTHING)
+        metadata = self.conductor.instance_get(req.context, server_id).metadata
+        if key not in metadata:
+            raise exception.MetadataItemNotFound()
+        return Answer({"meta": {key: metadata[key]}})
+
+    @declares(policies.METADATA_UPDATE, body=schemas.METADATA_ITEM, answer="meta")
+    def update(self, req: Request, server_id: str, key: str) -> Answer:
+        req.authorize(policies.METADATA_UPDATE)
+        meta = req.validated(schemas.METADATA_ITEM)["meta"]
+        if key not in meta:
+            raise exception.ValidationError(detail="Request body and URI mismatch")
+        self._change(req, server_id, meta, replace=False)
+        return Answer({"meta": meta})
+
+    @declares(policies.METADATA_DELETE, status=204)
+    def delete(self, req: Request, server_id: str, key: str) -> Answer:
+        req.authorize(policies.METADATA_DELETE)
+        self.conductor.instance_metadata_delete(req.context, server_id, key)
+        return Answer(status=204)
+
+    def _change(self, req: Request, server_id: str, metadata: dict[str, str], replace: bool) -> Any:
+        return self.conductor.instance_metadata_change(req.context, server_id, metadata, replace)

@@ -1,0 +1,78 @@
+"""``/servers/{server_id}/tags``."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from nova_lite import exception
+from nova_lite.api import validation
+from nova_lite.api.compute.schemas import queries
+from nova_lite.api.compute.schemas import server_parts as schemas
+from nova_lite.api.compute.schemas import types as t
+from nova_lite.api.microversions import Change
+from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.policies import servers as policies
+
+_TAGS = "/servers/{server_id}/tags"
+
+
+class ServerTags(Extension):
+    alias = "os-server-tags"
+    title = "Tags of a server"
+    routes = (
+        Route("GET", _TAGS, "index", since=Change.SERVER_TAGS),
+        Route("PUT", _TAGS, "update_all", since=Change.SERVER_TAGS),
+        Route("DELETE", _TAGS, "delete_all", since=Change.SERVER_TAGS),
+        Route("GET", _TAGS + "/{tag}", "show", since=Change.SERVER_TAGS),
+        Route("PUT", _TAGS + "/{tag}", "update", since=Change.SERVER_TAGS),
+        Route("DELETE", _TAGS + "/{tag}", "delete", since=Change.SERVER_TAGS),
+    )
+
+    @declares(policies.TAGS_INDEX, query=queries.NOTHING, answer="tags")
+    def index(self, req: Request, server_id: str) -> Answer:
+        req.authorize(policies.TAGS_INDEX)
+        req.query(queries.NOTHING)
+        return Answer({"tags": self.conductor.instance_get(req.context, server_id).tags})
+
+    @declares(policies.TAGS_UPDATE_ALL, body=schemas.TAGS, answer="tags")
+    def update_all(self, req: Request, server_id: str) -> Answer:
+        req.authorize(policies.TAGS_UPDATE_ALL)
+        tags = req.validated(schemas.TAGS)["tags"]
+        return Answer({"tags": self.conductor.instance_tags_replace(req.context, server_id, tags)})
+
+    @declares(policies.TAGS_DELETE_ALL, status=204)
+    def delete_all(self, req: Request, server_id: str) -> Answer:
+        req.authorize(policies.TAGS_DELETE_ALL)
+        self.conductor.instance_tags_replace(req.context, server_id, [])
+        return Answer(status=204)
+
+    @declares(policies.TAGS_SHOW, query=queries.NOTHING, status=204)
+    def show(self, req: Request, server_id: str, tag: str) -> Answer:
+        req.authorize(policies.TAGS_SHOW)
+        req.query(queries.NOTHING)
+        if tag not in self.conductor.instance_get(req.context, server_id).tags:
+            raise exception.TagNotFound(instance_id=server_id, tag=tag)
+        return Answer(status=204)
+
+    @declares(policies.TAGS_UPDATE, status=204)
+    def update(self, req: Request, server_id: str, tag: str) -> Answer:
+        req.authorize(policies.TAGS_UPDATE)
+        _check(tag)
+        if not self.conductor.instance_tag_add(req.context, server_id, tag):
+            return Answer(status=204)
+        return Answer(status=201, headers={"Location": req.link("servers", server_id, "tags", quote(tag, safe=""))})
+
+    @declares(policies.TAGS_DELETE, status=204)
+    def delete(self, req: Request, server_id: str, tag: str) -> Answer:
+        req.authorize(policies.TAGS_DELETE)
+        self.conductor.instance_tag_delete(req.context, server_id, tag)
+        return Answer(status=204)
+
+
+def _check(tag: str) -> None:
+    try:
+        validation.validate_body(t.TAG, tag)
+    except exception.ValidationError as error:
+        raise exception.ValidationError(
+            detail=f"Tag {tag[:64]!r} is invalid: it must have 1 to 60 characters, without '/' and ','."
+        ) from error

@@ -1,0 +1,249 @@
+"""A server's parts under URLs of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nova_lite import exception
+from tests.unit.api.conftest import ADMIN, MEMBER, STRANGER, Client, fault
+from tests.unit.api.fakes import NETWORK_ID
+
+# --- metadata
+
+
+def test_metadata_is_added_replaced_and_deleted(api: Client) -> None:
+    path = f"/servers/{api.conductor.add(metadata={'a': '1'}).uuid}/metadata"
+    assert api.json("POST", path, {"metadata": {"b": "2"}}) == {"metadata": {"a": "1", "b": "2"}}
+    assert api.json("PUT", path + "/a", {"meta": {"a": "3"}}) == {"meta": {"a": "3"}}
+    assert api.json("GET", path) == {"metadata": {"a": "3", "b": "2"}}
+    assert api("DELETE", path + "/a").status_code == 204
+    assert fault(api("DELETE", path + "/a"), "itemNotFound", 404) == "Metadata item was not found"
+    assert api.json("PUT", path, {"metadata": {"c": ""}}) == {"metadata": {"c": ""}}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "", {}),
+        ("POST", "", None),
+        ("POST", "", {"metadata": {"a/b": "1"}}),
+        ("POST", "", {"metadata": {"a": 1}}),
+        ("PUT", "", {"metadata": {"a": "x" * 256}}),
+        ("PUT", "", {"metadata": {}, "more": 1}),
+        ("PUT", "/a", {"meta": {"b": "1"}}),
+        ("PUT", "/a", {"meta": {}}),
+        ("PUT", "/a", {"meta": {"a": "1", "b": "1"}}),
+        ("PUT", "/a", {"metadata": {"a": "1"}}),
+    ],
+)
+def test_malformed_metadata(api: Client, method: str, path: str, body: Any) -> None:
+    uuid = api.conductor.add().uuid
+    fault(api(method, f"/servers/{uuid}/metadata{path}", body), "badRequest", 400)
+    assert api.conductor.asked == []
+
+
+@pytest.mark.parametrize(
+    ("error", "name", "code"),
+    [
+        (exception.MetadataLimitExceeded(allowed=128), "forbidden", 403),
+        (exception.InstanceIsLocked(instance_id="x"), "conflictingRequest", 409),
+    ],
+)
+def test_refused_metadata(api: Client, error: Exception, name: str, code: int) -> None:
+    api.conductor.error = error
+    assert fault(api("POST", "/servers/x/metadata", {"metadata": {}}), name, code) == str(error)
+
+
+# --- tags
+
+
+def test_tags_are_added_replaced_and_deleted(api: Client) -> None:
+    uuid = api.conductor.add().uuid
+    path = f"/servers/{uuid}/tags"
+    added = api("PUT", path + "/blue%20sky", version="2.26")
+    assert (added.status_code, added.body) == (201, b"")
+    assert added.headers["Location"] == f"http://cloud:8774/v2.1/servers/{uuid}/tags/blue%20sky"
+    again = api("PUT", path + "/blue%20sky", version="2.26")
+    assert (again.status_code, again.headers.get("Location")) == (204, None)
+    assert api.json("PUT", path, {"tags": ["b", "a", "b"]}, version="2.26") == {"tags": ["a", "b"]}
+    assert api("DELETE", path + "/a", version="2.26").status_code == 204
+    gone = api("DELETE", path + "/a", version="2.26")
+    assert fault(gone, "itemNotFound", 404) == f"Server {uuid} has no tag 'a'"
+    assert api("DELETE", path, version="2.26").status_code == 204
+    assert api.json("GET", path, version="2.26") == {"tags": []}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("", {"tags": ["a,b"]}),
+        ("", {"tags": [""]}),
+        ("", {"tags": ["x" * 61]}),
+        ("", {"tags": [str(number) for number in range(51)]}),
+        ("", {"tags": "a"}),
+        ("", {}),
+        ("/a,b", None),
+        ("/" + "x" * 61, None),
+    ],
+)
+def test_malformed_tags(api: Client, path: str, body: Any) -> None:
+    uuid = api.conductor.add().uuid
+    fault(api("PUT", f"/servers/{uuid}/tags{path}", body, version="2.26"), "badRequest", 400)
+    assert api.conductor.asked == []
+
+
+@pytest.mark.parametrize(("method", "path"), [("PUT", "/tags/a"), ("PUT", "/tags"), ("DELETE", "/tags")])
+def test_tags_before_2_26(api: Client, method: str, path: str) -> None:
+    uuid = api.conductor.add().uuid
+    assert api(method, f"/servers/{uuid}{path}", {"tags": []}, version="2.25").status_code == 404
+
+
+# --- lock
+
+
+@pytest.mark.parametrize(
+    ("body", "version", "reason"),
+    [
+        ({"lock": None}, "2.1", None),
+        ({"lock": {"locked_reason": "ignored before 2.73"}}, "2.72", None),
+        ({"lock": None}, "2.73", None),
+        ({"lock": {}}, "2.73", None),
+        ({"lock": {"locked_reason": "no touching"}}, "2.73", "no touching"),
+    ],
+)
+def test_lock(api: Client, body: Any, version: str, reason: str | None) -> None:
+    uuid = api.conductor.add().uuid
+    assert api("POST", f"/servers/{uuid}/action", body, version=version).status_code == 202
+    assert api.asked("instance_lock") == (uuid, reason)
+    assert len(api.conductor.asked) == 1
+
+
+@pytest.mark.parametrize("value", [{"locked_reason": ""}, {"locked_reason": "x" * 256}, {"reason": "x"}, "x", []])
+def test_malformed_lock(api: Client, value: Any) -> None:
+    uuid = api.conductor.add().uuid
+    fault(api("POST", f"/servers/{uuid}/action", {"lock": value}, version="2.73"), "badRequest", 400)
+    assert api.conductor.asked == []
+
+
+@pytest.mark.parametrize(("token", "may_override"), [(MEMBER, False), (ADMIN, True)])
+def test_unlock(api: Client, token: str, may_override: bool) -> None:
+    uuid = api.conductor.add().uuid
+    assert api("POST", f"/servers/{uuid}/action", {"unlock": None}, token=token).status_code == 202
+    assert api.asked("instance_unlock") == (uuid, may_override)
+
+
+def test_a_lock_is_shown(api: Client) -> None:
+    uuid = api.conductor.add(locked=True, locked_reason="audit").uuid
+    shown = api.json("GET", f"/servers/{uuid}", version="2.73")["server"]
+    assert (shown["locked"], shown["locked_reason"]) == (True, "audit")
+
+
+# --- readings
+
+
+def test_interfaces(api: Client) -> None:
+    instance = api.conductor.add()
+    (vif,) = instance.vifs
+    path = f"/servers/{instance.uuid}/os-interface"
+    shown = {
+        "net_id": NETWORK_ID,
+        "port_id": vif.id,
+        "mac_addr": "fa:16:3e:00:00:01",
+        "port_state": "ACTIVE",
+        "fixed_ips": [{"subnet_id": NETWORK_ID, "ip_address": "10.0.0.5"}],
+    }
+    assert api.json("GET", path, version="2.69") == {"interfaceAttachments": [shown]}
+    assert api.json("GET", f"{path}/{vif.id}", version="2.70") == {"interfaceAttachment": {**shown, "tag": None}}
+    fault(api("GET", f"{path}/nosuch"), "itemNotFound", 404)
+
+
+@pytest.mark.parametrize(
+    ("path", "version", "body"),
+    [
+        ("/os-volume_attachments", "2.1", {"volumeAttachments": []}),
+        ("/topology", "2.78", {"nodes": [], "pagesize_kb": None}),
+        ("/migrations", "2.23", {"migrations": []}),
+        (
+            "/os-security-groups",
+            "2.1",
+            {
+                "security_groups": [
+                    {"id": "default", "name": "default", "description": "", "rules": [], "tenant_id": "demo"}
+                ]
+            },
+        ),
+    ],
+)
+def test_readings(api: Client, path: str, version: str, body: Any) -> None:
+    uuid = api.conductor.add().uuid
+    assert api.json("GET", f"/servers/{uuid}{path}", version=version, token=ADMIN) == body
+
+
+@pytest.mark.parametrize(("path", "version"), [("/topology", "2.77"), ("/migrations", "2.22")])
+def test_readings_before_their_version(api: Client, path: str, version: str) -> None:
+    uuid = api.conductor.add().uuid
+    assert api("GET", f"/servers/{uuid}{path}", version=version, token=ADMIN).status_code == 404
+
+
+def test_migrations_are_for_admins(api: Client) -> None:
+    uuid = api.conductor.add().uuid
+    fault(api("GET", f"/servers/{uuid}/migrations", version="2.23"), "forbidden", 403)
+
+
+@pytest.mark.parametrize(
+    ("query", "version", "status"),
+    [
+        ("", "2.1", 200),
+        ("?nosuch=1&status=done", "2.58", 200),
+        ("?nosuch=1", "2.59", 400),
+        ("?limit=x", "2.59", 400),
+        ("?limit=1&changes-since=2026-01-01T00:00:00Z", "2.59", 200),
+        ("?marker=x", "2.59", 400),
+        ("?changes-before=2026-01-01T00:00:00Z", "2.65", 400),
+        ("?changes-before=2026-01-01T00:00:00Z", "2.66", 200),
+        ("?changes-before=2026-01-01T00:00:00Z&changes-since=2026-01-02T00:00:00Z", "2.66", 400),
+        ("?project_id=p", "2.79", 400),
+        ("?project_id=p", "2.80", 200),
+    ],
+)
+def test_list_of_migrations(api: Client, query: str, version: str, status: int) -> None:
+    answer = api.json("GET", f"/os-migrations{query}", version=version, token=ADMIN, status=status)
+    assert status == 400 or answer == {"migrations": []}
+    fault(api("GET", "/os-migrations", version=version), "forbidden", 403)
+
+
+def test_a_server_tells_its_group(api: Client) -> None:
+    uuid = api.conductor.add(server_group=NETWORK_ID).uuid
+    assert api.json("GET", f"/servers/{uuid}", version="2.71")["server"]["server_groups"] == [NETWORK_ID]
+
+
+# --- all
+
+
+#: method, path, body, version of whatever changes or tells a part
+PARTS: list[tuple[str, str, Any, str]] = [
+    ("POST", "/metadata", {"metadata": {}}, "2.1"),
+    ("PUT", "/metadata", {"metadata": {}}, "2.1"),
+    ("PUT", "/metadata/a", {"meta": {"a": "1"}}, "2.1"),
+    ("DELETE", "/metadata/a", None, "2.1"),
+    ("PUT", "/tags", {"tags": []}, "2.26"),
+    ("DELETE", "/tags", None, "2.26"),
+    ("PUT", "/tags/a", None, "2.26"),
+    ("DELETE", "/tags/a", None, "2.26"),
+    ("POST", "/action", {"lock": None}, "2.1"),
+    ("POST", "/action", {"unlock": None}, "2.1"),
+    ("GET", "/os-interface", None, "2.1"),
+    ("GET", "/os-interface/x", None, "2.1"),
+    ("GET", "/os-security-groups", None, "2.1"),
+    ("GET", "/os-volume_attachments", None, "2.1"),
+    ("GET", "/topology", None, "2.78"),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body", "version"), PARTS)
+def test_another_projects_server_is_unknown(api: Client, method: str, path: str, body: Any, version: str) -> None:
+    uuid = api.conductor.add().uuid
+    answer = api(method, f"/servers/{uuid}{path}", body, version=version, token=STRANGER)
+    assert fault(answer, "itemNotFound", 404) == f"Instance {uuid} could not be found."

@@ -1,0 +1,106 @@
+"""Metadata and tags of an instance."""
+
+from __future__ import annotations
+
+import pytest
+from oslo_config import cfg
+
+from nova_lite import exception
+from nova_lite.conductor.db import instances, quotas, server_groups
+from nova_lite.conductor.db.engine import Database
+from nova_lite.conductor.endpoints.server_parts import ServerParts
+from nova_lite.objects import InstanceFilters, ServerGroup
+from tests.unit.conductor import make
+
+
+@pytest.fixture
+def parts(db: Database, conf: cfg.ConfigOpts) -> ServerParts:
+    return ServerParts(db, conf)
+
+
+def test_metadata(parts: ServerParts) -> None:
+    uuid = parts.db.write(make.instance, metadata_={"a": "1"})
+    context = make.context()
+    assert parts.instance_metadata_change(context, uuid, {"b": "2"}, replace=False) == {"a": "1", "b": "2"}
+    parts.instance_metadata_delete(context, uuid, "a")
+    found = parts.db.read(instances.get, context, uuid)
+    assert (found.metadata, found.updated_at is not None) == ({"b": "2"}, True)
+    assert parts.instance_metadata_change(context, uuid, {"c": "3"}, replace=True) == {"c": "3"}
+    with pytest.raises(exception.MetadataItemNotFound):
+        parts.instance_metadata_delete(context, uuid, "b")
+    assert parts.db.read(instances.get, context, uuid).metadata == {"c": "3"}
+
+
+def test_metadata_is_bounded_by_the_quota_of_its_project(parts: ServerParts) -> None:
+    uuid = parts.db.write(make.instance, metadata_={"a": "1"})
+    parts.db.write(quotas.set_limit, "p1", "metadata_items", 2)
+    parts.instance_metadata_change(make.ADMIN, uuid, {"b": "2"}, replace=False)
+    with pytest.raises(exception.MetadataLimitExceeded):
+        parts.instance_metadata_change(make.ADMIN, uuid, {"c": "3"}, replace=False)
+    parts.instance_metadata_change(make.ADMIN, uuid, {"c": "3", "d": "4"}, replace=True)
+
+
+def test_metadata_of_a_locked_instance_is_for_admins(parts: ServerParts) -> None:
+    uuid = parts.db.write(make.instance, metadata_={"a": "1"}, locked=True)
+    with pytest.raises(exception.InstanceIsLocked):
+        parts.instance_metadata_change(make.context(), uuid, {"b": "2"}, replace=False)
+    with pytest.raises(exception.InstanceIsLocked):
+        parts.instance_metadata_delete(make.context(), uuid, "a")
+    parts.instance_metadata_delete(make.ADMIN, uuid, "a")
+
+
+def test_tags(parts: ServerParts) -> None:
+    uuid = parts.db.write(make.instance, tag_names=["a", "b"], locked=True)
+    other = parts.db.write(make.instance)
+    context = make.context()
+    assert parts.instance_tags_replace(context, uuid, ["c", "b", "c"]) == ["b", "c"]
+    assert (parts.instance_tag_add(context, uuid, "d"), parts.instance_tag_add(context, uuid, "d")) == (True, False)
+    parts.instance_tag_delete(context, uuid, "b")
+    with pytest.raises(exception.TagNotFound):
+        parts.instance_tag_delete(context, uuid, "b")
+    assert parts.db.read(instances.get, context, uuid).tags == ["c", "d"]
+    for filters, found in (
+        (InstanceFilters(tags=["c", "d"]), [uuid]),
+        (InstanceFilters(tags=["b"]), []),
+        (InstanceFilters(tags_any=["b", "c"]), [uuid]),
+        (InstanceFilters(not_tags=["c", "d"]), [other]),
+        (InstanceFilters(not_tags=["b", "c"]), [other, uuid]),
+        (InstanceFilters(not_tags_any=["b", "c"]), [other]),
+    ):
+        assert [item.uuid for item in parts.db.read(instances.list_, context, filters)] == found, filters
+
+
+def test_there_are_fifty_tags_at_most(parts: ServerParts) -> None:
+    tags = [f"t{number}" for number in range(50)]
+    uuid = parts.db.write(make.instance)
+    parts.instance_tags_replace(make.context(), uuid, tags)
+    with pytest.raises(exception.TagLimitExceeded):
+        parts.instance_tag_add(make.context(), uuid, "more")
+    assert not parts.instance_tag_add(make.context(), uuid, "t1")
+    with pytest.raises(exception.TagLimitExceeded):
+        parts.instance_tags_replace(make.context(), uuid, [*tags, "more"])
+
+
+def test_an_instance_tells_its_group(parts: ServerParts) -> None:
+    context = make.context()
+    group = parts.db.write(server_groups.create, parts.conf, context, ServerGroup(name="g", policy="affinity"))
+    inside, outside = (parts.db.write(make.instance) for _ in range(2))
+    parts.db.write(server_groups.join, parts.conf, context, "g", [inside])
+    assert parts.db.read(instances.get, context, inside).server_group == group.id
+    assert parts.db.write(instances.update, context, inside, {}).server_group == group.id
+    assert parts.db.read(instances.get, context, outside).server_group is None
+
+
+def test_what_is_not_there_to_be_changed(parts: ServerParts) -> None:
+    building, gone = (
+        parts.db.write(make.instance, **values) for values in ({"vm_state": "building"}, {"deleted": True})
+    )
+    for uuid, context, error in (
+        (building, make.context(), exception.InstanceInvalidState),
+        (building, make.context("p2"), exception.InstanceNotFound),
+        (gone, make.context(), exception.InstanceNotFound),
+    ):
+        with pytest.raises(error):
+            parts.instance_metadata_change(context, uuid, {}, replace=False)
+        with pytest.raises(error):
+            parts.instance_tag_add(context, uuid, "a")

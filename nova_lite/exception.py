@@ -91,6 +91,10 @@ class ImageUnacceptable(Invalid):
     msg_fmt = "Image %(image_id)s is unacceptable: %(reason)s"
 
 
+class QuotaBelowUse(Invalid):
+    msg_fmt = "Quota limit %(limit)s for %(resource)s must be greater than or equal to already used %(used)s."
+
+
 class FlavorUnavailable(Invalid):
     """A flavor named in a request body does not exist (a flavor named in a URL is `FlavorNotFound`)."""
 

@@ -50,6 +50,7 @@ class Change(enum.IntEnum):
     AGGREGATE_UUID = 41
     DEVICE_TAGS_AGAIN = 42
     FLAVOR_EMBEDDED = 47  # a server shows its flavor's properties, not a link
+    QUOTA_CLASS_KEYS = 50  # quota classes gain server groups and lose the network's resources
     ACTION_EVENTS_FOR_OWNER = 51
     SERVER_CREATE_TAGS = 52
     UUIDS_OF_SERVICES = 53  # services and hypervisors are named by uuid

@@ -270,6 +270,28 @@ class ConductorAPI:
         answer: Limits = self._client.call(context, "limits_get", returns=Limits, project_id=project_id)
         return answer
 
+    def quota_defaults_get(self, context: RequestContext) -> Limits:
+        """What a project without limits of its own may use; no use is counted."""
+        answer: Limits = self._client.call(context, "quota_defaults_get", returns=Limits)
+        return answer
+
+    def quota_defaults_update(self, context: RequestContext, limits: dict[str, int]) -> Limits:
+        """Set these defaults in place of ``[quota]``; returns all."""
+        answer: Limits = self._client.call(context, "quota_defaults_update", returns=Limits, limits=limits)
+        return answer
+
+    def quota_update(self, context: RequestContext, project_id: str, limits: dict[str, int], force: bool) -> Limits:
+        """Set limits of a project (-1: none); returns all. `QuotaBelowUse` for one below what is used, unless
+        ``force``."""
+        answer: Limits = self._client.call(
+            context, "quota_update", returns=Limits, project_id=project_id, limits=limits, force=force
+        )
+        return answer
+
+    def quota_delete(self, context: RequestContext, project_id: str) -> None:
+        """The project has no limits of its own any more."""
+        self._client.call(context, "quota_delete", project_id=project_id)
+
     # --- hosts, for the API
 
     def availability_zone_list(self, context: RequestContext) -> list[AvailabilityZone]:

@@ -14,6 +14,7 @@ from nova_lite.policies import (
     image_service,
     instance_actions,
     keypairs,
+    quotas,
     server_groups,
     servers,
 )
@@ -28,6 +29,7 @@ _FILES = (
     image_service,
     instance_actions,
     keypairs,
+    quotas,
     server_groups,
     servers,
 )

@@ -47,6 +47,7 @@ class Change(enum.IntEnum):
     NETWORKS_REQUIRED = 37  # "networks" must be given: "auto", "none" or a list; a tag was lost by accident
     STATUS_CHECKED = 38  # an unknown status in a server filter is an error
     NO_IMAGE_METADATA = 39  # limits lose maxImageMeta
+    USAGE_PAGING = 40
     AGGREGATE_UUID = 41
     DEVICE_TAGS_AGAIN = 42
     FLAVOR_EMBEDDED = 47  # a server shows its flavor's properties, not a link

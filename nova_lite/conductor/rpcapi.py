@@ -6,6 +6,7 @@ Grouped by who asks. Every method answers within one transaction; `MessagingUnav
 
 from __future__ import annotations
 
+import datetime
 from typing import Any
 
 from nova_lite import rpc
@@ -28,6 +29,7 @@ from nova_lite.objects import (
     Instance,
     InstanceAction,
     InstanceFilters,
+    InstanceUsage,
     KeyPair,
     Limits,
     Network,
@@ -291,6 +293,28 @@ class ConductorAPI:
     def quota_delete(self, context: RequestContext, project_id: str) -> None:
         """The project has no limits of its own any more."""
         self._client.call(context, "quota_delete", project_id=project_id)
+
+    def usage_list(
+        self,
+        context: RequestContext,
+        project_id: str | None,
+        start: datetime.datetime,
+        end: datetime.datetime,
+        limit: int | None,
+        marker: str | None,
+    ) -> list[InstanceUsage]:
+        """Instances that ran in the period, by project and uuid; ``project_id`` None: all projects, for an admin."""
+        answer: list[InstanceUsage] = self._client.call(
+            context,
+            "usage_list",
+            returns=list[InstanceUsage],
+            project_id=project_id,
+            start=start,
+            end=end,
+            limit=limit,
+            marker=marker,
+        )
+        return answer
 
     # --- hosts, for the API
 

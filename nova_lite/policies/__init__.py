@@ -17,6 +17,7 @@ from nova_lite.policies import (
     quotas,
     server_groups,
     servers,
+    usage,
 )
 
 _FILES = (
@@ -32,6 +33,7 @@ _FILES = (
     quotas,
     server_groups,
     servers,
+    usage,
 )
 
 

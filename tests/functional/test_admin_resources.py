@@ -112,3 +112,15 @@ def test_quotas_hold_as_they_are_set(tidy: Cloud) -> None:
     assert create_status(tidy) == 403
     assert ask(tidy, "GET", f"{path}/defaults", token=MEMBER)["quota_set"]["instances"] == 2
     ask(tidy, "PUT", "/os-quota-class-sets/default", {"quota_class_set": {"instances": 10}})
+
+
+def test_usage_counts_servers_that_are_gone(tidy: Cloud) -> None:
+    (server,) = tidy.create()
+    tidy.wait_active([server])
+    tidy.delete_all()
+    usage = ask(tidy, "GET", "/os-simple-tenant-usage/demo?start=2026-01-01T00:00:00", token=MEMBER)["tenant_usage"]
+    (mine,) = [each for each in usage["server_usages"] if each["instance_id"] == server]
+    assert mine["state"] == "terminated"
+    assert mine["hours"] > 0
+    assert usage["total_memory_mb_usage"] >= 64 * mine["hours"]
+    ask(tidy, "GET", "/os-simple-tenant-usage/demo", token="bob:other", status=403)

@@ -23,6 +23,7 @@ from nova_lite.conductor.endpoints import (
     placement,
     quotas,
     reports,
+    usage,
 )
 from nova_lite.conductor.rpcapi import ConductorAPI
 from nova_lite.scheduler.manager import SchedulerManager
@@ -38,6 +39,7 @@ CONDUCTOR = (
     images.Images,
     networks.Networks,
     quotas.Quotas,
+    usage.Usage,
     hosts.Hosts,
     placement.Placement,
 )

@@ -35,8 +35,6 @@ ROUTES: tuple[tuple[str, str, str, int], ...] = (
     ("GET", _SERVER + "/diagnostics", "Diagnostics of a server", 1),
     ("GET POST", _SERVER + "/os-interface", "Changing a server's interfaces", 1),
     ("GET POST", _SERVER + "/os-volume_attachments", "Volumes", 1),
-    ("GET", "/os-simple-tenant-usage", "Usage by project", 1),
-    ("GET", "/os-simple-tenant-usage/{id}", "Usage by project", 1),
     ("GET", "/os-migrations", "Migration", 1),
 )
 

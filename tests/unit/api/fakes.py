@@ -25,6 +25,7 @@ from nova_lite.objects import (
     InstanceAction,
     InstanceActionEvent,
     InstanceFilters,
+    InstanceUsage,
     Inventory,
     KeyPair,
     Limits,
@@ -91,6 +92,7 @@ class FakeConductor:
         self.actions: dict[str, list[InstanceAction]] = {}
         self.access: list[str] = []
         self.limits: dict[str, int] = {}
+        self.usages: list[InstanceUsage] = []
         self.aggregates: dict[str, Aggregate] = {}
         self.groups: dict[str, ServerGroup] = {}
         self.service = Service(
@@ -408,6 +410,18 @@ class FakeConductor:
     def quota_delete(self, context: RequestContext, project_id: str) -> None:
         self._note(context, "quota_delete", project_id)
         self.limits.clear()
+
+    def usage_list(
+        self,
+        context: RequestContext,
+        project_id: str | None,
+        start: datetime.datetime,
+        end: datetime.datetime,
+        limit: int | None,
+        marker: str | None,
+    ) -> list[InstanceUsage]:
+        self._note(context, "usage_list", project_id, start, end, limit, marker)
+        return [usage for usage in self.usages if project_id in (None, usage.project_id)][:limit]
 
     # --- aggregates
 

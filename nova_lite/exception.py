@@ -13,7 +13,7 @@
     │   └── QuotaExceeded
     ├── NotFound (404): InstanceNotFound, FlavorNotFound, ImageNotFound, ...
     ├── Conflict (409): InstanceInvalidState, InstanceIsLocked, *Exists ...
-    ├── InvalidGlobalAPIVersion (406)
+    ├── InvalidGlobalAPIVersion (406), Gone (410)
     ├── ServiceUnavailable (503): DatabaseUnavailable, MessagingUnavailable, ComputeHostUnavailable
     ├── NotImplementedByDriver, NotServed (501)
     └── internal to the control plane (500)
@@ -340,6 +340,14 @@ class InvalidAggregateAction(Conflict):
 
 class NoMoreFixedIps(Conflict):
     msg_fmt = "No fixed IP addresses are left on network %(network_id)s."
+
+
+# --- 410
+
+
+class Gone(NovaLiteException):
+    msg_fmt = "This resource is no longer available. No forwarding address is given."
+    code = 410
 
 
 # --- 501, 503

@@ -13,7 +13,7 @@
     │   └── QuotaExceeded
     ├── NotFound (404): InstanceNotFound, FlavorNotFound, ImageNotFound, ...
     ├── Conflict (409): InstanceInvalidState, InstanceIsLocked, *Exists ...
-    ├── InvalidGlobalAPIVersion (406)
+    ├── InvalidGlobalAPIVersion (406), Gone (410)
     ├── ServiceUnavailable (503): DatabaseUnavailable, MessagingUnavailable, ComputeHostUnavailable
     ├── NotImplementedByDriver, NotServed (501)
     └── internal to the control plane (500)
@@ -89,6 +89,10 @@ class ImageUnacceptable(Invalid):
     """The image itself is at fault: no host can boot it."""
 
     msg_fmt = "Image %(image_id)s is unacceptable: %(reason)s"
+
+
+class QuotaBelowUse(Invalid):
+    msg_fmt = "Quota limit %(limit)s for %(resource)s must be greater than or equal to already used %(used)s."
 
 
 class FlavorUnavailable(Invalid):
@@ -363,6 +367,14 @@ class InvalidAggregateAction(Conflict):
 
 class NoMoreFixedIps(Conflict):
     msg_fmt = "No fixed IP addresses are left on network %(network_id)s."
+
+
+# --- 410
+
+
+class Gone(NovaLiteException):
+    msg_fmt = "This resource is no longer available. No forwarding address is given."
+    code = 410
 
 
 # --- 501, 503

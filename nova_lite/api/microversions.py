@@ -50,9 +50,11 @@ class Change(enum.IntEnum):
     NETWORKS_REQUIRED = 37  # "networks" must be given: "auto", "none" or a list; a tag was lost by accident
     STATUS_CHECKED = 38  # an unknown status in a server filter is an error
     NO_IMAGE_METADATA = 39  # limits lose maxImageMeta
+    USAGE_PAGING = 40
     AGGREGATE_UUID = 41
     DEVICE_TAGS_AGAIN = 42
     FLAVOR_EMBEDDED = 47  # a server shows its flavor's properties, not a link
+    QUOTA_CLASS_KEYS = 50  # quota classes gain server groups and lose the network's resources
     ACTION_EVENTS_FOR_OWNER = 51
     SERVER_CREATE_TAGS = 52
     UUIDS_OF_SERVICES = 53  # services and hypervisors are named by uuid

@@ -176,6 +176,8 @@ def _responses(rows: Iterable[Operation], method: str) -> dict[str, Any]:
         if row.declared and row.served:
             for status in row.declared.status.all():
                 bodies.setdefault(status, []).append(_answer(row.declared.answer))
+            for status in row.declared.also:
+                bodies.setdefault(status, []).append(None)
     codes = {*FAULTS, 414, *(() if method == "GET" else FAULTS_OF_CHANGES)}
     codes |= {status for row in rows if row.declared for status in row.declared.status.all() if status >= 400}
     responses = {str(code): {"$ref": f"#/components/responses/{code}"} for code in codes}

@@ -99,6 +99,11 @@ def _is_int32(text: str) -> bool:
     return text.isdecimal() and int(text) < 2**31
 
 
+@_format("limit")
+def _is_limit(text: str) -> bool:
+    return -1 <= int(text) < 2**31
+
+
 @_format("regex")
 def _is_regex(text: str) -> bool:
     try:

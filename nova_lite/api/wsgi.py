@@ -107,7 +107,7 @@ class Declaration(NamedTuple):
 
     ``policy`` is the rule that it asks (others, too, perhaps), ``body`` and ``query`` the schemas it validates by,
     ``status`` that of its answer, ``answer`` the key (or one of the keys) that is at the top of the answer's body;
-    None when there is no body.
+    None when there is no body. ``also`` are other statuses of success, without a body.
     """
 
     policy: str
@@ -115,6 +115,7 @@ class Declaration(NamedTuple):
     query: Versioned[validation.Schema] | None
     status: Versioned[int]
     answer: tuple[str, ...] | None
+    also: tuple[int, ...] = ()
 
 
 #: In place of a rule's name: nobody can do it, so nobody is asked.
@@ -130,6 +131,7 @@ def declares(
     query: Versioned[validation.Schema] | None = None,
     status: int | Versioned[int] = 200,
     answer: str | tuple[str, ...] | None = None,
+    also: tuple[int, ...] = (),
 ) -> Callable[[Handler], Handler]:
     """Mark a handler with its `Declaration`."""
     declaration = Declaration(
@@ -138,6 +140,7 @@ def declares(
         query,
         Versioned({1: status}) if isinstance(status, int) else status,
         (answer,) if isinstance(answer, str) else answer,
+        also,
     )
 
     def mark(handler: Handler) -> Handler:

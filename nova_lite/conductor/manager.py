@@ -22,6 +22,7 @@ from nova_lite.conductor.endpoints.placement import Placement
 from nova_lite.conductor.endpoints.quotas import Quotas
 from nova_lite.conductor.endpoints.reports import Reports
 from nova_lite.conductor.endpoints.server_parts import ServerParts
+from nova_lite.conductor.endpoints.usage import Usage
 from nova_lite.conductor.reconciler import Reconciler
 from nova_lite.conductor.rpcapi import VERSION, ConductorAPI
 from nova_lite.conductor.tasks.build import BuildTask
@@ -54,6 +55,7 @@ class ConductorManager:
             Images(self.db, conf),
             Networks(self.db, conf),
             Quotas(self.db, conf),
+            Usage(self.db, conf),
             Hosts(self.db, conf),
             Placement(self.db, conf, compute),
         )

@@ -6,6 +6,7 @@ Grouped by who asks. Every method answers within one transaction; `MessagingUnav
 
 from __future__ import annotations
 
+import datetime
 from typing import Any
 
 from nova_lite import rpc
@@ -28,6 +29,7 @@ from nova_lite.objects import (
     Instance,
     InstanceAction,
     InstanceFilters,
+    InstanceUsage,
     KeyPair,
     Limits,
     Network,
@@ -309,6 +311,50 @@ class ConductorAPI:
 
     def limits_get(self, context: RequestContext, project_id: str) -> Limits:
         answer: Limits = self._client.call(context, "limits_get", returns=Limits, project_id=project_id)
+        return answer
+
+    def quota_defaults_get(self, context: RequestContext) -> Limits:
+        """What a project without limits of its own may use; no use is counted."""
+        answer: Limits = self._client.call(context, "quota_defaults_get", returns=Limits)
+        return answer
+
+    def quota_defaults_update(self, context: RequestContext, limits: dict[str, int]) -> Limits:
+        """Set these defaults in place of ``[quota]``; returns all."""
+        answer: Limits = self._client.call(context, "quota_defaults_update", returns=Limits, limits=limits)
+        return answer
+
+    def quota_update(self, context: RequestContext, project_id: str, limits: dict[str, int], force: bool) -> Limits:
+        """Set limits of a project (-1: none); returns all. `QuotaBelowUse` for one below what is used, unless
+        ``force``."""
+        answer: Limits = self._client.call(
+            context, "quota_update", returns=Limits, project_id=project_id, limits=limits, force=force
+        )
+        return answer
+
+    def quota_delete(self, context: RequestContext, project_id: str) -> None:
+        """The project has no limits of its own any more."""
+        self._client.call(context, "quota_delete", project_id=project_id)
+
+    def usage_list(
+        self,
+        context: RequestContext,
+        project_id: str | None,
+        start: datetime.datetime,
+        end: datetime.datetime,
+        limit: int | None,
+        marker: str | None,
+    ) -> list[InstanceUsage]:
+        """Instances that ran in the period, by project and uuid; ``project_id`` None: all projects, for an admin."""
+        answer: list[InstanceUsage] = self._client.call(
+            context,
+            "usage_list",
+            returns=list[InstanceUsage],
+            project_id=project_id,
+            start=start,
+            end=end,
+            limit=limit,
+            marker=marker,
+        )
         return answer
 
     # --- hosts, for the API

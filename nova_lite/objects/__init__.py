@@ -40,6 +40,7 @@ from nova_lite.objects.quota import Limits, QuotaUsage
 from nova_lite.objects.ready import make_ready
 from nova_lite.objects.request_spec import Destination, InstanceGroup, RequestedDestination, RequestSpec, Selection
 from nova_lite.objects.server_group import ServerGroup
+from nova_lite.objects.usage import InstanceUsage
 
 __all__ = [
     "VIF",
@@ -66,6 +67,7 @@ __all__ = [
     "InstanceActionEvent",
     "InstanceFilters",
     "InstanceGroup",
+    "InstanceUsage",
     "Inventory",
     "KeyPair",
     "Limits",

@@ -14,9 +14,11 @@ from nova_lite.policies import (
     image_service,
     instance_actions,
     keypairs,
+    quotas,
     server_groups,
     server_readings,
     servers,
+    usage,
 )
 
 _FILES = (
@@ -29,9 +31,11 @@ _FILES = (
     image_service,
     instance_actions,
     keypairs,
+    quotas,
     server_groups,
     server_readings,
     servers,
+    usage,
 )
 
 

@@ -1,4 +1,4 @@
-"""Rules of what is there to be used: images, networks, limits, quotas, the API's extensions."""
+"""Rules of what is there to be used: images, networks, limits, the API's extensions."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ NETWORKS_LIST = "os_compute_api:os-networks:list"
 NETWORKS_SHOW = "os_compute_api:os-networks:show"
 LIMITS = "os_compute_api:limits"
 LIMITS_OTHER = "os_compute_api:limits:other_project"
-QUOTAS_SHOW = "os_compute_api:os-quota-sets:show"
-QUOTAS_DETAIL = "os_compute_api:os-quota-sets:detail"
 EXTENSIONS = "os_compute_api:extensions"
 
 RULES = [
@@ -23,7 +21,5 @@ RULES = [
     rule(NETWORKS_SHOW, READER, "Show a network", "GET /os-networks/{network_id}"),
     rule(LIMITS, ANYONE, "Show one's own project's limits", "GET /limits"),
     rule(LIMITS_OTHER, ADMIN, "Show another project's limits", "GET /limits"),
-    rule(QUOTAS_SHOW, READER, "Show a project's quotas", "GET /os-quota-sets/{project_id}"),
-    rule(QUOTAS_DETAIL, READER, "Show a project's quotas and use", "GET /os-quota-sets/{project_id}/detail"),
     rule(EXTENSIONS, ANYONE, "List the API's extensions", "GET /extensions", "GET /extensions/{alias}"),
 ]

@@ -24,6 +24,7 @@ from nova_lite.conductor.endpoints import (
     quotas,
     reports,
     server_parts,
+    usage,
 )
 from nova_lite.conductor.rpcapi import ConductorAPI
 from nova_lite.scheduler.manager import SchedulerManager
@@ -40,6 +41,7 @@ CONDUCTOR = (
     images.Images,
     networks.Networks,
     quotas.Quotas,
+    usage.Usage,
     hosts.Hosts,
     placement.Placement,
 )

@@ -1,4 +1,4 @@
-"""``/limits`` and ``/os-quota-sets``: what a project may use, and what it uses."""
+"""``/limits``: what a project may use, and what it uses."""
 
 from __future__ import annotations
 
@@ -21,24 +21,3 @@ class Limits(Extension):
             req.authorize(policies.LIMITS_OTHER)
         limits = self.conductor.limits_get(req.context, project_id)
         return Answer({"limits": {"rate": [], "absolute": views.absolute(req, limits)}})
-
-
-class QuotaSets(Extension):
-    alias = "os-quota-sets"
-    title = "Quotas"
-    routes = (
-        Route("GET", "/os-quota-sets/{id}", "show"),
-        Route("GET", "/os-quota-sets/{id}/detail", "detail"),
-    )
-
-    @declares(policies.QUOTAS_SHOW, query=queries.QUOTAS, answer="quota_set")
-    def show(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.QUOTAS_SHOW, {"project_id": id})
-        req.query(queries.QUOTAS)
-        return Answer({"quota_set": views.quota_set(req, self.conductor.limits_get(req.context, id), detail=False)})
-
-    @declares(policies.QUOTAS_DETAIL, query=queries.QUOTAS, answer="quota_set")
-    def detail(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.QUOTAS_DETAIL, {"project_id": id})
-        req.query(queries.QUOTAS)
-        return Answer({"quota_set": views.quota_set(req, self.conductor.limits_get(req.context, id), detail=True)})

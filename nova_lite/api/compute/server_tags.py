@@ -54,7 +54,7 @@ class ServerTags(Extension):
             raise exception.TagNotFound(instance_id=server_id, tag=tag)
         return Answer(status=204)
 
-    @declares(policies.TAGS_UPDATE, status=204)
+    @declares(policies.TAGS_UPDATE, status=201, also=(204,))
     def update(self, req: Request, server_id: str, tag: str) -> Answer:
         req.authorize(policies.TAGS_UPDATE)
         _check(tag)

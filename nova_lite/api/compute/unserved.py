@@ -31,9 +31,6 @@ ROUTES: tuple[tuple[str, str, str, int], ...] = (
     ("GET", _SERVER + "/diagnostics", "Diagnostics of a server", 1),
     ("POST", _SERVER + "/os-interface", "Changing a server's interfaces", 1),
     ("POST", _SERVER + "/os-volume_attachments", "Volumes", 1),
-    ("PUT DELETE", "/os-quota-sets/{id}", "Changing quotas over the API", 1),
-    ("GET", "/os-simple-tenant-usage", "Usage by project", 1),
-    ("GET", "/os-simple-tenant-usage/{id}", "Usage by project", 1),
 )
 
 

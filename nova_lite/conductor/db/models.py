@@ -416,7 +416,8 @@ class QuotaUsage(Base):
 
 
 class QuotaLimit(Base):
-    """A project's own limit of a resource, where it differs from ``[quota]``; -1 is unlimited."""
+    """A project's own limit of a resource, where it differs from the default; -1 is unlimited. The rows of the project
+    "" are defaults that take the place of ``[quota]``."""
 
     __tablename__ = "quota_limits"
 

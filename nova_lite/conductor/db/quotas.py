@@ -26,6 +26,12 @@ UNLIMITED = -1
 #: counted per user, the others bound the size of one request or thing.
 RESOURCES = tuple(opt.name for opt in quota_conf.OPTS)
 
+#: Limits that are kept for clients that set them; who gives such things out has limits of its own.
+NETWORK_RESOURCES = ("fixed_ips", "floating_ips", "security_groups", "security_group_rules")
+
+#: The project whose limits are everybody's defaults.
+_DEFAULTS = ""
+
 
 def take(
     uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, amounts: dict[str, int], owner: str | None = None
@@ -72,9 +78,38 @@ def limits(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str) -> Limits:
     )
 
 
+def defaults(uow: UnitOfWork, conf: cfg.ConfigOpts) -> Limits:
+    """What a project without limits of its own may use."""
+    return limits(uow, conf, _DEFAULTS)
+
+
+def set_defaults(uow: UnitOfWork, conf: cfg.ConfigOpts, wanted: dict[str, int]) -> Limits:
+    for resource in sorted(wanted):
+        set_limit(uow, _DEFAULTS, resource, wanted[resource])
+    return defaults(uow, conf)
+
+
+def set_limits(
+    uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, wanted: dict[str, int], force: bool = False
+) -> Limits:
+    """Limits of one project, all or none of them; `QuotaBelowUse` unless ``force``."""
+    used = _used(uow, project_id)
+    for resource in sorted(wanted):
+        limit = wanted[resource]
+        if not force and UNLIMITED != limit < used.get(resource, 0):
+            raise exception.QuotaBelowUse(limit=limit, resource=resource, used=used[resource])
+        set_limit(uow, project_id, resource, limit)
+    return limits(uow, conf, project_id)
+
+
+def reset(uow: UnitOfWork, project_id: str) -> None:
+    """Back to the defaults."""
+    uow.change(sa.delete(models.QuotaLimit).where(models.QuotaLimit.project_id == project_id))
+
+
 def set_limit(uow: UnitOfWork, project_id: str, resource: str, limit: int | None) -> None:
-    """The project's own limit of a resource, -1 for none; None goes back to the default of ``[quota]``."""
-    if resource not in RESOURCES:
+    """The project's own limit of a resource, -1 for none; None goes back to the default."""
+    if resource not in (*RESOURCES, *NETWORK_RESOURCES):
         raise exception.InvalidInput(reason=f"{resource} has no quota; resources are {', '.join(RESOURCES)}.")
     if limit is not None and not UNLIMITED <= limit < 2**31:
         raise exception.InvalidInput(reason=f"the limit of {resource} must be between -1 and {2**31 - 1}.")
@@ -110,8 +145,12 @@ def _add(uow: UnitOfWork, owner: str, resource: str, amount: int, limit: int) ->
 def _limits(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str) -> dict[str, int]:
     table = models.QuotaLimit
     limits: dict[str, int] = {resource: conf.quota[resource] for resource in RESOURCES}
-    rows = uow.session.execute(sa.select(table.resource, table.limit).where(table.project_id == project_id))
-    limits.update((resource, limit) for resource, limit in rows if resource in limits)
+    rows = uow.session.execute(
+        sa.select(table.resource, table.limit)
+        .where(table.project_id.in_({_DEFAULTS, project_id}))
+        .order_by(sa.case((table.project_id == _DEFAULTS, 0), else_=1))
+    )
+    limits.update((resource, limit) for resource, limit in rows)
     return limits
 
 

@@ -25,6 +25,7 @@ from nova_lite.objects import (
     InstanceAction,
     InstanceActionEvent,
     InstanceFilters,
+    InstanceUsage,
     Inventory,
     KeyPair,
     Limits,
@@ -90,6 +91,8 @@ class FakeConductor:
         }
         self.actions: dict[str, list[InstanceAction]] = {}
         self.access: list[str] = []
+        self.limits: dict[str, int] = {}
+        self.usages: list[InstanceUsage] = []
         self.aggregates: dict[str, Aggregate] = {}
         self.groups: dict[str, ServerGroup] = {}
         self.service = Service(
@@ -416,6 +419,9 @@ class FakeConductor:
 
     def limits_get(self, context: RequestContext, project_id: str) -> Limits:
         self._note(context, "limits_get", project_id)
+        return self._limits(project_id)
+
+    def _limits(self, project_id: str = "") -> Limits:
         quotas = {
             **dict.fromkeys(("instances", "key_pairs", "server_groups", "server_group_members"), QuotaUsage(limit=10)),
             "cores": QuotaUsage(limit=20, used=2),
@@ -425,7 +431,38 @@ class FakeConductor:
             "injected_file_content_bytes": QuotaUsage(limit=10240),
             "injected_file_path_length": QuotaUsage(limit=255),
         }
-        return Limits(project_id=project_id, quotas=quotas)
+        own = {name: QuotaUsage(limit=limit) for name, limit in self.limits.items()}
+        return Limits(project_id=project_id, quotas=quotas | own)
+
+    def quota_defaults_get(self, context: RequestContext) -> Limits:
+        self._note(context, "quota_defaults_get")
+        return self._limits()
+
+    def quota_defaults_update(self, context: RequestContext, limits: dict[str, int]) -> Limits:
+        self._note(context, "quota_defaults_update", limits)
+        self.limits |= limits
+        return self._limits()
+
+    def quota_update(self, context: RequestContext, project_id: str, limits: dict[str, int], force: bool) -> Limits:
+        self._note(context, "quota_update", project_id, limits, force)
+        self.limits |= limits
+        return self._limits(project_id)
+
+    def quota_delete(self, context: RequestContext, project_id: str) -> None:
+        self._note(context, "quota_delete", project_id)
+        self.limits.clear()
+
+    def usage_list(
+        self,
+        context: RequestContext,
+        project_id: str | None,
+        start: datetime.datetime,
+        end: datetime.datetime,
+        limit: int | None,
+        marker: str | None,
+    ) -> list[InstanceUsage]:
+        self._note(context, "usage_list", project_id, start, end, limit, marker)
+        return [usage for usage in self.usages if project_id in (None, usage.project_id)][:limit]
 
     # --- aggregates
 

@@ -119,3 +119,28 @@ def test_threads_claim_exactly_the_capacity(db: Database, conf: cfg.ConfigOpts) 
         db.write(claims.release, uuid)
     (state,) = db.read(hosts.states)
     assert (state.vcpus_used, state.memory_mb_used, state.disk_gb_used, state.instances) == (0, 0, 0, [])
+
+
+def limit(db: Database, conf: cfg.ConfigOpts, resource: str, project: str = "p1") -> int:
+    return db.read(quotas.limits, conf, project).quotas[resource].limit
+
+
+def test_defaults_hold_where_a_project_has_no_limit_of_its_own(db: Database, conf: cfg.ConfigOpts) -> None:
+    db.write(quotas.set_limits, conf, "p1", {"cores": 3, "floating_ips": 4})
+    assert db.write(quotas.set_defaults, conf, {"cores": 7, "ram": 8}).quotas["cores"].limit == 7
+    assert (limit(db, conf, "cores"), limit(db, conf, "ram"), limit(db, conf, "floating_ips")) == (3, 8, 4)
+    assert limit(db, conf, "cores", "p2") == 7
+    db.write(quotas.reset, "p1")
+    assert (limit(db, conf, "cores"), limit(db, conf, "instances")) == (7, 10)
+    with pytest.raises(exception.QuotaExceeded):
+        db.write(quotas.take, conf, "p2", {"cores": 8})
+
+
+def test_no_limit_below_use_unless_forced(db: Database, conf: cfg.ConfigOpts) -> None:
+    db.write(quotas.take, conf, "p1", {"cores": 5})
+    with pytest.raises(exception.QuotaBelowUse, match="limit 4 for cores"):
+        db.write(quotas.set_limits, conf, "p1", {"ram": 1, "cores": 4})
+    assert (limit(db, conf, "cores"), limit(db, conf, "ram")) == (20, 51200)
+    db.write(quotas.set_limits, conf, "p1", {"cores": 5, "ram": -1})
+    db.write(quotas.set_limits, conf, "p1", {"cores": 4}, force=True)
+    assert (limit(db, conf, "cores"), limit(db, conf, "ram")) == (4, -1)

@@ -54,3 +54,13 @@ MIGRATIONS: Versioned[t.Schema] = Versioned(
         Change.MIGRATION_OWNERS: t.strict_query(_MIGRATIONS_280),
     }
 )
+
+_USAGE_21: t.Schema = {"start": t.Q_TIME, "end": t.Q_TIME, "detailed": t.Q_ANY}
+_USAGE_240: t.Schema = {**_USAGE_21, **t.PAGING}
+USAGE: Versioned[t.Schema] = Versioned(
+    {
+        1: t.loose_query(_USAGE_21),
+        Change.USAGE_PAGING: t.loose_query(_USAGE_240),
+        Change.STRICT_QUERIES: t.strict_query(_USAGE_240),
+    }
+)

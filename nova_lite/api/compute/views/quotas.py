@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from nova_lite.api.microversions import Change
 from nova_lite.api.wsgi import Request
@@ -32,21 +32,36 @@ _TOTALS: dict[str, tuple[str, int | None]] = {
     "totalSecurityGroupsUsed": ("security_groups", Change.NO_PROXIES),
     "totalFloatingIpsUsed": ("floating_ips", Change.NO_PROXIES),
 }
-_QUOTAS: dict[str, tuple[str, int | None]] = {
+
+
+class Shown(NamedTuple):
+    """Which resource a key of a quota set shows, the version from which it is gone there, and the versions in which a
+    quota class set has it."""
+
+    resource: str
+    gone: int | None = None
+    class_since: int = 1
+    class_gone: int | None = None
+
+
+_NETWORK = ("fixed_ips", "floating_ips", "security_groups", "security_group_rules")
+_GROUPS = ("server_groups", "server_group_members")
+
+QUOTAS: dict[str, Shown] = {
+    **{name: Shown(name) for name in ("cores", "instances", "ram", "key_pairs", "metadata_items")},
+    **{name: Shown(name, class_since=Change.QUOTA_CLASS_KEYS) for name in _GROUPS},
     **{
-        name: (name, None)
-        for name in (
-            *("cores", "instances", "ram", "key_pairs", "metadata_items", "server_groups", "server_group_members"),
+        name: Shown(resource, Change.NO_PERSONALITY, class_gone=Change.NO_PERSONALITY)
+        for name, resource in (
+            ("injected_files", "injected_files"),
+            ("injected_file_content_bytes", "injected_file_content_bytes"),
+            ("injected_file_path_bytes", "injected_file_path_length"),
         )
     },
-    "injected_files": ("injected_files", Change.NO_PERSONALITY),
-    "injected_file_content_bytes": ("injected_file_content_bytes", Change.NO_PERSONALITY),
-    "injected_file_path_bytes": ("injected_file_path_length", Change.NO_PERSONALITY),
-    **{name: (name, Change.NO_PROXIES) for name in ("fixed_ips", "floating_ips", "security_groups")},
-    "security_group_rules": ("security_group_rules", Change.NO_PROXIES),
+    **{name: Shown(name, Change.NO_PROXIES, class_gone=Change.QUOTA_CLASS_KEYS) for name in _NETWORK},
 }
 
-#: The network service's own quotas are not kept here: no limit.
+#: A quota of the network service, which nobody has set here: no limit.
 _UNLIMITED = QuotaUsage(limit=-1)
 
 
@@ -58,16 +73,36 @@ def absolute(req: Request, limits: Limits) -> dict[str, int]:
 
 
 def quota_set(req: Request, limits: Limits, detail: bool) -> dict[str, Any]:
+    if not detail:
+        return {"id": limits.project_id, **limits_of(req, limits)}
     view: dict[str, Any] = {"id": limits.project_id}
-    for name, quota in _shown(req, _QUOTAS):
-        usage = _of(limits, quota)
-        counts = {"limit": usage.limit, "in_use": usage.used, "reserved": usage.reserved}
-        view[name] = counts if detail else usage.limit
+    for name, quota in QUOTAS.items():
+        if _has(req, 1, quota.gone):
+            usage = _of(limits, quota.resource)
+            view[name] = {"limit": usage.limit, "in_use": usage.used, "reserved": usage.reserved}
     return view
 
 
+def limits_of(req: Request, limits: Limits) -> dict[str, int]:
+    """A quota set without its id."""
+    return {name: _of(limits, quota.resource).limit for name, quota in QUOTAS.items() if _has(req, 1, quota.gone)}
+
+
+def class_limits(req: Request, limits: Limits) -> dict[str, int]:
+    """A quota class set without its id."""
+    return {
+        name: _of(limits, quota.resource).limit
+        for name, quota in QUOTAS.items()
+        if _has(req, quota.class_since, quota.class_gone)
+    }
+
+
+def _has(req: Request, since: int, gone: int | None) -> bool:
+    return req.version.minor >= since and (gone is None or req.version.minor < gone)
+
+
 def _shown(req: Request, table: dict[str, tuple[str, int | None]]) -> list[tuple[str, str]]:
-    return [(name, quota) for name, (quota, gone) in table.items() if gone is None or req.version.minor < gone]
+    return [(name, quota) for name, (quota, gone) in table.items() if _has(req, 1, gone)]
 
 
 def _of(limits: Limits, quota: str) -> QuotaUsage:

@@ -1,0 +1,112 @@
+"""``/os-quota-sets`` and ``/os-quota-class-sets``: what projects may use, and what a project may use by default."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oslo_utils import strutils
+
+from nova_lite import exception
+from nova_lite.api.compute.schemas import queries
+from nova_lite.api.compute.schemas import quotas as schemas
+from nova_lite.api.compute.views import quotas as views
+from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.policies import quotas as policies
+
+_SET = "/os-quota-sets/{id}"
+_CLASS = "/os-quota-class-sets/{id}"
+
+#: The only class whose limits mean anything.
+DEFAULT = "default"
+
+
+class QuotaSets(Extension):
+    """``user_id`` is taken where it is read (no user has limits of their own, so the project's hold); setting or
+    deleting a user's limits is refused."""
+
+    alias = "os-quota-sets"
+    title = "Quotas"
+    routes = (
+        Route("GET", _SET, "show"),
+        Route("GET", _SET + "/detail", "detail"),
+        Route("GET", _SET + "/defaults", "defaults"),
+        Route("PUT", _SET, "update"),
+        Route("DELETE", _SET, "delete"),
+    )
+
+    @declares(policies.SHOW, query=queries.QUOTAS, answer="quota_set")
+    def show(self, req: Request, id: str) -> Answer:
+        req.authorize(policies.SHOW, {"project_id": id})
+        req.query(queries.QUOTAS)
+        return Answer({"quota_set": views.quota_set(req, self.conductor.limits_get(req.context, id), detail=False)})
+
+    @declares(policies.DETAIL, query=queries.QUOTAS, answer="quota_set")
+    def detail(self, req: Request, id: str) -> Answer:
+        req.authorize(policies.DETAIL, {"project_id": id})
+        req.query(queries.QUOTAS)
+        return Answer({"quota_set": views.quota_set(req, self.conductor.limits_get(req.context, id), detail=True)})
+
+    @declares(policies.DEFAULTS, answer="quota_set")
+    def defaults(self, req: Request, id: str) -> Answer:
+        req.authorize(policies.DEFAULTS)
+        limits = self.conductor.quota_defaults_get(req.context)
+        return Answer({"quota_set": {"id": id, **views.limits_of(req, limits)}})
+
+    @declares(policies.UPDATE, body=schemas.UPDATE, answer="quota_set")
+    def update(self, req: Request, id: str) -> Answer:
+        req.authorize(policies.UPDATE, {"project_id": id})
+        _refuse_users(req)
+        wanted = req.validated(schemas.UPDATE)["quota_set"]
+        force = strutils.bool_from_string(wanted.pop("force", False))
+        limits = self.conductor.quota_update(req.context, _project(id), _limits(wanted), force)
+        return Answer({"quota_set": views.limits_of(req, limits)})
+
+    @declares(policies.DELETE, status=202)
+    def delete(self, req: Request, id: str) -> Answer:
+        """The project has the defaults again."""
+        req.authorize(policies.DELETE, {"project_id": id})
+        _refuse_users(req)
+        self.conductor.quota_delete(req.context, _project(id))
+        return Answer(status=202)
+
+
+class QuotaClassSets(Extension):
+    alias = "os-quota-class-sets"
+    title = "Quota classes"
+    routes = (
+        Route("GET", _CLASS, "show"),
+        Route("PUT", _CLASS, "update"),
+    )
+
+    @declares(policies.CLASS_SHOW, query=queries.NOTHING, answer="quota_class_set")
+    def show(self, req: Request, id: str) -> Answer:
+        """Another class than ``default`` has just the default limits."""
+        req.authorize(policies.CLASS_SHOW)
+        req.query(queries.NOTHING)
+        limits = self.conductor.quota_defaults_get(req.context)
+        return Answer({"quota_class_set": {"id": id, **views.class_limits(req, limits)}})
+
+    @declares(policies.CLASS_UPDATE, body=schemas.CLASS_UPDATE, answer="quota_class_set")
+    def update(self, req: Request, id: str) -> Answer:
+        req.authorize(policies.CLASS_UPDATE)
+        wanted = req.validated(schemas.CLASS_UPDATE)["quota_class_set"]
+        if id != DEFAULT:
+            raise exception.NotServed(what=f"A quota class other than {DEFAULT}")
+        limits = self.conductor.quota_defaults_update(req.context, _limits(wanted))
+        return Answer({"quota_class_set": views.class_limits(req, limits)})
+
+
+def _refuse_users(req: Request) -> None:
+    if "user_id" in req.query(queries.QUOTAS):
+        raise exception.NotServed(what="A quota of one user")
+
+
+def _project(project_id: str) -> str:
+    if len(project_id) > 255:
+        raise exception.ValidationError(detail="A project's id has at most 255 characters.")
+    return project_id
+
+
+def _limits(wanted: dict[str, Any]) -> dict[str, int]:
+    """Limits by the names that they have inside."""
+    return {views.QUOTAS[name].resource: int(value) for name, value in wanted.items()}

@@ -1,0 +1,69 @@
+"""``/os-simple-tenant-usage``: what projects used in a period."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+from typing import Any
+
+from oslo_utils import timeutils
+
+from nova_lite import exception
+from nova_lite.api import validation
+from nova_lite.api.compute.schemas import queries
+from nova_lite.api.compute.views import usage as views
+from nova_lite.api.microversions import Change
+from nova_lite.api.wsgi import Answer, Extension, Query, Request, Route, declares
+from nova_lite.objects import InstanceUsage
+from nova_lite.policies import usage as policies
+
+_PATH = "/os-simple-tenant-usage"
+
+
+class TenantUsage(Extension):
+    """``start`` and ``end`` are now unless given. Pages (2.40) are of servers, so a project may go on on the next."""
+
+    alias = "os-simple-tenant-usage"
+    title = "Usage by project"
+    routes = (
+        Route("GET", _PATH, "index"),
+        Route("GET", _PATH + "/{id}", "show"),
+    )
+
+    @declares(policies.LIST, query=queries.USAGE, answer="tenant_usages")
+    def index(self, req: Request) -> Answer:
+        req.authorize(policies.LIST)
+        query = req.query(queries.USAGE)
+        start, end = _period(query)
+        used, links = self._list(req, query, None, start, end)
+        by_project = itertools.groupby(used, key=lambda usage: usage.project_id)
+        detailed = query.one("detailed") == "1"
+        usages = [views.project(name, list(servers), start, end, detailed) for name, servers in by_project]
+        return Answer({"tenant_usages": usages, **({"tenant_usages_links": links} if links else {})})
+
+    @declares(policies.SHOW, query=queries.USAGE, answer="tenant_usage")
+    def show(self, req: Request, id: str) -> Answer:
+        req.authorize(policies.SHOW, {"project_id": id})
+        query = req.query(queries.USAGE)
+        start, end = _period(query)
+        used, links = self._list(req, query, id, start, end)
+        view = views.project(id, used, start, end, detailed=True) if used else {}
+        return Answer({"tenant_usage": view, **({"tenant_usage_links": links} if links else {})})
+
+    def _list(
+        self, req: Request, query: Query, project_id: str | None, start: datetime.datetime, end: datetime.datetime
+    ) -> tuple[list[InstanceUsage], list[dict[str, Any]] | None]:
+        limit = (query.limit or self.conf.api.max_limit) if req.has(Change.USAGE_PAGING) else None
+        used = self.conductor.usage_list(req.context, project_id, start, end, limit, query.marker)
+        if limit is None or not used:
+            return used, None
+        path = ("os-simple-tenant-usage", *([project_id] if project_id else []))
+        return used, req.next_links(used, limit, used[-1].uuid, *path)
+
+
+def _period(query: Query) -> tuple[datetime.datetime, datetime.datetime]:
+    now = timeutils.utcnow()
+    start, end = (validation.parse_time(text) if (text := query.one(name)) else now for name in ("start", "end"))
+    if start > end:
+        raise exception.ValidationError(detail="Invalid start time. The start time cannot occur after the end time.")
+    return start, end

@@ -1,0 +1,18 @@
+"""Resources that there were once."""
+
+from __future__ import annotations
+
+import pytest
+
+from nova_lite.api.compute.gone import ROUTES
+from tests.unit.api.conftest import Client, fault
+
+
+@pytest.mark.parametrize("path", ROUTES)
+@pytest.mark.parametrize("version", ["2.1", "2.96"])
+def test_gone(api: Client, path: str, version: str) -> None:
+    for verb in ROUTES[path].split():
+        response = api(verb, path.replace("{", "").replace("}", ""), version=version)
+        message = fault(response, "computeFault", 410)
+        assert message == "This resource is no longer available. No forwarding address is given."
+    assert api.conductor.asked == []

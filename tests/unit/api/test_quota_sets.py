@@ -1,0 +1,92 @@
+"""``/os-quota-sets`` and ``/os-quota-class-sets``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nova_lite import exception
+from tests.unit.api.conftest import ADMIN, Client, fault
+
+KEYS_257 = {"cores", "instances", "ram", "key_pairs", "metadata_items", "server_groups", "server_group_members"}
+KEYS_236 = KEYS_257 | {"injected_files", "injected_file_content_bytes", "injected_file_path_bytes"}
+NETWORK = {"fixed_ips", "floating_ips", "security_groups", "security_group_rules"}
+GROUPS = {"server_groups", "server_group_members"}
+BY_VERSION = [("2.35", KEYS_236 | NETWORK), ("2.36", KEYS_236), ("2.57", KEYS_257)]
+SET = "/os-quota-sets/other"
+CLASS = "/os-quota-class-sets/default"
+
+
+@pytest.mark.parametrize(("version", "keys"), BY_VERSION)
+def test_set_keys(api: Client, version: str, keys: set[str]) -> None:
+    limits = dict.fromkeys(keys, "7")
+    answer = api.json("PUT", SET, {"quota_set": limits}, token=ADMIN, version=version)["quota_set"]
+    assert answer == dict.fromkeys(keys, 7)
+    assert set(api.json("GET", f"{SET}/defaults", version=version)["quota_set"]) == keys | {"id"}
+    refused = (KEYS_236 | NETWORK) - keys
+    for key in refused:
+        fault(api("PUT", SET, {"quota_set": {key: 1}}, token=ADMIN, version=version), "badRequest", 400)
+
+
+@pytest.mark.parametrize(
+    ("version", "keys"),
+    [("2.49", (KEYS_236 | NETWORK) - GROUPS), ("2.50", KEYS_236), ("2.56", KEYS_236), ("2.57", KEYS_257)],
+)
+def test_class_keys(api: Client, version: str, keys: set[str]) -> None:
+    assert set(api.json("GET", CLASS, token=ADMIN, version=version)["quota_class_set"]) == keys | {"id"}
+    body = {"quota_class_set": {"cores": 5}}
+    answer = api.json("PUT", CLASS, body, token=ADMIN, version=version)["quota_class_set"]
+    assert set(answer) == keys
+    assert answer["cores"] == 5
+
+
+def test_names_inside_and_force(api: Client) -> None:
+    body = {"quota_set": {"injected_file_path_bytes": 9, "cores": -1, "force": "true"}}
+    api.json("PUT", SET, body, token=ADMIN)
+    assert api.asked("quota_update") == ("other", {"injected_file_path_length": 9, "cores": -1}, True)
+    api.json("PUT", SET, {"quota_set": {}}, token=ADMIN)
+    assert api.asked("quota_update") == ("other", {}, False)
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"cores": -2},
+        {"cores": 2**31},
+        {"cores": "2147483648"},
+        {"cores": "x"},
+        {"cores": 1.5},
+        {"volumes": 1},
+        {"force": 7},
+    ],
+)
+def test_malformed(api: Client, limits: Any) -> None:
+    fault(api("PUT", SET, {"quota_set": limits}, token=ADMIN), "badRequest", 400)
+    fault(api("PUT", CLASS, {"quota_class_set": limits}, token=ADMIN), "badRequest", 400)
+
+
+def test_below_use(api: Client) -> None:
+    api.conductor.error = exception.QuotaBelowUse(limit=1, resource="cores", used=2)
+    message = fault(api("PUT", SET, {"quota_set": {"cores": 1}}, token=ADMIN), "badRequest", 400)
+    assert message == "Quota limit 1 for cores must be greater than or equal to already used 2."
+
+
+def test_delete(api: Client) -> None:
+    response = api("DELETE", SET, token=ADMIN)
+    assert (response.status_code, response.body) == (202, b"")
+    assert api.asked("quota_delete") == ("other",)
+
+
+def test_users_have_no_quotas_of_their_own(api: Client) -> None:
+    assert api("GET", f"{SET}?user_id=u", token=ADMIN).status_code == 200
+    for method, body in (("PUT", {"quota_set": {"cores": 1}}), ("DELETE", None)):
+        fault(api(method, f"{SET}?user_id=u", body, token=ADMIN), "notImplemented", 501)
+    fault(api("PUT", "/os-quota-class-sets/gold", {"quota_class_set": {}}, token=ADMIN), "notImplemented", 501)
+
+
+def test_who_may(api: Client) -> None:
+    assert api("GET", "/os-quota-sets/demo").status_code == 200
+    assert api("GET", "/os-quota-sets/other/defaults").status_code == 200
+    for method, path in (("GET", SET), ("PUT", SET), ("DELETE", SET), ("PUT", "/os-quota-sets/demo"), ("GET", CLASS)):
+        fault(api(method, path), "forbidden", 403)

@@ -43,8 +43,9 @@ class Change(enum.IntEnum):
     NO_PROXIES = 36  # images and networks are asked from their own services
     NETWORKS_REQUIRED = 37  # "networks" must be given: "auto", "none" or a list; a tag was lost by accident
     STATUS_CHECKED = 38  # an unknown status in a server filter is an error
-    NO_IMAGE_METADATA = 39  # limits lose maxImageMeta
+    NO_IMAGE_METADATA = 39  # nor do images' metadata go through here; limits lose maxImageMeta
     DEVICE_TAGS_AGAIN = 42
+    NO_HOSTS = 43  # hosts are asked as hypervisors and services
     FLAVOR_EMBEDDED = 47  # a server shows its flavor's properties, not a link
     ACTION_EVENTS_FOR_OWNER = 51
     SERVER_CREATE_TAGS = 52

@@ -49,10 +49,11 @@ class Change(enum.IntEnum):
     NO_PROXIES = 36  # images and networks are asked from their own services
     NETWORKS_REQUIRED = 37  # "networks" must be given: "auto", "none" or a list; a tag was lost by accident
     STATUS_CHECKED = 38  # an unknown status in a server filter is an error
-    NO_IMAGE_METADATA = 39  # limits lose maxImageMeta
+    NO_IMAGE_METADATA = 39  # nor do images' metadata go through here; limits lose maxImageMeta
     USAGE_PAGING = 40
     AGGREGATE_UUID = 41
     DEVICE_TAGS_AGAIN = 42
+    NO_HOSTS = 43  # hosts are asked as hypervisors and services
     FLAVOR_EMBEDDED = 47  # a server shows its flavor's properties, not a link
     QUOTA_CLASS_KEYS = 50  # quota classes gain server groups and lose the network's resources
     ACTION_EVENTS_FOR_OWNER = 51

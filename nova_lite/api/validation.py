@@ -88,6 +88,11 @@ def _is_ipv6(text: str) -> bool:
     return "%" not in text
 
 
+def canonical_ipv6(text: str | None) -> str | None:
+    """The address in its shortest form, lower case, all of it in hex; None for no address."""
+    return str(ipaddress.IPv6Address(text)) if text else None
+
+
 @_format("date-time")
 def _is_time(text: str) -> bool:
     parse_time(text)

@@ -7,6 +7,12 @@ from nova_lite.policies.base import ADMIN, ANYONE, rule
 SERVICES_LIST = "os_compute_api:os-services:list"
 SERVICES_UPDATE = "os_compute_api:os-services:update"
 SERVICES_DELETE = "os_compute_api:os-services:delete"
+HOSTS_LIST = "os_compute_api:os-hosts:list"
+HOSTS_SHOW = "os_compute_api:os-hosts:show"
+HOSTS_UPDATE = "os_compute_api:os-hosts:update"
+HOSTS_START = "os_compute_api:os-hosts:start"
+HOSTS_SHUTDOWN = "os_compute_api:os-hosts:shutdown"
+HOSTS_REBOOT = "os_compute_api:os-hosts:reboot"
 HYPERVISORS_LIST = "os_compute_api:os-hypervisors:list"
 HYPERVISORS_DETAIL = "os_compute_api:os-hypervisors:list-detail"
 HYPERVISORS_SHOW = "os_compute_api:os-hypervisors:show"
@@ -21,6 +27,12 @@ RULES = [
     rule(SERVICES_LIST, ADMIN, "List services", "GET /os-services"),
     rule(SERVICES_UPDATE, ADMIN, "Enable, disable or force down a service", "PUT /os-services/{service_id}"),
     rule(SERVICES_DELETE, ADMIN, "Delete a service", "DELETE /os-services/{service_id}"),
+    rule(HOSTS_LIST, ADMIN, "List hosts", "GET /os-hosts"),
+    rule(HOSTS_SHOW, ADMIN, "Show what a host has and gives", "GET /os-hosts/{host_name}"),
+    rule(HOSTS_UPDATE, ADMIN, "Enable or disable a host", "PUT /os-hosts/{host_name}"),
+    rule(HOSTS_START, ADMIN, "Switch a host on", "GET /os-hosts/{host_name}/startup"),
+    rule(HOSTS_SHUTDOWN, ADMIN, "Switch a host off", "GET /os-hosts/{host_name}/shutdown"),
+    rule(HOSTS_REBOOT, ADMIN, "Reboot a host", "GET /os-hosts/{host_name}/reboot"),
     rule(HYPERVISORS_LIST, ADMIN, "List hypervisors", "GET /os-hypervisors"),
     rule(HYPERVISORS_DETAIL, ADMIN, "List hypervisors with details", "GET /os-hypervisors/detail"),
     rule(HYPERVISORS_SHOW, ADMIN, "Show a hypervisor", "GET /os-hypervisors/{hypervisor_id}"),

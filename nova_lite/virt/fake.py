@@ -111,6 +111,7 @@ class FakeDriver(driver.ComputeDriver):
             supported_hv_types=["fake", "qemu", "kvm"],
             capabilities={"metrics": control.metrics} if control.metrics else {},
             disk_available_least=control.disk_gb,
+            uptime="up, for as long as a fake is",
             running_vms=sum(info.power_state == PowerState.RUNNING for info in self._domains()),
         )
 
@@ -214,7 +215,7 @@ class FakeDriver(driver.ComputeDriver):
     def _boot(self, domain: Domain) -> None:
         line = f"nova-lite-guest: instance={domain.uuid} hostname={domain.hostname} ip={domain.address}\n"
         with open(self._console(domain.uuid), "a", encoding="utf-8") as console:
-            console.write(f"fake guest is booting\n{line}")
+            console.write(f"fake firmware\nfake guest is booting\n{line}")
         domain.power_state = PowerState.RUNNING
         self._write(domain)
 

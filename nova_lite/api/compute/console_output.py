@@ -18,8 +18,10 @@ class ConsoleOutput(Extension):
         body = req.validated(schemas.CONSOLE_OUTPUT)
         length = body["os-getConsoleOutput"].get("length")
         lines = int(length) if length is not None and int(length) >= 0 else None
-        output = self.compute.get_console_output(req.context, id, lines)
-        return Answer({"output": "".join(filter(_is_shown, output))})
+        output = "".join(filter(_is_shown, self.compute.get_console_output(req.context, id, lines)))
+        if lines is not None:
+            output = output.removesuffix("\n").removesuffix("\r")  # clients count lines by splitting at newlines
+        return Answer({"output": output})
 
 
 def _is_shown(char: str) -> bool:

@@ -47,7 +47,7 @@ def request_of(req: Request, body: dict[str, Any], password: str) -> CreateReque
         auto_disk_config=server.get("OS-DCF:diskConfig") == "AUTO",
         admin_password=password,
         access_ip_v4=server.get("accessIPv4") or None,
-        access_ip_v6=server.get("accessIPv6") or None,
+        access_ip_v6=validation.canonical_ipv6(server.get("accessIPv6")),
         scheduler_hints=_hints(hints),
         injected_files={item["path"]: item.get("contents", "") for item in server.get("personality", [])},
     )

@@ -6,6 +6,7 @@ from typing import Any
 
 from oslo_utils import strutils
 
+from nova_lite.api import validation
 from nova_lite.api.compute import passwords, server_create, server_filters
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.schemas import servers as schemas
@@ -99,9 +100,10 @@ def _changes(req: Request, server: dict[str, Any]) -> dict[str, Any]:
         changes["display_name"] = server["name"].strip()
     if "description" in server:
         changes["display_description"] = server["description"]
-    for key, name in (("accessIPv4", "access_ip_v4"), ("accessIPv6", "access_ip_v6")):
-        if key in server:
-            changes[name] = server[key] or None
+    if "accessIPv4" in server:
+        changes["access_ip_v4"] = server["accessIPv4"] or None
+    if "accessIPv6" in server:
+        changes["access_ip_v6"] = validation.canonical_ipv6(server["accessIPv6"])
     if "OS-DCF:diskConfig" in server:
         changes["auto_disk_config"] = server["OS-DCF:diskConfig"] == "AUTO"
     if "hostname" in server and req.has(Change.SERVER_HOSTNAME):

@@ -641,3 +641,79 @@ def test_the_route_table_names_real_functions() -> None:
         module, _, path = where.partition(":")
         name, _, function = path.partition(".")
         assert callable(getattr(getattr(importlib.import_module(module), name), function))
+
+
+# --- hosts
+
+
+def test_hosts(api: Client) -> None:
+    host, zone = "compute1", api.conductor.service.availability_zone
+    shown = {"host_name": host, "service": "compute", "zone": zone}
+    assert api.json("GET", "/os-hosts", token=ADMIN) == {"hosts": [shown]}
+    assert api.json("GET", f"/os-hosts?zone={zone}", token=ADMIN) == {"hosts": [shown]}
+    assert api.json("GET", "/os-hosts?zone=", token=ADMIN) == {"hosts": [shown]}
+    assert api.json("GET", "/os-hosts?zone=x", token=ADMIN) == {"hosts": []}
+    assert api("GET", "/os-hosts", token=ADMIN, version="2.43").status_code == 404
+
+
+def test_what_a_host_gives(api: Client) -> None:
+    api.conductor.add(host="compute1")
+    resources = [item["resource"] for item in api.json("GET", "/os-hosts/compute1", token=ADMIN)["host"]]
+    assert [item["project"] for item in resources] == ["(total)", "(used_now)", "(used_max)", "demo"]
+    flavor, node = make_instance().flavor, api.conductor.node
+    assert resources[0] == {
+        "host": "compute1",
+        "project": "(total)",
+        "cpu": node.inventory.vcpus,
+        "memory_mb": node.inventory.memory_mb,
+        "disk_gb": node.inventory.disk_gb,
+    }
+    assert resources[3]["memory_mb"] == flavor.memory_mb
+    assert api("GET", "/os-hosts/other", token=ADMIN).status_code == 404
+
+
+def test_host_update(api: Client) -> None:
+    path = "/os-hosts/compute1"
+    assert api.json("PUT", path, {"status": "disable"}, token=ADMIN) == {"host": "compute1", "status": "disabled"}
+    assert api.conductor.service.disabled
+    assert api.json("PUT", path, {"status": "enable"}, token=ADMIN) == {"host": "compute1", "status": "enabled"}
+    assert not api.conductor.service.disabled
+    for body in ({}, {"status": "on"}, {"maintenance_mode": "x"}, {"param": "x"}):
+        assert api("PUT", path, body, token=ADMIN).status_code == 400
+    fault(api("PUT", path, {"maintenance_mode": "enable"}, token=ADMIN), "notImplemented", 501)
+    assert api("PUT", "/os-hosts/other", {"status": "enable"}, token=ADMIN).status_code == 404
+
+
+@pytest.mark.parametrize("verb", ["startup", "shutdown", "reboot"])
+def test_hosts_are_not_switched(api: Client, verb: str) -> None:
+    fault(api("GET", f"/os-hosts/compute1/{verb}", token=ADMIN), "notImplemented", 501)
+    assert api("GET", f"/os-hosts/other/{verb}", token=ADMIN).status_code == 404
+    assert api("GET", f"/os-hosts/compute1/{verb}").status_code == 403
+
+
+# --- metadata of images
+
+
+def test_image_metadata(api: Client) -> None:
+    path = f"/images/{IMAGE_ID}/metadata"
+    assert api.json("PUT", path, {"metadata": {"a": "1", "b": "2"}}) == {"metadata": {"a": "1", "b": "2"}}
+    assert api.json("POST", path, {"metadata": {"b": "3", "c": "4"}}) == {"metadata": {"a": "1", "b": "3", "c": "4"}}
+    assert api.json("PUT", path, {"metadata": {"a": "5", "b": "6"}}) == {"metadata": {"a": "5", "b": "6"}}
+    assert api.json("PUT", f"{path}/a", {"meta": {"a": "7"}}) == {"meta": {"a": "7"}}
+    assert api.json("GET", f"{path}/a") == {"meta": {"a": "7"}}
+    assert api("DELETE", f"{path}/a").status_code == 204
+    assert api("DELETE", f"{path}/a").status_code == 404
+    assert api("GET", f"{path}/a").status_code == 404
+    assert api.json("GET", path, version="2.38") == {"metadata": {"b": "6"}}
+    assert api("GET", path, version="2.39").status_code == 404
+
+
+def test_bad_image_metadata(api: Client) -> None:
+    path = f"/images/{IMAGE_ID}/metadata"
+    for body in ({}, {"metadata": {"a": 1}}, {"metadata": {"a/b": "1"}}, {"metadata": None}):
+        assert api("POST", path, body).status_code == 400
+    for meta in ({}, {"b": "1"}, {"a": "1", "b": "2"}):
+        assert api("PUT", f"{path}/a", {"meta": meta}).status_code == 400
+    many = {"metadata": {f"key{number}": "x" for number in range(129)}}
+    assert fault(api("POST", path, many), "forbidden", 403) == "Image metadata limit exceeded"
+    assert api("POST", "/images/00000000-0000-0000-0000-000000000000/metadata", {"metadata": {}}).status_code == 404

@@ -531,6 +531,15 @@ def test_reboot_type(api: Client, kind: Any) -> None:
     assert "Invalid input for field/attribute type" in fault(response, "badRequest", 400)
 
 
+def test_an_ipv6_address_is_shown_in_its_shortest_form(api: Client) -> None:
+    instance = api.conductor.add()
+    body = {"server": {"accessIPv6": "0000:0000:0000:0000:0000:BABE:220.12.22.2"}}
+    assert api.json("PUT", f"/servers/{instance.uuid}", body)["server"]["accessIPv6"] == "::babe:dc0c:1602"
+    server = {"name": "n", "imageRef": IMAGE_ID, "flavorRef": "1", "accessIPv6": "2001:0DB8::0001"}
+    assert api("POST", "/servers", {"server": server}).status_code == 202
+    assert api.asked("create_instances")[0].access_ip_v6 == "2001:db8::1"
+
+
 # --- console
 
 
@@ -541,8 +550,17 @@ def test_console_output(api: Client, length: dict[str, Any], lines: int | None) 
     instance = api.conductor.add()
     api.compute.output = "\x1b[0mlogin:\tok\r\n\x00"
     answer = api.json("POST", f"/servers/{instance.uuid}/action", {"os-getConsoleOutput": length})
-    assert answer == {"output": "[0mlogin:\tok\r\n"}
+    assert answer == {"output": "[0mlogin:\tok" + ("\r\n" if lines is None else "")}
     assert api.compute.asked == [("get_console_output", ("compute1", instance.uuid, lines))]
+
+
+def test_a_number_of_console_lines_does_not_end_with_a_newline(api: Client) -> None:
+    """Clients split what they get at newlines, and count."""
+    instance = api.conductor.add()
+    api.compute.output = "one\ntwo\n"
+    path = f"/servers/{instance.uuid}/action"
+    assert api.json("POST", path, {"os-getConsoleOutput": {"length": 2}})["output"] == "one\ntwo"
+    assert api.json("POST", path, {"os-getConsoleOutput": {}})["output"] == "one\ntwo\n"
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def test_console_output(host: Host) -> None:
         host.manager.get_console_output(host.context, UUID, None)
     host.built()
     everything = host.manager.get_console_output(host.context, UUID, None)
-    assert everything.count("\n") == 2
+    assert everything.count("\n") == 3
     assert host.manager.get_console_output(host.context, UUID, 1) == everything.splitlines(keepends=True)[-1]
     assert host.manager.get_console_output(host.context, UUID, 0) == ""
 

@@ -1,4 +1,4 @@
-"""``/os-services``, ``/os-hypervisors`` and ``/os-availability-zone``."""
+"""``/os-services``, ``/os-hosts``, ``/os-hypervisors`` and ``/os-availability-zone``."""
 
 from __future__ import annotations
 
@@ -29,6 +29,19 @@ SERVICE_UPDATE: Versioned[t.Schema] = Versioned(
                 "disabled_reason": _REASON,
                 "forced_down": t.BOOLEAN,
             }
+        )
+    }
+)
+
+HOSTS: Versioned[t.Schema] = Versioned({1: t.loose_query({"zone": t.Q_ANY})})
+HOST_UPDATE: Versioned[t.Schema] = Versioned(
+    {
+        1: t.strict(
+            {
+                "status": {"type": "string", "enum": ["enable", "disable"]},
+                "maintenance_mode": {"type": "string", "enum": ["enable", "disable"]},
+            },
+            minProperties=1,
         )
     }
 )

@@ -1,0 +1,83 @@
+"""``/os-hosts`` until 2.42: services by host, and what a host's servers take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nova_lite import exception
+from nova_lite.api.compute.schemas import hosts as schemas
+from nova_lite.api.compute.schemas import queries
+from nova_lite.api.compute.views import hosts as views
+from nova_lite.api.microversions import Change
+from nova_lite.api.wsgi import Answer, Extension, Request, Route
+from nova_lite.objects import ComputeNode, InstanceFilters, Service
+from nova_lite.policies import hosts as policies
+
+_LAST = Change.NO_HOSTS - 1
+_PATH = "/os-hosts"
+
+
+class Hosts(Extension):
+    alias = "os-hosts"
+    title = "Hosts"
+    routes = (
+        Route("GET", _PATH, "index", until=_LAST),
+        Route("GET", _PATH + "/{id}", "show", until=_LAST),
+        Route("PUT", _PATH + "/{id}", "update", until=_LAST),
+        Route("GET", _PATH + "/{id}/startup", "startup", until=_LAST),
+        Route("GET", _PATH + "/{id}/shutdown", "shutdown", until=_LAST),
+        Route("GET", _PATH + "/{id}/reboot", "reboot", until=_LAST),
+    )
+
+    def index(self, req: Request) -> Answer:
+        req.authorize(policies.HOSTS_LIST)
+        zone = req.query(schemas.HOSTS).one("zone")
+        services = self.conductor.service_list(req.context, None, None)
+        return Answer({"hosts": [views.short(item) for item in services if not zone or item.availability_zone == zone]})
+
+    def show(self, req: Request, id: str) -> Answer:
+        req.authorize(policies.HOSTS_SHOW)
+        req.query(queries.NOTHING)
+        nodes = self._nodes(req, id)
+        filters = InstanceFilters(host=id)
+        instances = self.conductor.instance_list(req.context, filters, None, None, ["created_at"], ["asc"])
+        return Answer({"host": views.resources(id, nodes, instances)})
+
+    def update(self, req: Request, id: str) -> Answer:
+        """Maintenance would move the host's servers away, which no driver here can."""
+        req.authorize(policies.HOSTS_UPDATE)
+        body = req.validated(schemas.HOST_UPDATE)
+        service = self._service(req, id)
+        if body.get("maintenance_mode") is not None:
+            raise exception.NotServed(what="Host maintenance")
+        disabled = body["status"] == "disable"
+        self.conductor.service_update(req.context, service.uuid, {"disabled": disabled, "disabled_reason": None})
+        return Answer({"host": id, "status": body["status"] + "d"})
+
+    def startup(self, req: Request, id: str) -> Answer:
+        return self._switch(req, id, policies.HOSTS_START)
+
+    def shutdown(self, req: Request, id: str) -> Answer:
+        return self._switch(req, id, policies.HOSTS_SHUTDOWN)
+
+    def reboot(self, req: Request, id: str) -> Answer:
+        return self._switch(req, id, policies.HOSTS_REBOOT)
+
+    def _switch(self, req: Request, host: str, rule: str) -> Answer:
+        """No driver here switches its host: always an error, for an unknown host another one."""
+        req.authorize(rule)
+        self._service(req, host)
+        raise exception.NotServed(what="Switching hosts on and off")
+
+    def _service(self, req: Request, host: str) -> Service:
+        services: list[Service] = self.conductor.service_list(req.context, host, "nova-compute")
+        if not services:
+            raise exception.HostNotFound(host=host[:64])
+        return services[0]
+
+    def _nodes(self, req: Request, host: str) -> list[ComputeNode]:
+        nodes: list[Any] = self.conductor.compute_node_list(req.context, None, None, None)
+        nodes = [node for node in nodes if node.host == host]
+        if not nodes:
+            raise exception.HostNotFound(host=host[:64])
+        return nodes

@@ -1,0 +1,84 @@
+"""``/images/{id}/metadata`` until 2.38: an image's properties, for clients that ask the compute API."""
+
+from __future__ import annotations
+
+from nova_lite import exception
+from nova_lite.api.compute.schemas import images as schemas
+from nova_lite.api.microversions import Change
+from nova_lite.api.wsgi import Answer, Extension, Request, Route
+from nova_lite.policies import catalogue as policies
+
+_LAST = Change.NO_IMAGE_METADATA - 1
+_PATH = "/images/{image_id}/metadata"
+_MAXIMUM = 128
+
+
+class ImageMetadata(Extension):
+    alias = "image-metadata"
+    title = "Image metadata"
+    routes = (
+        Route("GET", _PATH, "index", until=_LAST),
+        Route("POST", _PATH, "create", until=_LAST),
+        Route("PUT", _PATH, "update_all", until=_LAST),
+        Route("GET", _PATH + "/{key}", "show", until=_LAST),
+        Route("PUT", _PATH + "/{key}", "update", until=_LAST),
+        Route("DELETE", _PATH + "/{key}", "delete", until=_LAST),
+    )
+
+    def index(self, req: Request, image_id: str) -> Answer:
+        req.authorize(policies.IMAGE_METADATA_SHOW)
+        return Answer({"metadata": self._get(req, image_id)})
+
+    def show(self, req: Request, image_id: str, key: str) -> Answer:
+        req.authorize(policies.IMAGE_METADATA_SHOW)
+        return Answer({"meta": {key: self._existing(req, image_id, key)}})
+
+    def create(self, req: Request, image_id: str) -> Answer:
+        req.authorize(policies.IMAGE_METADATA_CHANGE)
+        new = req.validated(schemas.METADATA)["metadata"]
+        return Answer({"metadata": self._change(req, image_id, self._get(req, image_id), new)})
+
+    def update_all(self, req: Request, image_id: str) -> Answer:
+        req.authorize(policies.IMAGE_METADATA_CHANGE)
+        new = req.validated(schemas.METADATA)["metadata"]
+        gone = dict.fromkeys(self._get(req, image_id).keys() - new.keys())
+        return Answer({"metadata": self._change(req, image_id, {}, new, gone)})
+
+    def update(self, req: Request, image_id: str, key: str) -> Answer:
+        req.authorize(policies.IMAGE_METADATA_CHANGE)
+        meta = req.validated(schemas.METADATA_ITEM)["meta"]
+        if key not in meta:
+            raise exception.ValidationError(detail="Request body and URI mismatch")
+        self._change(req, image_id, self._get(req, image_id), meta)
+        return Answer({"meta": meta})
+
+    def delete(self, req: Request, image_id: str, key: str) -> Answer:
+        req.authorize(policies.IMAGE_METADATA_CHANGE)
+        self._existing(req, image_id, key)
+        self.conductor.image_update(req.context, image_id, {"properties": {key: None}}, None)
+        return Answer(status=204)
+
+    def _get(self, req: Request, image_id: str) -> dict[str, str]:
+        properties: dict[str, str] = self.conductor.image_get(req.context, image_id).properties
+        return properties
+
+    def _existing(self, req: Request, image_id: str, key: str) -> str:
+        metadata = self._get(req, image_id)
+        if key not in metadata:
+            raise exception.NotFound("Metadata item was not found")
+        return metadata[key]
+
+    def _change(
+        self,
+        req: Request,
+        image_id: str,
+        old: dict[str, str],
+        new: dict[str, str],
+        gone: dict[str, None] | None = None,
+    ) -> dict[str, str]:
+        """Set ``new`` beside the ``old`` that stay, and take ``gone`` away; returns what the image has then."""
+        if len({**old, **new}) > _MAXIMUM:
+            raise exception.Forbidden("Image metadata limit exceeded")
+        changes = {"properties": {**(gone or {}), **new}}
+        properties: dict[str, str] = self.conductor.image_update(req.context, image_id, changes, None).properties
+        return properties

@@ -42,8 +42,8 @@ OPTS = [
         "auth_strategy",
         default="noauth2",
         help="Which pipeline of the paste file is used. noauth2 believes every token and is refused on any address "
-        "but loopback ones; standalone takes the tokens of the identity API; http_basic takes a user's name and "
-        "password with each request.",
+        "but loopback ones; standalone takes the tokens of the identity API; keystone has Keystone check tokens "
+        "([keystone_authtoken]); http_basic takes a user's name and password with each request.",
     ),
     cfg.IntOpt("max_limit", default=1000, min=1, help="Most items that one page of a list holds."),
     cfg.URIOpt(

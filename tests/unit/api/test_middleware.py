@@ -66,7 +66,7 @@ def load(conf, name: str = "osapi_compute") -> deploy.App:
 
 
 def test_unknown_strategy(tmp_path: Path) -> None:
-    with pytest.raises(exception.ConfigurationError, match="only knows http_basic, noauth2, standalone"):
+    with pytest.raises(exception.ConfigurationError, match="only knows http_basic, keystone, noauth2, standalone"):
         load(make_conf(tmp_path, "auth_strategy = nonsense\n"))
 
 

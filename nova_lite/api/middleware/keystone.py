@@ -1,0 +1,64 @@
+"""Authentication by Keystone: keystonemiddleware checks the token, and what it found becomes our context."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import webob
+from keystonemiddleware import auth_token
+from oslo_config import cfg
+
+from nova_lite.api import deploy, wsgi
+from nova_lite.api.identity.app import fault
+from nova_lite.context import RequestContext
+from nova_lite.policy import Policy
+
+UNAUTHORIZED = "The request you have made requires authentication."
+UNAVAILABLE = "The identity service is unavailable for the moment. Please try again."
+
+
+def factory(global_conf: dict[str, str], **local_conf: str) -> Callable[[deploy.App], KeystoneAuth]:
+    """Paste factory; ``[keystone_authtoken]`` says where Keystone is, and as whom tokens are checked."""
+    del global_conf, local_conf
+    services = deploy.services()
+    return lambda app: KeystoneAuth(app, services.conf, services.policy)
+
+
+class KeystoneAuth:
+    """Requests without a good token end here (401), as do all while Keystone is away (503): in the form of faults,
+    where keystonemiddleware would answer in plain text or HTML."""
+
+    def __init__(self, app: deploy.App, conf: cfg.ConfigOpts, policy: Policy) -> None:
+        self._protocol = auth_token.AuthProtocol(KeystoneContext(app, policy), {"oslo_config_config": conf})
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
+        response = webob.Request(environ).get_response(self._protocol)
+        if response.content_type != "application/json":
+            if response.status_code == 401:
+                refused = fault(401, UNAUTHORIZED)
+                refused.headers["WWW-Authenticate"] = response.headers.get("WWW-Authenticate", "Keystone")
+                response = refused
+            elif response.status_code == 503:
+                response = wsgi.fault(503, UNAVAILABLE)
+        return response(environ, start_response)
+
+
+class KeystoneContext:
+    """From the headers of a validated token to the request's context. keystonemiddleware removes such headers when a
+    client sends them itself."""
+
+    def __init__(self, app: deploy.App, policy: Policy) -> None:
+        self._app = app
+        self._policy = policy
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
+        if environ.get("HTTP_X_IDENTITY_STATUS") != "Confirmed":
+            # [keystone_authtoken] delay_auth_decision lets such requests through.
+            return fault(401, UNAUTHORIZED)(environ, start_response)
+        context = RequestContext.from_environ(environ, is_admin=False)
+        if not context.project_id:
+            return wsgi.fault(403, "This needs a token for a project.")(environ, start_response)
+        context.is_admin = self._policy.is_admin(context)
+        environ[wsgi.CONTEXT] = context
+        return self._app(environ, start_response)

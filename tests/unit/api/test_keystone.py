@@ -1,0 +1,123 @@
+"""``auth_strategy = keystone``: what the middleware found becomes the context, and its refusals are faults."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+import webob
+
+from nova_lite import exception
+from nova_lite.api import deploy, wsgi
+from nova_lite.api.middleware.keystone import KeystoneContext
+from nova_lite.compute.api import API
+from nova_lite.policy import Policy
+from tests.unit.api.conftest import make_conf
+
+VALIDATED = {
+    "X-Identity-Status": "Confirmed",
+    "X-User-Id": "u1",
+    "X-User-Name": "alice",
+    "X-User-Domain-Id": "d1",
+    "X-Project-Id": "p1",
+    "X-Project-Name": "research",
+    "X-Project-Domain-Id": "d2",
+    "X-Roles": "member,reader",
+}
+
+
+def show(environ: dict[str, Any], start_response: Any) -> Any:
+    context = environ[wsgi.CONTEXT]
+    names = ("user_id", "user_domain_id", "project_id", "project_domain_id", "roles", "is_admin", "request_id")
+    return webob.Response(json_body={name: getattr(context, name) for name in names})(environ, start_response)
+
+
+def ask(app: deploy.App, headers: dict[str, str]) -> webob.Response:
+    environ = {"openstack.request_id": "req-1"}
+    return webob.Request.blank("/v2.1/servers", headers=headers, environ=environ).get_response(app)
+
+
+def context_app(tmp_path: Path) -> deploy.App:
+    return KeystoneContext(show, Policy(make_conf(tmp_path)))
+
+
+def test_the_context_is_what_keystone_validated(tmp_path: Path) -> None:
+    assert ask(context_app(tmp_path), VALIDATED).json == {
+        "user_id": "u1",
+        "user_domain_id": "d1",
+        "project_id": "p1",
+        "project_domain_id": "d2",
+        "roles": ["member", "reader"],
+        "is_admin": False,
+        "request_id": "req-1",
+    }
+
+
+def test_who_is_an_admin_is_said_by_policy(tmp_path: Path) -> None:
+    assert ask(context_app(tmp_path), VALIDATED | {"X-Roles": "admin,member"}).json["is_admin"] is True
+
+
+def test_a_token_without_a_project_is_of_no_use(tmp_path: Path) -> None:
+    headers = {name: value for name, value in VALIDATED.items() if not name.startswith("X-Project")}
+    answer = ask(context_app(tmp_path), headers)
+    assert (answer.status_code, answer.json["forbidden"]["code"]) == (403, 403)
+
+
+@pytest.mark.parametrize("status", [None, "Invalid"])
+def test_what_was_let_through_unvalidated_ends_here(tmp_path: Path, status: str | None) -> None:
+    headers = {name: value for name, value in VALIDATED.items() if name != "X-Identity-Status"}
+    answer = ask(context_app(tmp_path), headers | ({"X-Identity-Status": status} if status else {}))
+    assert (answer.status_code, answer.json["error"]["code"]) == (401, 401)
+
+
+@pytest.fixture
+def keystone_is_away(tmp_path: Path) -> deploy.App:
+    """The whole pipeline, with an address of Keystone where nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{probe.getsockname()[1]}"
+    text = f"""auth_strategy = keystone
+[keystone_authtoken]
+www_authenticate_uri = http://keystone.example/v3
+auth_type = password
+auth_url = {url}
+username = nova-lite
+password = secret
+project_name = service
+user_domain_id = default
+project_domain_id = default
+http_request_max_retries = 0
+"""
+    conf = make_conf(tmp_path, text)
+    return deploy.load_app("osapi_compute", wsgi.Services(conf, Policy(conf), API()))
+
+
+def test_keystone_away_is_503_with_a_sentence(keystone_is_away: deploy.App) -> None:
+    answer = ask(keystone_is_away, {"X-Auth-Token": "a" * 32})
+    assert answer.status_code == 503
+    fault = json.loads(answer.body)["serviceUnavailable"]
+    assert (fault["code"], fault["message"].split(".")[0]) == (
+        503,
+        "The identity service is unavailable for the moment",
+    )
+
+
+@pytest.mark.parametrize("headers", [{}, VALIDATED])
+def test_without_a_token_nobody_gets_in_whatever_they_claim(
+    keystone_is_away: deploy.App, headers: dict[str, str]
+) -> None:
+    answer = ask(keystone_is_away, headers)
+    assert answer.status_code == 401
+    assert answer.json["error"]["message"] == "The request you have made requires authentication."
+    assert answer.headers["WWW-Authenticate"].startswith('Keystone uri="http://keystone.example')
+
+
+def test_the_built_in_identity_api_is_not_served_beside_keystone(tmp_path: Path) -> None:
+    conf = make_conf(tmp_path, "auth_strategy = keystone\n")
+    with pytest.raises(
+        exception.ConfigurationError, match="keystone: the paste file only knows http_basic, standalone"
+    ):
+        deploy.load_app("identity", wsgi.Services(conf, Policy(conf), API()))

@@ -93,7 +93,7 @@ def document() -> dict[str, Any]:
                     "description": _phrase(code),
                     "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Fault"}}},
                 }
-                for code in (*FAULTS, *FAULTS_OF_CHANGES)
+                for code in (*FAULTS, *FAULTS_OF_CHANGES, 410)
             }
             | {"414": {"description": _phrase(414), "content": {"text/plain": {"schema": {"type": "string"}}}}},
         },

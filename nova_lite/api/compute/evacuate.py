@@ -17,7 +17,7 @@ class Evacuate(Extension):
     title = "Evacuate"
     actions = (Action("servers", "evacuate", "evacuate"),)
 
-    @declares(policies.EVACUATE, body=schemas.EVACUATE, answer="adminPass")
+    @declares(policies.EVACUATE, body=schemas.EVACUATE)
     def evacuate(self, req: Request, id: str) -> Answer:
         """Disks are never shared here, so the server gets a new one from its image. A ``host`` is taken past the
         filters, forced or not; that it fits there is judged by the claim."""

@@ -9,7 +9,7 @@ from nova_lite.api.compute.schemas import hosts as schemas
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.views import hosts as views
 from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Answer, Extension, Request, Route
+from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
 from nova_lite.objects import ComputeNode, InstanceFilters, Service
 from nova_lite.policies import hosts as policies
 
@@ -29,12 +29,14 @@ class Hosts(Extension):
         Route("GET", _PATH + "/{id}/reboot", "reboot", until=_LAST),
     )
 
+    @declares(policies.HOSTS_LIST, query=schemas.HOSTS, answer="hosts")
     def index(self, req: Request) -> Answer:
         req.authorize(policies.HOSTS_LIST)
         zone = req.query(schemas.HOSTS).one("zone")
         services = self.conductor.service_list(req.context, None, None)
         return Answer({"hosts": [views.short(item) for item in services if not zone or item.availability_zone == zone]})
 
+    @declares(policies.HOSTS_SHOW, query=queries.NOTHING, answer="host")
     def show(self, req: Request, id: str) -> Answer:
         req.authorize(policies.HOSTS_SHOW)
         req.query(queries.NOTHING)
@@ -43,6 +45,7 @@ class Hosts(Extension):
         instances = self.conductor.instance_list(req.context, filters, None, None, ["created_at"], ["asc"])
         return Answer({"host": views.resources(id, nodes, instances)})
 
+    @declares(policies.HOSTS_UPDATE, body=schemas.HOST_UPDATE, answer=("host", "status"))
     def update(self, req: Request, id: str) -> Answer:
         """Maintenance would move the host's servers away, which no driver here can."""
         req.authorize(policies.HOSTS_UPDATE)
@@ -54,12 +57,15 @@ class Hosts(Extension):
         self.conductor.service_update(req.context, service.uuid, {"disabled": disabled, "disabled_reason": None})
         return Answer({"host": id, "status": body["status"] + "d"})
 
+    @declares(policies.HOSTS_START, status=501)
     def startup(self, req: Request, id: str) -> Answer:
         return self._switch(req, id, policies.HOSTS_START)
 
+    @declares(policies.HOSTS_SHUTDOWN, status=501)
     def shutdown(self, req: Request, id: str) -> Answer:
         return self._switch(req, id, policies.HOSTS_SHUTDOWN)
 
+    @declares(policies.HOSTS_REBOOT, status=501)
     def reboot(self, req: Request, id: str) -> Answer:
         return self._switch(req, id, policies.HOSTS_REBOOT)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nova_lite import exception
 from nova_lite.api.compute.schemas import images as schemas
 from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Answer, Extension, Request, Route
+from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
 from nova_lite.policies import catalogue as policies
 
 _LAST = Change.NO_IMAGE_METADATA - 1
@@ -25,25 +25,30 @@ class ImageMetadata(Extension):
         Route("DELETE", _PATH + "/{key}", "delete", until=_LAST),
     )
 
+    @declares(policies.IMAGE_METADATA_SHOW, answer="metadata")
     def index(self, req: Request, image_id: str) -> Answer:
         req.authorize(policies.IMAGE_METADATA_SHOW)
         return Answer({"metadata": self._get(req, image_id)})
 
+    @declares(policies.IMAGE_METADATA_SHOW, answer="meta")
     def show(self, req: Request, image_id: str, key: str) -> Answer:
         req.authorize(policies.IMAGE_METADATA_SHOW)
         return Answer({"meta": {key: self._existing(req, image_id, key)}})
 
+    @declares(policies.IMAGE_METADATA_CHANGE, body=schemas.METADATA, answer="metadata")
     def create(self, req: Request, image_id: str) -> Answer:
         req.authorize(policies.IMAGE_METADATA_CHANGE)
         new = req.validated(schemas.METADATA)["metadata"]
         return Answer({"metadata": self._change(req, image_id, self._get(req, image_id), new)})
 
+    @declares(policies.IMAGE_METADATA_CHANGE, body=schemas.METADATA, answer="metadata")
     def update_all(self, req: Request, image_id: str) -> Answer:
         req.authorize(policies.IMAGE_METADATA_CHANGE)
         new = req.validated(schemas.METADATA)["metadata"]
         gone = dict.fromkeys(self._get(req, image_id).keys() - new.keys())
         return Answer({"metadata": self._change(req, image_id, {}, new, gone)})
 
+    @declares(policies.IMAGE_METADATA_CHANGE, body=schemas.METADATA_ITEM, answer="meta")
     def update(self, req: Request, image_id: str, key: str) -> Answer:
         req.authorize(policies.IMAGE_METADATA_CHANGE)
         meta = req.validated(schemas.METADATA_ITEM)["meta"]
@@ -52,6 +57,7 @@ class ImageMetadata(Extension):
         self._change(req, image_id, self._get(req, image_id), meta)
         return Answer({"meta": meta})
 
+    @declares(policies.IMAGE_METADATA_CHANGE, status=204)
     def delete(self, req: Request, image_id: str, key: str) -> Answer:
         req.authorize(policies.IMAGE_METADATA_CHANGE)
         self._existing(req, image_id, key)

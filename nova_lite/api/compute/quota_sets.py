@@ -52,7 +52,7 @@ class QuotaSets(Extension):
         limits = self.conductor.quota_defaults_get(req.context)
         return Answer({"quota_set": {"id": id, **views.limits_of(req, limits)}})
 
-    @declares(policies.UPDATE, body=schemas.UPDATE, answer="quota_set")
+    @declares(policies.UPDATE, body=schemas.UPDATE, query=queries.QUOTAS, answer="quota_set")
     def update(self, req: Request, id: str) -> Answer:
         req.authorize(policies.UPDATE, {"project_id": id})
         _refuse_users(req)
@@ -61,7 +61,7 @@ class QuotaSets(Extension):
         limits = self.conductor.quota_update(req.context, _project(id), _limits(wanted), force)
         return Answer({"quota_set": views.limits_of(req, limits)})
 
-    @declares(policies.DELETE, status=202)
+    @declares(policies.DELETE, query=queries.QUOTAS, status=202)
     def delete(self, req: Request, id: str) -> Answer:
         """The project has the defaults again."""
         req.authorize(policies.DELETE, {"project_id": id})

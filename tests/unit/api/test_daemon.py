@@ -196,7 +196,7 @@ def test_tls(tmp_path: Path, mode: str) -> None:
         ({"listen": "0.0.0.0"}, "has to be a loopback address"),
         (
             {"auth_strategy": "nonsense"},
-            "auth_strategy = nonsense: the paste file only knows http_basic, noauth2, standalone.",
+            "auth_strategy = nonsense: the paste file only knows http_basic, keystone, noauth2, standalone.",
         ),
         ({"auth_strategy": "standalone\n[identity]\nusers_file = /nosuch"}, "users_file = /nosuch: No such file"),
         (

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
 import webob
+from keystoneauth1 import exceptions as keystone_errors
 from keystonemiddleware import auth_token
 from oslo_config import cfg
 
@@ -13,6 +15,8 @@ from nova_lite.api import deploy, wsgi
 from nova_lite.api.identity.app import fault
 from nova_lite.context import RequestContext
 from nova_lite.policy import Policy
+
+LOG = logging.getLogger(__name__)
 
 UNAUTHORIZED = "The request you have made requires authentication."
 UNAVAILABLE = "The identity service is unavailable for the moment. Please try again."
@@ -33,7 +37,12 @@ class KeystoneAuth:
         self._protocol = auth_token.AuthProtocol(KeystoneContext(app, policy), {"oslo_config_config": conf})
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
-        response = webob.Request(environ).get_response(self._protocol)
+        try:
+            response = webob.Request(environ).get_response(self._protocol)
+        except keystone_errors.ClientException as error:
+            # As when Keystone's catalog has no endpoint of the [keystone_authtoken] interface.
+            LOG.error("No token can be checked with Keystone: %s", error)
+            response = wsgi.fault(503, UNAVAILABLE)
         if response.content_type != "application/json":
             if response.status_code == 401:
                 refused = fault(401, UNAUTHORIZED)

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 import webob
+from keystoneauth1 import exceptions as keystone_errors
+from keystonemiddleware import auth_token
 
 from nova_lite import exception
 from nova_lite.api import deploy, wsgi
@@ -103,6 +105,18 @@ def test_keystone_away_is_503_with_a_sentence(keystone_is_away: deploy.App) -> N
         503,
         "The identity service is unavailable for the moment",
     )
+
+
+def test_a_catalog_without_keystones_own_endpoint_is_503(
+    keystone_is_away: deploy.App, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fetch_token(*arguments: object, **options: object) -> None:
+        raise keystone_errors.EndpointNotFound("internal endpoint for identity service not found")
+
+    monkeypatch.setattr(auth_token.AuthProtocol, "fetch_token", fetch_token)
+    answer = ask(keystone_is_away, {"X-Auth-Token": "a" * 32})
+    assert json.loads(answer.body)["serviceUnavailable"]["code"] == 503
+    assert "No token can be checked with Keystone: internal endpoint" in caplog.text
 
 
 @pytest.mark.parametrize("headers", [{}, VALIDATED])

@@ -197,7 +197,8 @@ def _claim_all(
     """Claim what can be claimed; returns the builds to send, and the instances whose hosts were all full by now."""
     placed: list[tuple[str, BuildRequest]] = []
     lost: list[_Wanted] = []
-    for item in wanted:
+    # In the order of the hosts, so that two conductors do not lock the same rows the other way round.
+    for item in sorted(wanted, key=lambda item: destinations[item.instance_uuid].selected.host):
         locked = _locked(uow, item, token)
         if locked is None:
             continue

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The whole fault matrix, as root: each operation with each single fault at each point it passes (about 20 minutes).
+# The whole fault matrix, as root: each operation with each single fault at each point it passes (about half an hour).
 #
 #   faults.sh [--pairs N [--seed N]] [--parallel N] [--only TEXT]
 #

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nova_lite import exception
-from nova_lite.api.compute.schemas import images as schemas
+from nova_lite.api.compute.schemas import metadata as schemas
 from nova_lite.api.microversions import Change
 from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
 from nova_lite.policies import catalogue as policies
@@ -35,23 +35,23 @@ class ImageMetadata(Extension):
         req.authorize(policies.IMAGE_METADATA_SHOW)
         return Answer({"meta": {key: self._existing(req, image_id, key)}})
 
-    @declares(policies.IMAGE_METADATA_CHANGE, body=schemas.METADATA, answer="metadata")
+    @declares(policies.IMAGE_METADATA_CHANGE, body=schemas.ALL, answer="metadata")
     def create(self, req: Request, image_id: str) -> Answer:
         req.authorize(policies.IMAGE_METADATA_CHANGE)
-        new = req.validated(schemas.METADATA)["metadata"]
+        new = req.validated(schemas.ALL)["metadata"]
         return Answer({"metadata": self._change(req, image_id, self._get(req, image_id), new)})
 
-    @declares(policies.IMAGE_METADATA_CHANGE, body=schemas.METADATA, answer="metadata")
+    @declares(policies.IMAGE_METADATA_CHANGE, body=schemas.ALL, answer="metadata")
     def update_all(self, req: Request, image_id: str) -> Answer:
         req.authorize(policies.IMAGE_METADATA_CHANGE)
-        new = req.validated(schemas.METADATA)["metadata"]
+        new = req.validated(schemas.ALL)["metadata"]
         gone = dict.fromkeys(self._get(req, image_id).keys() - new.keys())
         return Answer({"metadata": self._change(req, image_id, {}, new, gone)})
 
-    @declares(policies.IMAGE_METADATA_CHANGE, body=schemas.METADATA_ITEM, answer="meta")
+    @declares(policies.IMAGE_METADATA_CHANGE, body=schemas.ITEM, answer="meta")
     def update(self, req: Request, image_id: str, key: str) -> Answer:
         req.authorize(policies.IMAGE_METADATA_CHANGE)
-        meta = req.validated(schemas.METADATA_ITEM)["meta"]
+        meta = req.validated(schemas.ITEM)["meta"]
         if key not in meta:
             raise exception.ValidationError(detail="Request body and URI mismatch")
         self._change(req, image_id, self._get(req, image_id), meta)
@@ -71,7 +71,7 @@ class ImageMetadata(Extension):
     def _existing(self, req: Request, image_id: str, key: str) -> str:
         metadata = self._get(req, image_id)
         if key not in metadata:
-            raise exception.NotFound("Metadata item was not found")
+            raise exception.MetadataItemNotFound()
         return metadata[key]
 
     def _change(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from nova_lite import exception
+from nova_lite.api.compute.schemas import metadata as schemas
 from nova_lite.api.compute.schemas import queries
-from nova_lite.api.compute.schemas import server_parts as schemas
 from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
 from nova_lite.policies import servers as policies
 
@@ -31,16 +31,16 @@ class ServerMetadata(Extension):
         req.query(queries.NOTHING)
         return Answer({"metadata": self.conductor.instance_get(req.context, server_id).metadata})
 
-    @declares(policies.METADATA_CREATE, body=schemas.METADATA, answer="metadata")
+    @declares(policies.METADATA_CREATE, body=schemas.ALL, answer="metadata")
     def create(self, req: Request, server_id: str) -> Answer:
         req.authorize(policies.METADATA_CREATE)
-        body = req.validated(schemas.METADATA)
+        body = req.validated(schemas.ALL)
         return Answer({"metadata": self._change(req, server_id, body["metadata"], replace=False)})
 
-    @declares(policies.METADATA_UPDATE_ALL, body=schemas.METADATA, answer="metadata")
+    @declares(policies.METADATA_UPDATE_ALL, body=schemas.ALL, answer="metadata")
     def update_all(self, req: Request, server_id: str) -> Answer:
         req.authorize(policies.METADATA_UPDATE_ALL)
-        body = req.validated(schemas.METADATA)
+        body = req.validated(schemas.ALL)
         return Answer({"metadata": self._change(req, server_id, body["metadata"], replace=True)})
 
     @declares(policies.METADATA_SHOW, query=queries.NOTHING, answer="meta")
@@ -52,10 +52,10 @@ class ServerMetadata(Extension):
             raise exception.MetadataItemNotFound()
         return Answer({"meta": {key: metadata[key]}})
 
-    @declares(policies.METADATA_UPDATE, body=schemas.METADATA_ITEM, answer="meta")
+    @declares(policies.METADATA_UPDATE, body=schemas.ITEM, answer="meta")
     def update(self, req: Request, server_id: str, key: str) -> Answer:
         req.authorize(policies.METADATA_UPDATE)
-        meta = req.validated(schemas.METADATA_ITEM)["meta"]
+        meta = req.validated(schemas.ITEM)["meta"]
         if key not in meta:
             raise exception.ValidationError(detail="Request body and URI mismatch")
         self._change(req, server_id, meta, replace=False)

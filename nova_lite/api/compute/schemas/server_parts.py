@@ -5,11 +5,6 @@ from __future__ import annotations
 from nova_lite.api.compute.schemas import types as t
 from nova_lite.api.microversions import Change, Versioned
 
-METADATA: Versioned[t.Schema] = Versioned({1: t.wrapped("metadata", t.METADATA)})
-METADATA_ITEM: Versioned[t.Schema] = Versioned(
-    {1: t.wrapped("meta", {**t.METADATA, "minProperties": 1, "maxProperties": 1})}
-)
-
 TAGS: Versioned[t.Schema] = Versioned({1: t.wrapped("tags", t.TAGS)})
 
 _REASON: t.Schema = {"locked_reason": {"type": "string", "minLength": 1, "maxLength": 255}}

@@ -147,7 +147,7 @@ class Database:
 
 def create_engine(conf: cfg.ConfigOpts) -> sa.Engine:
     """An engine for ``[database] connection``, with the settings each kind of database needs here."""
-    options: dict[str, Any] = {"pool_pre_ping": True}
+    options: dict[str, Any] = {"pool_pre_ping": True, "pool_reset_on_return": None}
     try:
         url = sa.make_url(conf.database.connection)
     except exc.ArgumentError as error:
@@ -175,9 +175,25 @@ def create_engine(conf: cfg.ConfigOpts) -> sa.Engine:
         engine = sa.create_engine(url, **options)
     except (exc.ArgumentError, exc.NoSuchModuleError, ImportError) as error:
         raise exception.ConfigurationError(reason=f"[database] connection cannot be used: {error}") from error
+    _reset_quietly(engine)
     if kind == "sqlite":
         _set_up_sqlite(engine)
     return engine
+
+
+def _reset_quietly(engine: sa.Engine) -> None:
+    """Roll back a connection that returns to the pool; one that broke meanwhile is dropped with one line (the pool
+    itself would log a traceback, and whoever needs a connection next is told anyway)."""
+
+    @sa.event.listens_for(engine, "reset")
+    def on_reset(connection: Any, record: Any, state: Any) -> None:
+        if state.transaction_was_reset:
+            return
+        try:
+            connection.rollback()
+        except engine.dialect.loaded_dbapi.Error as error:
+            LOG.warning("A connection to the database broke: %s", " ".join(str(error).split()))
+            record.invalidate(error)
 
 
 def _set_up_sqlite(engine: sa.Engine) -> None:

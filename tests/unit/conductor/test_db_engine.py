@@ -64,3 +64,14 @@ def test_names_are_compared_exactly(db: Database) -> None:
 def test_numbers_that_do_not_fit(db: Database) -> None:
     with pytest.raises(exception.InvalidInput):
         db.write(quotas.set_limit, "p", "ram", 2**40)
+
+
+def test_a_connection_that_breaks_is_dropped_with_one_line(db: Database, caplog: pytest.LogCaptureFixture) -> None:
+    connection = db.engine.connect()
+    broken = connection.connection.dbapi_connection
+    assert broken is not None
+    broken.close()
+    connection.close()
+    assert [record.exc_info for record in caplog.records] == [None]
+    assert "A connection to the database broke" in caplog.text
+    assert db.read(lambda uow: uow.now)

@@ -29,9 +29,9 @@ drop_test_databases() {
     drop_postgresql_database "$TEST_DATABASE" "$TEST_DATABASE"
 }
 
-# run_tests DIRECTORY: fewer lines than pytest's default, but its closing line.
+# run_tests DIRECTORY [OPTION]...: fewer lines than pytest's default, but its closing line.
 run_tests() {
-    pytest --quiet --no-header --tb=short --durations=5 "$1"
+    pytest --quiet --no-header --tb=short --durations=5 "$@"
 }
 
 # --- stages; each runs in the checkout, with the test environment's commands first on PATH
@@ -48,7 +48,7 @@ stage_lint() {
 }
 
 stage_unit() {
-    run_tests tests/unit
+    run_tests tests/unit --numprocesses auto
 }
 
 stage_functional() {

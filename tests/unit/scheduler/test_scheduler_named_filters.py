@@ -117,7 +117,9 @@ def test_type_affinity() -> None:
 
 
 @pytest.mark.parametrize(
-    ("subject", "field"), [(NumInstancesFilter(2), "instances"), (IoOpsFilter(2), "io_ops")], ids=lambda x: str(x)
+    ("subject", "field"),
+    [(NumInstancesFilter(2), "instances"), (IoOpsFilter(2), "io_ops")],
+    ids=["instances", "io_ops"],
 )
 def test_load_and_an_aggregates_own_limit(subject: Any, field: str) -> None:
     def loaded(count: int, *metadata: dict[str, str]) -> HostState:

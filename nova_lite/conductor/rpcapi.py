@@ -146,6 +146,10 @@ class ConductorAPI:
         """``may_override``: also where the other side, owner or admin, holds the lock; else `PolicyNotAuthorized`."""
         self._client.call(context, "instance_unlock", instance_uuid=instance_uuid, may_override=may_override)
 
+    def instance_reset_state(self, context: RequestContext, instance_uuid: str, vm_state: str) -> None:
+        """Raises `InstanceInvalidState` while what is being done to it must end by itself."""
+        self._client.call(context, "instance_reset_state", instance_uuid=instance_uuid, vm_state=vm_state)
+
     def action_list(self, context: RequestContext, instance_uuid: str) -> list[InstanceAction]:
         """Newest first, without their events; also of a deleted instance."""
         answer: list[InstanceAction] = self._client.call(

@@ -1,4 +1,7 @@
-"""What the compute API has and this cloud has not: answered with 501 and a clear sentence, not as unknown."""
+"""What the compute API has and this cloud has not: answered with 501 and a clear sentence, not as unknown.
+
+A server that the asker does not have is a 404 here as everywhere.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,14 @@ from nova_lite.api.wsgi import NOT_SERVED, Action, Answer, Extension, Request, R
 ACTIONS: dict[str, int | None] = {
     **dict.fromkeys(
         (
-            *("addFixedIp", "removeFixedIp", "addFloatingIp", "removeFloatingIp"),
             *("addSecurityGroup", "removeSecurityGroup", "changePassword", "confirmResize", "createBackup"),
-            *("createImage", "injectNetworkInfo", "migrate", "os-migrateLive", "os-resetState"),
-            *("pause", "rebuild", "rescue", "resetNetwork", "resize", "restore", "resume", "revertResize", "shelve"),
+            *("createImage", "migrate", "os-migrateLive"),
+            *("pause", "rebuild", "rescue", "resize", "restore", "resume", "revertResize", "shelve"),
             *("shelveOffload", "suspend", "trigger_crash_dump", "unpause", "unrescue", "unshelve"),
         )
+    ),
+    **dict.fromkeys(
+        ("addFixedIp", "removeFixedIp", "addFloatingIp", "removeFloatingIp"), Change.NO_ADDRESS_ACTIONS - 1
     ),
     **dict.fromkeys(
         ("os-getVNCConsole", "os-getSPICEConsole", "os-getRDPConsole", "os-getSerialConsole", "os-getMKSConsole"),
@@ -42,9 +47,11 @@ class Unserved(Extension):
 
     @declares(NOT_SERVED, status=501)
     def refuse_action(self, req: Request, id: str) -> Answer:
+        self.conductor.instance_get(req.context, id)
         raise exception.NotServed(what=f"The server action {next(iter(req.json_value))}")
 
     @declares(NOT_SERVED, status=501)
-    def refuse(self, req: Request, **variables: str) -> Answer:
+    def refuse(self, req: Request, server_id: str) -> Answer:
+        self.conductor.instance_get(req.context, server_id)
         what = {path: what for _, path, what, _ in ROUTES}[req.template]
         raise exception.NotServed(what=what)

@@ -6,7 +6,7 @@ from oslo_config import cfg
 
 from nova_lite.conductor.db import server_parts
 from nova_lite.conductor.db.engine import Database
-from nova_lite.conductor.tasks import locks
+from nova_lite.conductor.tasks import locks, reset
 from nova_lite.context import RequestContext
 
 
@@ -37,3 +37,6 @@ class ServerParts:
 
     def instance_unlock(self, context: RequestContext, instance_uuid: str, may_override: bool) -> None:
         self.db.write(locks.unlock, self.conf, context, instance_uuid, may_override)
+
+    def instance_reset_state(self, context: RequestContext, instance_uuid: str, vm_state: str) -> None:
+        self.db.write(reset.reset_state, self.conf, context, instance_uuid, vm_state)

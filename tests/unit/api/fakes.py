@@ -266,6 +266,10 @@ class FakeConductor:
         self._note(context, "instance_unlock", instance_uuid, may_override)
         self._get(context, instance_uuid).locked = False
 
+    def instance_reset_state(self, context: RequestContext, instance_uuid: str, vm_state: str) -> None:
+        self._note(context, "instance_reset_state", instance_uuid, vm_state)
+        self._get(context, instance_uuid).vm_state = vm_state
+
     def action_list(self, context: RequestContext, instance_uuid: str) -> list[InstanceAction]:
         self._note(context, "action_list", instance_uuid)
         self._get(context, instance_uuid, deleted=True)

@@ -134,6 +134,26 @@ def test_unlock(api: Client, token: str, may_override: bool) -> None:
     assert api.asked("instance_unlock") == (uuid, may_override)
 
 
+@pytest.mark.parametrize("state", ["active", "error"])
+def test_reset_state(api: Client, state: str) -> None:
+    uuid = api.conductor.add().uuid
+    response = api("POST", f"/servers/{uuid}/action", {"os-resetState": {"state": state}}, token=ADMIN)
+    assert (response.status_code, response.body) == (202, b"")
+    assert api.asked("instance_reset_state") == (uuid, state)
+
+
+@pytest.mark.parametrize("value", [None, {}, {"state": "stopped"}, {"state": "ACTIVE"}, {"state": "error", "more": 1}])
+def test_malformed_reset_state(api: Client, value: Any) -> None:
+    uuid = api.conductor.add().uuid
+    fault(api("POST", f"/servers/{uuid}/action", {"os-resetState": value}, token=ADMIN), "badRequest", 400)
+    assert api.conductor.asked == []
+
+
+def test_reset_state_is_for_admins(api: Client) -> None:
+    uuid = api.conductor.add().uuid
+    fault(api("POST", f"/servers/{uuid}/action", {"os-resetState": {"state": "error"}}), "forbidden", 403)
+
+
 def test_a_lock_is_shown(api: Client) -> None:
     uuid = api.conductor.add(locked=True, locked_reason="audit").uuid
     shown = api.json("GET", f"/servers/{uuid}", version="2.73")["server"]

@@ -56,6 +56,7 @@ class Change(enum.IntEnum):
     NO_HOSTS = 43  # hosts are asked as hypervisors and services
     NO_ADDRESS_ACTIONS = 44  # nor are fixed and floating addresses given to servers here
     FLAVOR_EMBEDDED = 47  # a server shows its flavor's properties, not a link
+    STANDARD_DIAGNOSTICS = 48  # a server's diagnostics have the same keys whatever its hypervisor
     QUOTA_CLASS_KEYS = 50  # quota classes gain server groups and lose the network's resources
     ACTION_EVENTS_FOR_OWNER = 51
     SERVER_CREATE_TAGS = 52

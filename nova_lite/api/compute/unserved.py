@@ -33,7 +33,6 @@ _SERVER = "/servers/{server_id}"
 #: Verbs and URLs, what they are about, and the first version that has them.
 ROUTES: tuple[tuple[str, str, str, int], ...] = (
     ("POST", _SERVER + "/remote-consoles", "A console URL", Change.NO_CONSOLE_ACTIONS),
-    ("GET", _SERVER + "/diagnostics", "Diagnostics of a server", 1),
     ("POST", _SERVER + "/os-interface", "Changing a server's interfaces", 1),
     ("POST", _SERVER + "/os-volume_attachments", "Volumes", 1),
 )

@@ -16,8 +16,11 @@ from nova_lite.objects import (
     Aggregate,
     AvailabilityZone,
     ComputeNode,
+    CpuDiagnostics,
     CreateRequest,
     CreateResult,
+    Diagnostics,
+    DiskDiagnostics,
     Fault,
     Flavor,
     Image,
@@ -30,6 +33,7 @@ from nova_lite.objects import (
     KeyPair,
     Limits,
     Network,
+    NicDiagnostics,
     QuotaUsage,
     ServerGroup,
     Service,
@@ -582,6 +586,17 @@ class FakeCompute:
         self.asked: list[tuple[str, Any]] = []
         self.error: Exception | None = None
         self.output = "login: "
+        self.diagnostics = Diagnostics(
+            driver="libvirt",
+            hypervisor="kvm",
+            hypervisor_os="linux",
+            config_drive=True,
+            cpus=[CpuDiagnostics(id=0, time=17300000000)],
+            nics=[NicDiagnostics(name="tap1", mac_address="fa:16:3e:00:00:01", rx_octets=2070139, tx_packets=662)],
+            disks=[DiskDiagnostics(name="vda", read_bytes=262144, read_requests=112, write_bytes=0, write_requests=0)],
+            memory_maximum=512,
+            memory_used=256,
+        )
 
     def _note(self, method: str, *arguments: Any) -> None:
         self.asked.append((method, arguments))
@@ -603,6 +618,10 @@ class FakeCompute:
     def get_console_output(self, context: RequestContext, host: str, instance_uuid: str, length: int | None) -> str:
         self._note("get_console_output", host, instance_uuid, length)
         return self.output
+
+    def get_instance_diagnostics(self, context: RequestContext, host: str, instance_uuid: str) -> Diagnostics:
+        self._note("get_instance_diagnostics", host, instance_uuid)
+        return self.diagnostics
 
 
 def make_action(**changes: Any) -> InstanceAction:

@@ -163,6 +163,8 @@ class Extension:
 
     alias: str
     title: str
+    #: Aliases of Nova's extensions that are part of this one; clients look for them in ``/extensions``.
+    includes: tuple[str, ...] = ()
     routes: tuple[Route, ...] = ()
     actions: tuple[Action, ...] = ()
 

@@ -139,6 +139,10 @@ class ConductorAPI:
     def instance_tag_delete(self, context: RequestContext, instance_uuid: str, tag: str) -> None:
         self._client.call(context, "instance_tag_delete", instance_uuid=instance_uuid, tag=tag)
 
+    def instance_password_clear(self, context: RequestContext, instance_uuid: str) -> None:
+        """Forget the password that its guest posted."""
+        self._client.call(context, "instance_password_clear", instance_uuid=instance_uuid)
+
     def instance_lock(self, context: RequestContext, instance_uuid: str, reason: str | None) -> None:
         self._client.call(context, "instance_lock", instance_uuid=instance_uuid, reason=reason)
 

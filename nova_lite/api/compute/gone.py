@@ -43,6 +43,7 @@ ACTIONS = ("injectNetworkInfo", "resetNetwork")
 class Gone(Extension):
     alias = "os-gone"
     title = "What is answered with 410"
+    includes = ("os-agents", "os-cells", "os-consoles", "os-fping", "os-virtual-interfaces")
     routes = tuple(Route(verb, path, "gone") for path, verbs in ROUTES.items() for verb in verbs.split())
     actions = tuple(Action("servers", name, "gone") for name in ACTIONS)
 

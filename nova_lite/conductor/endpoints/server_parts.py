@@ -32,6 +32,9 @@ class ServerParts:
     def instance_tag_delete(self, context: RequestContext, instance_uuid: str, tag: str) -> None:
         self.db.write(server_parts.delete_tag, context, instance_uuid, tag)
 
+    def instance_password_clear(self, context: RequestContext, instance_uuid: str) -> None:
+        self.db.write(server_parts.clear_password, context, instance_uuid)
+
     def instance_lock(self, context: RequestContext, instance_uuid: str, reason: str | None) -> None:
         self.db.write(locks.lock, self.conf, context, instance_uuid, reason)
 

@@ -262,6 +262,10 @@ class FakeConductor:
             raise exception.TagNotFound(instance_id=instance_uuid, tag=tag)
         tags.remove(tag)
 
+    def instance_password_clear(self, context: RequestContext, instance_uuid: str) -> None:
+        self._note(context, "instance_password_clear", instance_uuid)
+        self._get(context, instance_uuid).system_metadata = {}
+
     def instance_lock(self, context: RequestContext, instance_uuid: str, reason: str | None) -> None:
         self._note(context, "instance_lock", instance_uuid, reason)
         self._get(context, instance_uuid).locked = True

@@ -616,6 +616,7 @@ def test_extensions(api: Client) -> None:
     assert {"servers", "flavors", "os-keypairs", "os-hypervisors"} <= {item["alias"] for item in extensions}
     assert all(set(item) == {"alias", "name", "description", "namespace", "updated", "links"} for item in extensions)
     assert api.json("GET", "/extensions/os-keypairs")["extension"]["alias"] == "os-keypairs"
+    assert api.json("GET", "/extensions/os-consoles")["extension"]["alias"] == "os-consoles"
     assert api("GET", "/extensions/x").status_code == 404
 
 

@@ -100,6 +100,18 @@ def test_tags_before_2_26(api: Client, method: str, path: str) -> None:
     assert api(method, f"/servers/{uuid}{path}", {"tags": []}, version="2.25").status_code == 404
 
 
+# --- password
+
+
+def test_the_password_that_a_guest_posted(api: Client) -> None:
+    path = f"/servers/{api.conductor.add(system_metadata={'password': 'c2VjcmV0'}).uuid}/os-server-password"
+    assert api.json("GET", path) == {"password": "c2VjcmV0"}
+    fault(api("GET", path, token=STRANGER), "itemNotFound", 404)
+    fault(api("DELETE", path, token=STRANGER), "itemNotFound", 404)
+    assert api("DELETE", path).status_code == 204
+    assert api.json("GET", path) == {"password": ""}
+
+
 # --- lock
 
 

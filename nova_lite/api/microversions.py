@@ -59,6 +59,7 @@ class Change(enum.IntEnum):
     STANDARD_DIAGNOSTICS = 48  # a server's diagnostics have the same keys whatever its hypervisor
     QUOTA_CLASS_KEYS = 50  # quota classes gain server groups and lose the network's resources
     ACTION_EVENTS_FOR_OWNER = 51
+    VOLUME_EXTENDED = 51  # events from outside, here and below
     SERVER_CREATE_TAGS = 52
     UUIDS_OF_SERVICES = 53  # services and hypervisors are named by uuid
     FLAVOR_DESCRIPTION = 55
@@ -78,14 +79,17 @@ class Change(enum.IntEnum):
     REQUESTED_DESTINATION = 74  # host and hypervisor_hostname at create
     STRICT_QUERIES = 75  # unknown query parameters are errors; swap 0; update answers like show
     AGGREGATE_IMAGES = 81  # hosts of an aggregate can be told to cache images
+    POWER_UPDATE = 76
     TOPOLOGY = 78
     MIGRATION_OWNERS = 80  # migrations tell and filter by user and project
+    ACCELERATOR_BOUND = 82
     USER_FILTERS = 83  # more server filters for everybody
     ACTION_EVENT_DETAILS = 84
     EXTRA_SPECS_CHECKED = 86
     NO_HYPERVISOR_STATISTICS = 88
     SERVER_HOSTNAME = 90
     KEYPAIR_IMPORT_ONLY = 92  # keys are no longer generated; names may hold @ and .
+    VOLUME_REIMAGED = 93
     FQDN_HOSTNAME = 94
     EVACUATE_STOPPED = 95  # an evacuated server is off in the end
     PINNED_ZONE = 96

@@ -107,8 +107,8 @@ class Declaration(NamedTuple):
 
     ``policy`` is the rule that it asks (others, too, perhaps), ``body`` and ``query`` the schemas it validates by,
     ``status`` that of its answer, ``answer`` the key (or one of the keys) that is at the top of the answer's body;
-    None when there is no body. ``also`` are other statuses of success, without a body; ``faults`` are those of a
-    reading that not every reading has.
+    None when there is no body. ``also`` are other statuses of success, with the same body (204: none); ``faults`` are
+    those of a reading that not every reading has.
     """
 
     policy: str

@@ -213,7 +213,9 @@ class FakeConductor:
         found = [
             item
             for item in self.instances.values()
-            if filters.project_id in (None, item.project_id) and (filters.deleted or not item.deleted)
+            if filters.project_id in (None, item.project_id)
+            and (filters.deleted or not item.deleted)
+            and (filters.uuids is None or item.uuid in filters.uuids)
         ]
         if marker is not None:
             ids = [item.uuid for item in found]

@@ -379,6 +379,7 @@ class FakeConductor:
             id=len(self.keypairs) + 1,
             name=keypair.name,
             user_id=keypair.user_id,
+            type=keypair.type,
             public_key=keypair.public_key,
             fingerprint=keypair.fingerprint,
             created_at=NOW,

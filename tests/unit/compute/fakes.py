@@ -180,13 +180,14 @@ class Gate:
 class Host:
     """One life of a compute daemon on ``path``; `next_life` is the one after a kill."""
 
-    def __init__(self, path: Path, conductor: FakeConductor | None = None, **compute: Any) -> None:
+    def __init__(self, path: Path, conductor: FakeConductor | None = None, name: str = HOST, **compute: Any) -> None:
         self.path = path
+        self.name = name
         self.compute = compute
         self.conf = make_conf(path, **compute)
         self.conductor = conductor or FakeConductor()
-        self.driver = HookedDriver(self.conf, HOST, self._image_path)
-        self.manager = manager.ComputeManager(self.conf, HOST, self.driver, self.conductor)  # type: ignore[arg-type]
+        self.driver = HookedDriver(self.conf, name, self._image_path)
+        self.manager = manager.ComputeManager(self.conf, name, self.driver, self.conductor)  # type: ignore[arg-type]
         # Pauses of whole seconds are for real life.
         self.manager.host.retrier._interval = 0.02
         self.context = get_admin_context()
@@ -199,10 +200,10 @@ class Host:
         return str(path)
 
     def next_life(self) -> Host:
-        return Host(self.path, self.conductor, **self.compute)
+        return Host(self.path, self.conductor, self.name, **self.compute)
 
     def control(self, **values: Any) -> None:
-        fake.write_control(self.conf, HOST, **values)
+        fake.write_control(self.conf, self.name, **values)
 
     def build(self, generation: int = 1, **values: Any) -> None:
         self.manager.build_and_run_instance(self.context, build_request(generation, **values))
@@ -223,7 +224,7 @@ class Host:
 
     def domains(self) -> dict[str, int]:
         """Uuid to generation, from the hypervisor's own files."""
-        files = (self.path / "instances" / f"fake-{HOST}" / "domains").glob("*.json")
+        files = (self.path / "instances" / f"fake-{self.name}" / "domains").glob("*.json")
         found = [msgspec.json.decode(file.read_bytes(), type=fake.Domain) for file in files]
         return {domain.uuid: domain.generation for domain in found}
 
@@ -238,7 +239,7 @@ class Host:
 
     def traces(self) -> list[str]:
         """Every file of an instance that is on the hypervisor, and what is claimed."""
-        root = self.path / "instances" / f"fake-{HOST}"
+        root = self.path / "instances" / f"fake-{self.name}"
         found = [
             str(path.relative_to(root)) for kind in ("domains", "disks", "vifs") for path in (root / kind).iterdir()
         ]

@@ -1,0 +1,381 @@
+"""The real conductor and two real compute hosts in one process, with what happens between them in any order.
+
+Messages are delivered late, twice or never; hosts fail or stand still at a step, are killed there or around a report,
+are forced down and come back; leases and deadlines pass. At every step no instance is on two hosts, none is on a host
+that it holds nothing of, and the database's invariants hold; in the end everything settles, and the hypervisors hold
+just what the rows say.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+
+from nova_lite import exception, states
+from nova_lite.compute import manager
+from nova_lite.conductor.db import audit, hosts, models
+from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.conductor.endpoints.hosts import Hosts
+from nova_lite.objects import ActionTicket, BuildRequest, HostReport
+from nova_lite.states import PowerState
+from tests.unit.compute.fakes import DEADLINE, Gate, Host
+from tests.unit.conductor.test_lifecycle import World
+
+T = TypeVar("T")
+
+HOSTS = ("host1", "host2")
+STEPS = ["plug_vifs", "spawn_before_domain", "spawn_after_domain", "destroy", "power_on", "power_off", "reboot"]
+KINDS = ["stop", "start", "reboot", "delete", "delete", "evacuate"]
+
+#: How far a request comes at once: its row is written, its message is out, its host has got it.
+ACCEPTED, SENT, DELIVERED = "accepted", "sent", "delivered"
+FAR = st.sampled_from([ACCEPTED, SENT, DELIVERED, DELIVERED, DELIVERED])
+CUTS = st.sampled_from(["", "", "", "before", "after"])
+
+#: Rounds of half a minute within which everything has to settle once nothing breaks any more: less than the deadline.
+ROUNDS = 25
+
+
+class Link:
+    """What a host reports, to the conductor. ``cut``: the next report is not heard (before), or its answer is not
+    (after), and the host is dead from then on."""
+
+    def __init__(self, world: World) -> None:
+        self.reports = world.reports
+        self.hosts = Hosts(world.db, world.conf)
+        self.cut = ""
+        self.life: Life | None = None
+
+    def register_host(self, context: Any, report: HostReport) -> int:
+        return self.hosts.register_host(context, report)
+
+    def report_state(self, context: Any, report: HostReport, timeout: float | None = None) -> None:
+        self.hosts.report_state(context, report)
+
+    def start_build(self, *arguments: Any) -> Any:
+        return self._say(self.reports.start_build, *arguments)
+
+    def finish_build(self, *arguments: Any) -> Any:
+        return self._say(self.reports.finish_build, *arguments)
+
+    def finish_action(self, *arguments: Any) -> Any:
+        return self._say(self.reports.finish_action, *arguments)
+
+    def reconcile_domains(self, *arguments: Any) -> Any:
+        return self.reports.reconcile_domains(*arguments)
+
+    def _say(self, method: Callable[..., T], *arguments: Any) -> T:
+        if self.cut == "before":
+            self._die()
+        answer = method(*arguments)
+        if self.cut == "after":
+            self._die()
+        return answer
+
+    def _die(self) -> None:
+        assert self.life is not None
+        self.life.manager._stopping.set()
+        raise exception.MessagingUnavailable(what="a report")
+
+
+class Post:
+    """What the conductor sends to hosts: kept, to be delivered as often as it pleases."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, BuildRequest | ActionTicket]] = []
+        self.alive: dict[str, Life] = {}
+
+    def build_and_run_instance(self, context: Any, host: str, request: BuildRequest) -> None:
+        self.sent.append((host, request))
+
+    def terminate_instance(self, context: Any, host: str, ticket: ActionTicket) -> None:
+        self.sent.append((host, ticket))
+
+    stop_instance = start_instance = reboot_instance = terminate_instance
+
+    def fence_instance(self, context: Any, host: str, uuid: str, generation: int, timeout: float) -> bool:
+        if host not in self.alive:
+            raise exception.ComputeHostUnavailable(host=host)
+        return self.alive[host].manager.fence_instance(context, uuid, generation)
+
+
+class Life(Host):
+    """One life of a host's daemon, whose work can be held at a step of the hypervisor."""
+
+    def __init__(self, *arguments: Any, **compute: Any) -> None:
+        self.gates: list[Gate] = []
+        super().__init__(*arguments, **compute)
+
+    def control(self, **values: Any) -> None:
+        super().control(vcpus=4, memory_mb=1024, disk_gb=50, **values)
+
+    def hold(self, step: str) -> None:
+        """Whoever comes to ``step`` next stays there until `release`; never released, it was killed there."""
+        gate = Gate()
+
+        def once() -> None:
+            del self.driver.hooks[step]
+            self.gates.append(gate)
+            gate()
+
+        self.driver.hooks[step] = once
+
+    def release(self) -> None:
+        self.driver.hooks.clear()
+        while self.gates:
+            self.gates.pop().open()
+        self.settle()
+
+    def settle(self) -> None:
+        """Until nothing moves any more: nothing is left to do, or it is held or waits for what is."""
+        moves = time.monotonic() + DEADLINE
+        while not self.manager.jobs.wait_idle(0.05):
+            if self.gates:
+                return
+            assert time.monotonic() < moves, "jobs do not end"
+
+
+class ControlPlane(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.path = Path(tempfile.mkdtemp())
+        self.world = World(self.path)
+        self.post = Post()
+        self.world.builds.compute = self.world.reconciler.compute = self.post  # type: ignore[assignment]
+        self.links = {name: Link(self.world) for name in HOSTS}
+        self.forced: set[str] = set()
+        self.ended: set[str] = set()
+        self.uuids: list[str] = []
+        for name in HOSTS:
+            self.begin_life(name)
+
+    # --- what users and operators do
+
+    @precondition(lambda self: len(self.uuids) < 6)
+    @rule(count=st.integers(1, 2), far=FAR, cut=CUTS)
+    def create(self, count: int, far: str, cut: str) -> None:
+        uuids = self.world.create(min_count=count, max_count=count)
+        self.uuids += uuids
+        first = len(self.post.sent)
+        if far != ACCEPTED:
+            self.world.lifecycle.build_instances(self.world.context(), uuids)
+        if far == DELIVERED:
+            self.hand_over_from(first, cut)
+
+    @precondition(lambda self: self.uuids)
+    @rule(data=st.data(), kind=st.sampled_from(KINDS), far=FAR, cut=CUTS)
+    def act(self, data: st.DataObject, kind: str, far: str, cut: str) -> None:
+        uuid = data.draw(st.sampled_from(self.uuids))
+        first = len(self.post.sent)
+        try:
+            ticket = self.world.lifecycle.accept_action(self.world.context(admin=True), uuid, kind, {})
+        except exception.NovaLiteException as error:
+            assert error.code < 500
+            return
+        if far == ACCEPTED:
+            return
+        if kind == "evacuate":
+            self.world.lifecycle.build_instances(self.world.context(), [uuid])
+        elif ticket.host is not None:
+            self.post.sent.append((ticket.host, ticket))
+        if far == DELIVERED:
+            self.hand_over_from(first, cut)
+
+    @precondition(lambda self: self.uuids)
+    @rule(data=st.data())
+    def nudge(self, data: st.DataObject) -> None:
+        uuid = data.draw(st.sampled_from(self.uuids))
+        self.world.lifecycle.build_instances(self.world.context(), [uuid])
+
+    # --- what messages do
+
+    @precondition(lambda self: self.post.sent)
+    @rule(data=st.data(), cut=CUTS)
+    def deliver(self, data: st.DataObject, cut: str) -> None:
+        """Any message, once more; the newest more often."""
+        newest = st.integers(max(0, len(self.post.sent) - 3), len(self.post.sent) - 1)
+        self.hand_over(data.draw(newest | st.integers(0, len(self.post.sent) - 1)), cut)
+
+    def hand_over_from(self, first: int, cut: str = "") -> None:
+        for index in range(first, len(self.post.sent)):
+            self.hand_over(index, cut)
+
+    def hand_over(self, index: int, cut: str = "") -> None:
+        name, order = self.post.sent[index]
+        life = self.post.alive.get(name)
+        if life is None:
+            return
+        self.links[name].cut = cut
+        if isinstance(order, BuildRequest):
+            life.manager.build_and_run_instance(life.context, order)
+        else:
+            life.act(order)
+        life.settle()
+        self.links[name].cut = ""
+        if life.manager._stopping.is_set():
+            del self.post.alive[name]
+
+    # --- what time and hosts do
+
+    @rule(seconds=st.sampled_from([0, 3, 31, 31, 1000]))
+    def sweep(self, seconds: int) -> None:
+        self.world.let_time_pass(seconds)
+        self.world.reconciler.sweep()
+
+    @rule(name=st.sampled_from(HOSTS), step=st.sampled_from(STEPS))
+    def fail_next(self, name: str, step: str) -> None:
+        if name in self.post.alive:
+            self.post.alive[name].control(fail_at=[step], fail_count=1)
+
+    @rule(name=st.sampled_from(HOSTS), step=st.sampled_from(STEPS))
+    def hold_next(self, name: str, step: str) -> None:
+        if name in self.post.alive:
+            self.post.alive[name].hold(step)
+
+    @rule(name=st.sampled_from(HOSTS))
+    def release(self, name: str) -> None:
+        if name in self.post.alive:
+            self.post.alive[name].release()
+
+    @rule(name=st.sampled_from(HOSTS), noticed=st.booleans())
+    def kill(self, name: str, noticed: bool) -> None:
+        self.post.alive.pop(name, None)
+        if noticed:
+            self.world.silence(name)
+
+    @rule(name=st.sampled_from(HOSTS))
+    def begin_life(self, name: str) -> None:
+        if name in self.forced:
+            return
+        link = self.links[name]
+        link.life = life = Life(self.path / name, link, name)  # type: ignore[arg-type]
+        life.control()
+        life.manager.heartbeat.refresh()
+        life.manager.clean_up()
+        life.manager.membership.send_heartbeat()
+        self.ended.discard(name)
+        self.post.alive[name] = life
+
+    @rule(name=st.sampled_from(HOSTS), forced_down=st.booleans())
+    def force_down(self, name: str, forced_down: bool) -> None:
+        """The operator ends what runs on the host first, and only then says so."""
+        if forced_down:
+            self.post.alive.pop(name, None)
+            self.forced.add(name)
+            self.ended.add(name)
+        else:
+            self.forced.discard(name)
+        self.world.db.write(self._force_down, name, forced_down)
+
+    @staticmethod
+    def _force_down(uow: UnitOfWork, name: str, forced_down: bool) -> None:
+        uuid = uow.session.scalars(sa.select(models.Service.uuid).where(models.Service.host == name)).one()
+        hosts.service_update(uow, uuid, {"forced_down": forced_down})
+
+    @rule(name=st.sampled_from(HOSTS))
+    def reconcile(self, name: str) -> None:
+        if name in self.post.alive:
+            self.post.alive[name].manager.reconciler.run()
+
+    # --- what holds
+
+    def domains(self) -> dict[str, dict[str, int]]:
+        """Uuid to host to generation, but for hosts that were ended by the operator's word."""
+        found: dict[str, dict[str, int]] = {}
+        for name, link in self.links.items():
+            assert link.life is not None
+            if name not in self.ended:
+                for uuid, generation in link.life.domains().items():
+                    found.setdefault(uuid, {})[name] = generation
+        return found
+
+    @invariant()
+    def nothing_is_twice(self) -> None:
+        for uuid, places in self.domains().items():
+            assert len(places) == 1, f"{uuid} is on {places}"
+
+    @invariant()
+    def what_is_there_is_paid_for(self) -> None:
+        query = sa.select(models.Allocation.instance_uuid, models.ComputeNode.host).join(
+            models.ComputeNode, models.ComputeNode.id == models.Allocation.compute_node_id
+        )
+        held = self.world.db.read(lambda uow: {tuple(row) for row in uow.session.execute(query)})
+        there = {(uuid, name) for uuid, places in self.domains().items() for name in places}
+        assert there <= held, "a domain on a host that its instance holds nothing of"
+
+    @invariant()
+    def rows_agree(self) -> None:
+        assert self.world.db.read(audit.find) == []
+        for used in self.world.used().values():
+            assert 0 <= used <= 4
+
+    def settle(self) -> None:
+        for name in HOSTS:
+            self.force_down(name, False)
+            if name in self.post.alive:
+                self.post.alive[name].release()
+            else:
+                self.begin_life(name)
+        for _ in range(ROUNDS):
+            first = len(self.post.sent)
+            self.world.let_time_pass(31)
+            self.world.reconciler.sweep()
+            self.hand_over_from(first)
+            if not self.world.open_actions():
+                break
+        for life in self.post.alive.values():
+            life.control()
+            life.manager.reconciler.run()
+        assert self.world.open_actions() == []
+        self.rows_agree()
+
+    def teardown(self) -> None:
+        self.settle()
+        found = self.domains()
+        for uuid in self.uuids:
+            row = self.world.db.read(lambda uow, uuid=uuid: uow.session.scalars(_row(uuid)).one())
+            places = found.pop(uuid, {})
+            assert row.task_state is None
+            if row.deleted:
+                assert places == {}
+            elif row.vm_state == states.ERROR:
+                assert row.fault is not None
+                assert places in ({}, {row.host: row.generation})
+            else:
+                power = {states.ACTIVE: PowerState.RUNNING, states.STOPPED: PowerState.SHUTDOWN}[row.vm_state]
+                assert places == {row.host: row.generation}
+                assert self.post.alive[row.host].power(uuid) == power
+        assert found == {}
+        if all(
+            row.deleted for row in self.world.db.read(lambda uow: list(uow.session.scalars(sa.select(models.Instance))))
+        ):
+            assert [life.traces() for life in self.post.alive.values()] == [[], []]
+        self.world.db.close()
+        shutil.rmtree(self.path)
+
+
+def _row(uuid: str) -> sa.Select[tuple[models.Instance]]:
+    return sa.select(models.Instance).where(models.Instance.uuid == uuid)
+
+
+def test_any_order_settles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manager, "FENCE_WAIT", 0.05)
+    run_state_machine_as_test(
+        ControlPlane,
+        settings=settings(
+            max_examples=15,
+            stateful_step_count=30,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

@@ -22,11 +22,12 @@ HERE = Path(__file__).parent
 TABLE = HERE / "transcript.yaml"
 PATIENCE = 120.0
 EMPTY = ("", None, "None")
+MAY_BE_EMPTY, MAY_BE_MISSING = "(", "["
 
 
 @dataclasses.dataclass(frozen=True)
 class Command:
-    """One entry of the table, whose first lines say what the fields are. Columns: by name, whether it may be empty."""
+    """One entry of the table, whose first lines say what the fields are."""
 
     run: str
     list: str = ""
@@ -38,9 +39,9 @@ class Command:
     keep: str = ""
 
     @property
-    def columns(self) -> dict[str, bool]:
+    def columns(self) -> dict[str, str]:
         names = [name.strip() for name in (self.list or self.show).split(",") if name.strip()]
-        return {name.strip("()"): name.startswith("(") for name in names}
+        return {name.strip("()[]"): name[0] if name[0] in (MAY_BE_EMPTY, MAY_BE_MISSING) else "" for name in names}
 
 
 def load() -> tuple[list[Command], list[str]]:
@@ -111,11 +112,13 @@ def _header(output: str) -> list[str]:
 
 
 def _check_columns(command: Command, header: list[str], found: list[dict[str, Any]]) -> Iterator[str]:
-    if set(header) != set(command.columns):
-        missing, more = set(command.columns) - set(header), set(header) - set(command.columns)
-        yield f"columns: missing {sorted(missing)}, unexpected {sorted(more)}"
-    for name, may_be_empty in command.columns.items():
-        if not may_be_empty and any(row.get(name) in EMPTY for row in found):
+    if more := set(header) - set(command.columns):
+        yield f"unexpected columns {sorted(more)}"
+    for name, freedom in command.columns.items():
+        if name not in header:
+            if freedom != MAY_BE_MISSING:
+                yield f"no column {name!r}"
+        elif not freedom and any(row[name] in EMPTY for row in found):
             yield f"nothing in column {name!r}"
     if command.rows:
         names = {row[header[0]] for row in found}

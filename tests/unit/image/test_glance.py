@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -213,9 +213,14 @@ def short(environ: dict[str, Any], start_response: Any) -> list[bytes]:
     return [DATA[:-1]]
 
 
-def broken_off(environ: dict[str, Any], start_response: Any) -> list[bytes]:
-    start_response("200 OK", [("Content-Length", str(len(DATA))), ("Connection", "close")])
-    return [DATA[:1000]]
+def broken_off(environ: dict[str, Any], start_response: Any) -> Any:
+    start_response("200 OK", [("Content-Length", str(len(DATA)))])
+
+    def pieces() -> Iterator[bytes]:
+        yield DATA[:1000]
+        raise ConnectionError("this server has enough")
+
+    return pieces()
 
 
 def changed(environ: dict[str, Any], start_response: Any) -> list[bytes]:

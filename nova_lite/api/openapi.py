@@ -177,9 +177,10 @@ def _responses(rows: Iterable[Operation], method: str) -> dict[str, Any]:
             for status in row.declared.status.all():
                 bodies.setdefault(status, []).append(_answer(row.declared.answer))
             for status in row.declared.also:
-                bodies.setdefault(status, []).append(None)
+                bodies.setdefault(status, []).append(None if status == 204 else _answer(row.declared.answer))
     codes = {*FAULTS, 414, *(() if method == "GET" else FAULTS_OF_CHANGES)}
     codes |= {status for row in rows if row.declared for status in row.declared.status.all() if status >= 400}
+    codes |= {code for row in rows if row.declared for code in row.declared.faults}
     responses = {str(code): {"$ref": f"#/components/responses/{code}"} for code in codes}
     return responses | {str(status): _success(status, schemas) for status, schemas in sorted(bodies.items())}
 

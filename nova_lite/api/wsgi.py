@@ -112,7 +112,8 @@ class Declaration(NamedTuple):
 
     ``policy`` is the rule that it asks (others, too, perhaps), ``body`` and ``query`` the schemas it validates by,
     ``status`` that of its answer, ``answer`` the key (or one of the keys) that is at the top of the answer's body;
-    None when there is no body. ``also`` are other statuses of success, without a body.
+    None when there is no body. ``also`` are other statuses of success, with the same body (204: none); ``faults`` are
+    those of a reading that not every reading has.
     """
 
     policy: str
@@ -121,6 +122,7 @@ class Declaration(NamedTuple):
     status: Versioned[int]
     answer: tuple[str, ...] | None
     also: tuple[int, ...] = ()
+    faults: tuple[int, ...] = ()
 
 
 #: In place of a rule's name: nobody can do it, so nobody is asked.
@@ -137,6 +139,7 @@ def declares(
     status: int | Versioned[int] = 200,
     answer: str | tuple[str, ...] | None = None,
     also: tuple[int, ...] = (),
+    faults: tuple[int, ...] = (),
 ) -> Callable[[Handler], Handler]:
     """Mark a handler with its `Declaration`."""
     declaration = Declaration(
@@ -146,6 +149,7 @@ def declares(
         Versioned({1: status}) if isinstance(status, int) else status,
         (answer,) if isinstance(answer, str) else answer,
         also,
+        faults,
     )
 
     def mark(handler: Handler) -> Handler:
@@ -164,6 +168,8 @@ class Extension:
 
     alias: str
     title: str
+    #: Aliases of Nova's extensions that are part of this one; clients look for them in ``/extensions``.
+    includes: tuple[str, ...] = ()
     routes: tuple[Route, ...] = ()
     actions: tuple[Action, ...] = ()
 

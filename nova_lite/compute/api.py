@@ -19,7 +19,7 @@ from nova_lite.compute.rpcapi import ComputeAPI
 from nova_lite.conductor.rpcapi import ConductorAPI
 from nova_lite.context import RequestContext
 from nova_lite.image.driver import ImageBackend
-from nova_lite.objects import CreateRequest, CreateResult, Instance
+from nova_lite.objects import CreateRequest, CreateResult, Diagnostics, Instance
 
 LOG = logging.getLogger(__name__)
 
@@ -81,13 +81,17 @@ class API:
         Raises `InstanceNotReady` while there is no guest, `ComputeHostUnavailable` when its host does not answer.
         """
         instance = self.conductor.instance_get(context, instance_uuid)
-        host = _host_that_answers(instance)
-        try:
-            return self.compute.get_console_output(context, host, instance_uuid, length)
-        except exception.MessagingUnavailable as error:
-            raise exception.ComputeHostUnavailable(host=host) from error
-        except exception.DomainNotFound as error:
-            raise exception.InstanceNotReady(instance_id=instance_uuid) from error
+        return _ask_host(instance, lambda host: self.compute.get_console_output(context, host, instance_uuid, length))
+
+    def get_diagnostics(self, context: RequestContext, instance_uuid: str) -> tuple[Instance, Diagnostics]:
+        """The server and what its hypervisor tells of it.
+
+        Raises `InstanceInvalidState` unless it runs, and what `get_console_output` raises.
+        """
+        instance = self.conductor.instance_get(context, instance_uuid)
+        return instance, _ask_host(
+            instance, lambda host: self.compute.get_instance_diagnostics(context, host, instance_uuid)
+        )
 
     def _act(
         self,
@@ -104,12 +108,19 @@ class API:
         )
 
 
-def _host_that_answers(instance: Instance) -> str:
-    if instance.host is None:
+def _ask_host(instance: Instance, ask: Callable[[str], T]) -> T:
+    """Ask the instance's host for what only it knows, if it can be expected to answer."""
+    host = instance.host
+    if host is None:
         raise exception.InstanceNotReady(instance_id=instance.uuid)
     if instance.host_status in ("DOWN", "UNKNOWN"):
-        raise exception.ComputeHostUnavailable(host=instance.host)
-    return instance.host
+        raise exception.ComputeHostUnavailable(host=host)
+    try:
+        return ask(host)
+    except exception.MessagingUnavailable as error:
+        raise exception.ComputeHostUnavailable(host=host) from error
+    except exception.DomainNotFound as error:
+        raise exception.InstanceNotReady(instance_id=instance.uuid) from error
 
 
 def _again(call: Callable[[], T]) -> T:

@@ -24,8 +24,9 @@ from nova_lite.compute.reconciler import DomainReconciler
 from nova_lite.compute.reports import Retrier
 from nova_lite.conductor.rpcapi import ConductorAPI
 from nova_lite.context import RequestContext
-from nova_lite.objects import ActionTicket, BuildRequest, Image
-from nova_lite.virt.driver import ComputeDriver, ConsoleOutput
+from nova_lite.objects import ActionTicket, BuildRequest, Diagnostics, Image
+from nova_lite.states import PowerState
+from nova_lite.virt.driver import ComputeDriver, ConsoleOutput, InstanceDiagnostics
 
 LOG = logging.getLogger(__name__)
 
@@ -173,6 +174,21 @@ class ComputeManager:
             raise exception.NotImplementedByDriver(operation="console output")
         try:
             return driver.get_console_output(instance_uuid, length)
+        except exception.DomainNotFound as error:
+            raise exception.InstanceNotReady(instance_id=instance_uuid) from error
+
+    def get_instance_diagnostics(self, context: RequestContext, instance_uuid: str) -> Diagnostics:
+        """Of a guest that runs, else `InstanceInvalidState`. Asked without the instance's lock, as the console is."""
+        driver = self.host.driver
+        if not isinstance(driver, InstanceDiagnostics):
+            raise exception.NotImplementedByDriver(operation="diagnostics")
+        try:
+            state = driver.get_info(instance_uuid).power_state
+            if state != PowerState.RUNNING:
+                raise exception.InstanceInvalidState(
+                    method="get_diagnostics", instance_id=instance_uuid, attr="power state", state=state.name.lower()
+                )
+            return driver.get_instance_diagnostics(instance_uuid)
         except exception.DomainNotFound as error:
             raise exception.InstanceNotReady(instance_id=instance_uuid) from error
 

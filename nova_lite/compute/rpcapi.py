@@ -6,7 +6,7 @@ from typing import Any
 
 from nova_lite import rpc
 from nova_lite.context import RequestContext
-from nova_lite.objects import ActionTicket, BuildRequest, Image
+from nova_lite.objects import ActionTicket, BuildRequest, Diagnostics, Image
 
 TOPIC = "compute"
 VERSION = "1.0"
@@ -61,6 +61,13 @@ class ComputeAPI:
             returns=str,
             instance_uuid=instance_uuid,
             length=length,
+        )
+        return answer
+
+    def get_instance_diagnostics(self, context: RequestContext, host: str, instance_uuid: str) -> Diagnostics:
+        """Raises `InstanceInvalidState` unless the guest runs."""
+        answer: Diagnostics = self._client.call(
+            context, "get_instance_diagnostics", server=host, returns=Diagnostics, instance_uuid=instance_uuid
         )
         return answer
 

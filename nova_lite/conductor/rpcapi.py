@@ -139,12 +139,20 @@ class ConductorAPI:
     def instance_tag_delete(self, context: RequestContext, instance_uuid: str, tag: str) -> None:
         self._client.call(context, "instance_tag_delete", instance_uuid=instance_uuid, tag=tag)
 
+    def instance_password_clear(self, context: RequestContext, instance_uuid: str) -> None:
+        """Forget the password that its guest posted."""
+        self._client.call(context, "instance_password_clear", instance_uuid=instance_uuid)
+
     def instance_lock(self, context: RequestContext, instance_uuid: str, reason: str | None) -> None:
         self._client.call(context, "instance_lock", instance_uuid=instance_uuid, reason=reason)
 
     def instance_unlock(self, context: RequestContext, instance_uuid: str, may_override: bool) -> None:
         """``may_override``: also where the other side, owner or admin, holds the lock; else `PolicyNotAuthorized`."""
         self._client.call(context, "instance_unlock", instance_uuid=instance_uuid, may_override=may_override)
+
+    def instance_reset_state(self, context: RequestContext, instance_uuid: str, vm_state: str) -> None:
+        """Raises `InstanceInvalidState` while what is being done to it must end by itself."""
+        self._client.call(context, "instance_reset_state", instance_uuid=instance_uuid, vm_state=vm_state)
 
     def action_list(self, context: RequestContext, instance_uuid: str) -> list[InstanceAction]:
         """Newest first, without their events; also of a deleted instance."""

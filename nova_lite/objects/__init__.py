@@ -22,6 +22,7 @@ from nova_lite.objects.build import (
     Outcome,
     Verdict,
 )
+from nova_lite.objects.diagnostics import CpuDiagnostics, Diagnostics, DiskDiagnostics, NicDiagnostics
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.host import (
     AvailabilityZone,
@@ -51,9 +52,12 @@ __all__ = [
     "BuildRequest",
     "BuildResult",
     "ComputeNode",
+    "CpuDiagnostics",
     "CreateRequest",
     "CreateResult",
     "Destination",
+    "Diagnostics",
+    "DiskDiagnostics",
     "DomainReport",
     "DomainVerdict",
     "Fault",
@@ -73,6 +77,7 @@ __all__ = [
     "Limits",
     "Network",
     "NetworkRequest",
+    "NicDiagnostics",
     "Outcome",
     "QuotaUsage",
     "RequestSpec",

@@ -9,6 +9,9 @@ import msgspec
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.network import Network
 
+#: In an instance's ``system_metadata``: the password that its guest posted, encrypted with its key pair, in base64.
+POSTED_PASSWORD = "password"  # noqa: S105 a key
+
 
 class Fault(msgspec.Struct, kw_only=True):
     """Why an instance is in ERROR. ``message`` is for its owner, ``details`` for admins."""
@@ -34,7 +37,8 @@ class Instance(msgspec.Struct, kw_only=True):
     """One instance, whole. ``flavor`` is the snapshot taken at create; ``image_ref`` is "" when it has none.
 
     ``generation`` counts build attempts: it is the fencing token of host and domain. ``task_state`` is None unless an
-    action is open. ``system_metadata`` holds what the instance has to remember of its image (``image_*``).
+    action is open. ``system_metadata`` holds what the instance has to remember of its image (``image_*``)
+    and what its guest posted (`POSTED_PASSWORD`).
     ``server_group``: uuid of the group that it is in; not told in lists.
     """
 

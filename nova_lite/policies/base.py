@@ -9,6 +9,7 @@ CONTEXT_IS_ADMIN = "context_is_admin"
 ADMIN = "rule:context_is_admin"
 MEMBER = "rule:project_member_or_admin"
 READER = "rule:project_reader_or_admin"
+SERVICE = "role:service or rule:context_is_admin"
 OWNER = "rule:owner_or_admin"
 ANYONE = "@"
 

@@ -40,6 +40,7 @@ TAGS_DELETE_ALL = "os_compute_api:os-server-tags:delete_all"
 TAGS_DELETE = "os_compute_api:os-server-tags:delete"
 LOCK = "os_compute_api:os-lock-server:lock"
 UNLOCK = "os_compute_api:os-lock-server:unlock"
+RESET_STATE = "os_compute_api:os-admin-actions:reset_state"
 UNLOCK_OVERRIDE = "os_compute_api:os-lock-server:unlock:unlock_override"
 
 _LISTS = ("GET /servers", "GET /servers/detail")
@@ -83,5 +84,6 @@ RULES = [
     rule(TAGS_DELETE, MEMBER, "Delete a tag of a server", "DELETE /servers/{server_id}/tags/{tag}"),
     rule(LOCK, MEMBER, "Lock a server (lock)", _ACTION),
     rule(UNLOCK, MEMBER, "Unlock a server (unlock)", _ACTION),
+    rule(RESET_STATE, ADMIN, "Set a server's state by hand (os-resetState)", _ACTION),
     rule(UNLOCK_OVERRIDE, ADMIN, "Unlock a server whoever locked it (unlock)", _ACTION),
 ]

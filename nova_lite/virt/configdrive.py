@@ -13,7 +13,7 @@ import msgspec
 import pycdlib
 
 from nova_lite import exception
-from nova_lite.objects import VIF, Image, Instance
+from nova_lite.objects import VIF, Image, Instance, keypair
 from nova_lite.virt.driver import SpawnSpec
 
 LABEL = "config-2"
@@ -79,7 +79,9 @@ def _meta_data(spec: SpawnSpec, paths: list[str]) -> dict[str, Any]:
     }
     if instance.key_name and instance.key_data:
         data["public_keys"] = {instance.key_name: instance.key_data}
-        data["keys"] = [{"name": instance.key_name, "type": "ssh", "data": instance.key_data}]
+        data["keys"] = [
+            {"name": instance.key_name, "type": keypair.type_of(instance.key_data), "data": instance.key_data}
+        ]
     if spec.admin_password:
         data["admin_pass"] = spec.admin_password
     if paths:

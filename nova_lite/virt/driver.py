@@ -23,7 +23,7 @@ from oslo_config import cfg
 from stevedore import driver as stevedore_driver
 
 from nova_lite import exception
-from nova_lite.objects import VIF, Image, Instance, Inventory
+from nova_lite.objects import VIF, Diagnostics, Image, Instance, Inventory
 from nova_lite.states import PowerState
 
 NAMESPACE = "nova_lite.virt.drivers"
@@ -129,6 +129,15 @@ class ConsoleOutput(Protocol):
 
     def get_console_output(self, instance_uuid: str, length: int | None) -> str:
         """The last ``length`` lines (None: all that is kept) of the guest's serial console."""
+        ...
+
+
+@runtime_checkable
+class InstanceDiagnostics(Protocol):
+    """A driver that can tell what a running guest does."""
+
+    def get_instance_diagnostics(self, instance_uuid: str) -> Diagnostics:
+        """Counters of the guest, which runs; raises `exception.DomainNotFound`."""
         ...
 
 

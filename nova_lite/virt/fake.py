@@ -28,7 +28,16 @@ import msgspec
 from oslo_config import cfg
 
 from nova_lite import exception, files
-from nova_lite.objects import VIF, Image, Instance, Inventory
+from nova_lite.objects import (
+    VIF,
+    CpuDiagnostics,
+    Diagnostics,
+    DiskDiagnostics,
+    Image,
+    Instance,
+    Inventory,
+    NicDiagnostics,
+)
 from nova_lite.objects.ready import make_ready
 from nova_lite.states import PowerState
 from nova_lite.virt import driver
@@ -47,6 +56,7 @@ class Domain(msgspec.Struct, kw_only=True):
     vcpus: int = 0
     memory_mb: int = 0
     disk_gb: int = 0
+    config_drive: bool = False
 
 
 class Control(msgspec.Struct, kw_only=True):
@@ -182,6 +192,23 @@ class FakeDriver(driver.ComputeDriver):
             return ""
         return "".join(lines if length is None else lines[max(0, len(lines) - length) :])
 
+    def get_instance_diagnostics(self, instance_uuid: str) -> Diagnostics:
+        """Of the domain as it was made; what a guest that is not there did is nothing."""
+        self._step("diagnostics")
+        domain = self._read(instance_uuid)
+        nothing = {"rx_octets": 0, "rx_packets": 0, "tx_octets": 0, "tx_packets": 0}
+        vifs = self._vifs(instance_uuid)
+        return Diagnostics(
+            driver="fake",
+            hypervisor="fake",
+            config_drive=domain.config_drive,
+            cpus=[CpuDiagnostics(id=number, time=0) for number in range(domain.vcpus)],
+            nics=[NicDiagnostics(name=vif.id, mac_address=vif.mac_address, **nothing) for vif in vifs],
+            disks=[DiskDiagnostics(name="vda", read_bytes=0, read_requests=0, write_bytes=0, write_requests=0)],
+            memory_maximum=domain.memory_mb,
+            memory_used=0,
+        )
+
     def cache_image(self, image: Image) -> None:
         self._step("cache_image")
         self._fetch(image)
@@ -218,6 +245,7 @@ class FakeDriver(driver.ComputeDriver):
             vcpus=flavor.vcpus,
             memory_mb=flavor.memory_mb,
             disk_gb=flavor.disk_gb,
+            config_drive=instance.config_drive,
         )
         spec.fence()
         self._boot(domain)
@@ -242,6 +270,13 @@ class FakeDriver(driver.ComputeDriver):
 
     def _console(self, instance_uuid: str) -> str:
         return os.path.join(self.path, "disks", os.path.basename(instance_uuid), "console.log")
+
+    def _vifs(self, instance_uuid: str) -> list[VIF]:
+        try:
+            with open(self._file("vifs", instance_uuid), "rb") as file:
+                return msgspec.json.decode(file.read(), type=list[VIF])
+        except FileNotFoundError:
+            return []
 
     def _uuids(self, kind: str) -> set[str]:
         return {name[: -len(".json")] for name in os.listdir(os.path.join(self.path, kind)) if name.endswith(".json")}

@@ -21,22 +21,27 @@ class Extensions(Extension):
     @declares(policies.EXTENSIONS, answer="extensions")
     def index(self, req: Request) -> Answer:
         req.authorize(policies.EXTENSIONS)
-        return Answer({"extensions": [_view(plugin) for plugin in router.extension_classes()]})
+        return Answer({"extensions": [_view(alias, title) for alias, title in _titles().items()]})
 
     @declares(policies.EXTENSIONS, answer="extension")
     def show(self, req: Request, id: str) -> Answer:
         req.authorize(policies.EXTENSIONS)
-        for plugin in router.extension_classes():
-            if plugin.alias == id:
-                return Answer({"extension": _view(plugin)})
-        raise exception.NotFound()
+        title = _titles().get(id)
+        if title is None:
+            raise exception.NotFound()
+        return Answer({"extension": _view(id, title)})
 
 
-def _view(plugin: type[Extension]) -> dict[str, Any]:
+def _titles() -> dict[str, str]:
+    """By alias."""
+    return {alias: plugin.title for plugin in router.extension_classes() for alias in (plugin.alias, *plugin.includes)}
+
+
+def _view(alias: str, title: str) -> dict[str, Any]:
     return {
-        "alias": plugin.alias,
-        "name": plugin.title,
-        "description": plugin.title,
+        "alias": alias,
+        "name": title,
+        "description": title,
         "namespace": "",
         "updated": "2014-12-03T00:00:00Z",
         "links": [],

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from nova_lite import exception
-from nova_lite.api.compute import ssh_keys
+from nova_lite.api.compute import certificates, ssh_keys
 from nova_lite.api.compute.schemas import keypairs as schemas
 from nova_lite.api.compute.views import keypairs as views
 from nova_lite.api.microversions import Change, Versioned
 from nova_lite.api.wsgi import Answer, Extension, Query, Request, Route, declares
 from nova_lite.objects import KeyPair
+from nova_lite.objects.keypair import SSH, X509
 from nova_lite.policies import keypairs as policies
 
 _CREATED = Versioned({1: 200, Change.KEYPAIR_TYPE: 201})
@@ -51,15 +51,10 @@ class Keypairs(Extension):
     def create(self, req: Request) -> Answer:
         body = req.validated(schemas.CREATE)["keypair"]
         user_id = _authorized_user(req, policies.CREATE, body.get("user_id"))
-        if body.get("type", "ssh") != "ssh":
-            raise exception.NotServed(what=f"A key pair of type {body['type']}")
-        private_key, public_key = _keys(body)
-        keypair = KeyPair(
-            name=body["name"],
-            user_id=user_id,
-            public_key=public_key,
-            fingerprint=ssh_keys.fingerprint(public_key),
-        )
+        kind = body.get("type", SSH)
+        make = _certificate if kind == X509 else _ssh_key
+        private_key, public_key, fingerprint = make(body.get("public_key"), user_id)
+        keypair = KeyPair(name=body["name"], user_id=user_id, type=kind, public_key=public_key, fingerprint=fingerprint)
         stored = self.conductor.keypair_create(req.context, keypair)
         return Answer({"keypair": views.created(req, stored, private_key)}, _CREATED.at(req.version))
 
@@ -81,8 +76,15 @@ def _authorized_user(req: Request, rule: str, user_id: str | None) -> str:
     return owner
 
 
-def _keys(body: dict[str, Any]) -> tuple[str | None, str]:
-    """Private and public key: the given one, or a new pair, whose private half goes to the user and nowhere else."""
-    if "public_key" in body:
-        return None, ssh_keys.checked(body["public_key"])
-    return ssh_keys.generate()
+# Private half (None when the public one was given), public half, fingerprint. A private half goes to the user and
+# nowhere else.
+
+
+def _ssh_key(given: str | None, user_id: str) -> tuple[str | None, str, str]:
+    made, public_key = ssh_keys.generate() if given is None else (None, ssh_keys.checked(given))
+    return made, public_key, ssh_keys.fingerprint(public_key)
+
+
+def _certificate(given: str | None, user_id: str) -> tuple[str | None, str, str]:
+    made, certificate = certificates.generate(user_id) if given is None else (None, certificates.checked(given))
+    return made, certificate, certificates.fingerprint(certificate)

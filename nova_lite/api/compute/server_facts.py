@@ -14,6 +14,7 @@ _IPS = "/servers/{server_id}/ips"
 class ServerFacts(Extension):
     alias = "server-facts"
     title = "Addresses of a server"
+    includes = ("ips",)
     routes = (
         Route("GET", _IPS, "ips"),
         Route("GET", _IPS + "/{label}", "ips_of_network"),

@@ -18,6 +18,7 @@ _SERVER = "/servers/{server_id}"
 class ServerReadings(Extension):
     alias = "server-readings"
     title = "Interfaces, volumes, security groups, topology and migrations of a server"
+    includes = ("os-attach-interfaces", "server-migrations")
     routes = (
         Route("GET", _SERVER + "/os-interface", "interfaces"),
         Route("GET", _SERVER + "/os-interface/{port_id}", "interface"),

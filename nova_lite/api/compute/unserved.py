@@ -1,4 +1,7 @@
-"""What the compute API has and this cloud has not: answered with 501 and a clear sentence, not as unknown."""
+"""What the compute API has and this cloud has not: answered with 501 and a clear sentence, not as unknown.
+
+A server that the asker does not have is a 404 here as everywhere.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,14 @@ from nova_lite.api.wsgi import NOT_SERVED, Action, Answer, Extension, Request, R
 ACTIONS: dict[str, int | None] = {
     **dict.fromkeys(
         (
-            *("addFixedIp", "removeFixedIp", "addFloatingIp", "removeFloatingIp"),
             *("addSecurityGroup", "removeSecurityGroup", "changePassword", "confirmResize", "createBackup"),
-            *("createImage", "injectNetworkInfo", "migrate", "os-migrateLive", "os-resetState"),
-            *("pause", "rebuild", "rescue", "resetNetwork", "resize", "restore", "resume", "revertResize", "shelve"),
+            *("createImage", "migrate", "os-migrateLive"),
+            *("pause", "rebuild", "rescue", "resize", "restore", "resume", "revertResize", "shelve"),
             *("shelveOffload", "suspend", "trigger_crash_dump", "unpause", "unrescue", "unshelve"),
         )
+    ),
+    **dict.fromkeys(
+        ("addFixedIp", "removeFixedIp", "addFloatingIp", "removeFloatingIp"), Change.NO_ADDRESS_ACTIONS - 1
     ),
     **dict.fromkeys(
         ("os-getVNCConsole", "os-getSPICEConsole", "os-getRDPConsole", "os-getSerialConsole", "os-getMKSConsole"),
@@ -25,12 +30,23 @@ ACTIONS: dict[str, int | None] = {
 
 _SERVER = "/servers/{server_id}"
 
-#: Verbs and URLs, what they are about, and the first version that has them.
-ROUTES: tuple[tuple[str, str, str, int], ...] = (
-    ("POST", _SERVER + "/remote-consoles", "A console URL", Change.NO_CONSOLE_ACTIONS),
-    ("GET", _SERVER + "/diagnostics", "Diagnostics of a server", 1),
-    ("POST", _SERVER + "/os-interface", "Changing a server's interfaces", 1),
-    ("POST", _SERVER + "/os-volume_attachments", "Volumes", 1),
+_LAST_PROXY = Change.NO_PROXIES - 1
+
+#: Verbs and URLs, what they are about, and the first and the last version that have them.
+ROUTES: tuple[tuple[str, str, str, int, int | None], ...] = (
+    ("POST", _SERVER + "/remote-consoles", "A console URL", Change.NO_CONSOLE_ACTIONS, None),
+    ("POST", _SERVER + "/os-interface", "Changing a server's interfaces", 1, None),
+    ("POST", _SERVER + "/os-volume_attachments", "Volumes", 1, None),
+    ("POST", "/os-floating-ips", "A floating address", 1, _LAST_PROXY),
+    ("DELETE", "/os-floating-ips/{id}", "A floating address", 1, _LAST_PROXY),
+    ("POST", "/os-security-groups", "Changing security groups", 1, _LAST_PROXY),
+    ("PUT DELETE", "/os-security-groups/{id}", "Changing security groups", 1, _LAST_PROXY),
+    ("POST", "/os-security-group-rules", "Changing security groups", 1, _LAST_PROXY),
+    ("DELETE", "/os-security-group-rules/{id}", "Changing security groups", 1, _LAST_PROXY),
+    ("POST", "/os-volumes", "A volume", 1, _LAST_PROXY),
+    ("DELETE", "/os-volumes/{id}", "A volume", 1, _LAST_PROXY),
+    ("POST", "/os-snapshots", "A snapshot of a volume", 1, _LAST_PROXY),
+    ("DELETE", "/os-snapshots/{id}", "A snapshot of a volume", 1, _LAST_PROXY),
 )
 
 
@@ -38,13 +54,18 @@ class Unserved(Extension):
     alias = "os-unserved"
     title = "What is answered with 501"
     actions = tuple(Action("servers", name, "refuse_action", until=until) for name, until in ACTIONS.items())
-    routes = tuple(Route(verb, path, "refuse", since) for verbs, path, _, since in ROUTES for verb in verbs.split())
+    routes = tuple(
+        Route(verb, path, "refuse", since, until) for verbs, path, _, since, until in ROUTES for verb in verbs.split()
+    )
 
     @declares(NOT_SERVED, status=501)
     def refuse_action(self, req: Request, id: str) -> Answer:
+        self.conductor.instance_get(req.context, id)
         raise exception.NotServed(what=f"The server action {next(iter(req.json_value))}")
 
     @declares(NOT_SERVED, status=501)
     def refuse(self, req: Request, **variables: str) -> Answer:
-        what = {path: what for _, path, what, _ in ROUTES}[req.template]
+        if "server_id" in variables:
+            self.conductor.instance_get(req.context, variables["server_id"])
+        what = {path: what for _, path, what, _, _ in ROUTES}[req.template]
         raise exception.NotServed(what=what)

@@ -64,6 +64,15 @@ def open_action(
     return action
 
 
+def record_done(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, instance: Instance, kind: str) -> None:
+    """Write an action that the conductor carries out in this very transaction."""
+    instance.updated_at = uow.now
+    action = open_action(uow, conf, context, instance, kind, PERFORM, {})
+    uow.session.flush()
+    start_event(uow, action, f"api_{kind}", None)
+    finish(uow, action)
+
+
 def find_open(uow: UnitOfWork, instance_uuid: str, *kinds: str) -> InstanceAction | None:
     """The newest open action of an instance, of these kinds if any are given."""
     query = sa.select(InstanceAction).where(_OPEN, InstanceAction.instance_uuid == instance_uuid)

@@ -9,6 +9,7 @@ from nova_lite.conductor.db import instances, quotas
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Instance, InstanceTag
 from nova_lite.context import RequestContext
+from nova_lite.objects.instance import POSTED_PASSWORD
 
 #: Tags of one instance, at most.
 MAX_TAGS = 50
@@ -89,6 +90,14 @@ def delete_tag(uow: UnitOfWork, context: RequestContext, instance_uuid: str, tag
         raise exception.TagNotFound(instance_id=instance_uuid, tag=tag)
     row.tags = kept
     row.updated_at = uow.now
+
+
+# --- what its guest posted
+
+
+def clear_password(uow: UnitOfWork, context: RequestContext, instance_uuid: str) -> None:
+    row = instances.get_row(uow, context, instance_uuid, lock=True)
+    row.system_metadata = {name: value for name, value in row.system_metadata.items() if name != POSTED_PASSWORD}
 
 
 # --- both

@@ -6,7 +6,7 @@ from oslo_config import cfg
 
 from nova_lite.conductor.db import server_parts
 from nova_lite.conductor.db.engine import Database
-from nova_lite.conductor.tasks import locks
+from nova_lite.conductor.tasks import locks, reset
 from nova_lite.context import RequestContext
 
 
@@ -32,8 +32,14 @@ class ServerParts:
     def instance_tag_delete(self, context: RequestContext, instance_uuid: str, tag: str) -> None:
         self.db.write(server_parts.delete_tag, context, instance_uuid, tag)
 
+    def instance_password_clear(self, context: RequestContext, instance_uuid: str) -> None:
+        self.db.write(server_parts.clear_password, context, instance_uuid)
+
     def instance_lock(self, context: RequestContext, instance_uuid: str, reason: str | None) -> None:
         self.db.write(locks.lock, self.conf, context, instance_uuid, reason)
 
     def instance_unlock(self, context: RequestContext, instance_uuid: str, may_override: bool) -> None:
         self.db.write(locks.unlock, self.conf, context, instance_uuid, may_override)
+
+    def instance_reset_state(self, context: RequestContext, instance_uuid: str, vm_state: str) -> None:
+        self.db.write(reset.reset_state, self.conf, context, instance_uuid, vm_state)

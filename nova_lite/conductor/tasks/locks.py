@@ -27,7 +27,7 @@ def lock(
     if _is_repeated(uow, context, LOCK, instance_uuid) or (instance.locked and by == OWNER):
         return
     instance.locked, instance.locked_by, instance.locked_reason = True, by, reason
-    _record(uow, conf, context, instance, LOCK)
+    actions.record_done(uow, conf, context, instance, LOCK)
 
 
 def unlock(
@@ -40,7 +40,7 @@ def unlock(
     if instance.locked_by not in (None, _side(context, instance)) and not may_override:
         raise exception.PolicyNotAuthorized(action=UNLOCK_OVERRIDE)
     instance.locked, instance.locked_by, instance.locked_reason = False, None, None
-    _record(uow, conf, context, instance, UNLOCK)
+    actions.record_done(uow, conf, context, instance, UNLOCK)
 
 
 def _side(context: RequestContext, instance: Instance) -> str:
@@ -49,11 +49,3 @@ def _side(context: RequestContext, instance: Instance) -> str:
 
 def _is_repeated(uow: UnitOfWork, context: RequestContext, kind: str, instance_uuid: str) -> bool:
     return actions.find_by_request(uow, context.request_id, kind, instance_uuid) is not None
-
-
-def _record(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, instance: Instance, kind: str) -> None:
-    instance.updated_at = uow.now
-    action = actions.open_action(uow, conf, context, instance, kind, actions.PERFORM, {})
-    uow.session.flush()
-    actions.start_event(uow, action, f"api_{kind}", None)
-    actions.finish(uow, action)

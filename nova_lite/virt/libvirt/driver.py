@@ -15,13 +15,13 @@ from typing import Any
 from oslo_config import cfg
 
 from nova_lite import exception
-from nova_lite.objects import VIF, Image, Instance, Inventory
+from nova_lite.objects import VIF, Diagnostics, Image, Instance, Inventory
 from nova_lite.states import PowerState
 from nova_lite.virt import images
 from nova_lite.virt.driver import ComputeDriver, DomainInfo, FetchImage, SpawnSpec, instances_path
-from nova_lite.virt.libvirt import console, guestxml, inventory, kvm, monitor
+from nova_lite.virt.libvirt import console, diagnostics, guestxml, inventory, kvm, monitor
 from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
-from nova_lite.virt.libvirt.disks import DiskMaker
+from nova_lite.virt.libvirt.disks import CONFIG_DRIVE, DiskMaker
 from nova_lite.virt.libvirt.domains import Domains
 from nova_lite.virt.libvirt.events import EventRelay
 from nova_lite.virt.libvirt.imagecache import ImageCache
@@ -180,7 +180,7 @@ class LibvirtDriver(ComputeDriver):
         self.power_off(instance_uuid, timeout if reboot_type == SOFT else 0)
         self.power_on(instance_uuid)
 
-    # --- console
+    # --- what only some drivers can
 
     def cache_image(self, image: Image) -> None:
         self._cache.get(image)
@@ -190,6 +190,15 @@ class LibvirtDriver(ComputeDriver):
         path = os.path.join(self._records.directory(instance_uuid), guestxml.CONSOLE_LOG)
         with _files_errors():
             return console.tail(path, length)
+
+    def get_instance_diagnostics(self, instance_uuid: str) -> Diagnostics:
+        domain, _ = self._domains.get(instance_uuid)
+        statistics = self._connection.connect_call("domainListGetStats", [domain], diagnostics.STATISTICS, 0)
+        if not statistics:
+            raise exception.DomainNotFound(instance_uuid=instance_uuid)
+        xml = self._connection.call(domain.XMLDesc, 0)
+        config_drive = os.path.exists(os.path.join(self._records.directory(instance_uuid), CONFIG_DRIVE))
+        return diagnostics.diagnostics(statistics[0][1], xml, self._virt_type, config_drive)
 
 
 @contextlib.contextmanager

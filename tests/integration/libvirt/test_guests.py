@@ -58,6 +58,12 @@ def test_a_whole_life(connection: Any, driver: LibvirtDriver, images: Images, ne
     assert [info.uuid for info in driver.list_domains()] == [instance_uuid]
     assert driver.get_inventory().running_vms == 1
     assert driver.get_console_output(instance_uuid, 1).count("\n") <= 1
+    found = driver.get_instance_diagnostics(instance_uuid)
+    assert (len(found.cpus), found.memory_maximum, found.config_drive) == (1, 128, True)
+    assert found.cpus[0].time
+    assert [nic.mac_address for nic in found.nics] == [vif.mac_address]
+    assert found.nics[0].tx_packets
+    assert found.disks[0].read_bytes
 
     driver.spawn(spec)
     assert driver.get_info(instance_uuid).power_state == PowerState.RUNNING

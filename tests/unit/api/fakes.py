@@ -16,8 +16,11 @@ from nova_lite.objects import (
     Aggregate,
     AvailabilityZone,
     ComputeNode,
+    CpuDiagnostics,
     CreateRequest,
     CreateResult,
+    Diagnostics,
+    DiskDiagnostics,
     Fault,
     Flavor,
     Image,
@@ -30,6 +33,7 @@ from nova_lite.objects import (
     KeyPair,
     Limits,
     Network,
+    NicDiagnostics,
     QuotaUsage,
     ServerGroup,
     Service,
@@ -209,7 +213,9 @@ class FakeConductor:
         found = [
             item
             for item in self.instances.values()
-            if filters.project_id in (None, item.project_id) and (filters.deleted or not item.deleted)
+            if filters.project_id in (None, item.project_id)
+            and (filters.deleted or not item.deleted)
+            and (filters.uuids is None or item.uuid in filters.uuids)
         ]
         if marker is not None:
             ids = [item.uuid for item in found]
@@ -258,6 +264,10 @@ class FakeConductor:
             raise exception.TagNotFound(instance_id=instance_uuid, tag=tag)
         tags.remove(tag)
 
+    def instance_password_clear(self, context: RequestContext, instance_uuid: str) -> None:
+        self._note(context, "instance_password_clear", instance_uuid)
+        self._get(context, instance_uuid).system_metadata = {}
+
     def instance_lock(self, context: RequestContext, instance_uuid: str, reason: str | None) -> None:
         self._note(context, "instance_lock", instance_uuid, reason)
         self._get(context, instance_uuid).locked = True
@@ -265,6 +275,10 @@ class FakeConductor:
     def instance_unlock(self, context: RequestContext, instance_uuid: str, may_override: bool) -> None:
         self._note(context, "instance_unlock", instance_uuid, may_override)
         self._get(context, instance_uuid).locked = False
+
+    def instance_reset_state(self, context: RequestContext, instance_uuid: str, vm_state: str) -> None:
+        self._note(context, "instance_reset_state", instance_uuid, vm_state)
+        self._get(context, instance_uuid).vm_state = vm_state
 
     def action_list(self, context: RequestContext, instance_uuid: str) -> list[InstanceAction]:
         self._note(context, "action_list", instance_uuid)
@@ -365,6 +379,7 @@ class FakeConductor:
             id=len(self.keypairs) + 1,
             name=keypair.name,
             user_id=keypair.user_id,
+            type=keypair.type,
             public_key=keypair.public_key,
             fingerprint=keypair.fingerprint,
             created_at=NOW,
@@ -580,6 +595,17 @@ class FakeCompute:
         self.asked: list[tuple[str, Any]] = []
         self.error: Exception | None = None
         self.output = "login: "
+        self.diagnostics = Diagnostics(
+            driver="libvirt",
+            hypervisor="kvm",
+            hypervisor_os="linux",
+            config_drive=True,
+            cpus=[CpuDiagnostics(id=0, time=17300000000)],
+            nics=[NicDiagnostics(name="tap1", mac_address="fa:16:3e:00:00:01", rx_octets=2070139, tx_packets=662)],
+            disks=[DiskDiagnostics(name="vda", read_bytes=262144, read_requests=112, write_bytes=0, write_requests=0)],
+            memory_maximum=512,
+            memory_used=256,
+        )
 
     def _note(self, method: str, *arguments: Any) -> None:
         self.asked.append((method, arguments))
@@ -601,6 +627,10 @@ class FakeCompute:
     def get_console_output(self, context: RequestContext, host: str, instance_uuid: str, length: int | None) -> str:
         self._note("get_console_output", host, instance_uuid, length)
         return self.output
+
+    def get_instance_diagnostics(self, context: RequestContext, host: str, instance_uuid: str) -> Diagnostics:
+        self._note("get_instance_diagnostics", host, instance_uuid)
+        return self.diagnostics
 
 
 def make_action(**changes: Any) -> InstanceAction:

@@ -296,6 +296,16 @@ def test_known_actions_that_are_not_served(api: Client) -> None:
     assert fault(response, "notImplemented", 501) == "The server action pause is not supported by this cloud."
     response = api("POST", f"/servers/{instance.uuid}/os-interface", {"interfaceAttachment": {}})
     assert fault(response, "notImplemented", 501) == "Changing a server's interfaces is not supported by this cloud."
+    response = api("POST", f"/servers/{instance.uuid}/action", {"addFloatingIp": None}, version="2.44")
+    fault(response, "itemNotFound", 404)
+
+
+@pytest.mark.parametrize(("path", "body"), [("/action", {"pause": None}), ("/os-interface", {})])
+def test_what_is_not_served_of_a_server_that_is_not_there(api: Client, path: str, body: Any) -> None:
+    uuid = api.conductor.add(project_id="other").uuid
+    for server_id in ("nosuch", uuid):
+        response = api("POST", f"/servers/{server_id}{path}", body)
+        assert fault(response, "itemNotFound", 404) == f"Instance {server_id} could not be found."
 
 
 # --- URLs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nova_lite.api.compute.gone import ROUTES
+from nova_lite.api.compute.gone import ACTIONS, ROUTES
 from tests.unit.api.conftest import Client, fault
 
 
@@ -16,3 +16,8 @@ def test_gone(api: Client, path: str, version: str) -> None:
         message = fault(response, "computeFault", 410)
         assert message == "This resource is no longer available. No forwarding address is given."
     assert api.conductor.asked == []
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_actions_that_are_gone(api: Client, action: str) -> None:
+    fault(api("POST", "/servers/x/action", {action: None}), "computeFault", 410)

@@ -255,11 +255,6 @@ def test_bad_public_key(api: Client, key: str) -> None:
     assert fault(response, "badRequest", 400).startswith("Keypair data is invalid: failed to generate fingerprint")
 
 
-def test_x509_is_not_served(api: Client) -> None:
-    body = {"keypair": {"name": "k", "public_key": "x", "type": "x509"}}
-    assert api("POST", "/os-keypairs", body, version="2.2").status_code == 501
-
-
 @pytest.mark.parametrize("kind", ["rsa", "ecdsa", "ed25519"])
 def test_fingerprints_are_openssh_s(tmp_path, kind: str) -> None:
     path = tmp_path / "key"
@@ -616,6 +611,7 @@ def test_extensions(api: Client) -> None:
     assert {"servers", "flavors", "os-keypairs", "os-hypervisors"} <= {item["alias"] for item in extensions}
     assert all(set(item) == {"alias", "name", "description", "namespace", "updated", "links"} for item in extensions)
     assert api.json("GET", "/extensions/os-keypairs")["extension"]["alias"] == "os-keypairs"
+    assert api.json("GET", "/extensions/os-consoles")["extension"]["alias"] == "os-consoles"
     assert api("GET", "/extensions/x").status_code == 404
 
 

@@ -100,6 +100,18 @@ def test_tags_before_2_26(api: Client, method: str, path: str) -> None:
     assert api(method, f"/servers/{uuid}{path}", {"tags": []}, version="2.25").status_code == 404
 
 
+# --- password
+
+
+def test_the_password_that_a_guest_posted(api: Client) -> None:
+    path = f"/servers/{api.conductor.add(system_metadata={'password': 'c2VjcmV0'}).uuid}/os-server-password"
+    assert api.json("GET", path) == {"password": "c2VjcmV0"}
+    fault(api("GET", path, token=STRANGER), "itemNotFound", 404)
+    fault(api("DELETE", path, token=STRANGER), "itemNotFound", 404)
+    assert api("DELETE", path).status_code == 204
+    assert api.json("GET", path) == {"password": ""}
+
+
 # --- lock
 
 
@@ -132,6 +144,26 @@ def test_unlock(api: Client, token: str, may_override: bool) -> None:
     uuid = api.conductor.add().uuid
     assert api("POST", f"/servers/{uuid}/action", {"unlock": None}, token=token).status_code == 202
     assert api.asked("instance_unlock") == (uuid, may_override)
+
+
+@pytest.mark.parametrize("state", ["active", "error"])
+def test_reset_state(api: Client, state: str) -> None:
+    uuid = api.conductor.add().uuid
+    response = api("POST", f"/servers/{uuid}/action", {"os-resetState": {"state": state}}, token=ADMIN)
+    assert (response.status_code, response.body) == (202, b"")
+    assert api.asked("instance_reset_state") == (uuid, state)
+
+
+@pytest.mark.parametrize("value", [None, {}, {"state": "stopped"}, {"state": "ACTIVE"}, {"state": "error", "more": 1}])
+def test_malformed_reset_state(api: Client, value: Any) -> None:
+    uuid = api.conductor.add().uuid
+    fault(api("POST", f"/servers/{uuid}/action", {"os-resetState": value}, token=ADMIN), "badRequest", 400)
+    assert api.conductor.asked == []
+
+
+def test_reset_state_is_for_admins(api: Client) -> None:
+    uuid = api.conductor.add().uuid
+    fault(api("POST", f"/servers/{uuid}/action", {"os-resetState": {"state": "error"}}), "forbidden", 403)
 
 
 def test_a_lock_is_shown(api: Client) -> None:

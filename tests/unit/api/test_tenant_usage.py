@@ -65,3 +65,21 @@ def test_bad_parameters(api: Client) -> None:
         fault(api("GET", f"{PATH}/demo?{query}"), "badRequest", 400)
     assert api("GET", f"{PATH}/demo?more=1", version="2.74").status_code == 200
     assert api("GET", f"{PATH}/demo?more=1", version="2.75").status_code == 400
+
+
+# --- audits
+
+
+def test_no_host_makes_usage_audits(api: Client) -> None:
+    path = "/os-instance_usage_audit_log"
+    log = api.json("GET", path, token=ADMIN)["instance_usage_audit_logs"]
+    assert (log["hosts_not_run"], log["num_hosts"], log["num_hosts_not_run"]) == (["compute1"], 1, 1)
+    assert (log["overall_status"], log["log"], log["total_instances"]) == ("0 of 1 hosts done. 0 errors.", {}, 0)
+    assert api.asked("service_list") == (None, "nova-compute")
+    log = api.json("GET", f"{path}/2026-01-21%2008:20:32", token=ADMIN)["instance_usage_audit_log"]
+    assert (log["period_beginning"], log["period_ending"]) == ("2025-12-01 00:00:00", "2026-01-01 00:00:00")
+    assert api("GET", f"{path}/2026-01-21%2008:20:32.123", token=ADMIN).status_code == 200
+    for wrong in ("yesterday", "2026-13-01%2000:00:00", "0001-01-05%2000:00:00"):
+        fault(api("GET", f"{path}/{wrong}", token=ADMIN), "badRequest", 400)
+    fault(api("GET", path), "forbidden", 403)
+    fault(api("GET", f"{path}/2026-01-21%2008:20:32"), "forbidden", 403)

@@ -128,6 +128,17 @@ def test_console_output(host: Host) -> None:
     assert host.manager.get_console_output(host.context, UUID, 0) == ""
 
 
+def test_diagnostics_are_of_a_guest_that_runs(host: Host) -> None:
+    with pytest.raises(exception.InstanceNotReady):
+        host.manager.get_instance_diagnostics(host.context, UUID)
+    host.built()
+    found = host.manager.get_instance_diagnostics(host.context, UUID)
+    assert (found.driver, len(found.cpus), len(found.disks)) == ("fake", 1, 1)
+    host.driver.power_off(UUID, 0)
+    with pytest.raises(exception.InstanceInvalidState, match="power state shutdown"):
+        host.manager.get_instance_diagnostics(host.context, UUID)
+
+
 def test_a_driver_without_a_console_says_so(host: Host) -> None:
     class Mute:
         pass
@@ -136,6 +147,8 @@ def test_a_driver_without_a_console_says_so(host: Host) -> None:
     mute = ComputeManager(conf, "host-b", Mute(), FakeConductor())  # type: ignore[arg-type]
     with pytest.raises(exception.NotImplementedByDriver):
         mute.get_console_output(host.context, UUID, None)
+    with pytest.raises(exception.NotImplementedByDriver):
+        mute.get_instance_diagnostics(host.context, UUID)
 
 
 def test_stopping_lets_a_build_finish(host: Host) -> None:

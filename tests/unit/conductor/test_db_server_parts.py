@@ -6,7 +6,7 @@ import pytest
 from oslo_config import cfg
 
 from nova_lite import exception
-from nova_lite.conductor.db import instances, quotas, server_groups
+from nova_lite.conductor.db import instances, quotas, server_groups, server_parts
 from nova_lite.conductor.db.engine import Database
 from nova_lite.conductor.endpoints.server_parts import ServerParts
 from nova_lite.objects import InstanceFilters, ServerGroup
@@ -104,3 +104,12 @@ def test_what_is_not_there_to_be_changed(parts: ServerParts) -> None:
             parts.instance_metadata_change(context, uuid, {}, replace=False)
         with pytest.raises(error):
             parts.instance_tag_add(context, uuid, "a")
+
+
+def test_a_posted_password_is_forgotten(db: Database) -> None:
+    uuid = db.write(make.instance, system_metadata={"password": "x", "image_os": "linux"})
+    with pytest.raises(exception.InstanceNotFound):
+        db.write(server_parts.clear_password, make.context("p2"), uuid)
+    for _ in range(2):
+        db.write(server_parts.clear_password, make.context(), uuid)
+    assert db.read(instances.get, make.ADMIN, uuid).system_metadata == {"image_os": "linux"}

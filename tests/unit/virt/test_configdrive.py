@@ -85,6 +85,13 @@ def test_what_was_not_given_is_left_out() -> None:
     assert "openstack/latest/user_data" not in files
 
 
+@pytest.mark.parametrize(("data", "kind"), [("ssh-ed25519 AAAA", "ssh"), ("-----BEGIN CERTIFICATE-----\nx", "x509")])
+def test_a_key_is_told_with_its_type(data: str, kind: str) -> None:
+    files = configdrive.files_of(make_spec(instance=make_instance(key_name="mine", key_data=data)))
+    meta = json.loads(files["openstack/latest/meta_data.json"])
+    assert meta["keys"] == [{"name": "mine", "type": kind, "data": data}]
+
+
 def test_network_data_holds_all_that_a_static_setup_needs() -> None:
     vif = make_vif(network=make_network(dns=["9.9.9.9"], mtu=1450))
     data = configdrive.network_data([vif])

@@ -226,4 +226,15 @@ def test_the_domain_file_is_what_tests_read(fake_driver: fake.FakeDriver, tmp_pa
         "vcpus": 1,
         "memory_mb": 512,
         "disk_gb": 1,
+        "config_drive": False,
     }
+
+
+def test_diagnostics_tell_the_domain_as_it_was_made(fake_driver: fake.FakeDriver) -> None:
+    fake_driver.plug_vifs(make_instance(), VIFS)
+    fake_driver.spawn(spec())
+    found = fake_driver.get_instance_diagnostics(UUID)
+    assert (len(found.cpus), found.memory_maximum) == (1, 512)
+    assert [nic.mac_address for nic in found.nics] == [vif.mac_address for vif in VIFS]
+    fake_driver.unplug_vifs(UUID)
+    assert fake_driver.get_instance_diagnostics(UUID).nics == []

@@ -14,4 +14,9 @@ LOCK: Versioned[t.Schema] = Versioned(
         Change.LOCKED_REASON: t.wrapped("lock", {**t.strict(_REASON), "type": ["object", "null"]}),
     }
 )
+RESET_STATE: Versioned[t.Schema] = Versioned(
+    {
+        1: t.wrapped("os-resetState", t.strict({"state": {"type": "string", "enum": ["active", "error"]}}, ("state",))),
+    }
+)
 UNLOCK: Versioned[t.Schema] = Versioned({1: t.wrapped("unlock", {})})

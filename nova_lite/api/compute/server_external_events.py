@@ -1,0 +1,77 @@
+"""``POST /os-server-external-events``: what other services say has happened to servers."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from nova_lite import exception
+from nova_lite.api.compute.schemas import server_external_events as schemas
+from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.objects import Instance, InstanceFilters
+from nova_lite.policies import server_external_events as policies
+from nova_lite.states import PowerState
+
+LOG = logging.getLogger(__name__)
+
+#: Nothing is left to do: addresses are read anew for each request, and no build waits for a port.
+_NEWS_ONLY = ("network-changed", "network-vif-plugged", "network-vif-unplugged")
+
+Event = dict[str, Any]
+
+
+class ServerExternalEvents(Extension):
+    alias = "os-server-external-events"
+    title = "Events from other services"
+    routes = (Route("POST", "/os-server-external-events", "create"),)
+
+    @declares(policies.CREATE, body=schemas.CREATE, also=(207,), answer="events")
+    def create(self, req: Request) -> Answer:
+        """Each event with its own code: 200, 400 (its tag), 404 (no such server), or 422 (nothing can be done of it
+        here, or not to this server now). 207 when they are not all 200."""
+        req.authorize(policies.CREATE)
+        events: list[Event] = req.validated(schemas.CREATE)["events"]
+        servers = self._servers(req, events)
+        if not servers:
+            raise exception.NotFound("No instances found for any event")
+        told = [self._told(req, event, servers.get(event["server_uuid"].lower())) for event in events]
+        return Answer({"events": told}, 200 if all(event["code"] == 200 for event in told) else 207)
+
+    def _servers(self, req: Request, events: list[Event]) -> dict[str, Instance]:
+        wanted = InstanceFilters(uuids=sorted({event["server_uuid"].lower() for event in events}))
+        context = req.context.elevated()
+        return {item.uuid: item for item in self.conductor.instance_list(context, wanted, None, None, [], [])}
+
+    def _told(self, req: Request, event: Event, instance: Instance | None) -> Event:
+        code = 404 if instance is None else self._handle(req, event, instance)
+        status = event.get("status", "completed") if code == 200 else "failed"
+        LOG.info("Event %s for server %s: %d", event["name"], event["server_uuid"], code)
+        return {**event, "status": status, "code": code}
+
+    def _handle(self, req: Request, event: Event, instance: Instance) -> int:
+        if event["name"] in schemas.TAGGED and not event.get("tag"):
+            return 400
+        if instance.host is None:
+            return 422
+        if event["name"] == schemas.POWER_UPDATE:
+            return self._power(req, event["tag"], instance)
+        return 200 if event["name"] in _NEWS_ONLY else 422
+
+    def _power(self, req: Request, tag: str, instance: Instance) -> int:
+        """The server is to be on or off, as the tag says, and is made so if it is not."""
+        acts = {
+            "POWER_ON": (PowerState.RUNNING, self.compute.start),
+            "POWER_OFF": (PowerState.SHUTDOWN, self.compute.stop),
+        }
+        if tag not in acts:
+            return 400
+        wanted, act = acts[tag]
+        if instance.power_state == wanted and instance.task_state is None:
+            return 200
+        try:
+            act(req.context.elevated(), instance.uuid)
+        except exception.Conflict:
+            return 422
+        except exception.InstanceNotFound:
+            return 404
+        return 200

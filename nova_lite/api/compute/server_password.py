@@ -1,0 +1,36 @@
+"""``/servers/{server_id}/os-server-password``: the password that a guest made for itself."""
+
+from __future__ import annotations
+
+from nova_lite.api.compute.schemas import queries
+from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.objects.instance import POSTED_PASSWORD
+from nova_lite.policies import server_readings as policies
+
+_PATH = "/servers/{server_id}/os-server-password"
+
+
+class ServerPassword(Extension):
+    """Encrypted by the guest with the public key of its key pair, so that only the owner can read it."""
+
+    alias = "os-server-password"
+    title = "Password that a server posted"
+    routes = (
+        Route("GET", _PATH, "show"),
+        Route("DELETE", _PATH, "clear"),
+    )
+
+    @declares(policies.PASSWORD_SHOW, query=queries.NOTHING, answer="password")
+    def show(self, req: Request, server_id: str) -> Answer:
+        """An empty one as long as there is none."""
+        req.authorize(policies.PASSWORD_SHOW)
+        req.query(queries.NOTHING)
+        instance = self.conductor.instance_get(req.context, server_id)
+        return Answer({"password": instance.system_metadata.get(POSTED_PASSWORD, "")})
+
+    @declares(policies.PASSWORD_CLEAR, status=204)
+    def clear(self, req: Request, server_id: str) -> Answer:
+        """The guest keeps it; only what the cloud knows of it is forgotten."""
+        req.authorize(policies.PASSWORD_CLEAR)
+        self.conductor.instance_password_clear(req.context, server_id)
+        return Answer(status=204)

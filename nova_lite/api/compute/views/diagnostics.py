@@ -1,0 +1,70 @@
+"""A server's diagnostics: the standard form, and the older one, whose keys were each driver's own."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import msgspec
+
+from nova_lite.objects import Diagnostics, Instance
+
+_KIB_PER_MIB = 1024
+
+
+def standard(instance: Instance, found: Diagnostics) -> dict[str, Any]:
+    """From 2.48 on. ``uptime``: seconds since the server was built, as nobody notes when its guest was last started."""
+    return {
+        "state": "running",
+        "driver": found.driver,
+        "hypervisor": found.hypervisor,
+        "hypervisor_os": found.hypervisor_os,
+        "uptime": _seconds_since(instance.launched_at),
+        "config_drive": found.config_drive,
+        "num_cpus": len(found.cpus),
+        "num_nics": len(found.nics),
+        "num_disks": len(found.disks),
+        "cpu_details": [msgspec.to_builtins(cpu) for cpu in found.cpus],
+        "nic_details": [_unnamed(nic) for nic in found.nics],
+        "disk_details": [_unnamed(disk) for disk in found.disks],
+        "memory_details": {"maximum": found.memory_maximum, "used": found.memory_used},
+    }
+
+
+def free_form(found: Diagnostics) -> dict[str, int]:
+    """Before 2.48: numbers by the names that libvirt's guests had; memory in KiB. What is not known is left out."""
+    numbers: dict[str, int | None] = {f"cpu{cpu.id}_time": cpu.time for cpu in found.cpus}
+    for disk in found.disks:
+        numbers |= {
+            f"{disk.name}_read_req": disk.read_requests,
+            f"{disk.name}_read": disk.read_bytes,
+            f"{disk.name}_write_req": disk.write_requests,
+            f"{disk.name}_write": disk.write_bytes,
+            f"{disk.name}_errors": disk.errors_count,
+        }
+    for nic in found.nics:
+        for way in ("rx", "tx"):
+            numbers |= {
+                f"{nic.name}_{way}": getattr(nic, f"{way}_octets"),
+                f"{nic.name}_{way}_packets": getattr(nic, f"{way}_packets"),
+                f"{nic.name}_{way}_errors": getattr(nic, f"{way}_errors"),
+                f"{nic.name}_{way}_drop": getattr(nic, f"{way}_drop"),
+            }
+    numbers |= {"memory": _kib(found.memory_maximum), "memory-rss": _kib(found.memory_used)}
+    return {name: number for name, number in numbers.items() if number is not None}
+
+
+def _unnamed(item: msgspec.Struct) -> dict[str, Any]:
+    shown: dict[str, Any] = msgspec.to_builtins(item)
+    del shown["name"]
+    return shown
+
+
+def _kib(mib: int | None) -> int | None:
+    return None if mib is None else mib * _KIB_PER_MIB
+
+
+def _seconds_since(time: datetime.datetime | None) -> int | None:
+    if time is None:
+        return None
+    return int((datetime.datetime.now(datetime.UTC).replace(tzinfo=None) - time).total_seconds())

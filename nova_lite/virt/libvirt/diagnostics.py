@@ -1,0 +1,88 @@
+"""A running guest's counters, out of libvirt's statistics."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import libvirt
+
+from nova_lite.objects import CpuDiagnostics, Diagnostics, DiskDiagnostics, NicDiagnostics
+
+#: What `diagnostics` reads.
+STATISTICS = (
+    libvirt.VIR_DOMAIN_STATS_VCPU
+    | libvirt.VIR_DOMAIN_STATS_BALLOON
+    | libvirt.VIR_DOMAIN_STATS_BLOCK
+    | libvirt.VIR_DOMAIN_STATS_INTERFACE
+)
+
+_KIB_PER_MIB = 1024
+
+Statistics = Mapping[str, Any]
+
+
+def diagnostics(statistics: Statistics, xml: str, virt_type: str, config_drive: bool) -> Diagnostics:
+    """``statistics``: of the domain whose description is ``xml``, by libvirt's names; sizes there are in KiB."""
+    maximum, used = statistics.get("balloon.maximum"), statistics.get("balloon.rss")
+    addresses = _mac_addresses(xml)
+    return Diagnostics(
+        driver="libvirt",
+        hypervisor=virt_type,
+        hypervisor_os="linux",
+        config_drive=config_drive,
+        cpus=[
+            CpuDiagnostics(id=number, time=statistics.get(f"vcpu.{number}.time"))
+            for number in range(statistics.get("vcpu.maximum", 0))
+            if f"vcpu.{number}.state" in statistics
+        ],
+        nics=[_nic(item, addresses) for item in _items(statistics, "net")],
+        disks=[_disk(item) for item in _items(statistics, "block")],
+        memory_maximum=None if maximum is None else maximum // _KIB_PER_MIB,
+        memory_used=None if used is None else used // _KIB_PER_MIB,
+    )
+
+
+def _items(statistics: Statistics, kind: str) -> Iterator[dict[str, Any]]:
+    """What is told of each ``kind``, without the number in front."""
+    for number in range(statistics.get(f"{kind}.count", 0)):
+        prefix = f"{kind}.{number}."
+        yield {name[len(prefix) :]: value for name, value in statistics.items() if name.startswith(prefix)}
+
+
+def _nic(item: Mapping[str, Any], addresses: Mapping[str, str]) -> NicDiagnostics:
+    """libvirt counts tap devices the guest's way round: what the guest receives is ``rx``."""
+    return NicDiagnostics(
+        name=item["name"],
+        mac_address=addresses.get(item["name"]),
+        rx_octets=item.get("rx.bytes"),
+        rx_packets=item.get("rx.pkts"),
+        rx_errors=item.get("rx.errs"),
+        rx_drop=item.get("rx.drop"),
+        tx_octets=item.get("tx.bytes"),
+        tx_packets=item.get("tx.pkts"),
+        tx_errors=item.get("tx.errs"),
+        tx_drop=item.get("tx.drop"),
+    )
+
+
+def _disk(item: Mapping[str, Any]) -> DiskDiagnostics:
+    return DiskDiagnostics(
+        name=item["name"],
+        read_bytes=item.get("rd.bytes"),
+        read_requests=item.get("rd.reqs"),
+        write_bytes=item.get("wr.bytes"),
+        write_requests=item.get("wr.reqs"),
+        errors_count=item.get("errors"),
+    )
+
+
+def _mac_addresses(xml: str) -> dict[str, str]:
+    """By the name of the host's end."""
+    found = {}
+    for interface in ET.fromstring(xml).iterfind("./devices/interface"):  # noqa: S314 libvirt's own description
+        mac, target = interface.find("mac"), interface.find("target")
+        if mac is not None and target is not None:
+            found[target.get("dev", "")] = mac.get("address", "")
+    return found

@@ -1,0 +1,85 @@
+"""Key pairs of the type x509."""
+
+from __future__ import annotations
+
+import ssl
+import subprocess
+from hashlib import sha1
+from typing import Any
+
+import pytest
+
+from nova_lite.api.compute import certificates
+from nova_lite.objects.keypair import type_of
+from tests.unit.api.conftest import Client, fault
+
+PATH = "/os-keypairs"
+
+
+@pytest.fixture(scope="module")
+def made() -> tuple[str, str]:
+    """Private key and certificate."""
+    return certificates.generate("alice")
+
+
+def openssl(*arguments: str, text: str) -> str:
+    return subprocess.run(["openssl", *arguments], input=text, capture_output=True, text=True, check=True).stdout
+
+
+def test_a_certificate_is_made(api: Client) -> None:
+    body = {"keypair": {"name": "w", "type": "x509"}}
+    found = api.json("POST", PATH, body, 201, version="2.2")["keypair"]
+    assert (found["type"], found["user_id"], type_of(found["public_key"])) == ("x509", "alice", "x509")
+    der = ssl.PEM_cert_to_DER_cert(found["public_key"])
+    assert found["fingerprint"] == sha1(der, usedforsecurity=False).digest().hex(":")
+    assert found["private_key"].startswith("-----BEGIN PRIVATE KEY-----")
+    shown = api.json("GET", f"{PATH}/w", version="2.2")["keypair"]
+    assert (shown["type"], "private_key" in shown) == ("x509", False)
+    assert api.asked("keypair_create")[0].private_key is None
+
+
+def test_openssl_understands_it(made: tuple[str, str]) -> None:
+    private, certificate = made
+    told = openssl("x509", "-noout", "-text", "-fingerprint", "-sha1", text=certificate)
+    assert "Subject: CN = alice" in told
+    assert "TLS Web Client Authentication" in told
+    assert "UPN::alice@localhost" in told
+    assert f"={certificates.fingerprint(certificate).upper()}" in told
+    public = openssl("x509", "-noout", "-pubkey", text=certificate)
+    assert openssl("pkey", "-pubout", text=private) == public
+
+
+@pytest.mark.parametrize("length", [64, 120, 255])
+def test_names_of_any_length(length: int) -> None:
+    user = "u" * length
+    told = openssl("x509", "-noout", "-text", text=certificates.generate(user)[1])
+    assert f"Subject: CN = {user[:64]}\n" in told
+    assert f"{user}@localhost" in told
+
+
+def test_a_certificate_is_imported(api: Client, made: tuple[str, str]) -> None:
+    body = {"keypair": {"name": "w.x@y", "type": "x509", "public_key": made[1]}}
+    found = api.json("POST", PATH, body, 201, version="2.92")["keypair"]
+    assert (found["type"], found["public_key"]) == ("x509", made[1])
+    assert found["fingerprint"] == certificates.fingerprint(made[1])
+    assert "private_key" not in found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "ssh-ed25519 AAAA",
+        "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+        "-----BEGIN CERTIFICATE-----" + "A" * 20000,
+        "-----BEGIN CERTIFICATE-----\n\u00e4\n-----END CERTIFICATE-----\n",
+    ],
+)
+def test_what_is_no_certificate(api: Client, text: Any) -> None:
+    body = {"keypair": {"name": "w", "type": "x509", "public_key": text}}
+    assert "failed to generate fingerprint" in fault(api("POST", PATH, body, version="2.2"), "badRequest", 400)
+
+
+def test_a_private_key_is_not_taken(api: Client, made: tuple[str, str]) -> None:
+    body = {"keypair": {"name": "w", "type": "x509", "public_key": made[0]}}
+    fault(api("POST", PATH, body, version="2.2"), "badRequest", 400)

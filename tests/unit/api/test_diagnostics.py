@@ -1,0 +1,82 @@
+"""A server's diagnostics, in both forms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nova_lite import exception
+from tests.unit.api.conftest import ADMIN, Client, fault
+
+
+def path(api: Client, **changes: Any) -> str:
+    return f"/servers/{api.conductor.add(**changes).uuid}/diagnostics"
+
+
+def test_the_standard_form(api: Client) -> None:
+    found = api.json("GET", path(api), version="2.48", token=ADMIN)
+    assert found.pop("uptime") > 0
+    (nic,) = found.pop("nic_details")
+    assert nic == {
+        "mac_address": "fa:16:3e:00:00:01",
+        "rx_octets": 2070139,
+        "tx_packets": 662,
+        **dict.fromkeys(("rx_packets", "rx_errors", "rx_drop", "rx_rate", "tx_octets")),
+        **dict.fromkeys(("tx_errors", "tx_drop", "tx_rate")),
+    }
+    disk = {"read_bytes": 262144, "read_requests": 112, "write_bytes": 0, "write_requests": 0, "errors_count": None}
+    assert found == {
+        "state": "running",
+        "driver": "libvirt",
+        "hypervisor": "kvm",
+        "hypervisor_os": "linux",
+        "config_drive": True,
+        "num_cpus": 1,
+        "num_nics": 1,
+        "num_disks": 1,
+        "cpu_details": [{"id": 0, "time": 17300000000, "utilisation": None}],
+        "disk_details": [disk],
+        "memory_details": {"maximum": 512, "used": 256},
+    }
+
+
+def test_the_older_form(api: Client) -> None:
+    assert api.json("GET", path(api), version="2.47", token=ADMIN) == {
+        "cpu0_time": 17300000000,
+        "vda_read_req": 112,
+        "vda_read": 262144,
+        "vda_write_req": 0,
+        "vda_write": 0,
+        "tap1_rx": 2070139,
+        "tap1_tx_packets": 662,
+        "memory": 524288,
+        "memory-rss": 262144,
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "name", "code"),
+    [
+        ({"host": None}, None, "conflictingRequest", 409),
+        ({"host_status": "DOWN"}, None, "serviceUnavailable", 503),
+        ({}, exception.NotImplementedByDriver(operation="diagnostics"), "notImplemented", 501),
+        (
+            {},
+            exception.InstanceInvalidState(method="x", instance_id="x", attr="power state", state="shutdown"),
+            "conflictingRequest",
+            409,
+        ),
+    ],
+)
+def test_what_cannot_be_told(
+    api: Client, changes: dict[str, Any], error: Exception | None, name: str, code: int
+) -> None:
+    api.compute.error = error
+    fault(api("GET", path(api, **changes), token=ADMIN), name, code)
+
+
+def test_who_may_ask(api: Client) -> None:
+    fault(api("GET", path(api)), "forbidden", 403)
+    fault(api("GET", "/servers/nosuch/diagnostics", token=ADMIN), "itemNotFound", 404)
+    fault(api("GET", path(api) + "?a=b", version="2.75", token=ADMIN), "badRequest", 400)

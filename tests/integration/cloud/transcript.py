@@ -96,7 +96,7 @@ def _problems(client: Client, command: Command) -> Iterator[str]:
     if status != command.status:
         yield f"status {status}, not {command.status}: {output}{errors}"
         return
-    if not re.search(command.says, output + errors):
+    if not re.search(command.says, output + errors, re.MULTILINE):
         yield f"does not say {command.says!r}: {output}{errors}"
     if command.list:
         yield from _check_columns(command, _header(output), list(csv.DictReader(io.StringIO(output))))

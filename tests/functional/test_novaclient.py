@@ -101,6 +101,29 @@ def test_paging(cloud: Cloud, demo: Any) -> None:
     wait_for("the servers are gone", lambda: not demo.servers.list())
 
 
+def test_what_admins_ask_of_a_server(cloud: Cloud, admin: Any) -> None:
+    nics = "none" if admin.api_version >= api_versions.APIVersion("2.37") else None
+    server = wait_for_status(admin, admin.servers.create("vm", cloud.image_id, "1", nics=nics), "ACTIVE")
+    _, found = server.diagnostics()
+    assert ("driver" in found) == (admin.api_version >= api_versions.APIVersion("2.48"))
+    server.clear_password()
+    assert server.get_password() == ""
+    server.reset_state("error")
+    wait_for_status(admin, server, "ERROR")
+    server.reset_state("active")
+    wait_for_status(admin, server, "ACTIVE")
+    server.delete()
+    wait_for("the server is gone", lambda: not admin.servers.list())
+
+
+def test_certificates(cloud: Cloud) -> None:
+    admin = connect(cloud, "admin", "2.91")
+    made = admin.keypairs.create("w", key_type="x509")
+    assert (made.type, made.private_key.splitlines()[0]) == ("x509", "-----BEGIN PRIVATE KEY-----")
+    assert admin.keypairs.get("w").public_key == made.public_key
+    admin.keypairs.delete("w")
+
+
 def test_flavors(admin: Any) -> None:
     assert {flavor.name for flavor in admin.flavors.list()} == {"m1.nano", "m1.huge"}
     assert {flavor.name for flavor in admin.flavors.list(is_public=None)} == {"m1.nano", "m1.huge"}

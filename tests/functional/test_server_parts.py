@@ -38,3 +38,23 @@ def test_metadata_tags_lock_and_readings(tidy: Cloud) -> None:
     assert [fixed["ip_address"] for fixed in interface["fixed_ips"]] == [address["addr"]]
     events = tidy.request("GET", f"{server}/os-instance-actions").json()["instanceActions"]
     assert [item["action"] for item in events] == ["unlock", "lock", "create"]
+
+
+def test_diagnostics_and_a_state_set_by_hand(tidy: Cloud) -> None:
+    (server_id,) = tidy.create("vm")
+    tidy.wait_active([server_id])
+    path = f"/servers/{server_id}/diagnostics"
+    found = tidy.request("GET", path, version=LATEST).json()
+    assert (found["state"], found["driver"], found["num_nics"]) == ("running", "fake", 1)
+    assert "memory" in tidy.request("GET", path).json()
+    assert tidy.request("GET", path, token=MEMBER).status_code == 403
+
+    assert tidy.action(server_id, {"os-resetState": {"state": "error"}}).status_code == 202
+    shown = tidy.request("GET", f"/servers/{server_id}").json()["server"]
+    assert (shown["status"], shown["OS-EXT-STS:task_state"]) == ("ERROR", None)
+    event = {"name": "power-update", "tag": "POWER_OFF", "server_uuid": server_id}
+    answer = tidy.request("POST", "/os-server-external-events", {"events": [event]}, version=LATEST)
+    assert (answer.status_code, answer.json()["events"][0]["code"]) == (200, 200)
+    assert tidy.wait_settled([server_id])[server_id]["status"] == "SHUTOFF"
+    refused = tidy.request("GET", path)
+    assert (refused.status_code, "power state shutdown" in refused.text) == (409, True)

@@ -62,6 +62,8 @@ class Hypervisors(Extension):
         req.authorize(policies.HYPERVISORS_UPTIME)
         req.query(queries.NOTHING)
         node = self._get(req, id)
+        if not views.is_up(node):
+            raise exception.ValidationError(detail=f"Service of host {node.host} is unavailable: it is down.")
         if node.inventory.uptime is None:
             raise exception.NotImplementedByDriver(operation="telling its uptime")
         return Answer({"hypervisor": views.short(req, node, None) | {"uptime": node.inventory.uptime}})

@@ -506,6 +506,41 @@ def test_hypervisor_uptime_search_and_servers(api: Client) -> None:
     assert api("GET", "/os-hypervisors/7/uptime", token=ADMIN).status_code == 501
 
 
+def test_a_host_that_is_down_has_no_uptime(api: Client) -> None:
+    api.conductor.service.up = False
+    message = fault(api("GET", "/os-hypervisors/7/uptime", token=ADMIN), "badRequest", 400)
+    assert message == "Service of host compute1 is unavailable: it is down."
+    shown = api.json("GET", f"/os-hypervisors/{NODE_ID}", version="2.88", token=ADMIN)["hypervisor"]
+    assert (shown["state"], shown["uptime"]) == ("down", None)
+
+
+@pytest.mark.parametrize(
+    ("path", "version", "code"),
+    [
+        ("/nod/search", "2.52", 200),
+        ("/nod/servers", "2.52", 200),
+        ("/nod/servers", "2.53", 404),
+        (f"/{NODE_ID}/uptime", "2.52", 404),
+        (f"/{NODE_ID}/uptime", "2.53", 200),
+        (f"/{NODE_ID}/uptime", "2.87", 200),
+        (f"/{NODE_ID}/uptime", "2.88", 404),
+        ("/7/uptime", "2.53", 400),
+        ("/statistics", "2.88", 404),
+        ("?with_servers=perhaps", "2.53", 400),
+        ("?with_servers=perhaps", "2.52", 200),
+        (f"/{NODE_ID}?with_servers=1", "2.75", 200),
+        (f"/{NODE_ID}?limit=1", "2.75", 400),
+        ("?hypervisor_hostname_pattern=a%20b", "2.53", 400),
+        ("?limit=x", "2.32", 200),
+        ("?limit=x", "2.33", 400),
+        ("/detail?limit=1&marker=x&other=1", "2.74", 200),
+        ("/detail?limit=1&other=1", "2.75", 400),
+    ],
+)
+def test_hypervisors_by_version(api: Client, path: str, version: str, code: int) -> None:
+    assert api("GET", f"/os-hypervisors{path}", version=version, token=ADMIN).status_code == code
+
+
 def test_hypervisor_list_parameters(api: Client) -> None:
     instance = api.conductor.add()
     (node,) = api.json("GET", "/os-hypervisors?with_servers=1", token=ADMIN, version="2.53")["hypervisors"]

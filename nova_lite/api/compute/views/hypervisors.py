@@ -18,6 +18,11 @@ def identity(req: Request, node: ComputeNode) -> str:
     return node.uuid if req.has(Change.UUIDS_OF_SERVICES) else str(node.id)
 
 
+def is_up(node: ComputeNode) -> bool:
+    """Whether what the host last told of itself may be believed to be so now."""
+    return service_views.state(node.service) == "up"
+
+
 def short(req: Request, node: ComputeNode, servers: Servers | None) -> dict[str, Any]:
     """``servers`` by host and node: None when they were not asked for."""
     view: dict[str, Any] = {
@@ -46,7 +51,7 @@ def whole(req: Request, node: ComputeNode, servers: Servers | None) -> dict[str,
         },
     }
     if req.has(Change.NO_HYPERVISOR_STATISTICS):
-        return view | {"uptime": node.inventory.uptime}
+        return view | {"uptime": node.inventory.uptime if is_up(node) else None}
     cpu_info = node.inventory.cpu_info
     view["cpu_info"] = cpu_info if req.has(Change.CPU_INFO_OBJECT) else json.dumps(cpu_info)
     return view | _amounts(node)

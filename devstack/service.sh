@@ -1,14 +1,15 @@
 #!/bin/bash
 # Start, stop, restart or look at the daemons of the stack, with systemd or without:
 #
-#   service.sh start|stop|restart|status|log [all|api|conductor|scheduler|compute|compute-N]...
+#   service.sh start|stop|restart|status|log [all|api|conductor|scheduler|compute|compute-N|keystone|glance]...
 #
-# `compute` means every compute daemon. `status` ends with 3 when one is not running; `log` shows the last 50 lines.
+# `compute` means every compute daemon; keystone and glance are there with AUTH=keystone. `status` ends with 3 when one is
+# not running; `log` shows the last 50 lines.
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib/common.sh"
 source "$TOP/devstack/lib/services.sh"
 
 usage() {
-    sed -n '2,6s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+    sed -n '2,7s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
     exit 2
 }
 

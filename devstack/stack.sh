@@ -4,7 +4,7 @@
 # It installs what is missing, sets up broker, database and hypervisor, starts the daemons and boots a first server,
 # whose console it shows. It can be repeated at any time. What can be chosen is in devstack/local.conf.sample.
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib/common.sh"
-for component in packages python rabbitmq database config libvirt guest services catalogue users clouds boot; do
+for component in packages python rabbitmq database config libvirt guest services catalogue users openstack keystone glance clouds boot; do
     source "$TOP/devstack/lib/$component.sh"
 done
 
@@ -16,6 +16,10 @@ packages() {
 
 configure() {
     write_config
+    if [[ $AUTH == keystone ]]; then
+        write_keystone_config
+        write_glance_config
+    fi
     link_commands
     write_logrotate
     ! has_systemd || install_units
@@ -23,8 +27,8 @@ configure() {
 
 # All of them, because all of them are to run the code that was just installed.
 restart_daemons() {
-    stop_services $(all_services)
-    start_services $(all_services)
+    stop_services $(daemons)
+    start_services $(daemons)
     wait_for 30 hosts_are_up
 }
 
@@ -35,16 +39,22 @@ take_lock
 LOG=$LOGS/stack.log
 install -d -m 0755 "$LOGS"
 : >"$LOG"
-say "Stacking $(hostname): DATABASE=$DATABASE VIRT_DRIVER=$VIRT_DRIVER COMPUTES=$COMPUTES (all details in $LOG)"
+say "Stacking $(hostname): DATABASE=$DATABASE VIRT_DRIVER=$VIRT_DRIVER AUTH=$AUTH COMPUTES=$COMPUTES (all details in $LOG)"
 step "Checking the system" require_supported_system
 step "Installing packages" packages
 step "Making the system user and the directories" create_owner_and_directories
 save_settings
 step "Installing nova_lite into $VENV" install_checkout "$VENV"
+[[ $AUTH != keystone ]] || step "Installing Keystone and Glance into $OPENSTACK" install_openstack
 step "Setting up the message broker" set_up_broker
 step "Setting up the database ($DATABASE)" set_up_database
 step "Writing the configuration into $ETC" configure
 step "Creating the database's tables" create_schema
+if [[ $AUTH == keystone ]]; then
+    step "Setting up Keystone" set_up_keystone
+    step "Filling Keystone's catalog, projects and users" fill_keystone
+    step "Setting up Glance" set_up_glance
+fi
 if [[ $VIRT_DRIVER == libvirt ]]; then
     step "Starting libvirt" start_libvirt
     step "Building the guest image" build_guest
@@ -54,7 +64,7 @@ else
 fi
 step "Creating flavors" create_flavors
 step "Creating the network" create_network
-step "Creating users" create_users
+[[ $AUTH != standalone ]] || step "Creating users" create_users
 step "Writing the cloud $CLOUD into $CLOUDS_YAML" add_clouds
 step "Starting the daemons" restart_daemons
 step "Booting a server" boot_first_server

@@ -14,7 +14,7 @@
     ├── NotFound (404): InstanceNotFound, FlavorNotFound, ImageNotFound, ...
     ├── Conflict (409): InstanceInvalidState, InstanceIsLocked, *Exists ...
     ├── InvalidGlobalAPIVersion (406), Gone (410)
-    ├── ServiceUnavailable (503): DatabaseUnavailable, MessagingUnavailable, ComputeHostUnavailable
+    ├── ServiceUnavailable (503): DatabaseUnavailable, MessagingUnavailable, ComputeHostUnavailable, ...
     ├── NotImplementedByDriver, NotServed (501)
     └── internal to the control plane (500)
         ├── NoValidHost
@@ -409,6 +409,10 @@ class ComputeHostUnavailable(ServiceUnavailable):
     msg_fmt = "Compute host %(host)s did not answer. Please try again."
 
 
+class ImageServiceUnavailable(ServiceUnavailable):
+    msg_fmt = "The image service did not answer. Please try again."
+
+
 class HostNotAdmitted(ServiceUnavailable):
     """The host has to register, as soon as it may, and to compare its domains before it serves."""
 
@@ -477,6 +481,12 @@ class ImageFileMissing(VirtDriverError):
 
 class ImageCorrupt(VirtDriverError):
     msg_fmt = "Image %(image_id)s is corrupt: %(reason)s"
+
+
+class ImageDownloadFailed(VirtDriverError):
+    """Not the image's fault: another host, or a later attempt, may do better."""
+
+    msg_fmt = "Image %(image_id)s could not be downloaded: %(reason)s"
 
 
 class InstancePowerOnFailure(VirtDriverError):

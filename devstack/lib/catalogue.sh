@@ -76,7 +76,7 @@ for route in json.load(sys.stdin):
 ' "$NETWORK_CIDR" "$NETWORK_BRIDGE"
 }
 
-# import_command ID NAME FILE [ARGUMENT...]: the line for `manage_each`.
+# import_command ID NAME FILE [ARGUMENT...]: the line for `replace_images`.
 import_command() {
     local id=$1 name=$2 file=$3
     shift 3
@@ -87,6 +87,10 @@ import_command() {
 # replace_images: import those of standard input, lines of `import_command`; an older one of the same name makes room.
 replace_images() {
     local commands id name
+    if [[ $AUTH == keystone ]]; then
+        upload_images
+        return
+    fi
     commands=$(cat)
     {
         listed image id name | while read -r id name; do

@@ -12,7 +12,7 @@ auth_url() {
 
 # Passwords go into secure.yaml beside it, which clients read as well and only root may.
 add_clouds() {
-    if [[ $AUTH == standalone ]]; then
+    if [[ $AUTH != noauth2 ]]; then
         secret "admin-password" | clouds add-user "$CLOUD" "$(auth_url)" admin
         secret "demo-password" | clouds add-user "$CLOUD-demo" "$(auth_url)" demo
     else

@@ -7,6 +7,7 @@ unset PYTHONPATH PYTHONHOME VIRTUAL_ENV
 TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 PREFIX=/opt/nova-lite
 VENV=$PREFIX/venv
+OPENSTACK=$PREFIX/openstack
 ETC=/etc/nova-lite
 STATE=/var/lib/nova-lite
 LOGS=/var/log/nova-lite
@@ -15,6 +16,7 @@ SECRETS=$ETC/secrets
 STACKED=$ETC/devstack.env
 OWNER=nova-lite
 CLOUD=nova-lite
+REGION=RegionOne
 # The checkout may be a directory of another user, or not writable: run nothing from, and leave nothing in, the caller's directory.
 cd /
 
@@ -34,7 +36,7 @@ declare -A DEFAULTS=(
     [NETWORK_BRIDGE]=nlbr0
 )
 # These cannot be changed while the machine is stacked.
-FIXED=(DATABASE VIRT_DRIVER COMPUTES NETWORK_CIDR NETWORK_BRIDGE)
+FIXED=(DATABASE VIRT_DRIVER COMPUTES AUTH NETWORK_CIDR NETWORK_BRIDGE)
 
 load_settings() {
     local name
@@ -54,7 +56,7 @@ check_settings() {
     [[ $DATABASE =~ ^(sqlite|mariadb|postgresql)$ ]] || die "DATABASE=$DATABASE: must be sqlite, mariadb or postgresql."
     [[ $VIRT_DRIVER =~ ^(libvirt|fake)$ ]] || die "VIRT_DRIVER=$VIRT_DRIVER: must be libvirt or fake."
     [[ $COMPUTES =~ ^[1-9][0-9]?$ ]] || die "COMPUTES=$COMPUTES: must be a number from 1 to 99."
-    [[ $AUTH =~ ^(standalone|noauth2)$ ]] || die "AUTH=$AUTH: must be standalone or noauth2."
+    [[ $AUTH =~ ^(standalone|keystone|noauth2)$ ]] || die "AUTH=$AUTH: must be standalone, keystone or noauth2."
     [[ $API_WORKERS =~ ^[1-9][0-9]?$ ]] || die "API_WORKERS=$API_WORKERS: must be a number from 1 to 99."
     local name
     for name in API_PORT IDENTITY_PORT IMAGE_PORT; do

@@ -25,13 +25,23 @@ create_owner_and_directories() {
 enabled_apis() {
     case $AUTH in
     standalone) echo osapi_compute, identity, image ;;
-    noauth2) echo osapi_compute ;;
+    keystone | noauth2) echo osapi_compute ;;
     esac
+}
+
+image_config() {
+    echo "[image]"
+    if [[ $AUTH == keystone ]]; then
+        printf '%s\n' "backend = glance" "" "[glance]"
+        service_credentials nova-lite
+    else
+        echo "store_path = $STATE/images"
+    fi
 }
 
 config_file() {
     local group=$1 name=$2
-    { echo "# Written by devstack/stack.sh; nova-lite.conf.sample explains every option."; cat; } |
+    { echo "# Written by devstack/stack.sh; nova-lite.conf.sample explains every option of nova_lite."; cat; } |
         install -m 0640 -o root -g "$group" /dev/stdin "$ETC/$name"
 }
 
@@ -45,8 +55,7 @@ write_config() {
 transport_url = $(broker_url)
 state_path = $STATE
 
-[image]
-store_path = $STATE/images
+$(image_config)
 
 [identity]
 users_file = $ETC/users.yaml
@@ -61,6 +70,7 @@ enabled_apis = $(enabled_apis)
 identity_port = $IDENTITY_PORT
 image_port = $IMAGE_PORT
 paste_config = $ETC/api-paste.ini
+$([[ $AUTH != keystone ]] || keystone_authtoken nova-lite)
 CONFIG
     config_file "$OWNER" conductor.conf <<CONFIG
 [database]

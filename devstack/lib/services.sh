@@ -8,8 +8,17 @@ compute_services() {
     fi
 }
 
-all_services() {
+daemons() {
     echo conductor scheduler $(compute_services) api
+}
+
+# What others wrote: an identity and an image service beside our daemons.
+openstack_services() {
+    [[ $AUTH != keystone ]] || echo keystone glance
+}
+
+all_services() {
+    echo $(openstack_services) $(daemons)
 }
 
 # expand_services [NAME...]: each must be all, or one of the services; `compute` is every compute daemon.
@@ -29,6 +38,10 @@ expand_services() {
 
 # service_command NAME: its program and arguments.
 service_command() {
+    if [[ $1 == keystone || $1 == glance ]]; then
+        echo "$OPENSTACK/bin/python $OPENSTACK/serve_wsgi.py $1 $ETC/$1"
+        return
+    fi
     local config=" --config-file $ETC/nova-lite.conf"
     [[ $1 == scheduler ]] || config+=" --config-file $ETC/$1.conf"
     echo "$VENV/bin/nova-lite-${1%%-*}$config"
@@ -133,6 +146,7 @@ unit_state() {
 install_units() {
     local name
     install -m 0644 "$TOP"/etc/systemd/nova-lite-*.service /etc/systemd/system/
+    [[ $AUTH != keystone ]] || install_openstack_units
     systemctl daemon-reload
     for name in $(all_services); do
         systemctl enable "$(unit_of "$name")"

@@ -59,13 +59,17 @@ stage_faults() {
     run_tests tests/faults
 }
 
-# On a cloud that stack.sh makes, or brings up to date with this checkout if the machine is one already, which it then
-# stays.
 stage_integration() {
+    test_stacked tests/integration
+}
+
+# test_stacked DIRECTORY: on a cloud that stack.sh makes, or brings up to date with this checkout if the machine is one
+# already, which it then stays.
+test_stacked() {
     local was_stacked=0 status=0
     ! is_stacked || was_stacked=1
     "$TOP/devstack/stack.sh" || return
-    run_tests tests/integration || status=$?
+    run_tests "$1" || status=$?
     ((was_stacked)) || "$TOP/devstack/unstack.sh" || status=1
     return $status
 }

@@ -2,7 +2,6 @@
 
 # Their passwords are made once. Changed ones are theirs: what is there is not touched.
 create_users() {
-    [[ $AUTH == standalone ]] || return 0
     secret "admin-password" | manage user init
     grep -qxF demo <<<"$(listed project name)" || manage project create demo --description "For trying things out"
     grep -qxF demo <<<"$(listed user name)" || secret "demo-password" | manage user create demo --project demo --role member

@@ -32,6 +32,7 @@ from nova_lite.api import microversions, validation
 from nova_lite.api.microversions import Change, Version, Versioned
 from nova_lite.compute.api import API
 from nova_lite.context import RequestContext
+from nova_lite.image.driver import ImageBackend
 from nova_lite.policy import Policy
 
 LOG = logging.getLogger(__name__)
@@ -74,6 +75,10 @@ class Services(NamedTuple):
     @property
     def conductor(self) -> Any:
         return self.compute.conductor
+
+    @property
+    def images(self) -> ImageBackend:
+        return self.compute.images
 
 
 class Route(NamedTuple):
@@ -176,6 +181,10 @@ class Extension:
     @property
     def conductor(self) -> Any:
         return self.services.conductor
+
+    @property
+    def images(self) -> ImageBackend:
+        return self.services.images
 
 
 class Answer:

@@ -62,7 +62,7 @@ class ComputeDaemon(service.Daemon):
 
     def _make_manager(self, conductor: ConductorAPI) -> ComputeManager:
         conf = self.conf
-        driver = load_compute_driver(conf, conf.host, load_backend(conf).path)
+        driver = load_compute_driver(conf, conf.host, load_backend(conf, conductor).fetch)
         return ComputeManager(conf, conf.host, driver, conductor)
 
     def _lock_host(self) -> None:

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import msgspec
 import oslo_messaging as messaging
 
 from nova_lite import exception, states
@@ -17,6 +18,7 @@ from nova_lite.compute import rpcapi as compute_rpcapi
 from nova_lite.compute.rpcapi import ComputeAPI
 from nova_lite.conductor.rpcapi import ConductorAPI
 from nova_lite.context import RequestContext
+from nova_lite.image.driver import ImageBackend
 from nova_lite.objects import CreateRequest, CreateResult, Diagnostics, Instance
 
 LOG = logging.getLogger(__name__)
@@ -28,18 +30,23 @@ ATTEMPTS = 2
 
 
 class API:
-    """``conductor`` and ``compute`` are the RPC clients; `connect` sets them once the process may talk to the broker
-    (after a fork)."""
+    """``conductor`` and ``compute`` are the RPC clients, ``images`` the source of images; `connect` sets them once the
+    process may talk to others (after a fork)."""
 
     conductor: ConductorAPI
     compute: ComputeAPI
+    images: ImageBackend
 
-    def connect(self, conductor: ConductorAPI, compute: ComputeAPI) -> None:
+    def connect(self, conductor: ConductorAPI, compute: ComputeAPI, images: ImageBackend) -> None:
         self.conductor = conductor
         self.compute = compute
+        self.images = images
 
     def create(self, context: RequestContext, request: CreateRequest) -> CreateResult:
         """Servers that are accepted; they are BUILD now, and ACTIVE or ERROR in the end."""
+        if request.image_ref:
+            images = self.images.describe(context, [request.image_ref])
+            request = msgspec.structs.replace(request, images=images)
         result = _again(lambda: self.conductor.create_instances(context, request))
         uuids = [instance.uuid for instance in result.instances]
         _nudge("build_instances", uuids, lambda: self.conductor.build_instances(context, uuids))

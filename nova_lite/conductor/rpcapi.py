@@ -458,10 +458,19 @@ class ConductorAPI:
         )
         return answer
 
-    def aggregate_cache_images(self, context: RequestContext, aggregate_id: str, image_ids: list[str]) -> None:
-        """Have the aggregate's hosts fetch these images; returns when they were told. `ImageUnavailable` for one that
-        the context's project may not see or that has no data."""
-        self._client.call(context, "aggregate_cache_images", aggregate_id=aggregate_id, image_ids=image_ids)
+    def aggregate_cache_images(
+        self, context: RequestContext, aggregate_id: str, image_ids: list[str], described: dict[str, Image]
+    ) -> None:
+        """Have the aggregate's hosts fetch these images; returns when they were told. ``described``: those that are not
+        in the database, by id. `ImageUnavailable` for one that the context's project may not see or that has no
+        data."""
+        self._client.call(
+            context,
+            "aggregate_cache_images",
+            aggregate_id=aggregate_id,
+            image_ids=image_ids,
+            described=described,
+        )
 
     def server_group_list(
         self, context: RequestContext, all_projects: bool, limit: int | None, offset: int

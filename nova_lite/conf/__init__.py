@@ -14,6 +14,7 @@ from nova_lite.conf import (
     conductor,
     database,
     fake,
+    glance,
     identity,
     image,
     libvirt,
@@ -22,7 +23,7 @@ from nova_lite.conf import (
     scheduler,
 )
 
-GROUPS = (base, api, compute, conductor, database, fake, identity, image, libvirt, network, quota, scheduler)
+GROUPS = (base, api, compute, conductor, database, fake, glance, identity, image, libvirt, network, quota, scheduler)
 
 CONFIG_FILES = ["/etc/nova-lite/nova-lite.conf"]
 

@@ -7,7 +7,11 @@ from collections.abc import Sequence
 from oslo_config import cfg
 
 OPTS = [
-    cfg.StrOpt("backend", default="local", help="Entry point in nova_lite.image.backends: local."),
+    cfg.StrOpt(
+        "backend",
+        default="local",
+        help="Entry point in nova_lite.image.backends: local (store_path) or glance. The same for API and compute.",
+    ),
     cfg.StrOpt(
         "store_path",
         default="$state_path/images",

@@ -24,12 +24,14 @@ class NetworkRequest(msgspec.Struct, kw_only=True):
 class CreateRequest(msgspec.Struct, kw_only=True):
     """A validated ``POST /servers``. ``networks``: "auto", "none" or a list. ``injected_files``: path to base64.
 
+    ``images``: by id, the image, its kernel and ramdisk, where the conductor cannot look them up itself.
     ``request_id`` of the context makes a repeated call return the instances of the first one.
     """
 
     name: str
     flavor_id: str
     image_ref: str = ""
+    images: dict[str, Image] = msgspec.field(default_factory=dict)
     min_count: int = 1
     max_count: int = 1
     description: str | None = None

@@ -8,10 +8,10 @@ import msgspec
 
 
 class Image(msgspec.Struct, kw_only=True):
-    """``size`` in bytes, ``min_disk`` GB, ``min_ram`` MB; ``checksum`` is SHA-256 in hex.
+    """``size`` in bytes, ``min_disk`` GB, ``min_ram`` MB; ``checksum`` in hex, by ``hash_algorithm`` of hashlib.
 
-    ``status``: queued, saving, active, deleted. ``visibility``: public, private, shared, community.
-    An AMI-style image names its kernel and ramdisk images in ``properties`` (``kernel_id``, ``ramdisk_id``).
+    ``status``: queued, saving, active, deleted, and others of Glance's. ``visibility``: public, private, shared,
+    community. An AMI-style image names its kernel and ramdisk images in ``properties`` (``kernel_id``, ``ramdisk_id``).
     """
 
     id: str
@@ -21,6 +21,7 @@ class Image(msgspec.Struct, kw_only=True):
     container_format: str = "bare"
     size: int = 0
     checksum: str = ""
+    hash_algorithm: str = "sha256"
     min_disk: int = 0
     min_ram: int = 0
     visibility: str = "public"
@@ -36,3 +37,8 @@ class Image(msgspec.Struct, kw_only=True):
     @property
     def ramdisk_id(self) -> str | None:
         return self.properties.get("ramdisk_id") or None
+
+    def boot_parts(self) -> list[tuple[str, str]]:
+        """What the image needs besides itself: ``("kernel", id)``, ``("ramdisk", id)``."""
+        parts = (("kernel", self.kernel_id), ("ramdisk", self.ramdisk_id))
+        return [(part, image_id) for part, image_id in parts if image_id]

@@ -28,6 +28,9 @@ from nova_lite.states import PowerState
 
 NAMESPACE = "nova_lite.virt.drivers"
 
+#: Writes an image's bytes to a file: `nova_lite.image.driver.ImageBackend.fetch`.
+FetchImage = Callable[[Image, str], None]
+
 
 class DomainInfo(msgspec.Struct, kw_only=True, frozen=True):
     """A domain of ours, as it is now."""
@@ -58,13 +61,13 @@ class SpawnSpec(msgspec.Struct, kw_only=True):
 class ComputeDriver(abc.ABC):
     """One hypervisor. ``conf`` is oslo.config's object, ``host`` the name of the compute host it serves.
 
-    ``image_path(image_id)`` gives a readable local file of an image, or raises `exception.ImageFileMissing`.
+    ``fetch_image(image, path)`` writes an image's bytes, verified, to a file that it makes.
     """
 
-    def __init__(self, conf: cfg.ConfigOpts, host: str, image_path: Callable[[Image], str]) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, host: str, fetch_image: FetchImage) -> None:
         self.conf = conf
         self.host = host
-        self.image_path = image_path
+        self.fetch_image = fetch_image
 
     @abc.abstractmethod
     def init_host(self) -> None:
@@ -147,7 +150,7 @@ class ImageCaching(Protocol):
         ...
 
 
-def load_compute_driver(conf: cfg.ConfigOpts, host: str, image_path: Callable[[Image], str]) -> ComputeDriver:
+def load_compute_driver(conf: cfg.ConfigOpts, host: str, fetch_image: FetchImage) -> ComputeDriver:
     """The driver named by ``[DEFAULT] compute_driver``; a wrong or missing name raises `ConfigurationError`."""
     name = conf.compute_driver
     try:
@@ -157,7 +160,7 @@ def load_compute_driver(conf: cfg.ConfigOpts, host: str, image_path: Callable[[I
             reason=f"[DEFAULT] compute_driver = {name}: cannot be loaded ({error}); known drivers are "
             f"{', '.join(available_drivers())}."
         ) from error
-    loaded: ComputeDriver = plugin.driver(conf, host, image_path)
+    loaded: ComputeDriver = plugin.driver(conf, host, fetch_image)
     return loaded
 
 

@@ -21,7 +21,7 @@ import platform
 import shutil
 import threading
 import time
-from collections.abc import Callable
+import uuid
 from typing import Any
 
 import msgspec
@@ -94,8 +94,8 @@ def state_path(conf: cfg.ConfigOpts, host: str) -> str:
 class FakeDriver(driver.ComputeDriver):
     """Slow or failing where ``[fake]`` or ``control.json`` says so."""
 
-    def __init__(self, conf: cfg.ConfigOpts, host: str, image_path: Callable[[Image], str]) -> None:
-        super().__init__(conf, host, image_path)
+    def __init__(self, conf: cfg.ConfigOpts, host: str, fetch_image: driver.FetchImage) -> None:
+        super().__init__(conf, host, fetch_image)
         self.path = state_path(conf, host)
         self._mutex = threading.Lock()
         self._played = 0
@@ -142,13 +142,13 @@ class FakeDriver(driver.ComputeDriver):
         files.remove(self._file("vifs", instance_uuid))
 
     def spawn(self, spec: driver.SpawnSpec) -> None:
-        uuid = spec.instance.uuid
-        if os.path.exists(self._file("domains", uuid)):
-            raise exception.VirtDriverError(reason=f"a domain of instance {uuid} exists already")
+        instance_uuid = spec.instance.uuid
+        if os.path.exists(self._file("domains", instance_uuid)):
+            raise exception.VirtDriverError(reason=f"a domain of instance {instance_uuid} exists already")
         try:
             self._spawn(spec)
         except BaseException:
-            self._destroy(uuid)
+            self._destroy(instance_uuid)
             raise
 
     def destroy(self, instance_uuid: str) -> None:
@@ -211,8 +211,19 @@ class FakeDriver(driver.ComputeDriver):
 
     def cache_image(self, image: Image) -> None:
         self._step("cache_image")
-        self.image_path(image)
-        files.write_atomically(os.path.join(self.path, "images", os.path.basename(image.id)), b"", durable=False)
+        self._fetch(image)
+
+    def _fetch(self, image: Image) -> None:
+        """Have the image in ``images``; like a real hypervisor, once per host."""
+        path = os.path.join(self.path, "images", os.path.basename(image.id))
+        if os.path.exists(path):
+            return
+        part = f"{path}.{uuid.uuid4()}"
+        try:
+            self.fetch_image(image, part)
+            os.rename(part, path)
+        finally:
+            files.remove(part)
 
     # --- making and unmaking
 
@@ -220,7 +231,7 @@ class FakeDriver(driver.ComputeDriver):
         instance, flavor = spec.instance, spec.instance.flavor
         self._step("image")
         for image in _images(spec):
-            self.image_path(image)
+            self._fetch(image)
         disks = files.private_directory(os.path.join(self.path, "disks", instance.uuid))
         with open(os.path.join(disks, "disk"), "w", encoding="utf-8") as disk:
             disk.write(f"generation {spec.generation}\n")
@@ -272,9 +283,9 @@ class FakeDriver(driver.ComputeDriver):
 
     def _domains(self) -> list[Domain]:
         domains = []
-        for uuid in sorted(self._uuids("domains")):
+        for instance_uuid in sorted(self._uuids("domains")):
             try:
-                domains.append(self._read(uuid))
+                domains.append(self._read(instance_uuid))
             except exception.DomainNotFound:
                 continue  # it went while we looked
         return domains

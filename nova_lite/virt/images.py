@@ -6,7 +6,6 @@ guest nor hurt the host, so qemu-img reads it under limits of CPU time and memor
 
 from __future__ import annotations
 
-import hashlib
 import os
 import subprocess
 from typing import Any
@@ -14,11 +13,10 @@ from typing import Any
 import msgspec
 from oslo_config import cfg
 
-from nova_lite import concurrency, exception
+from nova_lite import exception
 from nova_lite.objects import Image
 
 GIB = 1024**3
-_CHUNK = 1024**2
 
 #: An image's ``disk_format`` to qemu's name of it. VMDK is left out: its descriptor may name any file of the host.
 QEMU_FORMATS = {
@@ -124,33 +122,3 @@ def check_fits(image_size: int, root_gb: int) -> None:
     """The image's virtual size (bytes) against the flavor's root disk (GB, 0: any); raises `FlavorDiskTooSmall`."""
     if root_gb and image_size > root_gb * GIB:
         raise exception.FlavorDiskTooSmall(flavor_size=root_gb, image_min_disk=-(-image_size // GIB))
-
-
-def copy_verified(image: Image, source: str, target: str) -> None:
-    """Copy an image's bytes, checking size and SHA-256 on the way; raises `ImageFileMissing` or `ImageCorrupt`."""
-    try:
-        size, digest = concurrency.call_blocking(_copy, source, target)
-    except OSError as error:
-        raise exception.ImageFileMissing(image_id=image.id, reason=error.strerror or str(error)) from error
-    if image.size and size != image.size:
-        raise exception.ImageCorrupt(image_id=image.id, reason=f"{size} bytes where {image.size} were registered")
-    if image.checksum and digest != image.checksum.lower():
-        raise exception.ImageCorrupt(image_id=image.id, reason="its checksum is not the registered one")
-
-
-def _copy(source: str, target: str) -> tuple[int, str]:
-    """Size and SHA-256 of what was copied. Runs in a native thread, so it uses nothing of ours."""
-    digest = hashlib.sha256()
-    size = 0
-    with open(source, "rb") as reader, open(target, "wb", opener=_private) as writer:
-        while chunk := reader.read(_CHUNK):
-            digest.update(chunk)
-            writer.write(chunk)
-            size += len(chunk)
-        writer.flush()
-        os.fsync(writer.fileno())
-    return size, digest.hexdigest()
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

@@ -97,7 +97,9 @@ class Aggregates(Extension):
         images = [each["id"] for each in req.validated(schemas.IMAGES)["cache"]]
         if len(set(images)) < len(images):
             raise exception.ValidationError(detail="Duplicate images in request")
-        self.conductor.aggregate_cache_images(req.context, _number(id), images)
+        number = _number(id)
+        described = self.images.describe(req.context, images)
+        self.conductor.aggregate_cache_images(req.context, number, images, described)
         return Answer(status=202)
 
 

@@ -61,12 +61,11 @@ class ImageMetadata(Extension):
     def delete(self, req: Request, image_id: str, key: str) -> Answer:
         req.authorize(policies.IMAGE_METADATA_CHANGE)
         self._existing(req, image_id, key)
-        self.conductor.image_update(req.context, image_id, {"properties": {key: None}}, None)
+        self.images.change_properties(req.context, image_id, {key: None})
         return Answer(status=204)
 
     def _get(self, req: Request, image_id: str) -> dict[str, str]:
-        properties: dict[str, str] = self.conductor.image_get(req.context, image_id).properties
-        return properties
+        return self.images.get(req.context, image_id).properties
 
     def _existing(self, req: Request, image_id: str, key: str) -> str:
         metadata = self._get(req, image_id)
@@ -85,6 +84,4 @@ class ImageMetadata(Extension):
         """Set ``new`` beside the ``old`` that stay, and take ``gone`` away; returns what the image has then."""
         if len({**old, **new}) > _MAXIMUM:
             raise exception.Forbidden("Image metadata limit exceeded")
-        changes = {"properties": {**(gone or {}), **new}}
-        properties: dict[str, str] = self.conductor.image_update(req.context, image_id, changes, None).properties
-        return properties
+        return self.images.change_properties(req.context, image_id, {**(gone or {}), **new}).properties

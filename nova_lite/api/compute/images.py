@@ -40,7 +40,7 @@ class Images(Extension):
     @declares(policies.IMAGES_SHOW, answer="image")
     def show(self, req: Request, id: str) -> Answer:
         req.authorize(policies.IMAGES_SHOW)
-        return Answer({"image": views.whole(req, self.conductor.image_get(req.context, id))})
+        return Answer({"image": views.whole(req, self.images.get(req.context, id))})
 
     def _list(self, req: Request, *path: str) -> tuple[list[Image], dict[str, Any]]:
         """A page of the images that match, and the link to the next one. There are few images: they are filtered
@@ -48,7 +48,7 @@ class Images(Extension):
         query = req.query(queries.IMAGES)
         status = query.one("status")
         statuses = views.image_statuses(status) if status is not None else None
-        images = self.conductor.image_list(req.context, query.one("name"), None, None, None)
+        images = self.images.list_images(req.context, query.one("name"))
         chosen = [image for image in images if _matches(query, statuses, image)]
         page = _page(chosen, query)
         links = req.next_links(page, query.limit, page[-1].id, *path) if page else None

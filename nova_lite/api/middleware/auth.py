@@ -47,7 +47,8 @@ class NoAuth2:
         if not token:
             return self._hand_out(environ)(environ, start_response)
         user, _, project = token.partition(":")
-        environ[wsgi.CONTEXT] = context_of(user, project or user, environ.get(REQUEST_ID))
+        context = environ[wsgi.CONTEXT] = context_of(user, project or user, environ.get(REQUEST_ID))
+        context.auth_token = token
         return self._app(environ, start_response)
 
     @staticmethod

@@ -54,7 +54,9 @@ class _Auth:
                 return self.refuse(error)(environ, start_response)
             who = None
         if who is not None and (who.project is not None or self._optional):
-            environ[wsgi.CONTEXT] = self._context(who, environ.get(REQUEST_ID))
+            context = self._context(who, environ.get(REQUEST_ID))
+            context.auth_token = self.token(environ)
+            environ[wsgi.CONTEXT] = context
         elif not self._optional:
             if who is not None:
                 return wsgi.fault(403, "This needs a token for a project.")(environ, start_response)
@@ -64,6 +66,10 @@ class _Auth:
     def identify(self, environ: dict[str, Any]) -> Identity | None:
         """None: nobody says who they are. Raises `Unauthorized`."""
         raise NotImplementedError
+
+    def token(self, environ: dict[str, Any]) -> str | None:
+        """What the request may be passed on with to other services."""
+        return None
 
     def refuse(self, error: exception.Unauthorized) -> Any:
         raise NotImplementedError
@@ -88,8 +94,11 @@ class TokenAuth(_Auth):
     """``X-Auth-Token``, checked with the keys and users that the identity API has, without asking it."""
 
     def identify(self, environ: dict[str, Any]) -> Identity | None:
-        text = environ.get("HTTP_X_AUTH_TOKEN")
+        text = self.token(environ)
         return self._authority.by_token(text)[1] if text else None
+
+    def token(self, environ: dict[str, Any]) -> str | None:
+        return environ.get("HTTP_X_AUTH_TOKEN")
 
     def refuse(self, error: exception.Unauthorized) -> Any:
         return fault(401, error.message, catalog.url_of(self._authority.conf, "identity"))

@@ -36,6 +36,8 @@ def _problems(conf: cfg.ConfigOpts) -> Iterator[str]:
             f"({conf.report_interval}), or one late report takes a host out."
         )
     yield from _transport(conf)
+    if conf.image.backend == "glance":
+        yield from _glance(conf)
     try:
         migration.check(conf)
     except exception.NovaLiteException as error:
@@ -49,6 +51,15 @@ def _transport(conf: cfg.ConfigOpts) -> Iterator[str]:
 
     try:
         rpc.get_transport(conf).cleanup()
+    except exception.ConfigurationError as error:
+        yield error.message
+
+
+def _glance(conf: cfg.ConfigOpts) -> Iterator[str]:
+    from nova_lite.image.glance_client import GlanceClient
+
+    try:
+        GlanceClient(conf)
     except exception.ConfigurationError as error:
         yield error.message
 

@@ -41,6 +41,8 @@ def register(commands: Commands) -> None:
 
 
 def import_image(app: App, args: argparse.Namespace) -> int:
+    if app.conf.image.backend != "local":
+        raise exception.ConfigurationError(reason=f"[image] backend = {app.conf.image.backend}: import images there.")
     formats.check(args.file, args.disk_format)
     image = _wanted(app, args)
     present = _present(app, image, args)

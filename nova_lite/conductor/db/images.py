@@ -13,7 +13,8 @@ from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.context import RequestContext
 from nova_lite.objects import Image
 
-_FIELDS = tuple(name for name in Image.__struct_fields__ if name != "properties")
+#: The store's checksums are all of one kind, which is the default of `Image`.
+_FIELDS = tuple(name for name in Image.__struct_fields__ if name not in ("properties", "hash_algorithm"))
 _CHANGEABLE = frozenset(_FIELDS) - {"id", "created_at", "updated_at"}
 
 

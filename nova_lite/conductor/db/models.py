@@ -142,8 +142,9 @@ class AggregateHost(Base):
 class Instance(Base):
     """A server. A deleted one keeps its row (``deleted`` true) for its action log.
 
-    ``flavor`` and ``image`` are snapshots taken at create. ``request`` is what only the build needs: networks,
-    forced host, injected files, password; it is emptied when the build ends.
+    ``flavor``, ``image`` and ``boot_images`` (kernel and ramdisk, by id) are snapshots taken at create.
+    ``request`` is what only the build needs: networks, forced host, injected files, password; it is emptied when the
+    build ends.
     """
 
     __tablename__ = "instances"
@@ -178,6 +179,7 @@ class Instance(Base):
     flavorid: Mapped[str] = mapped_column(Name)
     flavor: Mapped[dict[str, Any]] = mapped_column(sa.JSON)
     image: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
+    boot_images: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
     request: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
     vcpus: Mapped[int]
     memory_mb: Mapped[int]

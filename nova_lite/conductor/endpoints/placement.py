@@ -50,8 +50,10 @@ class Placement:
     def aggregate_remove_host(self, context: RequestContext, aggregate_id: str, host: str) -> Aggregate:
         return self.db.write(aggregates.remove_host, self.conf, aggregate_id, host)
 
-    def aggregate_cache_images(self, context: RequestContext, aggregate_id: str, image_ids: list[str]) -> None:
-        hosts, found = self.db.read(_hosts_and_images, context, aggregate_id, image_ids)
+    def aggregate_cache_images(
+        self, context: RequestContext, aggregate_id: str, image_ids: list[str], described: dict[str, Image]
+    ) -> None:
+        hosts, found = self.db.read(_hosts_and_images, context, aggregate_id, image_ids, described)
         for host in hosts:
             try:
                 self.compute.cache_images(context, host, found)
@@ -76,11 +78,11 @@ class Placement:
 
 
 def _hosts_and_images(
-    uow: UnitOfWork, context: RequestContext, aggregate_id: str, image_ids: list[str]
+    uow: UnitOfWork, context: RequestContext, aggregate_id: str, image_ids: list[str], described: dict[str, Image]
 ) -> tuple[list[str], list[Image]]:
     hosts = aggregates.get(uow, aggregate_id).hosts
     try:
-        found = [images.get(uow, context, image_id) for image_id in image_ids]
+        found = [described.get(image_id) or images.get(uow, context, image_id) for image_id in image_ids]
     except exception.ImageNotFound as error:
         raise exception.ImageUnavailable() from error
     if any(image.status != "active" for image in found):

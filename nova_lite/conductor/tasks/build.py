@@ -18,9 +18,8 @@ from sqlalchemy import orm
 
 from nova_lite import exception, states
 from nova_lite.compute.rpcapi import ComputeAPI
-from nova_lite.conductor.db import actions, claims, images, instances, server_groups
+from nova_lite.conductor.db import actions, claims, instances, server_groups
 from nova_lite.conductor.db.engine import Database, UnitOfWork
-from nova_lite.conductor.db.models import Image as ImageRow
 from nova_lite.conductor.db.models import Instance, InstanceAction
 from nova_lite.conductor.tasks import end
 from nova_lite.context import RequestContext
@@ -111,14 +110,14 @@ def send_build(compute: ComputeAPI, context: RequestContext, host: str, request:
 def build_request(uow: UnitOfWork, instance: Instance, action: InstanceAction) -> BuildRequest:
     """What the host needs, from the rows as they are now; the same again for a redrive."""
     image = None if instance.image is None else msgspec.convert(instance.image, Image)
-    parts = [part for part in (image.id, image.kernel_id, image.ramdisk_id) if part] if image else []
+    boot_images = msgspec.convert(instance.boot_images, dict[str, Image])
     return BuildRequest(
         instance=instances.to_object(instance),
         generation=instance.generation,
         action_id=action.id,
         request_id=action.request_id,
         image=image,
-        images={part: images.to_object(row) for part in parts if (row := uow.session.get(ImageRow, part)) is not None},
+        images={image.id: image, **boot_images} if image else {},
         limits=action.payload.get("limits", {}),
         injected_files=instance.request.get("injected_files", {}),
         admin_password=instance.request.get("admin_password"),

@@ -41,7 +41,7 @@ def create_instances(
     if repeated:
         return _result(repeated)
     flavor = _flavor(uow, context, request)
-    image = _image(uow, context, request, flavor)
+    image, boot_images = _images(uow, context, request, flavor)
     key = _keypair(uow, context, request)
     _check_limits(quotas.limits(uow, conf, context.project_id), request)
     _check_security_groups(request)
@@ -54,6 +54,7 @@ def create_instances(
     rows = []
     for index in range(count):
         row = _instance(uow, context, request, flavor, image, key, index, count, reservation_id)
+        row.boot_images = msgspec.to_builtins(boot_images)
         row.request = _build_data(request, requested_networks)
         uow.session.add(row)
         rows.append(row)
@@ -97,27 +98,39 @@ def _flavor(uow: UnitOfWork, context: RequestContext, request: CreateRequest) ->
     return flavor
 
 
-def _image(uow: UnitOfWork, context: RequestContext, request: CreateRequest, flavor: Flavor) -> Image | None:
-    """The image, with its kernel and ramdisk checked; None for a request without one."""
+def _images(
+    uow: UnitOfWork, context: RequestContext, request: CreateRequest, flavor: Flavor
+) -> tuple[Image | None, dict[str, Image]]:
+    """The image, and by id its kernel and ramdisk; None for a request without one."""
     if not request.image_ref:
-        return None
-    image = _visible_image(uow, context, request.image_ref)
+        return None, {}
+    image = _visible_image(uow, context, request, request.image_ref)
     if image is None:
         raise exception.ImageUnavailable()
     if image.status != "active":
         raise exception.ImageNotActive(image_id=image.id)
-    for part, part_id in (("kernel", image.kernel_id), ("ramdisk", image.ramdisk_id)):
-        if part_id and _visible_image(uow, context, part_id) is None:
+    boot_images = {}
+    for part, part_id in image.boot_parts():
+        found = _visible_image(uow, context, request, part_id)
+        if found is None:
             raise exception.InvalidInput(reason=f"image {image.id} names a {part} {part_id} that does not exist")
+        boot_images[part_id] = found
+    _check_flavor_fits(image, flavor)
+    return image, boot_images
+
+
+def _check_flavor_fits(image: Image, flavor: Flavor) -> None:
     if image.min_ram > flavor.memory_mb:
         raise exception.FlavorMemoryTooSmall(flavor_mb=flavor.memory_mb, image_mb=image.min_ram)
     needed_gb = max(image.min_disk, -(-image.size // GIB))
     if flavor.root_gb and needed_gb > flavor.root_gb:
         raise exception.FlavorDiskTooSmall(flavor_size=flavor.root_gb, image_min_disk=needed_gb)
-    return image
 
 
-def _visible_image(uow: UnitOfWork, context: RequestContext, image_id: str) -> Image | None:
+def _visible_image(uow: UnitOfWork, context: RequestContext, request: CreateRequest, image_id: str) -> Image | None:
+    """As the API was told by the image service, or else what the database says."""
+    if request.images:
+        return request.images.get(image_id)
     try:
         return images.get(uow, context, image_id)
     except exception.ImageNotFound:

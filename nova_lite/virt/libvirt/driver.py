@@ -18,7 +18,7 @@ from nova_lite import exception
 from nova_lite.objects import VIF, Diagnostics, Image, Instance, Inventory
 from nova_lite.states import PowerState
 from nova_lite.virt import images
-from nova_lite.virt.driver import ComputeDriver, DomainInfo, SpawnSpec, instances_path
+from nova_lite.virt.driver import ComputeDriver, DomainInfo, FetchImage, SpawnSpec, instances_path
 from nova_lite.virt.libvirt import console, diagnostics, guestxml, inventory, kvm, monitor
 from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
 from nova_lite.virt.libvirt.disks import CONFIG_DRIVE, DiskMaker
@@ -34,15 +34,15 @@ SOFT = "SOFT"
 
 
 class LibvirtDriver(ComputeDriver):
-    def __init__(self, conf: cfg.ConfigOpts, host: str, image_path: Callable[[Image], str]) -> None:
-        super().__init__(conf, host, image_path)
+    def __init__(self, conf: cfg.ConfigOpts, host: str, fetch_image: FetchImage) -> None:
+        super().__init__(conf, host, fetch_image)
         self._records = Records(instances_path(conf), host)
         self._events = EventRelay(self._records.owns)
         self._connection = Connection(conf.libvirt.connection_uri, host, self._events.register)
         self._domains = Domains(self._connection, host)
         self._networks = Networks(self._connection)
         qemu_img = images.QemuImg(conf)
-        self._cache = ImageCache(self._records.base_path, qemu_img, image_path)
+        self._cache = ImageCache(self._records.base_path, qemu_img, fetch_image)
         self._disks = DiskMaker(self._cache, qemu_img, conf.force_config_drive)
         self._virt_type = conf.libvirt.virt_type
         self._cpu_info: dict[str, Any] | None = None

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Callable
 
 import msgspec
 from oslo_concurrency import lockutils
@@ -18,6 +17,7 @@ from oslo_concurrency import lockutils
 from nova_lite import exception, files
 from nova_lite.objects import Image
 from nova_lite.virt import images
+from nova_lite.virt.driver import FetchImage
 
 LOG = logging.getLogger(__name__)
 
@@ -33,15 +33,13 @@ class CachedImage(msgspec.Struct, frozen=True):
 
 
 class ImageCache:
-    """``image_path(image)`` gives the file to fetch from."""
-
-    def __init__(self, directory: str, qemu_img: images.QemuImg, image_path: Callable[[Image], str]) -> None:
+    def __init__(self, directory: str, qemu_img: images.QemuImg, fetch_image: FetchImage) -> None:
         self._directory = directory
         self._qemu_img = qemu_img
-        self._image_path = image_path
+        self._fetch_image = fetch_image
 
     def get(self, image: Image) -> CachedImage:
-        """The image's file; raises `ImageUnacceptable`, `ImageFileMissing` or `ImageCorrupt`."""
+        """The image's file; raises `ImageUnacceptable` and what fetching it does."""
         if not _PLAIN_NAME.fullmatch(image.id):
             raise exception.ImageUnacceptable(image_id=image.id, reason="its id is not a plain name")
         kept = images.qemu_format(image) if images.qemu_format(image) in images.KEPT_FORMATS else "raw"
@@ -60,7 +58,7 @@ class ImageCache:
         part = f"{path}.part"
         converted = f"{path}.raw"
         try:
-            images.copy_verified(image, self._image_path(image), part)
+            self._fetch_image(image, part)
             info = self._qemu_img.info(part)
             images.check_acceptable(image, info)
             if info.format in images.KEPT_FORMATS:

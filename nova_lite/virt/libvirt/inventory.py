@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import os
+import time
 import xml.etree.ElementTree as ET
+from pathlib import Path
 from typing import Any
 
 from nova_lite.objects import Inventory
 from nova_lite.virt.images import GIB
+
+# The record of who is logged in: entries of one size, each beginning with its type (man utmp).
+UTMP = Path("/run/utmp")
+UTMP_ENTRY = 384
+USER_PROCESS = 7
 
 
 def parse_cpu(capabilities: str) -> dict[str, Any]:
@@ -58,9 +65,20 @@ def build(
 
 
 def uptime() -> str:
-    """As ``uptime`` prints it, without its users."""
+    """As ``uptime`` prints it: clients take its parts out of the line."""
     with open("/proc/uptime") as file:
         seconds = int(float(file.read().split()[0]))
     days, rest = divmod(seconds, 86400)
     load = ", ".join(f"{value:.2f}" for value in os.getloadavg())
-    return f"up {days} days, {rest // 3600:2d}:{rest % 3600 // 60:02d}, load average: {load}"
+    up = f"{days} days, {rest // 3600:2d}:{rest % 3600 // 60:02d}"
+    return f"{time.strftime('%H:%M:%S')} up {up},  {logins()} users,  load average: {load}"
+
+
+def logins() -> int:
+    """How many sessions the machine's record of them holds; none where it keeps no such record."""
+    try:
+        record = UTMP.read_bytes()
+    except FileNotFoundError:
+        return 0
+    entries = (record[start : start + UTMP_ENTRY] for start in range(0, len(record), UTMP_ENTRY))
+    return sum(int.from_bytes(entry[:2], "little") == USER_PROCESS for entry in entries)

@@ -46,7 +46,9 @@ class StackedCloud:
     """Clients of the cloud, and looks behind it."""
 
     def __init__(self) -> None:
-        self.compute: Any = openstack.connect(cloud="nova-lite").compute
+        connection = openstack.connect(cloud="nova-lite")
+        self.compute: Any = connection.compute
+        self.images: Any = connection.image
 
     def cli(self, *arguments: str) -> Any:
         """The unmodified command line client's JSON."""
@@ -62,7 +64,7 @@ class StackedCloud:
         run(str(TOP / "devstack/service.sh"), verb, name)
 
     def image(self, name: str) -> str:
-        return next(image["id"] for image in self.manage("image", "list") if image["name"] == name)
+        return str(next(image.id for image in self.images.images() if image.name == name))
 
     def create(self, name: str, image: str = "nova-lite-guest", **body: Any) -> Any:
         return self.compute.create_server(

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from openstack import exceptions
 
-from tests.integration.cloud.conftest import PREFIX, StackedCloud, run, wait_for
+from tests.integration.cloud.conftest import PREFIX, SETTINGS, StackedCloud, run, wait_for
 
 
 @pytest.mark.parametrize("image", ["nova-lite-guest", "nova-lite-guest-disk"])
@@ -74,7 +74,7 @@ def test_the_command_line_shows_stops_starts_reboots_and_deletes(cloud: StackedC
 
 def test_the_command_line_lists_what_there_is(cloud: StackedCloud) -> None:
     assert {"m1.nano", "m1.tiny", "m1.small"} <= {flavor["Name"] for flavor in cloud.cli("flavor", "list")}
-    assert {"nova-lite-guest", "nova-lite-guest-disk"} <= {image["name"] for image in cloud.manage("image", "list")}
+    assert {"nova-lite-guest", "nova-lite-guest-disk"} <= {image["Name"] for image in cloud.cli("image", "list")}
     assert {service["Binary"] for service in cloud.cli("compute", "service", "list")} == {
         "nova-conductor",
         "nova-scheduler",
@@ -87,6 +87,8 @@ def test_the_command_line_lists_what_there_is(cloud: StackedCloud) -> None:
 def test_a_missing_image_file_is_a_fault_that_says_so(
     cloud: StackedCloud, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
+    if "AUTH=keystone" in SETTINGS.read_text():
+        pytest.skip("images are Glance's")
     file = tmp_path_factory.mktemp("image") / "disk.raw"
     file.write_bytes(bytes(1024 * 1024))
     name = f"{PREFIX}lost"

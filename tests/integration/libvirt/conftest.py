@@ -18,6 +18,7 @@ import pytest
 from oslo_config import cfg
 
 from nova_lite import conf as configuration
+from nova_lite.image import local
 from nova_lite.objects import VIF, Image, Network
 from nova_lite.virt.driver import SpawnSpec
 from nova_lite.virt.libvirt import dhcp, networks
@@ -136,7 +137,7 @@ def make_driver(directory: Path) -> Iterator[MakeDriver]:
         configuration.register_opts(conf)
         conf([], default_config_files=[])
         conf.set_override("state_path", str(directory))
-        driver = LibvirtDriver(conf, f"{name}-{run}", lambda image: image.name)
+        driver = LibvirtDriver(conf, f"{name}-{run}", lambda image, target: local.copy(image, image.name, target))
         driver.init_host()
         drivers.append(driver)
         return driver

@@ -22,6 +22,7 @@ from pathlib import Path  # noqa: E402
 from oslo_config import cfg  # noqa: E402
 
 from nova_lite import conf as configuration  # noqa: E402
+from nova_lite.image import local  # noqa: E402
 from nova_lite.virt.libvirt.driver import LibvirtDriver  # noqa: E402
 from tests.unit.virt.builders import make_image, make_instance, make_spec  # noqa: E402
 
@@ -54,7 +55,9 @@ def main(state_path: str, image_file: str) -> None:
     configuration.register_opts(conf)
     conf([], default_config_files=[])
     conf.set_override("state_path", state_path)
-    driver = LibvirtDriver(conf, f"eventlet-{uuid.uuid4().hex[:8]}", lambda image: image.name)
+    driver = LibvirtDriver(
+        conf, f"eventlet-{uuid.uuid4().hex[:8]}", lambda image, target: local.copy(image, image.name, target)
+    )
     driver.init_host()
     events: list[str] = []
     driver.wait_for_events(events.append)

@@ -13,6 +13,7 @@ from oslo_config import cfg
 from nova_lite import conf as nova_conf
 from nova_lite.api import deploy, wsgi
 from nova_lite.compute.api import API
+from nova_lite.image.driver import load_backend
 from nova_lite.policy import Policy
 from tests.unit.api import conformance
 from tests.unit.api.fakes import FakeCompute, FakeConductor
@@ -83,7 +84,7 @@ class Client:
 def make_client(conf: cfg.ConfigOpts) -> Client:
     conductor, compute = FakeConductor(), FakeCompute()
     api = API()
-    api.connect(conductor, compute)  # type: ignore[arg-type]
+    api.connect(conductor, compute, load_backend(conf, conductor))  # type: ignore[arg-type]
     app = deploy.load_app("osapi_compute", wsgi.Services(conf, Policy(conf), api))
     return Client(app, conductor, compute)
 

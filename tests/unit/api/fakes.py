@@ -521,8 +521,10 @@ class FakeConductor:
         self.aggregate_get(context, aggregate_id).hosts.remove(host)
         return self.aggregates[aggregate_id]
 
-    def aggregate_cache_images(self, context: RequestContext, aggregate_id: str, image_ids: list[str]) -> None:
-        self._note(context, "aggregate_cache_images", aggregate_id, image_ids)
+    def aggregate_cache_images(
+        self, context: RequestContext, aggregate_id: str, image_ids: list[str], described: dict[str, Image]
+    ) -> None:
+        self._note(context, "aggregate_cache_images", aggregate_id, image_ids, described)
         self.aggregate_get(context, aggregate_id)
 
     # --- server groups

@@ -100,7 +100,7 @@ def test_caching_images(made: Client) -> None:
     assert made("POST", f"{PATH}/1/images", body, token=ADMIN, version="2.80").status_code == 404
     response = made("POST", f"{PATH}/1/images", body, token=ADMIN, version="2.81")
     assert (response.status_code, response.body) == (202, b"")
-    assert made.asked("aggregate_cache_images") == ("1", [IMAGE_ID])
+    assert made.asked("aggregate_cache_images") == ("1", [IMAGE_ID], {})
 
 
 def test_unknown_query_parameters_are_errors_since_2_75(made: Client) -> None:

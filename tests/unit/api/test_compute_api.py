@@ -6,10 +6,12 @@ from typing import Any
 
 import oslo_messaging as messaging
 import pytest
+from oslo_config.cfg import ConfigOpts
 
 from nova_lite import exception
 from nova_lite.compute.api import API
 from nova_lite.context import RequestContext
+from nova_lite.image.local import LocalImages
 from nova_lite.objects import CreateRequest
 from tests.unit.api.fakes import FakeCompute, FakeConductor
 
@@ -37,7 +39,7 @@ class Flaky(FakeConductor):
 
 def make(conductor: FakeConductor) -> tuple[API, FakeCompute, RequestContext]:
     api, compute = API(), FakeCompute()
-    api.connect(conductor, compute)  # type: ignore[arg-type]
+    api.connect(conductor, compute, LocalImages(ConfigOpts(), conductor))  # type: ignore[arg-type]
     return api, compute, RequestContext(user_id="u", project_id="demo", overwrite=False)
 
 

@@ -226,6 +226,12 @@ def test_import_by_id(tool: Tool, guest: Path) -> None:
     assert (tool.path / "images" / image_id).read_bytes() == guest.read_bytes()
 
 
+def test_images_of_another_backend_are_not_imported_here(tool: Tool, guest: Path) -> None:
+    tool.configure("[image]\nbackend = glance\n")
+    arguments = ["image", "import", "--name", "guest", "--disk-format", "raw", str(guest)]
+    assert "[image] backend = glance: import images there." in tool.fails(*arguments)
+
+
 def test_ami_style_image(tool: Tool, guest: Path) -> None:
     kernel, ramdisk = (
         tool("image", "import", "--name", kind, "--disk-format", kind, "--container-format", kind, str(guest))
@@ -361,6 +367,14 @@ def test_configuration_check(tool: Tool) -> None:
     tool.configure("transport_url = rabbbit://\n", database="sqlite:////proc/none/db.sqlite")
     tool("config", "check", status=1)
     assert "transport_url" in tool.text and "[database] connection" in tool.text
+
+
+def test_configuration_check_of_glance(tool: Tool) -> None:
+    """In a process of its own: keystoneauth leaves its plugin's options in the global configuration."""
+    tool.configure("[image]\nbackend = glance\n[glance]\nauth_type = password\n")
+    command = [sys.executable, "-m", "nova_lite.cmd.manage", "config", "check", "--config-file", str(tool.config)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (result.returncode, "[glance]: " in result.stdout, "auth_url" in result.stdout) == (1, True, True)
 
 
 def test_configuration_with_a_wrong_value(tool: Tool) -> None:

@@ -15,6 +15,7 @@ from nova_lite import conf as configuration
 from nova_lite import exception
 from nova_lite.compute import manager
 from nova_lite.context import RequestContext, get_admin_context
+from nova_lite.image import local
 from nova_lite.objects import (
     VIF,
     ActionTicket,
@@ -186,18 +187,15 @@ class Host:
         self.compute = compute
         self.conf = make_conf(path, **compute)
         self.conductor = conductor or FakeConductor()
-        self.driver = HookedDriver(self.conf, name, self._image_path)
+        self.driver = HookedDriver(self.conf, name, self._fetch_image)
         self.manager = manager.ComputeManager(self.conf, name, self.driver, self.conductor)  # type: ignore[arg-type]
         # Pauses of whole seconds are for real life.
         self.manager.host.retrier._interval = 0.02
         self.context = get_admin_context()
         self.manager.connect()
 
-    def _image_path(self, image: Image) -> str:
-        path = self.path / "images" / image.id
-        if not path.exists():
-            raise exception.ImageFileMissing(image_id=image.id, reason="No such file or directory")
-        return str(path)
+    def _fetch_image(self, image: Image, target: str) -> None:
+        local.copy(image, str(self.path / "images" / image.id), target)
 
     def next_life(self) -> Host:
         return Host(self.path, self.conductor, self.name, **self.compute)

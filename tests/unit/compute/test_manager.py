@@ -251,12 +251,12 @@ def test_images_are_fetched_ahead_and_failures_only_told(host: Host, caplog: pyt
     missing, there = Image(id="missing", name="m"), Image(id="there", name="t")
     known = {"there"}
 
-    def image_path(image: Image) -> str:
+    def fetch_image(image: Image, target: str) -> None:
         if image.id not in known:
             raise ImageFileMissing(image_id=image.id, reason="no such file")
-        return "/nonexistent"
+        Path(target).touch()
 
-    host.manager.host.driver.image_path = image_path
+    host.manager.host.driver.fetch_image = fetch_image
     host.manager.cache_images(get_admin_context(), [missing, there])
     directory = Path(fake.state_path(host.manager.host.conf, host.manager.host.name)) / "images"
     eventually(lambda: [path.name for path in directory.iterdir()] == ["there"])

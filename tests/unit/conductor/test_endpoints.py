@@ -93,10 +93,10 @@ def test_an_aggregates_hosts_are_told_to_cache_images(db: Database, conf: cfg.Co
     aggregate = str(db.write(aggregates.create, "a").id)
     for host in ("h1", "h2"):
         db.write(aggregates.add_host, conf, aggregate, host)
-    image = db.write(images.create, make.image())
+    image, described = db.write(images.create, make.image()), make.image(id="described")
     compute = Hypervisors()
     endpoint = Placement(db, conf, compute)
-    endpoint.aggregate_cache_images(make.ADMIN, aggregate, [image.id])
-    assert compute.told == {"h2": [image.id]}
+    endpoint.aggregate_cache_images(make.ADMIN, aggregate, [image.id, "described"], {"described": described})
+    assert compute.told == {"h2": [image.id, "described"]}
     with pytest.raises(exception.ImageUnavailable):
-        endpoint.aggregate_cache_images(make.ADMIN, aggregate, ["nonsense"])
+        endpoint.aggregate_cache_images(make.ADMIN, aggregate, ["nonsense"], {})

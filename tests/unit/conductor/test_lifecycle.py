@@ -13,7 +13,7 @@ from oslo_config import cfg
 from nova_lite import conf as nova_conf
 from nova_lite import exception, objects, states
 from nova_lite.conductor import reconciler
-from nova_lite.conductor.db import actions, flavors, hosts, instances, models, networks, quotas, server_groups
+from nova_lite.conductor.db import actions, flavors, hosts, images, instances, models, networks, quotas, server_groups
 from nova_lite.conductor.db.engine import Database, UnitOfWork
 from nova_lite.conductor.endpoints.lifecycle import Lifecycle
 from nova_lite.conductor.endpoints.reports import Reports
@@ -216,10 +216,45 @@ def test_max_count_is_lowered_to_what_the_quota_allows_but_not_below_min_count(w
     assert world.instances_used() == 10
 
 
+def test_an_image_that_the_api_described_is_kept_for_every_later_build(world: World) -> None:
+    kernel = objects.Image(id="k", name="kernel", checksum="ab", hash_algorithm="sha512")
+    image = objects.Image(id="i", name="glance's", properties={"kernel_id": "k"})
+    (uuid,) = world.create(image_ref="i", images={"i": image, "k": kernel})
+    for _ in range(2):
+        world.lifecycle.build_instances(world.context(), [uuid])
+        host, request = world.compute.builds[-1]
+        assert (request.image, request.images) == (image, {"i": image, "k": kernel})
+        world.reports.start_build(world.context(), uuid, host, request.generation)
+        world.report(uuid, host, request.generation, Outcome.RESCHEDULED, "it could not be downloaded")
+    assert len(world.compute.builds) == 2
+
+
+def test_a_kernel_is_kept_as_it_was_at_create(world: World) -> None:
+    kernel = world.db.write(images.create, objects.Image(id="k", name="kernel"))
+    world.db.write(images.create, objects.Image(id="i", name="ami", properties={"kernel_id": "k"}))
+    (uuid,) = world.create(image_ref="i")
+    world.db.write(images.delete, world.context(admin=True), "k")
+    world.lifecycle.build_instances(world.context(), [uuid])
+    assert world.compute.builds[-1][1].images["k"] == kernel
+
+
+def described(**changes: Any) -> dict[str, Any]:
+    """A request for an image that only the API knows."""
+    return {"image_ref": "i", "images": {"i": objects.Image(id="i", name="glance's", **changes)}}
+
+
 @pytest.mark.parametrize(
     ("changes", "error"),
     [
         ({"flavor_id": "none"}, exception.FlavorUnavailable),
+        (
+            {"image_ref": "i", "images": {"i": objects.Image(id="i", name="n", min_ram=257)}},
+            exception.FlavorMemoryTooSmall,
+        ),
+        (
+            {"image_ref": "i", "images": {"i": objects.Image(id="i", name="n", status="queued")}},
+            exception.ImageNotActive,
+        ),
         ({"image_ref": "none"}, exception.ImageUnavailable),
         ({"key_name": "none"}, exception.KeypairUnavailable),
         ({"networks": [objects.NetworkRequest(network_id="none")]}, exception.NetworkUnavailable),

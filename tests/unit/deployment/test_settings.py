@@ -68,7 +68,7 @@ def test_a_stacked_machine_keeps_what_is_not_said_again(devstack: pathlib.Path) 
         ("VIRT_DRIVER", "xen"),
         ("COMPUTES", "0"),
         ("COMPUTES", "many"),
-        ("AUTH", "keystone"),
+        ("AUTH", "ldap"),
         ("API_WORKERS", ""),
         ("API_PORT", "99999"),
         ("IDENTITY_PORT", "x"),

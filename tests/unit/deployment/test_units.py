@@ -16,13 +16,18 @@ source devstack/lib/common.sh
 cd "$TOP"
 source devstack/lib/services.sh
 COMPUTES=$2
+AUTH=$3
 $1
 """
 
 
-def in_shell(command: str, computes: int = 1) -> str:
+def in_shell(command: str, computes: int = 1, auth: str = "standalone") -> str:
     result = subprocess.run(
-        ["bash", "-c", SCRIPT, "test", command, str(computes)], cwd=TOP, capture_output=True, text=True, check=False
+        ["bash", "-c", SCRIPT, "test", command, str(computes), auth],
+        cwd=TOP,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert result.returncode == 0, result.stderr
     return result.stdout
@@ -78,10 +83,28 @@ def test_names_of_services(wanted: str, computes: int, expected: str) -> None:
     assert in_shell(f"expand_services {wanted}", computes).split() == expected.split()
 
 
-@pytest.mark.parametrize(("name", "computes"), [("nosuch", 1), ("compute-2", 1), ("compute-3", 2), ("compute.", 1)])
+def test_keystone_and_glance_are_services_where_they_are_asked_for() -> None:
+    assert in_shell("expand_services", auth="keystone").split() == [
+        "keystone",
+        "glance",
+        "conductor",
+        "scheduler",
+        "compute",
+        "api",
+    ]
+    assert in_shell("service_command glance").split()[1:] == [
+        "/opt/nova-lite/openstack/serve_wsgi.py",
+        "glance",
+        "/etc/nova-lite/glance",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "computes"), [("keystone", 1), ("nosuch", 1), ("compute-2", 1), ("compute-3", 2), ("compute.", 1)]
+)
 def test_unknown_service_is_refused_in_one_line(name: str, computes: int) -> None:
     result = subprocess.run(
-        ["bash", "-c", SCRIPT, "test", f"expand_services {name}", str(computes)],
+        ["bash", "-c", SCRIPT, "test", f"expand_services {name}", str(computes), "standalone"],
         cwd=TOP,
         capture_output=True,
         text=True,

@@ -16,14 +16,14 @@ from nova_lite.virt import driver, fake
 from tests.unit.compute.fakes import HOST, UUID, VIFS, make_conf, make_instance
 
 
-def image_path(image: Image) -> str:
+def fetch_image(image: Image, target: str) -> None:
     if image.id == "absent":
         raise exception.ImageFileMissing(image_id=image.id, reason="gone")
-    return "/dev/null"
+    Path(target).write_text("bytes")
 
 
 def make_driver(path: Path, host: str = HOST) -> fake.FakeDriver:
-    made = fake.FakeDriver(make_conf(path), host, image_path)
+    made = fake.FakeDriver(make_conf(path), host, fetch_image)
     made.init_host()
     return made
 
@@ -53,7 +53,7 @@ def control(made: fake.FakeDriver, **values: Any) -> None:
 def test_it_is_loaded_by_its_name(tmp_path: Path) -> None:
     conf = make_conf(tmp_path)
     conf.set_override("compute_driver", "fake")
-    loaded = driver.load_compute_driver(conf, HOST, image_path)
+    loaded = driver.load_compute_driver(conf, HOST, fetch_image)
     assert isinstance(loaded, fake.FakeDriver)
     assert isinstance(loaded, driver.ConsoleOutput)
 
@@ -62,7 +62,7 @@ def test_a_wrong_name_names_the_right_ones(tmp_path: Path) -> None:
     conf = make_conf(tmp_path)
     conf.set_override("compute_driver", "fakke")
     with pytest.raises(exception.ConfigurationError, match=r"fakke.*fake, libvirt"):
-        driver.load_compute_driver(conf, HOST, image_path)
+        driver.load_compute_driver(conf, HOST, fetch_image)
 
 
 def test_life_of_a_domain(fake_driver: fake.FakeDriver) -> None:

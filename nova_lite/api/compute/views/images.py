@@ -9,7 +9,14 @@ from nova_lite.api.wsgi import Request
 from nova_lite.objects import Image
 
 #: Status here, and progress in percent.
-_STATUSES = {"active": ("ACTIVE", 100), "queued": ("SAVING", 25), "saving": ("SAVING", 50), "deleted": ("DELETED", 0)}
+_STATUSES = {
+    "active": ("ACTIVE", 100),
+    "queued": ("SAVING", 25),
+    "saving": ("SAVING", 50),
+    "killed": ("ERROR", 0),
+    "deleted": ("DELETED", 0),
+    "pending_delete": ("DELETED", 0),
+}
 
 
 def image_statuses(status: str) -> list[str]:

@@ -15,6 +15,7 @@ from nova_lite.api.identity import directory
 from nova_lite.api.identity.authority import Authority
 from nova_lite.api.identity.directory import Directory
 from nova_lite.compute.api import API
+from nova_lite.image.driver import load_backend
 from nova_lite.policy import Policy
 from tests.unit.api.conftest import make_conf
 from tests.unit.api.fakes import FakeCompute, FakeConductor
@@ -54,7 +55,7 @@ class World:
         self.authority.tokens.keys.rotate(3)
         self.conductor = FakeConductor()
         compute = API()
-        compute.connect(self.conductor, FakeCompute())  # type: ignore[arg-type]
+        compute.connect(self.conductor, FakeCompute(), load_backend(self.conf, self.conductor))  # type: ignore[arg-type]
         self.services = wsgi.Services(self.conf, Policy(self.conf), compute)
         self._apps: dict[str, Any] = {}
 

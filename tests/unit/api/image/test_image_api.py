@@ -17,6 +17,7 @@ import webob
 from nova_lite.api import deploy, wsgi
 from nova_lite.compute.api import API
 from nova_lite.image import store
+from nova_lite.image.driver import load_backend
 from nova_lite.objects import Image
 from nova_lite.policy import Policy
 from tests.unit.api.conftest import ADMIN, MEMBER, STRANGER, fault, make_conf
@@ -34,7 +35,7 @@ class Images:
         self.store = path / "store"
         self.conductor = FakeConductor()
         compute = API()
-        compute.connect(self.conductor, FakeCompute())  # type: ignore[arg-type]
+        compute.connect(self.conductor, FakeCompute(), load_backend(conf, self.conductor))  # type: ignore[arg-type]
         self.app = deploy.load_app("image", wsgi.Services(conf, Policy(conf), compute))
 
     def __call__(

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from nova_lite import exception
+from nova_lite.image import local
 from nova_lite.objects import Image
 from nova_lite.virt import images
 from nova_lite.virt.libvirt.disks import DiskMaker
@@ -25,11 +26,15 @@ def create(path: Path, disk_format: str, size: int, *options: str) -> Path:
     return path
 
 
+def fetch_image(image: Image, target: str) -> None:
+    local.copy(image, image.name, target)
+
+
 @pytest.fixture
 def cache(tmp_path: Path, qemu_img: images.QemuImg) -> ImageCache:
     directory = tmp_path / "_base"
     directory.mkdir()
-    return ImageCache(str(directory), qemu_img, lambda image: image.name)
+    return ImageCache(str(directory), qemu_img, fetch_image)
 
 
 @pytest.fixture
@@ -69,11 +74,11 @@ def test_it_is_fetched_once_however_many_ask(tmp_path: Path, qemu_img: images.Qe
     (tmp_path / "_base").mkdir()
     fetched: list[str] = []
 
-    def image_path(image: Image) -> str:
+    def fetch_once(image: Image, target: str) -> None:
         fetched.append(image.id)
-        return image.name
+        fetch_image(image, target)
 
-    caches = [ImageCache(str(tmp_path / "_base"), qemu_img, image_path) for _ in range(4)]
+    caches = [ImageCache(str(tmp_path / "_base"), qemu_img, fetch_once) for _ in range(4)]
     image = make_image(raw)
     threads = [threading.Thread(target=cache.get, args=(image,)) for cache in caches]
     for thread in threads:

@@ -107,7 +107,7 @@ def test_the_inventory_has_them_when_asked_for(conf: cfg.ConfigOpts, host: Host,
     (tmp_path / "instances").mkdir()
 
     def capabilities() -> dict[str, Any]:
-        made = LibvirtDriver(conf, "one", lambda image: "")
+        made = LibvirtDriver(conf, "one", lambda image, target: None)
         made._connection.connect_call = answer  # type: ignore[method-assign]
         made._domains.all = list  # type: ignore[method-assign,assignment]
         return made.get_inventory().capabilities

@@ -134,6 +134,7 @@ def upgrade() -> None:
         sa.Column("flavorid", sa.String(length=255), nullable=False),
         sa.Column("flavor", sa.JSON(), nullable=False),
         sa.Column("image", sa.JSON(), nullable=True),
+        sa.Column("boot_images", sa.JSON(), nullable=False),
         sa.Column("request", sa.JSON(), nullable=False),
         sa.Column("vcpus", sa.Integer(), nullable=False),
         sa.Column("memory_mb", sa.Integer(), nullable=False),

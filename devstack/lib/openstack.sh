@@ -1,0 +1,74 @@
+# Keystone and Glance from PyPI, in a virtual environment of their own, for AUTH=keystone. Sourced, never run.
+
+OPENSTACK_PACKAGES=(keystone==30.0.0 glance==33.0.0 cheroot==11.1.2)
+
+install_openstack() {
+    make_venv "$OPENSTACK"
+    if [[ $(cat "$OPENSTACK/.dependencies" 2>/dev/null) != "${OPENSTACK_PACKAGES[*]}" ]]; then
+        "$OPENSTACK/bin/pip" install --quiet "${OPENSTACK_PACKAGES[@]}"
+        echo "${OPENSTACK_PACKAGES[*]}" >"$OPENSTACK/.dependencies"
+    fi
+    install -m 0644 "$TOP/devstack/lib/serve_wsgi.py" "$OPENSTACK/serve_wsgi.py"
+}
+
+# The directories of a service; others have no business in either.
+make_openstack_directories() {
+    install -d -m 0750 -g "$OWNER" "$ETC/$1"
+    install -d -m 0700 -o "$OWNER" -g "$OWNER" "$STATE/$1"
+}
+
+as_owner() {
+    setpriv --reuid="$OWNER" --regid="$(id -gn "$OWNER")" --init-groups "$@"
+}
+
+# service_credentials USER: options by which a service has a token of its own.
+service_credentials() {
+    cat <<CONFIG
+auth_type = password
+auth_url = $(auth_url)
+username = $1
+password = $(secret "$1-password")
+project_name = service
+user_domain_name = Default
+project_domain_name = Default
+region_name = $REGION
+CONFIG
+}
+
+# keystone_authtoken USER: the section by which a service's middleware asks Keystone about tokens.
+keystone_authtoken() {
+    cat <<CONFIG
+[keystone_authtoken]
+www_authenticate_uri = $(auth_url)
+interface = public
+$(service_credentials "$1")
+CONFIG
+}
+
+install_openstack_units() {
+    local name
+    for name in $(openstack_services); do
+        install -m 0644 /dev/stdin "/etc/systemd/system/$(unit_of "$name")" <<UNIT
+[Unit]
+Description=OpenStack $name for nova_lite
+After=network-online.target
+Wants=network-online.target
+
+[Service]
+Type=notify
+User=$(service_user "$name")
+Group=$OWNER
+ExecStart=$(service_command "$name")
+Restart=on-failure
+RestartSec=2
+NoNewPrivileges=yes
+PrivateTmp=yes
+ProtectHome=yes
+ProtectSystem=strict
+ReadWritePaths=$STATE/$name
+
+[Install]
+WantedBy=multi-user.target
+UNIT
+    done
+}

@@ -1,0 +1,54 @@
+"""Serve Keystone's or Glance's API on loopback: serve_wsgi.py keystone|glance DIRECTORY
+
+DIRECTORY holds the service's configuration, and the file ``port``. Runs with the Python that the service is installed
+for. It is ready when it says so, on standard output and to systemd.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pathlib
+import signal
+import socket
+import sys
+from typing import Any, NoReturn
+
+from cheroot import wsgi
+
+THREADS = 10
+
+
+def application(name: str, directory: pathlib.Path) -> Any:
+    os.environ[f"OS_{name.upper()}_CONFIG_DIR"] = str(directory)
+    # Keystone reads the arguments of the process as its own when it is imported.
+    del sys.argv[1:]
+    return importlib.import_module(f"{name}.wsgi.api").application
+
+
+def say_ready(name: str) -> None:
+    print(f"{name} is ready on host {socket.gethostname()}", flush=True)
+    if address := os.environ.get("NOTIFY_SOCKET"):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+            notify.connect("\0" + address[1:] if address[0] == "@" else address)
+            notify.send(b"READY=1")
+
+
+def stop(number: int, frame: object) -> NoReturn:
+    raise SystemExit(0)
+
+
+def main(name: str, directory: pathlib.Path) -> None:
+    signal.signal(signal.SIGTERM, stop)
+    port = int((directory / "port").read_text())
+    server = wsgi.Server(("127.0.0.1", port), application(name, directory), numthreads=THREADS)
+    server.prepare()
+    say_ready(name)
+    try:
+        server.serve()
+    finally:
+        server.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], pathlib.Path(sys.argv[2]))

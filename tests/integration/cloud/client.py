@@ -1,0 +1,29 @@
+"""The command line client's own shell, command after command in one process, as each start of it costs a second.
+
+Standard input: a line for each command, its arguments as a JSON list. Standard output: a line for each, ``{"status": 0,
+"output": "...", "errors": "..."}``. Every command logs in anew, as one that is started does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import sys
+
+from openstackclient import shell
+
+
+def run(arguments: list[str]) -> dict[str, object]:
+    output, errors = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+        try:
+            status = shell.main(arguments)
+        except SystemExit as end:  # arguments that the client does not know
+            status = end.code
+    return {"status": status, "output": output.getvalue(), "errors": errors.getvalue()}
+
+
+if __name__ == "__main__":
+    for line in sys.stdin:
+        print(json.dumps(run(json.loads(line))), flush=True)

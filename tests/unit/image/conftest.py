@@ -1,0 +1,106 @@
+"""A Glance to talk to over HTTP: our own image API on a store in a directory, which can be told to misbehave."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from oslo_config import cfg
+
+from nova_lite.api import deploy, server, wsgi
+from nova_lite.compute.api import API
+from nova_lite.context import RequestContext
+from nova_lite.image.driver import load_backend
+from nova_lite.image.glance import GlanceImages
+from nova_lite.objects import Image
+from nova_lite.policy import Policy
+from tests.unit.api.conftest import make_conf
+from tests.unit.api.fakes import NOW as NOW_EXACT
+from tests.unit.api.fakes import FakeCompute, FakeConductor
+
+#: Glance tells times in whole seconds.
+NOW = NOW_EXACT.replace(microsecond=0)
+DATA = bytes(range(256)) * 512
+ID = "11111111-1111-4111-8111-111111111111"
+KERNEL_ID = "22222222-2222-4222-8222-222222222222"
+ADMIN = RequestContext(user_id="admin", auth_token="admin:demo", overwrite=False)
+ALICE = RequestContext(user_id="alice", auth_token="alice:demo", overwrite=False)
+
+
+class Glance:
+    """``conductor.images`` are its rows. ``troubles``: WSGI applications that answer downloads, one each, first.
+
+    ``asked``: each request's method, path and token.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.store = path / "store"
+        self.store.mkdir(parents=True)
+        conf = make_conf(path, f"enabled_apis = image\n[image]\nstore_path = {self.store}\n")
+        self.conductor = FakeConductor()
+        self.conductor.images = {}
+        api = API()
+        api.connect(self.conductor, FakeCompute(), load_backend(conf, self.conductor))  # type: ignore[arg-type]
+        self._app = deploy.load_app("image", wsgi.Services(conf, Policy(conf), api))
+        self.troubles: list[Callable[[dict[str, Any], Any], Any]] = []
+        self.asked: list[tuple[str, str, str]] = []
+        sock = server.listen("127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{sock.getsockname()[1]}"
+        self._server = server.make(sock, self._answer, 4, None)
+        self._server.start()
+
+    def _answer(self, environ: dict[str, Any], start_response: Any) -> Any:
+        path = environ["PATH_INFO"]
+        self.asked.append((environ["REQUEST_METHOD"], path, environ.get("HTTP_X_AUTH_TOKEN", "")))
+        if path.endswith("/file") and self.troubles:
+            return self.troubles.pop(0)(environ, start_response)
+        return self._app(environ, start_response)
+
+    def stop(self) -> None:
+        self._server.stop(1)
+
+    def add(self, image_id: str = ID, data: bytes = DATA, **values: Any) -> Image:
+        """An image with its file, as a compute host is told of it."""
+        (self.store / image_id).write_bytes(data)
+        fields = {"name": "cirros", "disk_format": "raw", "owner": "demo", "created_at": NOW, "updated_at": NOW}
+        checksum = hashlib.sha256(data).hexdigest()
+        image = Image(id=image_id, size=len(data), checksum=checksum, **{**fields, **values})
+        self.conductor.images[image_id] = image
+        return image
+
+
+@pytest.fixture
+def glance(tmp_path: Path) -> Iterator[Glance]:
+    made = Glance(tmp_path / "glance")
+    yield made
+    made.stop()
+
+
+def glance_options(url: str) -> str:
+    """``admin_token`` gives the service user's token without a Keystone."""
+    return f"""
+[image]
+backend = glance
+[glance]
+auth_type = admin_token
+endpoint = {url}
+token = admin:service
+num_retries = 2
+connect_retries = 0
+timeout = 5
+"""
+
+
+@pytest.fixture
+def conf(tmp_path: Path, glance: Glance) -> cfg.ConfigOpts:
+    return make_conf(tmp_path, glance_options(glance.url))
+
+
+@pytest.fixture
+def backend(conf: cfg.ConfigOpts) -> GlanceImages:
+    made = load_backend(conf, FakeConductor())  # type: ignore[arg-type]
+    assert isinstance(made, GlanceImages)
+    return made

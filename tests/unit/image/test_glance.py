@@ -1,0 +1,330 @@
+"""The Glance backend, over HTTP."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from oslo_config import cfg
+
+from nova_lite import exception
+from nova_lite.context import RequestContext
+from nova_lite.image import glance as glance_module
+from nova_lite.image.driver import load_backend
+from nova_lite.image.glance import GlanceImages, image_of
+from nova_lite.objects import Image
+from tests.unit.api.conftest import make_client, make_conf
+from tests.unit.api.fakes import NOW
+from tests.unit.image.conftest import ADMIN, ALICE, DATA, ID, KERNEL_ID, Glance, glance_options
+
+DESCRIBED = {
+    "id": ID,
+    "name": "debian",
+    "status": "active",
+    "visibility": "public",
+    "size": 7,
+    "min_disk": 1,
+    "min_ram": 2,
+    "checksum": "md5",
+    "os_hash_algo": "sha512",
+    "os_hash_value": "long",
+    "disk_format": "qcow2",
+    "container_format": "bare",
+    "owner": "p",
+    "protected": False,
+    "os_hidden": False,
+    "tags": ["t"],
+    "virtual_size": 9,
+    "created_at": "2026-11-21T08:00:00Z",
+    "updated_at": "2026-11-21T08:00:00Z",
+    "self": f"/v2/images/{ID}",
+    "file": f"/v2/images/{ID}/file",
+    "schema": "/v2/schemas/image",
+    "kernel_id": None,
+    "hw_disk_bus": "virtio",
+}
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(glance_module, "RETRY_SECONDS", 0.01)
+
+
+# --- metadata
+
+
+def test_an_image_in_glances_words() -> None:
+    image = image_of(DESCRIBED)
+    assert (image.hash_algorithm, image.checksum, image.size, image.min_disk) == ("sha512", "long", 7, 1)
+    assert image.properties == {"hw_disk_bus": "virtio"}
+    assert image.created_at is not None
+    assert (image.created_at.hour, image.created_at.tzinfo) == (8, None)
+
+
+@pytest.mark.parametrize("algorithm", [None, "whirlpool9", "shake_128"])
+def test_md5_is_taken_where_the_better_checksum_is_not_known(algorithm: str | None) -> None:
+    image = image_of(DESCRIBED | {"os_hash_algo": algorithm})
+    assert (image.hash_algorithm, image.checksum) == ("md5", "md5")
+
+
+def test_an_image_without_data_yet() -> None:
+    nothing = dict.fromkeys(("size", "checksum", "os_hash_algo", "os_hash_value", "disk_format", "name"))
+    image = image_of(DESCRIBED | nothing | {"status": "queued"})
+    assert (image.size, image.checksum, image.disk_format, image.name, image.status) == (0, "", "", "", "queued")
+
+
+@pytest.mark.parametrize("body", [{}, {"id": ID, "status": "active"}, DESCRIBED | {"created_at": "yesterday"}])
+def test_what_is_no_image_is_trouble_of_glances(body: dict[str, Any]) -> None:
+    with pytest.raises(exception.ImageServiceUnavailable):
+        image_of(body)
+
+
+def test_the_user_asks_with_their_own_token(backend: GlanceImages, glance: Glance) -> None:
+    added = glance.add(properties={"os_distro": "debian"})
+    assert backend.get(ALICE, ID) == added
+    assert backend.list_images(ALICE, None) == [added]
+    assert {token for _, _, token in glance.asked} == {"alice:demo"}
+
+
+def test_lists_are_read_to_their_end(backend: GlanceImages, glance: Glance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(glance_module, "PAGE", 1)
+    for number in range(3):
+        glance.add(f"{number}" * 8 + ID[8:], name="same" if number else "other")
+    assert len(backend.list_images(ALICE, None)) == 3
+    assert [image.name for image in backend.list_images(ALICE, "same")] == ["same", "same"]
+
+
+@pytest.mark.parametrize("image_id", [KERNEL_ID, "nonsense", "..", "../../v2/images", ID + "/file"])
+def test_what_is_not_there_is_not_found(backend: GlanceImages, glance: Glance, image_id: str) -> None:
+    with pytest.raises(exception.ImageNotFound):
+        backend.get(ALICE, image_id)
+    assert {path for _, path, _ in glance.asked} <= {f"/v2/images/{KERNEL_ID}"}
+
+
+def test_properties_are_changed(backend: GlanceImages, glance: Glance) -> None:
+    glance.add(properties={"a": "1", "b": "2"})
+    changed = backend.change_properties(ALICE, ID, {"a": "3", "b": None, "c/d~e": "4"})
+    assert changed.properties == {"a": "3", "c/d~e": "4"}
+    assert glance.asked == [("PATCH", f"/v2/images/{ID}", "alice:demo")]
+    assert backend.change_properties(ALICE, ID, {}) == changed
+
+
+@pytest.mark.parametrize(
+    ("context", "changes", "error"),
+    [
+        (ALICE, {"name": "x"}, exception.ValidationError),
+        (ALICE, {"status": None}, exception.ValidationError),
+        (ALICE, {"nope": None}, exception.Conflict),
+        (RequestContext(auth_token="mallory:other", overwrite=False), {"a": "1"}, exception.Forbidden),
+        (RequestContext(overwrite=False), {"a": "1"}, exception.Forbidden),
+    ],
+)
+def test_what_may_not_be_changed(
+    backend: GlanceImages, glance: Glance, context: RequestContext, changes: Any, error: type[Exception]
+) -> None:
+    image = glance.add()
+    with pytest.raises(error):
+        backend.change_properties(context, ID, changes)
+    assert glance.conductor.images[ID] == image
+
+
+def test_an_image_is_described_with_its_kernel(backend: GlanceImages, glance: Glance) -> None:
+    kernel, image = glance.add(KERNEL_ID), glance.add(properties={"kernel_id": KERNEL_ID})
+    assert backend.describe(ALICE, [ID]) == {ID: image, KERNEL_ID: kernel}
+
+
+def test_a_kernel_that_is_not_there_is_named(backend: GlanceImages, glance: Glance) -> None:
+    glance.add(properties={"ramdisk_id": KERNEL_ID})
+    with pytest.raises(exception.InvalidInput, match=f"names a ramdisk {KERNEL_ID} that does not exist"):
+        backend.describe(ALICE, [ID])
+    with pytest.raises(exception.ImageUnavailable):
+        backend.describe(ALICE, [KERNEL_ID])
+
+
+# --- through the compute API
+
+
+def test_a_create_brings_what_glance_says_and_no_token(conf: cfg.ConfigOpts, glance: Glance) -> None:
+    image = glance.add()
+    api = make_client(conf)
+    api.json("POST", "/servers", {"server": {"name": "vm", "flavorRef": "1", "imageRef": ID}}, 202)
+    (request,) = api.asked("create_instances")
+    assert request.images == {ID: image}
+    assert all("auth_token" not in context.to_rpc() for context in api.conductor.contexts)
+
+
+def test_what_the_api_answers_without_an_image_or_a_glance(conf: cfg.ConfigOpts, glance: Glance) -> None:
+    api = make_client(conf)
+    body = {"server": {"name": "vm", "flavorRef": "1", "imageRef": ID}}
+    assert api.json("POST", "/servers", body, 400)["badRequest"]["message"] == "Can not find requested image"
+    assert api("GET", f"/images/{ID}").status_code == 404
+    glance.stop()
+    away = "The image service did not answer. Please try again."
+    assert api.json("POST", "/servers", body, 503)["serviceUnavailable"]["message"] == away
+    assert api.json("GET", "/images", status=503)["serviceUnavailable"]["message"] == away
+
+
+def test_the_proxies_show_glances_images(conf: cfg.ConfigOpts, glance: Glance) -> None:
+    glance.add(properties={"a": "1"}, owner="demo")
+    api = make_client(conf)
+    assert [image["id"] for image in api.json("GET", "/images/detail")["images"]] == [ID]
+    assert api.json("PUT", f"/images/{ID}/metadata", {"metadata": {"b": "2"}})["metadata"] == {"b": "2"}
+    assert api.json("GET", f"/images/{ID}")["image"]["metadata"] == {"b": "2"}
+    assert api("DELETE", f"/images/{ID}/metadata/b").status_code == 204
+    assert api.json("POST", f"/images/{ID}/metadata", {"metadata": {"name": "x"}}, 400)
+    assert glance.conductor.images[ID].properties == {}
+
+
+# --- bytes
+
+
+def test_the_service_user_downloads(backend: GlanceImages, glance: Glance, tmp_path: Path) -> None:
+    image = glance.add()
+    backend.fetch(image, str(tmp_path / "target"))
+    assert (tmp_path / "target").read_bytes() == DATA
+    assert (tmp_path / "target").stat().st_mode & 0o777 == 0o600
+    assert glance.asked == [("GET", f"/v2/images/{ID}/file", "admin:service")]
+
+
+@pytest.mark.parametrize("algorithm", ["sha512", "md5"])
+def test_other_algorithms(backend: GlanceImages, glance: Glance, tmp_path: Path, algorithm: str) -> None:
+    glance.add()
+    checksum = hashlib.new(algorithm, DATA).hexdigest()
+    image = Image(id=ID, name="x", size=len(DATA), checksum=checksum, hash_algorithm=algorithm, created_at=NOW)
+    backend.fetch(image, str(tmp_path / "target"))
+    image.checksum = checksum[::-1]
+    with pytest.raises(exception.ImageDownloadFailed, match="checksum is not the registered one"):
+        backend.fetch(image, str(tmp_path / "target"))
+    assert not (tmp_path / "target").exists()
+
+
+def busy(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+    start_response("503 Busy", [("Content-Length", "0")])
+    return []
+
+
+def short(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+    start_response("200 OK", [("Content-Length", str(len(DATA) - 1))])
+    return [DATA[:-1]]
+
+
+def broken_off(environ: dict[str, Any], start_response: Any) -> Any:
+    start_response("200 OK", [("Content-Length", str(len(DATA)))])
+
+    def pieces() -> Iterator[bytes]:
+        yield DATA[:1000]
+        raise ConnectionError("this server has enough")
+
+    return pieces()
+
+
+def changed(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+    start_response("200 OK", [("Content-Length", str(len(DATA)))])
+    return [DATA[:-1] + b"x"]
+
+
+def endless(environ: dict[str, Any], start_response: Any) -> Any:
+    start_response("200 OK", [])
+    return (DATA for _ in range(1000))
+
+
+def expired(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+    start_response("401 Unauthorized", [("Content-Length", "0")])
+    return []
+
+
+TROUBLES = {
+    busy: "Glance does not answer",
+    short: f"{len(DATA) - 1} bytes where {len(DATA)} were registered",
+    broken_off: "it broke off",
+    changed: "its checksum is not the registered one",
+    endless: f"more than the {len(DATA)} bytes registered",
+    expired: "Glance answers 401",
+}
+
+
+@pytest.mark.parametrize("trouble", TROUBLES, ids=lambda trouble: trouble.__name__)
+def test_a_failed_download_is_begun_again(
+    backend: GlanceImages, glance: Glance, tmp_path: Path, trouble: Callable[..., Any]
+) -> None:
+    image = glance.add()
+    glance.troubles = [trouble, trouble]
+    backend.fetch(image, str(tmp_path / "target"))
+    assert (tmp_path / "target").read_bytes() == DATA
+
+
+@pytest.mark.parametrize("trouble", TROUBLES, ids=lambda trouble: trouble.__name__)
+def test_after_the_last_retry_it_has_failed_and_nothing_is_left(
+    backend: GlanceImages, glance: Glance, tmp_path: Path, trouble: Callable[..., Any]
+) -> None:
+    image = glance.add()
+    glance.troubles = [trouble] * 9
+    with pytest.raises(exception.ImageDownloadFailed, match=TROUBLES[trouble]):
+        backend.fetch(image, str(tmp_path / "target"))
+    assert len(glance.troubles) <= 6
+    assert [path.name for path in tmp_path.iterdir() if path.name == "target"] == []
+
+
+def test_glance_away_is_a_failed_download(backend: GlanceImages, glance: Glance, tmp_path: Path) -> None:
+    image = glance.add()
+    glance.stop()
+    with pytest.raises(exception.ImageDownloadFailed, match="does not answer"):
+        backend.fetch(image, str(tmp_path / "target"))
+
+
+def test_an_image_that_is_gone_is_asked_for_once(backend: GlanceImages, glance: Glance, tmp_path: Path) -> None:
+    with pytest.raises(exception.ImageFileMissing, match="Glance does not have its data"):
+        backend.fetch(Image(id=ID, name="x", created_at=NOW), str(tmp_path / "target"))
+    assert len(glance.asked) == 1
+    assert not (tmp_path / "target").exists()
+
+
+def test_a_disk_that_cannot_be_written_is_this_hosts_trouble(
+    backend: GlanceImages, glance: Glance, tmp_path: Path
+) -> None:
+    with pytest.raises(exception.VirtDriverError, match="cannot be written: No such file"):
+        backend.fetch(glance.add(), str(tmp_path / "nowhere" / "target"))
+    assert len(glance.asked) == 1
+
+
+# --- configuration
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[image]\nbackend = glance\n", r"\[glance\] auth_type and its options"),
+        ("[image]\nbackend = glance\n[glance]\nauth_type = nonsense\n", "nonsense"),
+        ("[image]\nbackend = nonsense\n", r"\[image\] backend = nonsense"),
+    ],
+)
+def test_mistakes_are_told(tmp_path: Path, text: str, sentence: str) -> None:
+    with pytest.raises(exception.ConfigurationError, match=sentence):
+        load_backend(make_conf(tmp_path, text), None)  # type: ignore[arg-type]
+
+
+def test_a_version_in_the_endpoint_is_no_harm(tmp_path: Path, glance: Glance) -> None:
+    image = glance.add()
+    text = glance_options(glance.url) + f"endpoint_override = {glance.url}/v2/\n"
+    backend = load_backend(make_conf(tmp_path, text), None)  # type: ignore[arg-type]
+    assert backend.get(ADMIN, ID) == image
+
+
+def test_a_slow_glance_is_not_waited_for_for_ever(tmp_path: Path, glance: Glance, caplog: Any) -> None:
+    def slow(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        time.sleep(1)
+        return busy(environ, start_response)
+
+    glance.troubles = [slow] * 3
+    text = (
+        glance_options(glance.url).replace("timeout = 5", "timeout = 0.2").replace("num_retries = 2", "num_retries = 0")
+    )
+    backend = load_backend(make_conf(tmp_path, text), None)  # type: ignore[arg-type]
+    with caplog.at_level(logging.ERROR), pytest.raises(exception.ImageDownloadFailed):
+        backend.fetch(glance.add(), str(tmp_path / "target"))
+    assert "timed out" in caplog.text

@@ -1,0 +1,66 @@
+"""The local backend: rows are the conductor's, bytes are files that hosts copy."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nova_lite import exception
+from nova_lite.context import RequestContext
+from nova_lite.image.driver import ImageBackend, load_backend
+from nova_lite.objects import Image
+from tests.unit.api.conftest import make_conf
+from tests.unit.api.fakes import IMAGE_ID, FakeConductor
+
+DATA = b"bytes of an image" * 1000
+CONTEXT = RequestContext(user_id="u", project_id="demo", overwrite=False)
+
+
+@pytest.fixture
+def backend(tmp_path: Path) -> ImageBackend:
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "i").write_bytes(DATA)
+    conf = make_conf(tmp_path, f"[image]\nstore_path = {tmp_path}/store\n")
+    return load_backend(conf, FakeConductor())  # type: ignore[arg-type]
+
+
+def image(**changes: Any) -> Image:
+    values = {"id": "i", "name": "x", "size": len(DATA), "checksum": hashlib.sha256(DATA).hexdigest()}
+    return Image(**{**values, **changes})
+
+
+def test_metadata_are_the_conductors(backend: ImageBackend) -> None:
+    assert [each.id for each in backend.list_images(CONTEXT, None)] == [IMAGE_ID]
+    assert backend.get(CONTEXT, IMAGE_ID).properties == {"k": "v"}
+    assert backend.change_properties(CONTEXT, IMAGE_ID, {"k": None, "a": "1"}).properties == {"a": "1"}
+
+
+def test_the_conductor_needs_no_description(backend: ImageBackend) -> None:
+    assert backend.describe(CONTEXT, [IMAGE_ID]) == {}
+    assert backend.conductor.asked == []  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("changes", [{}, {"checksum": ""}, {"id": "../store/i"}])
+def test_bytes_are_copied(backend: ImageBackend, tmp_path: Path, changes: dict[str, Any]) -> None:
+    backend.fetch(image(**changes), str(tmp_path / "target"))
+    assert (tmp_path / "target").read_bytes() == DATA
+    assert (tmp_path / "target").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"id": "none"}, exception.ImageFileMissing),
+        ({"size": 1}, exception.ImageCorrupt),
+        ({"checksum": "0" * 64}, exception.ImageCorrupt),
+    ],
+)
+def test_what_is_wrong_leaves_no_file(
+    backend: ImageBackend, tmp_path: Path, changes: dict[str, Any], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        backend.fetch(image(**changes), str(tmp_path / "target"))
+    assert not (tmp_path / "target").exists()

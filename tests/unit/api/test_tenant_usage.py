@@ -65,3 +65,7 @@ def test_bad_parameters(api: Client) -> None:
         fault(api("GET", f"{PATH}/demo?{query}"), "badRequest", 400)
     assert api("GET", f"{PATH}/demo?more=1", version="2.74").status_code == 200
     assert api("GET", f"{PATH}/demo?more=1", version="2.75").status_code == 400
+
+
+def test_an_empty_project_is_no_project(api: Client) -> None:
+    assert api("GET", f"{PATH}/?{PERIOD}", token=ADMIN).status_code == 404

@@ -49,7 +49,7 @@ state_path = $STATE
 store_path = $STATE/images
 
 [identity]
-users_file = $ETC/users.yaml
+users_file = $STATE/identity/users.yaml
 tokens_path = $STATE/identity
 CONFIG
     config_file "$OWNER" api.conf <<CONFIG

@@ -1,9 +1,9 @@
 #!/bin/bash
 # Run Tempest's compute tests against this machine's cloud, which has to be stacked with AUTH=standalone:
 #
-#   tempest.sh [--concurrency N] [--directory DIRECTORY] [--auth-url URL --manage COMMAND] [REGEX]
+#   tempest.sh [--concurrency N] [--directory DIRECTORY] [--auth-url URL --manage COMMAND] [--failed | REGEX]
 #
-# REGEX picks tests (by default tempest.api.compute).
+# REGEX picks tests (by default tempest.api.compute). --failed repeats those that failed, and adds to the results.
 # Tempest, its configuration and report.md go into DIRECTORY (by default /opt/nova-lite/tempest). Another cloud is named
 # by the URL of its identity API and the nova-lite-manage command, with its options, that makes its users.
 # The status is 0 when no test failed but for want of something that this cloud is known not to have: report.md says what
@@ -14,12 +14,12 @@ for component in python clouds accounts tempest; do
 done
 
 usage() {
-    sed -n '2,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+    sed -n '2,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
     exit 2
 }
 
 load_settings
-concurrency=1 directory=$PREFIX/tempest url=$(auth_url) manage=$VENV/bin/nova-lite-manage regex=
+concurrency=1 directory=$PREFIX/tempest url=$(auth_url) manage=$VENV/bin/nova-lite-manage regex= failed=
 while (($#)); do
     case $1 in
     --concurrency | --directory | --auth-url | --manage)
@@ -28,6 +28,10 @@ while (($#)); do
         name=${name#auth-}
         printf -v "$name" %s "$2"
         shift 2
+        ;;
+    --failed)
+        failed=1
+        shift
         ;;
     -*) usage ;;
     *)
@@ -49,5 +53,9 @@ step "Installing Tempest into $directory/venv" install_tempest "$directory/venv"
 step "Making users for it" make_accounts "$directory" tempest $(tempest_accounts "$concurrency")
 step "Writing its configuration" configure_tempest "$directory" "$url"
 say "Running tests"
-run_tempest "$directory" "$concurrency" "${regex:-^tempest\\.api\\.compute}"
+if [[ -n $failed ]]; then
+    repeat_failed "$directory" "$concurrency"
+else
+    run_tempest "$directory" "$concurrency" "${regex:-^tempest\\.api\\.compute}"
+fi
 report_tempest "$directory"

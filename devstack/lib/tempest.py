@@ -22,6 +22,7 @@ PREFIX = "tempest.api.compute."
 COPY = "tempest-alt"
 
 OTHER = "other"
+SET_UP = "setUpClass"
 
 #: What the cause, the refused request or the test's name says, and what is needed then; the first one that matches.
 NEEDS = (
@@ -176,6 +177,7 @@ class Result(NamedTuple):
 
 
 def results(stream: Any) -> list[Result]:
+    """Of a test that was run again, the last; a class of which a test ran was set up after all."""
     from subunit import ByteStreamToStreamResult
     from testtools import StreamToDict
 
@@ -185,6 +187,7 @@ def results(stream: Any) -> list[Result]:
         status = {"success": "passed", "skip": "skipped", "xfail": "skipped"}.get(test["status"], "failed")
         if test["status"] != "exists" and test["timestamps"][1] is not None and test["id"] != "stdout":
             name, details = short_name(test["id"]), test["details"]
+            found.pop(f"{name.rpartition('.')[0]}.{SET_UP}", None)
             found[name] = Result(name, status, cause_of(status, details), refused_in(details))
 
     summary = StreamToDict(add)
@@ -271,6 +274,8 @@ def report(directory: Path) -> int:
     lines += ["", "## Failed", "", *table(head, grouped(found, "failed"))]
     lines += ["", "## Skipped", "", *table(head, grouped(found, "skipped"))]
     (directory / "report.md").write_text("\n".join(lines) + "\n")
+    failed = [result.test.removesuffix(f".{SET_UP}") for result in found if result.status == "failed"]
+    (directory / "failed").write_text("".join(f"{re.escape(PREFIX + test)}\\b\n" for test in failed))
     print("\n".join([*by_group, "", *by_need, ""]))
     print(f"Causes: {directory / 'report.md'}")
     count = collections.Counter(result.status for result in found)

@@ -39,6 +39,14 @@ run_tempest() {
     tempest_tests "$directory" 1 --config-file etc/networks.conf --regex "^(?=.*$regex)(?=.*$NETWORK_TESTS)" --combine || true
 }
 
+# repeat_failed DIRECTORY CONCURRENCY: those that report_tempest listed.
+repeat_failed() {
+    local directory=$1 concurrency=$2
+    cd "$directory/workspace" || return
+    [[ -s $directory/failed ]] || die "there is no test to repeat."
+    tempest_tests "$directory" "$concurrency" --config-file etc/tempest.conf --include-list "$directory/failed" --combine || true
+}
+
 # tempest_tests DIRECTORY CONCURRENCY OPTION...; its status is no verdict: report_tempest gives that.
 tempest_tests() {
     local directory=$1 concurrency=$2

@@ -116,7 +116,7 @@ others = Existing(OTHER_TOKEN, OTHER_MARK) if OTHER_TOKEN and OTHER_MARK else No
 
 @schemathesis.hook
 def filter_case(context: Any, case: Any) -> bool:
-    """Of the requests that go to the limits of every schema, the same ones each time, every round sends another part."""
+    """Of the requests that go to the limits of every schema, the same each time, every round sends another part."""
     del context
     return case.meta.phase.name != "coverage" or random_source.random() < PART
 

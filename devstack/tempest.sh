@@ -54,7 +54,7 @@ step "Making users for it" make_accounts "$directory" tempest $(tempest_accounts
 step "Writing its configuration" configure_tempest "$directory" "$url"
 say "Running tests"
 if [[ -n $failed ]]; then
-    repeat_failed "$directory" "$concurrency"
+    run_tempest "$directory" "$concurrency" "$(failed_tests "$directory")" --combine
 else
     run_tempest "$directory" "$concurrency" "${regex:-^tempest\\.api\\.compute}"
 fi

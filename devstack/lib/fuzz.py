@@ -57,8 +57,11 @@ class Fuzzing:
     def round(self, number: int, seed: int) -> Outcome:
         """The two members at the same time, then the admin, who may see all and so has nobody else's secrets."""
         outcomes = []
-        for at_once in (((self.one, self.two), (self.two, self.one)), ((self.admin, None),)):
-            running = [(party.name, self.start(party, other, number, seed)) for party, other in at_once]
+        for at_once in (((self.one, self.two, 0), (self.two, self.one, 1)), ((self.admin, None, 2),)):
+            running = [
+                (party.name, self.start(party, other, number, seed + 3 * number + offset))
+                for party, other, offset in at_once
+            ]
             outcomes += [self.finish(name, number, process) for name, process in running]
         return Outcome(sum(each.requests for each in outcomes), sum(each.failures for each in outcomes))
 
@@ -111,7 +114,7 @@ def main(directory: Path, auth_url: str, requests: int, seed: int) -> int:
     fuzzing = Fuzzing(directory, auth_url)
     sent = failures = number = 0
     while sent < requests:
-        outcome = fuzzing.round(number, seed + number)
+        outcome = fuzzing.round(number, seed)
         sent += outcome.requests
         failures += outcome.failures
         number += 1

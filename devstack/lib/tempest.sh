@@ -1,7 +1,8 @@
 # Tempest in a virtual environment and a workspace of its own. Sourced, never run.
 
 TEMPEST='tempest==47.*'
-NETWORK_TESTS='(test_list_servers_filtered_by_ip|admin\.test_networks|compute\.test_networks)'
+# Those of the networks that compute itself knows, and those that make projects for themselves.
+WITHOUT_NEUTRON='(test_list_servers_filtered_by_ip|admin\.test_networks|compute\.test_networks|admin\.test_quotas)'
 
 install_tempest() {
     local directory=$1
@@ -31,20 +32,21 @@ configure_tempest() {
     python_of_tempest "$TOP/devstack/lib/tempest.py" configure "$directory" "$url"
 }
 
-# run_tempest DIRECTORY CONCURRENCY REGEX: those of the networks that compute knows need a configuration without Neutron.
+# run_tempest DIRECTORY CONCURRENCY REGEX [OPTION...]: some tests need a configuration that says that there is no Neutron.
 run_tempest() {
     local directory=$1 concurrency=$2 regex=$3
+    shift 3
     cd "$directory/workspace" || return
-    tempest_tests "$directory" "$concurrency" --config-file etc/tempest.conf --regex "$regex" --exclude-regex "$NETWORK_TESTS" || true
-    tempest_tests "$directory" 1 --config-file etc/networks.conf --regex "^(?=.*$regex)(?=.*$NETWORK_TESTS)" --combine || true
+    tempest_tests "$directory" "$concurrency" --config-file etc/tempest.conf \
+        --regex "$regex" --exclude-regex "$WITHOUT_NEUTRON" "$@" || true
+    tempest_tests "$directory" 1 --config-file etc/without-neutron.conf \
+        --regex "^(?=.*($regex))(?=.*$WITHOUT_NEUTRON)" --combine || true
 }
 
-# repeat_failed DIRECTORY CONCURRENCY: those that report_tempest listed.
-repeat_failed() {
-    local directory=$1 concurrency=$2
-    cd "$directory/workspace" || return
-    [[ -s $directory/failed ]] || die "there is no test to repeat."
-    tempest_tests "$directory" "$concurrency" --config-file etc/tempest.conf --include-list "$directory/failed" --combine || true
+# failed_tests DIRECTORY: a regular expression of those that report_tempest listed.
+failed_tests() {
+    [[ -s $1/failed ]] || die "there is no failed test to repeat."
+    paste --serial --delimiters='|' "$1/failed"
 }
 
 # tempest_tests DIRECTORY CONCURRENCY OPTION...; its status is no verdict: report_tempest gives that.

@@ -27,6 +27,7 @@ CHECKS = (
 )
 #: Requests to each operation in a round, besides those that go to the limits of its schemas.
 EXAMPLES = 10
+FLAVOR = "fuzz"
 
 
 class Party(NamedTuple):
@@ -56,6 +57,7 @@ class Fuzzing:
 
     def round(self, number: int, seed: int) -> Outcome:
         """The two members at the same time, then the admin, who may see all and so has nobody else's secrets."""
+        self.make_flavor()
         outcomes = []
         for at_once in (((self.one, self.two, 0), (self.two, self.one, 1)), ((self.admin, None, 2),)):
             running = [
@@ -64,6 +66,13 @@ class Fuzzing:
             ]
             outcomes += [self.finish(name, number, process) for name, process in running]
         return Outcome(sum(each.requests for each in outcomes), sum(each.failures for each in outcomes))
+
+    def make_flavor(self) -> None:
+        """One that servers can be made of: admins delete what they find."""
+        url = f"{self.admin.session.compute}/flavors"
+        flavor = {"id": FLAVOR, "name": FLAVOR, "ram": 64, "vcpus": 1, "disk": 1}
+        if FLAVOR not in {each["id"] for each in self.admin.session.get(url)["flavors"]}:
+            self.admin.session.request("POST", url, json={"flavor": flavor})
 
     def start(self, party: Party, other: Party | None, number: int, seed: int) -> subprocess.Popen[bytes]:
         where = urlsplit(party.session.compute)

@@ -72,13 +72,16 @@ class Existing:
     def refresh(self) -> None:
         self._names = {name: self._list(name) for name in COLLECTIONS} | {"images": self._images()}
         for collection in OWNED:
-            if not self._names[collection]:
-                self._request("POST", collection, NEWEST, self._body(collection))
+            if not self._names[collection] and (body := self._body(collection)):
+                self._request("POST", collection, NEWEST, body)
                 self._names[collection] = self._list(collection)
 
-    def _body(self, collection: str) -> dict[str, Any]:
+    def _body(self, collection: str) -> dict[str, Any] | None:
+        """None: an admin has deleted what it takes."""
         match collection:
             case "servers":
+                if not (self._names["images"] and self._names["flavors"]):
+                    return None
                 what = {"imageRef": self._names["images"][0], "flavorRef": self._names["flavors"][0]}
                 marks = {"name": self._mark, "description": self._mark, "metadata": {"mark": self._mark}}
                 return {"server": {**what, **marks, "tags": [self._mark], "networks": "auto"}}

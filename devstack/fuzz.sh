@@ -1,30 +1,56 @@
 #!/bin/bash
-# Sends a running cloud requests made from its own OpenAPI document, and says which answers contradict it or are 5xx
-# (501 is an answer: a part of the API that is not there).
+# Sends a cloud requests made from its own OpenAPI document, and counts the answers that are 5xx (501 is an answer: a part
+# of the API that is not there), that contradict the document, or that tell of another project's things:
 #
-#   NOVA_LITE_TOKEN=TOKEN fuzz.sh URL [--max-examples N] [--seed N] [any other option of "schemathesis run"]
+#   fuzz.sh [--requests N] [--seed N] [--directory DIRECTORY] [--auth-url URL --manage COMMAND]
 #
-# URL is where the compute API is, as http://127.0.0.1:8774. It changes and deletes what the token may: not for a cloud
-# that is needed. N requests are sent to each operation and, besides, those that go to the limits of every schema.
-# Schemathesis gets a venv of its own, .venv-fuzz. No root needed.
+# Rounds are run until at least N (20000) requests were sent. In each, members of two projects are at it at the same time,
+# each in midst of things marked as its own, and then an admin. By default the cloud is this machine's, stacked with
+# AUTH=standalone; another one is named by the URL of its identity API and the nova-lite-manage command, with its options,
+# that makes the users. They change and delete what they may: not for a cloud that is needed. What was sent, and each
+# failure, is in DIRECTORY (by default /opt/nova-lite/fuzz), where schemathesis gets a venv. The last line is
+# "20123 requests, 0 failures", and the status 0 when there was none. The same seed sends much the same requests.
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib/common.sh"
-source "$TOP/devstack/lib/python.sh"
+for component in python clouds accounts; do
+    source "$TOP/devstack/lib/$component.sh"
+done
 
-FUZZ_VENV=$TOP/.venv-fuzz
+SCHEMATHESIS='schemathesis>=4.30'
 
-[[ $# -ge 1 && $1 == http*://* ]] || die "usage: NOVA_LITE_TOKEN=TOKEN fuzz.sh URL [options]"
-[[ -n ${NOVA_LITE_TOKEN-} ]] || die "NOVA_LITE_TOKEN is not set. Try: openstack --os-cloud $CLOUD token issue -f value -c id"
-export NOVA_LITE_TOKEN
-export NOVA_LITE_URL=${1%/}
-shift
+usage() {
+    sed -n '2,5s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+    exit 2
+}
 
-if [[ ! -x $FUZZ_VENV/bin/schemathesis ]]; then
-    make_venv "$FUZZ_VENV"
-    "$FUZZ_VENV/bin/pip" install --quiet 'schemathesis>=4.30'
-fi
-cd "$FUZZ_VENV" || die "no venv at $FUZZ_VENV" # where schemathesis leaves what it remembers
-export PYTHONPATH=$TOP/devstack/lib PYTHONDONTWRITEBYTECODE=1 SCHEMATHESIS_HOOKS=fuzzing
-exec "$FUZZ_VENV/bin/schemathesis" --config-file "$TOP/devstack/lib/fuzzing.toml" run \
-    "$NOVA_LITE_URL/openapi.json" --url "$NOVA_LITE_URL/v2.1" --phases coverage,fuzzing --continue-on-failure \
-    --checks not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance \
-    --suppress-health-check all --warnings off --no-shrink "$@"
+install_schemathesis() {
+    make_venv "$1"
+    [[ $(cat "$1/.dependencies" 2>/dev/null) != "$SCHEMATHESIS" ]] || return 0
+    "$1/bin/pip" install --quiet "$SCHEMATHESIS"
+    echo "$SCHEMATHESIS" >"$1/.dependencies"
+}
+
+load_settings
+requests=20000 seed=$RANDOM directory=$PREFIX/fuzz url=$(auth_url) manage=$VENV/bin/nova-lite-manage
+while (($#)); do
+    (($# > 1)) || usage
+    case $1 in
+    --requests | --seed | --directory | --auth-url | --manage)
+        name=${1#--}
+        printf -v "${name#auth-}" %s "$2"
+        shift 2
+        ;;
+    *) usage ;;
+    esac
+done
+[[ $requests =~ ^[1-9][0-9]{0,8}$ ]] || die "--requests $requests: must be a number from 1 to 999999999."
+[[ $seed =~ ^[0-9]{1,9}$ ]] || die "--seed $seed: must be a number from 0 to 999999999."
+[[ $directory == /* ]] || die "--directory $directory: must be absolute."
+use_manage "$manage"
+
+install -d -m 0700 "$directory"
+LOG=$directory/fuzz.log
+: >"$LOG"
+say "Sending requests to the cloud of $url (all details in $directory)"
+step "Installing schemathesis into $directory/venv" install_schemathesis "$directory/venv"
+step "Making users" make_accounts "$directory" fuzz one:member two:member three:admin
+exec "$directory/venv/bin/python" "$TOP/devstack/lib/fuzz.py" "$directory" "$url" "$requests" "$seed"

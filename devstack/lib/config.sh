@@ -58,7 +58,7 @@ state_path = $STATE
 $(image_config)
 
 [identity]
-users_file = $ETC/users.yaml
+users_file = $STATE/identity/users.yaml
 tokens_path = $STATE/identity
 CONFIG
     config_file "$OWNER" api.conf <<CONFIG

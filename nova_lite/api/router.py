@@ -105,5 +105,5 @@ class Router:
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         path = environ.get("PATH_INFO", "").encode("latin-1", "replace").decode("utf-8", "replace")
-        environ[wsgi.HANDLER] = self.find(path.rstrip("/") or "/")
+        environ[wsgi.HANDLER] = self.find(path)
         return self._dispatcher(environ, start_response)

@@ -13,6 +13,12 @@ PROJECTS_SHOW = "identity:get_project"
 USER_PROJECTS = "identity:list_user_projects"
 USERS_LIST = "identity:list_users"
 USERS_SHOW = "identity:get_user"
+PROJECTS_CREATE = "identity:create_project"
+PROJECTS_DELETE = "identity:delete_project"
+USERS_CREATE = "identity:create_user"
+USERS_DELETE = "identity:delete_user"
+ROLES_GRANT = "identity:create_grant"
+ROLES_REVOKE = "identity:revoke_grant"
 DOMAINS_LIST = "identity:list_domains"
 DOMAINS_SHOW = "identity:get_domain"
 ROLES_LIST = "identity:list_roles"
@@ -26,6 +32,7 @@ REGIONS_LIST = "identity:list_regions"
 REGIONS_SHOW = "identity:get_region"
 
 _TOKENS = "/v3/auth/tokens"
+_GRANT = "/v3/projects/{project_id}/users/{user_id}/roles/{role_id}"
 
 RULES = [
     rule(CATALOG, ANYONE, "Show the catalog", "GET /v3/auth/catalog"),
@@ -42,6 +49,12 @@ RULES = [
     rule(USER_PROJECTS, OWNER, "List a user's projects", "GET /v3/users/{user_id}/projects"),
     rule(USERS_LIST, ADMIN, "List all users", "GET /v3/users"),
     rule(USERS_SHOW, OWNER, "Show a user", "GET /v3/users/{user_id}"),
+    rule(PROJECTS_CREATE, ADMIN, "Create a project", "POST /v3/projects"),
+    rule(PROJECTS_DELETE, ADMIN, "Delete a project", "DELETE /v3/projects/{project_id}"),
+    rule(USERS_CREATE, ADMIN, "Create a user", "POST /v3/users"),
+    rule(USERS_DELETE, ADMIN, "Delete a user", "DELETE /v3/users/{user_id}"),
+    rule(ROLES_GRANT, ADMIN, "Give a user a role in a project", f"PUT {_GRANT}"),
+    rule(ROLES_REVOKE, ADMIN, "Take a role in a project from a user", f"DELETE {_GRANT}"),
     rule(DOMAINS_LIST, ADMIN, "List domains", "GET /v3/domains"),
     rule(DOMAINS_SHOW, ANYONE, "Show a domain", "GET /v3/domains/{domain_id}"),
     rule(ROLES_LIST, ADMIN, "List roles", "GET /v3/roles"),

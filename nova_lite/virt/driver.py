@@ -173,3 +173,13 @@ def available_drivers() -> list[str]:
 def instances_path(conf: cfg.ConfigOpts) -> str:
     """Where disks and state of this host's instances live: ``<state_path>/instances`` unless configured."""
     return conf.instances_path or os.path.join(conf.state_path, "instances")
+
+
+def last_lines(text: str, length: int | None) -> str:
+    """The last ``length`` lines, without the newline that ends them: who splits them at newlines gets as many.
+
+    None: all of the text, as it is.
+    """
+    if length is None:
+        return text
+    return "\n".join(text.removesuffix("\n").split("\n")[-length:]) if length > 0 else ""

@@ -187,10 +187,9 @@ class FakeDriver(driver.ComputeDriver):
         self._read(instance_uuid)
         try:
             with open(self._console(instance_uuid), encoding="utf-8") as file:
-                lines = file.read().splitlines(keepends=True)
+                return driver.last_lines(file.read(), length)
         except FileNotFoundError:
             return ""
-        return "".join(lines if length is None else lines[max(0, len(lines) - length) :])
 
     def get_instance_diagnostics(self, instance_uuid: str) -> Diagnostics:
         """Of the domain as it was made; what a guest that is not there did is nothing."""

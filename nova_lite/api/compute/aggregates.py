@@ -104,9 +104,12 @@ class Aggregates(Extension):
 
 
 def _number(aggregate_id: str) -> str:
-    """A name in place of an id is 400: clients then look it up in the list."""
-    if not (aggregate_id.isascii() and aggregate_id.isdecimal()):
+    """A name in place of an id is 400: clients then look it up in the list. No aggregate has a negative number: 404."""
+    digits = aggregate_id.removeprefix("-")
+    if not (digits.isascii() and digits.isdecimal()):
         raise exception.ValidationError(detail=f"Invalid aggregate id {aggregate_id[:64]}: it must be an integer.")
+    if digits != aggregate_id:
+        raise exception.AggregateNotFound(aggregate_id=aggregate_id)
     return aggregate_id
 
 

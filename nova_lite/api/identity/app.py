@@ -1,4 +1,4 @@
-"""The identity API: what clients need of Keystone v3. Read only, but for tokens; nova-lite-manage does the rest."""
+"""The identity API: what clients need of Keystone v3; `changes` has what changes users, nova-lite-manage the rest."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from nova_lite.api import deploy, rest, wsgi
 from nova_lite.api.identity import views
 from nova_lite.api.identity.authority import UNSCOPED, Authority, Identity, Scope
 from nova_lite.api.identity.catalog import Catalog
+from nova_lite.api.identity.changes import Changes, found
 from nova_lite.api.identity.directory import DOMAIN_ID, DOMAIN_NAME, ROLES, User, role_id
 from nova_lite.api.identity.tokens import Token
 from nova_lite.api.rest import Request, Route
@@ -31,8 +32,9 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> IdentityApp:
     return IdentityApp(services, authority)
 
 
-class IdentityApp(rest.Application):
+class IdentityApp(Changes, rest.Application):
     routes = (
+        *Changes.routes,
         Route("GET", "/", "versions", public=True),
         Route("GET", "/v3", "version", public=True),
         Route("POST", "/v3/auth/tokens", "issue", public=True),
@@ -144,7 +146,7 @@ class IdentityApp(rest.Application):
         return self._projects_of(req, id)
 
     def _projects_of(self, req: Request, user_id: str) -> Answer:
-        user = _found("user", user_id, self.authority.content.user(user_id))
+        user = found("user", user_id, self.authority.content.user(user_id))
         projects = self.authority.content.projects_of(user)
         return _list(req, "projects", (views.project(project, req.base_url) for project in projects))
 
@@ -156,7 +158,7 @@ class IdentityApp(rest.Application):
 
     def project(self, req: Request, id: str) -> Answer:
         req.authorize(policies.PROJECTS_SHOW, {"project_id": id})
-        project = _found("project", id, self.authority.content.project(id))
+        project = found("project", id, self.authority.content.project(id))
         return Answer({"project": views.project(project, req.base_url)})
 
     def users(self, req: Request) -> Answer:
@@ -165,7 +167,7 @@ class IdentityApp(rest.Application):
 
     def user(self, req: Request, id: str) -> Answer:
         req.authorize(policies.USERS_SHOW, {"user_id": id})
-        return Answer({"user": views.user(_found("user", id, self.authority.content.user(id)), req.base_url)})
+        return Answer({"user": views.user(found("user", id, self.authority.content.user(id)), req.base_url)})
 
     def domains(self, req: Request) -> Answer:
         req.authorize(policies.DOMAINS_LIST)
@@ -173,7 +175,7 @@ class IdentityApp(rest.Application):
 
     def domain(self, req: Request, id: str) -> Answer:
         req.authorize(policies.DOMAINS_SHOW)
-        return Answer({"domain": _found("domain", id, views.domain(req.base_url) if id == DOMAIN_ID else None)})
+        return Answer({"domain": found("domain", id, views.domain(req.base_url) if id == DOMAIN_ID else None)})
 
     def roles(self, req: Request) -> Answer:
         req.authorize(policies.ROLES_LIST)
@@ -182,7 +184,7 @@ class IdentityApp(rest.Application):
     def role(self, req: Request, id: str) -> Answer:
         req.authorize(policies.ROLES_SHOW)
         name = next((name for name in ROLES if role_id(name) == id), None)
-        return Answer({"role": views.role(_found("role", id, name), req.base_url)})
+        return Answer({"role": views.role(found("role", id, name), req.base_url)})
 
     def role_assignments(self, req: Request) -> Answer:
         req.authorize(policies.ASSIGNMENTS_LIST)
@@ -190,7 +192,7 @@ class IdentityApp(rest.Application):
         project_id = req.GET.get("scope.project.id")
         with_names = req.GET.get("include_names", "0").lower() not in ("0", "false")
         content = self.authority.content
-        found = [
+        assignments = [
             views.assignment(user, project, name, with_names, req.base_url)
             for user in content.users
             for project in content.projects
@@ -198,7 +200,7 @@ class IdentityApp(rest.Application):
         ]
         chosen = [
             one
-            for one in found
+            for one in assignments
             if all(value is None or one[key]["id"] == value for key, value in wanted.items())
             and (project_id is None or one["scope"]["project"]["id"] == project_id)
         ]
@@ -211,7 +213,7 @@ class IdentityApp(rest.Application):
     def service(self, req: Request, id: str) -> Answer:
         req.authorize(policies.SERVICES_SHOW)
         services = self._linked(req, "services", self.listed.services)
-        return Answer({"service": _found("service", id, next((one for one in services if one["id"] == id), None))})
+        return Answer({"service": found("service", id, next((one for one in services if one["id"] == id), None))})
 
     def endpoints(self, req: Request) -> Answer:
         req.authorize(policies.ENDPOINTS_LIST)
@@ -220,7 +222,7 @@ class IdentityApp(rest.Application):
     def endpoint(self, req: Request, id: str) -> Answer:
         req.authorize(policies.ENDPOINTS_SHOW)
         endpoints = self._linked(req, "endpoints", self.listed.endpoints)
-        return Answer({"endpoint": _found("endpoint", id, next((one for one in endpoints if one["id"] == id), None))})
+        return Answer({"endpoint": found("endpoint", id, next((one for one in endpoints if one["id"] == id), None))})
 
     def regions(self, req: Request) -> Answer:
         req.authorize(policies.REGIONS_LIST)
@@ -229,7 +231,7 @@ class IdentityApp(rest.Application):
     def region(self, req: Request, id: str) -> Answer:
         req.authorize(policies.REGIONS_SHOW)
         known = views.region(id, req.base_url) if id == self.listed.region else None
-        return Answer({"region": _found("region", id, known)})
+        return Answer({"region": found("region", id, known)})
 
     @staticmethod
     def _linked(req: Request, kind: str, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -262,12 +264,6 @@ def _same(value: Any, wanted: str) -> bool:
 
 def _links(url: str) -> dict[str, Any]:
     return {"self": url, "previous": None, "next": None}
-
-
-def _found(kind: str, id: str, item: Any) -> Any:
-    if item is None:
-        raise exception.NotFound(f"Could not find {kind}: {id[:64]}.")
-    return item
 
 
 def _object(body: dict[str, Any], name: str) -> dict[str, Any]:

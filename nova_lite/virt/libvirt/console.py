@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from nova_lite.virt.driver import last_lines
+
 #: More is never returned: it crosses the message bus and is read by a person.
 MAX_BYTES = 256 * 1024
 
@@ -19,9 +21,7 @@ def tail(path: str, length: int | None, max_bytes: int = MAX_BYTES) -> str:
         if len(data) >= max_bytes:
             break
     text = data.decode("utf-8", errors="replace")
-    if length is None:
-        return text
-    return "".join(text.splitlines(keepends=True)[-length:]) if length > 0 else ""
+    return last_lines(text, length)
 
 
 def _newest_first(path: str) -> list[str]:

@@ -45,7 +45,7 @@ def test_change(made: Client) -> None:
     assert (response.status_code, response.body) == (200, b"")
 
 
-@pytest.mark.parametrize("path", ["fast", "1.5", "-1", "%C2%B2"])
+@pytest.mark.parametrize("path", ["fast", "1.5", "--1", "%C2%B2"])
 def test_the_id_is_a_number(made: Client, path: str) -> None:
     """Clients that got 400 look a name up in the list."""
     fault(made("GET", f"{PATH}/{path}", token=ADMIN), "badRequest", 400)
@@ -115,3 +115,8 @@ def test_unknown_query_parameters_are_errors_since_2_75(made: Client) -> None:
 )
 def test_for_admins_only(made: Client, method: str, path: str) -> None:
     fault(made(method, PATH + path, version="2.81"), "forbidden", 403)
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+def test_no_aggregate_has_a_negative_number(made: Client, method: str) -> None:
+    assert "could not be found" in fault(made(method, f"{PATH}/-1", token=ADMIN), "itemNotFound", 404)

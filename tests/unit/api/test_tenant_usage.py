@@ -67,6 +67,10 @@ def test_bad_parameters(api: Client) -> None:
     assert api("GET", f"{PATH}/demo?more=1", version="2.75").status_code == 400
 
 
+def test_an_empty_project_is_no_project(api: Client) -> None:
+    assert api("GET", f"{PATH}/?{PERIOD}", token=ADMIN).status_code == 404
+
+
 # --- audits
 
 

@@ -203,8 +203,8 @@ def test_delays_by_step(fake_driver: fake.FakeDriver) -> None:
 def test_the_console_keeps_the_last_lines(fake_driver: fake.FakeDriver) -> None:
     fake_driver.spawn(spec())
     everything = fake_driver.get_console_output(UUID, None)
-    assert fake_driver.get_console_output(UUID, 1) == everything.splitlines(keepends=True)[-1]
-    assert fake_driver.get_console_output(UUID, 100) == everything
+    assert fake_driver.get_console_output(UUID, 1) == everything.splitlines()[-1]
+    assert fake_driver.get_console_output(UUID, 100) == everything.removesuffix("\n")
 
 
 def test_no_secret_reaches_the_disk(fake_driver: fake.FakeDriver, tmp_path: Path) -> None:

@@ -128,9 +128,9 @@ def test_unknown_methods_urls_and_verbs(world: World) -> None:
     body = {"auth": {"identity": {"methods": ["totp"]}}}
     assert "password and token" in error(world("POST", "/v3/auth/tokens", body), 401)
     assert error(world("GET", "/v3/nowhere"), 404)
-    answer = world("POST", "/v3/projects", {})
+    answer = world("PUT", "/v3/projects", {})
     assert error(answer, 405)
-    assert answer.headers["Allow"] == "GET"
+    assert answer.headers["Allow"] == "GET, POST"
 
 
 def test_validation(world: World) -> None:

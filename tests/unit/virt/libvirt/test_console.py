@@ -20,9 +20,9 @@ def log(tmp_path: Path) -> Path:
     ("length", "expected"),
     [
         (None, "one\ntwo\nthree\nfour\nfive\n"),
-        (1, "five\n"),
-        (3, "three\nfour\nfive\n"),
-        (99, "one\ntwo\nthree\nfour\nfive\n"),
+        (1, "five"),
+        (3, "three\nfour\nfive"),
+        (99, "one\ntwo\nthree\nfour\nfive"),
         (0, ""),
     ],
 )

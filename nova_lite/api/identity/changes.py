@@ -1,0 +1,116 @@
+"""Making and deleting projects and users over the identity API: by admins, where it may write the users file."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from collections.abc import Iterator
+from typing import Any
+
+from nova_lite import exception
+from nova_lite.api.identity import directory, views
+from nova_lite.api.identity.authority import Authority
+from nova_lite.api.identity.directory import DOMAIN_ID, ROLES, Content, Project, User, role_id
+from nova_lite.api.rest import Request, Route
+from nova_lite.api.wsgi import Answer
+from nova_lite.policies import identity as policies
+
+
+class Changes:
+    """Handlers for `IdentityApp`."""
+
+    authority: Authority
+    routes: tuple[Route, ...] = (
+        Route("POST", "/v3/projects", "create_project"),
+        Route("DELETE", "/v3/projects/{id}", "delete_project"),
+        Route("POST", "/v3/users", "create_user"),
+        Route("DELETE", "/v3/users/{id}", "delete_user"),
+        Route("PUT", "/v3/projects/{project_id}/users/{user_id}/roles/{role}", "grant"),
+        Route("DELETE", "/v3/projects/{project_id}/users/{user_id}/roles/{role}", "revoke_role"),
+    )
+
+    def create_project(self, req: Request) -> Answer:
+        req.authorize(policies.PROJECTS_CREATE)
+        wanted = _wanted(req, "project", name=str, description=str | None)
+        with self._changing() as content:
+            made = directory.add_project(content, wanted["name"], wanted["description"] or "")
+        return Answer({"project": views.project(made, req.base_url)}, 201)
+
+    def delete_project(self, req: Request, id: str) -> Answer:
+        """What the project has stays: servers are for admins to delete."""
+        req.authorize(policies.PROJECTS_DELETE)
+        with self._changing() as content:
+            directory.remove_project(content, _project(content, id))
+        return Answer(status=204)
+
+    def create_user(self, req: Request) -> Answer:
+        req.authorize(policies.USERS_CREATE)
+        wanted = _wanted(req, "user", name=str, password=str, default_project_id=str | None)
+        with self._changing() as content:
+            project_id = wanted["default_project_id"]
+            project = _project(content, project_id) if project_id is not None else None
+            made = directory.add_user(content, wanted["name"], wanted["password"], project)
+        return Answer({"user": views.user(made, req.base_url)}, 201)
+
+    def delete_user(self, req: Request, id: str) -> Answer:
+        req.authorize(policies.USERS_DELETE)
+        with self._changing() as content:
+            content.users.remove(_user(content, id))
+        return Answer(status=204)
+
+    def grant(self, req: Request, project_id: str, user_id: str, role: str) -> Answer:
+        req.authorize(policies.ROLES_GRANT)
+        with self._changing() as content:
+            directory.grant(_user(content, user_id), _project(content, project_id), _role(role))
+        return Answer(status=204)
+
+    def revoke_role(self, req: Request, project_id: str, user_id: str, role: str) -> Answer:
+        req.authorize(policies.ROLES_REVOKE)
+        with self._changing() as content:
+            directory.revoke(_user(content, user_id), _project(content, project_id), _role(role))
+        return Answer(status=204)
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[Content]:
+        try:
+            with self.authority.directory.changing() as content:
+                yield content
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+                raise
+            raise exception.Forbidden(
+                "Projects and users are made with nova-lite-manage here: the identity API may not write its users file."
+            ) from error
+
+
+def _wanted(req: Request, kind: str, **fields: Any) -> dict[str, Any]:
+    """The fields of the body's object; those that may be None may be left out. Others are nobody's, as in Keystone."""
+    body = req.json_object().get(kind)
+    if not isinstance(body, dict):
+        raise exception.ValidationError(detail=f"Expecting to find {kind} in the request, as an object.")
+    if body.get("domain_id", DOMAIN_ID) != DOMAIN_ID:
+        raise exception.NotFound(f"Could not find domain: {str(body['domain_id'])[:64]}.")
+    for name, type_ in fields.items():
+        if not isinstance(body.get(name), type_):
+            raise exception.ValidationError(detail=f"Expecting to find {name} in the {kind}, as a string.")
+    return {name: body.get(name) for name in fields}
+
+
+def _project(content: Content, project_id: str) -> Project:
+    project: Project = found("project", project_id, content.project(project_id))
+    return project
+
+
+def _user(content: Content, user_id: str) -> User:
+    user: User = found("user", user_id, content.user(user_id))
+    return user
+
+
+def _role(wanted: str) -> str:
+    return str(found("role", wanted, next((name for name in ROLES if role_id(name) == wanted), None)))
+
+
+def found(kind: str, id: str, item: Any) -> Any:
+    if item is None:
+        raise exception.NotFound(f"Could not find {kind}: {id[:64]}.")
+    return item

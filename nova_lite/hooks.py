@@ -5,7 +5,7 @@ Nothing happens unless ``NOVA_LITE_HOOKS`` names a control file, which only test
     [{"id": "1", "daemon": "conductor", "point": "commit/finish_build/after", "effect": "kill"}]
 
 ``daemon``: what ``NOVA_LITE_HOOKS_DAEMON`` says of the process, and ``point``, are shell patterns; ``effect``: one of
-`EFFECTS`; ``seconds``: for pause and delay. A rule fires once, in whichever process and thread comes first; that it did
+`EFFECTS`; ``seconds``: for those that last. A rule fires once, in whichever process and thread comes first; that it did
 is the file ``<control file>.<id>.fired``, which outlives the kill.
 
 Points (``<x>``: the name of the function or RPC method)::
@@ -37,10 +37,12 @@ DELAY = "delay"
 DROP = "drop"
 DUPLICATE = "duplicate"
 ERROR = "error"
+HOLD = "hold"
 
 #: kill: SIGKILL to the own process. pause: the whole process stands still for some seconds (a zombie that comes back).
-#: delay: only this thread does. drop, duplicate: a message. error: the message is refused, as by a lost broker.
-EFFECTS = (KILL, PAUSE, DELAY, DROP, DUPLICATE, ERROR)
+#: delay: only this thread does; hold: until there is a file ``<control file>.<id>.release``, or ``seconds`` are over.
+#: drop, duplicate: a message. error: the message is refused, as by a lost broker.
+EFFECTS = (KILL, PAUSE, DELAY, DROP, DUPLICATE, ERROR, HOLD)
 
 _control = os.environ.get(ENVIRONMENT)
 
@@ -59,6 +61,8 @@ def reach(*point: str) -> str | None:
         _pause(float(rule["seconds"]))
     if effect == DELAY:
         time.sleep(float(rule["seconds"]))
+    if effect == HOLD:
+        _hold(rule)
     return effect if effect in (DROP, DUPLICATE, ERROR) else None
 
 
@@ -84,3 +88,9 @@ def _pause(seconds: float) -> None:
     own = os.getpid()
     subprocess.Popen(["sh", "-c", f"sleep {seconds}; kill -CONT {own}"])
     os.kill(own, signal.SIGSTOP)
+
+
+def _hold(rule: dict[str, Any]) -> None:
+    deadline = time.monotonic() + float(rule["seconds"])
+    while time.monotonic() < deadline and not os.path.exists(f"{_control}.{rule['id']}.release"):
+        time.sleep(0.02)

@@ -42,6 +42,7 @@ from tests.functional import cloud
 #: A lease is 5 s in these clouds: a pause outlives it, so that what wakes up is a zombie.
 PAUSE_SECONDS = 7.0
 DELAY_SECONDS = 2.0
+HOLD_SECONDS = 60.0
 SETTLE_SECONDS = 90.0
 
 
@@ -255,6 +256,10 @@ def _overfull(uow: UnitOfWork) -> list[str]:
     return list(uow.session.scalars(sa.select(node.host).where(more)))
 
 
+#: How long what lasts does.
+SECONDS = {hooks.PAUSE: PAUSE_SECONDS, hooks.DELAY: DELAY_SECONDS, hooks.HOLD: HOLD_SECONDS}
+
+
 @dataclasses.dataclass(frozen=True)
 class Fault:
     daemon: str
@@ -265,8 +270,7 @@ class Fault:
         return f"{self.effect} {self.daemon} at {self.point}"
 
     def rule(self, rule_id: str) -> dict[str, Any]:
-        seconds = PAUSE_SECONDS if self.effect == hooks.PAUSE else DELAY_SECONDS
-        return {**dataclasses.asdict(self), "id": rule_id, "seconds": seconds}
+        return {**dataclasses.asdict(self), "id": rule_id, "seconds": SECONDS.get(self.effect, 0.0)}
 
 
 @dataclasses.dataclass(frozen=True)

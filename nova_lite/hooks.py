@@ -20,12 +20,14 @@ Points (``<x>``: the name of the function or RPC method)::
 from __future__ import annotations
 
 import contextlib
+import errno
 import fnmatch
 import json
 import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from typing import Any
 
 ENVIRONMENT = "NOVA_LITE_HOOKS"
@@ -38,13 +40,19 @@ DROP = "drop"
 DUPLICATE = "duplicate"
 ERROR = "error"
 HOLD = "hold"
+FULL = "disk full"
 
 #: kill: SIGKILL to the own process. pause: the whole process stands still for some seconds (a zombie that comes back).
 #: delay: only this thread does; hold: until there is a file ``<control file>.<id>.release``, or ``seconds`` are over.
-#: drop, duplicate: a message. error: the message is refused, as by a lost broker.
-EFFECTS = (KILL, PAUSE, DELAY, DROP, DUPLICATE, ERROR, HOLD)
+#: drop, duplicate: a message. error: the message is refused, as by a lost broker. disk full: for ``seconds``, nothing
+#: can be written by this daemon where it asks `check_disk`.
+EFFECTS = (KILL, PAUSE, DELAY, DROP, DUPLICATE, ERROR, HOLD, FULL)
+
+#: Effects that a test has added in this process: what is to be done with the rule.
+added: dict[str, Callable[[dict[str, Any]], None]] = {}
 
 _control = os.environ.get(ENVIRONMENT)
+_full_until = 0.0
 
 
 def reach(*point: str) -> str | None:
@@ -63,7 +71,17 @@ def reach(*point: str) -> str | None:
         time.sleep(float(rule["seconds"]))
     if effect == HOLD:
         _hold(rule)
+    if effect == FULL:
+        _fill_disk(float(rule["seconds"]))
+    if effect in added:
+        added[effect](rule)
     return effect if effect in (DROP, DUPLICATE, ERROR) else None
+
+
+def check_disk() -> None:
+    """Right before something is written: raises OSError as a full disk does, while a test says that it is."""
+    if time.monotonic() < _full_until:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _take_rule(point: str) -> dict[str, Any] | None:
@@ -94,3 +112,8 @@ def _hold(rule: dict[str, Any]) -> None:
     deadline = time.monotonic() + float(rule["seconds"])
     while time.monotonic() < deadline and not os.path.exists(f"{_control}.{rule['id']}.release"):
         time.sleep(0.02)
+
+
+def _fill_disk(seconds: float) -> None:
+    global _full_until
+    _full_until = time.monotonic() + seconds

@@ -27,7 +27,7 @@ from typing import Any
 import msgspec
 from oslo_config import cfg
 
-from nova_lite import exception, files
+from nova_lite import exception, files, hooks
 from nova_lite.objects import VIF, Image, Instance, Inventory
 from nova_lite.objects.ready import make_ready
 from nova_lite.states import PowerState
@@ -195,6 +195,7 @@ class FakeDriver(driver.ComputeDriver):
         for image in _images(spec):
             self.image_path(image)
         disks = files.private_directory(os.path.join(self.path, "disks", instance.uuid))
+        hooks.check_disk()
         with open(os.path.join(disks, "disk"), "w", encoding="utf-8") as disk:
             disk.write(f"generation {spec.generation}\n")
         time.sleep(self._step("spawn_before_domain").spawn_delay)

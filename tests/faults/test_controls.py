@@ -14,6 +14,7 @@ import pytest
 
 from tests.faults import matrix
 from tests.faults.matrix import Arena, Fault, hooks
+from tests.faults.outages import release
 from tests.functional import cloud
 
 
@@ -27,10 +28,6 @@ def make_slow(arena: Arena, **control: Any) -> None:
     """What comes to exist twice lasts long enough to be seen."""
     for host in arena.cloud.computes:
         arena.cloud.control_host(host, destroy_delay=1.0, **control)
-
-
-def release(fired: Path) -> None:
-    fired.with_suffix(".release").touch()
 
 
 def standing_still(arena: Arena) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import abc
+import threading
 import time
 from pathlib import Path
-from typing import Protocol
 
 from tests.faults.private import PrivateDatabase
 from tests.functional.cloud import Cloud
@@ -17,17 +18,25 @@ BROKER_PORT = 5672
 AWAY = 2.0
 
 
-class Outage(Protocol):
+class Outage(abc.ABC):
+    """``lock``: one at a time."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+    @abc.abstractmethod
     def down(self) -> None: ...
 
+    @abc.abstractmethod
     def up(self) -> None: ...
 
 
-class BrokerOutage:
+class BrokerOutage(Outage):
     """As if the broker was killed, seen from one vhost: connections are reset and refused, and when it is back there is
     no queue, and no message. (test_comparisons.py really kills one.)"""
 
     def __init__(self, cloud: Cloud, proxy: Proxy) -> None:
+        super().__init__()
         self._cloud = cloud
         self._proxy = proxy
 
@@ -40,10 +49,11 @@ class BrokerOutage:
         self._proxy.restore()
 
 
-class DatabaseOutage:
+class DatabaseOutage(Outage):
     """SIGKILL to a MariaDB of the cloud's own, and its start."""
 
     def __init__(self, database: PrivateDatabase) -> None:
+        super().__init__()
         self._database = database
 
     def down(self) -> None:
@@ -67,10 +77,11 @@ class Strike:
             if self.called_off:
                 return
             time.sleep(0.02)
-        self._outage.down()
-        release(self.fired)
-        time.sleep(AWAY)
-        self._outage.up()
+        with self._outage.lock:
+            self._outage.down()
+            release(self.fired)
+            time.sleep(AWAY)
+            self._outage.up()
 
 
 def release(fired: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import datetime
 import errno
 import json
 import threading
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from nova_lite import hooks
+from tests.faults import daemon
 
 
 @pytest.fixture
@@ -69,3 +71,16 @@ def test_effects_of_a_test(control: Path, monkeypatch: pytest.MonkeyPatch) -> No
     tell(control, "more")
     hooks.reach("fence", "before")
     assert [rule["id"] for rule in seen] == ["1"]
+
+
+def test_a_clock_that_jumps_and_is_right_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, name in ((time, "time"), (time, "time_ns"), (datetime, "datetime")):
+        monkeypatch.setattr(module, name, getattr(module, name))
+    before, now = time.time(), datetime.datetime.now()
+    daemon.jump(-daemon.HOUR)({"seconds": 0.3})
+    assert time.time() - before == pytest.approx(-daemon.HOUR, abs=5)
+    assert time.time_ns() / 1e9 - before == pytest.approx(-daemon.HOUR, abs=5)
+    assert (datetime.datetime.now() - now).total_seconds() == pytest.approx(-daemon.HOUR, abs=5)
+    assert isinstance(now, datetime.datetime)
+    time.sleep(0.3)
+    assert time.time() - before == pytest.approx(0, abs=5)

@@ -10,7 +10,7 @@ is the file ``<control file>.<id>.fired``, which outlives the kill.
 
 Points (``<x>``: the name of the function or RPC method)::
 
-    commit/<x>/before, commit/<x>/after     a transaction of the conductor
+    commit/<x>/before, commit/<x>/after     a transaction of the conductor; before: error
     handle/<x>/before, handle/<x>/after     an RPC method is carried out; after: before its answer is sent
     send/<x>/before, send/<x>/after         a call or cast leaves; before: drop, duplicate, error
     fence/before, fence/after               a compute host writes one of its promises to disk
@@ -44,8 +44,8 @@ FULL = "disk full"
 
 #: kill: SIGKILL to the own process. pause: the whole process stands still for some seconds (a zombie that comes back).
 #: delay: only this thread does; hold: until there is a file ``<control file>.<id>.release``, or ``seconds`` are over.
-#: drop, duplicate: a message. error: the message is refused, as by a lost broker. disk full: for ``seconds``, nothing
-#: can be written by this daemon where it asks `check_disk`.
+#: drop, duplicate: a message. error: the message or the commit is refused, as by a lost broker or a full database. disk
+#: full: for ``seconds``, nothing can be written by this daemon where it asks `check_disk`.
 EFFECTS = (KILL, PAUSE, DELAY, DROP, DUPLICATE, ERROR, HOLD, FULL)
 
 #: Effects that a test has added in this process: what is to be done with the rule.

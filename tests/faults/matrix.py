@@ -472,6 +472,8 @@ def effects_at(point: str) -> list[str]:
             found += [hooks.DROP, hooks.DUPLICATE]
     if point.startswith("commit/"):
         found.append(DATABASE)
+    if point.startswith("commit/") and point.endswith("/before"):
+        found.append(hooks.ERROR)
     if any(fnmatch.fnmatch(point, pattern) for pattern in WRITES):
         found.append(hooks.FULL)
     return found

@@ -548,11 +548,16 @@ def run_cases(cases: list[Case], parallel: int, logs: Path, report: Callable[[Re
     def worker() -> None:
         case = take()
         while case is not None:
-            with (
-                tempfile.TemporaryDirectory(prefix="nova-lite-faults-") as directory,
-                arena(Path(directory), case.needs_database) as ready,
-            ):
-                case = serve(case, ready)
+            with contextlib.ExitStack() as stack:
+                directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="nova-lite-faults-"))
+                try:
+                    ready = stack.enter_context(arena(Path(directory), case.needs_database))
+                except Exception as error:
+                    with lock:
+                        report(Result(case.operation.name, case.fault, str(case), wrong=f"no cloud: {error}"))
+                    case = take()
+                else:
+                    case = serve(case, ready)
 
     with futures.ThreadPoolExecutor(parallel) as pool:
         for done in [pool.submit(worker) for _ in range(parallel)]:

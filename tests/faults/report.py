@@ -14,9 +14,9 @@ class Result:
     operation: str
     fault: str
     case: str
-    recovery: float
-    seconds: float
-    wrong: str
+    recovery: float = 0.0
+    seconds: float = 0.0
+    wrong: str = ""
     logs: str = ""
 
 

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The whole fault matrix, as root: each operation with each single fault at each point it passes (docs/faults.md says how long it takes).
+# The whole fault matrix, as root: each operation with each single fault at each point it passes (some forty minutes; docs/faults.md).
 #
 #   faults.sh [--pairs N [--seed N]] [--parallel N] [--only TEXT] [--logs DIRECTORY]
 #

@@ -596,6 +596,8 @@ def main() -> int:
     table = Table(len(cases), command)
     run_cases(cases, options.parallel, logs, table.add)
     table.print()
+    if not options.logs and not table.failures:
+        logs.rmdir()
     return 1 if table.failures else 0
 
 

@@ -15,6 +15,7 @@ hypervisors, has killed daemons restarted as systemd would, and passes if
 from __future__ import annotations
 
 import argparse
+import collections
 import contextlib
 import dataclasses
 import fnmatch
@@ -525,12 +526,12 @@ def run_case(case: Case, ready: Arena) -> Result:
 def run_cases(cases: list[Case], parallel: int, logs: Path, report: Callable[[Result], None]) -> None:
     """All cases, over ``parallel`` clouds; a cloud in which a case failed is replaced by a new one, and its logs are
     kept below ``logs``."""
-    waiting = iter(sorted(cases, key=lambda case: case.needs_database))
+    waiting = collections.deque(sorted(cases, key=lambda case: case.needs_database))
     lock = threading.Lock()
 
     def take() -> Case | None:
         with lock:
-            return next(waiting, None)
+            return waiting.popleft() if waiting else None
 
     def serve(case: Case | None, ready: Arena) -> Case | None:
         """Until a case needs another cloud; returns it."""
@@ -560,8 +561,11 @@ def run_cases(cases: list[Case], parallel: int, logs: Path, report: Callable[[Re
                     case = serve(case, ready)
 
     with futures.ThreadPoolExecutor(parallel) as pool:
-        for done in [pool.submit(worker) for _ in range(parallel)]:
-            done.result()
+        try:
+            for done in [pool.submit(worker) for _ in range(parallel)]:
+                done.result()
+        finally:
+            waiting.clear()  # when it is interrupted, only what has begun is finished
 
 
 def keep_logs(running: cloud.Cloud, logs: Path) -> Path:

@@ -1,7 +1,7 @@
 #!/bin/bash
-# The whole fault matrix, as root: each operation with each single fault at each point it passes (about half an hour).
+# The whole fault matrix, as root: each operation with each single fault at each point it passes (some forty minutes; docs/faults.md).
 #
-#   faults.sh [--pairs N [--seed N]] [--parallel N] [--only TEXT]
+#   faults.sh [--pairs N [--seed N]] [--parallel N] [--only TEXT] [--logs DIRECTORY]
 #
 # It needs what `test.sh unit` installs, and starts the broker. Its last line is "N passed, N failed".
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib/common.sh"

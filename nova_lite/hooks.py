@@ -5,12 +5,12 @@ Nothing happens unless ``NOVA_LITE_HOOKS`` names a control file, which only test
     [{"id": "1", "daemon": "conductor", "point": "commit/finish_build/after", "effect": "kill"}]
 
 ``daemon``: what ``NOVA_LITE_HOOKS_DAEMON`` says of the process, and ``point``, are shell patterns; ``effect``: one of
-`EFFECTS`; ``seconds``: for pause and delay. A rule fires once, in whichever process and thread comes first; that it did
+`EFFECTS`; ``seconds``: for those that last. A rule fires once, in whichever process and thread comes first; that it did
 is the file ``<control file>.<id>.fired``, which outlives the kill.
 
 Points (``<x>``: the name of the function or RPC method)::
 
-    commit/<x>/before, commit/<x>/after     a transaction of the conductor
+    commit/<x>/before, commit/<x>/after     a transaction of the conductor; before: error
     handle/<x>/before, handle/<x>/after     an RPC method is carried out; after: before its answer is sent
     send/<x>/before, send/<x>/after         a call or cast leaves; before: drop, duplicate, error
     fence/before, fence/after               a compute host writes one of its promises to disk
@@ -20,12 +20,14 @@ Points (``<x>``: the name of the function or RPC method)::
 from __future__ import annotations
 
 import contextlib
+import errno
 import fnmatch
 import json
 import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from typing import Any
 
 ENVIRONMENT = "NOVA_LITE_HOOKS"
@@ -37,12 +39,20 @@ DELAY = "delay"
 DROP = "drop"
 DUPLICATE = "duplicate"
 ERROR = "error"
+HOLD = "hold"
+FULL = "disk full"
 
 #: kill: SIGKILL to the own process. pause: the whole process stands still for some seconds (a zombie that comes back).
-#: delay: only this thread does. drop, duplicate: a message. error: the message is refused, as by a lost broker.
-EFFECTS = (KILL, PAUSE, DELAY, DROP, DUPLICATE, ERROR)
+#: delay: only this thread does; hold: until there is a file ``<control file>.<id>.release``, or ``seconds`` are over.
+#: drop, duplicate: a message. error: the message or the commit is refused, as by a lost broker or a full database. disk
+#: full: for ``seconds``, nothing can be written by this daemon where it asks `check_disk`.
+EFFECTS = (KILL, PAUSE, DELAY, DROP, DUPLICATE, ERROR, HOLD, FULL)
+
+#: Effects that a test has added in this process: what is to be done with the rule.
+added: dict[str, Callable[[dict[str, Any]], None]] = {}
 
 _control = os.environ.get(ENVIRONMENT)
+_full_until = 0.0
 
 
 def reach(*point: str) -> str | None:
@@ -59,7 +69,19 @@ def reach(*point: str) -> str | None:
         _pause(float(rule["seconds"]))
     if effect == DELAY:
         time.sleep(float(rule["seconds"]))
+    if effect == HOLD:
+        _hold(rule)
+    if effect == FULL:
+        _fill_disk(float(rule["seconds"]))
+    if effect in added:
+        added[effect](rule)
     return effect if effect in (DROP, DUPLICATE, ERROR) else None
+
+
+def check_disk() -> None:
+    """Right before something is written: raises OSError as a full disk does, while a test says that it is."""
+    if time.monotonic() < _full_until:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _take_rule(point: str) -> dict[str, Any] | None:
@@ -84,3 +106,14 @@ def _pause(seconds: float) -> None:
     own = os.getpid()
     subprocess.Popen(["sh", "-c", f"sleep {seconds}; kill -CONT {own}"])
     os.kill(own, signal.SIGSTOP)
+
+
+def _hold(rule: dict[str, Any]) -> None:
+    deadline = time.monotonic() + float(rule["seconds"])
+    while time.monotonic() < deadline and not os.path.exists(f"{_control}.{rule['id']}.release"):
+        time.sleep(0.02)
+
+
+def _fill_disk(seconds: float) -> None:
+    global _full_until
+    _full_until = time.monotonic() + seconds

@@ -217,6 +217,7 @@ class FenceStore:
         """Always synced: an unsynced file renamed over a synced one can leave neither after a power cut."""
         record = msgspec.structs.replace(record, updated_at=time.time())
         hooks.reach("fence", "before")
+        hooks.check_disk()
         files.write_atomically(self._path(record.uuid), msgspec.json.encode(record))
         hooks.reach("fence", "after")
         self._records[record.uuid] = record

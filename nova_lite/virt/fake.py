@@ -27,7 +27,7 @@ from typing import Any
 import msgspec
 from oslo_config import cfg
 
-from nova_lite import exception, files
+from nova_lite import exception, files, hooks
 from nova_lite.objects import (
     VIF,
     CpuDiagnostics,
@@ -232,6 +232,7 @@ class FakeDriver(driver.ComputeDriver):
         for image in _images(spec):
             self._fetch(image)
         disks = files.private_directory(os.path.join(self.path, "disks", instance.uuid))
+        hooks.check_disk()
         with open(os.path.join(disks, "disk"), "w", encoding="utf-8") as disk:
             disk.write(f"generation {spec.generation}\n")
         time.sleep(self._step("spawn_before_domain").spawn_delay)

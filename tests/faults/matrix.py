@@ -15,11 +15,14 @@ hypervisors, has killed daemons restarted as systemd would, and passes if
 from __future__ import annotations
 
 import argparse
+import collections
 import contextlib
 import dataclasses
+import fnmatch
 import itertools
 import json
 import random
+import shutil
 import sys
 import tempfile
 import threading
@@ -37,11 +40,17 @@ from nova_lite import conf as nova_conf
 from nova_lite import hooks
 from nova_lite.conductor.db import audit, models
 from nova_lite.conductor.db.engine import Database, UnitOfWork
+from tests.faults.daemon import AHEAD, BEHIND
+from tests.faults.outages import BROKER, BROKER_PORT, DATABASE, BrokerOutage, DatabaseOutage, Outage, Strike, release
+from tests.faults.private import PrivateDatabase
+from tests.faults.report import Result, Table
 from tests.functional import cloud
+from tests.functional.proxy import Proxy
 
 #: A lease is 5 s in these clouds: a pause outlives it, so that what wakes up is a zombie.
 PAUSE_SECONDS = 7.0
 DELAY_SECONDS = 2.0
+HOLD_SECONDS = 60.0
 SETTLE_SECONDS = 90.0
 
 
@@ -106,15 +115,18 @@ DELETE = acts("terminate_instance") | {
 class Arena:
     """A cloud whose daemons are watched, restarted, and told where to fail."""
 
-    def __init__(self, running: cloud.Cloud, control: Path) -> None:
+    def __init__(self, running: cloud.Cloud, control: Path, outages: dict[str, Outage]) -> None:
         self.cloud = running
         self.control = control
+        self.outages = outages
+        self._strikes: list[tuple[Strike, futures.Future[None]]] = []
         self.case = 0
         conf = cfg.ConfigOpts()
         nova_conf.register_opts(conf)
         conf(running.config_arguments("conductor"), default_config_files=[])
         self.conf = conf
         self.db = Database(conf)
+        self._pool = futures.ThreadPoolExecutor(thread_name_prefix="outage")
         self._stop = threading.Event()
         self.violated = ""
         self._watcher = threading.Thread(target=self._watch, daemon=True)
@@ -123,6 +135,7 @@ class Arena:
     def close(self) -> None:
         self._stop.set()
         self._watcher.join(30)
+        self._pool.shutdown()
         self.db.close()
 
     def _watch(self) -> None:
@@ -136,7 +149,8 @@ class Arena:
                 overfull = self.db.read(_overfull)
                 assert not overfull, f"more is used than there is on {overfull}"
             except Exception as error:
-                self.violated = f"{type(error).__name__}: {error}"
+                if not (isinstance(error, sa.exc.DBAPIError) and self._strikes):
+                    self.violated = f"{type(error).__name__}: {error}"
 
     def arm(self, faults: tuple[Fault, ...]) -> list[Path]:
         """Install the case's faults; returns the files that tell that they have happened."""
@@ -145,7 +159,24 @@ class Arena:
         draft = self.control.with_suffix(".draft")
         draft.write_text(json.dumps(rules))
         draft.replace(self.control)
-        return [Path(f"{self.control}.{rule['id']}.fired") for rule in rules]
+        found = [Path(f"{self.control}.{rule['id']}.fired") for rule in rules]
+        for fault, fired in zip(faults, found, strict=True):
+            if fault.effect in self.outages:
+                strike = Strike(self.outages[fault.effect], fired)
+                self._strikes.append((strike, self._pool.submit(strike.run)))
+        return found
+
+    def end_faults(self, faults: tuple[Fault, ...], fired: list[Path]) -> None:
+        """Wait until what is away is back, and what lasts is over; what did not happen will not happen any more."""
+        self.arm(())
+        for strike, done in self._strikes:
+            strike.called_off = True
+            done.result(SETTLE_SECONDS)
+            release(strike.fired)
+        self._strikes = []
+        for fault, file in zip(faults, fired, strict=True):
+            if file.exists():
+                time.sleep(max(0.0, file.stat().st_mtime + LASTING.get(fault.effect, 0.0) - time.time()))
 
     # --- requests that may fail because of the fault, and are then repeated as a client would
 
@@ -255,6 +286,11 @@ def _overfull(uow: UnitOfWork) -> list[str]:
     return list(uow.session.scalars(sa.select(node.host).where(more)))
 
 
+#: Faults that go on for some time beside what the daemon does, in seconds.
+LASTING = {hooks.FULL: 3.0, AHEAD: 3.0, BEHIND: 3.0}
+SECONDS = {hooks.PAUSE: PAUSE_SECONDS, hooks.DELAY: DELAY_SECONDS, hooks.HOLD: HOLD_SECONDS, **LASTING}
+
+
 @dataclasses.dataclass(frozen=True)
 class Fault:
     daemon: str
@@ -265,8 +301,10 @@ class Fault:
         return f"{self.effect} {self.daemon} at {self.point}"
 
     def rule(self, rule_id: str) -> dict[str, Any]:
-        seconds = PAUSE_SECONDS if self.effect == hooks.PAUSE else DELAY_SECONDS
-        return {**dataclasses.asdict(self), "id": rule_id, "seconds": seconds}
+        """As `nova_lite.hooks` wants it: what something from outside does to a daemon, it is held for."""
+        effect = hooks.HOLD if self.effect in (BROKER, DATABASE) else self.effect
+        seconds = SECONDS.get(effect, 0.0)
+        return {"id": rule_id, "daemon": self.daemon, "point": self.point, "effect": effect, "seconds": seconds}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -373,14 +411,25 @@ class Case:
     def __str__(self) -> str:
         return f"{self.operation.name}: {' + '.join(map(str, self.faults))}"
 
-    def run(self, arena: Arena) -> None:
+    @property
+    def fault(self) -> str:
+        """In the table; of pairs there are too many kinds."""
+        return self.faults[0].effect if len(self.faults) == 1 else f"any {len(self.faults)} faults"
+
+    @property
+    def needs_database(self) -> bool:
+        """Whether its cloud has to stand on a database server; others stand on SQLite."""
+        return any(fault.effect == DATABASE for fault in self.faults)
+
+    def run(self, arena: Arena) -> float:
+        """Returns the seconds from the request, with the faults, to its end."""
         arena.violated = ""
-        arena.arm(())
         self.operation.prepare(arena)
         fired = arena.arm(self.faults)
-        self.operation.run(arena)
-        # A second fault may lie on a way that the first one has cut off.
-        cloud.wait_for(f"the fault happens ({self.faults[0]})", fired[0].exists, 15)
+        try:
+            seconds = self._run_operation(arena, fired)
+        finally:
+            arena.end_faults(self.faults, fired)
         arena.check_hypervisors()
         for server in arena.servers():
             arena.insist("DELETE", f"/servers/{server['id']}", None, (204, 404))
@@ -388,10 +437,21 @@ class Case:
         arena.check_nothing_left()
         arena.check_rows()
         assert not arena.violated, arena.violated
+        return seconds
+
+    def _run_operation(self, arena: Arena, fired: list[Path]) -> float:
+        started = time.monotonic()
+        self.operation.run(arena)
+        seconds = time.monotonic() - started
+        # Of two, one may lie on a way that the other has cut off.
+        cloud.wait_for(f"a fault happens ({self.fault})", lambda: any(file.exists() for file in fired), 15)
+        return seconds
 
 
 def faults_of(operation: Operation) -> Iterator[Fault]:
     for daemon, points in operation.points.items():
+        for clock in (AHEAD, BEHIND):
+            yield Fault(daemon, points[0], clock)
         for point in points:
             for effect in effects_at(point):
                 yield Fault(daemon, point, effect)
@@ -399,13 +459,24 @@ def faults_of(operation: Operation) -> Iterator[Fault]:
 
 CASTS = ("build_instances", "build_and_run_instance", "update_host_states", "_instance")
 
+#: Points of a compute host after which it writes something.
+WRITES = ("handle/*_instance/before", "send/start_build/after", "fence/*", "domain/*/after")
+
 
 def effects_at(point: str) -> list[str]:
     found = [hooks.KILL, hooks.PAUSE, hooks.DELAY]
+    if point.startswith("send/"):
+        found.append(BROKER)
     if point.startswith("send/") and point.endswith("/before"):
         found.append(hooks.ERROR)
         if point.split("/")[1].endswith(CASTS):
             found += [hooks.DROP, hooks.DUPLICATE]
+    if point.startswith("commit/"):
+        found.append(DATABASE)
+    if point.startswith("commit/") and point.endswith("/before"):
+        found.append(hooks.ERROR)
+    if any(fnmatch.fnmatch(point, pattern) for pattern in WRITES):
+        found.append(hooks.FULL)
     return found
 
 
@@ -424,83 +495,87 @@ def pairs(count: int, seed: int) -> list[Case]:
 
 
 @contextlib.contextmanager
-def arena(path: Path, **options: Any) -> Iterator[Arena]:
-    """``options``: of the cloud."""
+def arena(path: Path, with_database: bool = False, **options: Any) -> Iterator[Arena]:
+    """``options``: of the cloud. ``with_database``: on a MariaDB of its own instead of SQLite."""
     control = path / "hooks.json"
-    environment = {hooks.ENVIRONMENT: str(control)}
-    options = {"computes": 2, "vcpus": 64, "quota": -1} | options
-    with cloud.running(path, environment=environment, **options) as running:
-        ready = Arena(running, control)
-        try:
-            yield ready
-        finally:
-            ready.close()
+    options = {"computes": 2, "vcpus": 64, "quota": -1, "launcher": ("tests.faults.daemon",)} | options
+    options["environment"] = {hooks.ENVIRONMENT: str(control)}
+    with contextlib.ExitStack() as stack:
+        broker = stack.enter_context(Proxy(BROKER_PORT))
+        database = stack.enter_context(PrivateDatabase(path / "database")) if with_database else None
+        url = None if database is None else database.url
+        running = stack.enter_context(cloud.running(path, broker_port=broker.port, database=url, **options))
+        outages: dict[str, Outage] = {BROKER: BrokerOutage(running, broker)}
+        if database is not None:
+            outages[DATABASE] = DatabaseOutage(database)
+        ready = Arena(running, control, outages)
+        stack.callback(ready.close)
+        yield ready
 
 
-def run_case(case: Case, ready: Arena) -> tuple[float, str]:
-    """Seconds it took, and what was wrong ("" if nothing)."""
+def run_case(case: Case, ready: Arena) -> Result:
     started = time.monotonic()
+    recovery, wrong = 0.0, ""
     try:
-        case.run(ready)
+        recovery = case.run(ready)
     except Exception as error:
-        return time.monotonic() - started, f"{type(error).__name__}: {error}"
-    return time.monotonic() - started, ""
+        wrong = f"{type(error).__name__}: {error}"
+    return Result(case.operation.name, case.fault, str(case), recovery, time.monotonic() - started, wrong)
 
 
-def run_cases(cases: list[Case], parallel: int, report: Callable[[Case, float, str], None]) -> None:
-    """All cases, over ``parallel`` clouds; a cloud in which a case failed is replaced by a new one."""
-    numbered = iter(cases)
+def run_cases(cases: list[Case], parallel: int, logs: Path, report: Callable[[Result], None]) -> None:
+    """All cases, over ``parallel`` clouds; a cloud in which a case failed is replaced by a new one, and its logs are
+    kept below ``logs``."""
+    waiting = collections.deque(sorted(cases, key=lambda case: case.needs_database))
     lock = threading.Lock()
 
+    def take() -> Case | None:
+        with lock:
+            return waiting.popleft() if waiting else None
+
+    def serve(case: Case | None, ready: Arena) -> Case | None:
+        """Until a case needs another cloud; returns it."""
+        while case is not None and case.needs_database == (DATABASE in ready.outages):
+            result = run_case(case, ready)
+            if result.wrong:
+                result.logs = str(keep_logs(ready.cloud, logs))
+            with lock:
+                report(result)
+            case = take()
+            if result.wrong:
+                break
+        return case
+
     def worker() -> None:
-        case = None
-        while True:
-            with tempfile.TemporaryDirectory(prefix="nova-lite-faults-") as directory, arena(Path(directory)) as ready:
-                while True:
+        case = take()
+        while case is not None:
+            with contextlib.ExitStack() as stack:
+                directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="nova-lite-faults-"))
+                try:
+                    ready = stack.enter_context(arena(Path(directory), case.needs_database))
+                except Exception as error:
                     with lock:
-                        case = next(numbered, None)
-                    if case is None:
-                        return
-                    seconds, wrong = run_case(case, ready)
-                    if wrong:
-                        wrong += "\n" + ready.cloud.all_logs()
-                    with lock:
-                        report(case, seconds, wrong)
-                    if wrong:
-                        break
+                        report(Result(case.operation.name, case.fault, str(case), wrong=f"no cloud: {error}"))
+                    case = take()
+                else:
+                    case = serve(case, ready)
 
     with futures.ThreadPoolExecutor(parallel) as pool:
-        for done in [pool.submit(worker) for _ in range(parallel)]:
-            done.result()
+        try:
+            for done in [pool.submit(worker) for _ in range(parallel)]:
+                done.result()
+        finally:
+            waiting.clear()  # when it is interrupted, only what has begun is finished
 
 
-class Table:
-    """Cases, passed and slowest recovery, by operation and effect."""
-
-    def __init__(self, total: int) -> None:
-        self.total = total
-        self.rows: dict[tuple[str, str], list[tuple[float, str]]] = {}
-        self.failures: list[tuple[Case, str]] = []
-        self.done = 0
-
-    def add(self, case: Case, seconds: float, wrong: str) -> None:
-        key = (case.operation.name, " + ".join(fault.effect for fault in case.faults))
-        self.rows.setdefault(key, []).append((seconds, wrong))
-        self.done += 1
-        if wrong:
-            self.failures.append((case, wrong))
-        state = "FAILED " + wrong.splitlines()[0] if wrong else "passed"
-        print(f"[{self.done}/{self.total}] {case}: {state} ({seconds:.1f} s)", flush=True)
-
-    def print(self) -> None:
-        for case, wrong in self.failures:
-            print(f"\n--- {case}\n{wrong}")
-        print(f"\n{'operation':24} {'fault':22} {'cases':>5} {'passed':>6} {'slowest':>8}")
-        for (operation, effect), results in sorted(self.rows.items()):
-            passed = sum(not wrong for _, wrong in results)
-            slowest = max(seconds for seconds, _ in results)
-            print(f"{operation:24} {effect:22} {len(results):5} {passed:6} {slowest:6.1f} s")
-        print(f"{self.done - len(self.failures)} passed, {len(self.failures)} failed")
+def keep_logs(running: cloud.Cloud, logs: Path) -> Path:
+    """What its daemons have said, and what they were told, in a directory of its own below ``logs``."""
+    logs.mkdir(parents=True, exist_ok=True)
+    kept = Path(tempfile.mkdtemp(prefix="case-", dir=logs))
+    for pattern in ("*.log", "*.conf", "hooks.json*", "nova-lite.sqlite*"):
+        for file in running.path.glob(pattern):
+            shutil.copy(file, kept)
+    return kept
 
 
 def main() -> int:
@@ -510,17 +585,23 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=0, help="instead: so many pairs of faults at random")
     parser.add_argument("--seed", type=int, help="of the pairs; chosen and printed if not given")
     parser.add_argument("--only", default="", help="only cases whose description contains this")
+    parser.add_argument("--logs", help="directory for the logs of cases that fail; made below /tmp if not given")
     options = parser.parse_args()
+    command = "devstack/faults.sh"
     if options.pairs:
         seed = options.seed if options.seed is not None else random.SystemRandom().randrange(10**6)
+        command += f" --pairs {options.pairs} --seed {seed}"
         print(f"seed {seed}")
         cases = pairs(options.pairs, seed)
     else:
         cases = list(itertools.islice(singles(), 0, None, options.every))
     cases = [case for case in cases if options.only in str(case)]
-    table = Table(len(cases))
-    run_cases(cases, options.parallel, table.add)
+    logs = Path(options.logs or tempfile.mkdtemp(prefix="nova-lite-faults-logs-")).absolute()
+    table = Table(len(cases), command)
+    run_cases(cases, options.parallel, logs, table.add)
     table.print()
+    if not options.logs and not table.failures:
+        logs.rmdir()
     return 1 if table.failures else 0
 
 

@@ -31,7 +31,37 @@ def confirmation() -> None:
     Reconciler._redrive = move  # type: ignore[method-assign]
 
 
-RULES = {"confirmation": confirmation, "nothing": None}
+def tombstone() -> None:
+    """A host promises nothing: what it gave up or was told not to build, it builds if an order says so."""
+    from nova_lite.compute.fences import FenceStore
+
+    FenceStore.refuse = FenceStore._forbid = lambda self, *args: None  # type: ignore[assignment,method-assign]
+
+
+def conditional_claim() -> None:
+    """A claim is granted whatever is used already: while it asks, there is as much more room as it asks for."""
+    import sqlalchemy as sa
+
+    from nova_lite.conductor.db import claims
+    from nova_lite.conductor.db.models import ComputeNode
+
+    claim = claims.claim
+
+    def widen(uow: Any, instance: Any, host: str, sign: int) -> None:
+        amounts = {name: sign * getattr(instance, name) for name in ("vcpus", "memory_mb", "disk_gb")}
+        more = {name: getattr(ComputeNode, name) + amount for name, amount in amounts.items()}
+        uow.change(sa.update(ComputeNode).where(ComputeNode.host == host).values(**more))
+
+    def grant(uow: Any, instance: Any, selection: Any) -> bool:
+        widen(uow, instance, selection.host, 1)
+        granted = claim(uow, instance, selection)
+        widen(uow, instance, selection.host, -1)
+        return granted
+
+    claims.claim = grant
+
+
+RULES = {"confirmation": confirmation, "tombstone": tombstone, "conditional claim": conditional_claim, "nothing": None}
 
 
 def main() -> int:

@@ -187,14 +187,21 @@ class Cloud:
 
     def make(self) -> None:
         """vhost, configuration, database with a flavor, an image and a network; nothing runs yet."""
-        self.broker_control("add_vhost", self.vhost)
-        self.broker_control("set_permissions", "-p", self.vhost, "guest", ".*", ".*", ".*")
+        self.make_vhost()
         for name in self.names:
             self._write_config(name)
         (self.path / "database.conf").write_text(f"[database]\nconnection = {self.database}\n")
         self._fill_database()
         if self.standalone:
             self._add_users()
+
+    def make_vhost(self) -> None:
+        self.broker_control("add_vhost", self.vhost)
+        self.broker_control("set_permissions", "-p", self.vhost, "guest", ".*", ".*", ".*")
+
+    def delete_vhost(self) -> None:
+        """With all its queues, messages and connections."""
+        self.broker_control("delete_vhost", self.vhost)
 
     def _add_users(self) -> None:
         self.manage("user", "init", stdin=PASSWORDS["admin"])
@@ -366,7 +373,7 @@ class Cloud:
     def destroy(self) -> None:
         for name in list(self.processes):
             self.kill(name)
-        self.broker_control("delete_vhost", self.vhost)
+        self.delete_vhost()
 
     # --- as a client
 

@@ -102,7 +102,8 @@ class Database:
                 if self.before_commit is not None:
                     session.flush()
                     self.before_commit(uow)
-                hooks.reach("commit", name, "before")
+                if hooks.reach("commit", name, "before") == hooks.ERROR:
+                    raise exc.OperationalError(f"COMMIT of {name}", None, Exception("a test refuses it"))
             hooks.reach("commit", name, "after")
             for hook in uow.after_commit:
                 hook()

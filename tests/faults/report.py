@@ -1,0 +1,53 @@
+"""What the fault matrix says of its cases: a line each, and at the end what failed, a table, and one line."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+
+
+@dataclasses.dataclass
+class Result:
+    """``recovery``: seconds from the request to its end, with the fault; ``seconds``: of the whole case. ``wrong``: ""
+    if it passed; then ``logs`` is the directory where they are kept."""
+
+    operation: str
+    fault: str
+    case: str
+    recovery: float = 0.0
+    seconds: float = 0.0
+    wrong: str = ""
+    logs: str = ""
+
+
+class Table:
+    """Cases, passed and slowest recovery, by operation and fault. ``command``: what these cases are run by."""
+
+    def __init__(self, total: int, command: str = "devstack/faults.sh") -> None:
+        self.total = total
+        self.command = command
+        self.results: list[Result] = []
+
+    @property
+    def failures(self) -> list[Result]:
+        return [result for result in self.results if result.wrong]
+
+    def add(self, result: Result) -> None:
+        self.results.append(result)
+        state = "FAILED " + result.wrong.splitlines()[0] if result.wrong else f"passed, {result.recovery:.1f} s"
+        print(f"[{len(self.results)}/{self.total}] {result.case}: {state} (of {result.seconds:.1f} s)", flush=True)
+
+    def print(self) -> None:
+        for result in self.failures:
+            again = f"{self.command} --only {shlex.quote(result.case)}"
+            print(f"\n--- {result.case}\n{result.wrong}\nlogs: {result.logs}\nagain: {again}")
+        print(f"\n{'operation':24} {'fault':18} {'cases':>5} {'passed':>6} {'slowest recovery':>16}")
+        for operation, fault in sorted({(result.operation, result.fault) for result in self.results}):
+            self._print_row(operation, fault)
+        print(f"{len(self.results) - len(self.failures)} passed, {len(self.failures)} failed")
+
+    def _print_row(self, operation: str, fault: str) -> None:
+        here = [each for each in self.results if (each.operation, each.fault) == (operation, fault)]
+        passed = [each.recovery for each in here if not each.wrong]
+        slowest = f"{max(passed):.1f} s" if passed else "-"
+        print(f"{operation:24} {fault:18} {len(here):5} {len(passed):6} {slowest:>16}")

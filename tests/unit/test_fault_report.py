@@ -1,0 +1,42 @@
+"""What the fault matrix says of its cases."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults import matrix
+from tests.faults.report import Result, Table
+
+
+def test_the_table_of_a_run_with_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    table = Table(3, "devstack/faults.sh --pairs 300 --seed 7")
+    table.add(Result("stop", "kill", "stop: kill api at x", recovery=1.26, seconds=3))
+    table.add(Result("stop", "kill", "stop: kill api at y", recovery=2.0, seconds=3))
+    table.add(
+        Result(
+            "stop", "kill", "stop: kill api's z", seconds=9, wrong="AssertionError: it runs twice\nmore", logs="/l/case"
+        )
+    )
+    capsys.readouterr()
+    table.print()
+    lines = capsys.readouterr().out.splitlines()
+    assert "AssertionError: it runs twice" in lines
+    assert "logs: /l/case" in lines
+    assert "again: devstack/faults.sh --pairs 300 --seed 7 --only 'stop: kill api'\"'\"'s z'" in lines
+    assert lines[-2].split() == ["stop", "kill", "3", "2", "2.0", "s"]
+    assert lines[-1] == "2 passed, 1 failed"
+
+
+def test_a_seed_gives_the_same_pairs() -> None:
+    assert list(map(str, matrix.pairs(20, 3))) == list(map(str, matrix.pairs(20, 3)))
+    assert list(map(str, matrix.pairs(20, 3))) != list(map(str, matrix.pairs(20, 4)))
+
+
+def test_each_case_has_a_description_of_its_own() -> None:
+    """So that the command that repeats it picks it alone."""
+    described = [str(case) for case in matrix.singles()]
+    assert all(sum(one in other for other in described) == 1 for one in described)
+
+
+def test_only_what_needs_a_database_server_gets_one() -> None:
+    assert {case.fault for case in matrix.singles() if case.needs_database} == {"database restart"}

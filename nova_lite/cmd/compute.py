@@ -11,7 +11,6 @@ import fcntl  # noqa: E402
 import os  # noqa: E402
 import sys  # noqa: E402
 import threading  # noqa: E402
-from typing import Any  # noqa: E402
 
 from oslo_config import cfg  # noqa: E402
 
@@ -35,14 +34,14 @@ class ComputeDaemon(service.Daemon):
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         super().__init__(conf, BINARY)
-        self._transport: Any = None
+        self._transport: rpc.Transport | None = None
         self._manager: ComputeManager | None = None
         self._lock_file: int | None = None
         self._listening = False
 
     def prepare(self) -> None:
         self._lock_host()
-        transport = self._transport = self._transport or rpc.get_transport(self.conf)
+        transport = self._transport = self._transport or rpc.Transport(self.conf)
         manager = self._manager = self._manager or self._make_manager(ConductorAPI(transport))
         manager.connect()
         self.add_periodic("Heartbeat", self.conf.report_interval, manager.membership.send_heartbeat, jitter=True)

@@ -77,7 +77,7 @@ class BuildTask:
                 self._retry_later(wanted, token, f"scheduling: {error.message}")
                 return
             placed, lost = self.db.write(_claim_all, self.conf, wanted, destinations, token)
-            self._send(context, placed)
+            self._send(context, placed, token)
             if not lost:
                 return
             wanted = lost
@@ -91,21 +91,25 @@ class BuildTask:
             destination.instance_uuid: destination for destination in self.scheduler.select_destinations(context, spec)
         }
 
-    def _send(self, context: RequestContext, requests: list[tuple[str, BuildRequest]]) -> None:
-        for host, request in requests:
-            send_build(self.compute, context, host, request)
+    def _send(self, context: RequestContext, requests: list[tuple[str, BuildRequest]], token: str) -> None:
+        """What no queue takes need not wait for its lease: nobody has begun it."""
+        unsent = [each.action_id for host, each in requests if not send_build(self.compute, context, host, each)]
+        if unsent:
+            self.db.write(actions.retry_later, self.conf, unsent, token, "its compute host could not be reached")
 
     def _retry_later(self, wanted: list[_Wanted], token: str, cause: str) -> None:
         LOG.info("%d build(s) will be tried again: %s", len(wanted), cause)
         self.db.write(actions.retry_later, self.conf, [item.action_id for item in wanted], token, cause)
 
 
-def send_build(compute: ComputeAPI, context: RequestContext, host: str, request: BuildRequest) -> None:
-    """Cast a build to its host. A cast that nobody takes is only logged: the lease lapses, and it is sent again."""
+def send_build(compute: ComputeAPI, context: RequestContext, host: str, request: BuildRequest) -> bool:
+    """Cast a build to its host; whether a queue took it. If not, the reconciler sends it again."""
     try:
         compute.build_and_run_instance(context, host, request)
     except exception.MessagingUnavailable as error:
         LOG.warning("Build of %s could not be sent to %s: %s", request.instance.uuid, host, error.message)
+        return False
+    return True
 
 
 def build_request(uow: UnitOfWork, instance: Instance, action: InstanceAction) -> BuildRequest:

@@ -380,7 +380,8 @@ class Case:
         fired = arena.arm(self.faults)
         self.operation.run(arena)
         # A second fault may lie on a way that the first one has cut off.
-        cloud.wait_for(f"the fault happens ({self.faults[0]})", fired[0].exists, 15)
+        for fault, mark in list(zip(self.faults, fired, strict=True))[:1]:
+            cloud.wait_for(f"the fault happens ({fault})", mark.exists, 15)
         arena.check_hypervisors()
         for server in arena.servers():
             arena.insist("DELETE", f"/servers/{server['id']}", None, (204, 404))

@@ -154,7 +154,8 @@ def _lease(uow: UnitOfWork, conf: cfg.ConfigOpts, token: str, instance_uuids: li
 def _wanted(uow: UnitOfWork, instance: Instance, action: InstanceAction) -> _Wanted:
     tried = list(action.payload.get("tried", []))
     spec = request_spec(uow, instance, tried, action.payload.get("excluded", []))
-    group = (instance.reservation_id, spec.forced_host or "", *spec.ignore_hosts)
+    wanted = spec.requested_destination and spec.requested_destination.host
+    group = (instance.reservation_id, spec.forced_host or "", wanted or "", *spec.ignore_hosts)
     return _Wanted(action.id, instance.uuid, group, spec)
 
 

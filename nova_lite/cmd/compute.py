@@ -51,6 +51,7 @@ class ComputeDaemon(service.Daemon):
         self.add_periodic("Domain reconciliation", RECONCILE_TICK, manager.reconciler.tick)
         self.add_periodic("Pruning of fences", PRUNE_INTERVAL, manager.prune_fences, jitter=True)
         self._listen_to_hypervisor(manager)
+        manager.membership.serve()
 
     def must_start_again(self) -> bool:
         return self._manager is not None and self._manager.membership.lost.is_set()

@@ -7,6 +7,7 @@ epoch with each heartbeat, and is refused when it is over.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 
@@ -17,6 +18,8 @@ from nova_lite.compute.heartbeat import Heartbeat
 from nova_lite.conductor.rpcapi import ConductorAPI
 from nova_lite.context import get_admin_context
 from nova_lite.objects import HostReport
+
+LOG = logging.getLogger(__name__)
 
 
 class Membership:
@@ -40,9 +43,15 @@ class Membership:
         self.lost.clear()
 
     def serve(self) -> None:
-        """What does not belong here is gone and orders are taken: tell so."""
+        """What does not belong here is gone and orders are taken: tell so, now or with the next heartbeat."""
         self._serving = True
-        self.send_heartbeat()
+        trouble = None
+        try:
+            self.send_heartbeat()
+        except exception.ServiceUnavailable as error:
+            trouble = error.message
+        if trouble:  # while an exception is handled, oslo.log repeats it at the end of the line
+            LOG.warning("It could not be told yet that this host serves: %s", trouble)
 
     def send_heartbeat(self) -> None:
         """`confirm`, but an answer that is late is not waited for: the next heartbeat must come within the lease."""

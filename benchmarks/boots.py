@@ -8,14 +8,16 @@ or, without ``--url``, on a private cloud of daemons with fake hypervisors, once
 one run (needs RabbitMQ on loopback)::
 
     benchmarks/boots.py --mode threading,eventlet --count 200 --json result.json
+    benchmarks/boots.py --queues classic,durable,quorum
 
-Rows: ``mode``, ``count``, ``parallel``, ``boots_per_second`` (first request to last ACTIVE), ``post_ms`` and
-``deletes_per_second``; medians of ``--runs`` runs.
+Rows: ``mode``, ``queues``, ``count``, ``parallel``, ``boots_per_second`` (first request to last ACTIVE), ``post_ms``
+and ``deletes_per_second``; medians of ``--runs`` runs.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import statistics
 import sys
@@ -30,6 +32,14 @@ from typing import Any
 import requests
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+
+#: Kinds of queues, by what ``[oslo_messaging_rabbit]`` says (docs/operators.md).
+QUEUES = {
+    "classic": "",
+    "durable": "amqp_durable_queues = true\n",
+    "quorum": "rabbit_quorum_queue = true\nrabbit_transient_quorum_queue = true\n",
+}
 
 
 class Client:
@@ -100,7 +110,7 @@ def wait(condition: Any, deadline: float) -> Any:
 
 
 @contextmanager
-def endpoint(options: argparse.Namespace, mode: str) -> Iterator[Client]:
+def endpoint(options: argparse.Namespace, mode: str, queues: str) -> Iterator[Client]:
     if options.url:
         yield Client(options.url, options.token, options.image, options.flavor)
         return
@@ -112,7 +122,11 @@ def endpoint(options: argparse.Namespace, mode: str) -> Iterator[Client]:
     with tempfile.TemporaryDirectory(prefix="nova-lite-bench-") as directory:
         environment = {concurrency.ENVIRONMENT: mode}
         capacity = {"vcpus": 10000, "memory_mb": 10**7, "disk_gb": 10**6}
-        with cloud.running(Path(directory), computes=options.computes, environment=environment, **capacity) as running:
+        more: dict[str, Any] = {
+            "environment": environment,
+            "extra_config": f"[oslo_messaging_rabbit]\n{QUEUES[queues]}",
+        }
+        with cloud.running(Path(directory), computes=options.computes, **more, **capacity) as running:
             for resource in ("instances", "cores", "ram"):
                 running.manage("quota", "set", "demo", f"--{resource}", "-1")
             url = f"http://127.0.0.1:{running.port}/v2.1"
@@ -126,6 +140,9 @@ def main() -> int:
     parser.add_argument("--image")
     parser.add_argument("--flavor")
     parser.add_argument("--mode", default="threading", help="of the private cloud's daemons; several with commas")
+    parser.add_argument(
+        "--queues", default="classic", help=f"of the private cloud: {', '.join(QUEUES)}; several with commas"
+    )
     parser.add_argument("--computes", type=int, default=2, help="hosts of the private cloud")
     parser.add_argument("--count", type=int, default=100, help="servers per run")
     parser.add_argument("--parallel", type=int, default=8, help="requests at the same time")
@@ -136,11 +153,13 @@ def main() -> int:
     if options.url and not (options.image and options.flavor):
         parser.error("--url needs --image and --flavor")
     rows = []
-    for mode in [""] if options.url else options.mode.split(","):
-        with endpoint(options, mode) as client:
+    for mode, queues in (
+        [("", "")] if options.url else itertools.product(options.mode.split(","), options.queues.split(","))
+    ):
+        with endpoint(options, mode, queues) as client:
             measure(client, min(options.count, 20), options.parallel, options.deadline)
             runs = [measure(client, options.count, options.parallel, options.deadline) for _ in range(options.runs)]
-        row: dict[str, Any] = {"mode": mode if not options.url else options.url}
+        row: dict[str, Any] = {"mode": options.url or mode, "queues": queues}
         row |= {"count": options.count, "parallel": options.parallel}
         row |= {key: round(statistics.median(run[key] for run in runs), 1) for key in runs[0]}
         rows.append(row)

@@ -179,8 +179,8 @@ def cluster(options: argparse.Namespace, count: int) -> Iterator[Cluster]:
         transport = _transport(directory / "conductor.conf", url)
         stack.callback(transport.cleanup)
         endpoint = rpc.Endpoint(conductor, conductor_rpcapi.VERSION)
-        server = rpc.get_server(transport, conductor_rpcapi.TOPIC, "conductor", [endpoint])
-        rpc.start_server(transport, server)
+        server = rpc.Server(transport, conductor_rpcapi.TOPIC, "conductor", [endpoint])
+        server.start()
         stack.callback(server.wait)
         stack.callback(server.stop)
         daemons = [
@@ -198,7 +198,7 @@ def _transport(path: Path, url: str) -> Any:
     conf.reset()
     configuration.register_opts(conf)
     conf(["--config-file", str(path)], project="nova-lite", default_config_files=[])
-    return rpc.get_transport(conf)
+    return rpc.Transport(conf)
 
 
 @contextmanager

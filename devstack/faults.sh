@@ -2,6 +2,7 @@
 # The whole fault matrix, as root: each operation with each single fault at each point it passes (some forty minutes; docs/faults.md).
 #
 #   faults.sh [--pairs N [--seed N]] [--parallel N] [--only TEXT] [--logs DIRECTORY]
+#   faults.sh --real-guests [--only TEXT]    instead some 30 cases on libvirt, with the guest that is built here (ten minutes)
 #
 # It needs what `test.sh unit` installs, and starts the broker. Its last line is "N passed, N failed".
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib/common.sh"
@@ -15,4 +16,9 @@ say "Fault matrix of $TOP (preparations are logged in $LOG)"
 step "Installing packages and the test environment" prepare_tests
 step "Starting the broker" start_broker
 cd "$TOP" || die "no checkout at $TOP"
+if [[ ${1:-} == --real-guests ]]; then
+    step "Starting libvirt" start_libvirt
+    step "Building the guest image" build_guest
+    exec "$TEST_VENV/bin/python" -W ignore -m tests.faults.real_guests "$GUEST/image" "${@:2}"
+fi
 exec "$TEST_VENV/bin/python" -W ignore -m tests.faults.matrix "$@"

@@ -9,12 +9,15 @@ Errors of `nova_lite.exception` cross the bus as themselves. A lost broker becom
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import logging
 import socket
+import threading
 import typing
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import amqp.exceptions
@@ -60,8 +63,52 @@ class ContextSerializer(messaging.Serializer):  # type: ignore[misc]
         return RequestContext.from_rpc(ctxt)
 
 
-def get_transport(conf: cfg.ConfigOpts) -> Any:
-    """The transport for ``[DEFAULT] transport_url``. ``conf`` must be oslo.config's global object."""
+class Transport:
+    """This process's way to the broker for ``[DEFAULT] transport_url``: an oslo.messaging transport, which `renew`
+    replaces when nothing gets through it any more. ``conf`` must be oslo.config's global object.
+
+    Whoever uses one has taken it, and gives it back. One that was replaced is closed once nobody uses it: a call that
+    waits for its answer, or a server that ends what it is at.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self.conf = conf
+        self._lock = threading.Lock()
+        self._users: Counter[Any] = Counter()
+        self._current = _oslo_transport(conf)
+
+    def take(self) -> Any:
+        """The oslo.messaging transport to use now."""
+        with self._lock:
+            self._users[self._current] += 1
+            return self._current
+
+    def give_back(self, used: Any) -> None:
+        with self._lock:
+            self._users[used] -= 1
+        self._close_if_over(used)
+
+    def renew(self) -> None:
+        """From now on everybody takes a new one, with connections of its own."""
+        fresh = _oslo_transport(self.conf)
+        with self._lock:
+            old, self._current = self._current, fresh
+        self._close_if_over(old)
+
+    def cleanup(self) -> None:
+        """Close the connections; nothing can be sent any more."""
+        self._current.cleanup()
+
+    def _close_if_over(self, transport: Any) -> None:
+        """In a thread: a connection that nothing gets through may take long to close."""
+        with self._lock:
+            if transport is self._current or self._users[transport] > 0:
+                return
+            del self._users[transport]
+        threading.Thread(target=transport.cleanup, name="close-transport", daemon=True).start()
+
+
+def _oslo_transport(conf: cfg.ConfigOpts) -> Any:
     messaging.set_transport_defaults(EXCHANGE)
     try:
         return messaging.get_rpc_transport(conf, allowed_remote_exmods=ALLOWED_REMOTE_EXMODS)
@@ -77,16 +124,34 @@ def to_plain(value: Any) -> Any:
 class Client:
     """Sends to one topic. ``timeout`` is for calls, in seconds; None takes ``rpc_response_timeout``."""
 
-    def __init__(self, transport: Any, topic: str, version: str) -> None:
+    def __init__(self, transport: Transport, topic: str, version: str) -> None:
         self._transport = transport
-        self._has_answered = False
-        self._client = messaging.get_rpc_client(
-            transport,
-            messaging.Target(topic=topic, version=version),
-            serializer=ContextSerializer(),
-            retry=0,  # a broker that is away is an answer at once; who can wait tries again (users get a 503)
-        )
-        transport.conf.set_default("rpc_response_timeout", RESPONSE_TIMEOUT)
+        self._target = messaging.Target(topic=topic, version=version)
+        self._answered_on: Any = None
+        self._made: tuple[Any, Any] = (None, None)
+        with self._connected():  # making the first client registers the option
+            transport.conf.set_default("rpc_response_timeout", RESPONSE_TIMEOUT)
+
+    @contextlib.contextmanager
+    def _connected(self) -> Iterator[tuple[Any, Any]]:
+        """An oslo.messaging transport, and a client of it."""
+        transport = self._transport.take()
+        try:
+            yield transport, self._client_of(transport)
+        finally:
+            self._transport.give_back(transport)
+
+    def _client_of(self, transport: Any) -> Any:
+        made_for, client = self._made
+        if made_for is not transport:
+            client = messaging.get_rpc_client(
+                transport,
+                self._target,
+                serializer=ContextSerializer(),
+                retry=0,  # a broker that is away is an answer at once; who can wait tries again (users get a 503)
+            )
+            self._made = (transport, client)
+        return client
 
     def call(
         self,
@@ -106,21 +171,21 @@ class Client:
             options["server"] = server
         if timeout is not None:
             options["timeout"] = timeout
-        client = self._client.prepare(**options)
         arguments = {name: to_plain(value) for name, value in kwargs.items()}
-        if not self._has_answered:
-            # The first call of a process opens the connection for replies, which waits for the broker without end.
-            require_broker(self._transport)
         failure = None
-        try:
-            self._reach(method, "before")
-            answer = client.call(ctxt, method, **arguments)
-            self._has_answered = True
-            self._reach(method, "after")
-        except (messaging.MessageUndeliverable, *_BROKER_ERRORS) as error:
-            failure = error
+        with self._connected() as (transport, client):
+            if self._answered_on is not transport:
+                # The first call opens the connection for replies, which waits for the broker without end.
+                require_broker(self._transport)
+            try:
+                self._reach(method, "before")
+                answer = client.prepare(**options).call(ctxt, method, **arguments)
+                self._answered_on = transport
+                self._reach(method, "after")
+            except (messaging.MessageUndeliverable, *_BROKER_ERRORS) as error:
+                failure = error
         if failure is not None:  # while an exception is handled, oslo.log repeats it at the end of the line
-            LOG.warning("Call %s to %s failed: %s", method, self._client.target.topic, _one_line(failure))
+            LOG.warning("Call %s to %s failed: %s", method, self._target.topic, _one_line(failure))
             raise exception.MessagingUnavailable(what=method) from failure
         return None if returns is None else msgspec.convert(answer, returns, str_keys=True)
 
@@ -130,18 +195,19 @@ class Client:
         options: dict[str, Any] = {"transport_options": messaging.TransportOptions(at_least_once=True)}
         if server is not None:
             options["server"] = server
-        self._send(self._client.prepare(**options), ctxt, method, kwargs)
+        self._send(options, ctxt, method, kwargs)
 
     def fanout(self, ctxt: RequestContext, method: str, **kwargs: Any) -> None:
         """Tell every server of the topic, if there is any."""
-        self._send(self._client.prepare(fanout=True), ctxt, method, kwargs)
+        self._send({"fanout": True}, ctxt, method, kwargs)
 
-    def _send(self, client: Any, ctxt: RequestContext, method: str, kwargs: dict[str, Any]) -> None:
+    def _send(self, options: dict[str, Any], ctxt: RequestContext, method: str, kwargs: dict[str, Any]) -> None:
         arguments = {name: to_plain(value) for name, value in kwargs.items()}
         try:
             effect = self._reach(method, "before")
-            for _ in range({hooks.DROP: 0, hooks.DUPLICATE: 2}.get(effect or "", 1)):
-                client.cast(ctxt, method, **arguments)
+            with self._connected() as (_, client):
+                for _ in range({hooks.DROP: 0, hooks.DUPLICATE: 2}.get(effect or "", 1)):
+                    client.prepare(**options).cast(ctxt, method, **arguments)
             self._reach(method, "after")
         except (messaging.MessageUndeliverable, *_BROKER_ERRORS) as error:
             raise exception.MessagingUnavailable(what=method) from error
@@ -211,29 +277,46 @@ def _typed(
     return dispatch
 
 
-def get_server(transport: Any, topic: str, server: str, endpoints: list[Endpoint]) -> Any:
-    """An RPC server on ``topic`` and ``topic.server``; ``start()`` it, and ``stop(); wait()`` at the end."""
-    return messaging.get_rpc_server(
-        transport,
-        messaging.Target(topic=topic, server=server),
-        endpoints,
-        executor=concurrency.rpc_executor(),
-        serializer=ContextSerializer(),
-        access_policy=messaging.DefaultRPCAccessPolicy,
-    )
+class Server:
+    """An RPC server on ``topic`` and ``topic.server``; to be started once, then stopped and waited for."""
+
+    def __init__(self, transport: Transport, topic: str, server: str, endpoints: list[Endpoint]) -> None:
+        self._transport = transport
+        self._taken = transport.take()
+        self._server = messaging.get_rpc_server(
+            self._taken,
+            messaging.Target(topic=topic, server=server),
+            endpoints,
+            executor=concurrency.rpc_executor(),
+            serializer=ContextSerializer(),
+            access_policy=messaging.DefaultRPCAccessPolicy,
+        )
+
+    def start(self) -> None:
+        """Raises `MessagingUnavailable` at once when the broker is away or refuses us; oslo.messaging itself would try
+        again without end, deaf to the signal that stops the daemon."""
+        with contextlib.ExitStack() as undo:
+            undo.callback(self._transport.give_back, self._taken)
+            require_broker(self._transport)
+            try:
+                self._server.start()
+            except _BROKER_ERRORS as error:
+                raise exception.MessagingUnavailable(
+                    f"The message broker refuses this daemon: {_one_line(error)}"
+                ) from error
+            undo.pop_all()
+
+    def stop(self) -> None:
+        """Take no more messages."""
+        self._server.stop()
+
+    def wait(self) -> None:
+        """Until what it is at has ended."""
+        self._server.wait()
+        self._transport.give_back(self._taken)
 
 
-def start_server(transport: Any, server: Any) -> None:
-    """Start what `get_server` made. Raises `MessagingUnavailable` at once when the broker is away or refuses us;
-    oslo.messaging itself would try again without end, deaf to the signal that stops the daemon."""
-    require_broker(transport)
-    try:
-        server.start()
-    except _BROKER_ERRORS as error:
-        raise exception.MessagingUnavailable(f"The message broker refuses this daemon: {_one_line(error)}") from error
-
-
-def require_broker(transport: Any, timeout: float = 2.0) -> None:
+def require_broker(transport: Transport, timeout: float = 2.0) -> None:
     """Return if one of the transport's brokers takes connections, else raise `MessagingUnavailable`."""
     hosts = [
         (host.hostname, host.port or 5672)

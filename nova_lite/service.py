@@ -15,7 +15,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
 from oslo_config import cfg
 from oslo_log import log
@@ -23,6 +22,7 @@ from oslo_reports import guru_meditation_report
 from oslo_reports import opts as report_opts
 
 from nova_lite import exception, rpc, version
+from nova_lite.hearing import HearingServer
 
 LOG = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ class Daemon:
         self.binary = binary
         self.stopping = threading.Event()
         self.periodics: list[Periodic] = []
-        self.servers: list[Any] = []
+        self.servers: list[HearingServer] = []
 
     # --- for the daemon's own module
 
@@ -100,10 +100,15 @@ class Daemon:
         self.periodics.append(task)
         task.start()
 
-    def serve_rpc(self, transport: Any, topic: str, server: str, endpoints: list[rpc.Endpoint]) -> None:
-        server_object = rpc.get_server(transport, topic, server, endpoints)
-        rpc.start_server(transport, server_object)
-        self.servers.append(server_object)
+    def serve_rpc(
+        self, transport: rpc.Transport, topic: str, server: str, endpoints: list[rpc.Endpoint], shared: bool = False
+    ) -> None:
+        """``shared``: others send to the topic, for any of its servers, and not only to this one."""
+        hearing = HearingServer(transport, topic, server, endpoints, shared)
+        hearing.start()
+        self.servers.append(hearing)
+        if interval := self.conf.rpc.self_check_interval:
+            self.add_periodic("Call to itself", interval, hearing.check, jitter=True)
 
     # --- life
 
@@ -142,6 +147,18 @@ class Daemon:
             LOG.info("%s is ready again on host %s", self.binary, self.conf.host)
         return True
 
+    def _hear_again(self) -> None:
+        """Replace the connections of servers that went deaf; again in a moment if the broker is away."""
+        trouble = None
+        try:
+            for server in self.servers:
+                if server.deaf.is_set():
+                    server.connect_anew()
+        except exception.MessagingUnavailable as error:
+            trouble = error.message
+        if trouble:
+            LOG.warning("%s", trouble)
+
     def stop(self) -> None:
         """Stop taking work, let what runs come to its end, release everything. May be called twice."""
         self.stopping.set()
@@ -170,6 +187,7 @@ class Daemon:
         while not self.stopping.wait(1.0):
             if self.must_start_again() and not self._start_again():
                 return 1
+            self._hear_again()
         LOG.info("%s is stopping", self.binary)
         notify_systemd("STOPPING=1")
         self.stop()

@@ -13,7 +13,7 @@ import os  # noqa: E402
 import socket  # noqa: E402
 import ssl  # noqa: E402
 import sys  # noqa: E402
-from typing import Any, NamedTuple  # noqa: E402
+from typing import NamedTuple  # noqa: E402
 
 from oslo_config import cfg  # noqa: E402
 
@@ -58,12 +58,12 @@ class Worker(service.Daemon):
         self._compute = compute
         self._sites = sites
         self._parent = parent
-        self._transport: Any = None
+        self._transport: rpc.Transport | None = None
         self._http: list[server.Server] = []
 
     def prepare(self) -> None:
         """Connects to nobody yet: with the broker down requests are answered with 503."""
-        self._transport = rpc.get_transport(self.conf)
+        self._transport = rpc.Transport(self.conf)
         conductor = ConductorAPI(self._transport)
         self._compute.connect(conductor, ComputeAPI(self._transport), load_backend(self.conf, conductor))
         if self._parent is not None:

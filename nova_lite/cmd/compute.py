@@ -11,7 +11,6 @@ import fcntl  # noqa: E402
 import os  # noqa: E402
 import sys  # noqa: E402
 import threading  # noqa: E402
-from typing import Any  # noqa: E402
 
 from oslo_config import cfg  # noqa: E402
 
@@ -35,14 +34,14 @@ class ComputeDaemon(service.Daemon):
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         super().__init__(conf, BINARY)
-        self._transport: Any = None
+        self._transport: rpc.Transport | None = None
         self._manager: ComputeManager | None = None
         self._lock_file: int | None = None
         self._listening = False
 
     def prepare(self) -> None:
         self._lock_host()
-        transport = self._transport = self._transport or rpc.get_transport(self.conf)
+        transport = self._transport = self._transport or rpc.Transport(self.conf)
         manager = self._manager = self._manager or self._make_manager(ConductorAPI(transport))
         manager.connect()
         self.add_periodic("Heartbeat", self.conf.report_interval, manager.membership.send_heartbeat, jitter=True)
@@ -52,6 +51,7 @@ class ComputeDaemon(service.Daemon):
         self.add_periodic("Domain reconciliation", RECONCILE_TICK, manager.reconciler.tick)
         self.add_periodic("Pruning of fences", PRUNE_INTERVAL, manager.prune_fences, jitter=True)
         self._listen_to_hypervisor(manager)
+        manager.membership.serve()
 
     def must_start_again(self) -> bool:
         return self._manager is not None and self._manager.membership.lost.is_set()

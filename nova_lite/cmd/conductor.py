@@ -28,7 +28,7 @@ SERVICE = "nova-conductor"
 class Conductor(service.Daemon):
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         super().__init__(conf, BINARY)
-        self.transport = rpc.get_transport(conf)
+        self.transport = rpc.Transport(conf)
         self.client = ConductorAPI(self.transport)
         self.manager: ConductorManager | None = None
 
@@ -38,7 +38,7 @@ class Conductor(service.Daemon):
         )
         manager.db.ping()
         migration.check(self.conf)
-        self.serve_rpc(self.transport, TOPIC, self.conf.host, manager.endpoints())
+        self.serve_rpc(self.transport, TOPIC, self.conf.host, manager.endpoints(), shared=True)
         self._report()
         self.add_periodic("report_service", self.conf.report_interval, self._report)
         self.add_periodic("reconcile", self.conf.conductor.reconcile_interval, self._sweep)

@@ -42,11 +42,11 @@ class SchedulerDaemon(service.Daemon):
         self._notifications: Notifications | None = None
 
     def prepare(self) -> None:
-        transport = rpc.get_transport(self.conf)
+        transport = rpc.Transport(self.conf)
         if self._notifications is None:
             self._notifications = Notifications(self.conf, f"nova-scheduler.{self.conf.host}")
         manager = SchedulerManager(self.conf, ConductorAPI(transport), notify=self._notifications.emit)
-        self.serve_rpc(transport, TOPIC, self.conf.host, [rpc.Endpoint(manager, VERSION)])
+        self.serve_rpc(transport, TOPIC, self.conf.host, [rpc.Endpoint(manager, VERSION)], shared=True)
         self.add_periodic("Loading host states", self.conf.startup_retry_interval, manager.keep_fresh, at_once=True)
         self.add_periodic("Heartbeat", self.conf.report_interval, manager.report, at_once=True)
         self.add_periodic("Full garbage collection", FULL_COLLECTION_INTERVAL, collect_fully)

@@ -66,11 +66,18 @@ class API:
         self._act(context, instance_uuid, states.ActionKind.REBOOT, {"reboot_type": reboot_type})
 
     def evacuate(
-        self, context: RequestContext, instance_uuid: str, host: str | None, admin_password: str | None, stopped: bool
+        self,
+        context: RequestContext,
+        instance_uuid: str,
+        host: str | None,
+        forced: bool,
+        admin_password: str | None,
+        stopped: bool,
     ) -> None:
-        """Build the server anew elsewhere: on ``host``, or where the scheduler says. ``stopped``: it is off in the end,
-        even if it ran. Raises `HostNotForcedDown` unless the host that it is on is out of service for sure."""
-        payload = {"host": host, "admin_password": admin_password, "stopped": stopped}
+        """Build the server anew elsewhere: on ``host`` (``forced``: past the filters), or where the scheduler says.
+        ``stopped``: it is off in the end, even if it ran. Raises `HostNotForcedDown` unless the host that it is on is
+        out of service for sure."""
+        payload = {"host": host, "forced": forced, "admin_password": admin_password, "stopped": stopped}
         kind = states.ActionKind.EVACUATE.value
         _again(lambda: self.conductor.accept_action(context, instance_uuid, kind, payload))
         _nudge(kind, [instance_uuid], lambda: self.conductor.build_instances(context, [instance_uuid]))

@@ -7,6 +7,7 @@ epoch with each heartbeat, and is refused when it is over.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 
@@ -16,6 +17,9 @@ from nova_lite import exception
 from nova_lite.compute.heartbeat import Heartbeat
 from nova_lite.conductor.rpcapi import ConductorAPI
 from nova_lite.context import get_admin_context
+from nova_lite.objects import HostReport
+
+LOG = logging.getLogger(__name__)
 
 
 class Membership:
@@ -26,15 +30,28 @@ class Membership:
         self._heartbeat = heartbeat
         self._conductor = conductor
         self._epoch = 0
+        self._serving = False
         self._confirmed = float("-inf")
         self.lost = threading.Event()
 
     def enter(self) -> None:
-        """Raises `HostForcedDown` while the host may not serve."""
-        asked = time.monotonic()
-        self._epoch = self._conductor.register_host(get_admin_context(), self._heartbeat.report())
+        """Raises `HostForcedDown` while the host may not serve. It does not count as up before `serve`."""
+        self._serving = False
+        asked, report = time.monotonic(), self._report()
+        self._epoch = self._conductor.register_host(get_admin_context(), report)
         self._confirmed = asked
         self.lost.clear()
+
+    def serve(self) -> None:
+        """What does not belong here is gone and orders are taken: tell so, now or with the next heartbeat."""
+        self._serving = True
+        trouble = None
+        try:
+            self.send_heartbeat()
+        except exception.ServiceUnavailable as error:
+            trouble = error.message
+        if trouble:  # while an exception is handled, oslo.log repeats it at the end of the line
+            LOG.warning("It could not be told yet that this host serves: %s", trouble)
 
     def send_heartbeat(self) -> None:
         """`confirm`, but an answer that is late is not waited for: the next heartbeat must come within the lease."""
@@ -42,8 +59,7 @@ class Membership:
 
     def confirm(self, timeout: float | None = None) -> None:
         """Raises `HostNotAdmitted` when the host has to enter anew. ``timeout``: seconds to wait for the answer."""
-        asked, report = time.monotonic(), self._heartbeat.report()
-        report.epoch = self._epoch
+        asked, report = time.monotonic(), self._report()
         try:
             self._conductor.report_state(get_admin_context(), report, timeout=timeout)
         except exception.HostNotAdmitted:
@@ -51,6 +67,11 @@ class Membership:
                 self.lost.set()
             raise
         self._confirmed = asked
+
+    def _report(self) -> HostReport:
+        report = self._heartbeat.report()
+        report.epoch, report.serving = self._epoch, self._serving
+        return report
 
     def check(self) -> None:
         """Before an order is carried out: asks if the last answer is older than a host's lease. Raises

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from nova_lite import rpc
 from nova_lite.context import RequestContext
 from nova_lite.objects import ActionTicket, BuildRequest, Diagnostics, Image
@@ -15,7 +13,7 @@ VERSION = "1.0"
 class ComputeAPI:
     """Casts carry an order whose row is already committed; calls only read, or fence."""
 
-    def __init__(self, transport: Any) -> None:
+    def __init__(self, transport: rpc.Transport) -> None:
         self._client = rpc.Client(transport, TOPIC, VERSION)
 
     def build_and_run_instance(self, context: RequestContext, host: str, request: BuildRequest) -> None:

@@ -42,7 +42,7 @@ VERSION = "1.0"
 
 
 class ConductorAPI:
-    def __init__(self, transport: Any) -> None:
+    def __init__(self, transport: rpc.Transport) -> None:
         self._client = rpc.Client(transport, TOPIC, VERSION)
 
     # --- servers, for the API

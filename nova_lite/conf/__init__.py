@@ -20,10 +20,26 @@ from nova_lite.conf import (
     libvirt,
     network,
     quota,
+    rpc,
     scheduler,
 )
 
-GROUPS = (base, api, compute, conductor, database, fake, glance, identity, image, libvirt, network, quota, scheduler)
+GROUPS = (
+    base,
+    api,
+    compute,
+    conductor,
+    database,
+    fake,
+    glance,
+    identity,
+    image,
+    libvirt,
+    network,
+    quota,
+    rpc,
+    scheduler,
+)
 
 CONFIG_FILES = ["/etc/nova-lite/nova-lite.conf"]
 

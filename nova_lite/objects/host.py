@@ -52,6 +52,7 @@ class HostReport(msgspec.Struct, kw_only=True):
 
     ``boot_id`` is new at every start of the daemon. ``building``: instance uuid to generation of builds in progress;
     ``acting``: ids of actions in progress. ``epoch``: what `register_host` answered.
+    ``serving``: whether it takes orders yet; a host that does not is alive, and not up.
     """
 
     host: str
@@ -61,6 +62,7 @@ class HostReport(msgspec.Struct, kw_only=True):
     acting: list[int] = msgspec.field(default_factory=list)
     version: str = ""
     epoch: int = 0
+    serving: bool = True
     cpu_allocation_ratio: float = 4.0
     ram_allocation_ratio: float = 1.0
     disk_allocation_ratio: float = 1.0

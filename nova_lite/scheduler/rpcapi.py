@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from nova_lite import rpc
 from nova_lite.context import RequestContext
 from nova_lite.objects import Destination, HostState, RequestSpec
@@ -13,7 +11,7 @@ VERSION = "1.0"
 
 
 class SchedulerAPI:
-    def __init__(self, transport: Any) -> None:
+    def __init__(self, transport: rpc.Transport) -> None:
         self._client = rpc.Client(transport, TOPIC, VERSION)
 
     def select_destinations(self, context: RequestContext, spec: RequestSpec) -> list[Destination]:

@@ -135,7 +135,12 @@ class Cloud:
 
     ``standalone``: with identity and image API; users of ``PASSWORDS``, each in the project of the same name.
     ``fenced``: hosts that are forced down, which is the word that nothing on them runs.
+    ``network``, ``memory_mb_of_flavor``, ``image_file``, attributes: what flavor 1, the image and the network are.
     """
+
+    network: dict[str, Any] = NETWORK
+    memory_mb_of_flavor = 64
+    image_file: Path | None = None
 
     def __init__(
         self,
@@ -220,21 +225,23 @@ class Cloud:
             migration.sync(conf)
         db = Database(conf)
         try:
-            for flavorid, name, memory_mb in (("1", "m1.nano", 64), ("9", "m1.huge", 1048576)):
+            for flavorid, name, memory_mb in (("1", "m1.nano", self.memory_mb_of_flavor), ("9", "m1.huge", 1048576)):
                 flavor = objects.Flavor(flavorid=flavorid, name=name, vcpus=1, memory_mb=memory_mb, root_gb=1)
                 db.write(flavors.create, flavor)
-            network = objects.Network(id=str(uuid.uuid4()), name="private", is_default=True, **NETWORK)
+            network = objects.Network(id=str(uuid.uuid4()), name="private", is_default=True, **self.network)
             db.write(networks.create, network)
             if self.quota is not None:
                 for resource in ("instances", "cores", "ram"):
                     db.write(quotas.set_limit, "demo", resource, self.quota)
-            image = objects.Image(id=self.image_id, name="cirros", disk_format="raw", size=len(IMAGE_BYTES))
+            content = self.image_file.read_bytes() if self.image_file else IMAGE_BYTES
+            disk_format = self.image_file.suffix[1:] if self.image_file else "raw"
+            image = objects.Image(id=self.image_id, name="cirros", disk_format=disk_format, size=len(content))
             db.write(images.create, image)
         finally:
             db.close()
         store = self.path / "shared" / "images"
         store.mkdir(parents=True)
-        (store / self.image_id).write_bytes(IMAGE_BYTES)
+        (store / self.image_id).write_bytes(content)
 
     def _write_config(self, name: str) -> None:
         state = self.path / name

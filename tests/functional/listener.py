@@ -13,7 +13,7 @@ import kombu
 from tests.functional.cloud import rabbitmqctl
 
 #: Messages that come with time, not with requests.
-BACKGROUND = {"report_state", "report_service", "register_host", "host_states_get", "reconcile_domains"}
+BACKGROUND = {"echo", "report_state", "report_service", "register_host", "host_states_get", "reconcile_domains"}
 
 
 class Listener:

@@ -12,6 +12,9 @@ class Proxy:
     """``with Proxy(5672) as proxy``: ``proxy.port`` leads to 127.0.0.1:5672 until `cut`, and again after `restore`.
 
     ``address``: where it listens. While cut, open connections are reset and new ones are refused.
+
+    ``hold(port)``: the connection that the target sees coming from this port stays open, and nothing gets through it
+    any more, as when a firewall has forgotten it: neither side is told.
     """
 
     def __init__(self, target_port: int, address: str = "127.0.0.1") -> None:
@@ -20,6 +23,7 @@ class Proxy:
         self.port = 0
         self._server: socket.socket | None = None
         self._pairs: set[socket.socket] = set()
+        self._held: set[int] = set()
         self._lock = threading.Lock()
 
     def __enter__(self) -> Proxy:
@@ -50,6 +54,9 @@ class Proxy:
                     end.shutdown(socket.SHUT_RDWR)
             self._pairs.clear()
 
+    def hold(self, port: int) -> None:
+        self._held.add(port)
+
     def _accept(self, server: socket.socket) -> None:
         while True:
             try:
@@ -64,13 +71,17 @@ class Proxy:
             target.settimeout(None)
             with self._lock:
                 self._pairs |= {client, target}
+            port = target.getsockname()[1]
             for source, sink in ((client, target), (target, client)):
-                threading.Thread(target=self._pump, args=(source, sink), daemon=True).start()
+                threading.Thread(target=self._pump, args=(source, sink, port), daemon=True).start()
 
-    def _pump(self, source: socket.socket, sink: socket.socket) -> None:
+    def _pump(self, source: socket.socket, sink: socket.socket, port: int) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
-                sink.sendall(data)
+                if port not in self._held:
+                    sink.sendall(data)
+        if port in self._held:
+            return
         for end in (source, sink):
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)

@@ -52,6 +52,11 @@ def lose(running: Cloud, host: str) -> None:
     running.fenced.add(host)
 
 
+def state(running: Cloud, host: str) -> str:
+    (service,) = running.request("GET", f"/os-services?host={host}").json()["services"]
+    return str(service["state"])
+
+
 def test_a_lost_host_and_its_return(tidy: Cloud) -> None:
     server_id, lost, other = placed(tidy)
     before = tidy.wait_active([server_id])[server_id]
@@ -82,6 +87,7 @@ def test_a_lost_host_and_its_return(tidy: Cloud) -> None:
     assert tidy.force_down(lost, False).status_code == 200
     wait_for("it does not serve with what it cannot destroy", lambda: says("could not be destroyed"))
     assert not says("is ready on host")
+    assert state(tidy, lost) == "down"
     tidy.control_host(lost)
     wait_for("it serves", lambda: says("is ready on host"))
     tidy.fenced.clear()

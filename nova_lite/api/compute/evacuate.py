@@ -19,15 +19,16 @@ class Evacuate(Extension):
 
     @declares(policies.EVACUATE, body=schemas.EVACUATE)
     def evacuate(self, req: Request, id: str) -> Answer:
-        """Disks are never shared here, so the server gets a new one from its image. A ``host`` is taken past the
-        filters, forced or not; that it fits there is judged by the claim."""
+        """Disks are never shared here, so the server gets a new one from its image. Before 2.29, or with
+        ``force``, a ``host`` is taken past the filters, and only the claim judges whether it fits there."""
         req.authorize(policies.EVACUATE)
         body = req.validated(schemas.EVACUATE)["evacuate"]
         if strutils.bool_from_string(body.get("onSharedStorage", False)):
             raise exception.ValidationError(detail="onSharedStorage: no host shares its disks with another one here.")
         password = passwords.of_body(body)
         stopped = req.has(Change.EVACUATE_STOPPED)
-        self.compute.evacuate(req.context, id, body.get("host"), password, stopped)
+        forced = not req.has(Change.EVACUATE_FORCE) or strutils.bool_from_string(body.get("force", False))
+        self.compute.evacuate(req.context, id, body.get("host"), forced, password, stopped)
         if req.has(Change.EVACUATE_AUTO):
             return Answer(status=200)
         return Answer({"adminPass": password} if self.conf.api.enable_instance_password else {})

@@ -50,7 +50,7 @@ def _transport(conf: cfg.ConfigOpts) -> Iterator[str]:
         from nova_lite import rpc
 
     try:
-        rpc.get_transport(conf).cleanup()
+        rpc.Transport(conf).cleanup()
     except exception.ConfigurationError as error:
         yield error.message
 

@@ -51,7 +51,8 @@ def report(uow: UnitOfWork, conf: cfg.ConfigOpts, host_report: HostReport) -> bo
     """A compute host is alive and has this. True when its daemon has (re)started since the last report."""
     aggregates = host_facts.aggregates_of(uow, [host_report.host]).get(host_report.host, [])
     zone = host_facts.zone(aggregates) or conf.compute.default_availability_zone
-    service = _report_alive(uow, host_report.host, COMPUTE, "compute", host_report.version, zone)
+    serving = host_report.serving
+    service = _report_alive(uow, host_report.host, COMPUTE, "compute", host_report.version, zone, serving)
     restarted = service.boot_id != host_report.boot_id
     service.boot_id = host_report.boot_id
     uow.session.flush()
@@ -111,8 +112,10 @@ def expire_services(uow: UnitOfWork, conf: cfg.ConfigOpts) -> list[str]:
     return sorted(service.host for service in silent if service.binary == COMPUTE)
 
 
-def _report_alive(uow: UnitOfWork, host: str, binary: str, topic: str, version: str, zone: str) -> Service:
-    """Its service row, locked and brought up to date."""
+def _report_alive(
+    uow: UnitOfWork, host: str, binary: str, topic: str, version: str, zone: str, serving: bool = True
+) -> Service:
+    """Its service row, locked and brought up to date. One that does not serve (yet) stays what it was, up or down."""
     service = _locked_service(uow, host, binary)
     if service is None:
         insert_if_missing(
@@ -124,7 +127,7 @@ def _report_alive(uow: UnitOfWork, host: str, binary: str, topic: str, version: 
                 "binary": binary,
                 "topic": topic,
                 "version": version,
-                "up": True,
+                "up": serving,
                 "availability_zone": zone,
                 "last_seen_up": uow.now,
                 "created_at": uow.now,
@@ -136,7 +139,7 @@ def _report_alive(uow: UnitOfWork, host: str, binary: str, topic: str, version: 
     if (service.topic, service.version, service.availability_zone) != (topic, version, zone):
         service.topic, service.version, service.availability_zone = topic, version, zone
         _touch_nodes(uow, service)
-    if not service.up and not service.forced_down:
+    if serving and not service.up and not service.forced_down:
         service.up = True
         _touch_nodes(uow, service)
     return service

@@ -76,7 +76,7 @@ class BuildTask:
                 self._retry_later(wanted, token, f"scheduling: {error.message}")
                 return
             placed, lost = self.db.write(_claim_all, self.conf, wanted, destinations, token)
-            self._send(context, placed)
+            self._send(context, placed, token)
             if not lost:
                 return
             wanted = lost
@@ -90,21 +90,25 @@ class BuildTask:
             destination.instance_uuid: destination for destination in self.scheduler.select_destinations(context, spec)
         }
 
-    def _send(self, context: RequestContext, requests: list[tuple[str, BuildRequest]]) -> None:
-        for host, request in requests:
-            send_build(self.compute, context, host, request)
+    def _send(self, context: RequestContext, requests: list[tuple[str, BuildRequest]], token: str) -> None:
+        """What no queue takes need not wait for its lease: nobody has begun it."""
+        unsent = [each.action_id for host, each in requests if not send_build(self.compute, context, host, each)]
+        if unsent:
+            self.db.write(actions.retry_later, self.conf, unsent, token, "its compute host could not be reached")
 
     def _retry_later(self, wanted: list[_Wanted], token: str, cause: str) -> None:
         LOG.info("%d build(s) will be tried again: %s", len(wanted), cause)
         self.db.write(actions.retry_later, self.conf, [item.action_id for item in wanted], token, cause)
 
 
-def send_build(compute: ComputeAPI, context: RequestContext, host: str, request: BuildRequest) -> None:
-    """Cast a build to its host. A cast that nobody takes is only logged: the lease lapses, and it is sent again."""
+def send_build(compute: ComputeAPI, context: RequestContext, host: str, request: BuildRequest) -> bool:
+    """Cast a build to its host; whether a queue took it. If not, the reconciler sends it again."""
     try:
         compute.build_and_run_instance(context, host, request)
     except exception.MessagingUnavailable as error:
         LOG.warning("Build of %s could not be sent to %s: %s", request.instance.uuid, host, error.message)
+        return False
+    return True
 
 
 def build_request(uow: UnitOfWork, instance: Instance, action: InstanceAction) -> BuildRequest:
@@ -149,7 +153,8 @@ def _lease(uow: UnitOfWork, conf: cfg.ConfigOpts, token: str, instance_uuids: li
 def _wanted(uow: UnitOfWork, instance: Instance, action: InstanceAction) -> _Wanted:
     tried = list(action.payload.get("tried", []))
     spec = request_spec(uow, instance, tried, action.payload.get("excluded", []))
-    group = (instance.reservation_id, spec.forced_host or "", *spec.ignore_hosts)
+    wanted = spec.requested_destination and spec.requested_destination.host
+    group = (instance.reservation_id, spec.forced_host or "", wanted or "", *spec.ignore_hosts)
     return _Wanted(action.id, instance.uuid, group, spec)
 
 

@@ -23,8 +23,8 @@ from nova_lite.states import ActionKind
 def accept(
     uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, instance: Instance, payload: dict[str, Any]
 ) -> InstanceAction:
-    """``payload``: ``host`` (where to, past the filters; None: the scheduler chooses), ``admin_password``, and whether
-    the server is to be ``stopped`` in the end although it was not before."""
+    """``payload``: ``host`` (where to; None: the scheduler chooses), whether it is ``forced`` (past the filters),
+    ``admin_password``, and whether the server is to be ``stopped`` in the end although it was not before."""
     target = payload.get("host")
     origin = instance.host
     _check(uow, instance, target)
@@ -34,7 +34,7 @@ def accept(
     instance.generation += 1
     instance.task_state = states.REBUILDING
     instance.updated_at = uow.now
-    instance.request = {"forced_host": target, "admin_password": payload.get("admin_password")}
+    instance.request = {"admin_password": payload.get("admin_password"), **_destination(target, payload)}
     plan = {
         "excluded": [] if origin is None else [origin],
         "stop": bool(payload.get("stopped")) or instance.vm_state == states.STOPPED,
@@ -42,6 +42,13 @@ def accept(
     action = actions.open_action(uow, conf, context, instance, ActionKind.EVACUATE, actions.SCHEDULE, plan)
     uow.session.flush()
     return action
+
+
+def _destination(target: str | None, payload: dict[str, Any]) -> dict[str, Any]:
+    """In the words of a request for a new server."""
+    if target is None:
+        return {}
+    return {"forced_host": target} if payload.get("forced") else {"requested_destination": {"host": target}}
 
 
 def _check(uow: UnitOfWork, instance: Instance, target: str | None) -> None:

@@ -38,10 +38,10 @@ def test_an_installed_filter_and_weigher_decide(config: Path, transport: Any, in
             "[scheduler]\nenabled_filters = ComputeFilter,RamFilter,QuietFilter\nweight_classes = NameWeigher\n"
         )
     conductor = Conductor([host(1), host(2, instances=["a", "b"]), host(3, instances=["a", "b", "c"])])
-    server = rpc.get_server(
+    server = rpc.Server(
         transport, conductor_rpcapi.TOPIC, "conductor1", [rpc.Endpoint(conductor, conductor_rpcapi.VERSION)]
     )
-    rpc.start_server(transport, server)
+    server.start()
     log = tmp_path / "scheduler.log"
     with log.open("wb") as stream:
         daemon = subprocess.Popen(

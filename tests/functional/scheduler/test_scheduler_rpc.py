@@ -64,7 +64,7 @@ def transport(config: Path) -> Iterator[Any]:
     conf.reset()
     configuration.register_opts(conf)
     conf(["--config-file", str(config)], project="nova-lite", default_config_files=[])
-    transport = rpc.get_transport(conf)
+    transport = rpc.Transport(conf)
     yield transport
     transport.cleanup()
     conf.reset()
@@ -99,8 +99,8 @@ def test_a_scheduler_and_its_conductor(transport: Any, log: Path) -> None:
 
     conductor = Conductor([host(1), host(2, memory_mb_used=4096), host(3, up=False)])
     endpoint = rpc.Endpoint(conductor, conductor_rpcapi.VERSION)
-    server = rpc.get_server(transport, conductor_rpcapi.TOPIC, "conductor1", [endpoint])
-    rpc.start_server(transport, server)
+    server = rpc.Server(transport, conductor_rpcapi.TOPIC, "conductor1", [endpoint])
+    server.start()
     try:
         wait_for("the hosts are loaded", lambda: "Host states are loaded: 3 hosts" in log.read_text())
         assert conductor.heard.wait(10)

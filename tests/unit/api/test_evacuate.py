@@ -18,23 +18,24 @@ def evacuate(api: Client, body: Any, version: str, token: str = ADMIN) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("version", "body", "host", "stopped", "answers_password"),
+    ("version", "body", "host", "forced", "stopped", "answers_password"),
     [
-        ("2.1", {**OLD, "host": "h2", "adminPass": "x"}, "h2", False, True),
-        ("2.13", {**OLD, "adminPass": "x"}, None, False, True),
-        ("2.14", {"adminPass": "x"}, None, False, False),
-        ("2.29", {"adminPass": "x", "host": "h2", "force": True}, "h2", False, False),
-        ("2.68", {"adminPass": "x", "host": "h2"}, "h2", False, False),
-        ("2.95", {"adminPass": "x"}, None, True, False),
+        ("2.1", {**OLD, "host": "h2", "adminPass": "x"}, "h2", True, False, True),
+        ("2.13", {**OLD, "adminPass": "x"}, None, True, False, True),
+        ("2.14", {"adminPass": "x"}, None, True, False, False),
+        ("2.29", {"adminPass": "x", "host": "h2", "force": True}, "h2", True, False, False),
+        ("2.29", {"adminPass": "x", "host": "h2"}, "h2", False, False, False),
+        ("2.68", {"adminPass": "x", "host": "h2"}, "h2", False, False, False),
+        ("2.95", {"adminPass": "x"}, None, False, True, False),
     ],
 )
 def test_it_is_accepted(
-    api: Client, version: str, body: Any, host: str | None, stopped: bool, answers_password: bool
+    api: Client, version: str, body: Any, host: str | None, forced: bool, stopped: bool, answers_password: bool
 ) -> None:
     response = evacuate(api, body, version)
     assert response.status_code == 200
     uuid, kind, payload = api.asked("accept_action")
-    assert (kind, payload) == ("evacuate", {"host": host, "admin_password": "x", "stopped": stopped})
+    assert (kind, payload) == ("evacuate", {"host": host, "forced": forced, "admin_password": "x", "stopped": stopped})
     assert api.asked("build_instances") == ([uuid],)
     assert api.compute.asked == []
     if answers_password:

@@ -22,6 +22,24 @@ def test_heartbeats_tell_the_epoch_of_the_registration(host: Host) -> None:
     assert beat.epoch == host.conductor.epoch != 0
 
 
+def test_it_is_told_whether_the_host_serves(host: Host) -> None:
+    membership = host.manager.membership
+    membership.send_heartbeat()
+    membership.serve()
+    host.manager.connect()
+    membership.send_heartbeat()
+    assert [report.serving for report in host.conductor.of("report_state")] == [False, True, False]
+    assert not any(report.serving for report in host.conductor.of("register_host"))
+
+
+def test_a_conductor_that_does_not_answer_then_is_told_later(host: Host) -> None:
+    host.conductor.down = True
+    host.manager.membership.serve()
+    host.conductor.down = False
+    host.manager.membership.send_heartbeat()
+    assert host.conductor.of("report_state")[-1].serving
+
+
 def test_a_refused_heartbeat_means_to_enter_anew(host: Host) -> None:
     host.conductor.epoch += 1
     with pytest.raises(exception.HostEpochOver):

@@ -168,6 +168,21 @@ def test_names_are_novas(db: Database) -> None:
     assert db.read(hosts.service_list, "elsewhere") == []
 
 
+def test_a_host_is_up_once_it_serves(db: Database, conf: cfg.ConfigOpts) -> None:
+    db.write(hosts.report, conf, make.report(serving=False))
+    assert not db.read(hosts.is_up, "h1")
+    db.write(hosts.report, conf, make.report())
+    assert db.read(hosts.is_up, "h1")
+    db.write(hosts.report, conf, make.report(serving=False))  # its daemon was restarted: it takes orders in a moment
+    assert db.read(hosts.is_up, "h1")
+    db.write(hosts.service_update, compute_id(db), {"forced_down": True})
+    db.write(hosts.service_update, compute_id(db), {"forced_down": False})
+    db.write(hosts.report, conf, make.report(serving=False))
+    assert not db.read(hosts.is_up, "h1") and not state(db).up
+    db.write(hosts.report, conf, make.report())
+    assert state(db).up
+
+
 def test_disable_and_force_down(db: Database, conf: cfg.ConfigOpts) -> None:
     db.write(hosts.report, conf, make.report())
     service = db.read(hosts.service_list)[0]

@@ -74,16 +74,19 @@ def test_only_the_operators_word_is_enough(world: World, down: str) -> None:
     assert world.instance(uuid).host == host
 
 
-def test_where_to(world: World) -> None:
+@pytest.mark.parametrize("forced", [True, False])
+def test_where_to(world: World, forced: bool) -> None:
     uuid, host, _ = world.built()
     force_down(world, host)
     with pytest.raises(exception.ComputeHostNotFound):
         evacuate(world, uuid, host="none")
     with pytest.raises(exception.EvacuateToSameHost):
         evacuate(world, uuid, host=host)
-    evacuate(world, uuid, host="host2")
+    evacuate(world, uuid, host="host2", forced=forced)
     world.lifecycle.build_instances(world.context(), [uuid])
-    assert world.scheduler.specs[-1].forced_host == "host2"
+    spec = world.scheduler.specs[-1]
+    wanted = None if forced else objects.RequestedDestination(host="host2")
+    assert (spec.forced_host, spec.requested_destination) == ("host2" if forced else None, wanted)
 
 
 def test_a_request_that_comes_twice_is_one_and_another_is_refused(world: World) -> None:

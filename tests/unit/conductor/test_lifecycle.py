@@ -347,6 +347,19 @@ def test_a_lost_build_message_is_sent_again_with_the_same_generation(world: Worl
     assert world.used() == {"host1": 1, "host2": 0}
 
 
+def test_a_build_that_no_queue_takes_does_not_wait_for_its_lease(world: World) -> None:
+    (uuid,) = world.create()
+    world.compute.away = True
+    world.lifecycle.build_instances(world.context(), [uuid])
+    world.compute.away = False
+    assert world.conf.conductor.redrive_backoff[0] < 3 < world.conf.conductor.lease_seconds
+    assert world.reconciler.sweep() == 0
+    world.let_time_pass(3)
+    assert world.reconciler.sweep() == 1
+    assert [(host, request.generation) for host, request in world.compute.builds] == [("host1", 1)]
+    assert world.used() == {"host1": 1, "host2": 0}
+
+
 def test_a_scheduler_that_is_away_delays_and_does_not_fail(world: World) -> None:
     world.scheduler.error = exception.MessagingUnavailable(what="select_destinations")
     (uuid,) = world.create()

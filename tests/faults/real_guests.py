@@ -1,0 +1,271 @@
+"""Faults while real guests are made, turned off and on, and removed: libvirt, qemu, and daemons that die in between.
+
+A private cloud with one compute daemon on this machine's libvirtd, whose host name, network and bridge nobody else has.
+The cases and what they are judged by are those of the matrix, and what libvirt holds takes the place of the fake
+hypervisors' files; besides, guests die by themselves (their qemu is killed).
+
+``python -m tests.faults.real_guests GUEST`` runs all; ``GUEST`` is the directory of devstack/guest/build.sh.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import libvirt
+
+from nova_lite import hooks
+from nova_lite.virt.libvirt import dhcp, guestxml
+from tests.faults import matrix
+from tests.faults.matrix import Arena, Case, Fault, Operation
+from tests.faults.report import Table
+from tests.functional import cloud
+
+#: An emulated guest needs at least 80 MB.
+MEMORY_MB = 96
+CONFIG = """
+[DEFAULT]
+compute_driver = libvirt
+[libvirt]
+virt_type = qemu
+[compute]
+shutdown_timeout = 6
+"""
+
+
+class RealCloud(cloud.Cloud):
+    """``guest``: the directory with the guest's image."""
+
+    memory_mb_of_flavor = MEMORY_MB
+
+    def __init__(self, path: Path, guest: Path, **options: Any) -> None:
+        super().__init__(path, extra_config=CONFIG, **options)
+        self.image_file = guest / "disk.qcow2"
+        token = uuid.uuid4()
+        self.computes = [f"compute-{token.hex[:8]}"]
+        prefix = f"10.{200 + token.bytes[0] % 50}.{token.bytes[1]}"
+        self.network = {
+            "cidr": f"{prefix}.0/24",
+            "gateway": f"{prefix}.1",
+            "start": f"{prefix}.10",
+            "end": f"{prefix}.250",
+            "bridge": f"nlt{token.hex[:8]}",
+        }
+        libvirt.registerErrorHandler(lambda *_: None, None)  # it prints what is raised as well
+        self.libvirt = libvirt.open("qemu:///system")
+
+    @property
+    def host(self) -> str:
+        (host,) = self.computes
+        return host
+
+    def states(self) -> dict[str, bool]:
+        """Instance uuid to whether it runs, of this cloud's domains."""
+        found = {}
+        for domain in self.libvirt.listAllDomains():
+            with contextlib.suppress(libvirt.libvirtError):  # gone meanwhile, or not of our kind
+                owner = guestxml.parse_owner(domain.metadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, guestxml.NAMESPACE))
+                if owner is not None and owner.host == self.host:
+                    found[domain.UUIDString()] = bool(domain.isActive())
+        return found
+
+    def domains(self) -> dict[str, str]:
+        return dict.fromkeys(self.states(), self.host)
+
+    def kill_guest(self, server_id: str) -> None:
+        """As when it crashes, or the kernel is out of memory."""
+        name = self.libvirt.lookupByUUIDString(server_id).name()
+        os.kill(int(Path(f"/run/libvirt/qemu/{name}.pid").read_text()), signal.SIGKILL)
+
+    def traces(self) -> list[str]:
+        """Whatever servers have left: disks, records, interfaces, reservations."""
+        instances = self.path / self.host / "instances"
+        found: list[Path] = [path for path in instances.glob("*") if not path.name.startswith("_")]
+        found += instances.glob("_interfaces/*")
+        for network in self.networks():
+            found += Path(dhcp.DIRECTORY, f"{network.name()}.d").glob("*")
+        found += Path("/sys/class/net", self.network["bridge"]).glob("brif/*")
+        return [str(path) for path in found]
+
+    def networks(self) -> list[Any]:
+        return [each for each in self.libvirt.listAllNetworks() if each.bridgeName() == self.network["bridge"]]
+
+    def destroy(self) -> None:
+        """Also what a failed case has left."""
+        super().destroy()
+        for instance_uuid in self.states():
+            domain = self.libvirt.lookupByUUIDString(instance_uuid)
+            with contextlib.suppress(libvirt.libvirtError):  # it does not run
+                domain.destroy()
+            domain.undefine()
+        for network in self.networks():
+            network.destroy()
+            network.undefine()
+            shutil.rmtree(Path(dhcp.DIRECTORY, f"{network.name()}.d"), ignore_errors=True)
+        Path(dhcp.DIRECTORY, f"{self.network['bridge']}.status").unlink(missing_ok=True)
+        self.libvirt.close()
+
+
+class RealArena(Arena):
+    cloud: RealCloud
+
+    def check_hypervisors(self) -> None:
+        """The domains are the rows, and run if these say so."""
+        expected = {server["id"]: server["status"] == "ACTIVE" for server in self.servers()}
+        cloud.wait_for("libvirt holds exactly the rows", lambda: self.cloud.states() == expected, matrix.SETTLE_SECONDS)
+
+    def check_nothing_left(self) -> None:
+        cloud.wait_for("nothing is left on the host", lambda: not self.cloud.traces(), matrix.SETTLE_SECONDS)
+        super().check_nothing_left()
+
+    def leave_dead(self, name: str) -> None:
+        """Kill a daemon, and have nobody start it again."""
+        self.cloud.kill(name)
+
+
+# --- operations that the matrix does not have
+
+
+def dies(arena: Arena) -> None:
+    """It shows as off, without anybody's help, and can be started again."""
+    assert isinstance(arena, RealArena)
+    arena.cloud.kill_guest(arena.one())
+    arena.settle("SHUTOFF", 1)
+    matrix.act({"os-start": None}, "ACTIVE")(arena)
+
+
+def dies_unseen(arena: Arena) -> None:
+    """While its host's daemon is dead, too."""
+    assert isinstance(arena, RealArena)
+    arena.leave_dead(arena.cloud.host)
+    arena.cloud.kill_guest(arena.one())
+    arena.cloud.start(arena.cloud.host)
+    arena.settle("SHUTOFF", 1)
+
+
+def dies_during(body: dict[str, Any], status: str) -> Callable[[Arena], None]:
+    def run(arena: Arena) -> None:
+        assert isinstance(arena, RealArena)
+        server_id = arena.one()
+        arena.insist("POST", f"/servers/{server_id}/action", body, (202,))
+        arena.cloud.kill_guest(server_id)
+        arena.settle(status, 1)
+
+    return run
+
+
+def delete_dead(arena: Arena) -> None:
+    """The guest by itself, and its host's daemon over the delete."""
+    assert isinstance(arena, RealArena)
+    arena.cloud.kill_guest(arena.one())
+    matrix.delete(arena)
+
+
+STOP, START, REBOOT = {"os-stop": None}, {"os-start": None}, {"reboot": {"type": "SOFT"}}
+DEATHS = [
+    Operation("guest dies", matrix.one_active, dies, {}),
+    Operation("guest dies while its host's daemon is dead", matrix.one_active, dies_unseen, {}),
+    Operation("guest dies during stop", matrix.one_active, dies_during(STOP, "SHUTOFF"), {}),
+    Operation("guest dies during reboot", matrix.one_active, dies_during(REBOOT, "ACTIVE"), {}),
+]
+DELETE_DEAD = Operation("delete of a dead guest", matrix.one_active, delete_dead, {})
+
+#: Operation, daemon, point, and what happens there.
+FAULTS = [
+    ("create 1", "compute-*", "handle/build_and_run_instance/before", "kill"),
+    ("create 1", "compute-*", "send/start_build/after", "kill pause"),
+    ("create 1", "compute-*", "fence/before", "delay"),
+    ("create 1", "compute-*", "fence/after", "kill"),
+    ("create 1", "compute-*", "domain/spawn/after", "kill pause"),
+    ("create 1", "compute-*", "send/finish_build/before", "kill"),
+    ("create 1", "conductor", "send/build_and_run_instance/before", "drop duplicate"),
+    ("create 1", "conductor", "commit/finish_build/after", "kill"),
+    ("delete", "compute-*", "fence/after", "kill"),
+    ("delete", "compute-*", "domain/destroy/before", "kill pause delay"),
+    ("delete", "compute-*", "domain/destroy/after", "kill"),
+    ("delete", "compute-*", "send/finish_action/before", "kill"),
+    ("delete", "api", "send/terminate_instance/before", "duplicate"),
+    ("stop", "compute-*", "handle/stop_instance/after", "kill"),
+    ("stop", "compute-*", "send/finish_action/before", "kill"),
+    ("stop", "api", "send/stop_instance/before", "duplicate"),
+    ("start", "compute-*", "handle/start_instance/after", "kill delay"),
+    ("start", "compute-*", "send/finish_action/before", "kill"),
+    ("start", "api", "send/start_instance/before", "duplicate"),
+    ("reboot", "compute-*", "handle/reboot_instance/after", "kill"),
+    ("reboot", "compute-*", "send/finish_action/before", "kill pause"),
+    ("reboot", "api", "send/reboot_instance/before", "duplicate"),
+]
+
+
+def cases() -> list[Case]:
+    operations = {operation.name: operation for operation in matrix.OPERATIONS}
+    found = [
+        Case(operations[name], (Fault(daemon, point, effect),))
+        for name, daemon, point, effects in FAULTS
+        for effect in effects.split()
+    ]
+    found.append(Case(DELETE_DEAD, (Fault("compute-*", "domain/destroy/before", hooks.KILL),)))
+    return found + [Case(operation, ()) for operation in DEATHS]
+
+
+@contextlib.contextmanager
+def arena(guest: Path) -> Iterator[RealArena]:
+    """A cloud below /var/tmp, where qemu's user can get in."""
+    with tempfile.TemporaryDirectory(prefix="nova-lite-guests-", dir="/var/tmp") as directory:
+        os.chmod(directory, 0o755)
+        path = Path(directory)
+        control = path / "hooks.json"
+        running = RealCloud(path, guest, environment={hooks.ENVIRONMENT: str(control)}, quota=-1)
+        try:
+            running.make()
+            running.start_all()
+            ready = RealArena(running, control, {})
+            try:
+                yield ready
+            finally:
+                ready.close()
+        finally:
+            running.destroy()
+
+
+def run(chosen: list[Case], guest: Path, logs: Path, table: Table) -> None:
+    """One after the other; a cloud in which a case failed is replaced by a new one, and its logs are kept."""
+    left = list(chosen)
+    while left:
+        with arena(guest) as ready:
+            while left:
+                result = matrix.run_case(left.pop(0), ready)
+                if result.wrong:
+                    result.logs = str(matrix.keep_logs(ready.cloud, logs))
+                table.add(result)
+                if result.wrong:
+                    break
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("guest", type=Path, help="directory with the guest's disk.qcow2")
+    parser.add_argument("--only", default="", help="only cases whose description contains this")
+    parser.add_argument("--logs", type=Path, help="directory for the logs of cases that fail; made if not given")
+    options = parser.parse_args()
+    chosen = [case for case in cases() if options.only in str(case)]
+    logs = options.logs or Path(tempfile.mkdtemp(prefix="nova-lite-faults-logs-"))
+    table = Table(len(chosen), "devstack/faults.sh --real-guests")
+    run(chosen, options.guest, logs, table)
+    table.print()
+    if not options.logs and not table.failures:
+        logs.rmdir()
+    return 1 if table.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -19,7 +19,7 @@ usage() {
 }
 
 load_settings
-concurrency=1 directory=$PREFIX/tempest url=$(auth_url) manage=$VENV/bin/nova-lite-manage regex= failed=
+concurrency=1 directory=$PREFIX/tempest url=$(auth_url) manage=$VENV/bin/nova-lite-manage regex="" failed=""
 while (($#)); do
     case $1 in
     --concurrency | --directory | --auth-url | --manage)

@@ -262,7 +262,7 @@ class ControlPlane(RuleBasedStateMachine):
         life.control()
         life.manager.heartbeat.refresh()
         life.manager.clean_up()
-        life.manager.membership.send_heartbeat()
+        life.manager.membership.serve()
         self.ended.discard(name)
         self.post.alive[name] = life
 

@@ -124,7 +124,7 @@ def test_console_output(host: Host) -> None:
     host.built()
     everything = host.manager.get_console_output(host.context, UUID, None)
     assert everything.count("\n") == 3
-    assert host.manager.get_console_output(host.context, UUID, 1) == everything.splitlines(keepends=True)[-1]
+    assert host.manager.get_console_output(host.context, UUID, 1) == everything.splitlines()[-1]
     assert host.manager.get_console_output(host.context, UUID, 0) == ""
 
 

@@ -51,14 +51,6 @@ def upgrade() -> None:
         sa.UniqueConstraint("name", name="uq_flavors_name"),
     )
     _table(
-        "flavor_access",
-        sa.Column("flavor_id", BIG_ID, nullable=False),
-        sa.Column("project_id", sa.String(length=255), nullable=False),
-        sa.ForeignKeyConstraint(["flavor_id"], ["flavors.id"], name="fk_flavor_access_flavor_id"),
-        sa.PrimaryKeyConstraint("flavor_id", "project_id", name="pk_flavor_access"),
-    )
-    op.create_index("ix_flavor_access_project_id", "flavor_access", ["project_id"], unique=False)
-    _table(
         "images",
         sa.Column("id", sa.String(length=36), nullable=False),
         sa.Column("name", sa.String(length=255), nullable=False),
@@ -134,7 +126,6 @@ def upgrade() -> None:
         sa.Column("flavorid", sa.String(length=255), nullable=False),
         sa.Column("flavor", sa.JSON(), nullable=False),
         sa.Column("image", sa.JSON(), nullable=True),
-        sa.Column("boot_images", sa.JSON(), nullable=False),
         sa.Column("request", sa.JSON(), nullable=False),
         sa.Column("vcpus", sa.Integer(), nullable=False),
         sa.Column("memory_mb", sa.Integer(), nullable=False),
@@ -146,7 +137,6 @@ def upgrade() -> None:
         sa.Column("auto_disk_config", sa.Boolean(), nullable=False),
         sa.Column("locked", sa.Boolean(), nullable=False),
         sa.Column("locked_by", sa.String(length=16), nullable=True),
-        sa.Column("locked_reason", sa.String(length=255), nullable=True),
         sa.Column("access_ip_v4", sa.String(length=45), nullable=True),
         sa.Column("access_ip_v6", sa.String(length=45), nullable=True),
         sa.Column("metadata", sa.JSON(), nullable=False),

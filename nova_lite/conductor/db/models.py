@@ -179,7 +179,7 @@ class Instance(Base):
     flavorid: Mapped[str] = mapped_column(Name)
     flavor: Mapped[dict[str, Any]] = mapped_column(sa.JSON)
     image: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
-    boot_images: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict, server_default=sa.text("'{}'"))
+    boot_images: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON)
     request: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
     vcpus: Mapped[int]
     memory_mb: Mapped[int]

@@ -114,7 +114,7 @@ def send_build(compute: ComputeAPI, context: RequestContext, host: str, request:
 def build_request(uow: UnitOfWork, instance: Instance, action: InstanceAction) -> BuildRequest:
     """What the host needs, from the rows as they are now; the same again for a redrive."""
     image = None if instance.image is None else msgspec.convert(instance.image, Image)
-    boot_images = msgspec.convert(instance.boot_images, dict[str, Image])
+    boot_images = msgspec.convert(instance.boot_images or {}, dict[str, Image])
     return BuildRequest(
         instance=instances.to_object(instance),
         generation=instance.generation,

@@ -20,7 +20,7 @@ OPTIONS: dict[str, Any] = {
 
 
 def upgrade() -> None:
-    op.add_column("instances", sa.Column("boot_images", sa.JSON(), server_default=sa.text("'{}'"), nullable=False))
+    op.add_column("instances", sa.Column("boot_images", sa.JSON(), nullable=True))
     op.add_column("instances", sa.Column("locked_reason", sa.String(length=255), nullable=True))
     op.create_table(
         "flavor_access",

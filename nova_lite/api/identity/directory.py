@@ -40,8 +40,9 @@ LOG = logging.getLogger(__name__)
 DOMAIN_ID = "default"
 DOMAIN_NAME = "Default"
 
-#: Each role has what the ones after it may do.
-ROLES = ("admin", "manager", "member", "reader")
+#: Each role has what the ones after it may do; ``service`` is for other services, and has none of them.
+_RANKS = ("admin", "manager", "member", "reader")
+ROLES = (*_RANKS, "service")
 
 _MODE = 0o640
 _NAME = re.compile(r"[^\s/\x00-\x1f\x7f](?:[^/\x00-\x1f\x7f]{0,253}[^\s/\x00-\x1f\x7f])?")
@@ -94,8 +95,8 @@ def role_id(name: str) -> str:
 
 def implied(roles: list[str]) -> list[str]:
     """The given roles, and those that come with them."""
-    highest = min((ROLES.index(role) for role in roles), default=len(ROLES))
-    return list(ROLES[highest:])
+    highest = min((_RANKS.index(role) for role in roles if role in _RANKS), default=len(_RANKS))
+    return [*_RANKS[highest:], *sorted(set(roles) - set(_RANKS))]
 
 
 class Directory:

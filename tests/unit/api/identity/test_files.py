@@ -125,6 +125,8 @@ def test_names(name: str) -> None:
 def test_implied_roles() -> None:
     assert directory.implied(["admin"]) == ["admin", "manager", "member", "reader"]
     assert directory.implied(["reader", "member"]) == ["member", "reader"]
+    assert directory.implied(["service"]) == ["service"]
+    assert directory.implied(["service", "reader"]) == ["reader", "service"]
     assert directory.implied([]) == []
 
 

@@ -95,6 +95,12 @@ class QuotaBelowUse(Invalid):
     msg_fmt = "Quota limit %(limit)s for %(resource)s must be greater than or equal to already used %(used)s."
 
 
+class QuotaAboveProject(Invalid):
+    """A user's limit is above that of the project."""
+
+    msg_fmt = "Quota limit %(limit)s for %(resource)s must be less than or equal to %(maximum)s."
+
+
 class FlavorUnavailable(Invalid):
     """A flavor named in a request body does not exist (a flavor named in a URL is `FlavorNotFound`)."""
 

@@ -317,8 +317,11 @@ class ConductorAPI:
         answer: list[Network] = self._client.call(context, "network_list", returns=list[Network])
         return answer
 
-    def limits_get(self, context: RequestContext, project_id: str) -> Limits:
-        answer: Limits = self._client.call(context, "limits_get", returns=Limits, project_id=project_id)
+    def limits_get(self, context: RequestContext, project_id: str, user_id: str | None = None) -> Limits:
+        """What the project may use and uses, or one user in it."""
+        answer: Limits = self._client.call(
+            context, "limits_get", returns=Limits, project_id=project_id, user_id=user_id
+        )
         return answer
 
     def quota_defaults_get(self, context: RequestContext) -> Limits:
@@ -331,17 +334,30 @@ class ConductorAPI:
         answer: Limits = self._client.call(context, "quota_defaults_update", returns=Limits, limits=limits)
         return answer
 
-    def quota_update(self, context: RequestContext, project_id: str, limits: dict[str, int], force: bool) -> Limits:
-        """Set limits of a project (-1: none); returns all. `QuotaBelowUse` for one below what is used, unless
-        ``force``."""
+    def quota_update(
+        self,
+        context: RequestContext,
+        project_id: str,
+        limits: dict[str, int],
+        force: bool,
+        user_id: str | None = None,
+    ) -> Limits:
+        """Set limits (-1: none) of a project, or of one user in it; returns all. Unless ``force``, `QuotaBelowUse` for
+        one below what is used, and `QuotaAboveProject` for a user's."""
         answer: Limits = self._client.call(
-            context, "quota_update", returns=Limits, project_id=project_id, limits=limits, force=force
+            context,
+            "quota_update",
+            returns=Limits,
+            project_id=project_id,
+            limits=limits,
+            force=force,
+            user_id=user_id,
         )
         return answer
 
-    def quota_delete(self, context: RequestContext, project_id: str) -> None:
-        """The project has no limits of its own any more."""
-        self._client.call(context, "quota_delete", project_id=project_id)
+    def quota_delete(self, context: RequestContext, project_id: str, user_id: str | None = None) -> None:
+        """The project and its users have no limits of their own any more, or (``user_id``) only this user."""
+        self._client.call(context, "quota_delete", project_id=project_id, user_id=user_id)
 
     def usage_list(
         self,

@@ -41,6 +41,7 @@ TAGS_DELETE = "os_compute_api:os-server-tags:delete"
 LOCK = "os_compute_api:os-lock-server:lock"
 UNLOCK = "os_compute_api:os-lock-server:unlock"
 RESET_STATE = "os_compute_api:os-admin-actions:reset_state"
+INJECT_NETWORK_INFO = "os_compute_api:os-admin-actions:inject_network_info"
 UNLOCK_OVERRIDE = "os_compute_api:os-lock-server:unlock:unlock_override"
 
 _LISTS = ("GET /servers", "GET /servers/detail")
@@ -85,5 +86,6 @@ RULES = [
     rule(LOCK, MEMBER, "Lock a server (lock)", _ACTION),
     rule(UNLOCK, MEMBER, "Unlock a server (unlock)", _ACTION),
     rule(RESET_STATE, ADMIN, "Set a server's state by hand (os-resetState)", _ACTION),
+    rule(INJECT_NETWORK_INFO, ADMIN, "Tell a server its addresses again (injectNetworkInfo)", _ACTION),
     rule(UNLOCK_OVERRIDE, ADMIN, "Unlock a server whoever locked it (unlock)", _ACTION),
 ]

@@ -108,6 +108,14 @@ def test_quotas_hold_as_they_are_set(tidy: Cloud) -> None:
     ask(tidy, "PUT", path, {"quota_set": {"instances": 0, "force": True}})
     ask(tidy, "DELETE", path, status=202)
     assert create_status(tidy) == 202
+    ask(tidy, "PUT", f"{path}?user_id=alice", {"quota_set": {"cores": 2}})
+    assert create_status(tidy) == 403
+    assert ask(tidy, "GET", f"{path}/detail?user_id=alice", token=MEMBER)["quota_set"]["cores"] == {
+        "limit": 2,
+        "in_use": 2,
+        "reserved": 0,
+    }
+    ask(tidy, "DELETE", f"{path}?user_id=alice", status=202)
     ask(tidy, "PUT", "/os-quota-class-sets/default", {"quota_class_set": {"instances": 2}})
     assert create_status(tidy) == 403
     assert ask(tidy, "GET", f"{path}/defaults", token=MEMBER)["quota_set"]["instances"] == 2

@@ -37,7 +37,7 @@ ROUTES: dict[str, str] = {
 }
 
 #: Server actions.
-ACTIONS = ("injectNetworkInfo", "resetNetwork")
+ACTIONS = ("resetNetwork",)
 
 
 class Gone(Extension):

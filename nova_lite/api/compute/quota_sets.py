@@ -21,8 +21,7 @@ DEFAULT = "default"
 
 
 class QuotaSets(Extension):
-    """``user_id`` is taken where it is read (no user has limits of their own, so the project's hold); setting or
-    deleting a user's limits is refused."""
+    """With ``user_id``: what this user may use of the project's quota."""
 
     alias = "os-quota-sets"
     title = "Quotas"
@@ -37,14 +36,14 @@ class QuotaSets(Extension):
     @declares(policies.SHOW, query=queries.QUOTAS, answer="quota_set")
     def show(self, req: Request, id: str) -> Answer:
         req.authorize(policies.SHOW, {"project_id": id})
-        req.query(queries.QUOTAS)
-        return Answer({"quota_set": views.quota_set(req, self.conductor.limits_get(req.context, id), detail=False)})
+        limits = self.conductor.limits_get(req.context, id, _user(req))
+        return Answer({"quota_set": views.quota_set(req, limits, detail=False)})
 
     @declares(policies.DETAIL, query=queries.QUOTAS, answer="quota_set")
     def detail(self, req: Request, id: str) -> Answer:
         req.authorize(policies.DETAIL, {"project_id": id})
-        req.query(queries.QUOTAS)
-        return Answer({"quota_set": views.quota_set(req, self.conductor.limits_get(req.context, id), detail=True)})
+        limits = self.conductor.limits_get(req.context, id, _user(req))
+        return Answer({"quota_set": views.quota_set(req, limits, detail=True)})
 
     @declares(policies.DEFAULTS, answer="quota_set")
     def defaults(self, req: Request, id: str) -> Answer:
@@ -55,18 +54,17 @@ class QuotaSets(Extension):
     @declares(policies.UPDATE, body=schemas.UPDATE, query=queries.QUOTAS, answer="quota_set")
     def update(self, req: Request, id: str) -> Answer:
         req.authorize(policies.UPDATE, {"project_id": id})
-        _refuse_users(req)
+        user_id = _user(req)
         wanted = req.validated(schemas.UPDATE)["quota_set"]
         force = strutils.bool_from_string(wanted.pop("force", False))
-        limits = self.conductor.quota_update(req.context, _project(id), _limits(wanted), force)
+        limits = self.conductor.quota_update(req.context, _project(id), _limits(wanted), force, user_id)
         return Answer({"quota_set": views.limits_of(req, limits)})
 
     @declares(policies.DELETE, query=queries.QUOTAS, status=202)
     def delete(self, req: Request, id: str) -> Answer:
-        """The project has the defaults again."""
+        """The project and its users have the defaults again, or one user the project's limits."""
         req.authorize(policies.DELETE, {"project_id": id})
-        _refuse_users(req)
-        self.conductor.quota_delete(req.context, _project(id))
+        self.conductor.quota_delete(req.context, _project(id), _user(req))
         return Answer(status=202)
 
 
@@ -96,9 +94,11 @@ class QuotaClassSets(Extension):
         return Answer({"quota_class_set": views.class_limits(req, limits)})
 
 
-def _refuse_users(req: Request) -> None:
-    if "user_id" in req.query(queries.QUOTAS):
-        raise exception.NotServed(what="A quota of one user")
+def _user(req: Request) -> str | None:
+    user_id = req.query(queries.QUOTAS).one("user_id")
+    if user_id is not None and len(user_id) > 255:
+        raise exception.ValidationError(detail="A user's id has at most 255 characters.")
+    return user_id or None
 
 
 def _project(project_id: str) -> str:

@@ -1,4 +1,4 @@
-"""``quota``: limits of a project."""
+"""``quota``: limits of a project, and of single users in it."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ def register(commands: Commands) -> None:
     noun = commands.noun("quota", "Show and set what a project may use.")
     show_ = commands.verb(noun, "show", "Show a project's limits and what it uses.", show)
     show_.add_argument("project")
+    show_.add_argument("--user", help="what this user may use and uses of it")
     set_ = commands.verb(
         noun,
         "set",
@@ -22,12 +23,13 @@ def register(commands: Commands) -> None:
         set_limits,
     )
     set_.add_argument("project")
+    set_.add_argument("--user", help="limits of this user in it; their 'default' is the project's")
     for resource in quotas.RESOURCES:
         set_.add_argument("--" + resource.replace("_", "-"), dest=resource, type=_limit, metavar="LIMIT")
 
 
 def show(app: App, args: argparse.Namespace) -> int:
-    limits = app.db.read(quotas.limits, app.conf, args.project)
+    limits = app.db.read(quotas.limits, app.conf, args.project, args.user)
     app.show(("Resource", "Limit", "Used"), ((name, quota.limit, quota.used) for name, quota in limits.quotas.items()))
     return 0
 
@@ -37,7 +39,7 @@ def set_limits(app: App, args: argparse.Namespace) -> int:
 
     def write(uow: UnitOfWork) -> None:
         for resource, limit in wanted.items():
-            quotas.set_limit(uow, args.project, resource, None if limit == DEFAULT else limit)
+            quotas.set_limit(uow, args.project, resource, None if limit == DEFAULT else limit, args.user)
 
     app.db.write(write)
     return show(app, args)

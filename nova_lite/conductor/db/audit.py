@@ -20,23 +20,13 @@ from nova_lite.conductor.db.models import (
     ComputeNode,
     Instance,
     InstanceAction,
-    InstanceGroup,
-    KeyPair,
     Port,
     QuotaUsage,
 )
+from nova_lite.conductor.db.quota_counts import COUNTED
 from nova_lite.conductor.db.statements import insert_if_missing
 
 RESOURCES = ("vcpus", "memory_mb", "disk_gb")
-
-#: Counted resource to what is counted: rows, and the column they belong by.
-COUNTED: dict[str, tuple[sa.ColumnElement[Any], orm.InstrumentedAttribute[str], sa.ColumnElement[bool]]] = {
-    "instances": (sa.func.count(Instance.id), Instance.project_id, Instance.deleted.is_(False)),
-    "cores": (sa.func.sum(Instance.vcpus), Instance.project_id, Instance.deleted.is_(False)),
-    "ram": (sa.func.sum(Instance.memory_mb), Instance.project_id, Instance.deleted.is_(False)),
-    "server_groups": (sa.func.count(InstanceGroup.id), InstanceGroup.project_id, sa.true()),
-    "key_pairs": (sa.func.count(KeyPair.id), KeyPair.user_id, sa.true()),
-}
 
 
 @dataclass(frozen=True)
@@ -218,8 +208,9 @@ def _recount_node(node_id: int) -> Callable[[UnitOfWork], None]:
 
 
 def quota_counters(uow: UnitOfWork) -> Iterator[Problem]:
-    for resource, (amount, owner, counts) in COUNTED.items():
-        real = sa.select(owner.label("owner"), amount.label("amount")).where(counts).group_by(owner).subquery()
+    for resource, counted in COUNTED.items():
+        amounts = sa.select(counted.owner.label("owner"), counted.amount.label("amount"))
+        real = amounts.where(counted.counts).group_by(counted.owner).subquery()
         usage = sa.select(QuotaUsage).where(QuotaUsage.resource == resource).subquery()
         queries = (
             sa.select(usage.c.project_id, usage.c.used, sa.func.coalesce(real.c.amount, 0)).outerjoin(
@@ -237,13 +228,13 @@ def quota_counters(uow: UnitOfWork) -> Iterator[Problem]:
 
 
 def _recount_quota(name: str, resource: str) -> Callable[[UnitOfWork], None]:
-    amount, owner, counts = COUNTED[resource]
+    counted = COUNTED[resource]
     mine = (QuotaUsage.project_id == name, QuotaUsage.resource == resource)
 
     def repair(uow: UnitOfWork) -> None:
         insert_if_missing(uow, QuotaUsage, {"project_id": name, "resource": resource, "used": 0})
         uow.session.execute(sa.select(QuotaUsage.used).where(*mine).with_for_update())
-        real = uow.session.execute(sa.select(amount).where(counts, owner == name)).scalar()
+        real = uow.session.execute(sa.select(counted.amount).where(counted.counts, counted.owner == name)).scalar()
         uow.change(sa.update(QuotaUsage).where(*mine).values(used=int(real or 0)))
 
     return repair

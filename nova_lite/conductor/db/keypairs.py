@@ -12,7 +12,7 @@ from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.context import RequestContext
 from nova_lite.objects import KeyPair
 
-#: Counted per user; the limit is that of the project the user works in.
+#: Counted per user; the limit is that of the user, or else of the project the user works in.
 QUOTA = {"key_pairs": 1}
 
 
@@ -47,7 +47,7 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, keypa
     if _find(uow, keypair.user_id, keypair.name) is not None:
         raise exception.KeypairExists(name=keypair.name)
     try:
-        quotas.take(uow, conf, context.project_id or "", QUOTA, owner=keypair.user_id)
+        quotas.take_by_user(uow, conf, context.project_id or "", keypair.user_id, QUOTA)
     except exception.QuotaExceeded as error:
         raise exception.KeypairLimitExceeded() from error
     row = models.KeyPair(

@@ -426,3 +426,15 @@ class QuotaLimit(Base):
     project_id: Mapped[str] = mapped_column(Name, primary_key=True)
     resource: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
     limit: Mapped[int] = mapped_column("hard_limit")
+
+
+class UserQuotaLimit(Base):
+    """What one user may use of a project's quota, where that is less than all; nothing is counted by it (see
+    `quota_counts`)."""
+
+    __tablename__ = "user_quota_limits"
+
+    project_id: Mapped[str] = mapped_column(Name, primary_key=True)
+    user_id: Mapped[str] = mapped_column(Name, primary_key=True)
+    resource: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
+    limit: Mapped[int] = mapped_column("hard_limit")

@@ -49,7 +49,7 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, group
     if not context.project_id:
         raise exception.Forbidden("A server group belongs to a project; this token is for none.")
     _check(group)
-    quotas.take(uow, conf, context.project_id, {"server_groups": 1})
+    quotas.take(uow, conf, context.project_id, {"server_groups": 1}, context.user_id)
     row = Row(
         uuid=str(uuid.uuid4()),
         project_id=context.project_id,
@@ -91,7 +91,7 @@ def join(
         raise exception.ServerGroupUnavailable(group_uuid=reference)
     members = sa.select(sa.func.count()).where(InstanceGroupMember.group_id == row.id)
     used = uow.session.scalar(members) or 0
-    limit = quotas.limits(uow, conf, row.project_id).quotas["server_group_members"].limit
+    limit = quotas.bounds(uow, conf, row.project_id, context.user_id)["server_group_members"]
     if 0 <= limit < used + len(instance_uuids):
         raise exception.QuotaExceeded(
             overs="server_group_members", requested=len(instance_uuids), used=used, allowed=limit

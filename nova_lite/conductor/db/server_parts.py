@@ -35,7 +35,7 @@ def change_metadata(
     """
     row = _unlocked(uow, context, instance_uuid, "update metadata")
     items = metadata if replace else {**row.metadata_, **metadata}
-    limit = quotas.limits(uow, conf, row.project_id).quotas["metadata_items"].limit
+    limit = quotas.bounds(uow, conf, row.project_id, context.user_id)["metadata_items"]
     if 0 <= limit < len(items):
         raise exception.MetadataLimitExceeded(allowed=limit)
     return _set_metadata(uow, row, items)

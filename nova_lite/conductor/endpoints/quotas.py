@@ -15,8 +15,8 @@ class Quotas:
         self.db = db
         self.conf = conf
 
-    def limits_get(self, context: RequestContext, project_id: str) -> Limits:
-        return self.db.read(quotas.limits, self.conf, project_id)
+    def limits_get(self, context: RequestContext, project_id: str, user_id: str | None = None) -> Limits:
+        return self.db.read(quotas.limits, self.conf, project_id, user_id)
 
     def quota_defaults_get(self, context: RequestContext) -> Limits:
         return self.db.read(quotas.defaults, self.conf)
@@ -24,8 +24,15 @@ class Quotas:
     def quota_defaults_update(self, context: RequestContext, limits: dict[str, int]) -> Limits:
         return self.db.write(quotas.set_defaults, self.conf, limits)
 
-    def quota_update(self, context: RequestContext, project_id: str, limits: dict[str, int], force: bool) -> Limits:
-        return self.db.write(quotas.set_limits, self.conf, project_id, limits, force)
+    def quota_update(
+        self,
+        context: RequestContext,
+        project_id: str,
+        limits: dict[str, int],
+        force: bool,
+        user_id: str | None = None,
+    ) -> Limits:
+        return self.db.write(quotas.set_limits, self.conf, project_id, limits, force, user_id)
 
-    def quota_delete(self, context: RequestContext, project_id: str) -> None:
-        self.db.write(quotas.reset, project_id)
+    def quota_delete(self, context: RequestContext, project_id: str, user_id: str | None = None) -> None:
+        self.db.write(quotas.reset, project_id, user_id)

@@ -16,7 +16,7 @@ from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import ComputeNode, Instance, InstanceTag, KeyPair, Service
 from nova_lite.context import RequestContext
 from nova_lite.network.driver import NetworkBackend
-from nova_lite.objects import CreateRequest, CreateResult, Flavor, Image, Limits, NetworkRequest, RequestedDestination
+from nova_lite.objects import CreateRequest, CreateResult, Flavor, Image, NetworkRequest, RequestedDestination
 
 GIB = 1024**3
 
@@ -43,12 +43,12 @@ def create_instances(
     flavor = _flavor(uow, context, request)
     image, boot_images = _images(uow, context, request, flavor)
     key = _keypair(uow, context, request)
-    _check_limits(quotas.limits(uow, conf, context.project_id), request)
+    _check_limits(quotas.bounds(uow, conf, context.project_id, context.user_id), request)
     _check_security_groups(request)
     _check_placement(uow, request)
     requested_networks = network_backend.resolve(networks.Store(uow), context, request.networks)
     _check_count_against_networks(request, requested_networks)
-    count = _take_quota(uow, conf, context.project_id, request, flavor)
+    count = _take_quota(uow, conf, context, request, flavor)
 
     reservation_id = "r-" + uuid.uuid5(_NAMESPACE, context.request_id).hex[:8]
     rows = []
@@ -148,15 +148,14 @@ def _keypair(uow: UnitOfWork, context: RequestContext, request: CreateRequest) -
     return key
 
 
-def _check_limits(project: Limits, request: CreateRequest) -> None:
+def _check_limits(limits: dict[str, int], request: CreateRequest) -> None:
     """Limits that count within one request."""
-    limits = project.quotas
 
     def over(resource: str, value: int) -> bool:
-        return 0 <= limits[resource].limit < value
+        return 0 <= limits[resource] < value
 
     if over("metadata_items", len(request.metadata)):
-        raise exception.MetadataLimitExceeded(allowed=limits["metadata_items"].limit)
+        raise exception.MetadataLimitExceeded(allowed=limits["metadata_items"])
     if over("injected_files", len(request.injected_files)):
         raise exception.InjectedFileLimitExceeded(reason="Maximum number of injected files exceeded")
     for path, content in request.injected_files.items():
@@ -214,17 +213,14 @@ def _check_count_against_networks(request: CreateRequest, requested: list[Networ
         raise exception.InvalidInput(reason="max_count cannot be greater than 1 if an fixed_ip is specified.")
 
 
-def _take_quota(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, request: CreateRequest, flavor: Flavor) -> int:
+def _take_quota(
+    uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, request: CreateRequest, flavor: Flavor
+) -> int:
     """Take quota for as many instances as there is room for, at least ``min_count``; returns how many."""
     each = {"instances": 1, "cores": flavor.vcpus, "ram": flavor.memory_mb}
-    usage = quotas.limits(uow, conf, project_id).quotas
-    room = [
-        (usage[resource].limit - usage[resource].used) // amount
-        for resource, amount in each.items()
-        if usage[resource].limit >= 0 and amount > 0
-    ]
-    count = max(request.min_count, min([request.max_count, *room]))
-    quotas.take(uow, conf, project_id, {resource: amount * count for resource, amount in each.items()})
+    project_id, user_id = context.project_id or "", context.user_id
+    count = max(request.min_count, quotas.room(uow, conf, project_id, user_id, each, request.max_count))
+    quotas.take(uow, conf, project_id, {resource: amount * count for resource, amount in each.items()}, user_id)
     return count
 
 

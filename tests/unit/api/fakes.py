@@ -432,8 +432,8 @@ class FakeConductor:
         self._note(context, "network_list")
         return [NETWORK]
 
-    def limits_get(self, context: RequestContext, project_id: str) -> Limits:
-        self._note(context, "limits_get", project_id)
+    def limits_get(self, context: RequestContext, project_id: str, user_id: str | None = None) -> Limits:
+        self._note(context, "limits_get", project_id, user_id)
         return self._limits(project_id)
 
     def _limits(self, project_id: str = "") -> Limits:
@@ -458,13 +458,20 @@ class FakeConductor:
         self.limits |= limits
         return self._limits()
 
-    def quota_update(self, context: RequestContext, project_id: str, limits: dict[str, int], force: bool) -> Limits:
-        self._note(context, "quota_update", project_id, limits, force)
+    def quota_update(
+        self,
+        context: RequestContext,
+        project_id: str,
+        limits: dict[str, int],
+        force: bool,
+        user_id: str | None = None,
+    ) -> Limits:
+        self._note(context, "quota_update", project_id, limits, force, user_id)
         self.limits |= limits
         return self._limits(project_id)
 
-    def quota_delete(self, context: RequestContext, project_id: str) -> None:
-        self._note(context, "quota_delete", project_id)
+    def quota_delete(self, context: RequestContext, project_id: str, user_id: str | None = None) -> None:
+        self._note(context, "quota_delete", project_id, user_id)
         self.limits.clear()
 
     def usage_list(

@@ -44,9 +44,9 @@ def test_class_keys(api: Client, version: str, keys: set[str]) -> None:
 def test_names_inside_and_force(api: Client) -> None:
     body = {"quota_set": {"injected_file_path_bytes": 9, "cores": -1, "force": "true"}}
     api.json("PUT", SET, body, token=ADMIN)
-    assert api.asked("quota_update") == ("other", {"injected_file_path_length": 9, "cores": -1}, True)
+    assert api.asked("quota_update") == ("other", {"injected_file_path_length": 9, "cores": -1}, True, None)
     api.json("PUT", SET, {"quota_set": {}}, token=ADMIN)
-    assert api.asked("quota_update") == ("other", {}, False)
+    assert api.asked("quota_update") == ("other", {}, False, None)
 
 
 @pytest.mark.parametrize(
@@ -75,13 +75,41 @@ def test_below_use(api: Client) -> None:
 def test_delete(api: Client) -> None:
     response = api("DELETE", SET, token=ADMIN)
     assert (response.status_code, response.body) == (202, b"")
-    assert api.asked("quota_delete") == ("other",)
+    assert api.asked("quota_delete") == ("other", None)
 
 
-def test_users_have_no_quotas_of_their_own(api: Client) -> None:
-    assert api("GET", f"{SET}?user_id=u", token=ADMIN).status_code == 200
-    for method, body in (("PUT", {"quota_set": {"cores": 1}}), ("DELETE", None)):
-        fault(api(method, f"{SET}?user_id=u", body, token=ADMIN), "notImplemented", 501)
+def test_one_user(api: Client) -> None:
+    for path in (SET, f"{SET}/detail"):
+        assert api.json("GET", f"{path}?user_id=u", token=ADMIN)["quota_set"]["id"] == "other"
+        assert api.asked("limits_get") == ("other", "u")
+    answer = api.json("PUT", f"{SET}?user_id=u", {"quota_set": {"cores": 1}}, token=ADMIN)["quota_set"]
+    assert answer["cores"] == 1
+    assert api.asked("quota_update") == ("other", {"cores": 1}, False, "u")
+    assert api("DELETE", f"{SET}?user_id=u", token=ADMIN).status_code == 202
+    assert api.asked("quota_delete") == ("other", "u")
+    api.json("GET", f"{SET}?user_id=", token=ADMIN)
+    assert api.asked("limits_get") == ("other", None)
+
+
+@pytest.mark.parametrize(("method", "body"), [("GET", None), ("PUT", {"quota_set": {}}), ("DELETE", None)])
+def test_a_user_that_cannot_be(api: Client, method: str, body: Any) -> None:
+    fault(api(method, f"{SET}?user_id={'u' * 256}", body, token=ADMIN), "badRequest", 400)
+    assert api.conductor.asked == []
+
+
+def test_users_of_other_projects_are_for_admins(api: Client) -> None:
+    assert api("GET", "/os-quota-sets/demo/detail?user_id=u").status_code == 200
+    for method, path in (("GET", SET), ("PUT", SET), ("DELETE", SET), ("PUT", "/os-quota-sets/demo")):
+        fault(api(method, f"{path}?user_id=u"), "forbidden", 403)
+
+
+def test_a_users_limit_above_the_projects(api: Client) -> None:
+    api.conductor.error = exception.QuotaAboveProject(limit=9, resource="cores", maximum=8)
+    message = fault(api("PUT", f"{SET}?user_id=u", {"quota_set": {"cores": 9}}, token=ADMIN), "badRequest", 400)
+    assert message == "Quota limit 9 for cores must be less than or equal to 8."
+
+
+def test_other_classes(api: Client) -> None:
     fault(api("PUT", "/os-quota-class-sets/gold", {"quota_class_set": {}}, token=ADMIN), "notImplemented", 501)
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import uuid as uuids
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nova_lite import exception
-from tests.unit.api.conftest import ADMIN, MEMBER, STRANGER, Client, fault
+from nova_lite.policies.servers import INJECT_NETWORK_INFO
+from tests.unit.api.conftest import ADMIN, MEMBER, STRANGER, Client, fault, make_client, make_conf
 from tests.unit.api.fakes import NETWORK_ID
 
 # --- metadata
@@ -164,6 +167,23 @@ def test_malformed_reset_state(api: Client, value: Any) -> None:
 def test_reset_state_is_for_admins(api: Client) -> None:
     uuid = api.conductor.add().uuid
     fault(api("POST", f"/servers/{uuid}/action", {"os-resetState": {"state": "error"}}), "forbidden", 403)
+
+
+def test_inject_network_info(api: Client) -> None:
+    uuid = api.conductor.add(locked=True).uuid
+    body = {"injectNetworkInfo": None}
+    assert api("POST", f"/servers/{uuid}/action", body, token=ADMIN).status_code == 202
+    fault(api("POST", f"/servers/{uuid}/action", body), "forbidden", 403)
+    fault(api("POST", f"/servers/{uuids.uuid4()}/action", body, token=ADMIN), "itemNotFound", 404)
+
+
+def test_a_lock_holds_who_is_no_admin_but_may_inject(tmp_path: Path) -> None:
+    (tmp_path / "policy.yaml").write_text(f'"{INJECT_NETWORK_INFO}": "role:member"\n')
+    api = make_client(make_conf(tmp_path, f"[oslo_policy]\npolicy_file = {tmp_path}/policy.yaml\n"))
+    free, locked = api.conductor.add().uuid, api.conductor.add(locked=True).uuid
+    assert api("POST", f"/servers/{free}/action", {"injectNetworkInfo": None}).status_code == 202
+    message = fault(api("POST", f"/servers/{locked}/action", {"injectNetworkInfo": None}), "conflictingRequest", 409)
+    assert message == f"Instance {locked} is locked"
 
 
 def test_a_lock_is_shown(api: Client) -> None:

@@ -123,7 +123,7 @@ def test_every_command_has_help(tool: Tool) -> None:
 
 def test_as_a_program(tool: Tool) -> None:
     command = [sys.executable, "-m", "nova_lite.cmd.manage", "db", "version", "--config-file", str(tool.config)]
-    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "0003"
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "0004"
 
 
 # --- the schema
@@ -134,9 +134,9 @@ def test_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert tool("db", "version").startswith("none")
     assert "run nova-lite-manage db sync" in tool.fails("db", "check")
     assert "run nova-lite-manage db sync" in tool.fails("flavor", "list")
-    assert tool("db", "sync") == "The schema is 0003 now."
-    assert tool("db", "sync") == "The schema is 0003 already."
-    assert tool("db", "version") == "0003"
+    assert tool("db", "sync") == "The schema is 0004 now."
+    assert tool("db", "sync") == "The schema is 0004 already."
+    assert tool("db", "version") == "0004"
     tool("db", "check")
 
 
@@ -312,6 +312,17 @@ def test_quotas(tool: Tool) -> None:
     assert (limits()["cores"], limits()["ram"], limits()["key_pairs"], limits()["instances"]) == (40, -1, 3, 10)
     tool("quota", "set", "p", "--cores", "default")
     assert limits()["cores"] == 20
+
+
+def test_quotas_of_users(tool: Tool) -> None:
+    def limit(*of: str) -> int:
+        (found,) = (row["limit"] for row in tool.json("quota", "show", "p", *of) if row["resource"] == "cores")
+        return int(found)
+
+    tool("quota", "set", "p", "--user", "u", "--cores", "4")
+    assert (limit("--user", "u"), limit("--user", "v"), limit()) == (4, 20, 20)
+    tool("quota", "set", "p", "--user", "u", "--cores", "default")
+    assert limit("--user", "u") == 20
 
 
 def fill_host(tool: Tool) -> None:

@@ -116,6 +116,16 @@ def test_keypair_quota_is_per_user(db: Database, conf: cfg.ConfigOpts) -> None:
         db.write(keypairs.delete, "u1", "a")
 
 
+def test_one_users_quota_of_keypairs(db: Database, conf: cfg.ConfigOpts) -> None:
+    db.write(quotas.set_limit, "p1", "key_pairs", 1, "u1")
+    db.write(keypairs.create, conf, ME, key("a"))
+    with pytest.raises(exception.KeypairLimitExceeded):
+        db.write(keypairs.create, conf, ME, key("b"))
+    for name in ("a", "b"):
+        db.write(keypairs.create, conf, make.context(user="u2"), key(name, "u2"))
+    assert db.read(quotas.limits, conf, "p1", "u2").quotas["key_pairs"].used == 2
+
+
 # --- images
 
 

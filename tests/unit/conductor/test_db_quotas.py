@@ -144,3 +144,105 @@ def test_no_limit_below_use_unless_forced(db: Database, conf: cfg.ConfigOpts) ->
     db.write(quotas.set_limits, conf, "p1", {"cores": 5, "ram": -1})
     db.write(quotas.set_limits, conf, "p1", {"cores": 4}, force=True)
     assert (limit(db, conf, "cores"), limit(db, conf, "ram")) == (4, -1)
+
+
+# --- single users
+
+
+def make_servers(uow: UnitOfWork, conf: cfg.ConfigOpts, user: str, count: int = 1, project: str = "p1") -> None:
+    """As a create does: the quota, and then the rows."""
+    quotas.take(uow, conf, project, {"instances": count, "cores": count, "ram": 64 * count}, user)
+    for _ in range(count):
+        make.instance(uow, project_id=project, user_id=user)
+
+
+def of_user(db: Database, conf: cfg.ConfigOpts, user: str) -> dict[str, tuple[int, int]]:
+    """Limit and use of what is counted of instances."""
+    found = db.read(quotas.limits, conf, "p1", user).quotas
+    return {name: (found[name].limit, found[name].used) for name in ("instances", "cores", "ram")}
+
+
+def test_a_users_limit_is_for_this_user_in_this_project(db: Database, conf: cfg.ConfigOpts) -> None:
+    db.write(quotas.set_limits, conf, "p1", {"cores": 2, "ram": 128}, False, "u1")
+    db.write(make_servers, conf, "u1", 2)
+    with pytest.raises(exception.QuotaExceeded) as refused:
+        db.write(make_servers, conf, "u1")
+    assert refused.value.message == (
+        "Quota exceeded for cores, ram: Requested 1, 64, but already used 2, 128 of 2, 128 cores, ram"
+    )
+    db.write(make_servers, conf, "u2", 3)
+    db.write(make_servers, conf, "u1", 3, "p2")
+    assert of_user(db, conf, "u1") == {"instances": (10, 2), "cores": (2, 2), "ram": (128, 128)}
+    assert of_user(db, conf, "u2") == {"instances": (10, 3), "cores": (20, 3), "ram": (51200, 192)}
+    assert used(db, conf) == {"instances": 5, "cores": 5, "ram": 320}
+
+
+def test_what_a_user_is_refused_is_not_taken(db: Database, conf: cfg.ConfigOpts) -> None:
+    db.write(quotas.set_limit, "p1", "cores", 0, "u1")
+
+    def refused_and_caught(uow: UnitOfWork) -> None:
+        with pytest.raises(exception.QuotaExceeded):
+            make_servers(uow, conf, "u1")
+
+    db.write(refused_and_caught)
+    assert used(db, conf) == {}
+
+
+def test_the_projects_limit_holds_for_a_user_who_may_have_more(db: Database, conf: cfg.ConfigOpts) -> None:
+    db.write(quotas.set_limits, conf, "p1", {"cores": -1, "instances": 50}, True, "u1")
+    db.write(quotas.set_limit, "p1", "cores", 3)
+    with pytest.raises(exception.QuotaExceeded, match="of 3 cores"):
+        db.write(make_servers, conf, "u1", 4)
+
+
+def test_limits_that_a_user_cannot_have(db: Database, conf: cfg.ConfigOpts) -> None:
+    db.write(make_servers, conf, "u1", 2)
+    with pytest.raises(exception.QuotaBelowUse, match=r"limit 1 for cores .* already used 2"):
+        db.write(quotas.set_limits, conf, "p1", {"cores": 1}, False, "u1")
+    for limit in (21, -1):
+        with pytest.raises(exception.QuotaAboveProject, match=f"limit {limit} for cores .* 20"):
+            db.write(quotas.set_limits, conf, "p1", {"cores": limit}, False, "u1")
+    assert of_user(db, conf, "u1")["cores"] == (20, 2)
+    db.write(quotas.set_limits, conf, "p1", {"cores": 1}, True, "u1")
+    assert of_user(db, conf, "u1")["cores"] == (1, 2)
+    db.write(quotas.set_limit, "p1", "cores", -1)
+    db.write(quotas.set_limits, conf, "p1", {"cores": -1, "floating_ips": 7}, False, "u1")
+    assert of_user(db, conf, "u1")["cores"] == (-1, 2)
+
+
+def test_users_are_reset_alone_and_with_their_project(db: Database, conf: cfg.ConfigOpts) -> None:
+    db.write(quotas.set_limit, "p1", "cores", 9)
+    for project, user in (("p1", "u1"), ("p1", "u2"), ("p1", "U1"), ("p2", "u1")):
+        db.write(quotas.set_limit, project, "cores", 5, user)
+
+    def limits() -> list[int]:
+        cases = (("p1", "u1"), ("p1", "u2"), ("p1", "U1"), ("p2", "u1"))
+        return [db.read(quotas.limits, conf, project, user).quotas["cores"].limit for project, user in cases]
+
+    db.write(quotas.reset, "p1", "u1")
+    assert limits() == [9, 5, 5, 5]
+    db.write(quotas.set_limit, "p1", "cores", None, "u2")
+    assert limits() == [9, 9, 5, 5]
+    db.write(quotas.reset, "p1")
+    assert limits() == [20, 20, 20, 5]
+
+
+def test_threads_get_exactly_the_users_quota(db: Database, conf: cfg.ConfigOpts) -> None:
+    db.write(quotas.set_limit, "p1", "instances", -1)
+    db.write(quotas.set_limit, "p1", "cores", -1)
+    db.write(quotas.set_limit, "p1", "cores", 7, "u1")
+
+    def make_some(user: str) -> int:
+        granted = 0
+        for _ in range(3):
+            try:
+                db.write(make_servers, conf, user)
+                granted += 1
+            except exception.QuotaExceeded:
+                continue
+        return granted
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        assert sum(pool.map(make_some, ["u1"] * THREADS)) == 7
+    assert of_user(db, conf, "u1")["cores"] == (7, 7)
+    assert used(db, conf)["cores"] == 7

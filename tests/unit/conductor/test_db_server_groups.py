@@ -87,6 +87,17 @@ def test_quota_of_groups_and_members(db: Database, conf: cfg.ConfigOpts) -> None
     made(db, conf)
 
 
+def test_one_users_quota_of_groups_and_members(db: Database, conf: cfg.ConfigOpts) -> None:
+    db.write(quotas.set_limits, conf, "p1", {"server_groups": 1, "server_group_members": 1}, False, "u1")
+    group = made(db, conf)
+    with pytest.raises(exception.QuotaExceeded, match="used 1 of 1 server_groups"):
+        made(db, conf)
+    member(db, conf, group)
+    with pytest.raises(exception.QuotaExceeded, match="used 1 of 1 server_group_members"):
+        member(db, conf, group)
+    db.write(server_groups.create, conf, make.context(user="u2"), ServerGroup(name="x", policy="affinity"))
+
+
 def test_only_the_projects_own_groups_can_be_joined(db: Database, conf: cfg.ConfigOpts) -> None:
     theirs = db.write(server_groups.create, conf, make.context("p2"), ServerGroup(name="x", policy="affinity")).id
     for reference in (theirs, "x", "nosuch"):

@@ -216,6 +216,21 @@ def test_max_count_is_lowered_to_what_the_quota_allows_but_not_below_min_count(w
     assert world.instances_used() == 10
 
 
+def test_max_count_is_lowered_to_what_the_user_may_have(world: World) -> None:
+    world.db.write(quotas.set_limit, "p1", "cores", 3, "u1")
+    assert len(world.create(max_count=2)) == 2
+    assert len(world.create(max_count=5)) == 1
+    with pytest.raises(exception.QuotaExceeded, match="Requested 1, but already used 3 of 3 cores"):
+        world.create()
+    assert world.instances_used() == 3
+
+
+def test_metadata_is_limited_by_the_users_limit(world: World) -> None:
+    world.db.write(quotas.set_limit, "p1", "metadata_items", 1, "u1")
+    with pytest.raises(exception.MetadataLimitExceeded):
+        world.create(metadata={"a": "1", "b": "2"})
+
+
 def test_an_image_that_the_api_described_is_kept_for_every_later_build(world: World) -> None:
     kernel = objects.Image(id="k", name="kernel", checksum="ab", hash_algorithm="sha512")
     image = objects.Image(id="i", name="glance's", properties={"kernel_id": "k"})

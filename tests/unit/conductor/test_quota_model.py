@@ -1,4 +1,4 @@
-"""Quotas against a model: whatever is taken and given back, the counters are the sums, and no limit is passed."""
+"""Quotas against a model: whatever is made and deleted, the counters are the sums, and no limit is passed."""
 
 from __future__ import annotations
 
@@ -6,17 +6,27 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import sqlalchemy as sa
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from nova_lite import exception
-from nova_lite.conductor.db import quotas
-from nova_lite.conductor.db.engine import Database
+from nova_lite.conductor.db import models, quotas
+from nova_lite.conductor.db.engine import Database, UnitOfWork
 from tests.unit.conductor import make
 
 PROJECTS = st.sampled_from(["p1", "p2"])
-AMOUNTS = st.dictionaries(st.sampled_from(["instances", "cores", "ram"]), st.integers(0, 7), min_size=1)
+USERS = st.sampled_from(["u1", "u2"])
+LIMITED = st.sampled_from(["instances", "cores"])
+DEFAULTS = {"instances": 10, "cores": 20, "ram": 51200}
+
+Use = dict[str, int]
+
+
+def short(wanted: Use, used: Use, limits: Use) -> list[str]:
+    """The resources that are, in the order in which they are told."""
+    return sorted(name for name, n in wanted.items() if n and 0 <= limits.get(name, -1) < used[name] + n)
 
 
 def test_quotas_are_the_model(empty_database: Path) -> None:
@@ -27,45 +37,79 @@ def test_quotas_are_the_model(empty_database: Path) -> None:
             shutil.copy(empty_database, f"{self.directory}/db.sqlite")
             self.conf = make.conf(f"sqlite:///{self.directory}/db.sqlite")
             self.db = Database(self.conf)
-            self.used = {project: dict.fromkeys(("instances", "cores", "ram"), 0) for project in ("p1", "p2")}
-            self.limits = {project: {"instances": 10, "cores": 20, "ram": 51200} for project in ("p1", "p2")}
+            self.servers: dict[str, tuple[str, str, Use]] = {}
+            self.limits = {project: dict(DEFAULTS) for project in ("p1", "p2")}
+            self.own: dict[tuple[str, str], Use] = {}
 
         def teardown(self) -> None:
             self.db.close()
             shutil.rmtree(self.directory)
 
-        @rule(project=PROJECTS, amounts=AMOUNTS)
-        def take(self, project: str, amounts: dict[str, int]) -> None:
-            used, limits = self.used[project], self.limits[project]
-            over = sorted(
-                name for name, n in amounts.items() if n and limits[name] >= 0 and used[name] + n > limits[name]
-            )
+        def used(self, project: str, user: str | None = None) -> Use:
+            mine = [use for owner, by, use in self.servers.values() if owner == project and user in (None, by)]
+            return {name: sum(use[name] for use in mine) for name in DEFAULTS}
+
+        @rule(project=PROJECTS, user=USERS, count=st.integers(1, 4), cores=st.integers(0, 5))
+        def create(self, project: str, user: str, count: int, cores: int) -> None:
+            each = {"instances": 1, "cores": cores, "ram": 64}
+            wanted = {name: amount * count for name, amount in each.items()}
+            over = short(wanted, self.used(project), self.limits[project])
+            over = over or short(wanted, self.used(project, user), self.own.get((project, user), {}))
+
+            def write(uow: UnitOfWork) -> list[str]:
+                quotas.take(uow, self.conf, project, wanted, user)
+                return [make.instance(uow, project_id=project, user_id=user, vcpus=cores) for _ in range(count)]
+
+            room = self.db.read(quotas.room, self.conf, project, user, each, count)
             try:
-                self.db.write(quotas.take, self.conf, project, amounts)
+                made = self.db.write(write)
             except exception.QuotaExceeded as error:
                 assert over and f"for {', '.join(over)}: " in error.message
+                assert room < count
             else:
-                assert not over
-                for name, amount in amounts.items():
-                    used[name] += amount
+                assert not over and room == count
+                self.servers |= dict.fromkeys(made, (project, user, each))
 
-        @rule(project=PROJECTS, share=st.floats(0, 1))
-        def give_back(self, project: str, share: float) -> None:
-            amounts = {name: int(n * share) for name, n in self.used[project].items()}
-            self.db.write(quotas.give_back, project, amounts)
-            for name, amount in amounts.items():
-                self.used[project][name] -= amount
+        @rule(count=st.integers(1, 4))
+        def delete(self, count: int) -> None:
+            def write(uow: UnitOfWork, uuid: str, project: str, use: Use) -> None:
+                uow.change(sa.update(models.Instance).where(models.Instance.uuid == uuid).values(deleted=True))
+                quotas.give_back(uow, project, use)
 
-        @rule(project=PROJECTS, limit=st.integers(-1, 15))
-        def limit_cores(self, project: str, limit: int) -> None:
-            self.db.write(quotas.set_limit, project, "cores", limit)
-            self.limits[project]["cores"] = limit
+            for uuid in list(self.servers)[:count]:
+                project, _, use = self.servers.pop(uuid)
+                self.db.write(write, uuid, project, use)
+
+        @rule(project=PROJECTS, resource=LIMITED, limit=st.integers(-1, 15))
+        def limit(self, project: str, resource: str, limit: int) -> None:
+            self.db.write(quotas.set_limit, project, resource, limit)
+            self.limits[project][resource] = limit
+
+        @rule(project=PROJECTS, user=USERS, resource=LIMITED, limit=st.integers(-1, 8))
+        def limit_user(self, project: str, user: str, resource: str, limit: int) -> None:
+            used, most = self.used(project, user)[resource], self.limits[project][resource]
+            settable = used <= limit <= most if most >= 0 else limit < 0 or used <= limit
+            try:
+                self.db.write(quotas.set_limits, self.conf, project, {resource: limit}, False, user)
+            except (exception.QuotaBelowUse, exception.QuotaAboveProject):
+                assert not settable
+            else:
+                assert settable
+                self.own.setdefault((project, user), {})[resource] = limit
+
+        @rule(project=PROJECTS)
+        def reset(self, project: str) -> None:
+            self.db.write(quotas.reset, project)
+            self.limits[project] = dict(DEFAULTS)
+            self.own = {key: limits for key, limits in self.own.items() if key[0] != project}
 
         @invariant()
         def counters_are_sums(self) -> None:
-            for project, used in self.used.items():
-                found = self.db.read(quotas.limits, self.conf, project).quotas
-                assert {name: found[name].used for name in used} == used
-                assert {name: found[name].limit for name in used} == self.limits[project]
+            for project, limits in self.limits.items():
+                for user in (None, "u1", "u2"):
+                    found = self.db.read(quotas.limits, self.conf, project, user).quotas
+                    own = {} if user is None else self.own.get((project, user), {})
+                    assert {name: found[name].used for name in DEFAULTS} == self.used(project, user)
+                    assert {name: found[name].limit for name in DEFAULTS} == limits | own
 
     run_state_machine_as_test(Quotas, settings=settings(max_examples=15, stateful_step_count=25, deadline=None))

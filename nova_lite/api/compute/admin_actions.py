@@ -1,0 +1,35 @@
+"""Actions by which admins set a server's state by hand, and have it told its addresses."""
+
+from __future__ import annotations
+
+from nova_lite import exception
+from nova_lite.api.compute.schemas import server_parts as schemas
+from nova_lite.api.wsgi import Action, Answer, Extension, Request, declares
+from nova_lite.policies import servers as policies
+
+
+class AdminActions(Extension):
+    alias = "os-admin-actions"
+    title = "Admin's actions on servers"
+    actions = (
+        Action("servers", "os-resetState", "reset_state"),
+        Action("servers", "injectNetworkInfo", "inject_network_info"),
+    )
+
+    @declares(policies.RESET_STATE, body=schemas.RESET_STATE, status=202)
+    def reset_state(self, req: Request, id: str) -> Answer:
+        """The states of the body have the names that they have inside."""
+        req.authorize(policies.RESET_STATE)
+        state = req.validated(schemas.RESET_STATE)["os-resetState"]["state"]
+        self.conductor.instance_reset_state(req.context, id, state)
+        return Answer(status=202)
+
+    @declares(policies.INJECT_NETWORK_INFO, status=202)
+    def inject_network_info(self, req: Request, id: str) -> Answer:
+        """In every state, as in Nova; nothing is left to do, since guests ask for their addresses (DHCP) or read them
+        from the config drive."""
+        req.authorize(policies.INJECT_NETWORK_INFO)
+        instance = self.conductor.instance_get(req.context, id)
+        if instance.locked and not req.context.is_admin:
+            raise exception.InstanceIsLocked(instance_id=id)
+        return Answer(status=202)

@@ -1,0 +1,50 @@
+"""What quotas count: rows, by project or by user."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.conductor.db.models import Instance, InstanceGroup, KeyPair
+
+
+class Counted(NamedTuple):
+    """``project`` is None for what a user has whatever the project; ``counts`` tells which rows do."""
+
+    amount: sa.ColumnElement[Any]
+    project: sa.SQLColumnExpression[str] | None
+    user: sa.SQLColumnExpression[str]
+    counts: sa.ColumnElement[bool]
+
+    @property
+    def owner(self) -> sa.SQLColumnExpression[str]:
+        """By which the counter of `models.QuotaUsage` is kept."""
+        return self.user if self.project is None else self.project
+
+
+_LIVE = (Instance.project_id, Instance.user_id, Instance.deleted.is_(False))
+
+COUNTED: dict[str, Counted] = {
+    "instances": Counted(sa.func.count(Instance.id), *_LIVE),
+    "cores": Counted(sa.func.sum(Instance.vcpus), *_LIVE),
+    "ram": Counted(sa.func.sum(Instance.memory_mb), *_LIVE),
+    "server_groups": Counted(
+        sa.func.count(InstanceGroup.id), InstanceGroup.project_id, InstanceGroup.user_id, sa.true()
+    ),
+    "key_pairs": Counted(sa.func.count(KeyPair.id), None, KeyPair.user_id, sa.true()),
+}
+
+
+def of_user(uow: UnitOfWork, project_id: str, user_id: str, resources: Iterable[str]) -> dict[str, int]:
+    """How much of each of ``resources`` the user has in the project, as the rows say."""
+    used = {}
+    for resource in resources:
+        amount, project, user, counts = COUNTED[resource]
+        query = sa.select(amount).where(counts, user == user_id)
+        if project is not None:
+            query = query.where(project == project_id)
+        used[resource] = int(uow.session.scalar(query) or 0)
+    return used

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The whole fault matrix, as root: each operation with each single fault at each point it passes (some forty minutes; docs/faults.md).
+# The whole fault matrix, as root: each operation with each single fault at each point it passes (about half an hour; docs/faults.md).
 #
 #   faults.sh [--pairs N [--seed N]] [--parallel N] [--only TEXT] [--logs DIRECTORY]
 #   faults.sh --real-guests [--only TEXT]    instead some 30 cases on libvirt, with the guest that is built here (ten minutes)

@@ -52,11 +52,11 @@ stage_unit() {
 }
 
 stage_functional() {
-    run_tests tests/functional
+    run_tests tests/functional --numprocesses auto --maxprocesses 4 --dist loadfile
 }
 
 stage_faults() {
-    run_tests tests/faults
+    run_tests tests/faults --numprocesses 2 --dist loadfile
 }
 
 stage_integration() {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -67,11 +68,17 @@ def test_numbers_that_do_not_fit(db: Database) -> None:
 
 
 def test_a_connection_that_breaks_is_dropped_with_one_line(db: Database, caplog: pytest.LogCaptureFixture) -> None:
+    class Broken:
+        def rollback(self) -> None:
+            raise db.engine.dialect.loaded_dbapi.OperationalError("the server is gone")
+
+        def close(self) -> None: ...
+
     connection = db.engine.connect()
-    broken = connection.connection.dbapi_connection
-    assert broken is not None
-    broken.close()
+    fairy: Any = connection.connection
+    fairy.dbapi_connection.close()
+    fairy.dbapi_connection = fairy._connection_record.dbapi_connection = Broken()
     connection.close()
     assert [record.exc_info for record in caplog.records] == [None]
-    assert "A connection to the database broke" in caplog.text
+    assert "A connection to the database broke: the server is gone" in caplog.text
     assert db.read(lambda uow: uow.now)

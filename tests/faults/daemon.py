@@ -33,7 +33,10 @@ class _AnyDatetime(type):
 
 
 class _WrongDatetime(_real_datetime, metaclass=_AnyDatetime):
-    """Its values are plain datetimes."""
+    """All it makes are plain datetimes."""
+
+    def __new__(cls, *arguments: Any, **keywords: Any) -> Any:
+        return _real_datetime(*arguments, **keywords)
 
     @classmethod
     def now(cls, tz: datetime.tzinfo | None = None) -> Any:

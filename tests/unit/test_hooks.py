@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from nova_lite import hooks
@@ -82,5 +83,7 @@ def test_a_clock_that_jumps_and_is_right_again(monkeypatch: pytest.MonkeyPatch) 
     assert time.time_ns() / 1e9 - before == pytest.approx(-daemon.HOUR, abs=5)
     assert (datetime.datetime.now() - now).total_seconds() == pytest.approx(-daemon.HOUR, abs=5)
     assert isinstance(now, datetime.datetime)
+    for made in (datetime.datetime(2026, 1, 2, 3), datetime.datetime.fromisoformat("2026-01-02T03:00:00")):
+        assert msgspec.to_builtins(made) == "2026-01-02T03:00:00"
     time.sleep(0.3)
     assert time.time() - before == pytest.approx(0, abs=5)

@@ -11,18 +11,19 @@ import pytest
 from tests.functional import cloud
 from tests.functional.proxy import Proxy
 
-#: The library's own heartbeats find a dead connection, too, but after twice this many seconds.
+#: The own heartbeats of library and broker find a dead connection, too, but after up to twice their threshold.
 CONFIG = """
 [rpc]
 self_check_interval = 1
 self_check_misses = 5
 [oslo_messaging_rabbit]
-heartbeat_timeout_threshold = 60
+heartbeat_timeout_threshold = 20
 """
 NOTICED = "do not come in"
 ENDED = "The old server of"
 HEALED = "are taken over new connections"
-#: What is due is sent again every 3 s here; a consumer that is only half gone gets every second message of its queue.
+#: What is due is sent again every 3 s here; until the broker drops a consumer that is half gone, it gets every second
+#: message of its queue.
 SETTLE_SECONDS = 90.0
 
 

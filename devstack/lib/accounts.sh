@@ -17,8 +17,8 @@ listed() {
         "$(system_python)" -c 'import json, sys; print(*(row["name"] for row in json.load(sys.stdin)), sep="\n")'
 }
 
-# make_accounts DIRECTORY PREFIX PROJECT:ROLE...: a user named PREFIX-PROJECT-ROLE for each, where they are not yet, and
-# accounts.yaml in DIRECTORY, which names them.
+# make_accounts DIRECTORY PREFIX PROJECT:ROLE[,ROLE]...: a user named PREFIX-PROJECT-ROLE (its first one) for each, where
+# they are not yet, and accounts.yaml in DIRECTORY, which names them.
 make_accounts() {
     local directory=$1 prefix=$2 account password_is_new=0 projects users
     shift 2
@@ -34,9 +34,9 @@ make_accounts() {
     done
 }
 
-# make_account PROJECT ROLE; in `make_accounts`, whose variables it reads.
+# make_account PROJECT ROLE[,ROLE]; in `make_accounts`, whose variables it reads.
 make_account() {
-    local project=$1 role=$2 user=$1-$2
+    local project=$1 role=${2%,*} user=$1-${2%,*}
     if ! grep -qxF -- "$project" <<<"$projects"; then
         manage project create "$project" --description "For tests"
         projects+=$'\n'$project
@@ -46,8 +46,9 @@ make_account() {
     elif ((password_is_new)); then
         manage user set-password "$user" <"$directory/password"
     fi
+    [[ $2 == "$role" ]] || manage user grant "$user" --project "$project" --role "${2#*,}"
     local types=
     [[ $role != admin ]] || types=", types: [admin]"
-    echo "- {username: $user, project_name: $project, password: '$(<"$directory/password")', roles: [$role]$types}" \
+    echo "- {username: $user, project_name: $project, password: '$(<"$directory/password")', roles: [$2]$types}" \
         >>"$directory/accounts.yaml"
 }

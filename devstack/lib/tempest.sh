@@ -12,14 +12,14 @@ install_tempest() {
     echo "$TEMPEST" >"$directory/.dependencies"
 }
 
-# tempest_accounts CONCURRENCY: each worker needs several projects, with a manager, a member, a reader and a service in each,
-# and two admins; one admin more looks for networks.
+# tempest_accounts CONCURRENCY: each worker needs several projects, with a manager, a member and a reader in each, two
+# admins, and one that is a service as well; one admin more looks for networks.
 tempest_accounts() {
     seq --format=%g:member $((4 * $1))
     seq --format=%g:manager $((4 * $1))
     seq --format=%g:reader $((4 * $1))
-    seq --format=%g:service $((4 * $1))
     seq --format=admin-%g:admin $((2 * $1 + 1))
+    seq --format=service-%g:admin,service "$1"
 }
 
 python_of_tempest() {

@@ -39,7 +39,7 @@ def _register_users(commands: Commands) -> None:
     text = "Set a user's password, which ends the user's tokens. " + _PASSWORD
     commands.verb(noun, "set-password", text, set_password).add_argument("name")
     for name, text_, run in (
-        ("grant", "Give a user a role in a project. Each role includes those after it: " + ", ".join(ROLES), grant),
+        ("grant", "Give a user a role in a project. Of admin, manager, member, reader each includes the next.", grant),
         ("revoke", "Take a role in a project from a user, at once.", revoke),
     ):
         verb = commands.verb(noun, name, text_, run)

@@ -6,17 +6,18 @@ from nova_lite import exception
 from nova_lite.api.compute.views import networks as views
 from nova_lite.api.microversions import Change
 from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.objects import Network
 from nova_lite.policies import catalogue as policies
 
-_LAST = Change.NO_PROXIES - 1
+LAST = Change.NO_PROXIES - 1
 
 
 class Networks(Extension):
     alias = "os-networks"
     title = "Networks"
     routes = (
-        Route("GET", "/os-networks", "index", until=_LAST),
-        Route("GET", "/os-networks/{id}", "show", until=_LAST),
+        Route("GET", "/os-networks", "index", until=LAST),
+        Route("GET", "/os-networks/{id}", "show", until=LAST),
     )
 
     @declares(policies.NETWORKS_LIST, answer="networks")
@@ -28,7 +29,12 @@ class Networks(Extension):
     @declares(policies.NETWORKS_SHOW, answer="network")
     def show(self, req: Request, id: str) -> Answer:
         req.authorize(policies.NETWORKS_SHOW)
-        for network in self.conductor.network_list(req.context):
-            if network.id == id:
-                return Answer({"network": views.show(req, network)})
-        raise exception.NetworkNotFound(network_id=id[:64])
+        return Answer({"network": views.show(req, find(self.conductor.network_list(req.context), id))})
+
+
+def find(networks: list[Network], id: str) -> Network:
+    """Raises `NetworkNotFound`."""
+    for network in networks:
+        if network.id == id:
+            return network
+    raise exception.NetworkNotFound(network_id=id[:64])

@@ -9,12 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from nova_lite import exception
-from nova_lite.api.microversions import Change
+from nova_lite.api.compute import networks
 from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
 from nova_lite.objects import Network
 from nova_lite.policies import proxies as policies
-
-_LAST = Change.NO_PROXIES - 1
 
 DEFAULT_GROUP = "default"
 
@@ -23,8 +21,8 @@ class TenantNetworks(Extension):
     alias = "os-tenant-networks"
     title = "Networks of a project"
     routes = (
-        Route("GET", "/os-tenant-networks", "index", until=_LAST),
-        Route("GET", "/os-tenant-networks/{id}", "show", until=_LAST),
+        Route("GET", "/os-tenant-networks", "index", until=networks.LAST),
+        Route("GET", "/os-tenant-networks/{id}", "show", until=networks.LAST),
     )
 
     @declares(policies.TENANT_NETWORKS_LIST, answer="networks")
@@ -35,18 +33,15 @@ class TenantNetworks(Extension):
     @declares(policies.TENANT_NETWORKS_SHOW, answer="network")
     def show(self, req: Request, id: str) -> Answer:
         req.authorize(policies.TENANT_NETWORKS_SHOW)
-        for network in self.conductor.network_list(req.context):
-            if network.id == id:
-                return Answer({"network": _network(network)})
-        raise exception.NetworkNotFound(network_id=id[:64])
+        return Answer({"network": _network(networks.find(self.conductor.network_list(req.context), id))})
 
 
 class SecurityGroups(Extension):
     alias = "os-security-groups"
     title = "Security groups"
     routes = (
-        Route("GET", "/os-security-groups", "index", until=_LAST),
-        Route("GET", "/os-security-groups/{id}", "show", until=_LAST),
+        Route("GET", "/os-security-groups", "index", until=networks.LAST),
+        Route("GET", "/os-security-groups/{id}", "show", until=networks.LAST),
     )
 
     @declares(policies.SECURITY_GROUPS_LIST, answer="security_groups")
@@ -68,9 +63,9 @@ class FloatingIps(Extension):
     title = "Floating addresses"
     includes = ("os-floating-ip-pools",)
     routes = (
-        Route("GET", "/os-floating-ips", "index", until=_LAST),
-        Route("GET", "/os-floating-ips/{id}", "show", until=_LAST),
-        Route("GET", "/os-floating-ip-pools", "pools", until=_LAST),
+        Route("GET", "/os-floating-ips", "index", until=networks.LAST),
+        Route("GET", "/os-floating-ips/{id}", "show", until=networks.LAST),
+        Route("GET", "/os-floating-ip-pools", "pools", until=networks.LAST),
     )
 
     @declares(policies.FLOATING_IPS_LIST, answer="floating_ips")
@@ -93,12 +88,12 @@ class Volumes(Extension):
     alias = "os-volumes"
     title = "Volumes and their snapshots"
     routes = (
-        Route("GET", "/os-volumes", "index", until=_LAST),
-        Route("GET", "/os-volumes/detail", "detail", until=_LAST),
-        Route("GET", "/os-volumes/{id}", "show", until=_LAST),
-        Route("GET", "/os-snapshots", "snapshots", until=_LAST),
-        Route("GET", "/os-snapshots/detail", "snapshots_detail", until=_LAST),
-        Route("GET", "/os-snapshots/{id}", "snapshot", until=_LAST),
+        Route("GET", "/os-volumes", "index", until=networks.LAST),
+        Route("GET", "/os-volumes/detail", "detail", until=networks.LAST),
+        Route("GET", "/os-volumes/{id}", "show", until=networks.LAST),
+        Route("GET", "/os-snapshots", "snapshots", until=networks.LAST),
+        Route("GET", "/os-snapshots/detail", "snapshots_detail", until=networks.LAST),
+        Route("GET", "/os-snapshots/{id}", "snapshot", until=networks.LAST),
     )
 
     @declares(policies.VOLUMES_LIST, answer="volumes")

@@ -3,7 +3,7 @@
 No I/O. The conductor's engine (`nova_lite.conductor.operations.engine`) drives the rows, the host's
 (`nova_lite.compute.operations.engine`) carries out its steps; only what is an operation's own is code, in the module
 of its name beside each engine. Routes, rules, the table of states in the docs, and the fault matrix are made of these
-rows. docs/operations.md says what each field means for who adds one.
+rows.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ ANY = None
 
 
 class End(enum.StrEnum):
-    """Where a step happens: the host that the instance is on when the operation is accepted, or the one it goes to."""
+    """Where a step happens: at the host that the instance is on, or at every one where it holds something, in turn."""
 
-    SOURCE = "source"
-    DESTINATION = "destination"
+    HERE = "here"
+    EVERY = "every"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,8 +33,9 @@ class Step:
     ``name`` is what the action's row calls it. ``task``: the task state while it lasts (None: as it was). ``event``:
     its name among the action's events. ``becomes``: the vm state once it is done (None: as it was). ``undo`` gives back
     what it took, in this order; it is run when the operation fails at this step or a later one, newest step first.
-    ``only_if``: a key of the action's payload without which the step is left out. ``deadline``: the option of
-    ``[conductor]`` that says how many seconds it may take.
+    ``commits``: once it is done, the operation cannot be undone any more. ``only_if``: a key of the action's payload
+    without which the step is left out. ``deadline``: the option of ``[conductor]`` that gives it so many seconds of its
+    own (None: what is left of the time of the step before).
     """
 
     name: str
@@ -43,20 +44,14 @@ class Step:
     event: str | None = None
     becomes: str | None = None
     undo: tuple[Step, ...] = ()
+    commits: bool = False
     only_if: str | None = None
-    deadline: str = "action_deadline"
+    deadline: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
 class Schedule(Step):
-    """The scheduler is asked for a host, which is then claimed as the end ``claims``.
-
-    ``moves``: the instance is there from the claim on; else the operation says when.
-    """
-
-    _: dataclasses.KW_ONLY
-    claims: End = End.DESTINATION
-    moves: bool = True
+    """The scheduler is asked for a host; it is claimed, and the instance belongs there from then on."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +66,7 @@ class OnHost(Step):
 
     method: str
     _: dataclasses.KW_ONLY
-    at: End = End.SOURCE
+    at: End = End.HERE
     begun: str | None = None
     driver: str | None = None
     fences: bool = False
@@ -86,10 +81,7 @@ class Network(Step):
 
 @dataclasses.dataclass(frozen=True)
 class Release(Step):
-    """The claim of an end is given back. A record only."""
-
-    _: dataclasses.KW_ONLY
-    end: End = End.DESTINATION
+    """All that the instance holds of hosts is given back. A record only."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,6 +91,9 @@ class Operation:
     Accepted in the vm states ``allowed`` and, if a task runs, in the task states ``during`` (empty: only without one).
     ``despite_lock``: also on a locked server. ``joins``: a request while one is open is the same one. ``needs_host``:
     refused while the server is on no host. ``method``: its name in the texts of refusals.
+
+    ``failed``: the vm state once it has failed and was undone (None: what its guest is). ``supersedes``: closes what is
+    open when it is accepted.
 
     ``action``: how it is called at ``/servers/{id}/action`` where that only accepts it, under the policy ``rule``,
     which is for admins or else for the project's members. ``variants``: the row to take instead, by a key of the
@@ -113,6 +108,8 @@ class Operation:
     despite_lock: bool = False
     joins: bool = False
     needs_host: bool = True
+    supersedes: bool = True
+    failed: str | None = None
     method: str = ""
     action: str | None = None
     rule: str | None = None
@@ -133,23 +130,28 @@ class Operation:
             yield step
             yield from step.undo
 
-    def after(self, name: str | None, payload: Mapping[str, Any]) -> Step | None:
-        """The step that follows the one of this name (None: the first); None when that was the last."""
-        wanted = [step for step in self.steps if step.only_if is None or payload.get(step.only_if)]
-        if name is None:
-            return wanted[0] if wanted else None
+    def after(self, name: str, payload: Mapping[str, Any]) -> Step | None:
+        """What follows the step (or undo) of this name, if anything does."""
         names = [step.name for step in self.steps]
-        return next((step for step in wanted if names.index(step.name) > names.index(name)), None)
+        if name not in names:
+            every = self._undos(names[-1])
+            return next(iter(every[[undo.name for undo in every].index(name) + 1 :]), None)
+        later = self.steps[names.index(name) + 1 :]
+        return next((step for step in later if step.only_if is None or payload.get(step.only_if)), None)
+
+    def is_undo(self, name: str) -> bool:
+        return all(name not in (step.name, getattr(step, "away", None)) for step in self.steps)
 
     def undos(self, name: str) -> tuple[Step, ...]:
-        """What takes back the step of this name and those before it, in the order in which to run it; called with an
-        undo's own name, what is left after it."""
+        """What takes back the step of this name and those before it, in the order in which to run it."""
         names = [step.name for step in self.steps]
-        if name in names:
-            begun = self.steps[: names.index(name) + 1]
-            return tuple(undo for step in reversed(begun) for undo in step.undo)
-        every = self.undos(names[-1])
-        return every[[undo.name for undo in every].index(name) + 1 :]
+        begun = self.steps[: names.index(name) + 1]
+        return () if any(step.commits for step in begun[:-1]) else self._undos(name)
+
+    def _undos(self, name: str) -> tuple[Step, ...]:
+        names = [step.name for step in self.steps]
+        begun = self.steps[: names.index(name) + 1]
+        return tuple(undo for step in reversed(begun) for undo in step.undo)
 
 
 # Names of steps, as the rows of the action log have them.
@@ -161,20 +163,21 @@ CLEANUP = "cleanup"
 DEALLOCATE = "deallocate"
 RELEASE = "release"
 
-_FENCE = OnHost(COMPENSATE, "fence_instance", at=End.DESTINATION, lasting=True)
+_FENCE = OnHost(COMPENSATE, "fence_instance", lasting=True)
 _BUILD = OnHost(
     BUILD,
     "build_and_run_instance",
-    at=End.DESTINATION,
     begun=states.SPAWNING,
     event="compute__do_build_and_run_instance",
     becomes=states.ACTIVE,
     undo=(_FENCE,),
+    commits=True,
 )
 _SCHEDULE_EVENT = "conductor_schedule_and_build_instances"
 
 CREATE = Operation(
     "create",
+    failed=states.ERROR,
     steps=(
         Schedule(SCHEDULE, task=states.SCHEDULING, event=_SCHEDULE_EVENT, undo=(Network(DEALLOCATE), Release(RELEASE))),
         _BUILD,
@@ -192,13 +195,14 @@ DELETE = Operation(
             "terminate_instance",
             task=states.DELETING,
             event="compute_terminate_instance",
+            at=End.EVERY,
             becomes=states.DELETED,
             fences=True,
             lasting=True,
             away=CLEANUP,
         ),
         Network(DEALLOCATE),
-        Release(RELEASE, end=End.SOURCE),
+        Release(RELEASE),
     ),
 )
 
@@ -258,14 +262,15 @@ EVACUATE = Operation(
         *(states.REBUILDING, states.REBUILD_SPAWNING),
     ),
     needs_host=False,
+    failed=states.ERROR,
     steps=(
         Schedule(SCHEDULE, task=states.REBUILDING, event=_SCHEDULE_EVENT, undo=(Release(RELEASE),)),
         dataclasses.replace(_BUILD, begun=states.REBUILD_SPAWNING),
         OnHost(
             PERFORM,
             "stop_instance",
-            at=End.DESTINATION,
             only_if="stop",
+            deadline="action_deadline",
             task=states.POWERING_OFF,
             event="compute_stop_instance",
             becomes=states.STOPPED,
@@ -273,8 +278,8 @@ EVACUATE = Operation(
     ),
 )
 
-LOCK = Operation("lock", during=ANY, despite_lock=True, needs_host=False)
-UNLOCK = Operation("unlock", during=ANY, despite_lock=True, needs_host=False)
+LOCK = Operation("lock", during=ANY, despite_lock=True, needs_host=False, supersedes=False)
+UNLOCK = Operation("unlock", during=ANY, despite_lock=True, needs_host=False, supersedes=False)
 RESET_STATE = Operation("reset_state", during=ANY, despite_lock=True, needs_host=False)
 
 #: Every row, by its kind.
@@ -293,3 +298,8 @@ def order_methods() -> dict[str, OnHost]:
     """The RPC methods that carry out a step at a host (builds apart, whose order is another one), with such a step."""
     steps = [step for row in OPERATIONS.values() for step in row.steps if isinstance(step, OnHost)]
     return {step.method: step for step in steps if step.name != BUILD}
+
+
+def order_of(kind: str, payload: Mapping[str, Any]) -> str:
+    """The RPC method of the last step at a host: what an action is that does not say at which step it is."""
+    return [step.method for step in get(kind, payload).steps if isinstance(step, OnHost) and step.name != BUILD][-1]

@@ -12,7 +12,6 @@ from nova_lite.compute.host import LocalHost
 from nova_lite.compute.reports import Stopping, exception_message
 from nova_lite.context import RequestContext
 from nova_lite.objects import ActionTicket
-from nova_lite.states import ActionKind
 
 LOG = logging.getLogger(__name__)
 
@@ -23,11 +22,11 @@ class Actions:
     def __init__(self, host: LocalHost) -> None:
         self._host = host
         self._work: dict[str, Callable[[ActionTicket], None]] = {
-            ActionKind.DELETE: self._delete,
-            ActionKind.STOP: self._stop,
-            ActionKind.START: self._start,
-            ActionKind.REBOOT: self._reboot,
-            ActionKind.EVACUATE: self._stop,
+            "delete": self._delete,
+            "stop": self._stop,
+            "start": self._start,
+            "reboot": self._reboot,
+            "evacuate": self._stop,
         }
 
     def run(self, context: RequestContext, ticket: ActionTicket) -> None:
@@ -37,7 +36,7 @@ class Actions:
         """
         uuid = ticket.instance.uuid
         fences = self._host.fences
-        forbid = ticket.generation if ticket.action == ActionKind.DELETE else None
+        forbid = ticket.generation if ticket.action == "delete" else None
         try:
             if fences.admit(uuid, ticket.action_id, forbid) is Admission.DROP:
                 LOG.info("Instance %s: %s %d came late, dropped", uuid, ticket.action, ticket.action_id)
@@ -63,7 +62,7 @@ class Actions:
         if record.result is not None:
             return record.result
         result = self._carry_out(ticket)
-        if result.error is None or ticket.action != ActionKind.DELETE:
+        if result.error is None or ticket.action != "delete":
             fences.done(uuid, ticket.action_id, result)
         return result
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 import oslo_messaging as messaging
 
-from nova_lite import exception, states
+from nova_lite import exception
 from nova_lite.compute import rpcapi as compute_rpcapi
 from nova_lite.compute.rpcapi import ComputeAPI
 from nova_lite.conductor.rpcapi import ConductorAPI
@@ -53,17 +53,17 @@ class API:
         return result
 
     def delete(self, context: RequestContext, instance_uuid: str) -> None:
-        self._act(context, instance_uuid, states.ActionKind.DELETE)
+        self._act(context, instance_uuid, "delete")
 
     def start(self, context: RequestContext, instance_uuid: str) -> None:
-        self._act(context, instance_uuid, states.ActionKind.START)
+        self._act(context, instance_uuid, "start")
 
     def stop(self, context: RequestContext, instance_uuid: str) -> None:
-        self._act(context, instance_uuid, states.ActionKind.STOP)
+        self._act(context, instance_uuid, "stop")
 
     def reboot(self, context: RequestContext, instance_uuid: str, reboot_type: str) -> None:
         """``reboot_type``: SOFT asks the guest, HARD cuts its power."""
-        self._act(context, instance_uuid, states.ActionKind.REBOOT, {"reboot_type": reboot_type})
+        self._act(context, instance_uuid, "reboot", {"reboot_type": reboot_type})
 
     def evacuate(
         self,
@@ -78,7 +78,7 @@ class API:
         ``stopped``: it is off in the end, even if it ran. Raises `HostNotForcedDown` unless the host that it is on is
         out of service for sure."""
         payload = {"host": host, "forced": forced, "admin_password": admin_password, "stopped": stopped}
-        kind = states.ActionKind.EVACUATE.value
+        kind = "evacuate"
         _again(lambda: self.conductor.accept_action(context, instance_uuid, kind, payload))
         _nudge(kind, [instance_uuid], lambda: self.conductor.build_instances(context, [instance_uuid]))
 
@@ -104,12 +104,12 @@ class API:
         self,
         context: RequestContext,
         instance_uuid: str,
-        action: states.ActionKind,
+        action: str,
         payload: dict[str, Any] | None = None,
     ) -> None:
-        ticket = _again(lambda: self.conductor.accept_action(context, instance_uuid, action.value, payload or {}))
+        ticket = _again(lambda: self.conductor.accept_action(context, instance_uuid, action, payload or {}))
         _nudge(
-            action.value,
+            action,
             [instance_uuid],
             lambda: compute_rpcapi.send_ticket(self.compute, context, ticket),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nova_lite import rpc
+from nova_lite import operations, rpc
 from nova_lite.context import RequestContext
 from nova_lite.objects import ActionTicket, BuildRequest, Diagnostics, Image
 
@@ -70,17 +70,9 @@ class ComputeAPI:
         return answer
 
 
-#: Which method of this API carries out which kind of action; of an evacuation it is the stop after the build.
-METHOD_OF_ACTION = {
-    "delete": "terminate_instance",
-    "stop": "stop_instance",
-    "start": "start_instance",
-    "reboot": "reboot_instance",
-    "evacuate": "stop_instance",
-}
-
-
 def send_ticket(api: ComputeAPI, context: RequestContext, ticket: ActionTicket) -> None:
     """Cast the method that carries out ``ticket`` to its host; nothing to do when no host is involved."""
-    if ticket.host is not None:
-        getattr(api, METHOD_OF_ACTION[ticket.action])(context, ticket.host, ticket)
+    if ticket.host is None:
+        return
+    method = ticket.method or operations.order_of(ticket.action, ticket.payload)
+    getattr(api, method)(context, ticket.host, ticket)

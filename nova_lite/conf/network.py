@@ -8,6 +8,12 @@ from oslo_config import cfg
 
 OPTS = [
     cfg.StrOpt("backend", default="local", help="Entry point in nova_lite.network.backends: local or none."),
+    cfg.IntOpt(
+        "call_timeout",
+        default=30,
+        min=1,
+        help="Seconds after which a call to a network service of its own has ended, one way or the other.",
+    ),
 ]
 
 

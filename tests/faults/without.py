@@ -12,8 +12,9 @@ from typing import Any
 
 def confirmation() -> None:
     """A build whose host is silent moves to another one, unasked."""
-    from nova_lite.conductor.reconciler import Reconciler
     from nova_lite.conductor.tasks import reports
+
+    from nova_lite.conductor.reconciler import Reconciler
     from nova_lite.objects import BuildResult, Outcome
 
     redrive = Reconciler._redrive

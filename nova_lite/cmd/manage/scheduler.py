@@ -13,7 +13,7 @@ from nova_lite.cmd.manage.app import App, Commands, at_least, key_value
 from nova_lite.conductor.db import flavors, hosts, images, server_groups
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Instance, InstanceAction
-from nova_lite.conductor.tasks import build
+from nova_lite.conductor.operations.scheduling import request_spec
 from nova_lite.context import RequestContext
 from nova_lite.objects import HostState, InstanceGroup, RequestedDestination, RequestSpec
 from nova_lite.scheduler import core, filters, plans, weights
@@ -118,7 +118,7 @@ def _of_server(uow: UnitOfWork, server: str) -> tuple[list[HostState], RequestSp
     ).first()
     message = fault.get("message") or (action.message if action is not None else None)
     told = (row.uuid, row.vm_state, row.host, message, fault.get("details"))
-    return hosts.states(uow), build.request_spec(uow, row, []), told
+    return hosts.states(uow), request_spec(uow, row, []), told
 
 
 def drain(app: App, args: argparse.Namespace) -> int:
@@ -131,7 +131,7 @@ def drain(app: App, args: argparse.Namespace) -> int:
             raise exception.HostNotFound(host=args.host)
         placed = [each for state in source for each in state.instances]
         rows = uow.session.scalars(sa.select(Instance).where(Instance.uuid.in_(placed)).order_by(Instance.id)).all()
-        specs = [build.request_spec(uow, row, [args.host]) for row in rows]
+        specs = [request_spec(uow, row, [args.host]) for row in rows]
         for spec in specs:
             spec.current_zone = source[0].availability_zone
         return states, specs, {row.uuid: row.display_name for row in rows}
@@ -159,7 +159,7 @@ def rebalance(app: App, args: argparse.Namespace) -> int:
         )
         there = {each for state in chosen for each in state.instances}
         rows = [row for row in uow.session.scalars(query.order_by(Instance.id)) if row.uuid in there]
-        return chosen, [build.request_spec(uow, row, []) for row in rows], {row.uuid: row.display_name for row in rows}
+        return chosen, [request_spec(uow, row, []) for row in rows], {row.uuid: row.display_name for row in rows}
 
     chosen, specs, names = app.db.read(read)
     filters_, weighers, _ = decider(app)

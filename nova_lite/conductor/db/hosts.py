@@ -332,6 +332,18 @@ def exists(uow: UnitOfWork, host: str) -> bool:
     return uow.session.scalars(query).first() is not None
 
 
+def zone_exists(uow: UnitOfWork, zone: str) -> bool:
+    """Does any service that is enabled make it a zone for instances?"""
+    query = sa.select(Service.id).where(Service.availability_zone == zone, Service.disabled.is_(False))
+    return zone != INTERNAL_ZONE and uow.session.scalars(query).first() is not None
+
+
+def node_exists(uow: UnitOfWork, host: str | None, node: str | None) -> bool:
+    """Is there such a node? None: any."""
+    asked = {name: value for name, value in (("host", host), ("node", node)) if value is not None}
+    return uow.session.scalars(sa.select(ComputeNode.id).filter_by(**asked)).first() is not None
+
+
 def is_forced_down(uow: UnitOfWork, host: str) -> bool:
     """And stays so until this transaction has ended."""
     service = _locked_service(uow, host, COMPUTE)

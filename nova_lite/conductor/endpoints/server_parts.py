@@ -6,14 +6,15 @@ from oslo_config import cfg
 
 from nova_lite.conductor.db import server_parts
 from nova_lite.conductor.db.engine import Database
-from nova_lite.conductor.tasks import locks, reset
+from nova_lite.conductor.operations.engine import Engine
 from nova_lite.context import RequestContext
 
 
 class ServerParts:
-    def __init__(self, db: Database, conf: cfg.ConfigOpts) -> None:
+    def __init__(self, db: Database, conf: cfg.ConfigOpts, engine: Engine) -> None:
         self.db = db
         self.conf = conf
+        self.engine = engine
 
     def instance_metadata_change(
         self, context: RequestContext, instance_uuid: str, metadata: dict[str, str], replace: bool
@@ -36,10 +37,10 @@ class ServerParts:
         self.db.write(server_parts.clear_password, context, instance_uuid)
 
     def instance_lock(self, context: RequestContext, instance_uuid: str, reason: str | None) -> None:
-        self.db.write(locks.lock, self.conf, context, instance_uuid, reason)
+        self.engine.accept_action(context, instance_uuid, "lock", {"reason": reason})
 
     def instance_unlock(self, context: RequestContext, instance_uuid: str, may_override: bool) -> None:
-        self.db.write(locks.unlock, self.conf, context, instance_uuid, may_override)
+        self.engine.accept_action(context, instance_uuid, "unlock", {"may_override": may_override})
 
     def instance_reset_state(self, context: RequestContext, instance_uuid: str, vm_state: str) -> None:
-        self.db.write(reset.reset_state, self.conf, context, instance_uuid, vm_state)
+        self.engine.accept_action(context, instance_uuid, "reset_state", {"vm_state": vm_state})

@@ -9,13 +9,15 @@ from nova_lite import exception
 from nova_lite.conductor.db import instances, quotas, server_groups, server_parts
 from nova_lite.conductor.db.engine import Database
 from nova_lite.conductor.endpoints.server_parts import ServerParts
+from nova_lite.conductor.operations.engine import Engine
+from nova_lite.network.driver import load_backend
 from nova_lite.objects import InstanceFilters, ServerGroup
 from tests.unit.conductor import make
 
 
 @pytest.fixture
 def parts(db: Database, conf: cfg.ConfigOpts) -> ServerParts:
-    return ServerParts(db, conf)
+    return ServerParts(db, conf, Engine(db, conf, load_backend(conf), None))  # type: ignore[arg-type]
 
 
 def test_metadata(parts: ServerParts) -> None:

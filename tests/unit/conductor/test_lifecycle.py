@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from concurrent import futures
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,11 @@ from nova_lite import exception, objects, states
 from nova_lite.conductor import reconciler
 from nova_lite.conductor.db import actions, flavors, hosts, images, instances, models, networks, quotas, server_groups
 from nova_lite.conductor.db.engine import Database, UnitOfWork
-from nova_lite.conductor.endpoints.lifecycle import Lifecycle
-from nova_lite.conductor.endpoints.reports import Reports
+from nova_lite.conductor.domains import Domains
+from nova_lite.conductor.operations import create, faults, scheduling
+from nova_lite.conductor.operations.building import Building
+from nova_lite.conductor.operations.engine import Engine
 from nova_lite.conductor.reconciler import Reconciler
-from nova_lite.conductor.tasks import build, create, end
 from nova_lite.context import RequestContext
 from nova_lite.network.driver import load_backend
 from nova_lite.objects import BuildResult, CreateRequest, Destination, Outcome, Selection, Verdict
@@ -80,6 +82,21 @@ class Conductor:
         self.nudged += instance_uuids
 
 
+class AtOnce(futures.Executor):
+    def submit(self, func: Any, /, *args: Any, **kwargs: Any) -> Any:
+        func(*args, **kwargs)
+
+
+class Parts:
+    """The methods of several endpoints, as those who call the conductor see them."""
+
+    def __init__(self, *parts: Any) -> None:
+        self.parts = parts
+
+    def __getattr__(self, name: str) -> Any:
+        return next(getattr(part, name) for part in self.parts if hasattr(part, name))
+
+
 class World:
     """A conductor's parts, two hosts of 4 vCPUs and 1024 MB, a flavor and a network."""
 
@@ -92,10 +109,13 @@ class World:
         models.Base.metadata.create_all(self.db.engine)
         self.scheduler, self.compute, self.conductor = Scheduler(), Compute(), Conductor()
         backend = load_backend(conf)
-        self.builds = build.BuildTask(self.db, conf, backend, self.scheduler, self.compute)  # type: ignore[arg-type]
-        self.lifecycle = Lifecycle(self.db, conf, backend, self.builds)
-        self.reports = Reports(self.db, conf, backend, self.conductor)  # type: ignore[arg-type]
-        self.reconciler = Reconciler(self.db, conf, backend, self.builds, self.compute)  # type: ignore[arg-type]
+        self.engine = Engine(self.db, conf, backend, self.compute)  # type: ignore[arg-type]
+        self.engine.effects = AtOnce()
+        placing = scheduling.Scheduling(self.engine, self.scheduler)  # type: ignore[arg-type]
+        building = Building(self.engine, placing, self.conductor)  # type: ignore[arg-type]
+        self.lifecycle = Parts(create.Create(self.db, conf, backend), self.engine, building)
+        self.reports = Parts(self.engine, building, Domains(self.db))
+        self.reconciler = Reconciler(self.engine, placing)
         self.reconciler._drive = lambda func: func()  # type: ignore[method-assign]
         self.requests = 0
         self.db.write(self._fill)
@@ -404,7 +424,7 @@ def test_a_full_host_gives_way_to_the_alternate_and_capacity_is_never_exceeded(w
     assert sorted(host for host, _ in world.compute.builds) == ["host1"] * 4 + ["host2"] * 4
     assert world.used() == {"host1": 4, "host2": 4}
     assert world.open_actions().count(("create", "schedule")) == 2, "they wait for room"
-    assert len(world.scheduler.specs) == build.CLAIM_ROUNDS
+    assert len(world.scheduler.specs) == scheduling.CLAIM_ROUNDS
 
 
 def test_a_rescheduled_build_goes_to_another_host_with_a_new_generation(world: World) -> None:
@@ -787,7 +807,7 @@ def test_a_long_fault_is_cut_after_a_clause_and_whole_in_the_details(world: Worl
     [("x" * 255, "x" * 255), ("x" * 256, "x" * 252 + "…"), ("word " * 60, "word " * 49 + "word …")],
 )
 def test_shortened(message: str, short: str) -> None:
-    assert end.shortened(message) == short
+    assert faults.shortened(message) == short
     assert len(short) <= 255
 
 

@@ -7,17 +7,19 @@ from typing import Any
 import pytest
 from oslo_config import cfg
 
-from nova_lite import exception
+from nova_lite import exception, operations
 from nova_lite.conductor.db import action_log, actions, instances
 from nova_lite.conductor.db.engine import Database
 from nova_lite.conductor.endpoints.server_parts import ServerParts
+from nova_lite.conductor.operations.engine import Engine
+from nova_lite.network.driver import load_backend
 from nova_lite.objects import InstanceAction
 from tests.unit.conductor import make
 
 
 @pytest.fixture
 def parts(db: Database, conf: cfg.ConfigOpts) -> ServerParts:
-    return ServerParts(db, conf)
+    return ServerParts(db, conf, Engine(db, conf, load_backend(conf), None))  # type: ignore[arg-type]
 
 
 def log(parts: ServerParts, uuid: str) -> list[InstanceAction]:
@@ -28,7 +30,7 @@ def log(parts: ServerParts, uuid: str) -> list[InstanceAction]:
 def test_the_open_action_is_closed(parts: ServerParts, kind: str, task: str | None) -> None:
     uuid = parts.db.write(make.instance, task_state=task)
     if task is not None:
-        parts.db.write(make.action, uuid, action=kind, step=actions.PERFORM)
+        parts.db.write(make.action, uuid, action=kind, step=operations.PERFORM)
     context = make.context("admin", admin=True)
     for _ in range(2):
         parts.instance_reset_state(context, uuid, "error")
@@ -45,11 +47,11 @@ def test_the_open_action_is_closed(parts: ServerParts, kind: str, task: str | No
 @pytest.mark.parametrize(
     "values",
     [
-        {"action": "create", "step": actions.SCHEDULE},
-        {"action": "create", "step": actions.BUILD},
-        {"action": "create", "step": actions.COMPENSATE},
-        {"action": "evacuate", "step": actions.BUILD},
-        {"action": "delete", "step": actions.PERFORM},
+        {"action": "create", "step": operations.SCHEDULE},
+        {"action": "create", "step": operations.BUILD},
+        {"action": "create", "step": operations.COMPENSATE},
+        {"action": "evacuate", "step": operations.BUILD},
+        {"action": "delete", "step": operations.PERFORM},
     ],
 )
 def test_what_has_to_end_by_itself(parts: ServerParts, values: dict[str, Any]) -> None:

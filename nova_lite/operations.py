@@ -1,0 +1,295 @@
+"""Every operation on a server, as data: what allows it, its steps in order, what each becomes, and what undoes it.
+
+No I/O. The conductor's engine (`nova_lite.conductor.operations.engine`) drives the rows, the host's
+(`nova_lite.compute.operations.engine`) carries out its steps; only what is an operation's own is code, in the module
+of its name beside each engine. Routes, rules, the table of states in the docs, and the fault matrix are made of these
+rows. docs/operations.md says what each field means for who adds one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from nova_lite import states
+
+#: In place of vm states or task states: all of them.
+ANY = None
+
+
+class End(enum.StrEnum):
+    """Where a step happens: the host that the instance is on when the operation is accepted, or the one it goes to."""
+
+    SOURCE = "source"
+    DESTINATION = "destination"
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One step: planned in one transaction, one effect outside any, recorded in another.
+
+    ``name`` is what the action's row calls it. ``task``: the task state while it lasts (None: as it was). ``event``:
+    its name among the action's events. ``becomes``: the vm state once it is done (None: as it was). ``undo`` gives back
+    what it took, in this order; it is run when the operation fails at this step or a later one, newest step first.
+    ``only_if``: a key of the action's payload without which the step is left out. ``deadline``: the option of
+    ``[conductor]`` that says how many seconds it may take.
+    """
+
+    name: str
+    _: dataclasses.KW_ONLY
+    task: str | None = None
+    event: str | None = None
+    becomes: str | None = None
+    undo: tuple[Step, ...] = ()
+    only_if: str | None = None
+    deadline: str = "action_deadline"
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule(Step):
+    """The scheduler is asked for a host, which is then claimed as the end ``claims``.
+
+    ``moves``: the instance is there from the claim on; else the operation says when.
+    """
+
+    _: dataclasses.KW_ONLY
+    claims: End = End.DESTINATION
+    moves: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class OnHost(Step):
+    """An order to the host ``at``, by the RPC method ``method``.
+
+    ``begun``: the task state once the host has said that it begins. ``driver``: the method of the virt driver that is
+    all there is to do; without one the host's module has it. ``fences``: the host promises to build the instance no
+    more before anything else. ``lasting``: tried until it has worked, neither a failure nor the deadline ends it.
+    ``away``: while the host is away the step counts as done for the owner, and is called this until the host is back.
+    """
+
+    method: str
+    _: dataclasses.KW_ONLY
+    at: End = End.SOURCE
+    begun: str | None = None
+    driver: str | None = None
+    fences: bool = False
+    lasting: bool = False
+    away: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Network(Step):
+    """The network backend is told; nothing is, and the step joins the one before, where it is built in."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Release(Step):
+    """The claim of an end is given back. A record only."""
+
+    _: dataclasses.KW_ONLY
+    end: End = End.DESTINATION
+
+
+@dataclasses.dataclass(frozen=True)
+class Operation:
+    """A row. ``kind`` is what `openstack server event list` shows.
+
+    Accepted in the vm states ``allowed`` and, if a task runs, in the task states ``during`` (empty: only without one).
+    ``despite_lock``: also on a locked server. ``joins``: a request while one is open is the same one. ``needs_host``:
+    refused while the server is on no host. ``method``: its name in the texts of refusals.
+
+    ``action``: how it is called at ``/servers/{id}/action`` where that only accepts it, under the policy ``rule``,
+    which is for admins or else for the project's members. ``variants``: the row to take instead, by a key of the
+    payload and its value. An operation without steps is done when it is accepted.
+    """
+
+    kind: str
+    _: dataclasses.KW_ONLY
+    allowed: tuple[str, ...] | None = ANY
+    during: tuple[str, ...] | None = ()
+    steps: tuple[Step, ...] = ()
+    despite_lock: bool = False
+    joins: bool = False
+    needs_host: bool = True
+    method: str = ""
+    action: str | None = None
+    rule: str | None = None
+    admin: bool = False
+    summary: str = ""
+    variants: tuple[tuple[str, Any, Operation], ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "method", self.method or self.kind)
+
+    def step(self, name: str) -> Step:
+        """The step of this name, an undo or the name of one while its host is away included."""
+        return next(step for step in self.all_steps() if name in (step.name, getattr(step, "away", None)))
+
+    def all_steps(self) -> Iterator[Step]:
+        """Steps and their undos, in order."""
+        for step in self.steps:
+            yield step
+            yield from step.undo
+
+    def after(self, name: str | None, payload: Mapping[str, Any]) -> Step | None:
+        """The step that follows the one of this name (None: the first); None when that was the last."""
+        wanted = [step for step in self.steps if step.only_if is None or payload.get(step.only_if)]
+        if name is None:
+            return wanted[0] if wanted else None
+        names = [step.name for step in self.steps]
+        return next((step for step in wanted if names.index(step.name) > names.index(name)), None)
+
+    def undos(self, name: str) -> tuple[Step, ...]:
+        """What takes back the step of this name and those before it, in the order in which to run it; called with an
+        undo's own name, what is left after it."""
+        names = [step.name for step in self.steps]
+        if name in names:
+            begun = self.steps[: names.index(name) + 1]
+            return tuple(undo for step in reversed(begun) for undo in step.undo)
+        every = self.undos(names[-1])
+        return every[[undo.name for undo in every].index(name) + 1 :]
+
+
+# Names of steps, as the rows of the action log have them.
+SCHEDULE = "schedule"
+BUILD = "build"
+COMPENSATE = "compensate"
+PERFORM = "perform"
+CLEANUP = "cleanup"
+DEALLOCATE = "deallocate"
+RELEASE = "release"
+
+_FENCE = OnHost(COMPENSATE, "fence_instance", at=End.DESTINATION, lasting=True)
+_BUILD = OnHost(
+    BUILD,
+    "build_and_run_instance",
+    at=End.DESTINATION,
+    begun=states.SPAWNING,
+    event="compute__do_build_and_run_instance",
+    becomes=states.ACTIVE,
+    undo=(_FENCE,),
+)
+_SCHEDULE_EVENT = "conductor_schedule_and_build_instances"
+
+CREATE = Operation(
+    "create",
+    steps=(
+        Schedule(SCHEDULE, task=states.SCHEDULING, event=_SCHEDULE_EVENT, undo=(Network(DEALLOCATE), Release(RELEASE))),
+        _BUILD,
+    ),
+)
+
+DELETE = Operation(
+    "delete",
+    during=ANY,
+    joins=True,
+    needs_host=False,
+    steps=(
+        OnHost(
+            PERFORM,
+            "terminate_instance",
+            task=states.DELETING,
+            event="compute_terminate_instance",
+            becomes=states.DELETED,
+            fences=True,
+            lasting=True,
+            away=CLEANUP,
+        ),
+        Network(DEALLOCATE),
+        Release(RELEASE, end=End.SOURCE),
+    ),
+)
+
+STOP = Operation(
+    "stop",
+    allowed=(states.ACTIVE, states.ERROR),
+    steps=(
+        OnHost(
+            PERFORM, "stop_instance", task=states.POWERING_OFF, event="compute_stop_instance", becomes=states.STOPPED
+        ),
+    ),
+    action="os-stop",
+    rule="os_compute_api:servers:stop",
+    summary="Stop a server",
+)
+
+START = Operation(
+    "start",
+    allowed=(states.STOPPED,),
+    steps=(
+        OnHost(
+            PERFORM, "start_instance", task=states.POWERING_ON, event="compute_start_instance", becomes=states.ACTIVE
+        ),
+    ),
+    action="os-start",
+    rule="os_compute_api:servers:start",
+    summary="Start a server",
+)
+
+
+def _reboot(task: str) -> OnHost:
+    return OnHost(PERFORM, "reboot_instance", task=task, event="compute_reboot_instance", becomes=states.ACTIVE)
+
+
+#: It also mends an instance that is stopped, paused, suspended or in error, and one that is stuck in a soft reboot.
+HARD_REBOOT = Operation(
+    "reboot",
+    allowed=(states.ACTIVE, states.STOPPED, states.PAUSED, states.SUSPENDED, states.ERROR),
+    during=(states.REBOOTING,),
+    steps=(_reboot(states.REBOOTING_HARD),),
+)
+REBOOT = Operation(
+    "reboot",
+    allowed=(states.ACTIVE,),
+    steps=(_reboot(states.REBOOTING),),
+    variants=(("reboot_type", "HARD", HARD_REBOOT),),
+    action="reboot",
+    rule="os_compute_api:servers:reboot",
+    summary="Reboot a server",
+)
+
+EVACUATE = Operation(
+    "evacuate",
+    allowed=(states.ACTIVE, states.STOPPED, states.ERROR),
+    during=(
+        *(states.POWERING_OFF, states.POWERING_ON, states.REBOOTING, states.REBOOTING_HARD),
+        *(states.REBUILDING, states.REBUILD_SPAWNING),
+    ),
+    needs_host=False,
+    steps=(
+        Schedule(SCHEDULE, task=states.REBUILDING, event=_SCHEDULE_EVENT, undo=(Release(RELEASE),)),
+        dataclasses.replace(_BUILD, begun=states.REBUILD_SPAWNING),
+        OnHost(
+            PERFORM,
+            "stop_instance",
+            at=End.DESTINATION,
+            only_if="stop",
+            task=states.POWERING_OFF,
+            event="compute_stop_instance",
+            becomes=states.STOPPED,
+        ),
+    ),
+)
+
+LOCK = Operation("lock", during=ANY, despite_lock=True, needs_host=False)
+UNLOCK = Operation("unlock", during=ANY, despite_lock=True, needs_host=False)
+RESET_STATE = Operation("reset_state", during=ANY, despite_lock=True, needs_host=False)
+
+#: Every row, by its kind.
+OPERATIONS: dict[str, Operation] = {
+    row.kind: row for row in (CREATE, DELETE, STOP, START, REBOOT, EVACUATE, LOCK, UNLOCK, RESET_STATE)
+}
+
+
+def get(kind: str, payload: Mapping[str, Any]) -> Operation:
+    """The row of an action; raises `KeyError` for a kind that there is not."""
+    row = OPERATIONS[kind]
+    return next((variant for key, value, variant in row.variants if payload.get(key) == value), row)
+
+
+def order_methods() -> dict[str, OnHost]:
+    """The RPC methods that carry out a step at a host (builds apart, whose order is another one), with such a step."""
+    steps = [step for row in OPERATIONS.values() for step in row.steps if isinstance(step, OnHost)]
+    return {step.method: step for step in steps if step.name != BUILD}

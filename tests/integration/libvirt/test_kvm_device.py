@@ -55,6 +55,7 @@ def seconds_to_boot(driver: LibvirtDriver, blank: Image) -> float:
     return seconds
 
 
+@pytest.mark.timeout(600)
 def test_a_closed_device_is_told_of_and_mended(
     closed_device: str, make_driver: MakeDriver, blank: Image, caplog: pytest.LogCaptureFixture
 ) -> None:

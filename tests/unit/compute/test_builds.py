@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from nova_lite import exception
-from nova_lite.compute.builds import aborts
 from nova_lite.compute.fences import FenceStore, Record
+from nova_lite.compute.operations.build import aborts
 from nova_lite.objects import Image
 from nova_lite.states import PowerState
 from nova_lite.virt.driver import SpawnSpec

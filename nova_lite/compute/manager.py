@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable
+from typing import Any
 
 from oslo_config import cfg
 
@@ -108,8 +109,9 @@ class ComputeManager:
 
     def build_and_run_instance(self, context: RequestContext, request: BuildRequest) -> None:
         """Make ``request.instance`` exist at ``request.generation``, and report with `finish_build`."""
-        work = self._if_admitted(request.instance.uuid, functools.partial(self._builder.run, context, request))
-        self.jobs.start_build(context, request.instance.uuid, request.generation, work)
+        uuid = request.instance.uuid
+        work = functools.partial(self._if_admitted, uuid, self._builder.run, context, request)
+        self.jobs.start_build(context, uuid, request.generation, work)
 
     def cache_images(self, context: RequestContext, images: list[Image]) -> None:
         """Fetch these into the host's cache, as far as it has one."""
@@ -120,24 +122,20 @@ class ComputeManager:
 
         def order(context: RequestContext, ticket: ActionTicket) -> None:
             uuid = ticket.instance.uuid
-            work = self._if_admitted(uuid, functools.partial(self._engine.run, context, step, ticket))
+            work = functools.partial(self._if_admitted, uuid, self._engine.run, context, step, ticket)
             self.jobs.start_action(context, uuid, ticket.action_id, work)
 
         order.__name__ = step.method
         return order
 
-    def _if_admitted(self, instance_uuid: str, work: Callable[[], None]) -> Callable[[], None]:
+    def _if_admitted(self, instance_uuid: str, work: Callable[..., None], *arguments: Any) -> None:
         """An order that is not obeyed now comes again."""
-
-        def checked() -> None:
-            try:
-                self.membership.check()
-            except exception.ServiceUnavailable as error:
-                LOG.warning("Instance %s: an order is left undone: %s", instance_uuid, error.message)
-            else:
-                work()
-
-        return checked
+        try:
+            self.membership.check()
+        except exception.ServiceUnavailable as error:
+            LOG.warning("Instance %s: an order is left undone: %s", instance_uuid, error.message)
+        else:
+            work(*arguments)
 
     # --- questions (calls)
 

@@ -10,7 +10,7 @@ from nova_lite import exception
 from nova_lite.compute.fences import ActionResult, Admission
 from nova_lite.compute.host import LocalHost
 from nova_lite.compute.operations import WORK, Work
-from nova_lite.compute.reports import Stopping, exception_message
+from nova_lite.compute.reports import exception_message
 from nova_lite.context import RequestContext
 from nova_lite.objects import ActionTicket
 from nova_lite.operations import OnHost
@@ -30,16 +30,13 @@ class Engine:
         A step that fences does so before the lock is asked for: a build that holds it stops at its next step.
         """
         uuid, fences = ticket.instance.uuid, self._host.fences
-        try:
-            if fences.admit(uuid, ticket.action_id, ticket.generation if step.fences else None) is Admission.DROP:
-                LOG.info("Instance %s: %s %d came late, dropped", uuid, ticket.action, ticket.action_id)
-                return
-            with self._host.jobs.locks.hold(uuid):
-                result = self._do_once(step, ticket)
-            if result is not None:
-                self._report(context, ticket, result)
-        except Stopping:
-            LOG.info("Instance %s: %s is left unreported, the daemon stops", uuid, ticket.action)
+        if fences.admit(uuid, ticket.action_id, ticket.generation if step.fences else None) is Admission.DROP:
+            LOG.info("Instance %s: %s %d came late, dropped", uuid, ticket.action, ticket.action_id)
+            return
+        with self._host.jobs.locks.hold(uuid):
+            result = self._do_once(step, ticket)
+        if result is not None:
+            self._report(context, ticket, result)
 
     def _do_once(self, step: OnHost, ticket: ActionTicket) -> ActionResult | None:
         """Carry it out, unless it was finished before; None if it was overtaken while it waited for the lock.

@@ -47,7 +47,7 @@ class ComputeDaemon(service.Daemon):
         self.add_periodic("Heartbeat", self.conf.report_interval, manager.membership.send_heartbeat, jitter=True)
         self.add_periodic("Inventory", self.conf.report_interval, manager.heartbeat.refresh)
         manager.clean_up()
-        self.serve_rpc(transport, TOPIC, self.conf.host, [rpc.Endpoint(manager, VERSION)])
+        self.serve_rpc(transport, TOPIC, self.conf.host, [rpc.Endpoint(manager, VERSION, orders=manager.orders)])
         self.add_periodic("Domain reconciliation", RECONCILE_TICK, manager.reconciler.tick)
         self.add_periodic("Pruning of fences", PRUNE_INTERVAL, manager.prune_fences, jitter=True)
         self._listen_to_hypervisor(manager)

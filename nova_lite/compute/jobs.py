@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from nova_lite import exception
+from nova_lite.compute.reports import Stopping
 from nova_lite.context import RequestContext
 
 LOG = logging.getLogger(__name__)
@@ -133,6 +134,8 @@ class Jobs:
         context.update_store()
         try:
             work()
+        except Stopping as error:
+            LOG.info("%s is left undone, the daemon stops", error)
         except Exception:
             LOG.exception("Instance %s: the job ended without a report; its lease will lapse", key[0])
         finally:

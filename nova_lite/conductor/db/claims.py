@@ -73,7 +73,8 @@ class End(NamedTuple):
 
 
 def ends(uow: UnitOfWork, instance: Instance) -> list[End]:
-    """Every host that the instance is on or has an allocation of: those that are up first, its own before others."""
+    """Every host that the instance has an allocation of: those that are up first, its own before others. One without
+    any (it is over, or an old row) may still be where its row says."""
     query = (
         sa.select(ComputeNode.host, Allocation.generation)
         .join(ComputeNode, ComputeNode.id == Allocation.compute_node_id)
@@ -81,10 +82,11 @@ def ends(uow: UnitOfWork, instance: Instance) -> list[End]:
         .order_by(Allocation.id)
     )
     found = [End(*row) for row in uow.session.execute(query)]
-    if instance.host is not None:
-        own = End(instance.host, instance.generation)
-        found = [own, *(end for end in found if end != own)]
-    return found if len(found) < 2 else sorted(found, key=lambda end: not hosts.is_up(uow, end.host))
+    if not found and instance.host is not None:
+        return [End(instance.host, instance.generation)]
+    if len(found) < 2:
+        return found
+    return sorted(found, key=lambda end: (not hosts.is_up(uow, end.host), end.host != instance.host))
 
 
 def of_instances(uow: UnitOfWork, instance_uuids: Iterable[str], host: str) -> dict[str, set[int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable
 from concurrent import futures
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,18 @@ from oslo_config import cfg
 from nova_lite import conf as nova_conf
 from nova_lite import exception, objects, states
 from nova_lite.conductor import reconciler
-from nova_lite.conductor.db import actions, flavors, hosts, images, instances, models, networks, quotas, server_groups
+from nova_lite.conductor.db import (
+    actions,
+    claims,
+    flavors,
+    hosts,
+    images,
+    instances,
+    models,
+    networks,
+    quotas,
+    server_groups,
+)
 from nova_lite.conductor.db.engine import Database, UnitOfWork
 from nova_lite.conductor.domains import Domains
 from nova_lite.conductor.operations import create, faults, scheduling
@@ -22,7 +34,7 @@ from nova_lite.conductor.operations.building import Building
 from nova_lite.conductor.operations.engine import Engine
 from nova_lite.conductor.reconciler import Reconciler
 from nova_lite.context import RequestContext
-from nova_lite.network.driver import load_backend
+from nova_lite.network.driver import NetworkBackend, load_backend
 from nova_lite.objects import BuildResult, CreateRequest, Destination, Outcome, Selection, Verdict
 
 BUILT = Outcome.BUILT
@@ -100,7 +112,7 @@ class Parts:
 class World:
     """A conductor's parts, two hosts of 4 vCPUs and 1024 MB, a flavor and a network."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, network: Callable[[cfg.ConfigOpts], NetworkBackend] = load_backend) -> None:
         conf = self.conf = cfg.ConfigOpts()
         nova_conf.register_opts(conf)
         conf([])
@@ -108,11 +120,11 @@ class World:
         self.db = Database(conf)
         models.Base.metadata.create_all(self.db.engine)
         self.scheduler, self.compute, self.conductor = Scheduler(), Compute(), Conductor()
-        backend = load_backend(conf)
+        backend = network(conf)
         self.engine = Engine(self.db, conf, backend, self.compute)  # type: ignore[arg-type]
         self.engine.effects = AtOnce()
         placing = scheduling.Scheduling(self.engine, self.scheduler)  # type: ignore[arg-type]
-        building = Building(self.engine, placing, self.conductor)  # type: ignore[arg-type]
+        self.building = building = Building(self.engine, placing, self.conductor)  # type: ignore[arg-type]
         self.lifecycle = Parts(create.Create(self.db, conf, backend), self.engine, building)
         self.reports = Parts(self.engine, building, Domains(self.db))
         self.reconciler = Reconciler(self.engine, placing)
@@ -197,6 +209,9 @@ class World:
             for row in uow.session.scalars(sa.select(models.InstanceAction)):
                 row.lease_expires_at -= step
                 row.deadline -= step
+            for instance in uow.session.scalars(sa.select(models.Instance)):
+                if instance.network_call_until is not None:
+                    instance.network_call_until -= step
 
         self.db.write(shift)
 
@@ -662,6 +677,64 @@ def test_domains_are_judged_by_host_and_generation(world: World) -> None:
     assert judge(host, "22222222-2222-4222-8222-222222222222", 1) == [], "another database may know it"
     leftovers = world.reports.reconcile_domains(world.context(), host, [], [gone, uuid, "unknown"])
     assert [(v.uuid, v.verdict) for v in leftovers] == [(gone, Verdict.DESTROY)]
+
+
+def second_end(world: World, uuid: str) -> None:
+    """The instance holds host2 as well, at generation 7, as in the middle of a move."""
+
+    def claim(uow: UnitOfWork) -> None:
+        row = instances.lock(uow, uuid)
+        assert row is not None
+        host, generation = row.host, row.generation
+        row.generation = 6
+        assert claims.claim(uow, row, Selection(host="host2", node="host2"))
+        row.host = row.node = host
+        row.generation = generation
+
+    world.db.write(claim)
+
+
+def test_an_instance_belongs_to_both_of_its_ends(world: World) -> None:
+    uuid, host, generation = world.built()
+    second_end(world, uuid)
+
+    def judge(reporter: str, number: int) -> list[str]:
+        report = objects.DomainReport(uuid=uuid, generation=number, power_state=4)
+        return [v.verdict for v in world.reports.reconcile_domains(world.context(), reporter, [report], [])]
+
+    assert (judge("host2", 7), judge(host, generation)) == ([Verdict.KEEP], [Verdict.KEEP])
+    assert world.instance(uuid).vm_state == "stopped", "by its own host's word"
+    assert judge("host2", generation) == [Verdict.DESTROY]
+    assert world.reports.reconcile_domains(world.context(), "host2", [], [uuid]) == []
+
+
+def test_a_delete_goes_to_both_ends_and_waits_for_both(world: World) -> None:
+    uuid, host, _ = world.built()
+    second_end(world, uuid)
+    assert world.used() == {"host1": 1, "host2": 1}
+    ticket = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
+    assert (ticket.host, ticket.generation) == (host, 1)
+    world.reports.finish_action(world.context(), host, ticket.action_id, None, None, "")
+    assert not world.instance(uuid).deleted
+    assert world.used() == {"host1": 0, "host2": 1}
+    world.reports.finish_action(world.context(), host, ticket.action_id, None, None, "")
+    assert not world.instance(uuid).deleted, "the first one's answer again is none of the second's"
+    world.reconciler.sweep()
+    assert [(sent.host, sent.generation) for sent in world.compute.tickets] == [("host2", 7)]
+    world.reports.finish_action(world.context(), "host2", ticket.action_id, None, None, "")
+    assert world.instance(uuid).deleted
+    assert (world.used(), world.open_actions()) == ({"host1": 0, "host2": 0}, [])
+
+
+def test_a_delete_begins_at_the_end_that_is_up(world: World) -> None:
+    uuid, host, _ = world.built()
+    second_end(world, uuid)
+    world.silence(host)
+    ticket = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
+    assert ticket.host == "host2"
+    world.reports.finish_action(world.context(), "host2", ticket.action_id, None, None, "")
+    assert (world.instance(uuid).deleted, world.open_actions()) == (True, [("delete", "cleanup")])
+    assert world.used() == {"host1": 1, "host2": 0}
 
 
 def test_a_guest_that_shut_itself_down_is_stopped(world: World) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from oslo_config import cfg
 
-from nova_lite import exception
+from nova_lite import exception, operations
 from nova_lite.compute.actions import Actions
 from nova_lite.compute.builds import Builder
 from nova_lite.compute.claims import Claims
@@ -60,6 +60,7 @@ class ComputeManager:
         self._builder = Builder(self.host)
         self._actions = Actions(self.host)
         self._image_fetcher = ImageFetcher(driver)
+        self.orders = dict.fromkeys(operations.order_methods(), self._act)
 
     # --- life
 
@@ -106,21 +107,6 @@ class ComputeManager:
         """Make ``request.instance`` exist at ``request.generation``, and report with `finish_build`."""
         work = self._if_admitted(request.instance.uuid, functools.partial(self._builder.run, context, request))
         self.jobs.start_build(context, request.instance.uuid, request.generation, work)
-
-    def terminate_instance(self, context: RequestContext, ticket: ActionTicket) -> None:
-        """Remove the instance from this host for good; a build of it that is going on stops."""
-        self._act(context, ticket)
-
-    def stop_instance(self, context: RequestContext, ticket: ActionTicket) -> None:
-        """Shut the guest down, or cut its power after ``[compute] shutdown_timeout``."""
-        self._act(context, ticket)
-
-    def start_instance(self, context: RequestContext, ticket: ActionTicket) -> None:
-        self._act(context, ticket)
-
-    def reboot_instance(self, context: RequestContext, ticket: ActionTicket) -> None:
-        """``payload["reboot_type"]``: SOFT or HARD."""
-        self._act(context, ticket)
 
     def cache_images(self, context: RequestContext, images: list[Image]) -> None:
         """Fetch these into the host's cache, as far as it has one."""

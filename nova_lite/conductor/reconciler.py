@@ -17,7 +17,7 @@ from oslo_config import cfg
 
 from nova_lite import exception, states
 from nova_lite.compute.rpcapi import ComputeAPI, send_ticket
-from nova_lite.conductor.db import actions, hosts, instances
+from nova_lite.conductor.db import actions, hosts, instances, services
 from nova_lite.conductor.db.engine import Database, UnitOfWork, translate
 from nova_lite.conductor.db.models import Instance, InstanceAction
 from nova_lite.conductor.tasks import accept, build, end
@@ -86,12 +86,12 @@ class Reconciler:
         stood still, or was without broker or database, silence says nothing."""
         now = time.monotonic()
         limit = 2 * self.conf.report_interval + 1
-        if now - self._last_sweep > limit or hosts.seconds_since_heard(uow) > limit:
+        if now - self._last_sweep > limit or services.seconds_since_heard(uow) > limit:
             self._hearing_since = now
         self._last_sweep = now
         if now - self._hearing_since < self.conf.service_down_time:
             return []
-        return hosts.expire_services(uow, self.conf)
+        return services.expire(uow, self.conf)
 
     def stop(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)

@@ -8,7 +8,7 @@ from oslo_config import cfg
 
 from nova_lite import exception
 from nova_lite.conductor.db.engine import Database
-from nova_lite.conductor.rpcapi import ConductorAPI
+from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.conductor.tasks import reports
 from nova_lite.context import RequestContext
 from nova_lite.network.driver import NetworkBackend
@@ -21,7 +21,7 @@ class Reports:
     """``conductor`` is the client side of this very service: rescheduling is a message to whoever is free."""
 
     def __init__(
-        self, db: Database, conf: cfg.ConfigOpts, network_backend: NetworkBackend, conductor: ConductorAPI
+        self, db: Database, conf: cfg.ConfigOpts, network_backend: NetworkBackend, conductor: ConductorRPC
     ) -> None:
         self.db = db
         self.conf = conf

@@ -12,7 +12,7 @@ import msgspec
 from oslo_config import cfg
 
 from nova_lite import conf as configuration
-from nova_lite import exception
+from nova_lite import exception, operations
 from nova_lite.compute import manager
 from nova_lite.context import RequestContext, get_admin_context
 from nova_lite.image import local
@@ -80,7 +80,7 @@ def ticket(action: str, action_id: int = LATER, generation: int = 1, uuid: str =
 
 
 class FakeConductor:
-    """What compute asks of the conductor, with the signatures of `ConductorAPI`.
+    """What compute asks of the conductor, with the signatures of `ConductorRPC`.
 
     ``errors``: method to errors that its next calls raise. ``hooks``: method to what is called first, with the
     arguments. ``down``: every call raises `ServiceUnavailable`.
@@ -207,8 +207,9 @@ class Host:
         self.manager.build_and_run_instance(self.context, build_request(generation, **values))
 
     def act(self, order: ActionTicket) -> None:
-        methods = {"delete": "terminate_instance"}
-        getattr(self.manager, methods.get(order.action, f"{order.action}_instance"))(self.context, order)
+        step = operations.get(order.action, order.payload).step(operations.PERFORM)
+        assert isinstance(step, operations.OnHost)
+        self.manager.orders[step.method](self.context, order)
 
     def settle(self) -> None:
         assert self.manager.jobs.wait_idle(DEADLINE), "jobs do not end"

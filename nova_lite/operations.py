@@ -56,7 +56,7 @@ class Schedule(Step):
 
 @dataclasses.dataclass(frozen=True)
 class OnHost(Step):
-    """An order to the host ``at``, by the RPC method ``method``.
+    """An order to the host ``at``, by the RPC method ``method`` (of the compute service's version ``since``).
 
     ``begun``: the task state once the host has said that it begins. ``driver``: the method of the virt driver that is
     all there is to do; without one the host's module has it. ``fences``: the host promises to build the instance no
@@ -71,6 +71,7 @@ class OnHost(Step):
     driver: str | None = None
     fences: bool = False
     lasting: bool = False
+    since: str = "1.0"
     away: str | None = None
 
 

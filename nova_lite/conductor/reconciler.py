@@ -14,7 +14,7 @@ from concurrent import futures
 import msgspec
 
 from nova_lite import exception, operations
-from nova_lite.conductor.db import actions, hosts
+from nova_lite.conductor.db import actions, services
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.operations import building, scheduling
 from nova_lite.conductor.operations.engine import Engine, lock_act, ticket
@@ -76,12 +76,12 @@ class Reconciler:
         stood still, or was without broker or database, silence says nothing."""
         now = time.monotonic()
         limit = 2 * self.conf.report_interval + 1
-        if now - self._last_sweep > limit or hosts.seconds_since_heard(uow) > limit:
+        if now - self._last_sweep > limit or services.seconds_since_heard(uow) > limit:
             self._hearing_since = now
         self._last_sweep = now
         if now - self._hearing_since < self.conf.service_down_time:
             return []
-        return hosts.expire_services(uow, self.conf)
+        return services.expire(uow, self.conf)
 
     def _take_due(self, uow: UnitOfWork, owner: str) -> list[_Due]:
         due = []

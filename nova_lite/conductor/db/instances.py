@@ -12,7 +12,7 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy import exc, orm
 
-from nova_lite import exception
+from nova_lite import exception, states
 from nova_lite.conductor.db import instance_filters, models, networks, paging
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.context import RequestContext
@@ -114,8 +114,19 @@ def of_request(uow: UnitOfWork, first_uuid: str, project_id: str | None) -> Sequ
     return uow.session.scalars(query.order_by(models.Instance.launch_index)).all()
 
 
-def get(uow: UnitOfWork, context: RequestContext, instance_uuid: str, deleted: bool = False) -> Instance:
-    return _with_group(uow, get_row(uow, context, instance_uuid, deleted))
+def movable(uow: UnitOfWork) -> Sequence[models.Instance]:
+    """Those on a host that a plan may move elsewhere: running or stopped, without a task."""
+    query = sa.select(models.Instance).where(
+        models.Instance.host.is_not(None),
+        models.Instance.deleted.is_(False),
+        models.Instance.vm_state.in_((states.ACTIVE, states.STOPPED)),
+        models.Instance.task_state.is_(None),
+    )
+    return uow.session.scalars(query.order_by(models.Instance.id)).all()
+
+
+def get(uow: UnitOfWork, context: RequestContext, instance_uuid: str) -> Instance:
+    return _with_group(uow, get_row(uow, context, instance_uuid))
 
 
 def list_(

@@ -15,7 +15,7 @@ from nova_lite.conductor.db import actions, claims, hosts, instances, networks
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.operations.engine import Act, Engine
 from nova_lite.conductor.operations.scheduling import Scheduling
-from nova_lite.conductor.rpcapi import ConductorAPI
+from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.context import RequestContext
 from nova_lite.network.driver import NetworkCall, Verb
 from nova_lite.objects import VIF, BuildNetworks, BuildResult, NetworkRequest, Outcome
@@ -28,7 +28,7 @@ LOG = logging.getLogger(__name__)
 class Building:
     """``conductor`` is the client side of this very service: rescheduling is a message to whoever is free."""
 
-    def __init__(self, engine: Engine, scheduling: Scheduling, conductor: ConductorAPI) -> None:
+    def __init__(self, engine: Engine, scheduling: Scheduling, conductor: ConductorRPC) -> None:
         self.engine = engine
         self.scheduling = scheduling
         self.db = engine.db

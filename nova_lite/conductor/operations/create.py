@@ -13,14 +13,15 @@ from oslo_config import cfg
 from nova_lite import exception, operations, states
 from nova_lite.conductor.db import (
     actions,
+    compute_nodes,
     flavors,
-    hosts,
     images,
     instances,
     keypairs,
     networks,
     quotas,
     server_groups,
+    services,
 )
 from nova_lite.conductor.db.engine import Database, UnitOfWork
 from nova_lite.conductor.db.models import Instance, InstanceTag, KeyPair
@@ -178,13 +179,13 @@ def _check_security_groups(request: CreateRequest) -> None:
 
 def _check_placement(uow: UnitOfWork, request: CreateRequest) -> None:
     """Zone, host and node have to be known only: whether they will do is said when they are tried."""
-    if request.availability_zone is not None and not hosts.zone_exists(uow, request.availability_zone):
+    if request.availability_zone is not None and not services.zone_exists(uow, request.availability_zone):
         raise exception.AvailabilityZoneUnavailable()
     for wanted in (
         RequestedDestination(host=request.forced_host, node=request.forced_node),
         request.requested_destination or RequestedDestination(),
     ):
-        if (wanted.host or wanted.node) and not hosts.node_exists(uow, wanted.host, wanted.node):
+        if (wanted.host or wanted.node) and not compute_nodes.exists(uow, wanted.host, wanted.node):
             raise exception.ComputeHostUnknown(host=wanted.host or wanted.node)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from oslo_config import cfg
 
 from nova_lite import exception, operations, states
-from nova_lite.compute.rpcapi import ComputeAPI, send_ticket
+from nova_lite.compute.rpcapi import ComputeRPC, send_ticket
 from nova_lite.conductor.db import actions, claims, hosts, instances, networks
 from nova_lite.conductor.db.engine import Database, UnitOfWork, translate
 from nova_lite.conductor.db.models import Instance, InstanceAction
@@ -67,7 +67,7 @@ class Act:
 class Engine:
     """What all operations go through. `nova_lite.conductor.operations.building` adds how builds are reported."""
 
-    def __init__(self, db: Database, conf: cfg.ConfigOpts, network: NetworkBackend, compute: ComputeAPI) -> None:
+    def __init__(self, db: Database, conf: cfg.ConfigOpts, network: NetworkBackend, compute: ComputeRPC) -> None:
         self.db = db
         self.conf = conf
         self.network = network

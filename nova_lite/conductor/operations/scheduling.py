@@ -19,7 +19,7 @@ from nova_lite.conductor.db.models import Instance
 from nova_lite.conductor.operations.engine import Act, Engine
 from nova_lite.context import RequestContext
 from nova_lite.objects import BuildRequest, Destination, Flavor, Image, RequestedDestination, RequestSpec, Selection
-from nova_lite.scheduler.rpcapi import SchedulerAPI
+from nova_lite.scheduler.rpcapi import SchedulerRPC
 
 LOG = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class _Wanted(msgspec.Struct):
 
 
 class Scheduling:
-    def __init__(self, engine: Engine, scheduler: SchedulerAPI) -> None:
+    def __init__(self, engine: Engine, scheduler: SchedulerRPC) -> None:
         self.engine = engine
         self.db = engine.db
         self.conf = engine.conf

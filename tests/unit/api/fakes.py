@@ -82,7 +82,7 @@ def make_instance(**changes: Any) -> Instance:
 
 
 class FakeConductor:
-    """`nova_lite.conductor.rpcapi.ConductorAPI`, as far as the API calls it; keeps what it was asked in ``asked``."""
+    """`nova_lite.conductor.rpcapi.ConductorRPC`, as far as the API calls it; keeps what it was asked in ``asked``."""
 
     def __init__(self) -> None:
         self.instances: dict[str, Instance] = {}
@@ -596,7 +596,7 @@ class FakeConductor:
 
 
 class FakeCompute:
-    """`nova_lite.compute.rpcapi.ComputeAPI`, as far as the API calls it."""
+    """`nova_lite.compute.rpcapi.ComputeRPC`, as far as the API calls it."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, Any]] = []
@@ -619,17 +619,10 @@ class FakeCompute:
         if self.error is not None:
             raise self.error
 
-    def terminate_instance(self, context: RequestContext, host: str, ticket: ActionTicket) -> None:
-        self._note("terminate_instance", host, ticket)
-
-    def stop_instance(self, context: RequestContext, host: str, ticket: ActionTicket) -> None:
-        self._note("stop_instance", host, ticket)
-
-    def start_instance(self, context: RequestContext, host: str, ticket: ActionTicket) -> None:
-        self._note("start_instance", host, ticket)
-
-    def reboot_instance(self, context: RequestContext, host: str, ticket: ActionTicket) -> None:
-        self._note("reboot_instance", host, ticket)
+    def order(
+        self, context: RequestContext, host: str, method: str, ticket: ActionTicket, version: str = "1.0"
+    ) -> None:
+        self._note(method, host, ticket)
 
     def get_console_output(self, context: RequestContext, host: str, instance_uuid: str, length: int | None) -> str:
         self._note("get_console_output", host, instance_uuid, length)

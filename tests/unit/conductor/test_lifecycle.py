@@ -75,10 +75,8 @@ class Compute:
             raise exception.MessagingUnavailable(what="build_and_run_instance")
         self.builds.append((host, request))
 
-    def terminate_instance(self, context: Any, host: str, ticket: objects.ActionTicket) -> None:
+    def order(self, context: Any, host: str, method: str, ticket: objects.ActionTicket, version: str = "1.0") -> None:
         self.tickets.append(ticket)
-
-    stop_instance = start_instance = reboot_instance = terminate_instance
 
     def fence_instance(self, context: Any, host: str, uuid: str, generation: int, timeout: float) -> bool:
         if isinstance(self.fenced, Exception):
@@ -138,7 +136,7 @@ class World:
                 node=host, vcpus=4, memory_mb=1024, disk_gb=50, hypervisor_type="fake", supported_hv_types=["fake"]
             )
             report = objects.HostReport(host=host, boot_id="b", inventories=[inventory], cpu_allocation_ratio=1.0)
-            hosts.report(uow, self.conf, report)
+            hosts.record(uow, self.conf, report)
         flavors.create(uow, objects.Flavor(flavorid="1", name="m1", vcpus=1, memory_mb=256, root_gb=1))
         networks.create(
             uow,
@@ -199,7 +197,7 @@ class World:
         return self.db.read(lambda uow: uow.session.execute(query).scalar_one())
 
     def instances_used(self, project: str = "p1") -> int:
-        return self.db.read(lambda uow: quotas.limits(uow, self.conf, project).quotas["instances"].used)
+        return self.db.read(lambda uow: quotas.get(uow, self.conf, project).quotas["instances"].used)
 
     def let_time_pass(self, seconds: float) -> None:
         """Everything that is to happen in the next ``seconds`` is due now."""

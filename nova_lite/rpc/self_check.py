@@ -10,36 +10,27 @@ from __future__ import annotations
 import logging
 import threading
 
-from nova_lite import exception, rpc
-from nova_lite.context import RequestContext, get_admin_context
+from nova_lite import exception
+from nova_lite.context import get_admin_context
+from nova_lite.rpc.client import ECHO, Message
+from nova_lite.rpc.endpoint import Endpoint
+from nova_lite.rpc.transport import Server, Transport, require_broker
 
 LOG = logging.getLogger(__name__)
 
-VERSION = "1.0"
 
-
-class Echo:
-    """What every server answers besides its own methods."""
-
-    def echo(self, context: RequestContext) -> None:
-        """That the answer comes is the answer."""
-
-
-class HearingServer:
-    """An `rpc.Server` on ``topic.server`` (and ``topic``), which can be replaced while its daemon works on.
+class SelfCheckingServer:
+    """A `Server` on ``topic.server`` (and ``topic``), which can be replaced while its daemon works on.
 
     ``shared``: whether messages to ``topic`` matter, too. ``deaf`` is set by `check` when the server has to be replaced
     by `connect_anew`, and cleared by that, or by an answer that came after all.
     """
 
-    def __init__(
-        self, transport: rpc.Transport, topic: str, server: str, endpoints: list[rpc.Endpoint], shared: bool = False
-    ) -> None:
+    def __init__(self, transport: Transport, server: str, endpoint: Endpoint, shared: bool = False) -> None:
         self._transport = transport
-        self._topic = topic
+        self._topic = endpoint.topic
         self._name = server
-        self._endpoints = [*endpoints, rpc.Endpoint(Echo(), VERSION)]
-        self._client = rpc.Client(transport, topic, VERSION)
+        self._endpoint = endpoint
         self._targets = [server, None] if shared else [server]
         self._misses = 0
         self._server = self._make()
@@ -59,14 +50,16 @@ class HearingServer:
         """Call oneself; to be repeated every ``[rpc] self_check_interval``. Says nothing of a broker that takes no
         connections: that is no deafness, and the daemon's heartbeat tells of it."""
         try:
-            rpc.require_broker(self._transport)
+            require_broker(self._transport)
         except exception.MessagingUnavailable:
             self._misses = 0
             return
         options = self._transport.conf.rpc
         try:
             for target in self._targets:
-                self._client.call(get_admin_context(), "echo", server=target, timeout=options.self_check_interval)
+                self._transport.call(
+                    Message(self._topic, ECHO, get_admin_context(), target, timeout=options.self_check_interval)
+                )
         except exception.MessagingUnavailable:
             self._misses += 1
         else:
@@ -93,11 +86,11 @@ class HearingServer:
         self.deaf.clear()
         LOG.warning("Messages to %s.%s are taken over new connections", self._topic, self._name)
 
-    def _retire(self, old: rpc.Server) -> None:
+    def _retire(self, old: Server) -> None:
         """What was sent to it just now may be lost, as when a daemon is stopped."""
         old.stop()
         old.wait()
         LOG.info("The old server of %s.%s has ended", self._topic, self._name)
 
-    def _make(self) -> rpc.Server:
-        return rpc.Server(self._transport, self._topic, self._name, self._endpoints)
+    def _make(self) -> Server:
+        return Server(self._transport, self._name, self._endpoint)

@@ -14,7 +14,7 @@ from nova_lite.objects import HostAggregate
 ZONE = "availability_zone"
 
 
-def aggregates_of(uow: UnitOfWork, hosts: Collection[str] | None = None) -> dict[str, list[HostAggregate]]:
+def of_hosts(uow: UnitOfWork, hosts: Collection[str] | None = None) -> dict[str, list[HostAggregate]]:
     """Host name to its aggregates, in the order of their ids; of all hosts, or of these."""
     query = (
         sa.select(AggregateHost.host, Aggregate.id, Aggregate.name, Aggregate.metadata_)

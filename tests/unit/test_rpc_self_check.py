@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 from oslo_config import cfg
@@ -13,7 +13,13 @@ from oslo_config import cfg
 from nova_lite import conf as configuration
 from nova_lite import exception, rpc
 from nova_lite.context import RequestContext, get_admin_context
-from nova_lite.hearing import HearingServer
+from nova_lite.rpc import self_check
+from nova_lite.rpc.self_check import SelfCheckingServer
+
+
+@rpc.service("compute", version="1.0")
+class SlowRPC(Protocol):
+    def work(self, context: RequestContext, host: rpc.Receiver) -> str: ...
 
 
 class Slow:
@@ -44,8 +50,8 @@ def transport(tmp_path: Path) -> Iterator[rpc.Transport]:
 
 
 @pytest.fixture
-def server(transport: rpc.Transport) -> Iterator[HearingServer]:
-    made = HearingServer(transport, "topic", "host", [])
+def server(transport: rpc.Transport) -> Iterator[SelfCheckingServer]:
+    made = SelfCheckingServer(transport, "host", rpc.Endpoint(SlowRPC, Slow()))
     made.start()
     yield made
     made.stop()
@@ -60,18 +66,20 @@ def no_answer(monkeypatch: pytest.MonkeyPatch) -> Any:
         def call(*_: Any, **__: Any) -> None:
             raise exception.MessagingUnavailable(what="echo")
 
-        monkeypatch.setattr(rpc.Client, "call", call)
+        monkeypatch.setattr(rpc.Transport, "call", call)
 
     return lose
 
 
-def test_a_server_hears_itself(server: HearingServer) -> None:
+def test_a_server_hears_itself(server: SelfCheckingServer) -> None:
     for _ in range(3):
         server.check()
     assert not server.deaf.is_set()
 
 
-def test_only_misses_in_a_row_count(server: HearingServer, no_answer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_misses_in_a_row_count(
+    server: SelfCheckingServer, no_answer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for _ in range(3):
         no_answer()
         server.check()
@@ -85,7 +93,7 @@ def test_only_misses_in_a_row_count(server: HearingServer, no_answer: Any, monke
 
 
 def test_an_answer_that_comes_after_all_makes_it_whole(
-    server: HearingServer, no_answer: Any, monkeypatch: pytest.MonkeyPatch
+    server: SelfCheckingServer, no_answer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     no_answer()
     server.check()
@@ -96,13 +104,13 @@ def test_an_answer_that_comes_after_all_makes_it_whole(
 
 
 def test_a_broker_that_is_away_is_no_deafness(
-    server: HearingServer, no_answer: Any, monkeypatch: pytest.MonkeyPatch
+    server: SelfCheckingServer, no_answer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away(*_: Any) -> None:
         raise exception.MessagingUnavailable("away")
 
     no_answer()
-    monkeypatch.setattr(rpc, "require_broker", away)
+    monkeypatch.setattr(self_check, "require_broker", away)
     for _ in range(5):
         server.check()
     assert not server.deaf.is_set()
@@ -110,12 +118,10 @@ def test_a_broker_that_is_away_is_no_deafness(
 
 def test_what_it_is_at_goes_on_over_the_old_connections(transport: rpc.Transport) -> None:
     slow, answers = Slow(), []
-    server = HearingServer(transport, "slow", "host", [rpc.Endpoint(slow, "1.0")])
+    server = SelfCheckingServer(transport, "host", rpc.Endpoint(SlowRPC, slow))
     server.start()
-    client = rpc.Client(transport, "slow", "1.0")
-    caller = threading.Thread(
-        target=lambda: answers.append(client.call(get_admin_context(), "work", server="host", returns=str))
-    )
+    client = rpc.proxy(SlowRPC, transport)
+    caller = threading.Thread(target=lambda: answers.append(client.work(get_admin_context(), "host")))
     caller.start()
     assert slow.begun.wait(10)
     before = transport.take()

@@ -16,8 +16,6 @@ class Diagnostics(Extension):
 
     @declares(policies.DIAGNOSTICS, query=queries.NOTHING, answer=("memory", "memory_details"), faults=(409,))
     def show(self, req: Request, server_id: str) -> Answer:
-        req.authorize(policies.DIAGNOSTICS)
-        req.query(queries.NOTHING)
         instance, found = self.compute.get_diagnostics(req.context, server_id)
         if req.has(Change.STANDARD_DIAGNOSTICS):
             return Answer(views.standard(instance, found))

@@ -27,8 +27,7 @@ class InstanceActions(Extension):
 
     @declares(policies.LIST, query=queries.ACTIONS, answer="instanceActions")
     def index(self, req: Request, server_id: str) -> Answer:
-        req.authorize(policies.LIST)
-        query = req.query(queries.ACTIONS)
+        query = req.query
         self._check_not_deleted(req, server_id)
         page, more = _page(_changed(self.conductor.action_list(req.context, server_id), query), query)
         body: dict[str, Any] = {"instanceActions": [views.short(req, action) for action in page]}
@@ -39,7 +38,6 @@ class InstanceActions(Extension):
 
     @declares(policies.SHOW, answer="instanceAction")
     def show(self, req: Request, server_id: str, request_id: str) -> Answer:
-        req.authorize(policies.SHOW)
         self._check_not_deleted(req, server_id)
         action = self.conductor.action_get(req.context, server_id, request_id)
         return Answer({"instanceAction": views.whole(req, action)})

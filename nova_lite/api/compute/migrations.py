@@ -16,8 +16,7 @@ class Migrations(Extension):
 
     @declares(policies.MIGRATIONS, query=queries.MIGRATIONS, answer="migrations")
     def index(self, req: Request) -> Answer:
-        req.authorize(policies.MIGRATIONS)
-        query = req.query(queries.MIGRATIONS)
+        query = req.query
         since, before = (query.one(name) for name in ("changes-since", "changes-before"))
         if since and before and validation.parse_time(since) > validation.parse_time(before):
             raise exception.ValidationError(

@@ -22,13 +22,11 @@ class Networks(Extension):
 
     @declares(policies.NETWORKS_LIST, answer="networks")
     def index(self, req: Request) -> Answer:
-        req.authorize(policies.NETWORKS_LIST)
         networks = self.conductor.network_list(req.context)
         return Answer({"networks": [views.show(req, network) for network in networks]})
 
     @declares(policies.NETWORKS_SHOW, answer="network")
     def show(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.NETWORKS_SHOW)
         return Answer({"network": views.show(req, find(self.conductor.network_list(req.context), id))})
 
 

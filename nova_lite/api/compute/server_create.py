@@ -17,14 +17,15 @@ from nova_lite.policies import servers as policies
 _HARMLESS_DEVICE_KEYS = {"source_type", "destination_type", "boot_index", "uuid", "image_id", "delete_on_termination"}
 
 
-def request_of(req: Request, body: dict[str, Any], password: str) -> CreateRequest:
-    server = body["server"]
+def request_of(req: Request, password: str) -> CreateRequest:
+    server = req.data["server"]
     minimum, maximum = _counts(server)
     zone, host, node = _split_zone(server.get("availability_zone"))
     if host or node:
         req.authorize(policies.FORCED_HOST)
-    hints = body.get("os:scheduler_hints") or body.get("OS-SCH-HNT:scheduler_hints") or {}
-    _refuse_unsupported(server)
+    hints = req.data.get("os:scheduler_hints") or req.data.get("OS-SCH-HNT:scheduler_hints") or {}
+    if server.get("trusted_image_certificates"):
+        raise exception.ValidationError(detail="Image signature verification is not supported here.")
     return CreateRequest(
         name=server["name"].strip(),
         flavor_id=str(server["flavorRef"]),
@@ -41,9 +42,9 @@ def request_of(req: Request, body: dict[str, Any], password: str) -> CreateReque
         metadata=server.get("metadata", {}),
         tags=list(dict.fromkeys(server.get("tags", []))),
         key_name=server.get("key_name"),
-        security_groups=_security_groups(server),
+        security_groups=list(dict.fromkeys(group["name"] for group in server.get("security_groups", []) if group)),
         user_data=server.get("user_data"),
-        config_drive=_boolean(server.get("config_drive")),
+        config_drive=strutils.bool_from_string(server.get("config_drive") or False, strict=True),
         auto_disk_config=server.get("OS-DCF:diskConfig") == "AUTO",
         admin_password=password,
         access_ip_v4=server.get("accessIPv4") or None,
@@ -51,10 +52,6 @@ def request_of(req: Request, body: dict[str, Any], password: str) -> CreateReque
         scheduler_hints=_hints(hints),
         injected_files={item["path"]: item.get("contents", "") for item in server.get("personality", [])},
     )
-
-
-def _boolean(value: Any) -> bool:
-    return strutils.bool_from_string(value or False, strict=True)
 
 
 def _counts(server: dict[str, Any]) -> tuple[int, int]:
@@ -125,11 +122,6 @@ def _local_image(device: dict[str, Any]) -> str:
     )
 
 
-def _refuse_unsupported(server: dict[str, Any]) -> None:
-    if server.get("trusted_image_certificates"):
-        raise exception.ValidationError(detail="Image signature verification is not supported here.")
-
-
 def _description(req: Request, server: dict[str, Any]) -> str | None:
     """Before descriptions could be given, the name was repeated there."""
     if not req.has(Change.SERVER_DESCRIPTION):
@@ -167,10 +159,6 @@ def _network(network: dict[str, Any], count: int) -> NetworkRequest:
             "one by one."
         )
     return NetworkRequest(network_id=uuid, port_id=port, fixed_ip=address, tag=network.get("tag"))
-
-
-def _security_groups(server: dict[str, Any]) -> list[str]:
-    return list(dict.fromkeys(group["name"] for group in server.get("security_groups", []) if "name" in group))
 
 
 def _hints(hints: dict[str, Any]) -> dict[str, list[str] | str]:

@@ -22,14 +22,10 @@ class ServerFacts(Extension):
 
     @declares(policies.IPS_INDEX, query=queries.NOTHING, answer="addresses")
     def ips(self, req: Request, server_id: str) -> Answer:
-        req.authorize(policies.IPS_INDEX)
-        req.query(queries.NOTHING)
         return Answer({"addresses": views.addresses(self.conductor.instance_get(req.context, server_id))})
 
     @declares(policies.IPS_SHOW, query=queries.NOTHING, answer=ANY_KEY)
     def ips_of_network(self, req: Request, server_id: str, label: str) -> Answer:
-        req.authorize(policies.IPS_SHOW)
-        req.query(queries.NOTHING)
         networks = views.addresses(self.conductor.instance_get(req.context, server_id))
         if label not in networks:
             raise exception.NotFound("Instance is not a member of specified network")

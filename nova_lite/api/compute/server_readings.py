@@ -30,15 +30,11 @@ class ServerReadings(Extension):
 
     @declares(policies.INTERFACES_LIST, query=queries.NOTHING, answer="interfaceAttachments")
     def interfaces(self, req: Request, server_id: str) -> Answer:
-        req.authorize(policies.INTERFACES_LIST)
-        req.query(queries.NOTHING)
         instance = self.conductor.instance_get(req.context, server_id)
         return Answer({"interfaceAttachments": [_interface(req, instance, vif) for vif in instance.vifs]})
 
     @declares(policies.INTERFACES_SHOW, query=queries.NOTHING, answer="interfaceAttachment")
     def interface(self, req: Request, server_id: str, port_id: str) -> Answer:
-        req.authorize(policies.INTERFACES_SHOW)
-        req.query(queries.NOTHING)
         instance = self.conductor.instance_get(req.context, server_id)
         for vif in instance.vifs:
             if vif.id == port_id:
@@ -48,7 +44,6 @@ class ServerReadings(Extension):
     @declares(policies.SECURITY_GROUPS, answer="security_groups")
     def security_groups(self, req: Request, server_id: str) -> Answer:
         """A group is known by its name alone, which is its id, too; it has no rules of its own here."""
-        req.authorize(policies.SECURITY_GROUPS)
         instance = self.conductor.instance_get(req.context, server_id)
         groups = [
             {"id": name, "name": name, "description": "", "rules": [], "tenant_id": instance.project_id}
@@ -59,23 +54,18 @@ class ServerReadings(Extension):
     @declares(policies.VOLUMES_INDEX, query=queries.VOLUME_ATTACHMENTS, answer="volumeAttachments")
     def volumes(self, req: Request, server_id: str) -> Answer:
         """None: this cloud has no volumes."""
-        req.authorize(policies.VOLUMES_INDEX)
-        req.query(queries.VOLUME_ATTACHMENTS)
         self.conductor.instance_get(req.context, server_id)
         return Answer({"volumeAttachments": []})
 
     @declares(policies.TOPOLOGY, query=queries.NOTHING, answer=("nodes", "pagesize_kb"))
     def topology(self, req: Request, server_id: str) -> Answer:
         """No guest is bound to NUMA nodes of its host, which is told by an empty list."""
-        req.authorize(policies.TOPOLOGY)
-        req.query(queries.NOTHING)
         self.conductor.instance_get(req.context, server_id)
         return Answer({"nodes": [], "pagesize_kb": None})
 
     @declares(policies.SERVER_MIGRATIONS, answer="migrations")
     def migrations(self, req: Request, server_id: str) -> Answer:
         """Those that are going on: none, as servers do not move here."""
-        req.authorize(policies.SERVER_MIGRATIONS)
         self.conductor.instance_get(req.context, server_id)
         return Answer({"migrations": []})
 

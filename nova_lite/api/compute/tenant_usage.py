@@ -32,29 +32,25 @@ class TenantUsage(Extension):
 
     @declares(policies.LIST, query=queries.USAGE, answer="tenant_usages")
     def index(self, req: Request) -> Answer:
-        req.authorize(policies.LIST)
-        query = req.query(queries.USAGE)
-        start, end = _period(query)
-        used, links = self._list(req, query, None, start, end)
+        start, end = _period(req.query)
+        used, links = self._list(req, None, start, end)
         by_project = itertools.groupby(used, key=lambda usage: usage.project_id)
-        detailed = query.one("detailed") == "1"
+        detailed = req.query.one("detailed") == "1"
         usages = [views.project(name, list(servers), start, end, detailed) for name, servers in by_project]
         return Answer({"tenant_usages": usages, **({"tenant_usages_links": links} if links else {})})
 
-    @declares(policies.SHOW, query=queries.USAGE, answer="tenant_usage")
+    @declares(policies.SHOW, target={"project_id": "id"}, query=queries.USAGE, answer="tenant_usage")
     def show(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.SHOW, {"project_id": id})
-        query = req.query(queries.USAGE)
-        start, end = _period(query)
-        used, links = self._list(req, query, id, start, end)
+        start, end = _period(req.query)
+        used, links = self._list(req, id, start, end)
         view = views.project(id, used, start, end, detailed=True) if used else {}
         return Answer({"tenant_usage": view, **({"tenant_usage_links": links} if links else {})})
 
     def _list(
-        self, req: Request, query: Query, project_id: str | None, start: datetime.datetime, end: datetime.datetime
+        self, req: Request, project_id: str | None, start: datetime.datetime, end: datetime.datetime
     ) -> tuple[list[InstanceUsage], list[dict[str, Any]] | None]:
-        limit = (query.limit or self.conf.api.max_limit) if req.has(Change.USAGE_PAGING) else None
-        used = self.conductor.usage_list(req.context, project_id, start, end, limit, query.marker)
+        limit = (req.query.limit or self.conf.api.max_limit) if req.has(Change.USAGE_PAGING) else None
+        used = self.conductor.usage_list(req.context, project_id, start, end, limit, req.query.marker)
         if limit is None or not used:
             return used, None
         path = ("os-simple-tenant-usage", *([project_id] if project_id else []))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nova_lite import exception, policies
+from nova_lite import exception, operations, policies
 from nova_lite.context import RequestContext
 from nova_lite.policy import Policy
 from tests.unit.api.conftest import ADMIN, MEMBER, fault, make_client, make_conf
@@ -35,7 +35,7 @@ def test_names_are_unique_and_documented() -> None:
 
 
 def test_every_rule_that_code_names_is_registered(policy: Policy) -> None:
-    for module in (policies.servers, policies.flavors, policies.keypairs, policies.hosts, policies.catalogue):
+    for module in (policies.servers, policies.flavors, policies.keypairs, policies.hosts, policies.quotas):
         for name, value in vars(module).items():
             if name.isupper() and isinstance(value, str) and ":" in value and not value.startswith("rule:"):
                 assert value in NAMES, name
@@ -46,7 +46,7 @@ EXPECTED = {
     policies.servers.CREATE: (True, True, False),
     policies.servers.SHOW: (True, True, True),
     policies.servers.DELETE: (True, True, False),
-    policies.servers.START: (True, True, False),
+    operations.START.rule: (True, True, False),
     policies.servers.CONSOLE_OUTPUT: (True, True, False),
     policies.servers.INDEX_ALL: (True, False, False),
     policies.servers.FORCED_HOST: (True, False, False),
@@ -62,8 +62,8 @@ EXPECTED = {
     policies.hosts.ZONES_DETAIL: (True, False, False),
     policies.instance_actions.SHOW: (True, True, True),
     policies.instance_actions.EVENTS: (True, False, False),
-    policies.catalogue.LIMITS: (True, True, True),
-    policies.catalogue.LIMITS_OTHER: (True, False, False),
+    policies.quotas.LIMITS: (True, True, True),
+    policies.quotas.LIMITS_OTHER: (True, False, False),
 }
 
 

@@ -6,7 +6,7 @@ from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.views import diagnostics as views
 from nova_lite.api.microversions import Change
 from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
-from nova_lite.policies import server_readings as policies
+from nova_lite.policies import servers as policies
 
 
 class Diagnostics(Extension):

@@ -7,7 +7,7 @@ from typing import Any
 from nova_lite import exception
 from nova_lite.api import router
 from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
-from nova_lite.policies import catalogue as policies
+from nova_lite.policies import extensions as policies
 
 
 class Extensions(Extension):

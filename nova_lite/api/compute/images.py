@@ -11,7 +11,7 @@ from nova_lite.api.compute.views import images as views
 from nova_lite.api.microversions import Change
 from nova_lite.api.wsgi import Answer, Extension, Query, Request, Route, declares
 from nova_lite.objects import Image
-from nova_lite.policies import catalogue as policies
+from nova_lite.policies import images as policies
 
 _LAST = Change.NO_PROXIES - 1
 
@@ -25,17 +25,17 @@ class Images(Extension):
         Route("GET", "/images/{id}", "show", until=_LAST),
     )
 
-    @declares(policies.IMAGES_INDEX, query=queries.IMAGES, answer="images")
+    @declares(policies.INDEX, query=queries.IMAGES, answer="images")
     def index(self, req: Request) -> Answer:
         images, links = self._list(req, "images")
         return Answer({"images": [views.short(req, image) for image in images], **links})
 
-    @declares(policies.IMAGES_DETAIL, query=queries.IMAGES, answer="images")
+    @declares(policies.DETAIL, query=queries.IMAGES, answer="images")
     def detail(self, req: Request) -> Answer:
         images, links = self._list(req, "images", "detail")
         return Answer({"images": [views.whole(req, image) for image in images], **links})
 
-    @declares(policies.IMAGES_SHOW, answer="image")
+    @declares(policies.SHOW, answer="image")
     def show(self, req: Request, id: str) -> Answer:
         return Answer({"image": views.whole(req, self.images.get(req.context, id))})
 

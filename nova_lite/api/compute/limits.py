@@ -5,7 +5,7 @@ from __future__ import annotations
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.views import quotas as views
 from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
-from nova_lite.policies import catalogue as policies
+from nova_lite.policies import quotas as policies
 
 
 class Limits(Extension):

@@ -7,7 +7,7 @@ from nova_lite.api.compute.views import networks as views
 from nova_lite.api.microversions import Change
 from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
 from nova_lite.objects import Network
-from nova_lite.policies import catalogue as policies
+from nova_lite.policies import proxies as policies
 
 LAST = Change.NO_PROXIES - 1
 

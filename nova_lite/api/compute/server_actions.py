@@ -32,7 +32,7 @@ def _schema(row: Operation) -> Versioned[Schema] | None:
 
 class ServerActions(Extension):
     alias = "os-server-start-stop"
-    title = "Start, stop and reboot"
+    title = "Server actions"
     #: Nova's extensions are named in its rules: ``os_compute_api:<alias>:<action>``.
     includes = tuple(
         sorted({row.rule.split(":")[1] for row in operations.OPERATIONS.values() if row.rule} - {"servers"})

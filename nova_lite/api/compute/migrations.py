@@ -1,10 +1,11 @@
-"""``/os-migrations``: servers do not move here, so there are none."""
+"""``/os-migrations`` and ``/servers/{server_id}/migrations``: there is no migration yet, so both are empty."""
 
 from __future__ import annotations
 
 from nova_lite import exception
 from nova_lite.api import validation
 from nova_lite.api.compute.schemas import queries
+from nova_lite.api.microversions import Change
 from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
 from nova_lite.policies import servers as policies
 
@@ -12,7 +13,11 @@ from nova_lite.policies import servers as policies
 class Migrations(Extension):
     alias = "os-migrations"
     title = "Migrations"
-    routes = (Route("GET", "/os-migrations", "index"),)
+    includes = ("server-migrations",)
+    routes = (
+        Route("GET", "/os-migrations", "index"),
+        Route("GET", "/servers/{server_id}/migrations", "of_server", since=Change.SERVER_MIGRATIONS),
+    )
 
     @declares(policies.MIGRATIONS, query=queries.MIGRATIONS, answer="migrations")
     def index(self, req: Request) -> Answer:
@@ -24,4 +29,10 @@ class Migrations(Extension):
             )
         if query.marker is not None:
             raise exception.MarkerNotFound(marker=query.marker)
+        return Answer({"migrations": []})
+
+    @declares(policies.SERVER_MIGRATIONS, answer="migrations")
+    def of_server(self, req: Request, server_id: str) -> Answer:
+        """Those that are going on."""
+        self.conductor.instance_get(req.context, server_id)
         return Answer({"migrations": []})

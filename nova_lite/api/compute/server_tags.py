@@ -7,7 +7,7 @@ from urllib.parse import quote
 from nova_lite import exception
 from nova_lite.api import validation
 from nova_lite.api.compute.schemas import queries
-from nova_lite.api.compute.schemas import server_parts as schemas
+from nova_lite.api.compute.schemas import servers as schemas
 from nova_lite.api.compute.schemas import types as t
 from nova_lite.api.microversions import Change
 from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares

@@ -187,8 +187,25 @@ UPDATE: Versioned[t.Schema] = Versioned(
     }
 )
 
+# --- tags
+
+TAGS: Versioned[t.Schema] = Versioned({1: t.wrapped("tags", t.TAGS)})
+
 # --- actions
 
+_REASON: t.Schema = {"locked_reason": {"type": "string", "minLength": 1, "maxLength": 255}}
+LOCK: Versioned[t.Schema] = Versioned(
+    {
+        1: t.wrapped("lock", {}),
+        Change.LOCKED_REASON: t.wrapped("lock", {**t.strict(_REASON), "type": ["object", "null"]}),
+    }
+)
+RESET_STATE: Versioned[t.Schema] = Versioned(
+    {
+        1: t.wrapped("os-resetState", t.strict({"state": {"type": "string", "enum": ["active", "error"]}}, ("state",))),
+    }
+)
+UNLOCK: Versioned[t.Schema] = Versioned({1: t.wrapped("unlock", {})})
 REBOOT: Versioned[t.Schema] = Versioned(
     {
         1: t.wrapped(

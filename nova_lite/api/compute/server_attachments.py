@@ -1,4 +1,4 @@
-"""What clients read of a server under URLs of their own, all of it told from the instance itself."""
+"""What a server has: interfaces, security groups, volumes; all of it told from the instance itself."""
 
 from __future__ import annotations
 
@@ -15,17 +15,15 @@ from nova_lite.states import PowerState
 _SERVER = "/servers/{server_id}"
 
 
-class ServerReadings(Extension):
-    alias = "server-readings"
-    title = "Interfaces, volumes, security groups, topology and migrations of a server"
-    includes = ("os-attach-interfaces", "server-migrations")
+class ServerAttachments(Extension):
+    alias = "os-attach-interfaces"
+    title = "Interfaces, volumes and security groups of a server"
+    includes = ("server-readings",)
     routes = (
         Route("GET", _SERVER + "/os-interface", "interfaces"),
         Route("GET", _SERVER + "/os-interface/{port_id}", "interface"),
         Route("GET", _SERVER + "/os-security-groups", "security_groups"),
         Route("GET", _SERVER + "/os-volume_attachments", "volumes"),
-        Route("GET", _SERVER + "/topology", "topology", since=Change.TOPOLOGY),
-        Route("GET", _SERVER + "/migrations", "migrations", since=Change.SERVER_MIGRATIONS),
     )
 
     @declares(policies.INTERFACES_LIST, query=queries.NOTHING, answer="interfaceAttachments")
@@ -56,18 +54,6 @@ class ServerReadings(Extension):
         """None: this cloud has no volumes."""
         self.conductor.instance_get(req.context, server_id)
         return Answer({"volumeAttachments": []})
-
-    @declares(policies.TOPOLOGY, query=queries.NOTHING, answer=("nodes", "pagesize_kb"))
-    def topology(self, req: Request, server_id: str) -> Answer:
-        """No guest is bound to NUMA nodes of its host, which is told by an empty list."""
-        self.conductor.instance_get(req.context, server_id)
-        return Answer({"nodes": [], "pagesize_kb": None})
-
-    @declares(policies.SERVER_MIGRATIONS, answer="migrations")
-    def migrations(self, req: Request, server_id: str) -> Answer:
-        """Those that are going on: none, as servers do not move here."""
-        self.conductor.instance_get(req.context, server_id)
-        return Answer({"migrations": []})
 
 
 def _interface(req: Request, instance: Instance, vif: VIF) -> dict[str, Any]:

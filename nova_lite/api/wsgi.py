@@ -98,8 +98,8 @@ class Declaration:
         *,
         target: Mapping[str, str] | None = None,
         authorizes: bool = False,
-        body: Versioned[validation.Schema] | None = None,
-        query: Versioned[validation.Schema] | None = None,
+        body: validation.Schema | Versioned[validation.Schema] | None = None,
+        query: validation.Schema | Versioned[validation.Schema] | None = None,
         status: int | Versioned[int] = 200,
         answer: str | tuple[str, ...] | None = None,
         also: tuple[int, ...] = (),
@@ -108,8 +108,8 @@ class Declaration:
         self.policy = policy
         self.target = target or {}
         self.authorizes = authorizes
-        self.body = body
-        self.query = query
+        self.body = Versioned({1: body}) if isinstance(body, dict) else body
+        self.query = Versioned({1: query}) if isinstance(query, dict) else query
         self.status = Versioned({1: status}) if isinstance(status, int) else status
         self.answer = (answer,) if isinstance(answer, str) else answer
         self.also = also

@@ -7,27 +7,27 @@ from typing import Any
 
 from nova_lite import operations
 from nova_lite.api.compute.schemas import servers as schemas
-from nova_lite.api.microversions import Versioned
 from nova_lite.api.validation import Schema
 from nova_lite.api.wsgi import Answer, Declaration, Extension, Request, Route, action
 from nova_lite.operations import Operation
 
-#: By kind, of those whose body says something: its schema, and the operation's payload made of it.
-BODIES: dict[str, tuple[Versioned[Schema], Callable[[Any], dict[str, Any]]]] = {
-    "reboot": (schemas.REBOOT, lambda body: {"reboot_type": body["type"].upper()}),
+#: By kind, of those whose body says something: its schema, and the operation's payload made of what it says.
+BODIES: dict[str, tuple[Schema, Callable[[Request, Any], dict[str, Any]]]] = {
+    "reboot": (schemas.REBOOT, lambda req, body: {"reboot_type": body["type"].upper()}),
 }
 
 
 def routes_of(rows: Iterable[Operation]) -> tuple[Route, ...]:
     return tuple(
-        action("servers", row.action, "accept", declared=Declaration(row.rule, body=_schema(row), status=202))
+        action(
+            "servers",
+            row.action,
+            "accept",
+            declared=Declaration(row.rule, body=BODIES[row.kind][0] if row.kind in BODIES else None, status=202),
+        )
         for row in rows
         if row.action and row.rule
     )
-
-
-def _schema(row: Operation) -> Versioned[Schema] | None:
-    return BODIES[row.kind][0] if row.kind in BODIES else None
 
 
 class ServerActions(Extension):
@@ -42,6 +42,6 @@ class ServerActions(Extension):
     def accept(self, req: Request, id: str) -> Answer:
         name = str(req.route.action)
         row = next(row for row in operations.OPERATIONS.values() if row.action == name)
-        payload = BODIES[row.kind][1](req.data[name]) if row.kind in BODIES else {}
+        payload = BODIES[row.kind][1](req, req.data[name]) if row.kind in BODIES else {}
         self.compute.accept(req.context, id, row.kind, payload)
         return Answer(status=202)

@@ -13,12 +13,13 @@ An extension of which a handler declares nothing is refused at start.
 
 from __future__ import annotations
 
+import datetime
 import functools
 import http
 import json
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -38,6 +39,7 @@ from nova_lite.policy import Policy
 
 LOG = logging.getLogger(__name__)
 
+T = TypeVar("T")
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 CONTEXT = "nova_lite.context"
@@ -212,6 +214,7 @@ class Request(webob.Request):  # type: ignore[misc]
     project_url: str
     route: Route
     declared: Declaration
+    variables: Mapping[str, str]
     authorized: bool
     #: The body and the query string, as the declared schemas of the request's version demand them.
     data: dict[str, Any]
@@ -254,7 +257,7 @@ class Request(webob.Request):  # type: ignore[misc]
 
     def admit(self, declared: Declaration, variables: Mapping[str, str]) -> None:
         """Ask the declared rule, then check query string and body by the declared schemas."""
-        self.declared = declared
+        self.declared, self.variables = declared, variables
         if declared.policy and not declared.authorizes:
             target = {name: variables[variable] for name, variable in declared.target.items()}
             self.authorize(declared.policy, target or None)
@@ -302,12 +305,14 @@ class Request(webob.Request):  # type: ignore[misc]
             {"rel": "bookmark", "href": self.bookmark(*segments)},
         ]
 
-    def next_links(self, items: list[Any], limit: int, marker: str, *segments: str) -> list[dict[str, str]] | None:
-        """Link to the page after ``items``, if they fill theirs; ``marker`` is the last item's."""
-        if not items or len(items) < limit:
-            return None
+    def next_page(self, key: str, items: Sequence[T], limit: int | None, marker: Callable[[T], str]) -> dict[str, Any]:
+        """``{key: <link to the page after items>}`` if they fill theirs, else nothing. ``marker``: that of an item."""
+        if limit is None or not items or len(items) < limit:
+            return {}
         query = [(name, value) for name, value in self.GET.items() if name != "marker"]
-        return [{"rel": "next", "href": f"{self.link(*segments)}?{urlencode([*query, ('marker', marker)])}"}]
+        query.append(("marker", marker(items[-1])))
+        path = self.route.path.lstrip("/").format(**self.variables)
+        return {key: [{"rel": "next", "href": f"{self.link(path)}?{urlencode(query)}"}]}
 
 
 def _refuse_constant(name: str) -> None:
@@ -336,6 +341,29 @@ class Query(dict[str, list[str]]):
     @property
     def marker(self) -> str | None:
         return self.one("marker")
+
+    def page(self, items: Sequence[T], name: Callable[[T], str]) -> list[T]:
+        """The items after the marker, which is the name of one of them; raises `MarkerNotFound`."""
+        start = 0
+        if self.marker is not None:
+            names = [name(item) for item in items]
+            if self.marker not in names:
+                raise exception.MarkerNotFound(marker=self.marker)
+            start = names.index(self.marker) + 1
+        return list(items[start : start + self.limit])
+
+    def time(self, name: str) -> datetime.datetime | None:
+        text = self.one(name)
+        return validation.parse_time(text) if text else None
+
+    def changes(self) -> tuple[datetime.datetime | None, datetime.datetime | None]:
+        """``changes-since`` and ``changes-before``; raises `ValidationError` when they are the wrong way round."""
+        since, before = self.time("changes-since"), self.time("changes-before")
+        if since is not None and before is not None and since > before:
+            raise exception.ValidationError(
+                detail="The value of changes-since must be less than or equal to changes-before."
+            )
+        return since, before
 
 
 def quote_path(path: str) -> str:

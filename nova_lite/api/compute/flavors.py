@@ -30,12 +30,12 @@ class Flavors(Extension):
 
     @declares(policies.INDEX, query=schemas.INDEX, answer="flavors")
     def index(self, req: Request) -> Answer:
-        flavors, links = self._list(req, "flavors")
+        flavors, links = self._list(req)
         return Answer({"flavors": views.index(req, flavors), **links})
 
     @declares(policies.DETAIL, query=schemas.INDEX, answer="flavors")
     def detail(self, req: Request) -> Answer:
-        flavors, links = self._list(req, "flavors", "detail")
+        flavors, links = self._list(req)
         return Answer({"flavors": views.detail(req, flavors), **links})
 
     @declares(policies.SHOW, query=queries.NOTHING, answer="flavor")
@@ -57,7 +57,7 @@ class Flavors(Extension):
         self.conductor.flavor_delete(req.context, id)
         return Answer(status=202)
 
-    def _list(self, req: Request, *path: str) -> tuple[list[Flavor], dict[str, Any]]:
+    def _list(self, req: Request) -> tuple[list[Flavor], dict[str, Any]]:
         query = req.query
         flavors = self.conductor.flavor_list(
             req.context,
@@ -69,8 +69,7 @@ class Flavors(Extension):
             query.one("sort_key") or "flavorid",
             query.one("sort_dir") or "asc",
         )
-        links = req.next_links(flavors, query.limit, flavors[-1].flavorid, *path) if flavors else None
-        return flavors, {"flavors_links": links} if links else {}
+        return flavors, req.next_page("flavors_links", flavors, query.limit, lambda item: item.flavorid)
 
 
 def _is_public(req: Request, query: Query) -> bool | None:

@@ -7,12 +7,13 @@ from nova_lite.api.compute.schemas import hosts as schemas
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.views import hosts as views
 from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.api.wsgi import Answer, Declaration, Extension, Request, Route, declares
 from nova_lite.objects import ComputeNode, InstanceFilters, Service
 from nova_lite.policies import hosts as policies
 
 _LAST = Change.NO_HOSTS - 1
 _PATH = "/os-hosts"
+_SWITCHES = {"startup": policies.HOSTS_START, "shutdown": policies.HOSTS_SHUTDOWN, "reboot": policies.HOSTS_REBOOT}
 
 
 class Hosts(Extension):
@@ -22,9 +23,10 @@ class Hosts(Extension):
         Route("GET", _PATH, "index", until=_LAST),
         Route("GET", _PATH + "/{id}", "show", until=_LAST),
         Route("PUT", _PATH + "/{id}", "update", until=_LAST),
-        Route("GET", _PATH + "/{id}/startup", "startup", until=_LAST),
-        Route("GET", _PATH + "/{id}/shutdown", "shutdown", until=_LAST),
-        Route("GET", _PATH + "/{id}/reboot", "reboot", until=_LAST),
+        *(
+            Route("GET", f"{_PATH}/{{id}}/{verb}", "switch", until=_LAST, declared=Declaration(rule, status=501))
+            for verb, rule in _SWITCHES.items()
+        ),
     )
 
     @declares(policies.HOSTS_LIST, query=schemas.HOSTS, answer="hosts")
@@ -50,21 +52,9 @@ class Hosts(Extension):
         self.conductor.service_update(req.context, service.uuid, {"disabled": disabled, "disabled_reason": None})
         return Answer({"host": id, "status": req.data["status"] + "d"})
 
-    @declares(policies.HOSTS_START, status=501)
-    def startup(self, req: Request, id: str) -> Answer:
-        return self._switch(req, id)
-
-    @declares(policies.HOSTS_SHUTDOWN, status=501)
-    def shutdown(self, req: Request, id: str) -> Answer:
-        return self._switch(req, id)
-
-    @declares(policies.HOSTS_REBOOT, status=501)
-    def reboot(self, req: Request, id: str) -> Answer:
-        return self._switch(req, id)
-
-    def _switch(self, req: Request, host: str) -> Answer:
+    def switch(self, req: Request, id: str) -> Answer:
         """No driver here switches its host: always an error, for an unknown host another one."""
-        self._service(req, host)
+        self._service(req, id)
         raise exception.NotServed(what="Switching hosts on and off")
 
     def _service(self, req: Request, host: str) -> Service:

@@ -44,7 +44,7 @@ class Hypervisors(Extension):
 
     @declares(policies.HYPERVISORS_DETAIL, query=schemas.HYPERVISORS, answer="hypervisors")
     def detail(self, req: Request) -> Answer:
-        nodes, servers, links = self._list(req, "detail")
+        nodes, servers, links = self._list(req)
         return Answer({"hypervisors": [views.whole(req, node, servers) for node in nodes], **links})
 
     @declares(policies.HYPERVISORS_SHOW, query=schemas.HYPERVISOR, answer="hypervisor")
@@ -77,7 +77,7 @@ class Hypervisors(Extension):
         nodes, servers = self._matching(req, id), self._servers(req)
         return Answer({"hypervisors": [views.short(req, node, servers) for node in nodes]})
 
-    def _list(self, req: Request, *path: str) -> tuple[list[ComputeNode], Servers | None, dict[str, Any]]:
+    def _list(self, req: Request) -> tuple[list[ComputeNode], Servers | None, dict[str, Any]]:
         """A page of hypervisors, their servers if asked for, and the link to the next page."""
         query = req.query
         pattern = query.one("hypervisor_hostname_pattern")
@@ -90,10 +90,9 @@ class Hypervisors(Extension):
         if pattern is not None and not nodes:
             raise exception.NoHypervisorMatches(pattern=pattern)
         servers = self._servers(req) if _with_servers(query) else None
-        if limit is None or not nodes or pattern is not None:
+        if pattern is not None:
             return nodes, servers, {}
-        links = req.next_links(nodes, limit, views.identity(req, nodes[-1]), "os-hypervisors", *path)
-        return nodes, servers, {"hypervisors_links": links} if links else {}
+        return nodes, servers, req.next_page("hypervisors_links", nodes, limit, lambda node: views.identity(req, node))
 
     def _get(self, req: Request, node_id: str) -> ComputeNode:
         """A name in place of an id is 400 since ids are uuids (clients then look it up in the list), 404 before."""

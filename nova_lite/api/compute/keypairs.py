@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from nova_lite.api.compute import certificates, ssh_keys
 from nova_lite.api.compute.schemas import keypairs as schemas
 from nova_lite.api.compute.views import keypairs as views
@@ -32,14 +30,8 @@ class Keypairs(Extension):
         user_id = _authorized_user(req, req.query.one("user_id"))
         limit = req.query.limit if req.has(Change.KEYPAIR_PAGING) else None
         keypairs = self.conductor.keypair_list(req.context, user_id, limit, req.query.marker)
-        body: dict[str, Any] = {"keypairs": views.index(req, keypairs)}
-        if (
-            limit is not None
-            and keypairs
-            and (links := req.next_links(keypairs, limit, keypairs[-1].name, "os-keypairs"))
-        ):
-            body["keypairs_links"] = links
-        return Answer(body)
+        links = req.next_page("keypairs_links", keypairs, limit, lambda keypair: keypair.name)
+        return Answer({"keypairs": views.index(req, keypairs), **links})
 
     @declares(policies.SHOW, authorizes=True, query=schemas.ONE, answer="keypair")
     def show(self, req: Request, name: str) -> Answer:

@@ -76,7 +76,8 @@ def of_query(req: Request, all_rule: str) -> InstanceFilters | None:
         for parameter, name in parameters.items():
             if parameter in given:
                 values[name] = convert(parameter)
-    _check_period(values)
+    if {"changes-since", "changes-before"} <= given:
+        query.changes()
     for name in ("locked", "config_drive"):
         if name in given:
             values[name] = _truth(query, name)
@@ -104,14 +105,6 @@ def _truth(query: Query, name: str) -> bool:
         return strutils.bool_from_string(text, strict=True)
     except ValueError as error:
         raise exception.ValidationError(detail=f"Invalid filter value {text[:64]!r} of {name}.") from error
-
-
-def _check_period(values: dict[str, Any]) -> None:
-    since, before = values.get("changes_since"), values.get("changes_before")
-    if since is not None and before is not None and since > before:
-        raise exception.ValidationError(
-            detail="The value of changes-since must be less than or equal to changes-before."
-        )
 
 
 def _project(req: Request, all_rule: str) -> str | None:

@@ -33,12 +33,12 @@ class Servers(Extension):
 
     @declares(policies.INDEX, query=schemas.INDEX, answer="servers")
     def index(self, req: Request) -> Answer:
-        instances, links = self._list(req, policies.INDEX_ALL, "servers")
+        instances, links = self._list(req, policies.INDEX_ALL)
         return Answer({"servers": views.index(req, instances), **links})
 
     @declares(policies.DETAIL, query=schemas.INDEX, answer="servers")
     def detail(self, req: Request) -> Answer:
-        instances, links = self._list(req, policies.DETAIL_ALL, "servers", "detail")
+        instances, links = self._list(req, policies.DETAIL_ALL)
         return Answer({"servers": views.detail(req, instances), **links})
 
     @declares(policies.SHOW, query=queries.NOTHING, answer="server")
@@ -71,7 +71,7 @@ class Servers(Extension):
         self.compute.accept(req.context, id, operations.DELETE.kind, {})
         return Answer(status=202)
 
-    def _list(self, req: Request, all_rule: str, *path: str) -> tuple[list[Instance], dict[str, Any]]:
+    def _list(self, req: Request, all_rule: str) -> tuple[list[Instance], dict[str, Any]]:
         """A page of servers, and the link to the next one."""
         filters = server_filters.of_query(req, all_rule)
         if filters is None:
@@ -79,8 +79,7 @@ class Servers(Extension):
         keys, dirs = server_filters.order_of(req)
         limit = req.query.limit
         instances = self.conductor.instance_list(req.context, filters, limit, req.query.marker, keys, dirs)
-        links = req.next_links(instances, limit, instances[-1].uuid, *path) if instances else None
-        return instances, {"servers_links": links} if links else {}
+        return instances, req.next_page("servers_links", instances, limit, lambda item: item.uuid)
 
 
 def _changes(req: Request) -> dict[str, Any]:

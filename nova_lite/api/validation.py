@@ -182,15 +182,13 @@ def _sentence(error: jsonschema.ValidationError, what: str) -> str:
         return str(error.cause)
     path = [part for part in error.path if isinstance(part, str)]
     secret = any(part in SECRETS for part in path)
-    message: str = error.message.replace(repr(error.instance), HIDDEN if secret else _echo(error.instance))
+    message: str = error.message.replace(
+        repr(error.instance), HIDDEN if secret else _cut(repr(_masked(error.instance)))
+    )
     if not path:
         return message
     value = HIDDEN if secret else _cut(str(_masked(error.instance)))
     return f"Invalid input for {what} {path[-1]}. Value: {value}. {message}"
-
-
-def _echo(value: Any) -> str:
-    return _cut(repr(_masked(value)))
 
 
 def _cut(text: str) -> str:

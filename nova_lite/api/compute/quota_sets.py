@@ -36,12 +36,12 @@ class QuotaSets(Extension):
     @declares(policies.SHOW, target={"project_id": "id"}, query=queries.QUOTAS, answer="quota_set")
     def show(self, req: Request, id: str) -> Answer:
         limits = self.conductor.limits_get(req.context, id, _user(req))
-        return Answer({"quota_set": views.quota_set(req, limits, detail=False)})
+        return Answer({"quota_set": {"id": id, **views.limits_of(req, limits)}})
 
     @declares(policies.DETAIL, target={"project_id": "id"}, query=queries.QUOTAS, answer="quota_set")
     def detail(self, req: Request, id: str) -> Answer:
         limits = self.conductor.limits_get(req.context, id, _user(req))
-        return Answer({"quota_set": views.quota_set(req, limits, detail=True)})
+        return Answer({"quota_set": {"id": id, **views.detail(req, limits)}})
 
     @declares(policies.DEFAULTS, answer="quota_set")
     def defaults(self, req: Request, id: str) -> Answer:

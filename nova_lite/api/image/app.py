@@ -157,7 +157,7 @@ class ImageApp(rest.Application):
     def _store(self, image: Image, body: Body) -> tuple[int, str]:
         try:
             store.prepare(self.store_path)
-            return store.add(self.store_path, image.id, body, check=_checker(image))
+            return store.add(self.store_path, image.id, body, check=lambda path: formats.check(path, image.disk_format))
         except exception.ImageUnacceptable as error:
             raise exception.ImageUnacceptable(image_id=image.id, reason=error.kwargs["reason"]) from error
         except OSError as error:
@@ -232,7 +232,3 @@ class Body:
     @staticmethod
     def _too_large() -> webob.exc.HTTPRequestEntityTooLarge:
         return webob.exc.HTTPRequestEntityTooLarge(explanation="The image is larger than this cloud takes.")
-
-
-def _checker(image: Image) -> Any:
-    return lambda path: formats.check(path, image.disk_format)

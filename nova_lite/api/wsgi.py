@@ -65,7 +65,6 @@ FAULT_NAMES = {
 MALFORMED_BODY = "Malformed request body"
 
 _HOST = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?")
-_INTEGER = re.compile(r"\d{1,9}", re.ASCII)
 
 
 class Services(NamedTuple):
@@ -168,6 +167,8 @@ ANY_KEY = "*"
 
 
 class Endpoint(NamedTuple):
+    """A row with the function that answers."""
+
     route: Route
     handler: Callable[..., Answer]
     declared: Declaration
@@ -185,7 +186,6 @@ class Extension:
     def __init__(self, services: Services) -> None:
         self.conf = services.conf
         self.compute = services.compute
-        self.services = services
         self.endpoints = [Endpoint(row, getattr(self, row.handler), row.declaration(self)) for row in self.routes]
 
     @property

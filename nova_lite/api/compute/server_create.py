@@ -19,7 +19,10 @@ _HARMLESS_DEVICE_KEYS = {"source_type", "destination_type", "boot_index", "uuid"
 
 def request_of(req: Request, password: str) -> CreateRequest:
     server = req.data["server"]
-    minimum, maximum = _counts(server)
+    minimum = int(server.get("min_count", 1))
+    maximum = int(server.get("max_count", minimum))
+    if minimum > maximum:
+        raise exception.ValidationError(detail="min_count must be <= max_count")
     zone, host, node = _split_zone(server.get("availability_zone"))
     if host or node:
         req.authorize(policies.FORCED_HOST)
@@ -32,7 +35,8 @@ def request_of(req: Request, password: str) -> CreateRequest:
         image_ref=_image(server),
         min_count=minimum,
         max_count=maximum,
-        description=_description(req, server),
+        # Before descriptions could be given, the name was repeated there.
+        description=server.get("description") if req.has(Change.SERVER_DESCRIPTION) else server["name"].strip(),
         hostname=server.get("hostname"),
         networks=_networks(req, server, maximum),
         availability_zone=zone,
@@ -49,17 +53,13 @@ def request_of(req: Request, password: str) -> CreateRequest:
         admin_password=password,
         access_ip_v4=server.get("accessIPv4") or None,
         access_ip_v6=validation.canonical_ipv6(server.get("accessIPv6")),
-        scheduler_hints=_hints(hints),
+        scheduler_hints={
+            key: [str(item) for item in value] if isinstance(value, list) else str(value)
+            for key, value in hints.items()
+            if value is not None
+        },
         injected_files={item["path"]: item.get("contents", "") for item in server.get("personality", [])},
     )
-
-
-def _counts(server: dict[str, Any]) -> tuple[int, int]:
-    minimum = int(server.get("min_count", 1))
-    maximum = int(server.get("max_count", minimum))
-    if minimum > maximum:
-        raise exception.ValidationError(detail="min_count must be <= max_count")
-    return minimum, maximum
 
 
 def _requested_destination(req: Request, server: dict[str, Any], forced: bool) -> RequestedDestination | None:
@@ -122,15 +122,6 @@ def _local_image(device: dict[str, Any]) -> str:
     )
 
 
-def _description(req: Request, server: dict[str, Any]) -> str | None:
-    """Before descriptions could be given, the name was repeated there."""
-    if not req.has(Change.SERVER_DESCRIPTION):
-        name: str = server["name"].strip()
-        return name
-    description: str | None = server.get("description")
-    return description
-
-
 def _networks(req: Request, server: dict[str, Any], count: int) -> str | list[NetworkRequest]:
     networks = server.get("networks")
     if isinstance(networks, str):
@@ -159,12 +150,3 @@ def _network(network: dict[str, Any], count: int) -> NetworkRequest:
             "one by one."
         )
     return NetworkRequest(network_id=uuid, port_id=port, fixed_ip=address, tag=network.get("tag"))
-
-
-def _hints(hints: dict[str, Any]) -> dict[str, list[str] | str]:
-    """Hints as text, whatever the client's JSON types."""
-    return {
-        key: [str(item) for item in value] if isinstance(value, list) else str(value)
-        for key, value in hints.items()
-        if value is not None
-    }

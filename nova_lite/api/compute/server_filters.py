@@ -78,11 +78,9 @@ def of_query(req: Request, all_rule: str) -> InstanceFilters | None:
                 values[name] = convert(parameter)
     if {"changes-since", "changes-before"} <= given:
         query.changes()
-    for name in ("locked", "config_drive"):
+    for name in ("locked", "config_drive", "deleted"):
         if name in given:
             values[name] = _truth(query, name)
-    if "deleted" in given:
-        values["deleted"] = _truth(query, "deleted")
     values["project_id"] = _project(req, all_rule)
     filters = msgspec.convert(values, InstanceFilters)
     return _with_status(req, filters) if "status" in given else filters
@@ -111,9 +109,9 @@ def _project(req: Request, all_rule: str) -> str | None:
     """Whose servers: one's own, or (with all_tenants, for admins) everybody's or those of one project."""
     text = req.query.one("all_tenants")
     try:
-        everybody = text is not None and (strutils.bool_from_string(text, strict=True) if text else True)
+        everybody = text is not None and strutils.bool_from_string(text or "yes", strict=True)
     except ValueError as error:
-        raise exception.ValidationError(detail=f"Invalid all_tenants value {(text or '')[:64]!r}.") from error
+        raise exception.ValidationError(detail=f"Invalid all_tenants value {str(text)[:64]!r}.") from error
     if not everybody:
         return str(req.context.project_id)
     req.authorize(all_rule)

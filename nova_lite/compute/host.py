@@ -12,7 +12,7 @@ from nova_lite.compute.claims import Claims
 from nova_lite.compute.fences import FenceStore
 from nova_lite.compute.jobs import Jobs
 from nova_lite.compute.reports import Retrier
-from nova_lite.conductor.rpcapi import ConductorAPI
+from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.objects import ActionTicket
 from nova_lite.states import PowerState
 from nova_lite.virt.driver import ComputeDriver, DomainInfo
@@ -27,7 +27,7 @@ class LocalHost:
     conf: cfg.ConfigOpts
     name: str
     driver: ComputeDriver
-    conductor: ConductorAPI
+    conductor: ConductorRPC
     fences: FenceStore
     claims: Claims
     jobs: Jobs

@@ -23,7 +23,7 @@ from nova_lite.compute.operations.build import Builder
 from nova_lite.compute.operations.engine import Engine
 from nova_lite.compute.reconciler import DomainReconciler
 from nova_lite.compute.reports import Retrier
-from nova_lite.conductor.rpcapi import ConductorAPI
+from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.context import RequestContext
 from nova_lite.objects import ActionTicket, BuildRequest, Diagnostics, Image
 from nova_lite.states import PowerState
@@ -45,7 +45,7 @@ class ComputeManager:
     methods for steps of operations, builds apart.
     """
 
-    def __init__(self, conf: cfg.ConfigOpts, host: str, driver: ComputeDriver, conductor: ConductorAPI) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, host: str, driver: ComputeDriver, conductor: ConductorRPC) -> None:
         self._stopping = threading.Event()
         self.jobs = Jobs()
         self.heartbeat = Heartbeat(conf, host, driver, self.jobs)

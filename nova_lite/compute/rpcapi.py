@@ -56,6 +56,3 @@ def send_ticket(compute: ComputeRPC, context: RequestContext, ticket: ActionTick
     if ticket.host is not None:
         method = ticket.method or operations.order_of(ticket.action, ticket.payload)
         compute.order(context, ticket.host, method, ticket, version=operations.order_methods()[method].since)
-
-
-ComputeAPI = ComputeRPC

@@ -81,7 +81,7 @@ def ticket(action: str, action_id: int = LATER, generation: int = 1, uuid: str =
 
 
 class FakeConductor:
-    """What compute asks of the conductor, with the signatures of `ConductorAPI`.
+    """What compute asks of the conductor, with the signatures of `ConductorRPC`.
 
     ``errors``: method to errors that its next calls raise. ``hooks``: method to what is called first, with the
     arguments. ``down``: every call raises `ServiceUnavailable`.

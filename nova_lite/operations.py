@@ -207,14 +207,22 @@ DELETE = Operation(
     ),
 )
 
+
+def _by_host(kind: str, task: str, becomes: str, **fields: Any) -> OnHost:
+    """The only step of an operation that its host carries out: ``<kind>_instance``."""
+    method = f"{kind}_instance"
+    return OnHost(PERFORM, method, task=task, event=f"compute_{method}", becomes=becomes, **fields)
+
+
+def _by_driver(kind: str, task: str, becomes: str, **fields: Any) -> OnHost:
+    """The same, where the driver's method ``<kind>`` is all that it takes."""
+    return _by_host(kind, task, becomes, driver=kind, **fields)
+
+
 STOP = Operation(
     "stop",
     allowed=(states.ACTIVE, states.ERROR),
-    steps=(
-        OnHost(
-            PERFORM, "stop_instance", task=states.POWERING_OFF, event="compute_stop_instance", becomes=states.STOPPED
-        ),
-    ),
+    steps=(_by_host("stop", states.POWERING_OFF, states.STOPPED),),
     action="os-stop",
     rule="os_compute_api:servers:stop",
     summary="Stop a server",
@@ -223,19 +231,11 @@ STOP = Operation(
 START = Operation(
     "start",
     allowed=(states.STOPPED,),
-    steps=(
-        OnHost(
-            PERFORM, "start_instance", task=states.POWERING_ON, event="compute_start_instance", becomes=states.ACTIVE
-        ),
-    ),
+    steps=(_by_host("start", states.POWERING_ON, states.ACTIVE),),
     action="os-start",
     rule="os_compute_api:servers:start",
     summary="Start a server",
 )
-
-
-def _reboot(task: str) -> OnHost:
-    return OnHost(PERFORM, "reboot_instance", task=task, event="compute_reboot_instance", becomes=states.ACTIVE)
 
 
 #: It also mends an instance that is stopped, paused, suspended or in error, and one that is stuck in a soft reboot.
@@ -243,12 +243,12 @@ HARD_REBOOT = Operation(
     "reboot",
     allowed=(states.ACTIVE, states.STOPPED, states.PAUSED, states.SUSPENDED, states.ERROR),
     during=(states.REBOOTING,),
-    steps=(_reboot(states.REBOOTING_HARD),),
+    steps=(_by_host("reboot", states.REBOOTING_HARD, states.ACTIVE),),
 )
 REBOOT = Operation(
     "reboot",
     allowed=(states.ACTIVE,),
-    steps=(_reboot(states.REBOOTING),),
+    steps=(_by_host("reboot", states.REBOOTING, states.ACTIVE),),
     variants=(("reboot_type", "HARD", HARD_REBOOT),),
     action="reboot",
     rule="os_compute_api:servers:reboot",
@@ -267,15 +267,7 @@ EVACUATE = Operation(
     steps=(
         Schedule(SCHEDULE, task=states.REBUILDING, event=_SCHEDULE_EVENT, undo=(Release(RELEASE),)),
         dataclasses.replace(_BUILD, begun=states.REBUILD_SPAWNING),
-        OnHost(
-            PERFORM,
-            "stop_instance",
-            only_if="stop",
-            deadline="action_deadline",
-            task=states.POWERING_OFF,
-            event="compute_stop_instance",
-            becomes=states.STOPPED,
-        ),
+        _by_host("stop", states.POWERING_OFF, states.STOPPED, only_if="stop", deadline="action_deadline"),
     ),
 )
 
@@ -304,3 +296,8 @@ def order_methods() -> dict[str, OnHost]:
 def order_of(kind: str, payload: Mapping[str, Any]) -> str:
     """The RPC method of the last step at a host: what an action is that does not say at which step it is."""
     return [step.method for step in get(kind, payload).steps if isinstance(step, OnHost) and step.name != BUILD][-1]
+
+
+def compute_version() -> str:
+    """The compute service's version: that of its newest order."""
+    return max((step.since for step in order_methods().values()), key=lambda text: [*map(int, text.split("."))])

@@ -9,7 +9,7 @@ from nova_lite.context import RequestContext
 from nova_lite.objects import ActionTicket, BuildRequest, Diagnostics, Image
 
 
-@rpc.service("compute", version="1.0")
+@rpc.service("compute", version=operations.compute_version())
 class ComputeRPC(Protocol):
     """Casts carry an order whose row is already committed; calls only read, or fence."""
 

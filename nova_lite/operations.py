@@ -271,13 +271,31 @@ EVACUATE = Operation(
     ),
 )
 
+PAUSE = Operation(
+    "pause",
+    allowed=(states.ACTIVE,),
+    steps=(_by_driver("pause", states.PAUSING, states.PAUSED, since="1.1"),),
+    action="pause",
+    rule="os_compute_api:os-pause-server:pause",
+    summary="Pause a server",
+)
+
+UNPAUSE = Operation(
+    "unpause",
+    allowed=(states.PAUSED,),
+    steps=(_by_driver("unpause", states.UNPAUSING, states.ACTIVE, since="1.1"),),
+    action="unpause",
+    rule="os_compute_api:os-pause-server:unpause",
+    summary="Let a paused server run on",
+)
+
 LOCK = Operation("lock", during=ANY, despite_lock=True, needs_host=False, supersedes=False)
 UNLOCK = Operation("unlock", during=ANY, despite_lock=True, needs_host=False, supersedes=False)
 RESET_STATE = Operation("reset_state", during=ANY, despite_lock=True, needs_host=False)
 
 #: Every row, by its kind.
 OPERATIONS: dict[str, Operation] = {
-    row.kind: row for row in (CREATE, DELETE, STOP, START, REBOOT, EVACUATE, LOCK, UNLOCK, RESET_STATE)
+    row.kind: row for row in (CREATE, DELETE, STOP, START, REBOOT, EVACUATE, PAUSE, UNPAUSE, LOCK, UNLOCK, RESET_STATE)
 }
 
 

@@ -27,6 +27,8 @@ POWERING_OFF = "powering-off"
 POWERING_ON = "powering-on"
 REBOOTING = "rebooting"
 REBOOTING_HARD = "rebooting_hard"
+PAUSING = "pausing"
+UNPAUSING = "unpausing"
 REBUILDING = "rebuilding"
 REBUILD_SPAWNING = "rebuild_spawning"
 

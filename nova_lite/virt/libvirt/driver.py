@@ -188,6 +188,16 @@ class LibvirtDriver(ComputeDriver):
 
     # --- what only some drivers can
 
+    def pause(self, instance_uuid: str) -> None:
+        domain, info = self._domains.get(instance_uuid)
+        if info.power_state != PowerState.PAUSED:
+            self._connection.call(domain.suspend)
+
+    def unpause(self, instance_uuid: str) -> None:
+        domain, info = self._domains.get(instance_uuid)
+        if info.power_state == PowerState.PAUSED:
+            self._connection.call(domain.resume)
+
     def cache_image(self, image: Image) -> None:
         self._cache.get(image)
 

@@ -13,9 +13,10 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from nova_lite import conf as nova_conf
-from nova_lite import exception, objects, states
+from nova_lite import exception, objects, operations, states
 from nova_lite.conductor import reconciler
 from nova_lite.conductor.db import (
+    action_log,
     actions,
     claims,
     flavors,
@@ -552,6 +553,59 @@ def test_the_action_table_says_which_state_allows_what(world: World) -> None:
     assert (world.instance(uuid).vm_state, world.instance(uuid).power_state) == ("stopped", 4)
     world.reports.finish_action(world.context(), host, stop.action_id, 1, "a late failure", "")
     assert world.instance(uuid).vm_state == "stopped"
+
+
+#: Operations whose only step is an order to the host, by the state that they lead to.
+ORDERS = [
+    row
+    for row in operations.OPERATIONS.values()
+    if len(row.steps) == 1 and isinstance(row.steps[0], operations.OnHost) and row.allowed
+]
+
+
+@pytest.mark.parametrize("row", ORDERS, ids=lambda row: row.kind)
+def test_an_operation_by_its_row(world: World, row: operations.Operation) -> None:
+    """From each state that allows it to what it becomes; refused in every other, and with a task under way."""
+    uuid, host, _ = world.built()
+    (step,) = row.steps
+
+    def become(vm_state: str, task_state: str | None = None) -> None:
+        def change(uow: UnitOfWork) -> None:
+            found = instances.lock(uow, uuid)
+            assert found is not None
+            found.vm_state, found.task_state = vm_state, task_state
+
+        world.db.write(change)
+
+    for vm_state in (states.ACTIVE, states.STOPPED, states.PAUSED, states.SUSPENDED, states.ERROR):
+        become(vm_state)
+        if vm_state not in row.allowed:
+            with pytest.raises(exception.InstanceInvalidState, match=f"Cannot '{row.kind}' .* vm_state {vm_state}"):
+                world.lifecycle.accept_action(world.context(), uuid, row.kind, {})
+            continue
+        ticket = world.lifecycle.accept_action(world.context(), uuid, row.kind, {})
+        assert (world.instance(uuid).task_state, ticket.host, ticket.method) == (step.task, host, step.method)
+        with pytest.raises(exception.InstanceInvalidState, match=f"task_state {step.task}"):
+            world.lifecycle.accept_action(world.context(), uuid, row.kind, {})
+        power_state = states.GUEST_IS[step.becomes][0]
+        world.reports.finish_action(world.context(), host, ticket.action_id, power_state, None, "")
+        found = world.instance(uuid)
+        assert (found.vm_state, found.task_state, found.power_state) == (step.becomes, None, power_state)
+
+
+@pytest.mark.parametrize("row", ORDERS, ids=lambda row: row.kind)
+def test_an_operation_past_its_deadline_leaves_the_server_as_it_is(world: World, row: operations.Operation) -> None:
+    uuid, _, _ = world.built()
+    world.db.write(lambda uow: setattr(instances.lock(uow, uuid), "vm_state", row.allowed[0]))  # type: ignore[index]
+    context = world.context()
+    world.lifecycle.accept_action(context, uuid, row.kind, {})
+    world.let_time_pass(1000)
+    world.reconciler.sweep()
+    found = world.instance(uuid)
+    assert (found.vm_state, found.task_state, found.fault) == (row.allowed[0], None, None)  # type: ignore[index]
+    action = world.db.read(action_log.get, context, uuid, context.request_id)
+    assert action.message == "Error"
+    assert f"The {row.kind} was not finished within" in str(action.events[-1].details)
 
 
 def test_a_failed_action_leaves_the_instance_as_its_guest_is(world: World) -> None:

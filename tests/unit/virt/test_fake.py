@@ -238,3 +238,16 @@ def test_diagnostics_tell_the_domain_as_it_was_made(fake_driver: fake.FakeDriver
     assert [nic.mac_address for nic in found.nics] == [vif.mac_address for vif in VIFS]
     fake_driver.unplug_vifs(UUID)
     assert fake_driver.get_instance_diagnostics(UUID).nics == []
+
+
+def test_a_domain_is_paused_and_runs_on(fake_driver: fake.FakeDriver) -> None:
+    fake_driver.spawn(spec())
+    fake_driver.pause(UUID)
+    assert fake_driver.get_info(UUID).power_state == PowerState.PAUSED
+    fake_driver.unpause(UUID)
+    assert fake_driver.get_info(UUID).power_state == PowerState.RUNNING
+    control(fake_driver, fail_at=["pause"])
+    with pytest.raises(exception.VirtDriverError):
+        fake_driver.pause(UUID)
+    with pytest.raises(exception.DomainNotFound):
+        fake_driver.pause("none")

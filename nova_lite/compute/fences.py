@@ -13,6 +13,7 @@ import logging
 import os
 import threading
 import time
+from typing import Any
 
 import msgspec
 
@@ -128,20 +129,18 @@ class FenceStore:
             record = self.get(result.instance_uuid)
             if result.generation >= record.fenced_generation:
                 self._write(
-                    msgspec.structs.replace(
-                        record,
-                        fenced_generation=result.generation,
-                        refused=result,
-                        built_generation=NEVER,
-                        resources=None,
-                    )
+                    record,
+                    fenced_generation=result.generation,
+                    refused=result,
+                    built_generation=NEVER,
+                    resources=None,
                 )
 
     def creating(self, instance_uuid: str, generation: int) -> None:
         """Right before a domain comes to exist: raises `Fenced`, or notes on disk that one may be here from now on."""
         with self._lock(instance_uuid):
             self.check(instance_uuid, generation)
-            self._write(msgspec.structs.replace(self.get(instance_uuid), created_generation=generation))
+            self._write(self.get(instance_uuid), created_generation=generation)
 
     def built(self, instance_uuid: str, generation: int, resources: Resources | None = None) -> None:
         """The build is complete: from here on it is not fenced off, only deleted. Raises `Fenced` if it was before."""
@@ -150,15 +149,14 @@ class FenceStore:
             if record.built_generation == generation:
                 return
             self.check(instance_uuid, generation)
-            self._write(msgspec.structs.replace(record, built_generation=generation, resources=resources))
+            self._write(record, built_generation=generation, resources=resources)
 
     def removed(self, instance_uuid: str) -> None:
         """Nothing of the instance is here any more."""
         with self._lock(instance_uuid):
             record = self.get(instance_uuid)
             if record.is_here:
-                gone = msgspec.structs.replace(record, created_generation=NEVER, built_generation=NEVER, resources=None)
-                self._write(gone)
+                self._write(record, created_generation=NEVER, built_generation=NEVER, resources=None)
 
     # --- actions
 
@@ -170,13 +168,9 @@ class FenceStore:
                 return Admission.DROP
             if action_id == record.last_action_id and record.result is not None:
                 return Admission.REPEAT
-            fenced = record.fenced_generation
-            if forbid_generation is not None:
-                fenced = max(fenced, forbid_generation)
+            fenced = max(record.fenced_generation, NEVER if forbid_generation is None else forbid_generation)
             if (action_id, fenced) != (record.last_action_id, record.fenced_generation):
-                self._write(
-                    msgspec.structs.replace(record, last_action_id=action_id, result=None, fenced_generation=fenced)
-                )
+                self._write(record, last_action_id=action_id, result=None, fenced_generation=fenced)
             return Admission.RUN
 
     def done(self, instance_uuid: str, action_id: int, result: ActionResult) -> None:
@@ -184,7 +178,7 @@ class FenceStore:
         with self._lock(instance_uuid):
             record = self.get(instance_uuid)
             if record.last_action_id == action_id:
-                self._write(msgspec.structs.replace(record, result=result))
+                self._write(record, result=result)
 
     # --- upkeep
 
@@ -205,7 +199,7 @@ class FenceStore:
     def _forbid(self, instance_uuid: str, generation: int) -> None:
         record = self.get(instance_uuid)
         if generation > record.fenced_generation:
-            self._write(msgspec.structs.replace(record, fenced_generation=generation))
+            self._write(record, fenced_generation=generation)
 
     def _lock(self, instance_uuid: str) -> threading.Lock:
         return self._locks[hash(instance_uuid) % len(self._locks)]
@@ -213,9 +207,9 @@ class FenceStore:
     def _path(self, instance_uuid: str) -> str:
         return os.path.join(self._directory, os.path.basename(instance_uuid) + SUFFIX)
 
-    def _write(self, record: Record) -> None:
+    def _write(self, record: Record, **changes: Any) -> None:
         """Always synced: an unsynced file renamed over a synced one can leave neither after a power cut."""
-        record = msgspec.structs.replace(record, updated_at=time.time())
+        record = msgspec.structs.replace(record, updated_at=time.time(), **changes)
         hooks.reach("fence", "before")
         hooks.check_disk()
         files.write_atomically(self._path(record.uuid), msgspec.json.encode(record))

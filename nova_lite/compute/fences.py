@@ -8,7 +8,6 @@ when compute asks the conductor first.
 
 from __future__ import annotations
 
-import enum
 import logging
 import os
 import threading
@@ -73,14 +72,6 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 make_ready(Record)
-
-
-class Admission(enum.Enum):
-    """RUN: new, or seen but not finished. REPEAT: finished, only report it again. DROP: a newer action was seen."""
-
-    RUN = "run"
-    REPEAT = "repeat"
-    DROP = "drop"
 
 
 class FenceStore:
@@ -160,18 +151,21 @@ class FenceStore:
 
     # --- actions
 
-    def admit(self, instance_uuid: str, action_id: int, forbid_generation: int | None = None) -> Admission:
-        """Note that an action came; with RUN it is on disk that it was seen, and a ``forbid_generation`` is fenced."""
+    def admit(self, instance_uuid: str, action_id: int, forbid_generation: int | None = None) -> bool:
+        """Note that an action came. False: a newer one was seen, drop it.
+
+        True: it is on disk that it was seen and, unless it is finished, that ``forbid_generation`` is fenced.
+        """
         with self._lock(instance_uuid):
             record = self.get(instance_uuid)
             if action_id < record.last_action_id:
-                return Admission.DROP
+                return False
             if action_id == record.last_action_id and record.result is not None:
-                return Admission.REPEAT
+                return True
             fenced = max(record.fenced_generation, NEVER if forbid_generation is None else forbid_generation)
             if (action_id, fenced) != (record.last_action_id, record.fenced_generation):
                 self._write(record, last_action_id=action_id, result=None, fenced_generation=fenced)
-            return Admission.RUN
+            return True
 
     def done(self, instance_uuid: str, action_id: int, result: ActionResult) -> None:
         """The action is finished, so; the result is on disk before it is reported. Late ones are not noted."""

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 from nova_lite import exception
@@ -57,7 +58,7 @@ class Jobs:
         self._changed = threading.Condition()
         self._builds: set[tuple[str, int]] = set()
         self._actions: set[tuple[str, int]] = set()
-        self._busy: dict[str, int] = {}
+        self._busy: Counter[str] = Counter()
         self._watches: list[set[str]] = []
 
     def start_build(self, context: RequestContext, uuid: str, generation: int, work: Callable[[], None]) -> bool:
@@ -117,7 +118,7 @@ class Jobs:
             if key in jobs:
                 return False
             jobs.add(key)
-            self._busy[uuid] = self._busy.get(uuid, 0) + 1
+            self._busy[uuid] += 1
             for watch in self._watches:
                 watch.add(uuid)
         thread = threading.Thread(target=self._run, args=(jobs, key, context, work), name=f"job-{uuid}", daemon=True)

@@ -7,7 +7,7 @@ import logging
 import traceback
 
 from nova_lite import exception
-from nova_lite.compute.fences import ActionResult, Admission
+from nova_lite.compute.fences import ActionResult
 from nova_lite.compute.host import LocalHost
 from nova_lite.compute.operations import WORK, Work
 from nova_lite.compute.reports import exception_message
@@ -30,7 +30,7 @@ class Engine:
         A step that fences does so before the lock is asked for: a build that holds it stops at its next step.
         """
         uuid, fences = ticket.instance.uuid, self._host.fences
-        if fences.admit(uuid, ticket.action_id, ticket.generation if step.fences else None) is Admission.DROP:
+        if not fences.admit(uuid, ticket.action_id, ticket.generation if step.fences else None):
             LOG.info("Instance %s: %s %d came late, dropped", uuid, ticket.action, ticket.action_id)
             return
         with self._host.jobs.locks.hold(uuid):

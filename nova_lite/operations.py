@@ -289,13 +289,35 @@ UNPAUSE = Operation(
     summary="Let a paused server run on",
 )
 
+SUSPEND = Operation(
+    "suspend",
+    allowed=(states.ACTIVE,),
+    steps=(_by_driver("suspend", states.SUSPENDING, states.SUSPENDED, since="1.1"),),
+    action="suspend",
+    rule="os_compute_api:os-suspend-server:suspend",
+    summary="Suspend a server, its memory kept on disk",
+)
+
+RESUME = Operation(
+    "resume",
+    allowed=(states.SUSPENDED,),
+    steps=(_by_driver("resume", states.RESUMING, states.ACTIVE, since="1.1"),),
+    action="resume",
+    rule="os_compute_api:os-suspend-server:resume",
+    summary="Resume a suspended server",
+)
+
 LOCK = Operation("lock", during=ANY, despite_lock=True, needs_host=False, supersedes=False)
 UNLOCK = Operation("unlock", during=ANY, despite_lock=True, needs_host=False, supersedes=False)
 RESET_STATE = Operation("reset_state", during=ANY, despite_lock=True, needs_host=False)
 
 #: Every row, by its kind.
 OPERATIONS: dict[str, Operation] = {
-    row.kind: row for row in (CREATE, DELETE, STOP, START, REBOOT, EVACUATE, PAUSE, UNPAUSE, LOCK, UNLOCK, RESET_STATE)
+    row.kind: row
+    for row in (
+        *(CREATE, DELETE, STOP, START, REBOOT, EVACUATE, PAUSE, UNPAUSE, SUSPEND, RESUME),
+        *(LOCK, UNLOCK, RESET_STATE),
+    )
 }
 
 

@@ -29,6 +29,8 @@ REBOOTING = "rebooting"
 REBOOTING_HARD = "rebooting_hard"
 PAUSING = "pausing"
 UNPAUSING = "unpausing"
+SUSPENDING = "suspending"
+RESUMING = "resuming"
 REBUILDING = "rebuilding"
 REBUILD_SPAWNING = "rebuild_spawning"
 

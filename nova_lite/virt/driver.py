@@ -143,6 +143,17 @@ class Pausing(Protocol):
 
 
 @runtime_checkable
+class Suspending(Protocol):
+    """A driver that can put a guest to disk, memory and all; the domain is off meanwhile. As quiet as `Pausing`."""
+
+    def suspend(self, instance_uuid: str) -> None: ...
+
+    def resume(self, instance_uuid: str) -> None:
+        """Raises `exception.InstancePowerOnFailure` when it does not run again."""
+        ...
+
+
+@runtime_checkable
 class InstanceDiagnostics(Protocol):
     """A driver that can tell what a running guest does."""
 

@@ -184,6 +184,12 @@ class FakeDriver(driver.ComputeDriver):
     def unpause(self, instance_uuid: str) -> None:
         self._turn("unpause", instance_uuid, PowerState.RUNNING)
 
+    def suspend(self, instance_uuid: str) -> None:
+        self._turn("suspend", instance_uuid, PowerState.SHUTDOWN)
+
+    def resume(self, instance_uuid: str) -> None:
+        self._turn("resume", instance_uuid, PowerState.RUNNING)
+
     def _turn(self, step: str, instance_uuid: str, power_state: PowerState) -> None:
         domain = self._read(instance_uuid)
         time.sleep(self._step(step).power_delay)

@@ -182,7 +182,11 @@ class LibvirtDriver(ComputeDriver):
             self._domains.cut_power(domain)
 
     def reboot(self, instance_uuid: str, reboot_type: str, timeout: int) -> None:
-        """Off and on again, so that the outcome can be seen, which libvirt's own reboot does not show."""
+        """Off and on again, so that the outcome can be seen, which libvirt's own reboot does not show. What was
+        suspended starts afresh."""
+        domain, _ = self._domains.get(instance_uuid)
+        if self._connection.call(domain.hasManagedSaveImage, 0):
+            self._connection.call(domain.managedSaveRemove, 0)
         self.power_off(instance_uuid, timeout if reboot_type == SOFT else 0)
         self.power_on(instance_uuid)
 
@@ -200,6 +204,15 @@ class LibvirtDriver(ComputeDriver):
 
     def cache_image(self, image: Image) -> None:
         self._cache.get(image)
+
+    def suspend(self, instance_uuid: str) -> None:
+        """Its memory goes to libvirt's own file, and back at the next start."""
+        domain, info = self._domains.get(instance_uuid)
+        if info.power_state == PowerState.RUNNING or not self._connection.call(domain.hasManagedSaveImage, 0):
+            self._connection.call(domain.managedSave, 0)
+
+    def resume(self, instance_uuid: str) -> None:
+        self.power_on(instance_uuid)
 
     def get_console_output(self, instance_uuid: str, length: int | None) -> str:
         self._domains.get(instance_uuid)

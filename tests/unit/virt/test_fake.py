@@ -240,14 +240,20 @@ def test_diagnostics_tell_the_domain_as_it_was_made(fake_driver: fake.FakeDriver
     assert fake_driver.get_instance_diagnostics(UUID).nics == []
 
 
-def test_a_domain_is_paused_and_runs_on(fake_driver: fake.FakeDriver) -> None:
+@pytest.mark.parametrize(
+    ("there", "back", "meanwhile"),
+    [("pause", "unpause", PowerState.PAUSED), ("suspend", "resume", PowerState.SHUTDOWN)],
+)
+def test_a_domain_stands_still_and_runs_on(
+    fake_driver: fake.FakeDriver, there: str, back: str, meanwhile: PowerState
+) -> None:
     fake_driver.spawn(spec())
-    fake_driver.pause(UUID)
-    assert fake_driver.get_info(UUID).power_state == PowerState.PAUSED
-    fake_driver.unpause(UUID)
+    getattr(fake_driver, there)(UUID)
+    assert fake_driver.get_info(UUID).power_state == meanwhile
+    getattr(fake_driver, back)(UUID)
     assert fake_driver.get_info(UUID).power_state == PowerState.RUNNING
-    control(fake_driver, fail_at=["pause"])
+    control(fake_driver, fail_at=[there])
     with pytest.raises(exception.VirtDriverError):
-        fake_driver.pause(UUID)
+        getattr(fake_driver, there)(UUID)
     with pytest.raises(exception.DomainNotFound):
-        fake_driver.pause("none")
+        getattr(fake_driver, there)("none")

@@ -157,7 +157,7 @@ def run_cases(cases: list[Case], parallel: int, logs: Path, report: Callable[[Re
         while case is not None and case.site == ready.site:
             result = run_case(case, ready)
             if result.wrong:
-                result.logs = str(keep_logs(ready.cloud, logs))
+                result.logs = str(keep_logs(ready.cloud.path, logs))
             with lock:
                 report(result)
             case = take()
@@ -174,7 +174,8 @@ def run_cases(cases: list[Case], parallel: int, logs: Path, report: Callable[[Re
                     ready = stack.enter_context(arena(Path(directory), case.site))
                 except Exception as error:
                     with lock:
-                        report(Result(case.scenario.name, case.fault, str(case), wrong=f"no cloud: {error}"))
+                        kept = str(keep_logs(Path(directory), logs))
+                        report(Result(case.scenario.name, case.fault, str(case), wrong=f"no cloud: {error}", logs=kept))
                     case = take()
                 else:
                     case = serve(case, ready)
@@ -187,12 +188,12 @@ def run_cases(cases: list[Case], parallel: int, logs: Path, report: Callable[[Re
             waiting.clear()  # when it is interrupted, only what has begun is finished
 
 
-def keep_logs(running: cloud.Cloud, logs: Path) -> Path:
-    """What its daemons have said, and what they were told, in a directory of its own below ``logs``."""
+def keep_logs(directory: Path, logs: Path) -> Path:
+    """What a cloud's daemons have said, and what they were told, in a directory of its own below ``logs``."""
     logs.mkdir(parents=True, exist_ok=True)
     kept = Path(tempfile.mkdtemp(prefix="case-", dir=logs))
     for pattern in ("*.log", "*.conf", "hooks.json*", "nova-lite.sqlite*"):
-        for file in running.path.glob(pattern):
+        for file in directory.glob(pattern):
             shutil.copy(file, kept)
     return kept
 

@@ -250,7 +250,7 @@ def run(chosen: list[Case], guest: Path, logs: Path, table: Table) -> None:
             while left:
                 result = matrix.run_case(left.pop(0), ready)
                 if result.wrong:
-                    result.logs = str(matrix.keep_logs(ready.cloud, logs))
+                    result.logs = str(matrix.keep_logs(ready.cloud.path, logs))
                 table.add(result)
                 if result.wrong:
                     break

@@ -213,7 +213,7 @@ def no_scheduler(arena: Arena) -> None:
 
 def slow_build(arena: Arena) -> None:
     """Its host is at it for longer than it may take, and at nothing that exists."""
-    arena.control_hosts(delays={"image": SHORT.deadline + 4.0})
+    arena.control_hosts(delays={"image": SHORT.deadline + 10.0})
     arena.create()
 
 

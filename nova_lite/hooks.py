@@ -6,7 +6,8 @@ Nothing happens unless ``NOVA_LITE_HOOKS`` names a control file, which only test
 
 ``daemon``: what ``NOVA_LITE_HOOKS_DAEMON`` says of the process, and ``point``, are shell patterns; ``effect``: one of
 `EFFECTS`; ``seconds``: for those that last. A rule fires once, in whichever process and thread comes first; that it did
-is the file ``<control file>.<id>.fired``, which outlives the kill.
+is the file ``<control file>.<id>.fired``, which outlives the kill. While there is a file ``<control file>.passed``,
+each point that is passed becomes a line there: daemon, a blank, point.
 
 Points (``<x>``: the name of the function or RPC method)::
 
@@ -14,6 +15,7 @@ Points (``<x>``: the name of the function or RPC method)::
     handle/<x>/before, handle/<x>/after     an RPC method is carried out; after: before its answer is sent
     send/<x>/before, send/<x>/after         a call or cast leaves; before: drop, duplicate, error
     fence/before, fence/after               a compute host writes one of its promises to disk
+    network/<verb>/before, network/<verb>/after    a call to the network service; after: it has done it; either: error
     domain/spawn/after, domain/destroy/before, domain/destroy/after
 """
 
@@ -59,7 +61,9 @@ def reach(*point: str) -> str | None:
     """Come to a point; returns DROP, DUPLICATE or ERROR for the caller to act on, else None."""
     if _control is None:
         return None
-    rule = _take_rule("/".join(point))
+    name = "/".join(point)
+    _note_passed(name)
+    rule = _take_rule(name)
     if rule is None:
         return None
     effect: str = rule["effect"]
@@ -82,6 +86,15 @@ def check_disk() -> None:
     """Right before something is written: raises OSError as a full disk does, while a test says that it is."""
     if time.monotonic() < _full_until:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _note_passed(point: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        passed = os.open(f"{_control}.passed", os.O_WRONLY | os.O_APPEND)
+        try:
+            os.write(passed, f"{os.environ.get(DAEMON, '')} {point}\n".encode())
+        finally:
+            os.close(passed)
 
 
 def _take_rule(point: str) -> dict[str, Any] | None:

@@ -9,7 +9,7 @@ from nova_lite.context import RequestContext
 from nova_lite.objects import ActionTicket, BuildRequest, Diagnostics, Image
 
 
-@rpc.service("compute", version="1.0")
+@rpc.service("compute", version=operations.compute_version())
 class ComputeRPC(Protocol):
     """Casts carry an order whose row is already committed; calls only read, or fence."""
 
@@ -54,9 +54,5 @@ class ComputeRPC(Protocol):
 def send_ticket(compute: ComputeRPC, context: RequestContext, ticket: ActionTicket) -> None:
     """Order what ``ticket`` is for from its host; nothing to do when no host is involved."""
     if ticket.host is not None:
-        step = operations.get(ticket.action, ticket.payload).step(operations.PERFORM)
-        assert isinstance(step, operations.OnHost)
-        compute.order(context, ticket.host, step.method, ticket)
-
-
-ComputeAPI = ComputeRPC
+        method = ticket.method or operations.order_of(ticket.action, ticket.payload)
+        compute.order(context, ticket.host, method, ticket, version=operations.order_methods()[method].since)

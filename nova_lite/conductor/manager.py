@@ -10,13 +10,16 @@ from nova_lite import context, exception, rpc
 from nova_lite.compute.rpcapi import ComputeRPC
 from nova_lite.conductor.db import engine, hosts
 from nova_lite.conductor.db.engine import Database, UnitOfWork
+from nova_lite.conductor.domains import Domains
 from nova_lite.conductor.endpoints import database
 from nova_lite.conductor.endpoints.images import Images
-from nova_lite.conductor.endpoints.lifecycle import Lifecycle
-from nova_lite.conductor.endpoints.reports import Reports
+from nova_lite.conductor.endpoints.instances import Instances
+from nova_lite.conductor.operations.building import Building
+from nova_lite.conductor.operations.create import Create
+from nova_lite.conductor.operations.engine import Engine
+from nova_lite.conductor.operations.scheduling import Scheduling
 from nova_lite.conductor.reconciler import Reconciler
 from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.conductor.tasks.build import BuildTask
 from nova_lite.network.driver import load_backend
 from nova_lite.objects import HostState
 from nova_lite.scheduler.rpcapi import SchedulerRPC
@@ -34,12 +37,16 @@ class ConductorManager:
         self.scheduler = scheduler
         self.db = Database(conf, before_commit=self._announce_hosts)
         network_backend = load_backend(conf)
-        self.builds = BuildTask(self.db, conf, network_backend, scheduler, compute)
-        self.reconciler = Reconciler(self.db, conf, network_backend, self.builds, compute)
+        self.engine = Engine(self.db, conf, network_backend, compute)
+        scheduling = Scheduling(self.engine, scheduler)
+        self.reconciler = Reconciler(self.engine, scheduling)
         self.endpoint = rpc.Endpoint(
             ConductorRPC,
-            Lifecycle(self.db, conf, network_backend, self.builds),
-            Reports(self.db, conf, network_backend, conductor),
+            Create(self.db, conf, network_backend),
+            self.engine,
+            Building(self.engine, scheduling, conductor),
+            Instances(self.engine),
+            Domains(self.db),
             Images(self.db, conf, compute),
             database.functions(self.db, conf),
             translate=engine.translate,
@@ -47,6 +54,7 @@ class ConductorManager:
 
     def close(self) -> None:
         self.reconciler.stop()
+        self.engine.stop()
         self.db.close()
 
     def _announce_hosts(self, uow: UnitOfWork) -> None:

@@ -322,6 +322,3 @@ class ConductorRPC(Protocol):
     ) -> list[DomainVerdict]:
         """What to do with each of a host's domains, and (DESTROY) which leftovers without a domain to remove. Uuids
         that are left out of the answer are not to be touched."""
-
-
-ConductorAPI = ConductorRPC

@@ -18,6 +18,3 @@ class SchedulerRPC(Protocol):
     @rpc.fanout
     def update_host_states(self, context: RequestContext, states: list[HostState]) -> None:
         """Tell every scheduler what changed. A lost message is healed by their periodic resync."""
-
-
-SchedulerAPI = SchedulerRPC

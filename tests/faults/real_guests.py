@@ -24,10 +24,15 @@ from typing import Any
 import libvirt
 
 from nova_lite import hooks
+from nova_lite.states import PowerState
 from nova_lite.virt.libvirt import dhcp, guestxml
-from tests.faults import matrix
-from tests.faults.matrix import Arena, Case, Fault, Operation
+from tests.faults import arena as arenas
+from tests.faults import matrix, scenarios
+from tests.faults.arena import Arena, Site
+from tests.faults.matrix import Case
+from tests.faults.points import Fault
 from tests.faults.report import Table
+from tests.faults.scenarios import Scenario
 from tests.functional import cloud
 
 #: An emulated guest needs at least 80 MB.
@@ -118,21 +123,21 @@ class RealCloud(cloud.Cloud):
 class RealArena(Arena):
     cloud: RealCloud
 
-    def check_hypervisors(self) -> None:
-        """The domains are the rows, and run if these say so."""
-        expected = {server["id"]: server["status"] == "ACTIVE" for server in self.servers()}
-        cloud.wait_for("libvirt holds exactly the rows", lambda: self.cloud.states() == expected, matrix.SETTLE_SECONDS)
+    def guests(self) -> dict[str, tuple[str, int]]:
+        power = {True: PowerState.RUNNING, False: PowerState.SHUTDOWN}
+        return {uuid: (self.cloud.host, power[runs]) for uuid, runs in self.cloud.states().items()}
+
+    def boots(self, server_id: str) -> int:
+        """libvirt numbers what it starts."""
+        number: int = self.cloud.libvirt.lookupByUUIDString(server_id).ID()
+        return number
 
     def check_nothing_left(self) -> None:
-        cloud.wait_for("nothing is left on the host", lambda: not self.cloud.traces(), matrix.SETTLE_SECONDS)
+        cloud.wait_for("nothing is left on the host", lambda: not self.cloud.traces(), arenas.SETTLE_SECONDS)
         super().check_nothing_left()
 
-    def leave_dead(self, name: str) -> None:
-        """Kill a daemon, and have nobody start it again."""
-        self.cloud.kill(name)
 
-
-# --- operations that the matrix does not have
+# --- scenarios that the matrix does not have
 
 
 def dies(arena: Arena) -> None:
@@ -140,7 +145,7 @@ def dies(arena: Arena) -> None:
     assert isinstance(arena, RealArena)
     arena.cloud.kill_guest(arena.one())
     arena.settle("SHUTOFF", 1)
-    matrix.act({"os-start": None}, "ACTIVE")(arena)
+    scenarios.act({"os-start": None}, "ACTIVE")(arena)
 
 
 def dies_unseen(arena: Arena) -> None:
@@ -148,7 +153,7 @@ def dies_unseen(arena: Arena) -> None:
     assert isinstance(arena, RealArena)
     arena.leave_dead(arena.cloud.host)
     arena.cloud.kill_guest(arena.one())
-    arena.cloud.start(arena.cloud.host)
+    arena.bring_back(arena.cloud.host)
     arena.settle("SHUTOFF", 1)
 
 
@@ -167,17 +172,17 @@ def delete_dead(arena: Arena) -> None:
     """The guest by itself, and its host's daemon over the delete."""
     assert isinstance(arena, RealArena)
     arena.cloud.kill_guest(arena.one())
-    matrix.delete(arena)
+    scenarios.delete(arena)
 
 
 STOP, START, REBOOT = {"os-stop": None}, {"os-start": None}, {"reboot": {"type": "SOFT"}}
 DEATHS = [
-    Operation("guest dies", matrix.one_active, dies, {}),
-    Operation("guest dies while its host's daemon is dead", matrix.one_active, dies_unseen, {}),
-    Operation("guest dies during stop", matrix.one_active, dies_during(STOP, "SHUTOFF"), {}),
-    Operation("guest dies during reboot", matrix.one_active, dies_during(REBOOT, "ACTIVE"), {}),
+    Scenario("guest dies", scenarios.one_active, dies, {}),
+    Scenario("guest dies while its host's daemon is dead", scenarios.one_active, dies_unseen, {}),
+    Scenario("guest dies during stop", scenarios.one_active, dies_during(STOP, "SHUTOFF"), {}),
+    Scenario("guest dies during reboot", scenarios.one_active, dies_during(REBOOT, "ACTIVE"), {}),
 ]
-DELETE_DEAD = Operation("delete of a dead guest", matrix.one_active, delete_dead, {})
+DELETE_DEAD = Scenario("delete of a dead guest", scenarios.one_active, delete_dead, {})
 
 #: Operation, daemon, point, and what happens there.
 FAULTS = [
@@ -187,8 +192,8 @@ FAULTS = [
     ("create 1", "compute-*", "fence/after", "kill"),
     ("create 1", "compute-*", "domain/spawn/after", "kill pause"),
     ("create 1", "compute-*", "send/finish_build/before", "kill"),
-    ("create 1", "conductor", "send/build_and_run_instance/before", "drop duplicate"),
-    ("create 1", "conductor", "commit/finish_build/after", "kill"),
+    ("create 1", "conductor*", "send/build_and_run_instance/before", "drop duplicate"),
+    ("create 1", "conductor*", "commit/finish_build/after", "kill"),
     ("delete", "compute-*", "fence/after", "kill"),
     ("delete", "compute-*", "domain/destroy/before", "kill pause delay"),
     ("delete", "compute-*", "domain/destroy/after", "kill"),
@@ -207,14 +212,14 @@ FAULTS = [
 
 
 def cases() -> list[Case]:
-    operations = {operation.name: operation for operation in matrix.OPERATIONS}
+    operations = {scenario.name: scenario for scenario in matrix.SCENARIOS}
     found = [
         Case(operations[name], (Fault(daemon, point, effect),))
         for name, daemon, point, effects in FAULTS
         for effect in effects.split()
     ]
     found.append(Case(DELETE_DEAD, (Fault("compute-*", "domain/destroy/before", hooks.KILL),)))
-    return found + [Case(operation, ()) for operation in DEATHS]
+    return found + [Case(death) for death in DEATHS]
 
 
 @contextlib.contextmanager
@@ -228,7 +233,7 @@ def arena(guest: Path) -> Iterator[RealArena]:
         try:
             running.make()
             running.start_all()
-            ready = RealArena(running, control, {})
+            ready = RealArena(running, control, {}, Site(computes=1))
             try:
                 yield ready
             finally:
@@ -245,7 +250,7 @@ def run(chosen: list[Case], guest: Path, logs: Path, table: Table) -> None:
             while left:
                 result = matrix.run_case(left.pop(0), ready)
                 if result.wrong:
-                    result.logs = str(matrix.keep_logs(ready.cloud, logs))
+                    result.logs = str(matrix.keep_logs(ready.cloud.path, logs))
                 table.add(result)
                 if result.wrong:
                     break

@@ -41,7 +41,7 @@ class Table:
         for result in self.failures:
             again = f"{self.command} --only {shlex.quote(result.case)}"
             print(f"\n--- {result.case}\n{result.wrong}\nlogs: {result.logs}\nagain: {again}")
-        print(f"\n{'operation':24} {'fault':18} {'cases':>5} {'passed':>6} {'slowest recovery':>16}")
+        print(f"\nX {'cases':>5} {'passed':>6} {'slowest recovery':>16}")
         for operation, fault in sorted({(result.operation, result.fault) for result in self.results}):
             self._print_row(operation, fault)
         print(f"{len(self.results) - len(self.failures)} passed, {len(self.failures)} failed")
@@ -50,4 +50,4 @@ class Table:
         here = [each for each in self.results if (each.operation, each.fault) == (operation, fault)]
         passed = [each.recovery for each in here if not each.wrong]
         slowest = f"{max(passed):.1f} s" if passed else "-"
-        print(f"{operation:24} {fault:18} {len(here):5} {len(passed):6} {slowest:>16}")
+        print(f"{operation:40} {fault:18} {len(here):5} {len(passed):6} {slowest:>16}")

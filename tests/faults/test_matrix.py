@@ -1,23 +1,32 @@
-"""A sample of the fault matrix (`devstack/faults.sh` runs all of it), and proof that it can fail."""
+"""A sample of the fault matrix (`devstack/faults.sh` runs all of it), and proof that its judges can fail."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
-from tests.faults import matrix
+from tests.faults import matrix, scenarios
+from tests.faults.arena import Arena
+from tests.functional import cloud
 
-#: So that each operation, daemon and effect is in the sample, and it takes a few minutes.
-EVERY = 16
+#: Of the cases with a fault, besides one of each kind.
+EVERY = 24
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1200)
 def test_a_sample_of_the_matrix(tmp_path: Path) -> None:
-    cases = matrix.singles()[::EVERY]
-    assert {case.operation.name for case in cases} == {operation.name for operation in matrix.OPERATIONS}
-    assert {case.fault for case in cases} == {case.fault for case in matrix.singles()}
-    assert {case.faults[0].daemon for case in cases} == {"api", "conductor", "scheduler", "compute-*"}
+    """Every scenario by itself, each kind of fault at least once, and some more."""
+    everything = matrix.singles()
+    faulty = [case for case in everything if case.faults]
+    cases = [case for case in everything if not case.faults] + faulty[::EVERY]
+    for case in faulty:
+        if case.fault not in {chosen.fault for chosen in cases}:
+            cases.append(case)
+    assert {case.scenario.name for case in cases} == {scenario.name for scenario in matrix.SCENARIOS}
+    assert {fault.daemon for case in cases for fault in case.faults} == {"api", "conductor*", "scheduler*", "compute-*"}
     table = matrix.Table(len(cases))
     matrix.run_cases(cases, 2, tmp_path, table.add)
     table.print()
@@ -25,10 +34,79 @@ def test_a_sample_of_the_matrix(tmp_path: Path) -> None:
     assert len(table.results) == len(cases)
 
 
-def test_the_matrix_fails_without_the_reconciler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(matrix, "SETTLE_SECONDS", 15.0)
-    (create_one,) = [operation for operation in matrix.OPERATIONS if operation.name == "create 1"]
-    lost = matrix.Fault("conductor", "send/build_and_run_instance/before", matrix.hooks.DROP)
-    with matrix.arena(tmp_path, extra_config="[conductor]\nreconcile_interval = 3600\n") as ready:
-        result = matrix.run_case(matrix.Case(create_one, (lost,)), ready)
-    assert "all servers are ACTIVE: not within 15 s" in result.wrong
+@pytest.fixture(scope="module")
+def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
+    with matrix.arena(tmp_path_factory.mktemp("arena")) as ready:
+        yield ready
+
+
+MOVED = (
+    "UPDATE allocations SET compute_node_id = (SELECT MIN(id) + MAX(id) FROM compute_nodes) - compute_node_id",
+    "UPDATE compute_nodes SET (vcpus_used, memory_mb_used, disk_gb_used) = (SELECT COALESCE(SUM(a.vcpus), 0), "
+    "COALESCE(SUM(a.memory_mb), 0), COALESCE(SUM(a.disk_gb), 0) FROM allocations a "
+    "WHERE a.compute_node_id = compute_nodes.id)",
+)
+
+#: What somebody changes behind everybody's back, how it is changed back, and what the matrix says of it.
+TAMPERED = {
+    "task": (("UPDATE instances SET task_state = 'pausing'",), ("UPDATE instances SET task_state = NULL",), "audit: "),
+    "power": (
+        ("UPDATE instances SET power_state = 4 WHERE NOT deleted",),
+        ("UPDATE instances SET power_state = 1 WHERE NOT deleted",),
+        "is active, its power state is 4 in the API and 1 at the hypervisor",
+    ),
+    "counter": (
+        ("UPDATE compute_nodes SET vcpus_used = vcpus_used + 1",),
+        ("UPDATE compute_nodes SET vcpus_used = vcpus_used - 1",),
+        "audit: ",
+    ),
+    "claim": (MOVED, MOVED, "claims are "),
+    "capacity": (
+        ("UPDATE compute_nodes SET vcpus = -1",),
+        ("UPDATE compute_nodes SET vcpus = 64",),
+        "more is used than there is",
+    ),
+}
+
+
+def change(arena: Arena, statements: tuple[str, ...]) -> None:
+    with arena.db.engine.begin() as connection:
+        for statement in statements:
+            connection.execute(sa.text(statement))
+
+
+def tampered(statements: tuple[str, ...]) -> Callable[[Arena], None]:
+    def run(arena: Arena) -> None:
+        scenarios.one_active(arena)
+        change(arena, statements)
+
+    return run
+
+
+@pytest.mark.parametrize("what", TAMPERED)
+def test_the_judges_see_what_is_wrong(arena: Arena, what: str) -> None:
+    break_it, mend_it, said = TAMPERED[what]
+    scenario = scenarios.Scenario(what, scenarios.nothing, tampered(break_it), {})
+    result = matrix.run_case(matrix.Case(scenario), arena)
+    change(arena, mend_it)
+    arena.cloud.delete_all()
+    cloud.wait_for("nothing of it is left", lambda: not arena.cloud.domains())
+    assert said in result.wrong
+
+
+def test_a_point_that_is_not_passed_fails_its_scenario(arena: Arena) -> None:
+    points = {"conductor*": ["commit/nobody_has_it/before"]}
+    scenario = scenarios.Scenario("misnamed", scenarios.nothing, scenarios.one_active, points)
+    result = matrix.run_case(matrix.Case(scenario), arena)
+    arena.cloud.delete_all()
+    assert "does not pass: ['conductor* at commit/nobody_has_it/before']" in result.wrong
+
+
+@pytest.mark.parametrize("silent", ["power_off", "reboot"])
+def test_a_host_that_only_says_so_is_seen(tmp_path: Path, silent: str) -> None:
+    """Its driver does nothing, and the rows say that it was done."""
+    name = {"power_off": "stop", "reboot": "reboot"}[silent]
+    (scenario,) = [scenario for scenario in matrix.SCENARIOS if scenario.name == name]
+    with matrix.arena(tmp_path, launcher=("tests.faults.without", silent)) as arena:
+        result = matrix.run_case(matrix.Case(scenario), arena)
+    assert {"stop": "is stopped, its power state is", "reboot": "has not booted"}[name] in result.wrong

@@ -1,19 +1,29 @@
-"""Run a daemon with one protection switched off: ``python -m tests.faults.without RULE nova_lite.cmd.DAEMON …``.
+"""Run a daemon with one protection, or a part of its hypervisor, switched off: ``python -m tests.faults.without RULE
+nova_lite.cmd.DAEMON …``.
 
-This is how it is shown that the fault tests notice: `tests/faults/test_controls.py`.
+This is how it is shown that the fault tests notice: `tests/faults/test_controls.py`, `test_matrix.py`.
 """
 
 from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Callable
 from typing import Any
+
+
+def reconciler() -> None:
+    """What was accepted is driven by its first message or not at all."""
+    from nova_lite.conductor.reconciler import Reconciler
+
+    Reconciler.sweep = lambda self: 0  # type: ignore[method-assign]
 
 
 def confirmation() -> None:
     """A build whose host is silent moves to another one, unasked."""
-    from nova_lite.conductor.reconciler import Reconciler
     from nova_lite.conductor.tasks import reports
+
+    from nova_lite.conductor.reconciler import Reconciler
     from nova_lite.objects import BuildResult, Outcome
 
     redrive = Reconciler._redrive
@@ -61,15 +71,32 @@ def conditional_claim() -> None:
     claims.claim = grant
 
 
-RULES = {"confirmation": confirmation, "tombstone": tombstone, "conditional claim": conditional_claim, "nothing": None}
+def idle_driver(method: str) -> Callable[[], None]:
+    """The hypervisor says that it has done it, and has not."""
+
+    def switch_off() -> None:
+        from nova_lite.virt.fake import FakeDriver
+
+        setattr(FakeDriver, method, lambda self, *args: None)
+
+    return switch_off
+
+
+RULES = {
+    "reconciler": reconciler,
+    "confirmation": confirmation,
+    "tombstone": tombstone,
+    "conditional claim": conditional_claim,
+    "power_off": idle_driver("power_off"),
+    "reboot": idle_driver("reboot"),
+}
 
 
 def main() -> int:
     rule, module = sys.argv[1:3]
     del sys.argv[1:3]
     daemon = importlib.import_module(module)
-    if switch_off := RULES[rule]:
-        switch_off()
+    RULES[rule]()
     status: int = daemon.main()
     return status
 

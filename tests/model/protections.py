@@ -102,13 +102,13 @@ PROTECTIONS = [
     Protection(
         "fence check at order",
         "a refusal whose report was lost is said again",
-        "compute/builds.py: _repeat_refusal",
+        "compute/operations/build.py: _repeat_refusal",
         BOOT,
     ),
     Protection(
         "fence before report",
         "who reports a failure has promised before",
-        "compute/builds.py: _build_or_undo",
+        "compute/operations/build.py: _build_or_undo",
         BOOT,
         twice=True,
     ),
@@ -127,7 +127,7 @@ PROTECTIONS = [
     Protection(
         "action order",
         "a late stop does not undo a start",
-        "compute/fences.py: admit; actions.py: _do_once",
+        "compute/fences.py: admit; operations/engine.py: _do_once",
         POWER_ONLY,
     ),
     Protection(

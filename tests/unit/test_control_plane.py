@@ -149,7 +149,7 @@ class ControlPlane(RuleBasedStateMachine):
         self.path = Path(tempfile.mkdtemp())
         self.world = World(self.path)
         self.post = Post()
-        self.world.builds.compute = self.world.reconciler.compute = self.post  # type: ignore[assignment]
+        self.world.engine.compute = self.post  # type: ignore[assignment]
         self.links = {name: Link(self.world) for name in HOSTS}
         self.forced: set[str] = set()
         self.ended: set[str] = set()

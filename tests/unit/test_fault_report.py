@@ -36,7 +36,3 @@ def test_each_case_has_a_description_of_its_own() -> None:
     """So that the command that repeats it picks it alone."""
     described = [str(case) for case in matrix.singles()]
     assert all(sum(one in other for other in described) == 1 for one in described)
-
-
-def test_only_what_needs_a_database_server_gets_one() -> None:
-    assert {case.fault for case in matrix.singles() if case.needs_database} == {"database restart"}

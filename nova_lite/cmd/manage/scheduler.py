@@ -10,7 +10,7 @@ from nova_lite import exception
 from nova_lite.cmd.manage.app import App, Commands, at_least, key_value
 from nova_lite.conductor.db import action_log, flavors, hosts, images, instances, server_groups
 from nova_lite.conductor.db.engine import UnitOfWork
-from nova_lite.conductor.tasks import build
+from nova_lite.conductor.operations.scheduling import request_spec
 from nova_lite.context import RequestContext
 from nova_lite.objects import HostState, InstanceGroup, RequestedDestination, RequestSpec
 from nova_lite.scheduler import core, filters, plans, weights
@@ -105,7 +105,7 @@ def _of_server(uow: UnitOfWork, app: App, server: str) -> tuple[list[HostState],
     fault = row.fault or {}
     message = fault.get("message") or next((each.message for each in action_log.list_(uow, app.context, server)), None)
     told = (row.uuid, row.vm_state, row.host, message, fault.get("details"))
-    return hosts.states(uow), build.request_spec(uow, row, []), told
+    return hosts.states(uow), request_spec(uow, row, []), told
 
 
 def drain(app: App, args: argparse.Namespace) -> int:
@@ -118,7 +118,7 @@ def drain(app: App, args: argparse.Namespace) -> int:
             raise exception.HostNotFound(host=args.host)
         placed = [each for state in source for each in state.instances]
         rows = sorted(instances.rows_by_uuid(uow, placed).values(), key=lambda row: row.id)
-        specs = [build.request_spec(uow, row, [args.host]) for row in rows]
+        specs = [request_spec(uow, row, [args.host]) for row in rows]
         for spec in specs:
             spec.current_zone = source[0].availability_zone
         return states, specs, {row.uuid: row.display_name for row in rows}
@@ -140,7 +140,7 @@ def rebalance(app: App, args: argparse.Namespace) -> int:
         chosen = [state for state in hosts.states(uow) if _takes_part(state, args)]
         there = {each for state in chosen for each in state.instances}
         rows = [row for row in instances.movable(uow) if row.uuid in there]
-        return chosen, [build.request_spec(uow, row, []) for row in rows], {row.uuid: row.display_name for row in rows}
+        return chosen, [request_spec(uow, row, []) for row in rows], {row.uuid: row.display_name for row in rows}
 
     chosen, specs, names = app.db.read(read)
     filters_, weighers, _ = decider(app)

@@ -223,6 +223,12 @@ def list_(
     return _to_nodes(uow, rows)
 
 
+def exists(uow: UnitOfWork, host: str | None, node: str | None) -> bool:
+    """Is there such a node? None: any."""
+    asked = {name: value for name, value in (("host", host), ("node", node)) if value is not None}
+    return uow.session.scalars(sa.select(ComputeNode.id).filter_by(**asked)).first() is not None
+
+
 def get(uow: UnitOfWork, node_id: str) -> ComputeNodeObject:
     """``node_id``: uuid or numeric id."""
     row = by_reference(uow, ComputeNode, node_id)

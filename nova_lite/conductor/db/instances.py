@@ -1,6 +1,6 @@
 """Instances: reading them, one or many, and the few fields that users change at will.
 
-What an instance goes through is written elsewhere (`nova_lite.conductor.tasks`), always guarded by its state.
+What an instance goes through is written elsewhere (`nova_lite.conductor.operations`), always guarded by its state.
 """
 
 from __future__ import annotations
@@ -95,6 +95,23 @@ def rows_by_uuid(uow: UnitOfWork, instance_uuids: Iterable[str]) -> dict[str, mo
     """Those that have a row, of any project, deleted or not."""
     query = sa.select(models.Instance).where(models.Instance.uuid.in_(set(instance_uuids)))
     return {row.uuid: row for row in uow.session.scalars(query)}
+
+
+def bare_rows(uow: UnitOfWork, instance_uuids: Iterable[str]) -> Sequence[models.Instance]:
+    """Those of these uuids, in the order of their creation; what they refer to is read only when it is asked for."""
+    query = sa.select(models.Instance).where(models.Instance.uuid.in_(list(instance_uuids)))
+    return uow.session.scalars(query.order_by(models.Instance.id).options(orm.lazyload("*"))).all()
+
+
+def of_request(uow: UnitOfWork, first_uuid: str, project_id: str | None) -> Sequence[models.Instance]:
+    """All that were created with the instance of this uuid, if it is the project's."""
+    first = uow.session.scalars(sa.select(models.Instance).where(models.Instance.uuid == first_uuid)).first()
+    if first is None or first.project_id != project_id:
+        return []
+    query = sa.select(models.Instance).where(
+        models.Instance.reservation_id == first.reservation_id, models.Instance.project_id == project_id
+    )
+    return uow.session.scalars(query.order_by(models.Instance.launch_index)).all()
 
 
 def movable(uow: UnitOfWork) -> Sequence[models.Instance]:

@@ -146,6 +146,12 @@ def _service(uow: UnitOfWork, service_id: str) -> Service:
     return row
 
 
+def zone_exists(uow: UnitOfWork, zone: str) -> bool:
+    """Does any service that is enabled make it a zone for instances?"""
+    query = sa.select(Service.id).where(Service.availability_zone == zone, Service.disabled.is_(False))
+    return zone != INTERNAL_ZONE and uow.session.scalars(query).first() is not None
+
+
 def availability_zones(uow: UnitOfWork) -> list[AvailabilityZone]:
     """By name. A zone is available when any service in it is enabled."""
     zones: dict[str, AvailabilityZone] = {}

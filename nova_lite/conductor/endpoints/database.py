@@ -33,7 +33,6 @@ from nova_lite.conductor.db import (
     usage,
 )
 from nova_lite.conductor.db.engine import Database
-from nova_lite.conductor.tasks import locks, reset
 from nova_lite.context import RequestContext
 
 Function = Callable[..., Any]
@@ -82,15 +81,12 @@ WRITES: dict[str, Function] = {
     "flavor_update": flavors.update,
     "image_create": images.create,
     "image_update": images.update,
-    "instance_lock": locks.lock,
     "instance_metadata_change": instance_metadata.change,
     "instance_metadata_delete": instance_metadata.delete,
     "instance_password_clear": instance_metadata.clear_password,
-    "instance_reset_state": reset.reset_state,
     "instance_tag_add": instance_tags.add,
     "instance_tag_delete": instance_tags.delete,
     "instance_tags_replace": instance_tags.replace,
-    "instance_unlock": locks.unlock,
     "instance_update": instances.update,
     "keypair_create": keypairs.create,
     "keypair_delete": keypairs.delete,

@@ -12,7 +12,7 @@ import msgspec
 from oslo_config import cfg
 
 from nova_lite import conf as configuration
-from nova_lite import exception, operations
+from nova_lite import exception
 from nova_lite.compute import manager
 from nova_lite.context import RequestContext, get_admin_context
 from nova_lite.image import local
@@ -34,6 +34,7 @@ from nova_lite.virt import fake
 
 UUID = "11111111-1111-4111-8111-111111111111"
 HOST = "host-a"
+METHODS = {"delete": "terminate_instance", "evacuate": "stop_instance"}
 CREATE, LATER = 10, 20
 DEADLINE = 10.0
 
@@ -207,9 +208,7 @@ class Host:
         self.manager.build_and_run_instance(self.context, build_request(generation, **values))
 
     def act(self, order: ActionTicket) -> None:
-        step = operations.get(order.action, order.payload).step(operations.PERFORM)
-        assert isinstance(step, operations.OnHost)
-        self.manager.orders[step.method](self.context, order)
+        self.manager.orders[METHODS.get(order.action, f"{order.action}_instance")](self.context, order)
 
     def settle(self) -> None:
         assert self.manager.jobs.wait_idle(DEADLINE), "jobs do not end"

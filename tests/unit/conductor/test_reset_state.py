@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nova_lite import exception
+from nova_lite import exception, operations
 from nova_lite.conductor.db import action_log, actions, instances
 from nova_lite.conductor.db.engine import Database
 from nova_lite.conductor.rpcapi import ConductorRPC
@@ -22,7 +22,7 @@ def log(db: Database, uuid: str) -> list[InstanceAction]:
 def test_the_open_action_is_closed(conductor: ConductorRPC, db: Database, kind: str, task: str | None) -> None:
     uuid = db.write(make.instance, task_state=task)
     if task is not None:
-        db.write(make.action, uuid, action=kind, step=actions.PERFORM)
+        db.write(make.action, uuid, action=kind, step=operations.PERFORM)
     context = make.context("admin", admin=True)
     for _ in range(2):
         conductor.instance_reset_state(context, uuid, "error")
@@ -39,11 +39,11 @@ def test_the_open_action_is_closed(conductor: ConductorRPC, db: Database, kind: 
 @pytest.mark.parametrize(
     "values",
     [
-        {"action": "create", "step": actions.SCHEDULE},
-        {"action": "create", "step": actions.BUILD},
-        {"action": "create", "step": actions.COMPENSATE},
-        {"action": "evacuate", "step": actions.BUILD},
-        {"action": "delete", "step": actions.PERFORM},
+        {"action": "create", "step": operations.SCHEDULE},
+        {"action": "create", "step": operations.BUILD},
+        {"action": "create", "step": operations.COMPENSATE},
+        {"action": "evacuate", "step": operations.BUILD},
+        {"action": "delete", "step": operations.PERFORM},
     ],
 )
 def test_what_has_to_end_by_itself(conductor: ConductorRPC, db: Database, values: dict[str, Any]) -> None:

@@ -1,10 +1,15 @@
-"""Delete, stop, start and reboot: doubled, late, reordered, failing, and over a kill."""
+"""Orders (delete, stop, start, reboot, ...): doubled, late, reordered, failing, and over a kill."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from nova_lite import exception
+from nova_lite import exception, operations
+from nova_lite.compute.operations import WORK
+from nova_lite.operations import OnHost, Operation
 from nova_lite.states import PowerState
 from tests.unit.compute.fakes import LATER, UUID, Gate, Host, eventually, ticket
 
@@ -135,7 +140,7 @@ def test_a_failure_is_reported_with_its_cause(host: Host, error: str, words: str
     assert words in message
 
 
-@pytest.mark.parametrize("action", ["stop", "start", "reboot"])
+@pytest.mark.parametrize("action", ["stop", "start", "reboot", "evacuate"])
 @pytest.mark.parametrize("generation", [None, 2])
 def test_an_action_on_a_domain_that_is_not_the_one_meant_fails(host: Host, action: str, generation: int | None) -> None:
     if generation is not None:
@@ -196,3 +201,45 @@ def test_a_completed_instance_is_kept_when_its_delete_was_not_carried_out(host: 
     after.act(ticket("reboot", LATER + 1, payload={"reboot_type": "HARD"}))
     after.settle()
     assert host.conductor.of("finish_action")[-1] == (LATER + 1, RUNNING, None)
+
+
+def test_there_is_work_for_every_step() -> None:
+    steps = operations.order_methods().values()
+    assert set(WORK) == {step.method for step in steps if step.driver is None}
+
+
+@pytest.fixture
+def sleepy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    """A host in a world with one more operation, which is one method of the driver, and lasts."""
+    row = Operation("doze", steps=(OnHost("perform", "doze_instance", driver="doze", lasting=True),))
+    monkeypatch.setattr(operations, "OPERATIONS", {**operations.OPERATIONS, "doze": row})
+    return Host(tmp_path)
+
+
+def test_an_operation_that_is_one_method_of_the_driver_needs_only_its_row(sleepy: Host) -> None:
+    dozing: list[str] = []
+    driver: Any = sleepy.driver
+    driver.doze = dozing.append
+    sleepy.built()
+    for _ in range(2):
+        sleepy.act(ticket("doze"))
+        sleepy.settle()
+    sleepy.act(ticket("doze", LATER + 1, generation=2))
+    sleepy.settle()
+    assert dozing == [UUID]
+    reports = sleepy.conductor.of("finish_action")
+    assert reports[:2] == [(LATER, RUNNING, None)] * 2
+    assert "has no domain on this host" in reports[2][2]
+
+
+def test_a_driver_that_cannot_is_told_of_and_what_lasts_is_tried_again(sleepy: Host) -> None:
+    sleepy.built()
+    sleepy.act(ticket("doze"))
+    sleepy.settle()
+    driver: Any = sleepy.driver
+    driver.doze = lambda uuid: None
+    sleepy.act(ticket("doze"))
+    sleepy.settle()
+    first, second = sleepy.conductor.of("finish_action")
+    assert "doze" in first[2]
+    assert second == (LATER, RUNNING, None)

@@ -15,7 +15,7 @@ from nova_lite.compute.claims import Resources
 from nova_lite.compute.host import LocalHost
 from nova_lite.compute.reports import Stopping, exception_message
 from nova_lite.context import RequestContext
-from nova_lite.objects import BuildNetworks, BuildRequest, BuildResult, Outcome
+from nova_lite.objects import BuildRequest, BuildResult, Outcome
 from nova_lite.virt.driver import DomainInfo, SpawnSpec
 
 LOG = logging.getLogger(__name__)
@@ -50,8 +50,6 @@ class Builder:
                 self._report(context, request, result)
         except exception.Fenced as error:
             LOG.info("Instance %s: build of generation %d dropped: %s", uuid, request.generation, error.message)
-        except Stopping:
-            LOG.info("Instance %s: build of generation %d left as it is, the daemon stops", uuid, request.generation)
 
     def _attempt(self, context: RequestContext, request: BuildRequest) -> BuildResult | None:
         """The outcome to report, None if there is none to. Whatever it is but BUILT, no trace is left."""
@@ -105,7 +103,12 @@ class Builder:
                 self._host.fences.forbid(uuid, generation)
                 return None
             except Exception as error:
-                result = self._failure(request, error)
+                result = self._result(
+                    request,
+                    Outcome.ABORTED if aborts(error) else Outcome.RESCHEDULED,
+                    message=exception_message(error, self._host.name),
+                    details="".join(traceback.format_exception(error)),
+                )
                 LOG.warning(
                     "Instance %s: build of generation %d %s after %.2f s: %s",
                     uuid,
@@ -122,13 +125,20 @@ class Builder:
         return self._result(request, Outcome.BUILT, power_state=self._host.power_state(uuid) or 0)
 
     def _build(self, context: RequestContext, request: BuildRequest, undo: contextlib.ExitStack) -> None:
-        """Claim, networks, spawn. ``undo`` gets what takes back each step, before it is done."""
+        """Claim, networks, spawn. ``undo`` gets what takes back each step, before it is done.
+
+        Nothing exists yet when the conductor is told that the build begins here, so waiting for it costs only time.
+        """
         host, instance, generation = self._host, request.instance, request.generation
         check_injected_files(request.injected_files)
         wanted = Resources.of(instance.flavor)
         undo.callback(host.claims.release, instance.uuid)
         host.claims.instance_claim(instance.uuid, wanted, request.limits)
-        networks = self._start_build(context, request)
+        networks = host.retrier.ask(
+            f"Instance {instance.uuid}: start_build",
+            lambda: host.conductor.start_build(context, instance.uuid, host.name, generation),
+            lambda: host.fences.check(instance.uuid, generation),
+        )
         host.fences.check(instance.uuid, generation)
         undo.callback(host.clear, instance.uuid)
         host.driver.plug_vifs(instance, networks.vifs)
@@ -148,21 +158,7 @@ class Builder:
         hooks.reach("domain", "spawn", "after")
         host.fences.built(instance.uuid, generation, wanted)
 
-    def _start_build(self, context: RequestContext, request: BuildRequest) -> BuildNetworks:
-        """Tell the conductor that the build begins here. Nothing exists yet, so waiting for it costs only time."""
-        host, uuid, generation = self._host, request.instance.uuid, request.generation
-        return host.retrier.ask(
-            f"Instance {uuid}: start_build",
-            lambda: host.conductor.start_build(context, uuid, host.name, generation),
-            lambda: host.fences.check(uuid, generation),
-        )
-
     # --- the report
-
-    def _failure(self, request: BuildRequest, error: Exception) -> BuildResult:
-        message = exception_message(error, self._host.name)
-        outcome = Outcome.ABORTED if aborts(error) else Outcome.RESCHEDULED
-        return self._result(request, outcome, message=message, details="".join(traceback.format_exception(error)))
 
     def _result(
         self, request: BuildRequest, outcome: Outcome, power_state: int = 0, message: str = "", details: str = ""

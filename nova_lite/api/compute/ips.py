@@ -1,4 +1,4 @@
-"""A server's addresses under URLs of their own."""
+"""``/servers/{server_id}/ips``: a server's addresses."""
 
 from __future__ import annotations
 
@@ -11,25 +11,21 @@ from nova_lite.policies import servers as policies
 _IPS = "/servers/{server_id}/ips"
 
 
-class ServerFacts(Extension):
-    alias = "server-facts"
+class Ips(Extension):
+    alias = "ips"
     title = "Addresses of a server"
-    includes = ("ips",)
+    includes = ("server-facts",)
     routes = (
-        Route("GET", _IPS, "ips"),
-        Route("GET", _IPS + "/{label}", "ips_of_network"),
+        Route("GET", _IPS, "index"),
+        Route("GET", _IPS + "/{label}", "show"),
     )
 
     @declares(policies.IPS_INDEX, query=queries.NOTHING, answer="addresses")
-    def ips(self, req: Request, server_id: str) -> Answer:
-        req.authorize(policies.IPS_INDEX)
-        req.query(queries.NOTHING)
+    def index(self, req: Request, server_id: str) -> Answer:
         return Answer({"addresses": views.addresses(self.conductor.instance_get(req.context, server_id))})
 
     @declares(policies.IPS_SHOW, query=queries.NOTHING, answer=ANY_KEY)
-    def ips_of_network(self, req: Request, server_id: str, label: str) -> Answer:
-        req.authorize(policies.IPS_SHOW)
-        req.query(queries.NOTHING)
+    def show(self, req: Request, server_id: str, label: str) -> Answer:
         networks = views.addresses(self.conductor.instance_get(req.context, server_id))
         if label not in networks:
             raise exception.NotFound("Instance is not a member of specified network")

@@ -4,49 +4,77 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-import sqlalchemy as sa
 from oslo_config import cfg
 
-from nova_lite import exception, states
-from nova_lite.conductor.db import actions, flavors, images, instances, networks, quotas, server_groups
-from nova_lite.conductor.db.engine import UnitOfWork
-from nova_lite.conductor.db.models import ComputeNode, Instance, InstanceTag, KeyPair, Service
+from nova_lite import exception, operations, states
+from nova_lite.conductor.db import (
+    actions,
+    compute_nodes,
+    flavors,
+    images,
+    instances,
+    keypairs,
+    networks,
+    quotas,
+    server_groups,
+    services,
+)
+from nova_lite.conductor.db.engine import Database, UnitOfWork
+from nova_lite.conductor.db.models import Instance, InstanceTag, KeyPair
 from nova_lite.context import RequestContext
-from nova_lite.network.driver import NetworkBackend
+from nova_lite.network.driver import NetworkBackend, NetworkCall, Verb
 from nova_lite.objects import CreateRequest, CreateResult, Flavor, Image, NetworkRequest, RequestedDestination
 
 GIB = 1024**3
-
-#: The zone of hosts that run no instances.
-INTERNAL_ZONE = "internal"
 
 #: Instance uuids are made from the request id, so that a repeated request cannot create anything twice.
 _NAMESPACE = uuid.UUID("6d1f4f2e-4e0b-4b52-9d0c-3f1f2c8a7a10")
 
 
+class Create:
+    """The RPC method `create_instances`."""
+
+    def __init__(self, db: Database, conf: cfg.ConfigOpts, network: NetworkBackend) -> None:
+        self.db = db
+        self.conf = conf
+        self.network = network
+
+    def create_instances(self, context: RequestContext, request: CreateRequest) -> CreateResult:
+        """Write ``request.min_count`` to ``max_count`` instances, as many as the quota allows, or refuse all of it; the
+        same request id again returns the same instances."""
+        answer = None
+        if self.network.remote and context.project_id:
+            answer = self.network.call(NetworkCall(verb=Verb.RESOLVE, context=context, networks=request.networks))
+        arguments = (self.conf, self.network, context, request, answer)
+        return self.db.write_once_more(create_instances, *arguments)
+
+
 def create_instances(
     uow: UnitOfWork,
     conf: cfg.ConfigOpts,
-    network_backend: NetworkBackend,
+    network: NetworkBackend,
     context: RequestContext,
     request: CreateRequest,
+    answer: Any,
 ) -> CreateResult:
-    """Write ``request.min_count`` to ``max_count`` instances, as many as the quota allows, or refuse all of it."""
     if not context.project_id:
         raise exception.Forbidden("A server belongs to a project; this token is for none.")
-    repeated = _instances_of_request(uow, context)
+    repeated = instances.of_request(uow, _instance_uuid(context, 0), context.project_id)
     if repeated:
         return _result(repeated)
     flavor = _flavor(uow, context, request)
     image, boot_images = _images(uow, context, request, flavor)
-    key = _keypair(uow, context, request)
+    key = None if request.key_name is None else keypairs.find(uow, context.user_id or "", request.key_name)
+    if request.key_name is not None and key is None:
+        raise exception.KeypairUnavailable()
     _check_limits(quotas.bounds(uow, conf, context.project_id, context.user_id), request)
     _check_security_groups(request)
     _check_placement(uow, request)
-    requested_networks = network_backend.resolve(networks.Store(uow), context, request.networks)
+    requested_networks = network.resolve(networks.Store(uow), context, request.networks, answer)
     _check_count_against_networks(request, requested_networks)
     count = _take_quota(uow, conf, context, request, flavor)
 
@@ -62,30 +90,18 @@ def create_instances(
     if group := _group(request):
         server_groups.join(uow, conf, context, group, [row.uuid for row in rows])
     for row in rows:
-        actions.open_action(uow, conf, context, row, states.ActionKind.CREATE, actions.SCHEDULE, {"tried": []})
+        action = actions.open_action(uow, conf, context, row, operations.CREATE.kind, {"tried": []})
+        action.step = operations.SCHEDULE
     uow.session.flush()
     return _result(rows)
 
 
-def _result(rows: list[Instance]) -> CreateResult:
+def _result(rows: Sequence[Instance]) -> CreateResult:
     return CreateResult(reservation_id=rows[0].reservation_id, instances=[instances.to_object(row) for row in rows])
 
 
 def _instance_uuid(context: RequestContext, index: int) -> str:
     return str(uuid.uuid5(_NAMESPACE, f"{context.request_id}/{index}"))
-
-
-def _instances_of_request(uow: UnitOfWork, context: RequestContext) -> list[Instance]:
-    first = uow.session.scalars(sa.select(Instance).where(Instance.uuid == _instance_uuid(context, 0))).first()
-    if first is None or first.project_id != context.project_id:
-        return []
-    return list(
-        uow.session.scalars(
-            sa.select(Instance)
-            .where(Instance.reservation_id == first.reservation_id, Instance.project_id == context.project_id)
-            .order_by(Instance.launch_index)
-        )
-    )
 
 
 def _flavor(uow: UnitOfWork, context: RequestContext, request: CreateRequest) -> Flavor:
@@ -137,17 +153,6 @@ def _visible_image(uow: UnitOfWork, context: RequestContext, request: CreateRequ
         return None
 
 
-def _keypair(uow: UnitOfWork, context: RequestContext, request: CreateRequest) -> KeyPair | None:
-    if request.key_name is None:
-        return None
-    key = uow.session.scalars(
-        sa.select(KeyPair).where(KeyPair.user_id == context.user_id, KeyPair.name == request.key_name)
-    ).first()
-    if key is None:
-        raise exception.KeypairUnavailable()
-    return key
-
-
 def _check_limits(limits: dict[str, int], request: CreateRequest) -> None:
     """Limits that count within one request."""
 
@@ -173,29 +178,15 @@ def _check_security_groups(request: CreateRequest) -> None:
 
 
 def _check_placement(uow: UnitOfWork, request: CreateRequest) -> None:
-    if request.availability_zone is not None:
-        known = uow.session.scalars(
-            sa.select(Service.id).where(
-                Service.availability_zone == request.availability_zone,
-                Service.availability_zone != INTERNAL_ZONE,
-                Service.disabled.is_(False),
-            )
-        ).first()
-        if known is None:
-            raise exception.AvailabilityZoneUnavailable()
+    """Zone, host and node have to be known only: whether they will do is said when they are tried."""
+    if request.availability_zone is not None and not services.zone_exists(uow, request.availability_zone):
+        raise exception.AvailabilityZoneUnavailable()
     for wanted in (
         RequestedDestination(host=request.forced_host, node=request.forced_node),
         request.requested_destination or RequestedDestination(),
     ):
-        _check_host_exists(uow, wanted)
-
-
-def _check_host_exists(uow: UnitOfWork, wanted: RequestedDestination) -> None:
-    """It has to be known only: whether it will do is said when it is tried."""
-    asked = {"host": wanted.host, "node": wanted.node}
-    asked = {name: value for name, value in asked.items() if value is not None}
-    if asked and uow.session.scalars(sa.select(ComputeNode.id).filter_by(**asked)).first() is None:
-        raise exception.ComputeHostUnknown(host=wanted.host or wanted.node)
+        if (wanted.host or wanted.node) and not compute_nodes.exists(uow, wanted.host, wanted.node):
+            raise exception.ComputeHostUnknown(host=wanted.host or wanted.node)
 
 
 def _group(request: CreateRequest) -> str:
@@ -222,11 +213,6 @@ def _take_quota(
     count = max(request.min_count, quotas.room(uow, conf, project_id, user_id, each, request.max_count))
     quotas.take(uow, conf, project_id, {resource: amount * count for resource, amount in each.items()}, user_id)
     return count
-
-
-def give_back_quota(uow: UnitOfWork, instance: Instance) -> None:
-    """The opposite of what creating ``instance`` took."""
-    quotas.give_back(uow, instance.project_id, {"instances": 1, "cores": instance.vcpus, "ram": instance.memory_mb})
 
 
 def _instance(

@@ -1,4 +1,4 @@
-"""What clients read of a server under URLs of their own, all of it told from the instance itself."""
+"""What a server has: interfaces, security groups, volumes; all of it told from the instance itself."""
 
 from __future__ import annotations
 
@@ -9,36 +9,30 @@ from nova_lite.api.compute.schemas import queries
 from nova_lite.api.microversions import Change
 from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
 from nova_lite.objects import VIF, Instance
-from nova_lite.policies import server_readings as policies
+from nova_lite.policies import servers as policies
 from nova_lite.states import PowerState
 
 _SERVER = "/servers/{server_id}"
 
 
-class ServerReadings(Extension):
-    alias = "server-readings"
-    title = "Interfaces, volumes, security groups, topology and migrations of a server"
-    includes = ("os-attach-interfaces", "server-migrations")
+class ServerAttachments(Extension):
+    alias = "os-attach-interfaces"
+    title = "Interfaces, volumes and security groups of a server"
+    includes = ("server-readings",)
     routes = (
         Route("GET", _SERVER + "/os-interface", "interfaces"),
         Route("GET", _SERVER + "/os-interface/{port_id}", "interface"),
         Route("GET", _SERVER + "/os-security-groups", "security_groups"),
         Route("GET", _SERVER + "/os-volume_attachments", "volumes"),
-        Route("GET", _SERVER + "/topology", "topology", since=Change.TOPOLOGY),
-        Route("GET", _SERVER + "/migrations", "migrations", since=Change.SERVER_MIGRATIONS),
     )
 
     @declares(policies.INTERFACES_LIST, query=queries.NOTHING, answer="interfaceAttachments")
     def interfaces(self, req: Request, server_id: str) -> Answer:
-        req.authorize(policies.INTERFACES_LIST)
-        req.query(queries.NOTHING)
         instance = self.conductor.instance_get(req.context, server_id)
         return Answer({"interfaceAttachments": [_interface(req, instance, vif) for vif in instance.vifs]})
 
     @declares(policies.INTERFACES_SHOW, query=queries.NOTHING, answer="interfaceAttachment")
     def interface(self, req: Request, server_id: str, port_id: str) -> Answer:
-        req.authorize(policies.INTERFACES_SHOW)
-        req.query(queries.NOTHING)
         instance = self.conductor.instance_get(req.context, server_id)
         for vif in instance.vifs:
             if vif.id == port_id:
@@ -48,7 +42,6 @@ class ServerReadings(Extension):
     @declares(policies.SECURITY_GROUPS, answer="security_groups")
     def security_groups(self, req: Request, server_id: str) -> Answer:
         """A group is known by its name alone, which is its id, too; it has no rules of its own here."""
-        req.authorize(policies.SECURITY_GROUPS)
         instance = self.conductor.instance_get(req.context, server_id)
         groups = [
             {"id": name, "name": name, "description": "", "rules": [], "tenant_id": instance.project_id}
@@ -59,25 +52,8 @@ class ServerReadings(Extension):
     @declares(policies.VOLUMES_INDEX, query=queries.VOLUME_ATTACHMENTS, answer="volumeAttachments")
     def volumes(self, req: Request, server_id: str) -> Answer:
         """None: this cloud has no volumes."""
-        req.authorize(policies.VOLUMES_INDEX)
-        req.query(queries.VOLUME_ATTACHMENTS)
         self.conductor.instance_get(req.context, server_id)
         return Answer({"volumeAttachments": []})
-
-    @declares(policies.TOPOLOGY, query=queries.NOTHING, answer=("nodes", "pagesize_kb"))
-    def topology(self, req: Request, server_id: str) -> Answer:
-        """No guest is bound to NUMA nodes of its host, which is told by an empty list."""
-        req.authorize(policies.TOPOLOGY)
-        req.query(queries.NOTHING)
-        self.conductor.instance_get(req.context, server_id)
-        return Answer({"nodes": [], "pagesize_kb": None})
-
-    @declares(policies.SERVER_MIGRATIONS, answer="migrations")
-    def migrations(self, req: Request, server_id: str) -> Answer:
-        """Those that are going on: none, as servers do not move here."""
-        req.authorize(policies.SERVER_MIGRATIONS)
-        self.conductor.instance_get(req.context, server_id)
-        return Answer({"migrations": []})
 
 
 def _interface(req: Request, instance: Instance, vif: VIF) -> dict[str, Any]:

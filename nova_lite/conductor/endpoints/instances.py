@@ -1,0 +1,20 @@
+"""Operations that are done when they are accepted, by RPC methods of their own."""
+
+from __future__ import annotations
+
+from nova_lite.conductor.operations.engine import Engine
+from nova_lite.context import RequestContext
+
+
+class Instances:
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    def instance_lock(self, context: RequestContext, instance_uuid: str, reason: str | None) -> None:
+        self.engine.accept_action(context, instance_uuid, "lock", {"reason": reason})
+
+    def instance_unlock(self, context: RequestContext, instance_uuid: str, may_override: bool) -> None:
+        self.engine.accept_action(context, instance_uuid, "unlock", {"may_override": may_override})
+
+    def instance_reset_state(self, context: RequestContext, instance_uuid: str, vm_state: str) -> None:
+        self.engine.accept_action(context, instance_uuid, "reset_state", {"vm_state": vm_state})

@@ -1,0 +1,346 @@
+"""A cloud whose daemons are watched, restarted, and told where to fail; and the user, who repeats what fails."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent import futures
+from pathlib import Path
+from typing import Any
+
+import requests
+import sqlalchemy as sa
+from oslo_config import cfg
+
+from nova_lite import conf as nova_conf
+from nova_lite import hooks
+from nova_lite.conductor.db.engine import Database
+from tests.faults import judges
+from tests.faults.outages import BROKER, BROKER_PORT, DATABASE, BrokerOutage, DatabaseOutage, Outage, Strike, release
+from tests.faults.points import LASTING, Fault
+from tests.faults.private import PrivateDatabase
+from tests.functional import cloud
+from tests.functional.proxy import Proxy
+
+SETTLE_SECONDS = 90.0
+
+#: The watch looks at all rows once in so many turns, which are 100 ms.
+AUDIT_TURNS = 10
+
+#: What exists twice does so long enough to be seen.
+CONFIG = "[fake]\ndestroy_delay = 0.3\n"
+
+
+@dataclasses.dataclass(frozen=True)
+class Site:
+    """What a case needs of its cloud. ``own_database``: a MariaDB of its own instead of SQLite, which may be killed;
+    ``more``: further daemons; ``deadline``: seconds that an action has; ``places``: vCPUs of each host, none to spare
+    if given."""
+
+    own_database: bool = False
+    more: tuple[str, ...] = ()
+    deadline: int = 120
+    computes: int = 2
+    places: int | None = None
+
+    def options(self) -> dict[str, Any]:
+        full = "[DEFAULT]\ncpu_allocation_ratio = 1.0\n" if self.places else ""
+        return {
+            "computes": self.computes,
+            "vcpus": self.places or 64,
+            "more": self.more,
+            "action_deadline": self.deadline,
+            "extra_config": full + CONFIG,
+        }
+
+
+class Arena:
+    def __init__(
+        self, running: cloud.Cloud, control: Path, outages: dict[str, Outage], site: Site | None = None
+    ) -> None:
+        self.cloud = running
+        self.control = control
+        self.outages = outages
+        self.site = site
+        self._strikes: list[tuple[Strike, futures.Future[None]]] = []
+        self._rules: list[dict[str, Any]] = []
+        self._count = 0
+        #: Daemons that nobody restarts.
+        self.away: set[str] = set()
+        #: Files that tell of threads which a scenario holds.
+        self.held: dict[str, Path] = {}
+        conf = cfg.ConfigOpts()
+        nova_conf.register_opts(conf)
+        conf(running.config_arguments("conductor"), default_config_files=[])
+        self.conf = conf
+        self.db = Database(conf)
+        self._pool = futures.ThreadPoolExecutor(thread_name_prefix="outage")
+        self._stop = threading.Event()
+        self.violated = ""
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
+        self._watcher.start()
+
+    def close(self) -> None:
+        self._stop.set()
+        self._watcher.join(30)
+        self._pool.shutdown()
+        self.db.close()
+
+    def _watch(self) -> None:
+        """What systemd does (restart), and what an observer of all hypervisors and rows sees."""
+        turn = 0
+        while not self._stop.wait(0.1):
+            for name, process in list(self.cloud.processes.items()):
+                if process.poll() is not None and name not in self.away:
+                    self.cloud.start(name)
+            turn += 1
+            try:
+                self.cloud.domains()
+                self.db.read(judges.at_any_time)
+                if turn % AUDIT_TURNS == 0:
+                    self.db.read(judges.all_rows)
+            except Exception as error:
+                if not (isinstance(error, sa.exc.DBAPIError) and self._strikes):
+                    self.violated = self.violated or f"{type(error).__name__}: {error}"
+
+    # --- faults
+
+    def arm(self, faults: tuple[Fault, ...]) -> list[Path]:
+        """Have these happen, too; returns the files that tell that they have happened."""
+        rules = []
+        for fault in faults:
+            self._count += 1
+            rules.append(fault.rule(str(self._count)))
+        self._rules += rules
+        draft = self.control.with_suffix(".draft")
+        draft.write_text(json.dumps(self._rules))
+        draft.replace(self.control)
+        found = [Path(f"{self.control}.{rule['id']}.fired") for rule in rules]
+        for fault, fired in zip(faults, found, strict=True):
+            if fault.effect in self.outages:
+                strike = Strike(self.outages[fault.effect], fired)
+                self._strikes.append((strike, self._pool.submit(strike.run)))
+        return found
+
+    def end_faults(self, faults: tuple[Fault, ...], fired: list[Path]) -> None:
+        """Wait until what is away is back, and what lasts is over; what did not happen will not happen any more."""
+        self._rules = []
+        self.arm(())
+        for strike, done in self._strikes:
+            strike.called_off = True
+            done.result(SETTLE_SECONDS)
+            release(strike.fired)
+        self._strikes = []
+        for fault, file in zip(faults, fired, strict=True):
+            self.outlast(fault.effect, file)
+
+    def outlast(self, effect: str, fired: Path) -> None:
+        """Wait until the effect that began then is over."""
+        if fired.exists():
+            time.sleep(max(0.0, fired.stat().st_mtime + LASTING.get(effect, 0.0) - time.time()))
+
+    @contextlib.contextmanager
+    def noting(self) -> Iterator[Callable[[], set[tuple[str, str]]]]:
+        """What it gives answers the (daemon, point) that have been passed since."""
+        notes = Path(f"{self.control}.passed")
+
+        def passed() -> set[tuple[str, str]]:
+            lines = [line.partition(" ") for line in notes.read_text().splitlines()]
+            return {(daemon, point) for daemon, _, point in lines}
+
+        notes.touch()
+        try:
+            yield passed
+        finally:
+            notes.unlink()
+
+    def leave_dead(self, name: str) -> None:
+        """Kill a daemon, and have nobody start it again."""
+        self.away.add(name)
+        self.cloud.kill(name)
+
+    def dies_at(self, point: str) -> Path:
+        """Whichever host comes to this point next is killed there, and nobody starts it again."""
+        self.away.update(self.cloud.computes)
+        (fired,) = self.arm((Fault("compute-*", point, hooks.KILL),))
+        return fired
+
+    def dead(self) -> str:
+        """The host that has been killed and was not started again."""
+
+        def found() -> list[str]:
+            return [name for name in self.cloud.computes if self.cloud.processes[name].poll() is not None]
+
+        host: str = cloud.wait_for("a host is dead", found)[0]
+        return host
+
+    def bring_back(self, *names: str) -> None:
+        """Start these again, and from now on whatever dies."""
+        for name in names:
+            self.cloud.start(name)
+        self.away.clear()
+
+    # --- requests that may fail because of the fault, and are then repeated as a client would
+
+    def send(self, method: str, path: str, body: Any = None) -> requests.Response | None:
+        with contextlib.suppress(requests.RequestException):
+            return self.cloud.request(method, path, body, timeout=30)
+        return None
+
+    def insist(self, method: str, path: str, body: Any, done: tuple[int, ...]) -> None:
+        """Until it was accepted, or is in vain because an earlier, unanswered try was (one of ``done``)."""
+
+        def answered() -> bool:
+            answer = self.send(method, path, body)
+            return answer is not None and answer.status_code in done
+
+        cloud.wait_for(f"{method} {path} is accepted", answered, SETTLE_SECONDS, 0.5)
+
+    def servers(self) -> list[dict[str, Any]]:
+        def listed() -> list[list[dict[str, Any]]]:
+            answer = self.send("GET", "/servers/detail")
+            return [answer.json()["servers"]] if answer is not None and answer.status_code == 200 else []
+
+        found: list[dict[str, Any]] = cloud.wait_for("servers are listed", listed, SETTLE_SECONDS, 0.3)[0]
+        return found
+
+    def create(self, count: int = 1, flavor: str = "1") -> None:
+        body: dict[str, Any] = {"name": "vm", "imageRef": self.cloud.image_id, "flavorRef": flavor}
+        body |= {"min_count": count, "max_count": count}
+        answer = self.send("POST", "/servers", {"server": body})
+        if answer is None or answer.status_code == 503:
+            # The user does not know; what is there counts, and a second try has to work.
+            if not self.servers():
+                self.insist("POST", "/servers", {"server": body}, (202,))
+        else:
+            assert answer.status_code == 202, answer.text
+
+    def force_down(self, host: str, forced_down: bool) -> None:
+        def done() -> bool:
+            with contextlib.suppress(requests.RequestException):
+                return self.cloud.force_down(host, forced_down).status_code == 200
+            return False
+
+        cloud.wait_for(f"{host} is forced down: {forced_down}", done, SETTLE_SECONDS, 0.5)
+
+    def enable(self, host: str, enabled: bool) -> None:
+        body = {"host": host, "binary": "nova-compute"}
+        self.insist("PUT", f"/os-services/{'enable' if enabled else 'disable'}", body, (200,))
+
+    def control_hosts(self, **control: Any) -> None:
+        """Tell all fake hypervisors how to behave; nothing: as configured."""
+        for host in self.cloud.computes:
+            self.cloud.control_host(host, **control)
+
+    def settle(self, status: str, count: int | None = None) -> None:
+        def settled() -> bool:
+            found = self.servers()
+            states = {server["status"] for server in found}
+            idle = not any(server["OS-EXT-STS:task_state"] for server in found)
+            return idle and states <= {status} and (count is None or len(found) == count)
+
+        try:
+            cloud.wait_for(f"all servers are {status}", settled, SETTLE_SECONDS, 0.2)
+        except AssertionError as error:
+            seen = [(s["status"], s["OS-EXT-STS:task_state"], s.get("fault")) for s in self.servers()]
+            raise AssertionError(f"{error}: {seen}") from None
+
+    def gone(self) -> None:
+        cloud.wait_for("all servers are gone", lambda: not self.servers(), SETTLE_SECONDS, 0.2)
+
+    def is_state(self, host: str, state: str) -> bool:
+        answer = self.send("GET", f"/os-services?host={host}")
+        return answer is not None and answer.ok and [s["state"] for s in answer.json()["services"]] == [state]
+
+    def is_back(self, host: str) -> None:
+        """It has no domain (any more), and reports in."""
+        domains = self._fake(host, "domains")
+        cloud.wait_for(
+            f"{host} is back", lambda: not list(domains.glob("*")) and self.is_state(host, "up"), SETTLE_SECONDS
+        )
+
+    def nothing_open(self) -> None:
+        try:
+            cloud.wait_for("no action is open", lambda: not self.db.read(judges.open_actions), SETTLE_SECONDS)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {self.db.read(judges.open_actions)}") from None
+
+    def one(self) -> str:
+        (server,) = self.servers()
+        server_id: str = server["id"]
+        return server_id
+
+    # --- judgement
+
+    def _fake(self, host: str, *names: str) -> Path:
+        return Path(self.cloud.path, host, "instances", f"fake-{host}", *names)
+
+    def guests(self) -> dict[str, tuple[str, int]]:
+        """What the hypervisors have: server id to host and power state."""
+        found = {}
+        for server_id, host in self.cloud.domains().items():
+            with contextlib.suppress(FileNotFoundError):  # gone meanwhile
+                file = self._fake(host, "domains", f"{server_id}.json")
+                found[server_id] = (host, json.loads(file.read_text())["power_state"])
+        return found
+
+    def boots(self, server_id: str) -> int:
+        """A number that grows whenever the guest is booted."""
+        host, _ = self.guests()[server_id]
+        return self._fake(host, "disks", server_id, "console.log").read_text().count("guest is booting")
+
+    def check_settled(self) -> None:
+        """Everything that was accepted has ended, and hypervisors, rows, claims and counters agree."""
+
+        self.nothing_open()
+        judges.power_states(self.servers(), self.guests())
+        self.check_hypervisors()
+        judges.power_states(self.servers(), self.guests())
+        self.db.read(judges.claims)
+        self.db.read(judges.all_rows)
+
+    def check_hypervisors(self) -> None:
+        servers = self.servers()
+        expected = {s["id"]: s["OS-EXT-SRV-ATTR:host"] for s in servers if s["OS-EXT-SRV-ATTR:host"] is not None}
+
+        def exact() -> bool:
+            return {server_id: host for server_id, (host, _) in self.guests().items()} == expected
+
+        cloud.wait_for("hypervisors hold exactly the rows", exact, SETTLE_SECONDS)
+
+    def check_nothing_left(self) -> None:
+        def leftovers() -> list[str]:
+            return [
+                str(path)
+                for host in self.cloud.computes
+                for folder in ("domains", "disks", "vifs")
+                for path in self._fake(host, folder).glob("*")
+            ]
+
+        cloud.wait_for("nothing is left on hosts", lambda: not leftovers(), SETTLE_SECONDS)
+        cloud.wait_for("claims and addresses are given back", lambda: self.db.read(judges.nothing_held), SETTLE_SECONDS)
+        self.db.read(judges.all_rows)
+
+
+@contextlib.contextmanager
+def arena(path: Path, site: Site | None = None, **options: Any) -> Iterator[Arena]:
+    """``options``: of the cloud, besides those of its site."""
+    site = site or Site()
+    control = path / "hooks.json"
+    options = {"quota": -1, "launcher": ("tests.faults.daemon",)} | site.options() | options
+    options["environment"] = {hooks.ENVIRONMENT: str(control)}
+    with contextlib.ExitStack() as stack:
+        broker = stack.enter_context(Proxy(BROKER_PORT))
+        database = stack.enter_context(PrivateDatabase(path / "database")) if site.own_database else None
+        url = None if database is None else database.url
+        running = stack.enter_context(cloud.running(path, broker_port=broker.port, database=url, **options))
+        outages: dict[str, Outage] = {BROKER: BrokerOutage(running, broker)}
+        if database is not None:
+            outages[DATABASE] = DatabaseOutage(database)
+        ready = Arena(running, control, outages, site)
+        stack.callback(ready.close)
+        yield ready

@@ -1,0 +1,81 @@
+"""What is looked at while a case runs, and when it is over: each function raises AssertionError with what is wrong."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import sqlalchemy as sa
+
+from nova_lite import states
+from nova_lite.conductor.db import audit, models
+from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.states import PowerState
+
+#: What a guest does whose server is in this vm state; each driver suspends in its own way.
+POWER = {
+    states.ACTIVE: {PowerState.RUNNING},
+    states.STOPPED: {PowerState.SHUTDOWN},
+    states.PAUSED: {PowerState.PAUSED},
+    states.SUSPENDED: {PowerState.SUSPENDED, PowerState.SHUTDOWN},
+}
+
+
+def power_states(servers: list[dict[str, Any]], guests: dict[str, tuple[str, int]]) -> None:
+    """The API and the hypervisors say the same of each server that is on a host, and it is what its state means.
+    ``guests``: server id to host and power state."""
+    for server in servers:
+        vm_state, shown = server["OS-EXT-STS:vm_state"], server["OS-EXT-STS:power_state"]
+        if vm_state in POWER:
+            _, real = guests.get(server["id"], (None, None))
+            assert shown == real and real in POWER[vm_state], (
+                f"{server['id']} is {vm_state}, its power state is {shown} in the API and {real} at the hypervisor"
+            )
+
+
+def at_any_time(uow: UnitOfWork) -> None:
+    """No host has more used than it has; no task state is without an open action."""
+    node = models.ComputeNode
+    more = (node.vcpus_used > node.vcpus) | (node.memory_mb_used > node.memory_mb) | (node.disk_gb_used > node.disk_gb)
+    overfull = list(uow.session.scalars(sa.select(node.host).where(more)))
+    assert not overfull, f"more is used than there is on {overfull}"
+    _none(list(audit.tasks_without_action(uow)))
+
+
+def all_rows(uow: UnitOfWork) -> None:
+    """All that `nova-lite-manage audit` looks at; it holds at any time."""
+    _none(audit.find(uow))
+
+
+def _none(problems: list[audit.Problem]) -> None:
+    assert not problems, f"audit: {[f'{p.check} of {p.subject}: {p.found}, not {p.expected}' for p in problems]}"
+
+
+def claims(uow: UnitOfWork) -> None:
+    """Nothing being open: who is on a host holds one claim, there; who is not holds none. Who has a guest has one
+    address, and nobody else has the same."""
+    allocation, instance, node, port = models.Allocation, models.Instance, models.ComputeNode, models.Port
+    held = uow.session.execute(
+        sa.select(allocation.instance_uuid, node.host).join(node, node.id == allocation.compute_node_id)
+    )
+    found = Counter((uuid, host) for uuid, host in held)
+    alive = list(
+        uow.session.execute(sa.select(instance.uuid, instance.host, instance.vm_state).where(~instance.deleted))
+    )
+    expected = Counter((uuid, host) for uuid, host, _ in alive if host is not None)
+    assert found == expected, f"claims are {dict(found)}, not {dict(expected)}"
+    addresses = Counter(uow.session.scalars(sa.select(port.address)))
+    assert max(addresses.values(), default=1) == 1, f"addresses are given out twice: {addresses}"
+    owners = Counter(uow.session.scalars(sa.select(port.instance_uuid)))
+    guests = Counter(uuid for uuid, _, vm_state in alive if vm_state in POWER)
+    assert {uuid: owners[uuid] for uuid in guests} == guests, f"ports are {dict(owners)}, not {dict(guests)}"
+
+
+def open_actions(uow: UnitOfWork) -> list[str]:
+    action = models.InstanceAction
+    query = sa.select(action.action, action.step, action.instance_uuid).where(action.finish_time.is_(None))
+    return [f"{kind} of {uuid} at {step}" for kind, step, uuid in uow.session.execute(query)]
+
+
+def nothing_held(uow: UnitOfWork) -> bool:
+    return not any(uow.session.query(table).count() for table in (models.Allocation, models.Port))

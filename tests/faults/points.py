@@ -1,0 +1,185 @@
+"""Where a fault can happen while an operation is done, made of the operations' rows; and what can happen there.
+
+`of` says which points an operation surely passes, from its steps: each one's plan, effect and record; `of_undos` those
+of what is undone. The names of transactions and messages that a row does not have are in one table, the constants here.
+A name that no code has is found twice: tests/unit/test_fault_points.py looks for it in the code, and the matrix's case
+without a fault (``by itself``) fails if a point that it names is not passed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from nova_lite import hooks, operations
+from tests.faults.daemon import AHEAD, BEHIND
+from tests.faults.outages import BROKER, DATABASE
+
+API, CONDUCTOR, SCHEDULER, COMPUTE = "api", "conductor*", "scheduler*", "compute-*"
+
+# Transactions of the conductor: the functions that it has `Database.write` run.
+ACCEPT_CREATE, ACCEPT = "create_instances", "accept_action"
+LEASE, CLAIM, NO_HOST = "_lease", "_claim_all", "_fail"
+START_BUILD, FINISH_BUILD, FINISH = "start_build", "finish_build", "finish_action"
+#: What is due is taken and what is past its deadline is ended; a fence is confirmed; a build had succeeded.
+SWEEP, UNDONE, REVIVED = "_take_due", "_compensated", "_revived"
+TRANSACTIONS = (
+    *(ACCEPT_CREATE, ACCEPT, LEASE, CLAIM, NO_HOST, START_BUILD, FINISH_BUILD, FINISH),
+    *(SWEEP, UNDONE, REVIVED),
+)
+
+#: Transactions that belong to no operation, or begin one again that has its points already.
+ELSEWHERE = (
+    *("_register", "_report", "_expire_services", "report_service", "service_update", "reconcile_domains"),
+    "retry_later",
+)
+
+# Messages that are no step's own.
+NUDGE, SELECT, NEW_STATES = "build_instances", "select_destinations", "update_host_states"
+
+CASTS = frozenset({NUDGE, NEW_STATES, "build_and_run_instance", *operations.order_methods()})
+
+#: Points of a compute host after which it writes something.
+WRITES = ("handle/*_instance/before", "send/start_build/after", "fence/*", "domain/*/after")
+
+#: A lease is 5 s in these clouds: a pause outlives it, so that what wakes up is a zombie.
+PAUSE_SECONDS = 7.0
+#: Seconds that a fault takes; of some, nothing is judged before they are over, and before what slept has had its say.
+SECONDS = {hooks.FULL: 3.0, AHEAD: 3.0, BEHIND: 3.0, hooks.PAUSE: PAUSE_SECONDS, hooks.DELAY: 2.0, hooks.HOLD: 60.0}
+LASTING = {hooks.FULL: 3.0, AHEAD: 3.0, BEHIND: 3.0, hooks.PAUSE: PAUSE_SECONDS + 0.5}
+
+#: Daemon (a shell pattern) to the names of points, in the order in which they are passed.
+Points = dict[str, list[str]]
+
+
+def around(*names: str) -> list[str]:
+    return [f"{name}/{where}" for name in names for where in ("before", "after")]
+
+
+def join(*parts: Points) -> Points:
+    """All of them, each point once."""
+    found: Points = {}
+    for part in parts:
+        for daemon, points in part.items():
+            here = found.setdefault(daemon, [])
+            here += [point for point in points if point not in here]
+    return found
+
+
+def of(row: operations.Operation) -> Points:
+    """What an operation passes from its request to its end, optional steps left out."""
+    method = ACCEPT_CREATE if row is operations.CREATE else ACCEPT
+    parts: list[Points] = [{API: around(f"send/{method}"), CONDUCTOR: around(f"handle/{method}", f"commit/{method}")}]
+    for step in row.steps:
+        if step.only_if is None:
+            parts.append(_of_step(step, API if step is row.steps[0] else CONDUCTOR))
+    return join(*parts)
+
+
+def of_undos(row: operations.Operation) -> Points:
+    """What takes back an operation whose last step was begun, from its deadline on."""
+    return join(*(_of_undo(step) for step in row.undos(row.steps[-1].name)))
+
+
+def _of_step(step: operations.Step, sender: str) -> Points:
+    """``sender``: whose message begins it. What is only recorded is in the step's transaction before."""
+    if isinstance(step, operations.Schedule):
+        return {
+            sender: around(f"send/{NUDGE}"),
+            CONDUCTOR: around(
+                f"handle/{NUDGE}", f"commit/{LEASE}", f"send/{SELECT}", f"commit/{CLAIM}", f"send/{NEW_STATES}"
+            ),
+            SCHEDULER: around(f"handle/{SELECT}", f"handle/{NEW_STATES}"),
+        }
+    if not isinstance(step, operations.OnHost):
+        return {}
+    if step.begun is not None:
+        return {
+            CONDUCTOR: [
+                *around(f"send/{step.method}", "handle/start_build", f"commit/{START_BUILD}"),
+                *around("handle/finish_build", f"commit/{FINISH_BUILD}"),
+            ],
+            COMPUTE: [
+                *around(f"handle/{step.method}", "send/start_build", "fence", "send/finish_build"),
+                "domain/spawn/after",
+            ],
+        }
+    destroyed = ["domain/destroy"] if step.fences else []
+    return join(
+        {sender: around(f"send/{step.method}")},
+        {
+            CONDUCTOR: around("handle/finish_action", f"commit/{FINISH}"),
+            COMPUTE: around(f"handle/{step.method}", "fence", *destroyed, "send/finish_action"),
+        },
+    )
+
+
+def _of_undo(step: operations.Step) -> Points:
+    if not isinstance(step, operations.OnHost):
+        return {}
+    return {
+        CONDUCTOR: around(f"commit/{SWEEP}", f"send/{step.method}", f"commit/{UNDONE}"),
+        COMPUTE: around(f"handle/{step.method}", "fence"),
+    }
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    daemon: str
+    point: str
+    effect: str
+
+    def __str__(self) -> str:
+        return f"{self.effect} {self.daemon} at {self.point}"
+
+    def rule(self, rule_id: str) -> dict[str, Any]:
+        """As `nova_lite.hooks` wants it: what something from outside does to a daemon, it is held for."""
+        effect = hooks.HOLD if self.effect in (BROKER, DATABASE) else self.effect
+        seconds = SECONDS.get(effect, 0.0)
+        return {"id": rule_id, "daemon": self.daemon, "point": self.point, "effect": effect, "seconds": seconds}
+
+
+def effects_at(point: str) -> list[str]:
+    found = [hooks.KILL, hooks.PAUSE, hooks.DELAY]
+    if point.startswith("send/"):
+        found.append(BROKER)
+    if point.startswith("send/") and point.endswith("/before"):
+        found.append(hooks.ERROR)
+        if point.split("/")[1] in CASTS:
+            found += [hooks.DROP, hooks.DUPLICATE]
+    if point.startswith("commit/"):
+        found.append(DATABASE)
+    if point.startswith("commit/") and point.endswith("/before"):
+        found.append(hooks.ERROR)
+    if any(fnmatch.fnmatch(point, pattern) for pattern in WRITES):
+        found.append(hooks.FULL)
+    return found
+
+
+def faults_at(points: Points, clocks: bool = True) -> Iterator[Fault]:
+    """Each fault that can happen at these points; ``clocks``: with a clock that jumps, once for each daemon."""
+    for daemon, names in points.items():
+        for clock in (AHEAD, BEHIND) if clocks else ():
+            yield Fault(daemon, names[0], clock)
+        for name in names:
+            for effect in effects_at(name):
+                yield Fault(daemon, name, effect)
+
+
+def not_passed(points: Points, passed: Iterable[tuple[str, str]]) -> list[str]:
+    """Named points that are not among the (daemon, point) that were passed."""
+    seen = list(passed)
+    return [
+        f"{daemon} at {point}"
+        for daemon, names in points.items()
+        for point in names
+        if not any(fnmatch.fnmatch(who, daemon) and where == point for who, where in seen)
+    ]
+
+
+def not_named(passed: Iterable[tuple[str, str]]) -> list[str]:
+    """Transactions that were passed and are in no table: a fault there is in no case."""
+    names = {where.split("/")[1] for _, where in passed if where.startswith("commit/")}
+    return sorted(names - {*TRANSACTIONS, *ELSEWHERE})

@@ -1,0 +1,153 @@
+"""What the model models of each operation, to be held against `nova_lite.operations` and against what the model does.
+
+`MODEL` is compared with the rows (`of_row`): the same steps, in the same order, at the same end, with the same undo.
+And the ways from step to step that it implies (`ways`) are compared with those that are seen in every state of the
+model (`seen`). So neither the table nor the model can say anything else than the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from nova_lite import operations
+from tests.model.checker import Model, Step, explore
+
+#: From this step to that one; "": the action is closed.
+Way = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class ModelStep:
+    """``name``: of the row's step. ``what``: what it does and where. ``undo``: what takes it back. ``away``: its name
+    while its host is away. ``lasting``: only its success ends it. ``again``: the step that follows a failure which
+    another host may not meet."""
+
+    name: str
+    what: str = ""
+    undo: tuple[ModelStep, ...] = ()
+    away: str = ""
+    lasting: bool = False
+    again: str = ""
+
+    @property
+    def acts(self) -> bool:
+        """Whether it is a step of the action; what is only recorded is in the transaction before."""
+        return not self.what.startswith(("network", "release"))
+
+
+_RELEASE = ModelStep("release", "release destination")
+_BUILD = ModelStep(
+    "build",
+    "build_and_run_instance at destination",
+    undo=(ModelStep("compensate", "fence_instance at destination", lasting=True),),
+    again="schedule",
+)
+
+
+def _perform(method: str, **more: Any) -> ModelStep:
+    return ModelStep("perform", f"{method} at source", **more)
+
+
+MODEL: dict[str, tuple[ModelStep, ...]] = {
+    "create": (
+        ModelStep("schedule", "schedule destination", undo=(ModelStep("deallocate", "network"), _RELEASE)),
+        _BUILD,
+    ),
+    "delete": (
+        _perform("terminate_instance", away="cleanup", lasting=True),
+        ModelStep("deallocate", "network"),
+        ModelStep("release", "release source"),
+    ),
+    "stop": (_perform("stop_instance"),),
+    "start": (_perform("start_instance"),),
+    "evacuate": (ModelStep("schedule", "schedule destination", undo=(_RELEASE,)), _BUILD),
+}
+
+#: Rules without rows yet; the destination is claimed when it is accepted. The row that comes has to be like it.
+PLANNED: dict[str, tuple[ModelStep, ...]] = {
+    "resize": (
+        ModelStep("leave", "at source", undo=(ModelStep("return", "at source"),)),
+        ModelStep("arrive", "at destination", undo=(ModelStep("fence", "at destination", lasting=True),)),
+    ),
+}
+
+
+def of_row(row: operations.Operation) -> tuple[ModelStep, ...]:
+    """Optional steps are left out: one that is wanted is like an operation of its own."""
+    found: list[ModelStep] = []
+    for step in row.steps:
+        if step.only_if is None:
+            found.append(_of_step(step, found[-1] if found else None))
+    return tuple(found)
+
+
+def _of_step(step: operations.Step, before: ModelStep | None = None) -> ModelStep:
+    undo = tuple(_of_step(each) for each in step.undo)
+    if isinstance(step, operations.Schedule):
+        return ModelStep(step.name, f"schedule {step.claims}", undo)
+    if isinstance(step, operations.OnHost):
+        again = before.name if before is not None and before.what.startswith("schedule") else ""
+        return ModelStep(step.name, f"{step.method} at {step.at}", undo, step.away or "", step.lasting, again)
+    if isinstance(step, operations.Release):
+        return ModelStep(step.name, f"release {step.end}", undo)
+    return ModelStep(step.name, "network", undo)
+
+
+def is_like_stop(row: operations.Operation) -> bool:
+    """One order to the host that the instance is on, and nothing to take back: what holds for stop holds for it."""
+    (first, *more) = of_row(row)
+    return not more and first == ModelStep("perform", first.what) and first.what.endswith(" at source")
+
+
+def ways(steps: Iterable[ModelStep], end: str = "") -> set[Way]:
+    """From step to step: one is done, is given up (what was begun is undone, newest first), or is found to be done
+    after all. ``end``: where the last one leads."""
+    acting = [step for step in steps if step.acts]
+    found: set[Way] = set()
+    older: list[str] = []
+    for index, step in enumerate(acting):
+        done = acting[index + 1].name if index + 1 < len(acting) else end
+        undo = [each for each in step.undo if each.acts]
+        back = [*(each.name for each in undo), *older, ""]
+        found |= {(step.name, done), *zip([step.name, *back], back, strict=False)}
+        found |= {(each.name, done) for each in undo if each.lasting}
+        if step.again:
+            found.add((step.name, step.again))
+        if step.away:
+            found |= {(step.name, step.away), (step.away, "")}
+        older = [*(each.name for each in undo), *older]
+    return {(before, after) for before, after in found if before}
+
+
+class Watched:
+    """A model, and the ways that its action goes. ``step``: the operation and step of a state, None if there is none;
+    what belongs together has the same operation."""
+
+    def __init__(self, model: Model, step: Callable[[Any], tuple[Any, str] | None]) -> None:
+        self._model = model
+        self._step = step
+        self.seen: set[tuple[Any, Way]] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def steps(self, state: Any) -> Iterable[Step]:
+        before = self._step(state)
+        for label, progress, after in self._model.steps(state):
+            now = self._step(after)
+            if before and now and before[0] == now[0] and before[1] and before[1] != now[1]:
+                self.seen.add((before[0], (before[1], now[1])))
+            yield label, progress, after
+
+
+def seen(model: Model, step: Callable[[Any], tuple[Any, str] | None]) -> dict[Any, set[Way]]:
+    """Every way that is gone in any state, by operation."""
+    watched = Watched(model, step)
+    result = explore(watched)
+    assert result.holds, str(result)
+    found: dict[Any, set[Way]] = {}
+    for operation, way in watched.seen:
+        found.setdefault(operation, set()).add(way)
+    return found

@@ -1,0 +1,63 @@
+"""The points of the fault matrix are made of the operations' rows, and exist in the code."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+from pathlib import Path
+
+import nova_lite
+from nova_lite import operations, states
+from tests.faults import matrix, points, scenarios
+from tests.faults.outages import DATABASE
+
+ROOT = Path(nova_lite.__file__).parent
+
+
+def defined() -> set[str]:
+    """Names of all functions and methods of nova_lite."""
+    trees = [ast.parse(path.read_text()) for path in ROOT.rglob("*.py")]
+    return {node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+
+
+def test_every_named_point_is_in_the_code() -> None:
+    every = points.join(*(scenario.points for scenario in matrix.SCENARIOS))
+    named = {name.split("/")[1] for names in every.values() for name in names if name.count("/") == 2}
+    named = named - {"spawn", "destroy"} | {*points.TRANSACTIONS, *points.ELSEWHERE}
+    assert named - defined() == set()
+
+
+def test_every_transaction_has_a_case() -> None:
+    every = points.join(*(scenario.points for scenario in matrix.SCENARIOS))
+    committed = {name.split("/")[1] for name in every[points.CONDUCTOR] if name.startswith("commit/")}
+    assert committed == set(points.TRANSACTIONS)
+
+
+def test_every_operation_that_does_something_is_in_the_matrix() -> None:
+    covered = {kind for scenario in matrix.SCENARIOS for kind in scenario.rows}
+    assert covered == {kind for kind, row in operations.OPERATIONS.items() if row.steps}
+
+
+def test_a_new_row_of_one_step_joins_by_itself() -> None:
+    step = operations.OnHost("perform", "freeze_instance", task="freezing", becomes=states.PAUSED)
+    row = operations.Operation("freeze", allowed=(states.ACTIVE,), steps=(step,), action="freeze")
+    back = dataclasses.replace(step, method="thaw_instance", becomes=states.ACTIVE)
+    thaw = operations.Operation("thaw", allowed=(states.PAUSED,), steps=(back,), action="thaw")
+    found = {scenario.name: scenario for scenario in scenarios.single_steps({"freeze": row, "thaw": thaw})}
+    assert set(found) == {"freeze", "thaw"}
+    assert "handle/freeze_instance/before" in found["freeze"].points[points.COMPUTE]
+    assert "send/thaw_instance/before" in found["thaw"].points[points.API]
+
+
+def test_an_unknown_transaction_is_told() -> None:
+    assert points.not_named({("conductor", "commit/_claim_all/before"), ("conductor", "commit/new/after")}) == ["new"]
+
+
+def test_a_point_that_is_not_passed_is_told() -> None:
+    named = {points.CONDUCTOR: ["commit/a/before", "commit/b/before"]}
+    assert points.not_passed(named, {("conductor-2", "commit/a/before")}) == ["conductor* at commit/b/before"]
+
+
+def test_only_what_needs_a_database_server_gets_one() -> None:
+    needing = [case for case in matrix.singles() if case.site.own_database and not case.site.more]
+    assert {case.fault for case in needing} == {DATABASE}

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import subprocess
@@ -13,10 +14,14 @@ import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
+from oslo_config import cfg
 
+from nova_lite import conf as configuration
+from nova_lite import exception, rpc
+from nova_lite.context import RequestContext, get_admin_context
 from tests.functional.cloud import IMAGE_BYTES, NETWORK, ROOT, Cloud, wait_for
 
 #: The commit that was landed last before this one's work began.
@@ -119,6 +124,44 @@ def live(cloud: Cloud, number: int) -> None:
     wait_for(f"{server_id} is gone", lambda: cloud.show(server_id) is None)
 
 
+@rpc.service("compute", version="1.99")
+class LaterComputeRPC(Protocol):
+    """What the next version of a host may serve."""
+
+    @rpc.since("1.99")
+    def ask(self, context: RequestContext, host: rpc.Receiver) -> str: ...
+
+    @rpc.cast
+    def order(
+        self, context: RequestContext, host: rpc.Receiver, method: rpc.MethodName, version: rpc.Version
+    ) -> None: ...
+
+
+@contextlib.contextmanager
+def transport_of(cloud: Cloud) -> Iterator[rpc.Transport]:
+    conf = cfg.CONF
+    conf.reset()
+    configuration.register_opts(conf)
+    conf(cloud.config_arguments("api"), project="nova-lite", default_config_files=[])
+    transport = rpc.Transport(conf)
+    yield transport
+    transport.cleanup()
+    conf.reset()
+
+
+def check_what_comes_later_is_refused(cloud: Cloud) -> None:
+    """By hosts of both versions, with a sentence and not in silence."""
+    with transport_of(cloud) as transport:
+        later = rpc.proxy(LaterComputeRPC, transport)
+        for host in cloud.computes:
+            with pytest.raises(exception.ServiceTooOld, match=f"on host {host} is too old for ask"):
+                later.ask(get_admin_context(), host)
+            with pytest.raises(exception.ServiceTooOld, match=f"on host {host} is too old for fly_instance"):
+                later.order(get_admin_context(), host, "fly_instance", "1.99")
+            log = (cloud.path / f"{host}.log").read_text()
+            assert "fly_instance" not in log, "it was sent, though nobody can read it"
+
+
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     "old",
@@ -136,3 +179,4 @@ def test_nothing_is_lost_between_two_versions(mixed: Callable[..., MixedCloud], 
     cloud.audit()
     for name in cloud.names:
         assert "Traceback" not in (cloud.path / f"{name}.log").read_text(), cloud.log(name)
+    check_what_comes_later_is_refused(cloud)

@@ -41,10 +41,10 @@ from oslo_config import cfg  # noqa: E402
 
 from nova_lite import conf as configuration  # noqa: E402
 from nova_lite import exception, rpc  # noqa: E402
-from nova_lite.conductor import rpcapi as conductor_rpcapi  # noqa: E402
+from nova_lite.conductor.rpcapi import ConductorRPC  # noqa: E402
 from nova_lite.context import RequestContext, get_admin_context  # noqa: E402
 from nova_lite.objects import Destination, Flavor, HostState, RequestSpec, Selection  # noqa: E402
-from nova_lite.scheduler.rpcapi import SchedulerAPI  # noqa: E402
+from nova_lite.scheduler.rpcapi import SchedulerRPC  # noqa: E402
 
 CONTEXT = get_admin_context()
 FLAVOR = Flavor(flavorid="1", name="m1.small", vcpus=1, memory_mb=2048, root_gb=20)
@@ -135,7 +135,7 @@ def _names(count: int) -> list[str]:
 class Cluster:
     """Running scheduler daemons and a client of theirs."""
 
-    def __init__(self, conductor: Conductor, scheduler: SchedulerAPI, daemons: list[subprocess.Popen[bytes]]) -> None:
+    def __init__(self, conductor: Conductor, scheduler: SchedulerRPC, daemons: list[subprocess.Popen[bytes]]) -> None:
         self.conductor = conductor
         self.scheduler = scheduler
         self.daemons = daemons
@@ -178,8 +178,7 @@ def cluster(options: argparse.Namespace, count: int) -> Iterator[Cluster]:
         url = f"rabbit://{options.broker}/{stack.enter_context(vhost())}"
         transport = _transport(directory / "conductor.conf", url)
         stack.callback(transport.cleanup)
-        endpoint = rpc.Endpoint(conductor, conductor_rpcapi.VERSION)
-        server = rpc.Server(transport, conductor_rpcapi.TOPIC, "conductor", [endpoint])
+        server = rpc.Server(transport, "conductor", rpc.Endpoint(ConductorRPC, conductor, partial=True))
         server.start()
         stack.callback(server.wait)
         stack.callback(server.stop)
@@ -189,7 +188,7 @@ def cluster(options: argparse.Namespace, count: int) -> Iterator[Cluster]:
         ]
         for number in range(options.schedulers):
             _wait_for_hosts(directory / f"scheduler{number}.log", count)
-        yield Cluster(conductor, SchedulerAPI(transport), daemons)
+        yield Cluster(conductor, rpc.proxy(SchedulerRPC, transport), daemons)
 
 
 def _transport(path: Path, url: str) -> Any:

@@ -56,6 +56,7 @@ if [[ $AUTH == keystone ]]; then
     step "Setting up Glance" set_up_glance
 fi
 if [[ $VIRT_DRIVER == libvirt ]]; then
+    open_kvm
     step "Starting libvirt" start_libvirt
     step "Building the guest image" build_guest
     step "Registering the guest image" import_guest

@@ -411,6 +411,15 @@ class MessagingUnavailable(ServiceUnavailable):
     msg_fmt = "The control plane did not answer (%(what)s). Please try again."
 
 
+class ServiceTooOld(ServiceUnavailable):
+    """A daemon of an earlier version, or pinned to one, does not know what it is asked."""
+
+    msg_fmt = (
+        "The %(service)s service%(where)s is too old for %(method)s: it speaks %(spoken)s, %(needed)s is needed; "
+        "upgrade it."
+    )
+
+
 class ComputeHostUnavailable(ServiceUnavailable):
     msg_fmt = "Compute host %(host)s did not answer. Please try again."
 

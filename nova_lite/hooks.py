@@ -15,6 +15,7 @@ Points (``<x>``: the name of the function or RPC method)::
     handle/<x>/before, handle/<x>/after     an RPC method is carried out; after: before its answer is sent
     send/<x>/before, send/<x>/after         a call or cast leaves; before: drop, duplicate, error
     fence/before, fence/after               a compute host writes one of its promises to disk
+    network/<verb>/before, network/<verb>/after    a call to the network service; after: it has done it; either: error
     domain/spawn/after, domain/destroy/before, domain/destroy/after
 """
 

@@ -17,7 +17,7 @@ import socket
 import threading
 import typing
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import amqp.exceptions
@@ -224,6 +224,7 @@ class Endpoint:
 
     Every method is ``def name(self, context, **typed)``. Errors meant for the caller go back without a traceback in
     our log; all others are logged here, once. ``translate`` may turn a library's error into one of ours first.
+    ``orders``: further methods by name.
     """
 
     def __init__(
@@ -231,9 +232,10 @@ class Endpoint:
         target: Any,
         version: str,
         translate: Callable[[Exception], Exception] | None = None,
+        orders: Mapping[str, Callable[..., Any]] | None = None,
     ) -> None:
         self.target = messaging.Target(version=version)
-        for name, method in public_methods(target):
+        for name, method in (*public_methods(target), *(orders or {}).items()):
             setattr(self, name, _typed(method, translate))
 
 

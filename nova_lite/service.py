@@ -22,7 +22,7 @@ from oslo_reports import guru_meditation_report
 from oslo_reports import opts as report_opts
 
 from nova_lite import exception, rpc, version
-from nova_lite.hearing import HearingServer
+from nova_lite.rpc.self_check import SelfCheckingServer
 
 LOG = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ class Daemon:
         self.binary = binary
         self.stopping = threading.Event()
         self.periodics: list[Periodic] = []
-        self.servers: list[HearingServer] = []
+        self.servers: list[SelfCheckingServer] = []
 
     # --- for the daemon's own module
 
@@ -100,15 +100,13 @@ class Daemon:
         self.periodics.append(task)
         task.start()
 
-    def serve_rpc(
-        self, transport: rpc.Transport, topic: str, server: str, endpoints: list[rpc.Endpoint], shared: bool = False
-    ) -> None:
+    def serve_rpc(self, transport: rpc.Transport, server: str, endpoint: rpc.Endpoint, shared: bool = False) -> None:
         """``shared``: others send to the topic, for any of its servers, and not only to this one."""
-        hearing = HearingServer(transport, topic, server, endpoints, shared)
-        hearing.start()
-        self.servers.append(hearing)
+        checking = SelfCheckingServer(transport, server, endpoint, shared)
+        checking.start()
+        self.servers.append(checking)
         if interval := self.conf.rpc.self_check_interval:
-            self.add_periodic("Call to itself", interval, hearing.check, jitter=True)
+            self.add_periodic("Call to itself", interval, checking.check, jitter=True)
 
     # --- life
 

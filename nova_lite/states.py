@@ -1,4 +1,4 @@
-"""States of an instance, with Nova's names, and which user action is allowed in which state."""
+"""States of an instance, with Nova's names."""
 
 from __future__ import annotations
 
@@ -27,6 +27,10 @@ POWERING_OFF = "powering-off"
 POWERING_ON = "powering-on"
 REBOOTING = "rebooting"
 REBOOTING_HARD = "rebooting_hard"
+PAUSING = "pausing"
+UNPAUSING = "unpausing"
+SUSPENDING = "suspending"
+RESUMING = "resuming"
 REBUILDING = "rebuilding"
 REBUILD_SPAWNING = "rebuild_spawning"
 
@@ -42,66 +46,13 @@ class PowerState(enum.IntEnum):
     SUSPENDED = 7
 
 
-class ActionKind(enum.StrEnum):
-    """Kinds of user actions, as `openstack server event list` shows them."""
-
-    CREATE = "create"
-    DELETE = "delete"
-    START = "start"
-    STOP = "stop"
-    REBOOT = "reboot"
-    EVACUATE = "evacuate"
-
-
-class Transition:
-    """What accepting an action demands of the instance and sets on it.
-
-    ``vm_states``: allowed ones, None for any. ``task_state``: set on accept. ``during_tasks``: task states in which
-    the action is accepted anyway (empty: only when no task is running; None: any). ``result``: vm_state once the host
-    has carried it out.
-    """
-
-    def __init__(
-        self,
-        method: str,
-        vm_states: tuple[str, ...] | None,
-        task_state: str,
-        result: str,
-        during_tasks: tuple[str, ...] | None = (),
-    ) -> None:
-        self.method = method
-        self.vm_states = vm_states
-        self.task_state = task_state
-        self.result = result
-        self.during_tasks = during_tasks
-
-
-#: Which states allow which action (Nova's `check_instance_state` decorators, as a table).
-TRANSITIONS: dict[str, Transition] = {
-    ActionKind.DELETE: Transition("delete", None, DELETING, DELETED, during_tasks=None),
-    ActionKind.START: Transition("start", (STOPPED,), POWERING_ON, ACTIVE),
-    ActionKind.STOP: Transition("stop", (ACTIVE, ERROR), POWERING_OFF, STOPPED),
-    ActionKind.REBOOT: Transition("reboot", (ACTIVE,), REBOOTING, ACTIVE),
-    ActionKind.EVACUATE: Transition(
-        "evacuate",
-        (ACTIVE, STOPPED, ERROR),
-        REBUILDING,
-        STOPPED,
-        during_tasks=(POWERING_OFF, POWERING_ON, REBOOTING, REBOOTING_HARD, REBUILDING, REBUILD_SPAWNING),
-    ),
+#: What the guest of an instance is that no task is changing. A suspended one is off, its memory on disk.
+GUEST_IS: dict[str, tuple[PowerState, ...]] = {
+    ACTIVE: (PowerState.RUNNING,),
+    STOPPED: (PowerState.SHUTDOWN, PowerState.CRASHED),
+    PAUSED: (PowerState.PAUSED,),
+    SUSPENDED: (PowerState.SUSPENDED, PowerState.SHUTDOWN),
 }
 
-#: Actions that are scheduled and built: their task state while they wait for a host, and while the host builds.
-BUILD_TASKS: dict[str, tuple[str, str]] = {
-    ActionKind.CREATE: (SCHEDULING, SPAWNING),
-    ActionKind.EVACUATE: (REBUILDING, REBUILD_SPAWNING),
-}
-
-#: A hard reboot also mends an instance that is stopped, paused, suspended or in error, and one stuck in a soft reboot.
-HARD_REBOOT = Transition(
-    "reboot",
-    (ACTIVE, STOPPED, PAUSED, SUSPENDED, ERROR),
-    REBOOTING_HARD,
-    ACTIVE,
-    during_tasks=(REBOOTING,),
-)
+#: What an instance is whose guest is found so, when its row says otherwise.
+FOLLOWS = {PowerState.RUNNING: ACTIVE, PowerState.SHUTDOWN: STOPPED, PowerState.PAUSED: PAUSED}

@@ -8,7 +8,21 @@ libvirt_answers() {
     virsh_system version
 }
 
+# /dev/kvm as the distribution's udev rule has it, where no udev sees to it. One that is root's alone is found by the qemu
+# that libvirt asks for its capabilities, and not by libvirt itself, which therefore asks again more than ten times for
+# each guest. libvirtd, if it runs, sees the change at once.
+open_kvm() {
+    local was
+    [[ -c /dev/kvm && ! -S /run/udev/control ]] && getent group kvm >/dev/null || return 0
+    was=$(stat --format '%U:%G %a' /dev/kvm)
+    [[ $was != *:kvm\ 660 && $was != *\ 666 ]] || return 0
+    chgrp kvm /dev/kvm
+    chmod 660 /dev/kvm
+    echo "/dev/kvm was $was, with which each guest takes a minute to start; now group kvm may open it"
+}
+
 start_libvirt() {
+    open_kvm
     if libvirt_answers >/dev/null 2>&1; then
         return
     elif has_systemd; then

@@ -17,8 +17,8 @@ import webob
 
 from nova_lite import version
 from nova_lite.api import deploy, microversions, wsgi
+from nova_lite.api.inventory import Entry, entries
 from nova_lite.api.microversions import Version, Versioned
-from nova_lite.api.operations import Operation, operations
 from nova_lite.api.validation import Schema
 
 #: What any operation may answer, and what those that change something may answer besides.
@@ -102,21 +102,21 @@ def document() -> dict[str, Any]:
 
 def _paths() -> dict[str, Any]:
     paths: dict[str, Any] = {}
-    for (path, method), group in itertools.groupby(operations(), key=lambda row: (row.path, row.method)):
+    for (path, method), group in itertools.groupby(entries(), key=lambda row: (row.path, row.method)):
         rows = list(group)
         describe = _actions if rows[0].action is not None else _one
         paths.setdefault(path, {})[method.lower()] = describe(rows)
     return paths
 
 
-def _one(rows: list[Operation]) -> dict[str, Any]:
+def _one(rows: list[Entry]) -> dict[str, Any]:
     """A route; ``rows`` are its version ranges, the newest first."""
     row = max(rows, key=lambda row: row.newest)
     described = _frame(row, row.newest)
     declared = row.declared
-    if declared and declared.query:
+    if declared.query:
         described["parameters"] += _query_parameters(declared.query.at(row.newest))
-    if declared and declared.body:
+    if declared.body:
         described["requestBody"] = _body(_schema(declared.body.at(row.newest)))
     described["responses"] = _responses(rows, row.method)
     described["x-openstack"] = history = _history(row)
@@ -125,7 +125,7 @@ def _one(rows: list[Operation]) -> dict[str, Any]:
     return described
 
 
-def _actions(rows: list[Operation]) -> dict[str, Any]:
+def _actions(rows: list[Entry]) -> dict[str, Any]:
     """The route that leads to actions: a body of each action that the newest version has."""
     newest = max(row.newest for row in rows)
     described = _frame(rows[0], newest)
@@ -135,14 +135,14 @@ def _actions(rows: list[Operation]) -> dict[str, Any]:
     return described
 
 
-def _action_body(row: Operation) -> Schema:
-    if row.declared and row.declared.body:
+def _action_body(row: Entry) -> Schema:
+    if row.declared.body:
         schema: Schema = _schema(row.declared.body.at(row.newest))
         return schema
     return {"type": "object", "properties": {row.action: {}}, "required": [row.action], "additionalProperties": False}
 
 
-def _frame(row: Operation, asked: Version) -> dict[str, Any]:
+def _frame(row: Entry, asked: Version) -> dict[str, Any]:
     name = "_".join((row.method.lower(), *re.findall(r"\w+", row.path)))
     variables = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
@@ -170,17 +170,17 @@ def _body(schema: Schema) -> dict[str, Any]:
     return {"required": True, "content": {"application/json": {"schema": schema}}}
 
 
-def _responses(rows: Iterable[Operation], method: str) -> dict[str, Any]:
+def _responses(rows: Iterable[Entry], method: str) -> dict[str, Any]:
     bodies: dict[int, list[Schema | None]] = {}
     for row in rows:
-        if row.declared and row.served:
+        if row.served:
             for status in row.declared.status.all():
                 bodies.setdefault(status, []).append(_answer(row.declared.answer))
             for status in row.declared.also:
                 bodies.setdefault(status, []).append(None if status == 204 else _answer(row.declared.answer))
     codes = {*FAULTS, 414, *(() if method == "GET" else FAULTS_OF_CHANGES)}
-    codes |= {status for row in rows if row.declared for status in row.declared.status.all() if status >= 400}
-    codes |= {code for row in rows if row.declared for code in row.declared.faults}
+    codes |= {status for row in rows for status in row.declared.status.all() if status >= 400}
+    codes |= {code for row in rows for code in row.declared.faults}
     responses = {str(code): {"$ref": f"#/components/responses/{code}"} for code in codes}
     return responses | {str(status): _success(status, schemas) for status, schemas in sorted(bodies.items())}
 
@@ -204,17 +204,16 @@ def _answer(keys: tuple[str, ...] | None) -> Schema | None:
     return {"type": "object", "anyOf": [{"required": [key]} for key in keys]}
 
 
-def _history(row: Operation) -> dict[str, Any]:
+def _history(row: Entry) -> dict[str, Any]:
     found: dict[str, Any] = _range(row.since, row.until)
-    if row.declared:
-        found |= {"policy": row.declared.policy or None}
-        for name, schemas in (("bodies", row.declared.body), ("queries", row.declared.query)):
-            if schemas:
-                found[name] = _variants(row, schemas)
+    found["policy"] = row.declared.policy or None
+    for name, schemas in (("bodies", row.declared.body), ("queries", row.declared.query)):
+        if schemas:
+            found[name] = _variants(row, schemas)
     return found
 
 
-def _variants(row: Operation, schemas: Versioned[Schema]) -> list[dict[str, Any]]:
+def _variants(row: Entry, schemas: Versioned[Schema]) -> list[dict[str, Any]]:
     """The schemas of all versions that have the operation, the newest first."""
     return [
         {**_range(max(since, row.since), row.until if until is None else until), "schema": _schema(schema)}

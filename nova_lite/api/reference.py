@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from nova_lite import policies
 from nova_lite.api import microversions
-from nova_lite.api.operations import Operation, operations
+from nova_lite.api.inventory import Entry, entries
 from nova_lite.policies import base
 
 _HEAD = """# Reference of the REST API
@@ -28,28 +28,34 @@ _WHO = {
 
 
 def markdown() -> str:
-    rows = sorted(operations(), key=lambda row: (not row.served, row.resource if row.served else ""))
+    rows = sorted(entries(), key=lambda row: (not row.served, row.resource if row.served else ""))
     parts = [_HEAD]
     for resource, group in itertools.groupby((row for row in rows if row.served), key=lambda row: row.resource):
         parts.append(f"## {resource}\n\n{_COLUMNS}\n" + "".join(_lines(group)))
-    unserved = "".join(f"| {_name(row)} | {_versions(row)} |\n" for row in rows if not row.served)
-    parts.append(f"## Answered with 501\n\n| operation | versions |\n|---|---|\n{unserved}")
+    refused = "".join(
+        f"| {_name(row)} | {_versions(row)} | {row.declared.status.at(row.newest)} |\n"
+        for row in rows
+        if not row.served
+    )
+    parts.append(
+        "## Not served\n\n501: this cloud has it not; 410: Nova has it no more.\n\n"
+        f"| operation | versions | answer |\n|---|---|---|\n{refused}"
+    )
     return "\n".join(parts)
 
 
-def _lines(rows: Iterable[Operation]) -> Iterator[str]:
+def _lines(rows: Iterable[Entry]) -> Iterator[str]:
     checks = {rule.name: rule.check_str for rule in policies.list_rules()}
     for row in rows:
-        rule = row.declared.policy if row.declared else None
-        check = checks[rule] if rule else ""
-        yield f"| {_name(row)} | {_versions(row)} | {f'`{rule}`' if rule else ''} | {_WHO.get(check, check)} |\n"
+        rule = row.declared.policy
+        yield f"| {_name(row)} | {_versions(row)} | `{rule}` | {_WHO.get(checks[rule], checks[rule])} |\n"
 
 
-def _name(row: Operation) -> str:
+def _name(row: Entry) -> str:
     return f"`{row.method} {row.path}`" + (f" `{row.action}`" if row.action else "")
 
 
-def _versions(row: Operation) -> str:
+def _versions(row: Entry) -> str:
     major = microversions.MAXIMUM.major
     since = f"{major}.{row.since} on" if row.since > microversions.MINIMUM.minor else ""
     until = f"to {major}.{row.until}" if row.until is not None else ""

@@ -1,7 +1,7 @@
 """A REST application of one table of routes, without microversions: what identity and image services are made of.
 
 Handlers take the `Request` and the variables of the URL, as those of the compute API do, and return an `Answer` or a
-whole response. As there, nothing is answered that was not authorized.
+whole response. The table says which rule is asked before; nothing is answered that was not authorized.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import webob.exc
 
 from nova_lite import exception
 from nova_lite.api import wsgi
+from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.context import RequestContext
 
 LOG = logging.getLogger(__name__)
@@ -24,13 +25,20 @@ LOG = logging.getLogger(__name__)
 MAX_BODY_BYTES = 114688
 
 
+#: In place of a rule's name: served without authentication.
+PUBLIC = ""
+
+
 class Route(NamedTuple):
-    """``public``: served without authentication. ``streams``: its handler reads the body itself, of whatever size."""
+    """``policy``, ``target`` and ``authorizes`` are as in `wsgi.Declaration`. ``streams``: its handler reads the body
+    itself, of whatever size."""
 
     method: str
     path: str
     handler: str
-    public: bool = False
+    policy: str
+    target: Mapping[str, str] | None = None
+    authorizes: bool = False
     streams: bool = False
 
 
@@ -75,7 +83,7 @@ class Application:
         self._mapper.create_regs()
 
     @property
-    def conductor(self) -> Any:
+    def conductor(self) -> ConductorRPC:
         return self.services.conductor
 
     def fault(self, req: Request, code: int, message: str) -> webob.Response:
@@ -85,7 +93,6 @@ class Application:
         req = Request(environ)
         req.services = self.services
         req.authorized = False
-        req.done = set()
         try:
             answer = self._handle(req)
             response = wsgi.to_response(answer) if isinstance(answer, wsgi.Answer) else answer
@@ -103,12 +110,13 @@ class Application:
         route = rows.get(req.method) or (rows.get("GET") if req.method == "HEAD" else None)
         if route is None:
             raise webob.exc.HTTPMethodNotAllowed(headers={"Allow": ", ".join(sorted(rows))})
-        if not route.public and wsgi.CONTEXT not in req.environ:
+        if route.policy != PUBLIC and wsgi.CONTEXT not in req.environ:
             raise exception.Unauthorized()
         if not route.streams:
             _check_size(req)
+        req.admit(wsgi.Declaration(route.policy, target=route.target, authorizes=route.authorizes), match)
         answer: wsgi.Answer | webob.Response = getattr(self, route.handler)(req, **match)
-        if not (route.public or req.authorized):
+        if route.policy != PUBLIC and not req.authorized:
             raise RuntimeError(f"{req.method} {req.path} was answered without authorization")
         return answer
 

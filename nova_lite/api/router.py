@@ -51,15 +51,18 @@ def extension_classes() -> list[type[wsgi.Extension]]:
 
 def route_table() -> list[tuple[str, str, str]]:
     """Verb, URL and function of every route and action: the whole API at a glance."""
-    rows = []
-    for extension in extension_classes():
-        where = f"{extension.__module__}:{extension.__name__}"
-        rows += [(route.method, route.path, f"{where}.{route.handler}") for route in extension.routes]
-        rows += [
-            ("POST", f"/{action.resource}/{{id}}/action {action.name}", f"{where}.{action.handler}")
-            for action in extension.actions
-        ]
-    return sorted(rows, key=lambda row: (row[1], row[0]))
+    return sorted(
+        (
+            (
+                row.method,
+                f"{row.path} {row.action}" if row.action else row.path,
+                f"{extension.__module__}:{extension.__name__}.{row.handler}",
+            )
+            for extension in extension_classes()
+            for row in extension.routes
+        ),
+        key=lambda row: (row[1], row[0]),
+    )
 
 
 class Router:
@@ -68,24 +71,17 @@ class Router:
     def __init__(self, services: wsgi.Services, extensions: list[wsgi.Extension], legacy: bool = False) -> None:
         self.extensions = extensions
         self._dispatcher = wsgi.Dispatcher(services, legacy)
-        self._handlers: dict[str, list[tuple[wsgi.Route, wsgi.Extension]]] = {}
-        self._actions: dict[str, dict[str, list[tuple[wsgi.Action, wsgi.Extension]]]] = {}
-        self._fill()
+        self._endpoints: dict[str, list[wsgi.Endpoint]] = {}
+        for extension in extensions:
+            for endpoint in extension.endpoints:
+                self._endpoints.setdefault(endpoint.route.path, []).append(endpoint)
         self._mapper = self._make_mapper()
-
-    def _fill(self) -> None:
-        for extension in self.extensions:
-            for route in extension.routes:
-                self._handlers.setdefault(route.path, []).append((route, extension))
-            for action in extension.actions:
-                path = f"/{action.resource}/{{id}}/action"
-                self._actions.setdefault(path, {}).setdefault(action.name, []).append((action, extension))
 
     def _make_mapper(self) -> routes.Mapper:
         """Paths without variables first, so that ``/servers/detail`` is not taken for a server named detail."""
         mapper = routes.Mapper(controller_scan=None)
         mapper.minimization = False
-        paths = sorted({*self._handlers, *self._actions}, key=lambda path: (path.count("{"), path))
+        paths = sorted(self._endpoints, key=lambda path: (path.count("{"), path))
         for prefix in ("", "/{project_id}"):
             for path in paths:
                 mapper.connect(None, prefix + path, controller=path)
@@ -96,12 +92,9 @@ class Router:
         match = self._mapper.match(path)
         if match is None:
             return None
-        template = match.pop("controller")
+        endpoints = self._endpoints[match.pop("controller")]
         match.pop("action", None)
-        project_id = match.pop("project_id", None)
-        return wsgi.Target(
-            self._handlers.get(template, []), self._actions.get(template, {}), match, project_id, template
-        )
+        return wsgi.Target(endpoints, match, match.pop("project_id", None))
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         path = environ.get("PATH_INFO", "").encode("latin-1", "replace").decode("utf-8", "replace")

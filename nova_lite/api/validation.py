@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import binascii
 import datetime
-import functools
 import ipaddress
 import re
 import uuid
@@ -140,22 +139,9 @@ def validate_query(schema: Schema, query: dict[str, list[str]]) -> None:
 
 
 def _validate(schema: Schema, value: Any, relaxed: bool, what: str) -> None:
-    error = next(_validator(id(schema), relaxed, _Box(schema)).iter_errors(value), None)
+    error = next(_validator(schema, relaxed).iter_errors(value), None)
     if error is not None:
         raise exception.ValidationError(detail=_sentence(error, what))
-
-
-class _Box:
-    """Lets a schema (a dict, which has no hash) be an argument of a cached function; the id is the key."""
-
-    def __init__(self, schema: Schema) -> None:
-        self.schema = schema
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Box) and self.schema is other.schema
-
-    def __hash__(self) -> int:
-        return id(self.schema)
 
 
 def _drop_unknown(validator: Any, allowed: Any, instance: Any, schema: Schema) -> Iterator[jsonschema.ValidationError]:
@@ -171,10 +157,15 @@ def _drop_unknown(validator: Any, allowed: Any, instance: Any, schema: Schema) -
 _Relaxed = validators.extend(jsonschema.Draft4Validator, {"additionalProperties": _drop_unknown})
 
 
-@functools.cache
-def _validator(_key: int, relaxed: bool, box: _Box) -> Any:
-    kind = _Relaxed if relaxed else jsonschema.Draft4Validator
-    return kind(box.schema, format_checker=FORMATS)
+#: By the schema's id, which stays its own as long as its validator holds it.
+_validators: dict[tuple[int, bool], Any] = {}
+
+
+def _validator(schema: Schema, relaxed: bool) -> Any:
+    if (id(schema), relaxed) not in _validators:
+        kind = _Relaxed if relaxed else jsonschema.Draft4Validator
+        _validators[id(schema), relaxed] = kind(schema, format_checker=FORMATS)
+    return _validators[id(schema), relaxed]
 
 
 def _sentence(error: jsonschema.ValidationError, what: str) -> str:
@@ -182,15 +173,13 @@ def _sentence(error: jsonschema.ValidationError, what: str) -> str:
         return str(error.cause)
     path = [part for part in error.path if isinstance(part, str)]
     secret = any(part in SECRETS for part in path)
-    message: str = error.message.replace(repr(error.instance), HIDDEN if secret else _echo(error.instance))
+    message: str = error.message.replace(
+        repr(error.instance), HIDDEN if secret else _cut(repr(_masked(error.instance)))
+    )
     if not path:
         return message
     value = HIDDEN if secret else _cut(str(_masked(error.instance)))
     return f"Invalid input for {what} {path[-1]}. Value: {value}. {message}"
-
-
-def _echo(value: Any) -> str:
-    return _cut(repr(_masked(value)))
 
 
 def _cut(text: str) -> str:

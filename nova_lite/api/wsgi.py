@@ -1,24 +1,25 @@
 """The machinery under every resource: request, answer, faults, and the dispatch from a route to its handler.
 
-A handler is a method of an `Extension`; it takes the `Request` and the variables of its URL, and reads like its spec::
+A handler is a method of an `Extension`; it takes the `Request` and the variables of its URL. Before it runs, the rule
+that it declares is asked and the request is checked by the schemas that it declares; it acts, and answers::
 
-    def show(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.SHOW)
-        instance = self.conductor.instance_get(req.context, id)
+    @declares(policies.UPDATE, body=schemas.UPDATE, answer="server")
+    def update(self, req: Request, id: str) -> Answer:
+        instance = self.conductor.instance_update(req.context, id, req.data["server"])
         return Answer({"server": views.show(req, instance)})
 
-The dispatcher refuses to answer for a handler that forgot to authorize, or that did not ask the rule and check by the
-schemas that it `declares`.
+An extension of which a handler declares nothing is refused at start.
 """
 
 from __future__ import annotations
 
+import datetime
 import functools
 import http
 import json
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -31,12 +32,14 @@ from nova_lite import exception
 from nova_lite.api import microversions, validation
 from nova_lite.api.microversions import Change, Version, Versioned
 from nova_lite.compute.api import API
+from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.context import RequestContext
 from nova_lite.image.driver import ImageBackend
 from nova_lite.policy import Policy
 
 LOG = logging.getLogger(__name__)
 
+T = TypeVar("T")
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 CONTEXT = "nova_lite.context"
@@ -62,7 +65,6 @@ FAULT_NAMES = {
 MALFORMED_BODY = "Malformed request body"
 
 _HOST = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?")
-_INTEGER = re.compile(r"\d{1,9}", re.ASCII)
 
 
 class Services(NamedTuple):
@@ -73,7 +75,7 @@ class Services(NamedTuple):
     compute: API
 
     @property
-    def conductor(self) -> Any:
+    def conductor(self) -> ConductorRPC:
         return self.compute.conductor
 
     @property
@@ -81,48 +83,81 @@ class Services(NamedTuple):
         return self.compute.images
 
 
+class Declaration:
+    """What a handler does, for the dispatcher and for the document of the API: ``@declares(...)`` above it.
+
+    ``policy`` is the rule that is asked first, about the asker's own project and user, or about the variables of the
+    URL that ``target`` names. ``authorizes``: the handler asks it, as what it is about is in the body or the database.
+    ``body`` and ``query`` are the schemas that the request is checked by, ``status`` is that of the answer, ``answer``
+    the key (or one of the keys) at the top of the answer's body; None when there is no body. ``also`` are other
+    statuses of success, with the same body (204: none); ``faults`` are those of a reading that not every reading has.
+    """
+
+    def __init__(
+        self,
+        policy: str,
+        *,
+        target: Mapping[str, str] | None = None,
+        authorizes: bool = False,
+        body: validation.Schema | Versioned[validation.Schema] | None = None,
+        query: validation.Schema | Versioned[validation.Schema] | None = None,
+        status: int | Versioned[int] = 200,
+        answer: str | tuple[str, ...] | None = None,
+        also: tuple[int, ...] = (),
+        faults: tuple[int, ...] = (),
+    ) -> None:
+        self.policy = policy
+        self.target = target or {}
+        self.authorizes = authorizes
+        self.body = Versioned({1: body}) if isinstance(body, dict) else body
+        self.query = Versioned({1: query}) if isinstance(query, dict) else query
+        self.status = Versioned({1: status}) if isinstance(status, int) else status
+        self.answer = (answer,) if isinstance(answer, str) else answer
+        self.also = also
+        self.faults = faults
+
+    def __call__(self, handler: Handler) -> Handler:
+        handler.declared = self  # type: ignore[attr-defined]
+        return handler
+
+
+declares = Declaration
+
+
 class Route(NamedTuple):
-    """A row of the API's table: ``method path`` is answered by ``handler`` in the versions since..until."""
+    """A row of the API's table: ``method path`` is answered by ``handler`` in the versions since..until; with
+    ``action``, if that is the one key of the body. ``declared`` is for a handler of several rows, which says nothing
+    of itself."""
 
     method: str
     path: str
     handler: str
     since: int = 1
     until: int | None = None
+    action: str | None = None
+    declared: Declaration | None = None
 
     def serves(self, version: Version) -> bool:
         return version.minor >= self.since and (self.until is None or version.minor <= self.until)
 
-
-class Action(NamedTuple):
-    """``POST /<resource>/{id}/action`` with the body ``{name: ...}`` is answered by ``handler``."""
-
-    resource: str
-    name: str
-    handler: str
-    since: int = 1
-    until: int | None = None
-
-    def serves(self, version: Version) -> bool:
-        return version.minor >= self.since and (self.until is None or version.minor <= self.until)
+    def declaration(self, extension: Extension | type[Extension]) -> Declaration:
+        """Raises `TypeError` when nothing is declared."""
+        declared: Declaration | None = self.declared or getattr(getattr(extension, self.handler), "declared", None)
+        if declared is None:
+            raise TypeError(f"{extension.alias}: {self.handler} needs @declares(...)")
+        return declared
 
 
-class Declaration(NamedTuple):
-    """What a handler does, for the dispatcher to hold it to and for the document of the API.
-
-    ``policy`` is the rule that it asks (others, too, perhaps), ``body`` and ``query`` the schemas it validates by,
-    ``status`` that of its answer, ``answer`` the key (or one of the keys) that is at the top of the answer's body;
-    None when there is no body. ``also`` are other statuses of success, with the same body (204: none); ``faults`` are
-    those of a reading that not every reading has.
-    """
-
-    policy: str
-    body: Versioned[validation.Schema] | None
-    query: Versioned[validation.Schema] | None
-    status: Versioned[int]
-    answer: tuple[str, ...] | None
-    also: tuple[int, ...] = ()
-    faults: tuple[int, ...] = ()
+def action(
+    resource: str,
+    name: str,
+    handler: str,
+    since: int = 1,
+    until: int | None = None,
+    declared: Declaration | None = None,
+) -> Route:
+    """``POST /<resource>/{id}/action`` with the body ``{name: ...}``."""
+    return Route("POST", f"/{resource}/{{id}}/action", handler, since, until, name, declared)
 
 
 #: In place of a rule's name: nobody can do it, so nobody is asked.
@@ -131,36 +166,12 @@ NOT_SERVED = ""
 ANY_KEY = "*"
 
 
-def declares(
-    policy: str,
-    *,
-    body: Versioned[validation.Schema] | None = None,
-    query: Versioned[validation.Schema] | None = None,
-    status: int | Versioned[int] = 200,
-    answer: str | tuple[str, ...] | None = None,
-    also: tuple[int, ...] = (),
-    faults: tuple[int, ...] = (),
-) -> Callable[[Handler], Handler]:
-    """Mark a handler with its `Declaration`."""
-    declaration = Declaration(
-        policy,
-        body,
-        query,
-        Versioned({1: status}) if isinstance(status, int) else status,
-        (answer,) if isinstance(answer, str) else answer,
-        also,
-        faults,
-    )
+class Endpoint(NamedTuple):
+    """A row with the function that answers."""
 
-    def mark(handler: Handler) -> Handler:
-        handler.declaration = declaration  # type: ignore[attr-defined]
-        return handler
-
-    return mark
-
-
-def declaration_of(handler: Any) -> Declaration | None:
-    return getattr(handler, "declaration", None)
+    route: Route
+    handler: Callable[..., Answer]
+    declared: Declaration
 
 
 class Extension:
@@ -171,20 +182,19 @@ class Extension:
     #: Aliases of Nova's extensions that are part of this one; clients look for them in ``/extensions``.
     includes: tuple[str, ...] = ()
     routes: tuple[Route, ...] = ()
-    actions: tuple[Action, ...] = ()
 
     def __init__(self, services: Services) -> None:
-        self.services = services
         self.conf = services.conf
         self.compute = services.compute
+        self.endpoints = [Endpoint(row, getattr(self, row.handler), row.declaration(self)) for row in self.routes]
 
     @property
-    def conductor(self) -> Any:
-        return self.services.conductor
+    def conductor(self) -> ConductorRPC:
+        return self.compute.conductor
 
     @property
     def images(self) -> ImageBackend:
-        return self.services.images
+        return self.compute.images
 
 
 class Answer:
@@ -202,11 +212,13 @@ class Request(webob.Request):  # type: ignore[misc]
     services: Services
     version: Version
     project_url: str
-    #: The path of the route that the request was matched with, variables in braces.
-    template: str
+    route: Route
+    declared: Declaration
+    variables: Mapping[str, str]
     authorized: bool
-    #: The rules that were asked and the schemas that were checked by, these by their `id`.
-    done: set[str | int]
+    #: The body and the query string, as the declared schemas of the request's version demand them.
+    data: dict[str, Any]
+    query: Query
 
     @property
     def context(self) -> RequestContext:
@@ -221,17 +233,14 @@ class Request(webob.Request):  # type: ignore[misc]
     def has(self, change: Change) -> bool:
         return self.version.has(change)
 
-    # --- authorize
+    # --- authorize and validate
 
     def authorize(self, action: str, target: Mapping[str, Any] | None = None) -> None:
         self.services.policy.authorize(self.context, action, target)
         self.authorized = True
-        self.done.add(action)
 
     def allows(self, action: str, target: Mapping[str, Any] | None = None) -> bool:
         return self.services.policy.allows(self.context, action, target)
-
-    # --- validate
 
     @functools.cached_property
     def json_value(self) -> Any:
@@ -246,23 +255,26 @@ class Request(webob.Request):  # type: ignore[misc]
             raise exception.ValidationError(detail=MALFORMED_BODY) from error
         return value
 
-    def validated(self, schema: Versioned[validation.Schema]) -> Any:
-        """The body, as the schema of the request's version demands it."""
-        self.done.add(id(schema))
-        body = self.json_value
-        validation.validate_body(schema.at(self.version), body, relaxed=self.legacy)
-        return body
+    def admit(self, declared: Declaration, variables: Mapping[str, str]) -> None:
+        """Ask the declared rule, then check query string and body by the declared schemas."""
+        self.declared, self.variables = declared, variables
+        if declared.policy and not declared.authorizes:
+            target = {name: variables[variable] for name, variable in declared.target.items()}
+            self.authorize(declared.policy, target or None)
+        if declared.query is not None:
+            self.query = self._checked_query(declared.query.at(self.version))
+        if declared.body is not None:
+            validation.validate_body(declared.body.at(self.version), self.json_value, relaxed=self.legacy)
+            self.data = self.json_value
 
-    def query(self, schema: Versioned[validation.Schema]) -> Query:
-        """The query string, checked. Parameters that the schema does not know are dropped (errors since 2.75)."""
-        self.done.add(id(schema))
+    def _checked_query(self, schema: validation.Schema) -> Query:
+        """Parameters that the schema does not know are dropped (errors since 2.75)."""
         values: dict[str, list[str]] = {}
         for name, value in self.GET.items():
             values.setdefault(name, []).append(value)
-        chosen = schema.at(self.version)
-        validation.validate_query(chosen, values)
-        known = chosen["properties"]
-        patterns = chosen.get("patternProperties", {})
+        validation.validate_query(schema, values)
+        known = schema["properties"]
+        patterns = schema.get("patternProperties", {})
         return Query(
             {
                 name: items
@@ -293,12 +305,14 @@ class Request(webob.Request):  # type: ignore[misc]
             {"rel": "bookmark", "href": self.bookmark(*segments)},
         ]
 
-    def next_links(self, items: list[Any], limit: int, marker: str, *segments: str) -> list[dict[str, str]] | None:
-        """Link to the page after ``items``, if they fill theirs; ``marker`` is the last item's."""
-        if not items or len(items) < limit:
-            return None
+    def next_page(self, key: str, items: Sequence[T], limit: int | None, marker: Callable[[T], str]) -> dict[str, Any]:
+        """``{key: <link to the page after items>}`` if they fill theirs, else nothing. ``marker``: that of an item."""
+        if limit is None or not items or len(items) < limit:
+            return {}
         query = [(name, value) for name, value in self.GET.items() if name != "marker"]
-        return [{"rel": "next", "href": f"{self.link(*segments)}?{urlencode([*query, ('marker', marker)])}"}]
+        query.append(("marker", marker(items[-1])))
+        path = self.route.path.lstrip("/").format(**self.variables)
+        return {key: [{"rel": "next", "href": f"{self.link(path)}?{urlencode(query)}"}]}
 
 
 def _refuse_constant(name: str) -> None:
@@ -328,6 +342,29 @@ class Query(dict[str, list[str]]):
     def marker(self) -> str | None:
         return self.one("marker")
 
+    def page(self, items: Sequence[T], name: Callable[[T], str]) -> list[T]:
+        """The items after the marker, which is the name of one of them; raises `MarkerNotFound`."""
+        start = 0
+        if self.marker is not None:
+            names = [name(item) for item in items]
+            if self.marker not in names:
+                raise exception.MarkerNotFound(marker=self.marker)
+            start = names.index(self.marker) + 1
+        return list(items[start : start + self.limit])
+
+    def time(self, name: str) -> datetime.datetime | None:
+        text = self.one(name)
+        return validation.parse_time(text) if text else None
+
+    def changes(self) -> tuple[datetime.datetime | None, datetime.datetime | None]:
+        """``changes-since`` and ``changes-before``; raises `ValidationError` when they are the wrong way round."""
+        since, before = self.time("changes-since"), self.time("changes-before")
+        if since is not None and before is not None and since > before:
+            raise exception.ValidationError(
+                detail="The value of changes-since must be less than or equal to changes-before."
+            )
+        return since, before
+
 
 def quote_path(path: str) -> str:
     """A path as it stands in a URL; WSGI's latin-1 disguise of UTF-8 is taken off first."""
@@ -356,14 +393,11 @@ def root_url(environ: Mapping[str, Any], link_prefix: str | None) -> str:
 
 
 class Target(NamedTuple):
-    """What a URL leads to: its routes (of several verbs and version ranges), URL variables, project of the URL, and the
-    path as the routes' table has it."""
+    """What a URL leads to: its endpoints (of several verbs, actions and versions), its variables, its project."""
 
-    handlers: list[tuple[Route, Extension]]
-    actions: dict[str, list[tuple[Action, Extension]]]
+    endpoints: list[Endpoint]
     variables: dict[str, str]
     project_id: str | None
-    template: str
 
 
 class Dispatcher:
@@ -378,7 +412,6 @@ class Dispatcher:
         req = Request(environ)
         req.services = self._services
         req.authorized = False
-        req.done = set()
         headers: dict[str, str] = {}
         try:
             req.version = microversions.MINIMUM if self._legacy else microversions.of_request(req.headers)
@@ -396,51 +429,35 @@ class Dispatcher:
             raise UnknownUrl()
         if target.project_id is not None and target.project_id != req.context.project_id:
             raise UnknownUrl()
-        req.template = target.template
         req.project_url = f"/{target.project_id}" if target.project_id is not None else ""
         if req.method in ("POST", "PUT") and req.content_length and req.content_type not in JSON_TYPES:
             raise webob.exc.HTTPUnsupportedMediaType(explanation="Unsupported Content-Type")
-        handler = self._choose(req, target)
-        answer: Answer = handler(req, **target.variables)
+        endpoint = self._choose(req, target.endpoints)
+        req.route = endpoint.route
+        req.admit(endpoint.declared, target.variables)
+        answer = endpoint.handler(req, **target.variables)
         if not req.authorized:
             raise RuntimeError(f"{req.method} {req.path} was answered without authorization")
-        _hold_to(declaration_of(handler), req)
         return answer
 
-    def _choose(self, req: Request, target: Target) -> Any:
-        """The handler of the verb (and, for actions, of the body's one key) at the request's version."""
-        if target.actions and req.method == "POST":
-            return self._choose_action(req, target)
-        matching = [row for row in target.handlers if row[0].method == req.method]
-        if not matching:
-            raise UnknownUrl()
-        for route, extension in matching:
-            if route.serves(req.version):
-                return getattr(extension, route.handler)
-        raise webob.exc.HTTPNotFound()
-
     @staticmethod
-    def _choose_action(req: Request, target: Target) -> Any:
-        body = req.json_value
-        if not isinstance(body, dict) or len(body) != 1:
-            raise exception.ValidationError(detail=MALFORMED_BODY)
-        name = next(iter(body))
-        rows = target.actions.get(name)
+    def _choose(req: Request, endpoints: list[Endpoint]) -> Endpoint:
+        """By the verb, by the body's one key where these are actions, and by the request's version."""
+        rows = [row for row in endpoints if row.route.method == req.method]
         if not rows:
-            raise exception.ValidationError(detail=f"There is no such action: {name[:64]}")
-        for action, extension in rows:
-            if action.serves(req.version):
-                return getattr(extension, action.handler)
+            raise UnknownUrl()
+        if rows[0].route.action is not None:
+            body = req.json_value
+            if not isinstance(body, dict) or len(body) != 1:
+                raise exception.ValidationError(detail=MALFORMED_BODY)
+            name = next(iter(body))
+            rows = [row for row in rows if row.route.action == name]
+            if not rows:
+                raise exception.ValidationError(detail=f"There is no such action: {name[:64]}")
+        for row in rows:
+            if row.route.serves(req.version):
+                return row
         raise webob.exc.HTTPNotFound()
-
-
-def _hold_to(declared: Declaration | None, req: Request) -> None:
-    """What is declared and what is done are one: schemas that are not declared are not checked by, either."""
-    if declared is None:
-        return
-    schemas = {id(schema) for schema in (declared.body, declared.query) if schema is not None}
-    if declared.policy not in req.done or schemas != {item for item in req.done if isinstance(item, int)}:
-        raise RuntimeError(f"{req.method} {req.template} did not do what its handler declares")
 
 
 class UnknownUrl(Exception):

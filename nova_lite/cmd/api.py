@@ -21,8 +21,8 @@ from nova_lite import conf as nova_conf  # noqa: E402
 from nova_lite import exception, rpc, service  # noqa: E402
 from nova_lite.api import deploy, prefork, server, wsgi  # noqa: E402
 from nova_lite.compute.api import API  # noqa: E402
-from nova_lite.compute.rpcapi import ComputeAPI  # noqa: E402
-from nova_lite.conductor.rpcapi import ConductorAPI  # noqa: E402
+from nova_lite.compute.rpcapi import ComputeRPC  # noqa: E402
+from nova_lite.conductor.rpcapi import ConductorRPC  # noqa: E402
 from nova_lite.image.driver import load_backend  # noqa: E402
 from nova_lite.policy import Policy  # noqa: E402
 
@@ -64,8 +64,8 @@ class Worker(service.Daemon):
     def prepare(self) -> None:
         """Connects to nobody yet: with the broker down requests are answered with 503."""
         self._transport = rpc.Transport(self.conf)
-        conductor = ConductorAPI(self._transport)
-        self._compute.connect(conductor, ComputeAPI(self._transport), load_backend(self.conf, conductor))
+        conductor = rpc.proxy(ConductorRPC, self._transport)
+        self._compute.connect(conductor, rpc.proxy(ComputeRPC, self._transport), load_backend(self.conf, conductor))
         if self._parent is not None:
             self.add_periodic("parent", PARENT_CHECK_SECONDS, self._end_with_parent)
         for site in self._sites:

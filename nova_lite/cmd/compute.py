@@ -17,8 +17,8 @@ from oslo_config import cfg  # noqa: E402
 from nova_lite import conf as configuration  # noqa: E402
 from nova_lite import exception, files, rpc, service  # noqa: E402
 from nova_lite.compute.manager import ComputeManager, fences_path  # noqa: E402
-from nova_lite.compute.rpcapi import TOPIC, VERSION  # noqa: E402
-from nova_lite.conductor.rpcapi import ConductorAPI  # noqa: E402
+from nova_lite.compute.rpcapi import ComputeRPC  # noqa: E402
+from nova_lite.conductor.rpcapi import ConductorRPC  # noqa: E402
 from nova_lite.image.driver import load_backend  # noqa: E402
 from nova_lite.virt.driver import load_compute_driver  # noqa: E402
 
@@ -42,12 +42,12 @@ class ComputeDaemon(service.Daemon):
     def prepare(self) -> None:
         self._lock_host()
         transport = self._transport = self._transport or rpc.Transport(self.conf)
-        manager = self._manager = self._manager or self._make_manager(ConductorAPI(transport))
+        manager = self._manager = self._manager or self._make_manager(rpc.proxy(ConductorRPC, transport))
         manager.connect()
         self.add_periodic("Heartbeat", self.conf.report_interval, manager.membership.send_heartbeat, jitter=True)
         self.add_periodic("Inventory", self.conf.report_interval, manager.heartbeat.refresh)
         manager.clean_up()
-        self.serve_rpc(transport, TOPIC, self.conf.host, [rpc.Endpoint(manager, VERSION)])
+        self.serve_rpc(transport, self.conf.host, rpc.Endpoint(ComputeRPC, manager, orders=manager.orders))
         self.add_periodic("Domain reconciliation", RECONCILE_TICK, manager.reconciler.tick)
         self.add_periodic("Pruning of fences", PRUNE_INTERVAL, manager.prune_fences, jitter=True)
         self._listen_to_hypervisor(manager)
@@ -60,7 +60,7 @@ class ComputeDaemon(service.Daemon):
         if self._manager is not None:
             self._manager.stop()
 
-    def _make_manager(self, conductor: ConductorAPI) -> ComputeManager:
+    def _make_manager(self, conductor: ConductorRPC) -> ComputeManager:
         conf = self.conf
         driver = load_compute_driver(conf, conf.host, load_backend(conf, conductor).fetch)
         return ComputeManager(conf, conf.host, driver, conductor)

@@ -14,12 +14,12 @@ from oslo_config import cfg  # noqa: E402
 
 from nova_lite import conf as nova_conf  # noqa: E402
 from nova_lite import exception, rpc, service, version  # noqa: E402
-from nova_lite.compute.rpcapi import ComputeAPI  # noqa: E402
+from nova_lite.compute.rpcapi import ComputeRPC  # noqa: E402
 from nova_lite.conductor.db import engine, migration  # noqa: E402
 from nova_lite.conductor.manager import ConductorManager  # noqa: E402
-from nova_lite.conductor.rpcapi import TOPIC, ConductorAPI  # noqa: E402
+from nova_lite.conductor.rpcapi import ConductorRPC  # noqa: E402
 from nova_lite.context import get_admin_context  # noqa: E402
-from nova_lite.scheduler.rpcapi import SchedulerAPI  # noqa: E402
+from nova_lite.scheduler.rpcapi import SchedulerRPC  # noqa: E402
 
 BINARY = "nova-lite-conductor"
 SERVICE = "nova-conductor"
@@ -29,16 +29,16 @@ class Conductor(service.Daemon):
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         super().__init__(conf, BINARY)
         self.transport = rpc.Transport(conf)
-        self.client = ConductorAPI(self.transport)
+        self.client = rpc.proxy(ConductorRPC, self.transport)
         self.manager: ConductorManager | None = None
 
     def prepare(self) -> None:
         manager = self.manager = self.manager or ConductorManager(
-            self.conf, SchedulerAPI(self.transport), ComputeAPI(self.transport), self.client
+            self.conf, rpc.proxy(SchedulerRPC, self.transport), rpc.proxy(ComputeRPC, self.transport), self.client
         )
         manager.db.ping()
         migration.check(self.conf)
-        self.serve_rpc(self.transport, TOPIC, self.conf.host, manager.endpoints(), shared=True)
+        self.serve_rpc(self.transport, self.conf.host, manager.endpoint, shared=True)
         self._report()
         self.add_periodic("report_service", self.conf.report_interval, self._report)
         self.add_periodic("reconcile", self.conf.conductor.reconcile_interval, self._sweep)
@@ -56,7 +56,7 @@ class Conductor(service.Daemon):
             raise engine.translate(error) from error
 
     def _report(self) -> None:
-        self.client.report_service(get_admin_context(), self.conf.host, SERVICE, TOPIC, version.VERSION)
+        self.client.report_service(get_admin_context(), self.conf.host, SERVICE, "conductor", version.VERSION)
 
 
 def main() -> int:

@@ -14,10 +14,10 @@ from oslo_config import cfg  # noqa: E402
 
 from nova_lite import conf as configuration  # noqa: E402
 from nova_lite import rpc, service  # noqa: E402
-from nova_lite.conductor.rpcapi import ConductorAPI  # noqa: E402
+from nova_lite.conductor.rpcapi import ConductorRPC  # noqa: E402
 from nova_lite.notifications import Notifications  # noqa: E402
 from nova_lite.scheduler.manager import SchedulerManager  # noqa: E402
-from nova_lite.scheduler.rpcapi import TOPIC, VERSION  # noqa: E402
+from nova_lite.scheduler.rpcapi import SchedulerRPC  # noqa: E402
 
 #: Seconds between two full garbage collections. Each looks at every host: 55 ms for 10,000 of them, in which nothing is
 #: decided. Left to itself Python does one every ten decisions or so, because each makes and drops as many objects.
@@ -45,8 +45,8 @@ class SchedulerDaemon(service.Daemon):
         transport = rpc.Transport(self.conf)
         if self._notifications is None:
             self._notifications = Notifications(self.conf, f"nova-scheduler.{self.conf.host}")
-        manager = SchedulerManager(self.conf, ConductorAPI(transport), notify=self._notifications.emit)
-        self.serve_rpc(transport, TOPIC, self.conf.host, [rpc.Endpoint(manager, VERSION)], shared=True)
+        manager = SchedulerManager(self.conf, rpc.proxy(ConductorRPC, transport), notify=self._notifications.emit)
+        self.serve_rpc(transport, self.conf.host, rpc.Endpoint(SchedulerRPC, manager), shared=True)
         self.add_periodic("Loading host states", self.conf.startup_retry_interval, manager.keep_fresh, at_once=True)
         self.add_periodic("Heartbeat", self.conf.report_interval, manager.report, at_once=True)
         self.add_periodic("Full garbage collection", FULL_COLLECTION_INTERVAL, collect_fully)

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 import msgspec
 import oslo_messaging as messaging
 
-from nova_lite import exception, states
+from nova_lite import exception, operations
 from nova_lite.compute import rpcapi as compute_rpcapi
-from nova_lite.compute.rpcapi import ComputeAPI
-from nova_lite.conductor.rpcapi import ConductorAPI
+from nova_lite.compute.rpcapi import ComputeRPC
+from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.context import RequestContext
 from nova_lite.image.driver import ImageBackend
 from nova_lite.objects import CreateRequest, CreateResult, Diagnostics, Instance
@@ -33,11 +33,11 @@ class API:
     """``conductor`` and ``compute`` are the RPC clients, ``images`` the source of images; `connect` sets them once the
     process may talk to others (after a fork)."""
 
-    conductor: ConductorAPI
-    compute: ComputeAPI
+    conductor: ConductorRPC
+    compute: ComputeRPC
     images: ImageBackend
 
-    def connect(self, conductor: ConductorAPI, compute: ComputeAPI, images: ImageBackend) -> None:
+    def connect(self, conductor: ConductorRPC, compute: ComputeRPC, images: ImageBackend) -> None:
         self.conductor = conductor
         self.compute = compute
         self.images = images
@@ -52,35 +52,14 @@ class API:
         _nudge("build_instances", uuids, lambda: self.conductor.build_instances(context, uuids))
         return result
 
-    def delete(self, context: RequestContext, instance_uuid: str) -> None:
-        self._act(context, instance_uuid, states.ActionKind.DELETE)
-
-    def start(self, context: RequestContext, instance_uuid: str) -> None:
-        self._act(context, instance_uuid, states.ActionKind.START)
-
-    def stop(self, context: RequestContext, instance_uuid: str) -> None:
-        self._act(context, instance_uuid, states.ActionKind.STOP)
-
-    def reboot(self, context: RequestContext, instance_uuid: str, reboot_type: str) -> None:
-        """``reboot_type``: SOFT asks the guest, HARD cuts its power."""
-        self._act(context, instance_uuid, states.ActionKind.REBOOT, {"reboot_type": reboot_type})
-
-    def evacuate(
-        self,
-        context: RequestContext,
-        instance_uuid: str,
-        host: str | None,
-        forced: bool,
-        admin_password: str | None,
-        stopped: bool,
-    ) -> None:
-        """Build the server anew elsewhere: on ``host`` (``forced``: past the filters), or where the scheduler says.
-        ``stopped``: it is off in the end, even if it ran. Raises `HostNotForcedDown` unless the host that it is on is
-        out of service for sure."""
-        payload = {"host": host, "forced": forced, "admin_password": admin_password, "stopped": stopped}
-        kind = states.ActionKind.EVACUATE.value
-        _again(lambda: self.conductor.accept_action(context, instance_uuid, kind, payload))
-        _nudge(kind, [instance_uuid], lambda: self.conductor.build_instances(context, [instance_uuid]))
+    def accept(self, context: RequestContext, instance_uuid: str, kind: str, payload: dict[str, Any]) -> None:
+        """Have an operation of `nova_lite.operations` accepted; raises 404, or 409 where its row does not allow it."""
+        ticket = _again(lambda: self.conductor.accept_action(context, instance_uuid, kind, payload))
+        steps = operations.get(kind, payload).steps
+        if steps and isinstance(steps[0], operations.Schedule):
+            _nudge(kind, [instance_uuid], lambda: self.conductor.build_instances(context, [instance_uuid]))
+        elif steps:
+            _nudge(kind, [instance_uuid], lambda: compute_rpcapi.send_ticket(self.compute, context, ticket))
 
     def get_console_output(self, context: RequestContext, instance_uuid: str, length: int | None) -> str:
         """The last ``length`` lines of the console; None: all that is kept.
@@ -98,20 +77,6 @@ class API:
         instance = self.conductor.instance_get(context, instance_uuid)
         return instance, _ask_host(
             instance, lambda host: self.compute.get_instance_diagnostics(context, host, instance_uuid)
-        )
-
-    def _act(
-        self,
-        context: RequestContext,
-        instance_uuid: str,
-        action: states.ActionKind,
-        payload: dict[str, Any] | None = None,
-    ) -> None:
-        ticket = _again(lambda: self.conductor.accept_action(context, instance_uuid, action.value, payload or {}))
-        _nudge(
-            action.value,
-            [instance_uuid],
-            lambda: compute_rpcapi.send_ticket(self.compute, context, ticket),
         )
 
 

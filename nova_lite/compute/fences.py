@@ -8,11 +8,11 @@ when compute asks the conductor first.
 
 from __future__ import annotations
 
-import enum
 import logging
 import os
 import threading
 import time
+from typing import Any
 
 import msgspec
 
@@ -74,14 +74,6 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 make_ready(Record)
 
 
-class Admission(enum.Enum):
-    """RUN: new, or seen but not finished. REPEAT: finished, only report it again. DROP: a newer action was seen."""
-
-    RUN = "run"
-    REPEAT = "repeat"
-    DROP = "drop"
-
-
 class FenceStore:
     """Records of one host in ``directory``. Reads take no lock; changes of one instance exclude each other."""
 
@@ -128,20 +120,18 @@ class FenceStore:
             record = self.get(result.instance_uuid)
             if result.generation >= record.fenced_generation:
                 self._write(
-                    msgspec.structs.replace(
-                        record,
-                        fenced_generation=result.generation,
-                        refused=result,
-                        built_generation=NEVER,
-                        resources=None,
-                    )
+                    record,
+                    fenced_generation=result.generation,
+                    refused=result,
+                    built_generation=NEVER,
+                    resources=None,
                 )
 
     def creating(self, instance_uuid: str, generation: int) -> None:
         """Right before a domain comes to exist: raises `Fenced`, or notes on disk that one may be here from now on."""
         with self._lock(instance_uuid):
             self.check(instance_uuid, generation)
-            self._write(msgspec.structs.replace(self.get(instance_uuid), created_generation=generation))
+            self._write(self.get(instance_uuid), created_generation=generation)
 
     def built(self, instance_uuid: str, generation: int, resources: Resources | None = None) -> None:
         """The build is complete: from here on it is not fenced off, only deleted. Raises `Fenced` if it was before."""
@@ -150,41 +140,39 @@ class FenceStore:
             if record.built_generation == generation:
                 return
             self.check(instance_uuid, generation)
-            self._write(msgspec.structs.replace(record, built_generation=generation, resources=resources))
+            self._write(record, built_generation=generation, resources=resources)
 
     def removed(self, instance_uuid: str) -> None:
         """Nothing of the instance is here any more."""
         with self._lock(instance_uuid):
             record = self.get(instance_uuid)
             if record.is_here:
-                gone = msgspec.structs.replace(record, created_generation=NEVER, built_generation=NEVER, resources=None)
-                self._write(gone)
+                self._write(record, created_generation=NEVER, built_generation=NEVER, resources=None)
 
     # --- actions
 
-    def admit(self, instance_uuid: str, action_id: int, forbid_generation: int | None = None) -> Admission:
-        """Note that an action came; with RUN it is on disk that it was seen, and a ``forbid_generation`` is fenced."""
+    def admit(self, instance_uuid: str, action_id: int, forbid_generation: int | None = None) -> bool:
+        """Note that an action came. False: a newer one was seen, drop it.
+
+        True: it is on disk that it was seen and, unless it is finished, that ``forbid_generation`` is fenced.
+        """
         with self._lock(instance_uuid):
             record = self.get(instance_uuid)
             if action_id < record.last_action_id:
-                return Admission.DROP
+                return False
             if action_id == record.last_action_id and record.result is not None:
-                return Admission.REPEAT
-            fenced = record.fenced_generation
-            if forbid_generation is not None:
-                fenced = max(fenced, forbid_generation)
+                return True
+            fenced = max(record.fenced_generation, NEVER if forbid_generation is None else forbid_generation)
             if (action_id, fenced) != (record.last_action_id, record.fenced_generation):
-                self._write(
-                    msgspec.structs.replace(record, last_action_id=action_id, result=None, fenced_generation=fenced)
-                )
-            return Admission.RUN
+                self._write(record, last_action_id=action_id, result=None, fenced_generation=fenced)
+            return True
 
     def done(self, instance_uuid: str, action_id: int, result: ActionResult) -> None:
         """The action is finished, so; the result is on disk before it is reported. Late ones are not noted."""
         with self._lock(instance_uuid):
             record = self.get(instance_uuid)
             if record.last_action_id == action_id:
-                self._write(msgspec.structs.replace(record, result=result))
+                self._write(record, result=result)
 
     # --- upkeep
 
@@ -205,7 +193,7 @@ class FenceStore:
     def _forbid(self, instance_uuid: str, generation: int) -> None:
         record = self.get(instance_uuid)
         if generation > record.fenced_generation:
-            self._write(msgspec.structs.replace(record, fenced_generation=generation))
+            self._write(record, fenced_generation=generation)
 
     def _lock(self, instance_uuid: str) -> threading.Lock:
         return self._locks[hash(instance_uuid) % len(self._locks)]
@@ -213,9 +201,9 @@ class FenceStore:
     def _path(self, instance_uuid: str) -> str:
         return os.path.join(self._directory, os.path.basename(instance_uuid) + SUFFIX)
 
-    def _write(self, record: Record) -> None:
+    def _write(self, record: Record, **changes: Any) -> None:
         """Always synced: an unsynced file renamed over a synced one can leave neither after a power cut."""
-        record = msgspec.structs.replace(record, updated_at=time.time())
+        record = msgspec.structs.replace(record, updated_at=time.time(), **changes)
         hooks.reach("fence", "before")
         hooks.check_disk()
         files.write_atomically(self._path(record.uuid), msgspec.json.encode(record))

@@ -12,7 +12,8 @@ from nova_lite.compute.claims import Claims
 from nova_lite.compute.fences import FenceStore
 from nova_lite.compute.jobs import Jobs
 from nova_lite.compute.reports import Retrier
-from nova_lite.conductor.rpcapi import ConductorAPI
+from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.objects import ActionTicket
 from nova_lite.states import PowerState
 from nova_lite.virt.driver import ComputeDriver, DomainInfo
 
@@ -26,7 +27,7 @@ class LocalHost:
     conf: cfg.ConfigOpts
     name: str
     driver: ComputeDriver
-    conductor: ConductorAPI
+    conductor: ConductorRPC
     fences: FenceStore
     claims: Claims
     jobs: Jobs
@@ -59,6 +60,17 @@ class LocalHost:
         except exception.Fenced:
             return False
         return True
+
+    def require_domain(self, ticket: ActionTicket) -> None:
+        """Raises `DomainNotFound` unless the domain is the one that the conductor means, at just that generation.
+
+        That the conductor sends an order for it proves that its build ended.
+        """
+        found = self.driver.get_info(ticket.instance.uuid)
+        if found.generation != ticket.generation:
+            raise exception.DomainNotFound(instance_uuid=found.uuid)
+        if not self.fences.get(found.uuid).forbids(found.generation):
+            self.fences.built(found.uuid, found.generation)
 
     def remove(self, instance_uuid: str) -> None:
         """Destroy the domain and all that belongs to it; the instance's lock is held. Nothing there is fine.

@@ -6,9 +6,11 @@ import contextlib
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 from nova_lite import exception
+from nova_lite.compute.reports import Stopping
 from nova_lite.context import RequestContext
 
 LOG = logging.getLogger(__name__)
@@ -56,7 +58,7 @@ class Jobs:
         self._changed = threading.Condition()
         self._builds: set[tuple[str, int]] = set()
         self._actions: set[tuple[str, int]] = set()
-        self._busy: dict[str, int] = {}
+        self._busy: Counter[str] = Counter()
         self._watches: list[set[str]] = []
 
     def start_build(self, context: RequestContext, uuid: str, generation: int, work: Callable[[], None]) -> bool:
@@ -116,7 +118,7 @@ class Jobs:
             if key in jobs:
                 return False
             jobs.add(key)
-            self._busy[uuid] = self._busy.get(uuid, 0) + 1
+            self._busy[uuid] += 1
             for watch in self._watches:
                 watch.add(uuid)
         thread = threading.Thread(target=self._run, args=(jobs, key, context, work), name=f"job-{uuid}", daemon=True)
@@ -133,6 +135,8 @@ class Jobs:
         context.update_store()
         try:
             work()
+        except Stopping as error:
+            LOG.info("%s is left undone, the daemon stops", error)
         except Exception:
             LOG.exception("Instance %s: the job ended without a report; its lease will lapse", key[0])
         finally:

@@ -7,12 +7,11 @@ import logging
 import os
 import threading
 from collections.abc import Callable
+from typing import Any
 
 from oslo_config import cfg
 
-from nova_lite import exception
-from nova_lite.compute.actions import Actions
-from nova_lite.compute.builds import Builder
+from nova_lite import exception, operations
 from nova_lite.compute.claims import Claims
 from nova_lite.compute.fences import FenceStore
 from nova_lite.compute.heartbeat import Heartbeat
@@ -20,9 +19,11 @@ from nova_lite.compute.host import LocalHost
 from nova_lite.compute.image_caching import ImageFetcher
 from nova_lite.compute.jobs import Jobs
 from nova_lite.compute.membership import Membership
+from nova_lite.compute.operations.build import Builder
+from nova_lite.compute.operations.engine import Engine
 from nova_lite.compute.reconciler import DomainReconciler
 from nova_lite.compute.reports import Retrier
-from nova_lite.conductor.rpcapi import ConductorAPI
+from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.context import RequestContext
 from nova_lite.objects import ActionTicket, BuildRequest, Diagnostics, Image
 from nova_lite.states import PowerState
@@ -34,14 +35,17 @@ LOG = logging.getLogger(__name__)
 #: the caller waits for the answer.
 FENCE_WAIT = 20.0
 
+Order = Callable[[RequestContext, ActionTicket], None]
+
 
 class ComputeManager:
     """One compute host. Every order is idempotent: it may come twice, late, or after the one that cancels it.
 
-    Orders are carried out in threads of their own (`Jobs`), so that the RPC pool stays free.
+    Orders are carried out in threads of their own (`Jobs`), so that the RPC pool stays free. ``orders``: the RPC
+    methods for steps of operations, builds apart.
     """
 
-    def __init__(self, conf: cfg.ConfigOpts, host: str, driver: ComputeDriver, conductor: ConductorAPI) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, host: str, driver: ComputeDriver, conductor: ConductorRPC) -> None:
         self._stopping = threading.Event()
         self.jobs = Jobs()
         self.heartbeat = Heartbeat(conf, host, driver, self.jobs)
@@ -58,7 +62,8 @@ class ComputeManager:
         )
         self.reconciler = DomainReconciler(self.host, conf.compute.reconcile_interval)
         self._builder = Builder(self.host)
-        self._actions = Actions(self.host)
+        self._engine = Engine(self.host)
+        self.orders = {method: self._order(step) for method, step in operations.order_methods().items()}
         self._image_fetcher = ImageFetcher(driver)
 
     # --- life
@@ -104,44 +109,33 @@ class ComputeManager:
 
     def build_and_run_instance(self, context: RequestContext, request: BuildRequest) -> None:
         """Make ``request.instance`` exist at ``request.generation``, and report with `finish_build`."""
-        work = self._if_admitted(request.instance.uuid, functools.partial(self._builder.run, context, request))
-        self.jobs.start_build(context, request.instance.uuid, request.generation, work)
-
-    def terminate_instance(self, context: RequestContext, ticket: ActionTicket) -> None:
-        """Remove the instance from this host for good; a build of it that is going on stops."""
-        self._act(context, ticket)
-
-    def stop_instance(self, context: RequestContext, ticket: ActionTicket) -> None:
-        """Shut the guest down, or cut its power after ``[compute] shutdown_timeout``."""
-        self._act(context, ticket)
-
-    def start_instance(self, context: RequestContext, ticket: ActionTicket) -> None:
-        self._act(context, ticket)
-
-    def reboot_instance(self, context: RequestContext, ticket: ActionTicket) -> None:
-        """``payload["reboot_type"]``: SOFT or HARD."""
-        self._act(context, ticket)
+        uuid = request.instance.uuid
+        work = functools.partial(self._if_admitted, uuid, self._builder.run, context, request)
+        self.jobs.start_build(context, uuid, request.generation, work)
 
     def cache_images(self, context: RequestContext, images: list[Image]) -> None:
         """Fetch these into the host's cache, as far as it has one."""
         self._image_fetcher.start(images)
 
-    def _act(self, context: RequestContext, ticket: ActionTicket) -> None:
-        work = self._if_admitted(ticket.instance.uuid, functools.partial(self._actions.run, context, ticket))
-        self.jobs.start_action(context, ticket.instance.uuid, ticket.action_id, work)
+    def _order(self, step: operations.OnHost) -> Order:
+        """The RPC method that carries out a step."""
 
-    def _if_admitted(self, instance_uuid: str, work: Callable[[], None]) -> Callable[[], None]:
+        def order(context: RequestContext, ticket: ActionTicket) -> None:
+            uuid = ticket.instance.uuid
+            work = functools.partial(self._if_admitted, uuid, self._engine.run, context, step, ticket)
+            self.jobs.start_action(context, uuid, ticket.action_id, work)
+
+        order.__name__ = step.method
+        return order
+
+    def _if_admitted(self, instance_uuid: str, work: Callable[..., None], *arguments: Any) -> None:
         """An order that is not obeyed now comes again."""
-
-        def checked() -> None:
-            try:
-                self.membership.check()
-            except exception.ServiceUnavailable as error:
-                LOG.warning("Instance %s: an order is left undone: %s", instance_uuid, error.message)
-            else:
-                work()
-
-        return checked
+        try:
+            self.membership.check()
+        except exception.ServiceUnavailable as error:
+            LOG.warning("Instance %s: an order is left undone: %s", instance_uuid, error.message)
+        else:
+            work(*arguments)
 
     # --- questions (calls)
 

@@ -15,7 +15,7 @@ from oslo_config import cfg
 
 from nova_lite import exception
 from nova_lite.compute.heartbeat import Heartbeat
-from nova_lite.conductor.rpcapi import ConductorAPI
+from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.context import get_admin_context
 from nova_lite.objects import HostReport
 
@@ -25,7 +25,7 @@ LOG = logging.getLogger(__name__)
 class Membership:
     """``lost`` is set when the host has to enter anew: register, compare its domains, and only then serve."""
 
-    def __init__(self, conf: cfg.ConfigOpts, heartbeat: Heartbeat, conductor: ConductorAPI) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, heartbeat: Heartbeat, conductor: ConductorRPC) -> None:
         self._conf = conf
         self._heartbeat = heartbeat
         self._conductor = conductor

@@ -71,9 +71,10 @@ class DomainReconciler:
                 [_report(info) for uuid, info in domains.items() if uuid not in touched],
                 sorted(leftovers - touched),
             )
-            kept |= {each.uuid for each in verdicts if each.verdict == Verdict.DESTROY and each.uuid in domains}
+            to_destroy = [each for each in verdicts if each.verdict == Verdict.DESTROY]
+            kept |= {each.uuid for each in to_destroy if each.uuid in domains}
             with concurrent.futures.ThreadPoolExecutor(WORKERS, thread_name_prefix="verdict") as pool:
-                list(pool.map(lambda verdict: self._apply(verdict, domains, leftovers, touched, kept), verdicts))
+                list(pool.map(lambda each: self._destroy(each, domains, leftovers, touched, kept), to_destroy))
         return kept
 
     def _destroy_given_up(self, info: DomainInfo, touched: set[str], kept: set[str]) -> None:
@@ -103,7 +104,7 @@ class DomainReconciler:
         with self._host.jobs.locks.hold(instance_uuid, LOCK_WAIT):
             yield instance_uuid not in touched
 
-    def _apply(
+    def _destroy(
         self,
         verdict: DomainVerdict,
         domains: dict[str, DomainInfo],
@@ -112,27 +113,19 @@ class DomainReconciler:
         kept: set[str],
     ) -> None:
         """Carry out one verdict, if what it is about is still so."""
-        uuid = verdict.uuid
-        with self._attempt(uuid), self._untouched(uuid, touched) as free:
-            found = self._host.domain(uuid) if free else None
-            if free and found is None and uuid in leftovers:
-                self._apply_to_leftover(verdict)
-            elif found is not None and uuid in domains and found.generation == verdict.generation:
-                self._apply_to_domain(verdict, found)
-            if free:
-                kept.discard(uuid)
-
-    def _apply_to_leftover(self, verdict: DomainVerdict) -> None:
-        if verdict.verdict == Verdict.DESTROY:
-            LOG.info("Instance %s: removing what is left without a domain", verdict.uuid)
-            self._host.remove(verdict.uuid)
-
-    def _apply_to_domain(self, verdict: DomainVerdict, found: DomainInfo) -> None:
         host, uuid = self._host, verdict.uuid
-        if verdict.verdict == Verdict.DESTROY:
-            LOG.warning("Instance %s: generation %d is not meant to be here, destroying it", uuid, found.generation)
-            host.fences.forbid(uuid, found.generation)
-            host.remove(uuid)
+        with self._attempt(uuid), self._untouched(uuid, touched) as free:
+            if not free:
+                return
+            found = host.domain(uuid)
+            if found is None and uuid in leftovers:
+                LOG.info("Instance %s: removing what is left without a domain", uuid)
+                host.remove(uuid)
+            elif found is not None and uuid in domains and found.generation == verdict.generation:
+                LOG.warning("Instance %s: generation %d is not meant to be here, destroying it", uuid, found.generation)
+                host.fences.forbid(uuid, found.generation)
+                host.remove(uuid)
+            kept.discard(uuid)
 
 
 def _report(info: DomainInfo) -> DomainReport:

@@ -1,86 +1,58 @@
-"""Client side of the compute service: topic ``compute``, one server per host."""
+"""Messages to the compute service: topic ``compute``, one server per host."""
 
 from __future__ import annotations
 
-from nova_lite import rpc
+from typing import Protocol
+
+from nova_lite import operations, rpc
 from nova_lite.context import RequestContext
 from nova_lite.objects import ActionTicket, BuildRequest, Diagnostics, Image
 
-TOPIC = "compute"
-VERSION = "1.0"
 
-
-class ComputeAPI:
+@rpc.service("compute", version=operations.compute_version())
+class ComputeRPC(Protocol):
     """Casts carry an order whose row is already committed; calls only read, or fence."""
 
-    def __init__(self, transport: rpc.Transport) -> None:
-        self._client = rpc.Client(transport, TOPIC, VERSION)
+    @rpc.cast
+    def build_and_run_instance(self, context: RequestContext, host: rpc.Receiver, request: BuildRequest) -> None: ...
 
-    def build_and_run_instance(self, context: RequestContext, host: str, request: BuildRequest) -> None:
-        self._client.cast(context, "build_and_run_instance", server=host, request=request)
+    @rpc.cast
+    def order(
+        self,
+        context: RequestContext,
+        host: rpc.Receiver,
+        method: rpc.MethodName,
+        ticket: ActionTicket,
+        version: rpc.Version = "1.0",
+    ) -> None:
+        """Carry out a step of an operation; ``method`` is what the operation's row calls it
+        (`nova_lite.operations.OnHost.method`), ``version`` that of this service which the method came in."""
 
-    def terminate_instance(self, context: RequestContext, host: str, ticket: ActionTicket) -> None:
-        self._client.cast(context, "terminate_instance", server=host, ticket=ticket)
-
-    def stop_instance(self, context: RequestContext, host: str, ticket: ActionTicket) -> None:
-        self._client.cast(context, "stop_instance", server=host, ticket=ticket)
-
-    def start_instance(self, context: RequestContext, host: str, ticket: ActionTicket) -> None:
-        self._client.cast(context, "start_instance", server=host, ticket=ticket)
-
-    def reboot_instance(self, context: RequestContext, host: str, ticket: ActionTicket) -> None:
-        self._client.cast(context, "reboot_instance", server=host, ticket=ticket)
-
-    def cache_images(self, context: RequestContext, host: str, images: list[Image]) -> None:
-        self._client.cast(context, "cache_images", server=host, images=images)
+    @rpc.cast
+    def cache_images(self, context: RequestContext, host: rpc.Receiver, images: list[Image]) -> None: ...
 
     def fence_instance(
-        self, context: RequestContext, host: str, instance_uuid: str, generation: int, timeout: float | None = None
+        self,
+        context: RequestContext,
+        host: rpc.Receiver,
+        instance_uuid: str,
+        generation: int,
+        timeout: rpc.Timeout = None,
     ) -> bool:
         """Have ``host`` promise never to build ``generation`` or a lower one. True: promised, and nothing of the
         instance is left there. False: it already runs at that generation, so the build succeeded."""
-        answer: bool = self._client.call(
-            context,
-            "fence_instance",
-            server=host,
-            returns=bool,
-            timeout=timeout,
-            instance_uuid=instance_uuid,
-            generation=generation,
-        )
-        return answer
 
-    def get_console_output(self, context: RequestContext, host: str, instance_uuid: str, length: int | None) -> str:
+    def get_console_output(
+        self, context: RequestContext, host: rpc.Receiver, instance_uuid: str, length: int | None
+    ) -> str:
         """The guest's console, last ``length`` lines; None: all that is kept."""
-        answer: str = self._client.call(
-            context,
-            "get_console_output",
-            server=host,
-            returns=str,
-            instance_uuid=instance_uuid,
-            length=length,
-        )
-        return answer
 
-    def get_instance_diagnostics(self, context: RequestContext, host: str, instance_uuid: str) -> Diagnostics:
+    def get_instance_diagnostics(self, context: RequestContext, host: rpc.Receiver, instance_uuid: str) -> Diagnostics:
         """Raises `InstanceInvalidState` unless the guest runs."""
-        answer: Diagnostics = self._client.call(
-            context, "get_instance_diagnostics", server=host, returns=Diagnostics, instance_uuid=instance_uuid
-        )
-        return answer
 
 
-#: Which method of this API carries out which kind of action; of an evacuation it is the stop after the build.
-METHOD_OF_ACTION = {
-    "delete": "terminate_instance",
-    "stop": "stop_instance",
-    "start": "start_instance",
-    "reboot": "reboot_instance",
-    "evacuate": "stop_instance",
-}
-
-
-def send_ticket(api: ComputeAPI, context: RequestContext, ticket: ActionTicket) -> None:
-    """Cast the method that carries out ``ticket`` to its host; nothing to do when no host is involved."""
+def send_ticket(compute: ComputeRPC, context: RequestContext, ticket: ActionTicket) -> None:
+    """Order what ``ticket`` is for from its host; nothing to do when no host is involved."""
     if ticket.host is not None:
-        getattr(api, METHOD_OF_ACTION[ticket.action])(context, ticket.host, ticket)
+        method = ticket.method or operations.order_of(ticket.action, ticket.payload)
+        compute.order(context, ticket.host, method, ticket, version=operations.order_methods()[method].since)

@@ -6,29 +6,26 @@ again; all it does is harmless when done twice.
 
 from __future__ import annotations
 
-import datetime
 import logging
 import time
 from collections.abc import Callable
 from concurrent import futures
 
 import msgspec
-from oslo_config import cfg
 
-from nova_lite import exception, states
-from nova_lite.compute.rpcapi import ComputeAPI, send_ticket
-from nova_lite.conductor.db import actions, hosts, instances
-from nova_lite.conductor.db.engine import Database, UnitOfWork, translate
-from nova_lite.conductor.db.models import Instance, InstanceAction
-from nova_lite.conductor.tasks import accept, build, end
+from nova_lite import exception, operations
+from nova_lite.conductor.db import actions, services
+from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.conductor.operations import building, scheduling
+from nova_lite.conductor.operations.engine import Engine, lock_act, ticket
+from nova_lite.conductor.operations.scheduling import Scheduling
 from nova_lite.context import RequestContext
-from nova_lite.network.driver import NetworkBackend
 from nova_lite.objects import ActionTicket, BuildRequest
-from nova_lite.states import ActionKind
+from nova_lite.states import PowerState
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds that a host has to confirm a fence during compensation.
+#: Seconds that a host has to confirm a fence.
 FENCE_TIMEOUT = 30.0
 
 #: Drives that wait for other daemons at the same time; a scheduler that is away must not hold up deletes.
@@ -41,6 +38,7 @@ class _Due(msgspec.Struct):
     action_id: int
     kind: str
     step: str
+    method: str
     instance_uuid: str
     host: str | None
     generation: int
@@ -50,19 +48,11 @@ class _Due(msgspec.Struct):
 
 
 class Reconciler:
-    def __init__(
-        self,
-        db: Database,
-        conf: cfg.ConfigOpts,
-        network_backend: NetworkBackend,
-        builds: build.BuildTask,
-        compute: ComputeAPI,
-    ) -> None:
-        self.db = db
-        self.conf = conf
-        self.network_backend = network_backend
-        self.builds = builds
-        self.compute = compute
+    def __init__(self, engine: Engine, scheduling: Scheduling) -> None:
+        self.engine = engine
+        self.scheduling = scheduling
+        self.db = engine.db
+        self.conf = engine.conf
         self._last_sweep = self._hearing_since = time.monotonic()
         self._pool = futures.ThreadPoolExecutor(PARALLEL_DRIVES, thread_name_prefix="reconciler")
 
@@ -71,13 +61,13 @@ class Reconciler:
         for host in self.db.write(self._expire_services):
             LOG.warning("Host %s has not reported for %d s: it counts as down", host, self.conf.service_down_time)
         owner = actions.new_owner()
-        due = self.db.write(_take_due, self.conf, self.network_backend, owner)
-        to_schedule = [item for item in due if item.step == actions.SCHEDULE]
+        due = self.db.write(self._take_due, owner)
+        to_schedule = [item for item in due if item.step == operations.SCHEDULE]
         if to_schedule:
             uuids = [item.instance_uuid for item in to_schedule]
-            self._drive(lambda: self.builds.run(to_schedule[0].context, uuids, owner))
+            self._drive(lambda: self.scheduling.run(to_schedule[0].context, uuids, owner))
         for item in due:
-            if item.step != actions.SCHEDULE:
+            if item.step != operations.SCHEDULE:
                 self._drive(lambda item=item: self._redrive(item))  # type: ignore[misc]
         return len(due)
 
@@ -86,166 +76,74 @@ class Reconciler:
         stood still, or was without broker or database, silence says nothing."""
         now = time.monotonic()
         limit = 2 * self.conf.report_interval + 1
-        if now - self._last_sweep > limit or hosts.seconds_since_heard(uow) > limit:
+        if now - self._last_sweep > limit or services.seconds_since_heard(uow) > limit:
             self._hearing_since = now
         self._last_sweep = now
         if now - self._hearing_since < self.conf.service_down_time:
             return []
-        return hosts.expire_services(uow, self.conf)
+        return services.expire(uow, self.conf)
+
+    def _take_due(self, uow: UnitOfWork, owner: str) -> list[_Due]:
+        due = []
+        for act in self.engine.take_due(uow, owner):
+            action, step = act.action, act.step
+            item = _Due(
+                action_id=action.id,
+                kind=action.action,
+                step=action.step,
+                method=step.method if isinstance(step, operations.OnHost) else "",
+                instance_uuid=action.instance_uuid,
+                host=action.host,
+                generation=action.generation,
+                context=act.context,
+            )
+            if action.step == operations.BUILD:
+                item.build = scheduling.build_request(act)
+            elif item.method:
+                item.ticket = ticket(act)
+            due.append(item)
+        return due
 
     def stop(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _drive(self, func: Callable[[], None]) -> None:
-        def guarded() -> None:
-            try:
-                func()
-            except Exception as error:
-                ours = translate(error)
-                if isinstance(ours, exception.NovaLiteException):
-                    LOG.warning("A redrive could not be done now: %s", ours.message)
-                else:
-                    LOG.exception("A redrive failed; it is repeated after its lease")
-
-        self._pool.submit(guarded)
+        self._pool.submit(self.engine.guarded, func)
 
     def _redrive(self, item: _Due) -> None:
         LOG.info("Driving %s of %s again (step %s, host %s)", item.kind, item.instance_uuid, item.step, item.host)
-        if item.step == actions.COMPENSATE:
-            self._compensate(item)
-        elif item.build is not None and item.host is not None:
-            build.send_build(self.compute, item.context, item.host, item.build)
+        if item.build is not None and item.host is not None:
+            self.scheduling.send(item.context, item.host, item.build)
+        elif item.method == "fence_instance":
+            self._fence(item)
         elif item.ticket is not None:
-            try:
-                send_ticket(self.compute, item.context, item.ticket)
-            except exception.MessagingUnavailable as error:
-                LOG.warning("%s of %s could not be sent: %s", item.kind, item.instance_uuid, error.message)
+            self.engine.send(item.ticket, item.context)
+        else:
+            self.engine.tell_network(item.action_id)
 
-    def _compensate(self, item: _Due) -> None:
-        """A build past its deadline: have its host confirm that it will not, or find out that it did."""
+    def _fence(self, item: _Due) -> None:
+        """A build that is undone: have its host confirm that it will not, or find out that it did."""
         if item.host is None:
             return
         try:
-            fenced = self.compute.fence_instance(
+            fenced = self.engine.compute.fence_instance(
                 item.context, item.host, item.instance_uuid, item.generation, timeout=FENCE_TIMEOUT
             )
         except exception.ServiceUnavailable:
             LOG.info("Host %s does not confirm the end of the build of %s yet", item.host, item.instance_uuid)
             return
-        if fenced:
-            self.db.write(_compensated, self.network_backend, item.action_id)
-        else:
+        if not fenced:
             LOG.warning("Host %s runs %s although its build is past its deadline", item.host, item.instance_uuid)
-            self.db.write(_revived, self.conf, item.action_id)
+        self.db.write(self._fenced if fenced else self._revived, item.action_id)
 
+    def _fenced(self, uow: UnitOfWork, action_id: int) -> None:
+        """The host has confirmed: nothing of the instance is there, nor will be."""
+        act = lock_act(uow, action_id)
+        if act is not None and act.action.step == operations.COMPENSATE and not act.instance.deleted:
+            self.engine.advance(act)
 
-def _take_due(uow: UnitOfWork, conf: cfg.ConfigOpts, network_backend: NetworkBackend, owner: str) -> list[_Due]:
-    """Lease what is due, and settle in the same transaction what needs no other daemon."""
-    due = []
-    for action in actions.take_due(uow, conf, owner):
-        instance = instances.lock(uow, action.instance_uuid)
-        uow.session.refresh(action)
-        if instance is None or action.finish_time is not None:
-            continue
-        if action.deadline <= uow.now:
-            _past_deadline(uow, conf, network_backend, instance, action)
-        elif _is_delete_without_host(uow, instance, action):
-            accept.delete_without_host(uow, conf, instance, action)
-        if action.finish_time is None:
-            due.append(_due(uow, instance, action))
-    return due
-
-
-def _due(uow: UnitOfWork, instance: Instance, action: InstanceAction) -> _Due:
-    context = RequestContext(
-        user_id=action.user_id, project_id=action.project_id, request_id=action.request_id, overwrite=False
-    )
-    item = _Due(
-        action_id=action.id,
-        kind=action.action,
-        step=action.step,
-        instance_uuid=instance.uuid,
-        host=action.host,
-        generation=action.generation,
-        context=context,
-    )
-    if action.step == actions.BUILD:
-        item.build = build.build_request(uow, instance, action)
-    elif action.step in (actions.PERFORM, actions.CLEANUP):
-        item.ticket = accept.ticket(action, instance)
-    return item
-
-
-def _is_delete_without_host(uow: UnitOfWork, instance: Instance, action: InstanceAction) -> bool:
-    return (
-        action.action == ActionKind.DELETE
-        and action.step == actions.PERFORM
-        and instance.host is not None
-        and not hosts.is_up(uow, instance.host)
-    )
-
-
-def _past_deadline(
-    uow: UnitOfWork,
-    conf: cfg.ConfigOpts,
-    network_backend: NetworkBackend,
-    instance: Instance,
-    action: InstanceAction,
-) -> None:
-    """End it with its cause. What a silent host may still hold is kept until the host has answered."""
-    cause = _cause(uow, conf, action)
-    LOG.warning("Giving up %s of %s: %s", action.action, instance.uuid, cause)
-    if action.step == actions.SCHEDULE:
-        end.failed(uow, network_backend, instance, action, cause)
-    elif action.step in (actions.BUILD, actions.COMPENSATE):
-        end.set_error(uow, instance, cause)
-        actions.finish_events(uow, action, cause)
-        end.postpone_cleanup(uow, conf, action, actions.COMPENSATE)
-    elif action.action == ActionKind.DELETE:
-        # It shows, and goes on: what the host holds is only given back once the host has removed it.
-        end.set_error(uow, instance, cause)
-        instance.task_state = states.DELETING
-        action.deadline = uow.now + datetime.timedelta(seconds=conf.conductor.action_deadline)
-    else:
-        instance.task_state = None
-        instance.updated_at = uow.now
-        end.record_fault(uow, instance, cause)
-        actions.finish(uow, action, cause)
-
-
-def _cause(uow: UnitOfWork, conf: cfg.ConfigOpts, action: InstanceAction) -> str:
-    what = f"The {action.action} was not finished within {conf.conductor.action_deadline} s"
-    if action.host is not None and not hosts.is_up(uow, action.host):
-        return f"{what}: its compute host does not answer."
-    last_error = action.payload.get("last_error")
-    return f"{what}: {last_error}" if last_error else f"{what}."
-
-
-def _compensated(uow: UnitOfWork, network_backend: NetworkBackend, action_id: int) -> None:
-    """The host has confirmed: nothing of the instance is there, nor will be."""
-    found = _lock_compensation(uow, action_id)
-    if found is None:
-        return
-    instance, action = found
-    message = (instance.fault or {}).get("message", "The build was given up.")
-    end.not_built(uow, network_backend, instance, action, message)
-
-
-def _revived(uow: UnitOfWork, conf: cfg.ConfigOpts, action_id: int) -> None:
-    """The build had succeeded after all: the instance is what its owner asked for."""
-    found = _lock_compensation(uow, action_id)
-    if found is None:
-        return
-    instance, action = found
-    end.built(uow, conf, instance, action, states.PowerState.RUNNING)
-
-
-def _lock_compensation(uow: UnitOfWork, action_id: int) -> tuple[Instance, InstanceAction] | None:
-    action = uow.session.get(InstanceAction, action_id)
-    instance = instances.lock(uow, action.instance_uuid) if action is not None else None
-    if action is None or instance is None:
-        return None
-    uow.session.refresh(action)
-    if action.finish_time is not None or action.step != actions.COMPENSATE or instance.deleted:
-        return None
-    return instance, action
+    def _revived(self, uow: UnitOfWork, action_id: int) -> None:
+        """The build had succeeded after all: the instance is what its owner asked for."""
+        act = lock_act(uow, action_id)
+        if act is not None and act.action.step == operations.COMPENSATE and not act.instance.deleted:
+            building.built(self.engine, act, PowerState.RUNNING, None)

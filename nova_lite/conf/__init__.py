@@ -22,6 +22,7 @@ from nova_lite.conf import (
     quota,
     rpc,
     scheduler,
+    upgrade_levels,
 )
 
 GROUPS = (
@@ -39,6 +40,7 @@ GROUPS = (
     quota,
     rpc,
     scheduler,
+    upgrade_levels,
 )
 
 CONFIG_FILES = ["/etc/nova-lite/nova-lite.conf"]

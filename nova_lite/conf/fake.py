@@ -1,4 +1,4 @@
-"""``[fake]``: the fake driver, for tests and scale trials."""
+"""``[fake]``: the fake driver and the fake network service, for tests and scale trials."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ OPTS = [
     cfg.FloatOpt("spawn_delay", default=0.0, min=0, help="Seconds that making a domain takes."),
     cfg.FloatOpt("destroy_delay", default=0.0, min=0, help="Seconds that destroying a domain takes."),
     cfg.FloatOpt("power_delay", default=0.0, min=0, help="Seconds that power on, power off and reboot take."),
+    cfg.StrOpt("network_path", help="Directory of the fake network service; by default one in [DEFAULT] state_path."),
+    cfg.FloatOpt("network_delay", default=0.0, min=0, help="Seconds that a call to the fake network service takes."),
     cfg.ListOpt(
         "fail_at",
         default=[],

@@ -14,7 +14,7 @@ from nova_lite.context import RequestContext
 from nova_lite.objects import Image
 
 if TYPE_CHECKING:  # nova-lite-manage needs no message bus, which takes long to load
-    from nova_lite.conductor.rpcapi import ConductorAPI
+    from nova_lite.conductor.rpcapi import ConductorRPC
 
 NAMESPACE = "nova_lite.image.backends"
 
@@ -25,7 +25,7 @@ class ImageBackend(abc.ABC):
     An image never changes its bytes under its id. A source that does not answer is `ServiceUnavailable`.
     """
 
-    def __init__(self, conf: cfg.ConfigOpts, conductor: ConductorAPI) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, conductor: ConductorRPC) -> None:
         self.conf = conf
         self.conductor = conductor
 
@@ -61,7 +61,7 @@ class ImageBackend(abc.ABC):
         """
 
 
-def load_backend(conf: cfg.ConfigOpts, conductor: ConductorAPI) -> ImageBackend:
+def load_backend(conf: cfg.ConfigOpts, conductor: ConductorRPC) -> ImageBackend:
     """The backend named by ``[image] backend``; raises `ConfigurationError`."""
     name = conf.image.backend
     try:

@@ -25,7 +25,7 @@ from nova_lite.image.glance_client import GlanceClient, json_of
 from nova_lite.objects import Image
 
 if TYPE_CHECKING:
-    from nova_lite.conductor.rpcapi import ConductorAPI
+    from nova_lite.conductor.rpcapi import ConductorRPC
 
 LOG = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 class GlanceImages(ImageBackend):
-    def __init__(self, conf: cfg.ConfigOpts, conductor: ConductorAPI) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, conductor: ConductorRPC) -> None:
         super().__init__(conf, conductor)
         self._client = GlanceClient(conf)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 from oslo_config import cfg
 
@@ -25,7 +26,7 @@ class LocalNetworks(NetworkBackend):
         self._random = random.SystemRandom()
 
     def resolve(
-        self, store: NetworkStore, context: RequestContext, networks: str | list[NetworkRequest]
+        self, store: NetworkStore, context: RequestContext, networks: str | list[NetworkRequest], answer: Any = None
     ) -> list[NetworkRequest]:
         if networks == NONE:
             return []
@@ -75,7 +76,9 @@ class LocalNetworks(NetworkBackend):
             raise exception.FixedIpInUse(address=text, network_id=network.id)
         return str(address)
 
-    def allocate(self, store: NetworkStore, instance_uuid: str, requests: list[NetworkRequest]) -> list[VIF]:
+    def allocate(
+        self, store: NetworkStore, instance_uuid: str, requests: list[NetworkRequest], answer: Any = None
+    ) -> list[VIF]:
         present = store.vifs(instance_uuid)
         if present:
             return present

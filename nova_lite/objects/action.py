@@ -42,7 +42,8 @@ class ActionTicket(msgspec.Struct, kw_only=True):
     """The order to a compute host to carry out one accepted action (delete, start, stop, reboot, ...).
 
     ``action_id`` grows with every accepted action of an instance, so a host can tell a late ticket from a new one.
-    ``generation`` is the instance's. ``payload`` is the action's own (``{"reboot_type": "HARD"}``).
+    ``method``: the RPC method that takes it ("": as the row of ``action`` says). ``generation``: of the instance at
+    that host. ``payload`` is the action's own (``{"reboot_type": "HARD"}``).
     ``host`` None: no host is involved, the conductor has already finished the action.
     """
 
@@ -53,3 +54,4 @@ class ActionTicket(msgspec.Struct, kw_only=True):
     host: str | None
     request_id: str
     payload: dict[str, Any] = msgspec.field(default_factory=dict)
+    method: str = ""

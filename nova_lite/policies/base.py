@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from oslo_policy import policy
 
 CONTEXT_IS_ADMIN = "context_is_admin"
@@ -13,7 +15,8 @@ SERVICE = "role:service or rule:context_is_admin"
 OWNER = "rule:owner_or_admin"
 ANYONE = "@"
 
-RULES = [
+#: Every rule there is.
+RULES: list[policy.RuleDefault] = [
     policy.RuleDefault(CONTEXT_IS_ADMIN, "role:admin", "Who counts as an admin of the cloud."),
     policy.RuleDefault(
         "project_member_or_admin",
@@ -33,13 +36,19 @@ RULES = [
 ]
 
 
-def rule(name: str, check: str, description: str, *operations: str) -> policy.DocumentedRuleDefault:
-    """A rule for REST ``operations``, each ``"METHOD /path"``."""
+def rule(name: str, check: str, description: str, *operations: str) -> str:
+    """Add a rule for REST ``operations``, each ``"METHOD /path"``, to `RULES`; returns its name."""
     rows = [operation.partition(" ") for operation in operations]
-    return policy.DocumentedRuleDefault(
-        name,
-        check,
-        description,
-        [{"method": method, "path": path} for method, _, path in rows],
-        scope_types=["project"],
-    )
+    documented: list[Any] = [{"method": method, "path": path} for method, _, path in rows]
+    RULES.append(policy.DocumentedRuleDefault(name, check, description, documented, scope_types=["project"]))
+    return name
+
+
+class Rules:
+    """`rule` for names that begin with the same words."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+
+    def __call__(self, name: str, check: str, description: str, *operations: str) -> str:
+        return rule(f"{self._prefix}:{name}", check, description, *operations)

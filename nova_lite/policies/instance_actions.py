@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from nova_lite.policies.base import ADMIN, READER, rule
+from nova_lite.policies.base import ADMIN, READER, Rules
 
-LIST = "os_compute_api:os-instance-actions:list"
-SHOW = "os_compute_api:os-instance-actions:show"
-EVENTS = "os_compute_api:os-instance-actions:events"
-EVENT_DETAILS = "os_compute_api:os-instance-actions:events:details"
-
+_actions = Rules("os_compute_api:os-instance-actions")
 _ACTIONS = "/servers/{server_id}/os-instance-actions"
 
-RULES = [
-    rule(LIST, READER, "List a server's actions", f"GET {_ACTIONS}"),
-    rule(SHOW, READER, "Show an action of a server", f"GET {_ACTIONS}/{{request_id}}"),
-    rule(EVENTS, ADMIN, "See the hosts and tracebacks of an action's events", f"GET {_ACTIONS}/{{request_id}}"),
-    rule(EVENT_DETAILS, ADMIN, "See why an action's event failed", f"GET {_ACTIONS}/{{request_id}}"),
-]
+LIST = _actions("list", READER, "List a server's actions", f"GET {_ACTIONS}")
+SHOW = _actions("show", READER, "Show an action of a server", f"GET {_ACTIONS}/{{request_id}}")
+EVENTS = _actions(
+    "events", ADMIN, "See the hosts and tracebacks of an action's events", f"GET {_ACTIONS}/{{request_id}}"
+)
+EVENT_DETAILS = _actions("events:details", ADMIN, "See why an action's event failed", f"GET {_ACTIONS}/{{request_id}}")

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from nova_lite.policies.base import OWNER, rule
+from nova_lite.policies.base import OWNER, Rules
 
-INDEX = "os_compute_api:os-keypairs:index"
-SHOW = "os_compute_api:os-keypairs:show"
-CREATE = "os_compute_api:os-keypairs:create"
-DELETE = "os_compute_api:os-keypairs:delete"
+_keypairs = Rules("os_compute_api:os-keypairs")
 
-RULES = [
-    rule(INDEX, OWNER, "List a user's key pairs", "GET /os-keypairs"),
-    rule(SHOW, OWNER, "Show a key pair", "GET /os-keypairs/{name}"),
-    rule(CREATE, OWNER, "Generate or import a key pair", "POST /os-keypairs"),
-    rule(DELETE, OWNER, "Delete a key pair", "DELETE /os-keypairs/{name}"),
-]
+INDEX = _keypairs("index", OWNER, "List a user's key pairs", "GET /os-keypairs")
+SHOW = _keypairs("show", OWNER, "Show a key pair", "GET /os-keypairs/{name}")
+CREATE = _keypairs("create", OWNER, "Generate or import a key pair", "POST /os-keypairs")
+DELETE = _keypairs("delete", OWNER, "Delete a key pair", "DELETE /os-keypairs/{name}")

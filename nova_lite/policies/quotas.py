@@ -1,26 +1,20 @@
-"""Rules of quotas."""
+"""Rules of quotas and limits."""
 
 from __future__ import annotations
 
-from nova_lite.policies.base import ADMIN, ANYONE, READER, rule
+from nova_lite.policies.base import ADMIN, ANYONE, READER, Rules, rule
 
-SHOW = "os_compute_api:os-quota-sets:show"
-DETAIL = "os_compute_api:os-quota-sets:detail"
-DEFAULTS = "os_compute_api:os-quota-sets:defaults"
-UPDATE = "os_compute_api:os-quota-sets:update"
-DELETE = "os_compute_api:os-quota-sets:delete"
-CLASS_SHOW = "os_compute_api:os-quota-class-sets:show"
-CLASS_UPDATE = "os_compute_api:os-quota-class-sets:update"
-
+_quotas = Rules("os_compute_api:os-quota-sets")
+_classes = Rules("os_compute_api:os-quota-class-sets")
 _SET = "/os-quota-sets/{project_id}"
 _CLASS = "/os-quota-class-sets/{quota_class}"
 
-RULES = [
-    rule(SHOW, READER, "Show a project's quotas", f"GET {_SET}"),
-    rule(DETAIL, READER, "Show a project's quotas and use", f"GET {_SET}/detail"),
-    rule(DEFAULTS, ANYONE, "Show the quotas that projects have by default", f"GET {_SET}/defaults"),
-    rule(UPDATE, ADMIN, "Set a project's quotas", f"PUT {_SET}"),
-    rule(DELETE, ADMIN, "Give a project the default quotas again", f"DELETE {_SET}"),
-    rule(CLASS_SHOW, ADMIN, "Show the default quotas", f"GET {_CLASS}"),
-    rule(CLASS_UPDATE, ADMIN, "Set the default quotas", f"PUT {_CLASS}"),
-]
+SHOW = _quotas("show", READER, "Show a project's quotas", f"GET {_SET}")
+DETAIL = _quotas("detail", READER, "Show a project's quotas and use", f"GET {_SET}/detail")
+DEFAULTS = _quotas("defaults", ANYONE, "Show the quotas that projects have by default", f"GET {_SET}/defaults")
+UPDATE = _quotas("update", ADMIN, "Set a project's quotas", f"PUT {_SET}")
+DELETE = _quotas("delete", ADMIN, "Give a project the default quotas again", f"DELETE {_SET}")
+CLASS_SHOW = _classes("show", ADMIN, "Show the default quotas", f"GET {_CLASS}")
+CLASS_UPDATE = _classes("update", ADMIN, "Set the default quotas", f"PUT {_CLASS}")
+LIMITS = rule("os_compute_api:limits", ANYONE, "Show one's own project's limits", "GET /limits")
+LIMITS_OTHER = rule("os_compute_api:limits:other_project", ADMIN, "Show another project's limits", "GET /limits")

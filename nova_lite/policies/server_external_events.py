@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from nova_lite.policies.base import SERVICE, rule
 
-CREATE = "os_compute_api:os-server-external-events:create"
-
-RULES = [
-    rule(CREATE, SERVICE, "Tell what has happened to servers", "POST /os-server-external-events"),
-]
+CREATE = rule(
+    "os_compute_api:os-server-external-events:create",
+    SERVICE,
+    "Tell what has happened to servers",
+    "POST /os-server-external-events",
+)

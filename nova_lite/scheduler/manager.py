@@ -12,12 +12,11 @@ from typing import Any
 from oslo_config import cfg
 
 from nova_lite import exception, version
-from nova_lite.conductor.rpcapi import ConductorAPI
+from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.context import RequestContext, get_admin_context
 from nova_lite.objects import Destination, HostState, RequestSpec
 from nova_lite.scheduler import core, filters, weights
 from nova_lite.scheduler.hosts import HostView
-from nova_lite.scheduler.rpcapi import TOPIC
 
 LOG = logging.getLogger(__name__)
 
@@ -39,7 +38,7 @@ class SchedulerManager:
     def __init__(
         self,
         conf: cfg.ConfigOpts,
-        conductor: ConductorAPI,
+        conductor: ConductorRPC,
         rng: random.Random | None = None,
         notify: Notify | None = None,
     ) -> None:
@@ -131,5 +130,5 @@ class SchedulerManager:
     def report(self) -> None:
         """Heartbeat."""
         self._conductor.report_service(
-            get_admin_context(), host=self._conf.host, binary=BINARY, topic=TOPIC, version=version.VERSION
+            get_admin_context(), host=self._conf.host, binary=BINARY, topic="scheduler", version=version.VERSION
         )

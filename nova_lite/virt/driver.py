@@ -133,6 +133,27 @@ class ConsoleOutput(Protocol):
 
 
 @runtime_checkable
+class Pausing(Protocol):
+    """A driver that can hold a guest where it is, in memory. Each method is quiet when it is so already, and raises
+    `exception.DomainNotFound`."""
+
+    def pause(self, instance_uuid: str) -> None: ...
+
+    def unpause(self, instance_uuid: str) -> None: ...
+
+
+@runtime_checkable
+class Suspending(Protocol):
+    """A driver that can put a guest to disk, memory and all; the domain is off meanwhile. As quiet as `Pausing`."""
+
+    def suspend(self, instance_uuid: str) -> None: ...
+
+    def resume(self, instance_uuid: str) -> None:
+        """Raises `exception.InstancePowerOnFailure` when it does not run again."""
+        ...
+
+
+@runtime_checkable
 class InstanceDiagnostics(Protocol):
     """A driver that can tell what a running guest does."""
 

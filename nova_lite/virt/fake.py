@@ -178,6 +178,24 @@ class FakeDriver(driver.ComputeDriver):
             self._write(domain)
         self._boot(domain)
 
+    def pause(self, instance_uuid: str) -> None:
+        self._turn("pause", instance_uuid, PowerState.PAUSED)
+
+    def unpause(self, instance_uuid: str) -> None:
+        self._turn("unpause", instance_uuid, PowerState.RUNNING)
+
+    def suspend(self, instance_uuid: str) -> None:
+        self._turn("suspend", instance_uuid, PowerState.SHUTDOWN)
+
+    def resume(self, instance_uuid: str) -> None:
+        self._turn("resume", instance_uuid, PowerState.RUNNING)
+
+    def _turn(self, step: str, instance_uuid: str, power_state: PowerState) -> None:
+        domain = self._read(instance_uuid)
+        time.sleep(self._step(step).power_delay)
+        domain.power_state = power_state
+        self._write(domain)
+
     def leftovers(self) -> set[str]:
         disks = set(os.listdir(os.path.join(self.path, "disks")))
         return (disks | self._uuids("vifs")) - self._uuids("domains")

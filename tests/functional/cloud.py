@@ -269,6 +269,7 @@ class Cloud:
     def manage(self, *arguments: str, stdin: str = "") -> str:
         result = subprocess.run(
             [
+                *self.prefixes.get("conductor", []),
                 sys.executable,
                 "-W",
                 "ignore",

@@ -228,7 +228,7 @@ def _reporting(state: State, index: int, host: Host, job: Job, to, rules: Rules)
     yield f"build: finish_build({job.what}), accepted: {accepted}", True, at_host(after, index, build=following)
 
 
-# --- actions.py
+# --- operations/engine.py
 
 
 def _admit(host: Host, message: Message, rules: Rules) -> Host:

@@ -23,9 +23,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from nova_lite import exception, states
 from nova_lite.compute import manager
-from nova_lite.conductor.db import audit, hosts, models
+from nova_lite.conductor.db import audit, hosts, models, services
 from nova_lite.conductor.db.engine import UnitOfWork
-from nova_lite.conductor.endpoints.hosts import Hosts
 from nova_lite.objects import ActionTicket, BuildRequest, HostReport
 from nova_lite.states import PowerState
 from tests.unit.compute.fakes import DEADLINE, Gate, Host
@@ -53,15 +52,15 @@ class Link:
 
     def __init__(self, world: World) -> None:
         self.reports = world.reports
-        self.hosts = Hosts(world.db, world.conf)
+        self.world = world
         self.cut = ""
         self.life: Life | None = None
 
     def register_host(self, context: Any, report: HostReport) -> int:
-        return self.hosts.register_host(context, report)
+        return self.world.db.write(hosts.register_host, self.world.conf, report)
 
     def report_state(self, context: Any, report: HostReport, timeout: float | None = None) -> None:
-        self.hosts.report_state(context, report)
+        self.world.db.write(hosts.report_state, self.world.conf, report)
 
     def start_build(self, *arguments: Any) -> Any:
         return self._say(self.reports.start_build, *arguments)
@@ -99,10 +98,8 @@ class Post:
     def build_and_run_instance(self, context: Any, host: str, request: BuildRequest) -> None:
         self.sent.append((host, request))
 
-    def terminate_instance(self, context: Any, host: str, ticket: ActionTicket) -> None:
+    def order(self, context: Any, host: str, method: str, ticket: ActionTicket, version: str = "1.0") -> None:
         self.sent.append((host, ticket))
-
-    stop_instance = start_instance = reboot_instance = terminate_instance
 
     def fence_instance(self, context: Any, host: str, uuid: str, generation: int, timeout: float) -> bool:
         if host not in self.alive:
@@ -152,7 +149,7 @@ class ControlPlane(RuleBasedStateMachine):
         self.path = Path(tempfile.mkdtemp())
         self.world = World(self.path)
         self.post = Post()
-        self.world.builds.compute = self.world.reconciler.compute = self.post  # type: ignore[assignment]
+        self.world.engine.compute = self.post  # type: ignore[assignment]
         self.links = {name: Link(self.world) for name in HOSTS}
         self.forced: set[str] = set()
         self.ended: set[str] = set()
@@ -281,7 +278,7 @@ class ControlPlane(RuleBasedStateMachine):
     @staticmethod
     def _force_down(uow: UnitOfWork, name: str, forced_down: bool) -> None:
         uuid = uow.session.scalars(sa.select(models.Service.uuid).where(models.Service.host == name)).one()
-        hosts.service_update(uow, uuid, {"forced_down": forced_down})
+        services.update(uow, uuid, {"forced_down": forced_down})
 
     @rule(name=st.sampled_from(HOSTS))
     def reconcile(self, name: str) -> None:

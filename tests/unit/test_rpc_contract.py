@@ -1,93 +1,125 @@
-"""Both sides of each service's bus say the same: every rpcapi method has its manager method, types included."""
+"""Each service serves its Protocol, and what does not is refused before the daemon serves anything."""
 
 from __future__ import annotations
 
-import inspect
-import typing
-from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any, Protocol
 
 import pytest
 
-from nova_lite.compute.manager import ComputeManager
-from nova_lite.compute.rpcapi import METHOD_OF_ACTION, ComputeAPI
-from nova_lite.conductor import manager as conductor_manager
-from nova_lite.conductor.endpoints import (
-    flavors,
-    hosts,
-    images,
-    instances,
-    keypairs,
-    lifecycle,
-    networks,
-    placement,
-    quotas,
-    reports,
-    server_parts,
-    usage,
-)
-from nova_lite.conductor.rpcapi import ConductorAPI
+from nova_lite import exception, operations, rpc
+from nova_lite.compute.rpcapi import ComputeRPC
+from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.context import RequestContext
+from nova_lite.objects import ActionTicket
 from nova_lite.scheduler.manager import SchedulerManager
-from nova_lite.scheduler.rpcapi import SchedulerAPI
-from nova_lite.states import TRANSITIONS
-
-CONDUCTOR = (
-    lifecycle.Lifecycle,
-    reports.Reports,
-    instances.Instances,
-    server_parts.ServerParts,
-    flavors.Flavors,
-    keypairs.Keypairs,
-    images.Images,
-    networks.Networks,
-    quotas.Quotas,
-    usage.Usage,
-    hosts.Hosts,
-    placement.Placement,
-)
-
-#: Arguments of a client method that choose the receiver or the patience, and are not sent.
-LOCAL = {"host", "timeout"}
+from nova_lite.scheduler.rpcapi import SchedulerRPC
 
 
-def rpc_methods(*classes: type) -> dict[str, Callable[..., Any]]:
-    found: dict[str, Callable[..., Any]] = {}
-    for owner in classes:
-        for name, method in inspect.getmembers(owner, inspect.isfunction):
-            parameters = list(inspect.signature(method).parameters)
-            if not name.startswith("_") and parameters[1:2] == ["context"]:
-                assert name not in found, f"{name} is served twice"
-                found[name] = method
-    return found
+@rpc.service("thing", version="1.2")
+class ThingRPC(Protocol):
+    def get(self, context: RequestContext, name: str, timeout: rpc.Timeout = None) -> int: ...
+
+    @rpc.cast
+    def put(self, context: RequestContext, host: rpc.Receiver, name: str, value: int) -> None: ...
+
+    @rpc.cast
+    def order(self, context: RequestContext, host: rpc.Receiver, method: rpc.MethodName, ticket: str) -> None: ...
 
 
-def types_of(method: Callable[..., Any], without: set[str]) -> dict[str, Any]:
-    hints = typing.get_type_hints(method)
-    return {name: hint for name, hint in hints.items() if name not in without}
+class Things:
+    def get(self, context: RequestContext, name: str) -> int:
+        return len(name)
+
+    def put(self, context: RequestContext, name: str, value: int) -> None: ...
+
+    def helper(self, name: str) -> None:
+        """No context: not an RPC method."""
+
+
+def turn(context: RequestContext, ticket: str) -> None: ...
+
+
+def test_what_fits_is_served() -> None:
+    endpoint: Any = rpc.Endpoint(ThingRPC, Things(), orders={"turn": turn})
+    assert (endpoint.topic, endpoint.target.version) == ("thing", "1.2")
+    assert endpoint.get(RequestContext(), name="four") == 4
+    assert endpoint.turn(RequestContext(), ticket="t") is None
+    assert not hasattr(endpoint, "helper")
+
+
+class Misses:
+    def get(self, context: RequestContext, name: str) -> int: ...  # type: ignore[empty-body]
+
+
+class OtherArgument(Things):
+    def get(self, context: RequestContext, label: str) -> int:  # type: ignore[override]
+        return 0
+
+
+class OtherType(Things):
+    def get(self, context: RequestContext, name: int) -> int:  # type: ignore[override]
+        return 0
+
+
+class OtherAnswer(Things):
+    def get(self, context: RequestContext, name: str) -> str:  # type: ignore[override]
+        return ""
+
+
+class OneMore(Things):
+    def delete(self, context: RequestContext, name: str) -> None: ...
 
 
 @pytest.mark.parametrize(
-    ("client", "servers", "local"),
+    ("targets", "orders", "told"),
     [
-        (ConductorAPI, CONDUCTOR, {"timeout"}),
-        (SchedulerAPI, (SchedulerManager,), set()),
-        (ComputeAPI, (ComputeManager,), LOCAL),
+        ((Misses(),), {}, "put is not served"),
+        ((OtherArgument(),), {}, r"get is \(name: <class 'str'>\).* served as \(label"),
+        ((OtherType(),), {}, "get is "),
+        ((OtherAnswer(),), {}, "get is "),
+        ((OneMore(),), {}, "delete is no method of it"),
+        ((Things(), Misses()), {}, "get is served twice"),
+        ((Things(),), {"turn": lambda context: None}, "turn is "),
     ],
 )
-def test_client_and_server_agree(client: type, servers: tuple[type, ...], local: set[str]) -> None:
-    asked, served = rpc_methods(client), rpc_methods(*servers)
-    assert set(asked) == set(served)
-    for name, method in asked.items():
-        assert types_of(method, local) == types_of(served[name], set()), name
+def test_what_does_not_fit_is_refused(targets: Any, orders: Any, told: str) -> None:
+    with pytest.raises(exception.ConfigurationError, match=told):
+        rpc.Endpoint(ThingRPC, *targets, orders=orders)
 
 
-def test_the_conductor_serves_all_of_its_endpoints() -> None:
-    source = inspect.getsource(conductor_manager)
-    for endpoint in CONDUCTOR:
-        assert f"{endpoint.__name__}(self.db" in source
+def test_a_part_may_be_played() -> None:
+    rpc.Endpoint(ThingRPC, Misses(), partial=True)
+    with pytest.raises(exception.ConfigurationError):
+        rpc.Endpoint(ThingRPC, OtherAnswer(), partial=True)
 
 
-def test_every_action_has_a_message() -> None:
-    assert set(METHOD_OF_ACTION) == {str(kind) for kind in TRANSITIONS}
-    for method in METHOD_OF_ACTION.values():
-        assert hasattr(ComputeAPI, method)
+def test_a_protocol_has_no_method_newer_than_itself() -> None:
+    @rpc.service("late", version="1.1")
+    class LateRPC(Protocol):
+        @rpc.since("1.2")
+        def get(self, context: RequestContext) -> int: ...
+
+    @rpc.service("bare", version="1.1")
+    class BareRPC(Protocol):
+        def get(self, context: RequestContext, name: Annotated[str, rpc.Since("1.1")]) -> int: ...
+
+    for protocol in (LateRPC, BareRPC):
+        with pytest.raises(TypeError):
+            rpc.contract_of(protocol)
+
+
+def test_schedulers_serve_theirs() -> None:
+    rpc.Endpoint(SchedulerRPC, SchedulerManager.__new__(SchedulerManager))
+
+
+def test_orders_are_those_of_the_operations() -> None:
+    order = rpc.contract_of(ComputeRPC).order
+    assert order is not None and order.arguments == {"ticket": ActionTicket}
+    assert not set(operations.order_methods()) & set(rpc.contract_of(ComputeRPC).methods)
+
+
+def test_nobody_pins_what_there_is_not() -> None:
+    topics = {rpc.contract_of(protocol).topic for protocol in (ConductorRPC, SchedulerRPC, ComputeRPC)}
+    from nova_lite.conf import upgrade_levels
+
+    assert topics == set(upgrade_levels.SERVICES)

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from nova_lite import exception
-from nova_lite.api.compute.schemas import server_parts as schemas
-from nova_lite.api.wsgi import Action, Answer, Extension, Request, declares
+from nova_lite.api.compute.schemas import servers as schemas
+from nova_lite.api.wsgi import Answer, Extension, Request, action, declares
 from nova_lite.policies import servers as policies
 
 
 class AdminActions(Extension):
     alias = "os-admin-actions"
     title = "Admin's actions on servers"
-    actions = (
-        Action("servers", "os-resetState", "reset_state"),
-        Action("servers", "injectNetworkInfo", "inject_network_info"),
+    routes = (
+        action("servers", "os-resetState", "reset_state"),
+        action("servers", "injectNetworkInfo", "inject_network_info"),
     )
 
     @declares(policies.RESET_STATE, body=schemas.RESET_STATE, status=202)
     def reset_state(self, req: Request, id: str) -> Answer:
         """The states of the body have the names that they have inside."""
-        req.authorize(policies.RESET_STATE)
-        state = req.validated(schemas.RESET_STATE)["os-resetState"]["state"]
+        state = req.data["os-resetState"]["state"]
         self.conductor.instance_reset_state(req.context, id, state)
         return Answer(status=202)
 
@@ -28,7 +27,6 @@ class AdminActions(Extension):
     def inject_network_info(self, req: Request, id: str) -> Answer:
         """In every state, as in Nova; nothing is left to do, since guests ask for their addresses (DHCP) or read them
         from the config drive."""
-        req.authorize(policies.INJECT_NETWORK_INFO)
         instance = self.conductor.instance_get(req.context, id)
         if instance.locked and not req.context.is_admin:
             raise exception.InstanceIsLocked(instance_id=id)

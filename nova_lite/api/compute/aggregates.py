@@ -10,7 +10,7 @@ from nova_lite.api.compute.schemas import aggregates as schemas
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.views import aggregates as views
 from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Action, Answer, Extension, Request, Route, declares
+from nova_lite.api.wsgi import Answer, Extension, Request, Route, action, declares
 from nova_lite.policies import aggregates as policies
 
 _PATH = "/os-aggregates"
@@ -27,65 +27,53 @@ class Aggregates(Extension):
         Route("PUT", _ONE, "update"),
         Route("DELETE", _ONE, "delete"),
         Route("POST", _ONE + "/images", "cache_images", since=Change.AGGREGATE_IMAGES),
-    )
-    actions = (
-        Action("os-aggregates", "add_host", "add_host"),
-        Action("os-aggregates", "remove_host", "remove_host"),
-        Action("os-aggregates", "set_metadata", "set_metadata"),
+        action("os-aggregates", "add_host", "add_host"),
+        action("os-aggregates", "remove_host", "remove_host"),
+        action("os-aggregates", "set_metadata", "set_metadata"),
     )
 
     @declares(policies.INDEX, query=queries.NOTHING, answer="aggregates")
     def index(self, req: Request) -> Answer:
-        req.authorize(policies.INDEX)
-        req.query(queries.NOTHING)
         return Answer({"aggregates": [views.show(req, each) for each in self.conductor.aggregate_list(req.context)]})
 
     @declares(policies.CREATE, body=schemas.CREATE, answer="aggregate")
     def create(self, req: Request) -> Answer:
-        req.authorize(policies.CREATE)
-        wanted = req.validated(schemas.CREATE)["aggregate"]
+        wanted = req.data["aggregate"]
         made = self.conductor.aggregate_create(req.context, wanted["name"], wanted.get("availability_zone"))
         return Answer({"aggregate": views.created(req, made)})
 
     @declares(policies.SHOW, query=queries.NOTHING, answer="aggregate")
     def show(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.SHOW)
-        req.query(queries.NOTHING)
         return Answer({"aggregate": views.show(req, self.conductor.aggregate_get(req.context, _number(id)))})
 
     @declares(policies.UPDATE, body=schemas.UPDATE, answer="aggregate")
     def update(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.UPDATE)
-        changes = req.validated(schemas.UPDATE)["aggregate"]
+        changes = req.data["aggregate"]
         with _refusals_are_bad_requests():
             changed = self.conductor.aggregate_update(req.context, _number(id), changes)
         return Answer({"aggregate": views.show(req, changed)})
 
     @declares(policies.DELETE)
     def delete(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.DELETE)
         with _refusals_are_bad_requests():
             self.conductor.aggregate_delete(req.context, _number(id))
         return Answer()
 
     @declares(policies.ADD_HOST, body=schemas.ADD_HOST, answer="aggregate")
     def add_host(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.ADD_HOST)
-        host = req.validated(schemas.ADD_HOST)["add_host"]["host"]
+        host = req.data["add_host"]["host"]
         changed = self.conductor.aggregate_add_host(req.context, _number(id), host)
         return Answer({"aggregate": views.show(req, changed)})
 
     @declares(policies.REMOVE_HOST, body=schemas.REMOVE_HOST, answer="aggregate")
     def remove_host(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.REMOVE_HOST)
-        host = req.validated(schemas.REMOVE_HOST)["remove_host"]["host"]
+        host = req.data["remove_host"]["host"]
         changed = self.conductor.aggregate_remove_host(req.context, _number(id), host)
         return Answer({"aggregate": views.show(req, changed)})
 
     @declares(policies.SET_METADATA, body=schemas.SET_METADATA, answer="aggregate")
     def set_metadata(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.SET_METADATA)
-        metadata = req.validated(schemas.SET_METADATA)["set_metadata"]["metadata"]
+        metadata = req.data["set_metadata"]["metadata"]
         with _refusals_are_bad_requests():
             changed = self.conductor.aggregate_set_metadata(req.context, _number(id), metadata)
         return Answer({"aggregate": views.show(req, changed)})
@@ -93,8 +81,7 @@ class Aggregates(Extension):
     @declares(policies.IMAGES, body=schemas.IMAGES, status=202)
     def cache_images(self, req: Request, id: str) -> Answer:
         """202: the hosts fetch the images into their caches when they come to it."""
-        req.authorize(policies.IMAGES)
-        images = [each["id"] for each in req.validated(schemas.IMAGES)["cache"]]
+        images = [each["id"] for each in req.data["cache"]]
         if len(set(images)) < len(images):
             raise exception.ValidationError(detail="Duplicate images in request")
         number = _number(id)

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from nova_lite.api.compute.schemas import servers as schemas
-from nova_lite.api.wsgi import Action, Answer, Extension, Request, declares
+from nova_lite.api.wsgi import Answer, Extension, Request, action, declares
 from nova_lite.policies import servers as policies
 
 
 class ConsoleOutput(Extension):
     alias = "os-console-output"
     title = "Console output"
-    actions = (Action("servers", "os-getConsoleOutput", "get_console_output"),)
+    routes = (action("servers", "os-getConsoleOutput", "get_console_output"),)
 
     @declares(policies.CONSOLE_OUTPUT, body=schemas.CONSOLE_OUTPUT, answer="output")
     def get_console_output(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.CONSOLE_OUTPUT)
-        body = req.validated(schemas.CONSOLE_OUTPUT)
-        length = body["os-getConsoleOutput"].get("length")
+        length = req.data["os-getConsoleOutput"].get("length")
         lines = int(length) if length is not None and int(length) >= 0 else None
         output = "".join(filter(_is_shown, self.compute.get_console_output(req.context, id, lines)))
         if lines is not None:

@@ -4,31 +4,31 @@ from __future__ import annotations
 
 from oslo_utils import strutils
 
-from nova_lite import exception
+from nova_lite import exception, operations
 from nova_lite.api.compute import passwords
 from nova_lite.api.compute.schemas import servers as schemas
 from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Action, Answer, Extension, Request, declares
+from nova_lite.api.wsgi import Answer, Extension, Request, action, declares
 from nova_lite.policies import servers as policies
 
 
 class Evacuate(Extension):
     alias = "os-evacuate"
     title = "Evacuate"
-    actions = (Action("servers", "evacuate", "evacuate"),)
+    routes = (action("servers", "evacuate", "evacuate"),)
 
     @declares(policies.EVACUATE, body=schemas.EVACUATE)
     def evacuate(self, req: Request, id: str) -> Answer:
         """Disks are never shared here, so the server gets a new one from its image. Before 2.29, or with
         ``force``, a ``host`` is taken past the filters, and only the claim judges whether it fits there."""
-        req.authorize(policies.EVACUATE)
-        body = req.validated(schemas.EVACUATE)["evacuate"]
+        body = req.data["evacuate"]
         if strutils.bool_from_string(body.get("onSharedStorage", False)):
             raise exception.ValidationError(detail="onSharedStorage: no host shares its disks with another one here.")
         password = passwords.of_body(body)
         stopped = req.has(Change.EVACUATE_STOPPED)
         forced = not req.has(Change.EVACUATE_FORCE) or strutils.bool_from_string(body.get("force", False))
-        self.compute.evacuate(req.context, id, body.get("host"), forced, password, stopped)
+        payload = {"host": body.get("host"), "forced": forced, "admin_password": password, "stopped": stopped}
+        self.compute.accept(req.context, id, operations.EVACUATE.kind, payload)
         if req.has(Change.EVACUATE_AUTO):
             return Answer(status=200)
         return Answer({"adminPass": password} if self.conf.api.enable_instance_password else {})

@@ -7,37 +7,33 @@ from typing import Any
 from nova_lite.api.compute.schemas import flavors as schemas
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Action, Answer, Extension, Request, Route, declares
+from nova_lite.api.wsgi import Answer, Extension, Request, Route, action, declares
 from nova_lite.policies import flavors as policies
 
 
 class FlavorAccess(Extension):
     alias = "os-flavor-access"
     title = "Flavor access"
-    routes = (Route("GET", "/flavors/{flavor_id}/os-flavor-access", "index"),)
-    actions = (
-        Action("flavors", "addTenantAccess", "add"),
-        Action("flavors", "removeTenantAccess", "remove"),
+    routes = (
+        Route("GET", "/flavors/{flavor_id}/os-flavor-access", "index"),
+        action("flavors", "addTenantAccess", "add"),
+        action("flavors", "removeTenantAccess", "remove"),
     )
 
     @declares(policies.ACCESS, query=queries.NOTHING, answer="flavor_access")
     def index(self, req: Request, flavor_id: str) -> Answer:
-        req.authorize(policies.ACCESS)
-        req.query(queries.NOTHING)
         return _answer(flavor_id, self.conductor.flavor_access_list(req.context, flavor_id))
 
     @declares(policies.ACCESS_ADD, body=schemas.ADD_ACCESS, answer="flavor_access")
     def add(self, req: Request, id: str) -> Answer:
         """To a public flavor only up to 2.6, without effect."""
-        req.authorize(policies.ACCESS_ADD)
-        project_id = req.validated(schemas.ADD_ACCESS)["addTenantAccess"]["tenant"]
+        project_id = req.data["addTenantAccess"]["tenant"]
         even_public = not req.has(Change.FLAVOR_ACCESS_PRIVATE_ONLY)
         return _answer(id, self.conductor.flavor_access_add(req.context, id, project_id, even_public))
 
     @declares(policies.ACCESS_REMOVE, body=schemas.REMOVE_ACCESS, answer="flavor_access")
     def remove(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.ACCESS_REMOVE)
-        project_id = req.validated(schemas.REMOVE_ACCESS)["removeTenantAccess"]["tenant"]
+        project_id = req.data["removeTenantAccess"]["tenant"]
         return _answer(id, self.conductor.flavor_access_remove(req.context, id, project_id))
 
 

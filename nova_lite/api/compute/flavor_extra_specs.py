@@ -28,14 +28,10 @@ class FlavorExtraSpecs(Extension):
 
     @declares(policies.SPECS_INDEX, query=queries.NOTHING, answer="extra_specs")
     def index(self, req: Request, flavor_id: str) -> Answer:
-        req.authorize(policies.SPECS_INDEX)
-        req.query(queries.NOTHING)
         return Answer({"extra_specs": self.conductor.flavor_get(req.context, flavor_id).extra_specs})
 
     @declares(policies.SPECS_SHOW, query=queries.NOTHING, answer=ANY_KEY)
     def show(self, req: Request, flavor_id: str, key: str) -> Answer:
-        req.authorize(policies.SPECS_SHOW)
-        req.query(queries.NOTHING)
         specs = self.conductor.flavor_get(req.context, flavor_id).extra_specs
         if key not in specs:
             raise exception.FlavorExtraSpecNotFound(flavor_id=flavor_id, key=key)
@@ -43,24 +39,20 @@ class FlavorExtraSpecs(Extension):
 
     @declares(policies.SPECS_CREATE, body=schemas.EXTRA_SPECS_CREATE, answer="extra_specs")
     def create(self, req: Request, flavor_id: str) -> Answer:
-        req.authorize(policies.SPECS_CREATE)
-        specs = _checked(req, req.validated(schemas.EXTRA_SPECS_CREATE)["extra_specs"])
+        specs = _checked(req, req.data["extra_specs"])
         self.conductor.flavor_extra_specs_update(req.context, flavor_id, specs)
         return Answer({"extra_specs": specs})
 
     @declares(policies.SPECS_UPDATE, body=schemas.EXTRA_SPECS_UPDATE, answer=ANY_KEY)
     def update(self, req: Request, flavor_id: str, key: str) -> Answer:
-        req.authorize(policies.SPECS_UPDATE)
-        body = req.validated(schemas.EXTRA_SPECS_UPDATE)
-        if key not in body:
+        if key not in req.data:
             raise exception.ValidationError(detail="Request body and URI mismatch")
-        specs = _checked(req, body)
+        specs = _checked(req, req.data)
         self.conductor.flavor_extra_specs_update(req.context, flavor_id, specs)
         return Answer(specs)
 
     @declares(policies.SPECS_DELETE)
     def delete(self, req: Request, flavor_id: str, key: str) -> Answer:
-        req.authorize(policies.SPECS_DELETE)
         self.conductor.flavor_extra_spec_delete(req.context, flavor_id, key)
         return Answer()
 

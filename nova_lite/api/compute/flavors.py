@@ -30,44 +30,35 @@ class Flavors(Extension):
 
     @declares(policies.INDEX, query=schemas.INDEX, answer="flavors")
     def index(self, req: Request) -> Answer:
-        req.authorize(policies.INDEX)
-        flavors, links = self._list(req, "flavors")
+        flavors, links = self._list(req)
         return Answer({"flavors": views.index(req, flavors), **links})
 
     @declares(policies.DETAIL, query=schemas.INDEX, answer="flavors")
     def detail(self, req: Request) -> Answer:
-        req.authorize(policies.DETAIL)
-        flavors, links = self._list(req, "flavors", "detail")
+        flavors, links = self._list(req)
         return Answer({"flavors": views.detail(req, flavors), **links})
 
     @declares(policies.SHOW, query=queries.NOTHING, answer="flavor")
     def show(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.SHOW)
-        req.query(queries.NOTHING)
         return Answer({"flavor": views.show(req, self.conductor.flavor_get(req.context, id))})
 
     @declares(policies.CREATE, body=schemas.CREATE, answer="flavor")
     def create(self, req: Request) -> Answer:
-        req.authorize(policies.CREATE)
-        body = req.validated(schemas.CREATE)
-        flavor = self.conductor.flavor_create(req.context, _flavor(body["flavor"]))
+        flavor = self.conductor.flavor_create(req.context, _flavor(req.data["flavor"]))
         return Answer({"flavor": views.show(req, flavor)})
 
     @declares(policies.UPDATE, body=schemas.UPDATE, answer="flavor")
     def update(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.UPDATE)
-        body = req.validated(schemas.UPDATE)
-        flavor = self.conductor.flavor_update(req.context, id, body["flavor"]["description"])
+        flavor = self.conductor.flavor_update(req.context, id, req.data["flavor"]["description"])
         return Answer({"flavor": views.show(req, flavor)})
 
     @declares(policies.DELETE, status=202)
     def delete(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.DELETE)
         self.conductor.flavor_delete(req.context, id)
         return Answer(status=202)
 
-    def _list(self, req: Request, *path: str) -> tuple[list[Flavor], dict[str, Any]]:
-        query = req.query(schemas.INDEX)
+    def _list(self, req: Request) -> tuple[list[Flavor], dict[str, Any]]:
+        query = req.query
         flavors = self.conductor.flavor_list(
             req.context,
             _is_public(req, query),
@@ -78,8 +69,7 @@ class Flavors(Extension):
             query.one("sort_key") or "flavorid",
             query.one("sort_dir") or "asc",
         )
-        links = req.next_links(flavors, query.limit, flavors[-1].flavorid, *path) if flavors else None
-        return flavors, {"flavors_links": links} if links else {}
+        return flavors, req.next_page("flavors_links", flavors, query.limit, lambda item: item.flavorid)
 
 
 def _is_public(req: Request, query: Query) -> bool | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nova_lite import exception
-from nova_lite.api.wsgi import NOT_SERVED, Action, Answer, Extension, Request, Route, declares
+from nova_lite.api.wsgi import NOT_SERVED, Answer, Extension, Request, Route, action, declares
 
 #: URL and its verbs.
 ROUTES: dict[str, str] = {
@@ -44,8 +44,10 @@ class Gone(Extension):
     alias = "os-gone"
     title = "What is answered with 410"
     includes = ("os-agents", "os-cells", "os-consoles", "os-fping", "os-virtual-interfaces")
-    routes = tuple(Route(verb, path, "gone") for path, verbs in ROUTES.items() for verb in verbs.split())
-    actions = tuple(Action("servers", name, "gone") for name in ACTIONS)
+    routes = (
+        *(Route(verb, path, "gone") for path, verbs in ROUTES.items() for verb in verbs.split()),
+        *(action("servers", name, "gone") for name in ACTIONS),
+    )
 
     @declares(NOT_SERVED, status=410)
     def gone(self, req: Request, **variables: str) -> Answer:

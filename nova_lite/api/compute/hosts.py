@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from nova_lite import exception
 from nova_lite.api.compute.schemas import hosts as schemas
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.views import hosts as views
 from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.api.wsgi import Answer, Declaration, Extension, Request, Route, declares
 from nova_lite.objects import ComputeNode, InstanceFilters, Service
 from nova_lite.policies import hosts as policies
 
 _LAST = Change.NO_HOSTS - 1
 _PATH = "/os-hosts"
+_SWITCHES = {"startup": policies.HOSTS_START, "shutdown": policies.HOSTS_SHUTDOWN, "reboot": policies.HOSTS_REBOOT}
 
 
 class Hosts(Extension):
@@ -24,22 +23,20 @@ class Hosts(Extension):
         Route("GET", _PATH, "index", until=_LAST),
         Route("GET", _PATH + "/{id}", "show", until=_LAST),
         Route("PUT", _PATH + "/{id}", "update", until=_LAST),
-        Route("GET", _PATH + "/{id}/startup", "startup", until=_LAST),
-        Route("GET", _PATH + "/{id}/shutdown", "shutdown", until=_LAST),
-        Route("GET", _PATH + "/{id}/reboot", "reboot", until=_LAST),
+        *(
+            Route("GET", f"{_PATH}/{{id}}/{verb}", "switch", until=_LAST, declared=Declaration(rule, status=501))
+            for verb, rule in _SWITCHES.items()
+        ),
     )
 
     @declares(policies.HOSTS_LIST, query=schemas.HOSTS, answer="hosts")
     def index(self, req: Request) -> Answer:
-        req.authorize(policies.HOSTS_LIST)
-        zone = req.query(schemas.HOSTS).one("zone")
+        zone = req.query.one("zone")
         services = self.conductor.service_list(req.context, None, None)
         return Answer({"hosts": [views.short(item) for item in services if not zone or item.availability_zone == zone]})
 
     @declares(policies.HOSTS_SHOW, query=queries.NOTHING, answer="host")
     def show(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.HOSTS_SHOW)
-        req.query(queries.NOTHING)
         nodes = self._nodes(req, id)
         filters = InstanceFilters(host=id)
         instances = self.conductor.instance_list(req.context, filters, None, None, ["created_at"], ["asc"])
@@ -48,42 +45,26 @@ class Hosts(Extension):
     @declares(policies.HOSTS_UPDATE, body=schemas.HOST_UPDATE, answer=("host", "status"))
     def update(self, req: Request, id: str) -> Answer:
         """Maintenance would move the host's servers away, which no driver here can."""
-        req.authorize(policies.HOSTS_UPDATE)
-        body = req.validated(schemas.HOST_UPDATE)
         service = self._service(req, id)
-        if body.get("maintenance_mode") is not None:
+        if req.data.get("maintenance_mode") is not None:
             raise exception.NotServed(what="Host maintenance")
-        disabled = body["status"] == "disable"
+        disabled = req.data["status"] == "disable"
         self.conductor.service_update(req.context, service.uuid, {"disabled": disabled, "disabled_reason": None})
-        return Answer({"host": id, "status": body["status"] + "d"})
+        return Answer({"host": id, "status": req.data["status"] + "d"})
 
-    @declares(policies.HOSTS_START, status=501)
-    def startup(self, req: Request, id: str) -> Answer:
-        return self._switch(req, id, policies.HOSTS_START)
-
-    @declares(policies.HOSTS_SHUTDOWN, status=501)
-    def shutdown(self, req: Request, id: str) -> Answer:
-        return self._switch(req, id, policies.HOSTS_SHUTDOWN)
-
-    @declares(policies.HOSTS_REBOOT, status=501)
-    def reboot(self, req: Request, id: str) -> Answer:
-        return self._switch(req, id, policies.HOSTS_REBOOT)
-
-    def _switch(self, req: Request, host: str, rule: str) -> Answer:
+    def switch(self, req: Request, id: str) -> Answer:
         """No driver here switches its host: always an error, for an unknown host another one."""
-        req.authorize(rule)
-        self._service(req, host)
+        self._service(req, id)
         raise exception.NotServed(what="Switching hosts on and off")
 
     def _service(self, req: Request, host: str) -> Service:
-        services: list[Service] = self.conductor.service_list(req.context, host, "nova-compute")
+        services = self.conductor.service_list(req.context, host, "nova-compute")
         if not services:
             raise exception.HostNotFound(host=host[:64])
         return services[0]
 
     def _nodes(self, req: Request, host: str) -> list[ComputeNode]:
-        nodes: list[Any] = self.conductor.compute_node_list(req.context, None, None, None)
-        nodes = [node for node in nodes if node.host == host]
+        nodes = [node for node in self.conductor.compute_node_list(req.context, None, None, None) if node.host == host]
         if not nodes:
             raise exception.HostNotFound(host=host[:64])
         return nodes

@@ -39,28 +39,22 @@ class Hypervisors(Extension):
 
     @declares(policies.HYPERVISORS_LIST, query=schemas.HYPERVISORS, answer="hypervisors")
     def index(self, req: Request) -> Answer:
-        req.authorize(policies.HYPERVISORS_LIST)
         nodes, servers, links = self._list(req)
         return Answer({"hypervisors": [views.short(req, node, servers) for node in nodes], **links})
 
     @declares(policies.HYPERVISORS_DETAIL, query=schemas.HYPERVISORS, answer="hypervisors")
     def detail(self, req: Request) -> Answer:
-        req.authorize(policies.HYPERVISORS_DETAIL)
-        nodes, servers, links = self._list(req, "detail")
+        nodes, servers, links = self._list(req)
         return Answer({"hypervisors": [views.whole(req, node, servers) for node in nodes], **links})
 
     @declares(policies.HYPERVISORS_SHOW, query=schemas.HYPERVISOR, answer="hypervisor")
     def show(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.HYPERVISORS_SHOW)
-        query = req.query(schemas.HYPERVISOR)
         node = self._get(req, id)
-        servers = self._servers(req) if _with_servers(query) else None
+        servers = self._servers(req) if _with_servers(req.query) else None
         return Answer({"hypervisor": views.whole(req, node, servers)})
 
     @declares(policies.HYPERVISORS_UPTIME, query=queries.NOTHING, answer="hypervisor")
     def uptime(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.HYPERVISORS_UPTIME)
-        req.query(queries.NOTHING)
         node = self._get(req, id)
         if not views.is_up(node):
             raise exception.ValidationError(detail=f"Service of host {node.host} is unavailable: it is down.")
@@ -70,26 +64,22 @@ class Hypervisors(Extension):
 
     @declares(policies.HYPERVISORS_STATISTICS, query=queries.NOTHING, answer="hypervisor_statistics")
     def statistics(self, req: Request) -> Answer:
-        req.authorize(policies.HYPERVISORS_STATISTICS)
-        req.query(queries.NOTHING)
         nodes = self.conductor.compute_node_list(req.context, None, None, None)
         return Answer({"hypervisor_statistics": views.statistics(nodes)})
 
     @declares(policies.HYPERVISORS_SEARCH, answer="hypervisors")
     def search(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.HYPERVISORS_SEARCH)
         nodes = self._matching(req, id)
         return Answer({"hypervisors": [views.short(req, node, None) for node in nodes]})
 
     @declares(policies.HYPERVISORS_SERVERS, answer="hypervisors")
     def servers(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.HYPERVISORS_SERVERS)
         nodes, servers = self._matching(req, id), self._servers(req)
         return Answer({"hypervisors": [views.short(req, node, servers) for node in nodes]})
 
-    def _list(self, req: Request, *path: str) -> tuple[list[ComputeNode], Servers | None, dict[str, Any]]:
+    def _list(self, req: Request) -> tuple[list[ComputeNode], Servers | None, dict[str, Any]]:
         """A page of hypervisors, their servers if asked for, and the link to the next page."""
-        query = req.query(schemas.HYPERVISORS)
+        query = req.query
         pattern = query.one("hypervisor_hostname_pattern")
         if pattern is not None and ("limit" in query or "marker" in query):
             raise exception.ValidationError(
@@ -100,10 +90,9 @@ class Hypervisors(Extension):
         if pattern is not None and not nodes:
             raise exception.NoHypervisorMatches(pattern=pattern)
         servers = self._servers(req) if _with_servers(query) else None
-        if limit is None or not nodes or pattern is not None:
+        if pattern is not None:
             return nodes, servers, {}
-        links = req.next_links(nodes, limit, views.identity(req, nodes[-1]), "os-hypervisors", *path)
-        return nodes, servers, {"hypervisors_links": links} if links else {}
+        return nodes, servers, req.next_page("hypervisors_links", nodes, limit, lambda node: views.identity(req, node))
 
     def _get(self, req: Request, node_id: str) -> ComputeNode:
         """A name in place of an id is 400 since ids are uuids (clients then look it up in the list), 404 before."""
@@ -112,11 +101,10 @@ class Hypervisors(Extension):
                 raise exception.ValidationError(detail=f"Invalid uuid {node_id[:64]}")
         elif not node_id.isdecimal():
             raise exception.ComputeNodeNotFound(node_id=node_id[:64])
-        node: ComputeNode = self.conductor.compute_node_get(req.context, node_id)
-        return node
+        return self.conductor.compute_node_get(req.context, node_id)
 
     def _matching(self, req: Request, pattern: str) -> list[ComputeNode]:
-        nodes: list[ComputeNode] = self.conductor.compute_node_list(req.context, pattern, None, None)
+        nodes = self.conductor.compute_node_list(req.context, pattern, None, None)
         if not nodes:
             raise exception.NoHypervisorMatches(pattern=pattern[:64])
         return nodes

@@ -6,7 +6,7 @@ from nova_lite import exception
 from nova_lite.api.compute.schemas import metadata as schemas
 from nova_lite.api.microversions import Change
 from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
-from nova_lite.policies import catalogue as policies
+from nova_lite.policies import images as policies
 
 _LAST = Change.NO_IMAGE_METADATA - 1
 _PATH = "/images/{image_id}/metadata"
@@ -25,41 +25,35 @@ class ImageMetadata(Extension):
         Route("DELETE", _PATH + "/{key}", "delete", until=_LAST),
     )
 
-    @declares(policies.IMAGE_METADATA_SHOW, answer="metadata")
+    @declares(policies.METADATA_SHOW, answer="metadata")
     def index(self, req: Request, image_id: str) -> Answer:
-        req.authorize(policies.IMAGE_METADATA_SHOW)
         return Answer({"metadata": self._get(req, image_id)})
 
-    @declares(policies.IMAGE_METADATA_SHOW, answer="meta")
+    @declares(policies.METADATA_SHOW, answer="meta")
     def show(self, req: Request, image_id: str, key: str) -> Answer:
-        req.authorize(policies.IMAGE_METADATA_SHOW)
         return Answer({"meta": {key: self._existing(req, image_id, key)}})
 
-    @declares(policies.IMAGE_METADATA_CHANGE, body=schemas.ALL, answer="metadata")
+    @declares(policies.METADATA_CHANGE, body=schemas.ALL, answer="metadata")
     def create(self, req: Request, image_id: str) -> Answer:
-        req.authorize(policies.IMAGE_METADATA_CHANGE)
-        new = req.validated(schemas.ALL)["metadata"]
+        new = req.data["metadata"]
         return Answer({"metadata": self._change(req, image_id, self._get(req, image_id), new)})
 
-    @declares(policies.IMAGE_METADATA_CHANGE, body=schemas.ALL, answer="metadata")
+    @declares(policies.METADATA_CHANGE, body=schemas.ALL, answer="metadata")
     def update_all(self, req: Request, image_id: str) -> Answer:
-        req.authorize(policies.IMAGE_METADATA_CHANGE)
-        new = req.validated(schemas.ALL)["metadata"]
+        new = req.data["metadata"]
         gone = dict.fromkeys(self._get(req, image_id).keys() - new.keys())
         return Answer({"metadata": self._change(req, image_id, {}, new, gone)})
 
-    @declares(policies.IMAGE_METADATA_CHANGE, body=schemas.ITEM, answer="meta")
+    @declares(policies.METADATA_CHANGE, body=schemas.ITEM, answer="meta")
     def update(self, req: Request, image_id: str, key: str) -> Answer:
-        req.authorize(policies.IMAGE_METADATA_CHANGE)
-        meta = req.validated(schemas.ITEM)["meta"]
+        meta = req.data["meta"]
         if key not in meta:
             raise exception.ValidationError(detail="Request body and URI mismatch")
         self._change(req, image_id, self._get(req, image_id), meta)
         return Answer({"meta": meta})
 
-    @declares(policies.IMAGE_METADATA_CHANGE, status=204)
+    @declares(policies.METADATA_CHANGE, status=204)
     def delete(self, req: Request, image_id: str, key: str) -> Answer:
-        req.authorize(policies.IMAGE_METADATA_CHANGE)
         self._existing(req, image_id, key)
         self.images.change_properties(req.context, image_id, {key: None})
         return Answer(status=204)

@@ -11,7 +11,7 @@ from nova_lite.api.compute.views import images as views
 from nova_lite.api.microversions import Change
 from nova_lite.api.wsgi import Answer, Extension, Query, Request, Route, declares
 from nova_lite.objects import Image
-from nova_lite.policies import catalogue as policies
+from nova_lite.policies import images as policies
 
 _LAST = Change.NO_PROXIES - 1
 
@@ -25,34 +25,30 @@ class Images(Extension):
         Route("GET", "/images/{id}", "show", until=_LAST),
     )
 
-    @declares(policies.IMAGES_INDEX, query=queries.IMAGES, answer="images")
+    @declares(policies.INDEX, query=queries.IMAGES, answer="images")
     def index(self, req: Request) -> Answer:
-        req.authorize(policies.IMAGES_INDEX)
-        images, links = self._list(req, "images")
+        images, links = self._list(req)
         return Answer({"images": [views.short(req, image) for image in images], **links})
 
-    @declares(policies.IMAGES_DETAIL, query=queries.IMAGES, answer="images")
+    @declares(policies.DETAIL, query=queries.IMAGES, answer="images")
     def detail(self, req: Request) -> Answer:
-        req.authorize(policies.IMAGES_DETAIL)
-        images, links = self._list(req, "images", "detail")
+        images, links = self._list(req)
         return Answer({"images": [views.whole(req, image) for image in images], **links})
 
-    @declares(policies.IMAGES_SHOW, answer="image")
+    @declares(policies.SHOW, answer="image")
     def show(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.IMAGES_SHOW)
         return Answer({"image": views.whole(req, self.images.get(req.context, id))})
 
-    def _list(self, req: Request, *path: str) -> tuple[list[Image], dict[str, Any]]:
+    def _list(self, req: Request) -> tuple[list[Image], dict[str, Any]]:
         """A page of the images that match, and the link to the next one. There are few images: they are filtered
         here."""
-        query = req.query(queries.IMAGES)
+        query = req.query
         status = query.one("status")
         statuses = views.image_statuses(status) if status is not None else None
         images = self.images.list_images(req.context, query.one("name"))
         chosen = [image for image in images if _matches(query, statuses, image)]
-        page = _page(chosen, query)
-        links = req.next_links(page, query.limit, page[-1].id, *path) if page else None
-        return page, {"images_links": links} if links else {}
+        page = query.page(chosen, lambda image: image.id)
+        return page, req.next_page("images_links", page, query.limit, lambda image: image.id)
 
 
 def _matches(query: Query, statuses: list[str] | None, image: Image) -> bool:
@@ -78,13 +74,3 @@ def _number(query: Query, name: str) -> int:
     if not text.isdecimal():
         raise exception.ValidationError(detail=f"Invalid {name} filter [{text[:64]}]")
     return int(text)
-
-
-def _page(images: list[Image], query: Query) -> list[Image]:
-    start = 0
-    if query.marker is not None:
-        ids = [image.id for image in images]
-        if query.marker not in ids:
-            raise exception.MarkerNotFound(marker=query.marker)
-        start = ids.index(query.marker) + 1
-    return images[start : start + query.limit]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from nova_lite.api.compute import certificates, ssh_keys
 from nova_lite.api.compute.schemas import keypairs as schemas
 from nova_lite.api.compute.views import keypairs as views
 from nova_lite.api.microversions import Change, Versioned
-from nova_lite.api.wsgi import Answer, Extension, Query, Request, Route, declares
+from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
 from nova_lite.objects import KeyPair
 from nova_lite.objects.keypair import SSH, X509
 from nova_lite.policies import keypairs as policies
@@ -27,30 +25,23 @@ class Keypairs(Extension):
         Route("DELETE", "/os-keypairs/{name}", "delete"),
     )
 
-    @declares(policies.INDEX, query=schemas.INDEX, answer="keypairs")
+    @declares(policies.INDEX, authorizes=True, query=schemas.INDEX, answer="keypairs")
     def index(self, req: Request) -> Answer:
-        query = req.query(schemas.INDEX)
-        user_id = _authorized_user(req, policies.INDEX, query.one("user_id"))
-        limit = query.limit if req.has(Change.KEYPAIR_PAGING) else None
-        keypairs = self.conductor.keypair_list(req.context, user_id, limit, query.marker)
-        body: dict[str, Any] = {"keypairs": views.index(req, keypairs)}
-        if (
-            limit is not None
-            and keypairs
-            and (links := req.next_links(keypairs, limit, keypairs[-1].name, "os-keypairs"))
-        ):
-            body["keypairs_links"] = links
-        return Answer(body)
+        user_id = _authorized_user(req, req.query.one("user_id"))
+        limit = req.query.limit if req.has(Change.KEYPAIR_PAGING) else None
+        keypairs = self.conductor.keypair_list(req.context, user_id, limit, req.query.marker)
+        links = req.next_page("keypairs_links", keypairs, limit, lambda keypair: keypair.name)
+        return Answer({"keypairs": views.index(req, keypairs), **links})
 
-    @declares(policies.SHOW, query=schemas.ONE, answer="keypair")
+    @declares(policies.SHOW, authorizes=True, query=schemas.ONE, answer="keypair")
     def show(self, req: Request, name: str) -> Answer:
-        user_id = _user_of_query(req, policies.SHOW, req.query(schemas.ONE))
+        user_id = _authorized_user(req, req.query.one("user_id"))
         return Answer({"keypair": views.show(req, self.conductor.keypair_get(req.context, user_id, name))})
 
-    @declares(policies.CREATE, body=schemas.CREATE, status=_CREATED, answer="keypair")
+    @declares(policies.CREATE, authorizes=True, body=schemas.CREATE, status=_CREATED, answer="keypair")
     def create(self, req: Request) -> Answer:
-        body = req.validated(schemas.CREATE)["keypair"]
-        user_id = _authorized_user(req, policies.CREATE, body.get("user_id"))
+        body = req.data["keypair"]
+        user_id = _authorized_user(req, body.get("user_id"))
         kind = body.get("type", SSH)
         make = _certificate if kind == X509 else _ssh_key
         private_key, public_key, fingerprint = make(body.get("public_key"), user_id)
@@ -58,21 +49,17 @@ class Keypairs(Extension):
         stored = self.conductor.keypair_create(req.context, keypair)
         return Answer({"keypair": views.created(req, stored, private_key)}, _CREATED.at(req.version))
 
-    @declares(policies.DELETE, query=schemas.ONE, status=_DELETED)
+    @declares(policies.DELETE, authorizes=True, query=schemas.ONE, status=_DELETED)
     def delete(self, req: Request, name: str) -> Answer:
-        user_id = _user_of_query(req, policies.DELETE, req.query(schemas.ONE))
+        user_id = _authorized_user(req, req.query.one("user_id"))
         self.conductor.keypair_delete(req.context, user_id, name)
         return Answer(status=_DELETED.at(req.version))
 
 
-def _user_of_query(req: Request, rule: str, query: Query) -> str:
-    return _authorized_user(req, rule, query.one("user_id"))
-
-
-def _authorized_user(req: Request, rule: str, user_id: str | None) -> str:
+def _authorized_user(req: Request, user_id: str | None) -> str:
     """The user whose key pairs it is about: oneself, unless an admin names another one."""
     owner = user_id or str(req.context.user_id)
-    req.authorize(rule, {"user_id": owner, "project_id": req.context.project_id})
+    req.authorize(req.declared.policy, {"user_id": owner, "project_id": req.context.project_id})
     return owner
 
 

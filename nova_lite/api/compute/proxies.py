@@ -10,7 +10,7 @@ from typing import Any
 
 from nova_lite import exception
 from nova_lite.api.compute import networks
-from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.api.wsgi import Answer, Declaration, Extension, Request, Route, declares
 from nova_lite.objects import Network
 from nova_lite.policies import proxies as policies
 
@@ -27,12 +27,10 @@ class TenantNetworks(Extension):
 
     @declares(policies.TENANT_NETWORKS_LIST, answer="networks")
     def index(self, req: Request) -> Answer:
-        req.authorize(policies.TENANT_NETWORKS_LIST)
         return Answer({"networks": [_network(network) for network in self.conductor.network_list(req.context)]})
 
     @declares(policies.TENANT_NETWORKS_SHOW, answer="network")
     def show(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.TENANT_NETWORKS_SHOW)
         return Answer({"network": _network(networks.find(self.conductor.network_list(req.context), id))})
 
 
@@ -46,85 +44,65 @@ class SecurityGroups(Extension):
 
     @declares(policies.SECURITY_GROUPS_LIST, answer="security_groups")
     def index(self, req: Request) -> Answer:
-        req.authorize(policies.SECURITY_GROUPS_LIST)
         return Answer({"security_groups": [_default_group(req)]})
 
     @declares(policies.SECURITY_GROUPS_SHOW, answer="security_group")
     def show(self, req: Request, id: str) -> Answer:
         """A group's name is its id, too."""
-        req.authorize(policies.SECURITY_GROUPS_SHOW)
         if id != DEFAULT_GROUP:
             raise exception.NotFound(f"Security group {id[:64]} not found.")
         return Answer({"security_group": _default_group(req)})
 
 
-class FloatingIps(Extension):
+class _Nothing(Extension):
+    """Of things that there are none of: lists, and single ones."""
+
+    def empty(self, req: Request) -> Answer:
+        assert req.declared.answer is not None
+        return Answer({req.declared.answer[0]: []})
+
+    def missing(self, req: Request, id: str) -> Answer:
+        assert req.declared.answer is not None
+        raise exception.NotFound(_MISSING[req.declared.answer[0]].format(id[:64]))
+
+
+_MISSING = {
+    "floating_ip": "Floating IP not found for ID {}",
+    "volume": "Volume {} could not be found.",
+    "snapshot": "Snapshot {} could not be found.",
+}
+
+
+def _empty(path: str, policy: str, key: str) -> Route:
+    return Route("GET", path, "empty", until=networks.LAST, declared=Declaration(policy, answer=key))
+
+
+def _missing(path: str, policy: str, key: str) -> Route:
+    return Route("GET", path + "/{id}", "missing", until=networks.LAST, declared=Declaration(policy, answer=key))
+
+
+class FloatingIps(_Nothing):
     alias = "os-floating-ips"
     title = "Floating addresses"
     includes = ("os-floating-ip-pools",)
     routes = (
-        Route("GET", "/os-floating-ips", "index", until=networks.LAST),
-        Route("GET", "/os-floating-ips/{id}", "show", until=networks.LAST),
-        Route("GET", "/os-floating-ip-pools", "pools", until=networks.LAST),
+        _empty("/os-floating-ips", policies.FLOATING_IPS_LIST, "floating_ips"),
+        _missing("/os-floating-ips", policies.FLOATING_IPS_SHOW, "floating_ip"),
+        _empty("/os-floating-ip-pools", policies.FLOATING_IP_POOLS, "floating_ip_pools"),
     )
 
-    @declares(policies.FLOATING_IPS_LIST, answer="floating_ips")
-    def index(self, req: Request) -> Answer:
-        req.authorize(policies.FLOATING_IPS_LIST)
-        return Answer({"floating_ips": []})
 
-    @declares(policies.FLOATING_IPS_SHOW, answer="floating_ip")
-    def show(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.FLOATING_IPS_SHOW)
-        raise exception.NotFound(f"Floating IP not found for ID {id[:64]}")
-
-    @declares(policies.FLOATING_IP_POOLS, answer="floating_ip_pools")
-    def pools(self, req: Request) -> Answer:
-        req.authorize(policies.FLOATING_IP_POOLS)
-        return Answer({"floating_ip_pools": []})
-
-
-class Volumes(Extension):
+class Volumes(_Nothing):
     alias = "os-volumes"
     title = "Volumes and their snapshots"
     routes = (
-        Route("GET", "/os-volumes", "index", until=networks.LAST),
-        Route("GET", "/os-volumes/detail", "detail", until=networks.LAST),
-        Route("GET", "/os-volumes/{id}", "show", until=networks.LAST),
-        Route("GET", "/os-snapshots", "snapshots", until=networks.LAST),
-        Route("GET", "/os-snapshots/detail", "snapshots_detail", until=networks.LAST),
-        Route("GET", "/os-snapshots/{id}", "snapshot", until=networks.LAST),
+        _empty("/os-volumes", policies.VOLUMES_LIST, "volumes"),
+        _empty("/os-volumes/detail", policies.VOLUMES_DETAIL, "volumes"),
+        _missing("/os-volumes", policies.VOLUMES_SHOW, "volume"),
+        _empty("/os-snapshots", policies.SNAPSHOTS_LIST, "snapshots"),
+        _empty("/os-snapshots/detail", policies.SNAPSHOTS_DETAIL, "snapshots"),
+        _missing("/os-snapshots", policies.SNAPSHOTS_SHOW, "snapshot"),
     )
-
-    @declares(policies.VOLUMES_LIST, answer="volumes")
-    def index(self, req: Request) -> Answer:
-        req.authorize(policies.VOLUMES_LIST)
-        return Answer({"volumes": []})
-
-    @declares(policies.VOLUMES_DETAIL, answer="volumes")
-    def detail(self, req: Request) -> Answer:
-        req.authorize(policies.VOLUMES_DETAIL)
-        return Answer({"volumes": []})
-
-    @declares(policies.VOLUMES_SHOW, answer="volume")
-    def show(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.VOLUMES_SHOW)
-        raise exception.NotFound(f"Volume {id[:64]} could not be found.")
-
-    @declares(policies.SNAPSHOTS_LIST, answer="snapshots")
-    def snapshots(self, req: Request) -> Answer:
-        req.authorize(policies.SNAPSHOTS_LIST)
-        return Answer({"snapshots": []})
-
-    @declares(policies.SNAPSHOTS_DETAIL, answer="snapshots")
-    def snapshots_detail(self, req: Request) -> Answer:
-        req.authorize(policies.SNAPSHOTS_DETAIL)
-        return Answer({"snapshots": []})
-
-    @declares(policies.SNAPSHOTS_SHOW, answer="snapshot")
-    def snapshot(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.SNAPSHOTS_SHOW)
-        raise exception.NotFound(f"Snapshot {id[:64]} could not be found.")
 
 
 def _network(network: Network) -> dict[str, str]:

@@ -33,37 +33,34 @@ class QuotaSets(Extension):
         Route("DELETE", _SET, "delete"),
     )
 
-    @declares(policies.SHOW, query=queries.QUOTAS, answer="quota_set")
+    @declares(policies.SHOW, target={"project_id": "id"}, query=queries.QUOTAS, answer="quota_set")
     def show(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.SHOW, {"project_id": id})
         limits = self.conductor.limits_get(req.context, id, _user(req))
-        return Answer({"quota_set": views.quota_set(req, limits, detail=False)})
+        return Answer({"quota_set": {"id": id, **views.limits_of(req, limits)}})
 
-    @declares(policies.DETAIL, query=queries.QUOTAS, answer="quota_set")
+    @declares(policies.DETAIL, target={"project_id": "id"}, query=queries.QUOTAS, answer="quota_set")
     def detail(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.DETAIL, {"project_id": id})
         limits = self.conductor.limits_get(req.context, id, _user(req))
-        return Answer({"quota_set": views.quota_set(req, limits, detail=True)})
+        return Answer({"quota_set": {"id": id, **views.detail(req, limits)}})
 
     @declares(policies.DEFAULTS, answer="quota_set")
     def defaults(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.DEFAULTS)
         limits = self.conductor.quota_defaults_get(req.context)
         return Answer({"quota_set": {"id": id, **views.limits_of(req, limits)}})
 
-    @declares(policies.UPDATE, body=schemas.UPDATE, query=queries.QUOTAS, answer="quota_set")
+    @declares(
+        policies.UPDATE, target={"project_id": "id"}, body=schemas.UPDATE, query=queries.QUOTAS, answer="quota_set"
+    )
     def update(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.UPDATE, {"project_id": id})
         user_id = _user(req)
-        wanted = req.validated(schemas.UPDATE)["quota_set"]
+        wanted = req.data["quota_set"]
         force = strutils.bool_from_string(wanted.pop("force", False))
         limits = self.conductor.quota_update(req.context, _project(id), _limits(wanted), force, user_id)
         return Answer({"quota_set": views.limits_of(req, limits)})
 
-    @declares(policies.DELETE, query=queries.QUOTAS, status=202)
+    @declares(policies.DELETE, target={"project_id": "id"}, query=queries.QUOTAS, status=202)
     def delete(self, req: Request, id: str) -> Answer:
         """The project and its users have the defaults again, or one user the project's limits."""
-        req.authorize(policies.DELETE, {"project_id": id})
         self.conductor.quota_delete(req.context, _project(id), _user(req))
         return Answer(status=202)
 
@@ -79,15 +76,12 @@ class QuotaClassSets(Extension):
     @declares(policies.CLASS_SHOW, query=queries.NOTHING, answer="quota_class_set")
     def show(self, req: Request, id: str) -> Answer:
         """Another class than ``default`` has just the default limits."""
-        req.authorize(policies.CLASS_SHOW)
-        req.query(queries.NOTHING)
         limits = self.conductor.quota_defaults_get(req.context)
         return Answer({"quota_class_set": {"id": id, **views.class_limits(req, limits)}})
 
     @declares(policies.CLASS_UPDATE, body=schemas.CLASS_UPDATE, answer="quota_class_set")
     def update(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.CLASS_UPDATE)
-        wanted = req.validated(schemas.CLASS_UPDATE)["quota_class_set"]
+        wanted = req.data["quota_class_set"]
         if id != DEFAULT:
             raise exception.NotServed(what=f"A quota class other than {DEFAULT}")
         limits = self.conductor.quota_defaults_update(req.context, _limits(wanted))
@@ -95,7 +89,7 @@ class QuotaClassSets(Extension):
 
 
 def _user(req: Request) -> str | None:
-    user_id = req.query(queries.QUOTAS).one("user_id")
+    user_id = req.query.one("user_id")
     if user_id is not None and len(user_id) > 255:
         raise exception.ValidationError(detail="A user's id has at most 255 characters.")
     return user_id or None

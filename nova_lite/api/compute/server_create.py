@@ -17,21 +17,26 @@ from nova_lite.policies import servers as policies
 _HARMLESS_DEVICE_KEYS = {"source_type", "destination_type", "boot_index", "uuid", "image_id", "delete_on_termination"}
 
 
-def request_of(req: Request, body: dict[str, Any], password: str) -> CreateRequest:
-    server = body["server"]
-    minimum, maximum = _counts(server)
+def request_of(req: Request, password: str) -> CreateRequest:
+    server = req.data["server"]
+    minimum = int(server.get("min_count", 1))
+    maximum = int(server.get("max_count", minimum))
+    if minimum > maximum:
+        raise exception.ValidationError(detail="min_count must be <= max_count")
     zone, host, node = _split_zone(server.get("availability_zone"))
     if host or node:
         req.authorize(policies.FORCED_HOST)
-    hints = body.get("os:scheduler_hints") or body.get("OS-SCH-HNT:scheduler_hints") or {}
-    _refuse_unsupported(server)
+    hints = req.data.get("os:scheduler_hints") or req.data.get("OS-SCH-HNT:scheduler_hints") or {}
+    if server.get("trusted_image_certificates"):
+        raise exception.ValidationError(detail="Image signature verification is not supported here.")
     return CreateRequest(
         name=server["name"].strip(),
         flavor_id=str(server["flavorRef"]),
         image_ref=_image(server),
         min_count=minimum,
         max_count=maximum,
-        description=_description(req, server),
+        # Before descriptions could be given, the name was repeated there.
+        description=server.get("description") if req.has(Change.SERVER_DESCRIPTION) else server["name"].strip(),
         hostname=server.get("hostname"),
         networks=_networks(req, server, maximum),
         availability_zone=zone,
@@ -41,28 +46,20 @@ def request_of(req: Request, body: dict[str, Any], password: str) -> CreateReque
         metadata=server.get("metadata", {}),
         tags=list(dict.fromkeys(server.get("tags", []))),
         key_name=server.get("key_name"),
-        security_groups=_security_groups(server),
+        security_groups=list(dict.fromkeys(group["name"] for group in server.get("security_groups", []) if group)),
         user_data=server.get("user_data"),
-        config_drive=_boolean(server.get("config_drive")),
+        config_drive=strutils.bool_from_string(server.get("config_drive") or False, strict=True),
         auto_disk_config=server.get("OS-DCF:diskConfig") == "AUTO",
         admin_password=password,
         access_ip_v4=server.get("accessIPv4") or None,
         access_ip_v6=validation.canonical_ipv6(server.get("accessIPv6")),
-        scheduler_hints=_hints(hints),
+        scheduler_hints={
+            key: [str(item) for item in value] if isinstance(value, list) else str(value)
+            for key, value in hints.items()
+            if value is not None
+        },
         injected_files={item["path"]: item.get("contents", "") for item in server.get("personality", [])},
     )
-
-
-def _boolean(value: Any) -> bool:
-    return strutils.bool_from_string(value or False, strict=True)
-
-
-def _counts(server: dict[str, Any]) -> tuple[int, int]:
-    minimum = int(server.get("min_count", 1))
-    maximum = int(server.get("max_count", minimum))
-    if minimum > maximum:
-        raise exception.ValidationError(detail="min_count must be <= max_count")
-    return minimum, maximum
 
 
 def _requested_destination(req: Request, server: dict[str, Any], forced: bool) -> RequestedDestination | None:
@@ -125,20 +122,6 @@ def _local_image(device: dict[str, Any]) -> str:
     )
 
 
-def _refuse_unsupported(server: dict[str, Any]) -> None:
-    if server.get("trusted_image_certificates"):
-        raise exception.ValidationError(detail="Image signature verification is not supported here.")
-
-
-def _description(req: Request, server: dict[str, Any]) -> str | None:
-    """Before descriptions could be given, the name was repeated there."""
-    if not req.has(Change.SERVER_DESCRIPTION):
-        name: str = server["name"].strip()
-        return name
-    description: str | None = server.get("description")
-    return description
-
-
 def _networks(req: Request, server: dict[str, Any], count: int) -> str | list[NetworkRequest]:
     networks = server.get("networks")
     if isinstance(networks, str):
@@ -167,16 +150,3 @@ def _network(network: dict[str, Any], count: int) -> NetworkRequest:
             "one by one."
         )
     return NetworkRequest(network_id=uuid, port_id=port, fixed_ip=address, tag=network.get("tag"))
-
-
-def _security_groups(server: dict[str, Any]) -> list[str]:
-    return list(dict.fromkeys(group["name"] for group in server.get("security_groups", []) if "name" in group))
-
-
-def _hints(hints: dict[str, Any]) -> dict[str, list[str] | str]:
-    """Hints as text, whatever the client's JSON types."""
-    return {
-        key: [str(item) for item in value] if isinstance(value, list) else str(value)
-        for key, value in hints.items()
-        if value is not None
-    }

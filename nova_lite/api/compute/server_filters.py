@@ -61,9 +61,9 @@ _FOR_ALL = {
 _SORT_KEYS_FOR_ADMINS = {"host", "node"}
 
 
-def of_query(req: Request, query: Query, all_rule: str) -> InstanceFilters | None:
+def of_query(req: Request, all_rule: str) -> InstanceFilters | None:
     """The filters; None when nothing can match them. Raises 400 for nonsense and 403 for what is not allowed."""
-    privileged = req.allows(policies.ALL_FILTERS)
+    query, privileged = req.query, req.allows(policies.ALL_FILTERS)
     given = {name for name in query if privileged or (name in _FOR_ALL and req.version.minor >= _FOR_ALL[name])}
     values: dict[str, Any] = {}
     for parameters, convert in (
@@ -76,23 +76,22 @@ def of_query(req: Request, query: Query, all_rule: str) -> InstanceFilters | Non
         for parameter, name in parameters.items():
             if parameter in given:
                 values[name] = convert(parameter)
-    _check_period(values)
-    for name in ("locked", "config_drive"):
+    if {"changes-since", "changes-before"} <= given:
+        query.changes()
+    for name in ("locked", "config_drive", "deleted"):
         if name in given:
             values[name] = _truth(query, name)
-    if "deleted" in given:
-        values["deleted"] = _truth(query, "deleted")
-    values["project_id"] = _project(req, query, all_rule)
+    values["project_id"] = _project(req, all_rule)
     filters = msgspec.convert(values, InstanceFilters)
-    return _with_status(req, query, filters) if "status" in given else filters
+    return _with_status(req, filters) if "status" in given else filters
 
 
-def order_of(req: Request, query: Query) -> tuple[list[str], list[str]]:
+def order_of(req: Request) -> tuple[list[str], list[str]]:
     """Sort keys and as many directions; newest first unless asked otherwise."""
-    keys = query.get("sort_key") or ["created_at"]
+    keys = req.query.get("sort_key") or ["created_at"]
     if not req.allows(policies.ALL_FILTERS) and _SORT_KEYS_FOR_ADMINS & set(keys):
         raise exception.Forbidden("Only administrators can sort servers by host or node.")
-    dirs = query.get("sort_dir") or ["desc"]
+    dirs = req.query.get("sort_dir") or ["desc"]
     if len(dirs) > len(keys):
         raise exception.ValidationError(detail="Sort direction size exceeds sort key size")
     return keys, [*dirs, *[dirs[0]] * (len(keys) - len(dirs))]
@@ -106,35 +105,21 @@ def _truth(query: Query, name: str) -> bool:
         raise exception.ValidationError(detail=f"Invalid filter value {text[:64]!r} of {name}.") from error
 
 
-def _check_period(values: dict[str, Any]) -> None:
-    since, before = values.get("changes_since"), values.get("changes_before")
-    if since is not None and before is not None and since > before:
-        raise exception.ValidationError(
-            detail="The value of changes-since must be less than or equal to changes-before."
-        )
-
-
-def _project(req: Request, query: Query, all_rule: str) -> str | None:
+def _project(req: Request, all_rule: str) -> str | None:
     """Whose servers: one's own, or (with all_tenants, for admins) everybody's or those of one project."""
-    text = query.one("all_tenants")
-    if text is None:
-        return _own_project(req)
+    text = req.query.one("all_tenants")
     try:
-        everybody = strutils.bool_from_string(text, strict=True) if text else True
+        everybody = text is not None and strutils.bool_from_string(text or "yes", strict=True)
     except ValueError as error:
-        raise exception.ValidationError(detail=f"Invalid all_tenants value {text[:64]!r}.") from error
+        raise exception.ValidationError(detail=f"Invalid all_tenants value {str(text)[:64]!r}.") from error
     if not everybody:
-        return _own_project(req)
+        return str(req.context.project_id)
     req.authorize(all_rule)
-    return query.one("project_id") or query.one("tenant_id")
+    return req.query.one("project_id") or req.query.one("tenant_id")
 
 
-def _own_project(req: Request) -> str:
-    return str(req.context.project_id)
-
-
-def _with_status(req: Request, query: Query, filters: InstanceFilters) -> InstanceFilters | None:
-    vm_states, task_states = views.states_of(query["status"])
+def _with_status(req: Request, filters: InstanceFilters) -> InstanceFilters | None:
+    vm_states, task_states = views.states_of(req.query["status"])
     if not vm_states:
         if req.has(Change.STATUS_CHECKED):
             raise exception.ValidationError(detail="Invalid status value")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.schemas import server_groups as schemas
 from nova_lite.api.compute.views import server_groups as views
@@ -28,34 +26,28 @@ class ServerGroups(Extension):
     @declares(policies.INDEX, query=schemas.INDEX, answer="server_groups")
     def index(self, req: Request) -> Answer:
         """``all_projects``, whatever its value, counts for who may ask for that; others get their own groups."""
-        req.authorize(policies.INDEX)
-        query = req.query(schemas.INDEX)
-        everybody = "all_projects" in query and req.allows(policies.INDEX_ALL)
-        limit = query.limit or self.conf.api.max_limit
-        groups = self.conductor.server_group_list(req.context, everybody, limit, int(query.one("offset") or 0))
+        everybody = "all_projects" in req.query and req.allows(policies.INDEX_ALL)
+        limit = req.query.limit or self.conf.api.max_limit
+        groups = self.conductor.server_group_list(req.context, everybody, limit, int(req.query.one("offset") or 0))
         return Answer({"server_groups": [views.show(req, group) for group in groups]})
 
     @declares(policies.CREATE, body=schemas.CREATE, answer="server_group")
     def create(self, req: Request) -> Answer:
-        req.authorize(policies.CREATE)
-        group = self.conductor.server_group_create(req.context, _group(req, req.validated(schemas.CREATE)))
+        group = self.conductor.server_group_create(req.context, _group(req))
         return Answer({"server_group": views.show(req, group)})
 
     @declares(policies.SHOW, query=queries.NOTHING, answer="server_group")
     def show(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.SHOW)
-        req.query(queries.NOTHING)
         return Answer({"server_group": views.show(req, self.conductor.server_group_get(req.context, id))})
 
     @declares(policies.DELETE, status=204)
     def delete(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.DELETE)
         self.conductor.server_group_delete(req.context, id)
         return Answer(status=204)
 
 
-def _group(req: Request, body: dict[str, Any]) -> ServerGroup:
-    wanted = body["server_group"]
+def _group(req: Request) -> ServerGroup:
+    wanted = req.data["server_group"]
     if not req.has(Change.SERVER_GROUP_POLICY):
         return ServerGroup(name=wanted["name"], policy=wanted["policies"][0])
     rules = {name: int(value) for name, value in wanted.get("rules", {}).items()}

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from nova_lite.api.compute.schemas import server_parts as schemas
+from nova_lite.api.compute.schemas import servers as schemas
 from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Action, Answer, Extension, Request, declares
+from nova_lite.api.wsgi import Answer, Extension, Request, action, declares
 from nova_lite.policies import servers as policies
 
 
 class ServerLock(Extension):
     alias = "os-lock-server"
     title = "Lock and unlock"
-    actions = (
-        Action("servers", "lock", "lock"),
-        Action("servers", "unlock", "unlock"),
+    routes = (
+        action("servers", "lock", "lock"),
+        action("servers", "unlock", "unlock"),
     )
 
     @declares(policies.LOCK, body=schemas.LOCK, status=202)
     def lock(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.LOCK)
-        options = req.validated(schemas.LOCK)["lock"]
+        options = req.data["lock"]
         reason = (options or {}).get("locked_reason") if req.has(Change.LOCKED_REASON) else None
         self.conductor.instance_lock(req.context, id, reason)
         return Answer(status=202)
 
     @declares(policies.UNLOCK, body=schemas.UNLOCK, status=202)
     def unlock(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.UNLOCK)
-        req.validated(schemas.UNLOCK)
         self.conductor.instance_unlock(req.context, id, req.allows(policies.UNLOCK_OVERRIDE))
         return Answer(status=202)

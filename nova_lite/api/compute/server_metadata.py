@@ -27,26 +27,18 @@ class ServerMetadata(Extension):
 
     @declares(policies.METADATA_INDEX, query=queries.NOTHING, answer="metadata")
     def index(self, req: Request, server_id: str) -> Answer:
-        req.authorize(policies.METADATA_INDEX)
-        req.query(queries.NOTHING)
         return Answer({"metadata": self.conductor.instance_get(req.context, server_id).metadata})
 
     @declares(policies.METADATA_CREATE, body=schemas.ALL, answer="metadata")
     def create(self, req: Request, server_id: str) -> Answer:
-        req.authorize(policies.METADATA_CREATE)
-        body = req.validated(schemas.ALL)
-        return Answer({"metadata": self._change(req, server_id, body["metadata"], replace=False)})
+        return Answer({"metadata": self._change(req, server_id, req.data["metadata"], replace=False)})
 
     @declares(policies.METADATA_UPDATE_ALL, body=schemas.ALL, answer="metadata")
     def update_all(self, req: Request, server_id: str) -> Answer:
-        req.authorize(policies.METADATA_UPDATE_ALL)
-        body = req.validated(schemas.ALL)
-        return Answer({"metadata": self._change(req, server_id, body["metadata"], replace=True)})
+        return Answer({"metadata": self._change(req, server_id, req.data["metadata"], replace=True)})
 
     @declares(policies.METADATA_SHOW, query=queries.NOTHING, answer="meta")
     def show(self, req: Request, server_id: str, key: str) -> Answer:
-        req.authorize(policies.METADATA_SHOW)
-        req.query(queries.NOTHING)
         metadata = self.conductor.instance_get(req.context, server_id).metadata
         if key not in metadata:
             raise exception.MetadataItemNotFound()
@@ -54,8 +46,7 @@ class ServerMetadata(Extension):
 
     @declares(policies.METADATA_UPDATE, body=schemas.ITEM, answer="meta")
     def update(self, req: Request, server_id: str, key: str) -> Answer:
-        req.authorize(policies.METADATA_UPDATE)
-        meta = req.validated(schemas.ITEM)["meta"]
+        meta = req.data["meta"]
         if key not in meta:
             raise exception.ValidationError(detail="Request body and URI mismatch")
         self._change(req, server_id, meta, replace=False)
@@ -63,7 +54,6 @@ class ServerMetadata(Extension):
 
     @declares(policies.METADATA_DELETE, status=204)
     def delete(self, req: Request, server_id: str, key: str) -> Answer:
-        req.authorize(policies.METADATA_DELETE)
         self.conductor.instance_metadata_delete(req.context, server_id, key)
         return Answer(status=204)
 

@@ -6,13 +6,14 @@ from typing import Any
 
 from oslo_utils import strutils
 
+from nova_lite import operations
 from nova_lite.api import validation
 from nova_lite.api.compute import passwords, server_create, server_filters
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.schemas import servers as schemas
 from nova_lite.api.compute.views import servers as views
 from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Action, Answer, Extension, Request, Route, declares
+from nova_lite.api.wsgi import Answer, Extension, Request, Route, action, declares
 from nova_lite.objects import Instance
 from nova_lite.policies import servers as policies
 
@@ -27,35 +28,28 @@ class Servers(Extension):
         Route("GET", "/servers/{id}", "show"),
         Route("PUT", "/servers/{id}", "update"),
         Route("DELETE", "/servers/{id}", "delete"),
+        action("servers", "forceDelete", "force_delete"),
     )
-    actions = (Action("servers", "forceDelete", "force_delete"),)
 
     @declares(policies.INDEX, query=schemas.INDEX, answer="servers")
     def index(self, req: Request) -> Answer:
-        req.authorize(policies.INDEX)
-        instances, links = self._list(req, policies.INDEX_ALL, "servers")
+        instances, links = self._list(req, policies.INDEX_ALL)
         return Answer({"servers": views.index(req, instances), **links})
 
     @declares(policies.DETAIL, query=schemas.INDEX, answer="servers")
     def detail(self, req: Request) -> Answer:
-        req.authorize(policies.DETAIL)
-        instances, links = self._list(req, policies.DETAIL_ALL, "servers", "detail")
+        instances, links = self._list(req, policies.DETAIL_ALL)
         return Answer({"servers": views.detail(req, instances), **links})
 
     @declares(policies.SHOW, query=queries.NOTHING, answer="server")
     def show(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.SHOW)
-        req.query(queries.NOTHING)
         return Answer({"server": views.show(req, self.conductor.instance_get(req.context, id))})
 
     @declares(policies.CREATE, body=schemas.CREATE, status=202, answer=("server", "reservation_id"))
     def create(self, req: Request) -> Answer:
-        req.authorize(policies.CREATE)
-        body = req.validated(schemas.CREATE)
-        password = passwords.of_body(body["server"])
-        request = server_create.request_of(req, body, password)
-        result = self.compute.create(req.context, request)
-        if strutils.bool_from_string(body["server"].get("return_reservation_id", False)):
+        password = passwords.of_body(req.data["server"])
+        result = self.compute.create(req.context, server_create.request_of(req, password))
+        if strutils.bool_from_string(req.data["server"].get("return_reservation_id", False)):
             return Answer({"reservation_id": result.reservation_id}, 202)
         first = result.instances[0]
         shown = password if self.conf.api.enable_instance_password else None
@@ -64,37 +58,33 @@ class Servers(Extension):
 
     @declares(policies.UPDATE, body=schemas.UPDATE, answer="server")
     def update(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.UPDATE)
-        body = req.validated(schemas.UPDATE)
-        instance = self.conductor.instance_update(req.context, id, _changes(req, body["server"]))
+        instance = self.conductor.instance_update(req.context, id, _changes(req))
         return Answer({"server": views.updated(req, instance)})
 
     @declares(policies.DELETE, status=204)
     def delete(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.DELETE)
-        self.compute.delete(req.context, id)
+        self.compute.accept(req.context, id, operations.DELETE.kind, {})
         return Answer(status=204)
 
     @declares(policies.FORCE_DELETE, status=202)
     def force_delete(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.FORCE_DELETE)
-        self.compute.delete(req.context, id)
+        self.compute.accept(req.context, id, operations.DELETE.kind, {})
         return Answer(status=202)
 
-    def _list(self, req: Request, all_rule: str, *path: str) -> tuple[list[Instance], dict[str, Any]]:
+    def _list(self, req: Request, all_rule: str) -> tuple[list[Instance], dict[str, Any]]:
         """A page of servers, and the link to the next one."""
-        query = req.query(schemas.INDEX)
-        filters = server_filters.of_query(req, query, all_rule)
+        filters = server_filters.of_query(req, all_rule)
         if filters is None:
             return [], {}
-        keys, dirs = server_filters.order_of(req, query)
-        instances = self.conductor.instance_list(req.context, filters, query.limit, query.marker, keys, dirs)
-        links = req.next_links(instances, query.limit, instances[-1].uuid, *path) if instances else None
-        return instances, {"servers_links": links} if links else {}
+        keys, dirs = server_filters.order_of(req)
+        limit = req.query.limit
+        instances = self.conductor.instance_list(req.context, filters, limit, req.query.marker, keys, dirs)
+        return instances, req.next_page("servers_links", instances, limit, lambda item: item.uuid)
 
 
-def _changes(req: Request, server: dict[str, Any]) -> dict[str, Any]:
+def _changes(req: Request) -> dict[str, Any]:
     """The body in the words of the conductor."""
+    server = req.data["server"]
     changes: dict[str, Any] = {}
     if "name" in server:
         changes["display_name"] = server["name"].strip()

@@ -12,7 +12,6 @@ from nova_lite.api.compute.schemas import hosts as schemas
 from nova_lite.api.compute.views import services as views
 from nova_lite.api.microversions import Change
 from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
-from nova_lite.objects import Service
 from nova_lite.policies import hosts as policies
 
 _BEFORE_UUIDS = Change.UUIDS_OF_SERVICES - 1
@@ -33,51 +32,38 @@ class Services(Extension):
 
     @declares(policies.SERVICES_LIST, query=schemas.SERVICES, answer="services")
     def index(self, req: Request) -> Answer:
-        req.authorize(policies.SERVICES_LIST)
-        query = req.query(schemas.SERVICES)
-        services = self.conductor.service_list(req.context, query.one("host"), query.one("binary"))
+        services = self.conductor.service_list(req.context, req.query.one("host"), req.query.one("binary"))
         return Answer({"services": [views.show(req, service) for service in services]})
 
     @declares(policies.SERVICES_UPDATE, body=schemas.SERVICE_SWITCH, answer="service")
     def enable(self, req: Request) -> Answer:
-        req.authorize(policies.SERVICES_UPDATE)
-        body = req.validated(schemas.SERVICE_SWITCH)
-        self._update_named(req, body, {"disabled": False, "disabled_reason": None})
-        return Answer({"service": {**body, "status": "enabled"}})
+        self._update_named(req, {"disabled": False, "disabled_reason": None})
+        return Answer({"service": {**req.data, "status": "enabled"}})
 
     @declares(policies.SERVICES_UPDATE, body=schemas.SERVICE_SWITCH, answer="service")
     def disable(self, req: Request) -> Answer:
-        req.authorize(policies.SERVICES_UPDATE)
-        body = req.validated(schemas.SERVICE_SWITCH)
-        self._update_named(req, body, {"disabled": True, "disabled_reason": None})
-        return Answer({"service": {**body, "status": "disabled"}})
+        self._update_named(req, {"disabled": True, "disabled_reason": None})
+        return Answer({"service": {**req.data, "status": "disabled"}})
 
     @declares(policies.SERVICES_UPDATE, body=schemas.SERVICE_DISABLE_WITH_REASON, answer="service")
     def disable_with_reason(self, req: Request) -> Answer:
-        req.authorize(policies.SERVICES_UPDATE)
-        body = req.validated(schemas.SERVICE_DISABLE_WITH_REASON)
-        self._update_named(req, body, {"disabled": True, "disabled_reason": body["disabled_reason"]})
-        return Answer({"service": {**body, "status": "disabled"}})
+        self._update_named(req, {"disabled": True, "disabled_reason": req.data["disabled_reason"]})
+        return Answer({"service": {**req.data, "status": "disabled"}})
 
     @declares(policies.SERVICES_UPDATE, body=schemas.SERVICE_FORCE_DOWN, answer="service")
     def force_down(self, req: Request) -> Answer:
-        req.authorize(policies.SERVICES_UPDATE)
-        body = req.validated(schemas.SERVICE_FORCE_DOWN)
-        forced_down = strutils.bool_from_string(body["forced_down"], strict=True)
-        self._update_named(req, body, {"forced_down": forced_down})
-        return Answer({"service": {"host": body["host"], "binary": body["binary"], "forced_down": forced_down}})
+        forced_down = strutils.bool_from_string(req.data["forced_down"], strict=True)
+        self._update_named(req, {"forced_down": forced_down})
+        return Answer({"service": {**req.data, "forced_down": forced_down}})
 
     @declares(policies.SERVICES_UPDATE, body=schemas.SERVICE_UPDATE, answer="service")
     def update(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.SERVICES_UPDATE)
         _check_uuid(id)
-        body = req.validated(schemas.SERVICE_UPDATE)
-        service = self.conductor.service_update(req.context, id, _changes(body))
+        service = self.conductor.service_update(req.context, id, _changes(req.data))
         return Answer({"service": views.show(req, service)})
 
     @declares(policies.SERVICES_DELETE, status=204)
     def delete(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.SERVICES_DELETE)
         if req.has(Change.UUIDS_OF_SERVICES):
             _check_uuid(id)
         elif not id.isdecimal():
@@ -85,13 +71,13 @@ class Services(Extension):
         self.conductor.service_delete(req.context, id)
         return Answer(status=204)
 
-    def _update_named(self, req: Request, body: dict[str, Any], changes: dict[str, Any]) -> Service:
-        """Change the one service of this host and binary, the only name for it before 2.53."""
-        found = self.conductor.service_list(req.context, body["host"], body["binary"])
+    def _update_named(self, req: Request, changes: dict[str, Any]) -> None:
+        """Change the one service of the body's host and binary, the only name for it before 2.53."""
+        host, binary = req.data["host"], req.data["binary"]
+        found = self.conductor.service_list(req.context, host, binary)
         if not found:
-            raise exception.HostBinaryNotFound(host=body["host"], binary=body["binary"])
-        service: Service = self.conductor.service_update(req.context, found[0].uuid, changes)
-        return service
+            raise exception.HostBinaryNotFound(host=host, binary=binary)
+        self.conductor.service_update(req.context, found[0].uuid, changes)
 
 
 def _check_uuid(service_id: str) -> None:

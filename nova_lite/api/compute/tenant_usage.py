@@ -9,7 +9,6 @@ from typing import Any
 from oslo_utils import timeutils
 
 from nova_lite import exception
-from nova_lite.api import validation
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.views import usage as views
 from nova_lite.api.microversions import Change
@@ -32,38 +31,31 @@ class TenantUsage(Extension):
 
     @declares(policies.LIST, query=queries.USAGE, answer="tenant_usages")
     def index(self, req: Request) -> Answer:
-        req.authorize(policies.LIST)
-        query = req.query(queries.USAGE)
-        start, end = _period(query)
-        used, links = self._list(req, query, None, start, end)
+        start, end = _period(req.query)
+        used, links = self._list(req, "tenant_usages_links", None, start, end)
         by_project = itertools.groupby(used, key=lambda usage: usage.project_id)
-        detailed = query.one("detailed") == "1"
+        detailed = req.query.one("detailed") == "1"
         usages = [views.project(name, list(servers), start, end, detailed) for name, servers in by_project]
-        return Answer({"tenant_usages": usages, **({"tenant_usages_links": links} if links else {})})
+        return Answer({"tenant_usages": usages, **links})
 
-    @declares(policies.SHOW, query=queries.USAGE, answer="tenant_usage")
+    @declares(policies.SHOW, target={"project_id": "id"}, query=queries.USAGE, answer="tenant_usage")
     def show(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.SHOW, {"project_id": id})
-        query = req.query(queries.USAGE)
-        start, end = _period(query)
-        used, links = self._list(req, query, id, start, end)
+        start, end = _period(req.query)
+        used, links = self._list(req, "tenant_usage_links", id, start, end)
         view = views.project(id, used, start, end, detailed=True) if used else {}
-        return Answer({"tenant_usage": view, **({"tenant_usage_links": links} if links else {})})
+        return Answer({"tenant_usage": view, **links})
 
     def _list(
-        self, req: Request, query: Query, project_id: str | None, start: datetime.datetime, end: datetime.datetime
-    ) -> tuple[list[InstanceUsage], list[dict[str, Any]] | None]:
-        limit = (query.limit or self.conf.api.max_limit) if req.has(Change.USAGE_PAGING) else None
-        used = self.conductor.usage_list(req.context, project_id, start, end, limit, query.marker)
-        if limit is None or not used:
-            return used, None
-        path = ("os-simple-tenant-usage", *([project_id] if project_id else []))
-        return used, req.next_links(used, limit, used[-1].uuid, *path)
+        self, req: Request, key: str, project_id: str | None, start: datetime.datetime, end: datetime.datetime
+    ) -> tuple[list[InstanceUsage], dict[str, Any]]:
+        limit = (req.query.limit or self.conf.api.max_limit) if req.has(Change.USAGE_PAGING) else None
+        used = self.conductor.usage_list(req.context, project_id, start, end, limit, req.query.marker)
+        return used, req.next_page(key, used, limit, lambda usage: usage.uuid)
 
 
 def _period(query: Query) -> tuple[datetime.datetime, datetime.datetime]:
     now = timeutils.utcnow()
-    start, end = (validation.parse_time(text) if (text := query.one(name)) else now for name in ("start", "end"))
+    start, end = query.time("start") or now, query.time("end") or now
     if start > end:
         raise exception.ValidationError(detail="Invalid start time. The start time cannot occur after the end time.")
     return start, end

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from nova_lite import exception
 from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import NOT_SERVED, Action, Answer, Extension, Request, Route, declares
+from nova_lite.api.wsgi import NOT_SERVED, Answer, Extension, Request, Route, action, declares
+from nova_lite.operations import OPERATIONS
 
-#: Server actions, and the last version that has them.
+#: Nova's server actions, and the last version that has them; those of `nova_lite.operations` are served all the same.
 ACTIONS: dict[str, int | None] = {
     **dict.fromkeys(
         (
@@ -27,6 +28,8 @@ ACTIONS: dict[str, int | None] = {
         Change.NO_CONSOLE_ACTIONS - 1,
     ),
 }
+
+_ACCEPTED = {row.action for row in OPERATIONS.values()}
 
 _SERVER = "/servers/{server_id}"
 
@@ -53,19 +56,26 @@ ROUTES: tuple[tuple[str, str, str, int, int | None], ...] = (
 class Unserved(Extension):
     alias = "os-unserved"
     title = "What is answered with 501"
-    actions = tuple(Action("servers", name, "refuse_action", until=until) for name, until in ACTIONS.items())
-    routes = tuple(
-        Route(verb, path, "refuse", since, until) for verbs, path, _, since, until in ROUTES for verb in verbs.split()
+    routes = (
+        *(
+            Route(verb, path, "refuse", since, until)
+            for verbs, path, _, since, until in ROUTES
+            for verb in verbs.split()
+        ),
+        *(
+            action("servers", name, "refuse_action", until=until)
+            for name, until in ACTIONS.items()
+            if name not in _ACCEPTED
+        ),
     )
 
     @declares(NOT_SERVED, status=501)
     def refuse_action(self, req: Request, id: str) -> Answer:
         self.conductor.instance_get(req.context, id)
-        raise exception.NotServed(what=f"The server action {next(iter(req.json_value))}")
+        raise exception.NotServed(what=f"The server action {req.route.action}")
 
     @declares(NOT_SERVED, status=501)
     def refuse(self, req: Request, **variables: str) -> Answer:
         if "server_id" in variables:
             self.conductor.instance_get(req.context, variables["server_id"])
-        what = {path: what for _, path, what, _, _ in ROUTES}[req.template]
-        raise exception.NotServed(what=what)
+        raise exception.NotServed(what=next(what for _, path, what, _, _ in ROUTES if path == req.route.path))

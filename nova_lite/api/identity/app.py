@@ -13,9 +13,9 @@ from nova_lite.api.identity import views
 from nova_lite.api.identity.authority import UNSCOPED, Authority, Identity, Scope
 from nova_lite.api.identity.catalog import Catalog
 from nova_lite.api.identity.changes import Changes, found
-from nova_lite.api.identity.directory import DOMAIN_ID, DOMAIN_NAME, ROLES, User, role_id
+from nova_lite.api.identity.directory import DOMAIN_ID, DOMAIN_NAME, ROLES, User
 from nova_lite.api.identity.tokens import Token
-from nova_lite.api.rest import Request, Route
+from nova_lite.api.rest import PUBLIC, Request, Route
 from nova_lite.api.wsgi import Answer
 from nova_lite.policies import identity as policies
 
@@ -35,30 +35,30 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> IdentityApp:
 class IdentityApp(Changes, rest.Application):
     routes = (
         *Changes.routes,
-        Route("GET", "/", "versions", public=True),
-        Route("GET", "/v3", "version", public=True),
-        Route("POST", "/v3/auth/tokens", "issue", public=True),
-        Route("GET", "/v3/auth/tokens", "validate"),
-        Route("DELETE", "/v3/auth/tokens", "revoke"),
-        Route("GET", "/v3/auth/catalog", "catalog"),
-        Route("GET", "/v3/auth/projects", "own_projects"),
-        Route("GET", "/v3/auth/domains", "own_domains"),
-        Route("GET", "/v3/projects", "projects"),
-        Route("GET", "/v3/projects/{id}", "project"),
-        Route("GET", "/v3/users", "users"),
-        Route("GET", "/v3/users/{id}", "user"),
-        Route("GET", "/v3/users/{id}/projects", "user_projects"),
-        Route("GET", "/v3/domains", "domains"),
-        Route("GET", "/v3/domains/{id}", "domain"),
-        Route("GET", "/v3/roles", "roles"),
-        Route("GET", "/v3/roles/{id}", "role"),
-        Route("GET", "/v3/role_assignments", "role_assignments"),
-        Route("GET", "/v3/services", "services_"),
-        Route("GET", "/v3/services/{id}", "service"),
-        Route("GET", "/v3/endpoints", "endpoints"),
-        Route("GET", "/v3/endpoints/{id}", "endpoint"),
-        Route("GET", "/v3/regions", "regions"),
-        Route("GET", "/v3/regions/{id}", "region"),
+        Route("GET", "/", "versions", PUBLIC),
+        Route("GET", "/v3", "version", PUBLIC),
+        Route("POST", "/v3/auth/tokens", "issue", PUBLIC),
+        Route("GET", "/v3/auth/tokens", "validate", policies.VALIDATE, authorizes=True),
+        Route("DELETE", "/v3/auth/tokens", "revoke", policies.REVOKE, authorizes=True),
+        Route("GET", "/v3/auth/catalog", "catalog", policies.CATALOG),
+        Route("GET", "/v3/auth/projects", "own_projects", policies.OWN_PROJECTS),
+        Route("GET", "/v3/auth/domains", "own_domains", policies.OWN_PROJECTS),
+        Route("GET", "/v3/projects", "index", policies.PROJECTS_LIST),
+        Route("GET", "/v3/projects/{id}", "show", policies.PROJECTS_SHOW, {"project_id": "id"}),
+        Route("GET", "/v3/users", "index", policies.USERS_LIST),
+        Route("GET", "/v3/users/{id}", "show", policies.USERS_SHOW, {"user_id": "id"}),
+        Route("GET", "/v3/users/{id}/projects", "user_projects", policies.USER_PROJECTS, {"user_id": "id"}),
+        Route("GET", "/v3/domains", "index", policies.DOMAINS_LIST),
+        Route("GET", "/v3/domains/{id}", "show", policies.DOMAINS_SHOW),
+        Route("GET", "/v3/roles", "index", policies.ROLES_LIST),
+        Route("GET", "/v3/roles/{id}", "show", policies.ROLES_SHOW),
+        Route("GET", "/v3/role_assignments", "role_assignments", policies.ASSIGNMENTS_LIST),
+        Route("GET", "/v3/services", "index", policies.SERVICES_LIST),
+        Route("GET", "/v3/services/{id}", "show", policies.SERVICES_SHOW),
+        Route("GET", "/v3/endpoints", "index", policies.ENDPOINTS_LIST),
+        Route("GET", "/v3/endpoints/{id}", "show", policies.ENDPOINTS_SHOW),
+        Route("GET", "/v3/regions", "index", policies.REGIONS_LIST),
+        Route("GET", "/v3/regions/{id}", "show", policies.REGIONS_SHOW),
     )
 
     def __init__(self, services: wsgi.Services, authority: Authority) -> None:
@@ -108,13 +108,13 @@ class IdentityApp(Changes, rest.Application):
 
     def validate(self, req: Request) -> Answer:
         text, token, who = self._subject(req)
-        req.authorize(policies.VALIDATE, {"user_id": who.user.id})
+        req.authorize(req.declared.policy, {"user_id": who.user.id})
         catalog = None if "nocatalog" in req.GET else self.listed
         return Answer(views.token(token, who, catalog), 200, {SUBJECT: text, "Vary": "X-Auth-Token"})
 
     def revoke(self, req: Request) -> Answer:
         _, token, who = self._subject(req)
-        req.authorize(policies.REVOKE, {"user_id": who.user.id})
+        req.authorize(req.declared.policy, {"user_id": who.user.id})
         self.authority.tokens.revoke(token)
         return Answer(status=204)
 
@@ -128,21 +128,17 @@ class IdentityApp(Changes, rest.Application):
     # --- oneself
 
     def catalog(self, req: Request) -> Answer:
-        req.authorize(policies.CATALOG)
         if req.context.project_id is None:
             raise exception.Forbidden("Only a token for a project has a catalog.")
         return Answer({"catalog": self.listed.entries, "links": _links(f"{req.base_url}/v3/auth/catalog")})
 
     def own_projects(self, req: Request) -> Answer:
-        req.authorize(policies.OWN_PROJECTS)
         return self._projects_of(req, str(req.context.user_id))
 
     def own_domains(self, req: Request) -> Answer:
-        req.authorize(policies.OWN_PROJECTS)
         return _list(req, "domains", [])
 
     def user_projects(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.USER_PROJECTS, {"user_id": id})
         return self._projects_of(req, id)
 
     def _projects_of(self, req: Request, user_id: str) -> Answer:
@@ -152,42 +148,33 @@ class IdentityApp(Changes, rest.Application):
 
     # --- all there is
 
-    def projects(self, req: Request) -> Answer:
-        req.authorize(policies.PROJECTS_LIST)
-        return _list(req, "projects", (views.project(one, req.base_url) for one in self.authority.content.projects))
+    def index(self, req: Request) -> Answer:
+        kind = _kind(req)
+        return _list(req, kind, self._all(req, kind))
 
-    def project(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.PROJECTS_SHOW, {"project_id": id})
-        project = found("project", id, self.authority.content.project(id))
-        return Answer({"project": views.project(project, req.base_url)})
+    def show(self, req: Request, id: str) -> Answer:
+        kind = _kind(req)
+        singular = kind.removesuffix("s")
+        return Answer({singular: found(singular, id, next((x for x in self._all(req, kind) if x["id"] == id), None))})
 
-    def users(self, req: Request) -> Answer:
-        req.authorize(policies.USERS_LIST)
-        return _list(req, "users", (views.user(one, req.base_url) for one in self.authority.content.users))
-
-    def user(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.USERS_SHOW, {"user_id": id})
-        return Answer({"user": views.user(found("user", id, self.authority.content.user(id)), req.base_url)})
-
-    def domains(self, req: Request) -> Answer:
-        req.authorize(policies.DOMAINS_LIST)
-        return _list(req, "domains", [views.domain(req.base_url)])
-
-    def domain(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.DOMAINS_SHOW)
-        return Answer({"domain": found("domain", id, views.domain(req.base_url) if id == DOMAIN_ID else None)})
-
-    def roles(self, req: Request) -> Answer:
-        req.authorize(policies.ROLES_LIST)
-        return _list(req, "roles", (views.role(name, req.base_url) for name in ROLES))
-
-    def role(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.ROLES_SHOW)
-        name = next((name for name in ROLES if role_id(name) == id), None)
-        return Answer({"role": views.role(found("role", id, name), req.base_url)})
+    def _all(self, req: Request, kind: str) -> list[dict[str, Any]]:
+        content, url = self.authority.content, req.base_url
+        match kind:
+            case "projects":
+                return [views.project(one, url) for one in content.projects]
+            case "users":
+                return [views.user(one, url) for one in content.users]
+            case "domains":
+                return [views.domain(url)]
+            case "roles":
+                return [views.role(name, url) for name in ROLES]
+            case "regions":
+                return [views.region(self.listed.region, url)]
+            case _:
+                items = self.listed.services if kind == "services" else self.listed.endpoints
+                return [views.linked(item, url, kind) for item in items]
 
     def role_assignments(self, req: Request) -> Answer:
-        req.authorize(policies.ASSIGNMENTS_LIST)
         wanted = {key: req.GET.get(f"{key}.id") for key in ("user", "role")}
         project_id = req.GET.get("scope.project.id")
         with_names = req.GET.get("include_names", "0").lower() not in ("0", "false")
@@ -206,43 +193,18 @@ class IdentityApp(Changes, rest.Application):
         ]
         return Answer({"role_assignments": chosen, "links": _links(f"{req.base_url}/v3/role_assignments")})
 
-    def services_(self, req: Request) -> Answer:
-        req.authorize(policies.SERVICES_LIST)
-        return _list(req, "services", self._linked(req, "services", self.listed.services))
-
-    def service(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.SERVICES_SHOW)
-        services = self._linked(req, "services", self.listed.services)
-        return Answer({"service": found("service", id, next((one for one in services if one["id"] == id), None))})
-
-    def endpoints(self, req: Request) -> Answer:
-        req.authorize(policies.ENDPOINTS_LIST)
-        return _list(req, "endpoints", self._linked(req, "endpoints", self.listed.endpoints))
-
-    def endpoint(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.ENDPOINTS_SHOW)
-        endpoints = self._linked(req, "endpoints", self.listed.endpoints)
-        return Answer({"endpoint": found("endpoint", id, next((one for one in endpoints if one["id"] == id), None))})
-
-    def regions(self, req: Request) -> Answer:
-        req.authorize(policies.REGIONS_LIST)
-        return _list(req, "regions", [views.region(self.listed.region, req.base_url)])
-
-    def region(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.REGIONS_SHOW)
-        known = views.region(id, req.base_url) if id == self.listed.region else None
-        return Answer({"region": found("region", id, known)})
-
-    @staticmethod
-    def _linked(req: Request, kind: str, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        return [views.linked(item, req.base_url, kind) for item in items]
-
 
 def fault(code: int, message: str, auth_url: str | None = None) -> webob.Response:
     """Keystone's form: ``{"error": {"code": ..., "message": ..., "title": ...}}``"""
     title = _TITLES.get(code) or webob.exc.status_map[code].title
     headers = {"WWW-Authenticate": f'Keystone uri="{auth_url}"'} if code == 401 and auth_url else {}
     return wsgi.to_response(Answer({"error": {"code": code, "message": message, "title": title}}, code, headers))
+
+
+def _kind(req: Request) -> str:
+    """``users`` of ``/v3/users/{id}``."""
+    kind: str = req.path_info.split("/")[2]
+    return kind
 
 
 def _list(req: Request, kind: str, items: Iterable[dict[str, Any]]) -> Answer:

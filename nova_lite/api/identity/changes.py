@@ -21,16 +21,15 @@ class Changes:
 
     authority: Authority
     routes: tuple[Route, ...] = (
-        Route("POST", "/v3/projects", "create_project"),
-        Route("DELETE", "/v3/projects/{id}", "delete_project"),
-        Route("POST", "/v3/users", "create_user"),
-        Route("DELETE", "/v3/users/{id}", "delete_user"),
-        Route("PUT", "/v3/projects/{project_id}/users/{user_id}/roles/{role}", "grant"),
-        Route("DELETE", "/v3/projects/{project_id}/users/{user_id}/roles/{role}", "revoke_role"),
+        Route("POST", "/v3/projects", "create_project", policies.PROJECTS_CREATE),
+        Route("DELETE", "/v3/projects/{id}", "delete_project", policies.PROJECTS_DELETE),
+        Route("POST", "/v3/users", "create_user", policies.USERS_CREATE),
+        Route("DELETE", "/v3/users/{id}", "delete_user", policies.USERS_DELETE),
+        Route("PUT", "/v3/projects/{project_id}/users/{user_id}/roles/{role}", "grant", policies.ROLES_GRANT),
+        Route("DELETE", "/v3/projects/{project_id}/users/{user_id}/roles/{role}", "revoke_role", policies.ROLES_REVOKE),
     )
 
     def create_project(self, req: Request) -> Answer:
-        req.authorize(policies.PROJECTS_CREATE)
         wanted = _wanted(req, "project", name=str, description=str | None)
         with self._changing() as content:
             made = directory.add_project(content, wanted["name"], wanted["description"] or "")
@@ -38,13 +37,11 @@ class Changes:
 
     def delete_project(self, req: Request, id: str) -> Answer:
         """What the project has stays: servers are for admins to delete."""
-        req.authorize(policies.PROJECTS_DELETE)
         with self._changing() as content:
             directory.remove_project(content, _project(content, id))
         return Answer(status=204)
 
     def create_user(self, req: Request) -> Answer:
-        req.authorize(policies.USERS_CREATE)
         wanted = _wanted(req, "user", name=str, password=str, default_project_id=str | None)
         with self._changing() as content:
             project_id = wanted["default_project_id"]
@@ -53,19 +50,16 @@ class Changes:
         return Answer({"user": views.user(made, req.base_url)}, 201)
 
     def delete_user(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.USERS_DELETE)
         with self._changing() as content:
             content.users.remove(_user(content, id))
         return Answer(status=204)
 
     def grant(self, req: Request, project_id: str, user_id: str, role: str) -> Answer:
-        req.authorize(policies.ROLES_GRANT)
         with self._changing() as content:
             directory.grant(_user(content, user_id), _project(content, project_id), _role(role))
         return Answer(status=204)
 
     def revoke_role(self, req: Request, project_id: str, user_id: str, role: str) -> Answer:
-        req.authorize(policies.ROLES_REVOKE)
         with self._changing() as content:
             directory.revoke(_user(content, user_id), _project(content, project_id), _role(role))
         return Answer(status=204)

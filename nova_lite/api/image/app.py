@@ -47,15 +47,15 @@ class ImageApp(rest.Application):
     """Mounted at ``/v2``."""
 
     routes = (
-        Route("GET", "/images", "index"),
-        Route("POST", "/images", "create"),
-        Route("GET", "/images/{id}", "show"),
-        Route("PATCH", "/images/{id}", "update"),
-        Route("DELETE", "/images/{id}", "delete"),
-        Route("PUT", "/images/{id}/file", "upload", streams=True),
-        Route("GET", "/images/{id}/file", "download"),
-        Route("GET", "/schemas/image", "schema"),
-        Route("GET", "/schemas/images", "list_schema"),
+        Route("GET", "/images", "index", policies.LIST),
+        Route("POST", "/images", "create", policies.CREATE),
+        Route("GET", "/images/{id}", "show", policies.SHOW),
+        Route("PATCH", "/images/{id}", "update", policies.UPDATE, authorizes=True),
+        Route("DELETE", "/images/{id}", "delete", policies.DELETE, authorizes=True),
+        Route("PUT", "/images/{id}/file", "upload", policies.UPLOAD, authorizes=True, streams=True),
+        Route("GET", "/images/{id}/file", "download", policies.DOWNLOAD),
+        Route("GET", "/schemas/image", "schema", policies.SCHEMAS),
+        Route("GET", "/schemas/images", "list_schema", policies.SCHEMAS),
     )
 
     def __init__(self, services: wsgi.Services) -> None:
@@ -69,16 +69,13 @@ class ImageApp(rest.Application):
     # --- metadata
 
     def index(self, req: Request) -> Answer:
-        req.authorize(policies.LIST)
         images = self.conductor.image_list(req.context, None, None, None, None)
         return Answer(listing.page(req, images, self.conf.api.max_limit))
 
     def show(self, req: Request, id: str) -> Answer:
-        req.authorize(policies.SHOW)
         return Answer(views.show(self.conductor.image_get(req.context, id)))
 
     def create(self, req: Request) -> Answer:
-        req.authorize(policies.CREATE)
         image = self._new(req, req.json_object())
         self._authorize_visibility(req, image.visibility, image.owner)
         made = self.conductor.image_create(req.context, image)
@@ -104,7 +101,7 @@ class ImageApp(rest.Application):
         return Image(status="queued", properties=own, **{**defaults, **fields})
 
     def update(self, req: Request, id: str) -> Answer:
-        image = self._owned(req, policies.UPDATE, id)
+        image = self._owned(req, id)
         if req.content_type not in PATCH_TYPES:
             raise webob.exc.HTTPUnsupportedMediaType(explanation=f"Content-Type has to be {PATCH_TYPES[0]}.")
         wanted = changes.patch(image, req.json_value)
@@ -118,15 +115,15 @@ class ImageApp(rest.Application):
         return Answer(views.show(changed))
 
     def delete(self, req: Request, id: str) -> Answer:
-        image = self._owned(req, policies.DELETE, id)
+        image = self._owned(req, id)
         self.conductor.image_delete(req.context, image.id)
         store.remove(self.store_path, image.id)
         return Answer(status=204)
 
-    def _owned(self, req: Request, rule: str, id: str) -> Image:
+    def _owned(self, req: Request, id: str) -> Image:
         """An image that may be changed: 404 for who may not see it, 403 for who may."""
-        image: Image = self.conductor.image_get(req.context, id)
-        req.authorize(rule, {"project_id": image.owner})
+        image = self.conductor.image_get(req.context, id)
+        req.authorize(req.declared.policy, {"project_id": image.owner})
         return image
 
     def _authorize_visibility(self, req: Request, visibility: str, owner: str | None) -> None:
@@ -139,7 +136,7 @@ class ImageApp(rest.Application):
     def upload(self, req: Request, id: str) -> Answer:
         """The image is ``saving`` from the first byte to the last, so of two uploads one is refused; after a failure it
         is ``queued`` again. Its file has its name only when it is whole, and is active only after that."""
-        image = self._owned(req, policies.UPLOAD, id)
+        image = self._owned(req, id)
         if not image.disk_format or not image.container_format:
             raise exception.Conflict("Properties disk_format, container_format must be set prior to saving data.")
         body = Body(req, self.conf.image.max_upload_mb * _MIB)
@@ -160,7 +157,7 @@ class ImageApp(rest.Application):
     def _store(self, image: Image, body: Body) -> tuple[int, str]:
         try:
             store.prepare(self.store_path)
-            return store.add(self.store_path, image.id, body, check=_checker(image))
+            return store.add(self.store_path, image.id, body, check=lambda path: formats.check(path, image.disk_format))
         except exception.ImageUnacceptable as error:
             raise exception.ImageUnacceptable(image_id=image.id, reason=error.kwargs["reason"]) from error
         except OSError as error:
@@ -176,7 +173,6 @@ class ImageApp(rest.Application):
             LOG.warning("Image %s stays in saving after its upload failed: %s", image_id, error)
 
     def download(self, req: Request, id: str) -> webob.Response:
-        req.authorize(policies.DOWNLOAD)
         image = self.conductor.image_get(req.context, id)
         if image.status != "active":
             return wsgi.to_response(Answer(status=204))
@@ -193,11 +189,9 @@ class ImageApp(rest.Application):
     # --- schemas
 
     def schema(self, req: Request) -> Answer:
-        req.authorize(policies.SCHEMAS)
         return Answer(views.SCHEMA)
 
     def list_schema(self, req: Request) -> Answer:
-        req.authorize(policies.SCHEMAS)
         return Answer(views.LIST_SCHEMA)
 
 
@@ -238,7 +232,3 @@ class Body:
     @staticmethod
     def _too_large() -> webob.exc.HTTPRequestEntityTooLarge:
         return webob.exc.HTTPRequestEntityTooLarge(explanation="The image is larger than this cloud takes.")
-
-
-def _checker(image: Image) -> Any:
-    return lambda path: formats.check(path, image.disk_format)

@@ -25,7 +25,7 @@ def field(name: str, value: Any) -> Any:
     if name == "id":
         return _id(value)
     if name in _FORMATS:
-        return _format(name, value)
+        return "" if value is None else _one_of(name, value, _FORMATS[name])
     if name == "visibility":
         return _one_of(name, value, VISIBILITIES)
     if name in ("min_disk", "min_ram"):
@@ -62,19 +62,14 @@ def patch(image: Image, operations: Any) -> dict[str, Any]:
             raise exception.Forbidden(f"Property {name} may not be removed.")
         else:
             changes[name] = field(name, value)
-    _check_count(image, own)
+    if sum(value is not None for value in {**image.properties, **own}.values()) > MAX_PROPERTIES:
+        raise exception.ValidationError(detail=f"An image has at most {MAX_PROPERTIES} properties.")
     for name in _FORMATS:
         if name in changes and image.status != "queued":
             raise exception.Forbidden(f"Attribute {name} can be replaced only for a queued image.")
     for name in ("protected", "os_hidden", "tags"):
         changes.pop(name, None)
     return changes | ({"properties": own} if own else {})
-
-
-def _check_count(image: Image, own: Mapping[str, str | None]) -> None:
-    merged = {**image.properties, **own}
-    if sum(value is not None for value in merged.values()) > MAX_PROPERTIES:
-        raise exception.ValidationError(detail=f"An image has at most {MAX_PROPERTIES} properties.")
 
 
 def _operation(operation: Any) -> tuple[str, str, Any]:
@@ -95,10 +90,6 @@ def _id(value: Any) -> str:
         return str(uuid.UUID(value if isinstance(value, str) else ""))
     except ValueError as error:
         raise exception.ValidationError(detail="Invalid image id format") from error
-
-
-def _format(name: str, value: Any) -> str:
-    return "" if value is None else _one_of(name, value, _FORMATS[name])
 
 
 def _one_of(name: str, value: Any, allowed: tuple[str, ...]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import datetime
+import operator
 from collections.abc import Iterable
 from typing import Any
 from urllib.parse import urlencode
@@ -18,16 +19,27 @@ _SORT_KEYS = (
     "owner", "min_disk", "min_ram",
 )  # fmt: skip
 _CONTROL = ("limit", "marker", "sort", "sort_key", "sort_dir", "member_status")
+_OPERATORS = {
+    "gt": operator.gt,
+    "gte": operator.ge,
+    "eq": operator.eq,
+    "neq": operator.ne,
+    "lt": operator.lt,
+    "lte": operator.le,
+}
 _TAKES_SEVERAL = ("id", "name", "status", "container_format", "disk_format")
 
 
 def page(req: Request, images: Iterable[Image], max_limit: int) -> dict[str, Any]:
     """``{"images": [...], "first": ..., "next": ...}``; raises `Invalid` for what cannot be filtered or sorted by."""
-    chosen = [image for image in images if _visible(req, image) and _matches(req, image)]
+    filters = [(name, value) for name, value in req.GET.items() if name not in _CONTROL]
+    chosen = [
+        image for image in images if _visible(req, image) and all(_match(image, name, value) for name, value in filters)
+    ]
     for key, descending in reversed(_order(req)):
         chosen.sort(key=lambda image, key=key: _sort_value(image, key), reverse=descending)  # type: ignore[misc]
     start = _after(req.GET.get("marker"), chosen)
-    limit = _limit(req.GET.get("limit"), max_limit)
+    limit = min(_number("limit", req.GET.get("limit", str(max_limit))), max_limit)
     found = chosen[start : start + limit]
     query = [(name, value) for name, value in req.GET.items() if name != "marker"]
     body: dict[str, Any] = {
@@ -51,10 +63,6 @@ def _visible(req: Request, image: Image) -> bool:
     return image.owner is not None and image.owner == req.context.project_id
 
 
-def _matches(req: Request, image: Image) -> bool:
-    return all(_match(image, name, value) for name, value in req.GET.items() if name not in _CONTROL)
-
-
 def _match(image: Image, name: str, value: str) -> bool:
     if name == "visibility" and value == "all":
         return True
@@ -74,9 +82,9 @@ def _match(image: Image, name: str, value: str) -> bool:
 
 
 def _compare(moment: datetime.datetime | None, name: str, value: str) -> bool:
-    operator, _, text = value.partition(":")
-    if operator not in ("gt", "gte", "eq", "neq", "lt", "lte"):
-        operator, text = "eq", value
+    how, _, text = value.partition(":")
+    if how not in _OPERATORS:
+        how, text = "eq", value
     try:
         wanted = datetime.datetime.fromisoformat(text)
     except ValueError as error:
@@ -85,15 +93,7 @@ def _compare(moment: datetime.datetime | None, name: str, value: str) -> bool:
         wanted = wanted.astimezone(datetime.UTC).replace(tzinfo=None)
     if moment is None:
         return False
-    moment = moment.replace(microsecond=0)
-    return {
-        "gt": moment > wanted,
-        "gte": moment >= wanted,
-        "eq": moment == wanted,
-        "neq": moment != wanted,
-        "lt": moment < wanted,
-        "lte": moment <= wanted,
-    }[operator]
+    return bool(_OPERATORS[how](moment.replace(microsecond=0), wanted))
 
 
 def _order(req: Request) -> list[tuple[str, bool]]:
@@ -131,10 +131,6 @@ def _after(marker: str | None, images: list[Image]) -> int:
         if image.id == marker:
             return index + 1
     raise exception.MarkerNotFound(marker=marker[:64])
-
-
-def _limit(text: str | None, max_limit: int) -> int:
-    return min(_number("limit", text), max_limit) if text is not None else max_limit
 
 
 def _number(name: str, text: str) -> int:

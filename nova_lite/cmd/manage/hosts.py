@@ -6,7 +6,7 @@ import argparse
 
 from nova_lite.cmd.manage import scheduler
 from nova_lite.cmd.manage.app import App, Commands, at_least
-from nova_lite.conductor.db import hosts
+from nova_lite.conductor.db import hosts, services
 
 
 def register(commands: Commands) -> None:
@@ -40,7 +40,7 @@ def service_list(app: App, args: argparse.Namespace) -> int:
                 service.last_seen_up,
                 service.version,
             )
-            for service in app.db.read(hosts.service_list)
+            for service in app.db.read(services.list_)
         ),
     )
     return 0

@@ -29,7 +29,7 @@ def register(commands: Commands) -> None:
 
 
 def show(app: App, args: argparse.Namespace) -> int:
-    limits = app.db.read(quotas.limits, app.conf, args.project, args.user)
+    limits = app.db.read(quotas.get, app.conf, args.project, args.user)
     app.show(("Resource", "Limit", "Used"), ((name, quota.limit, quota.used) for name, quota in limits.quotas.items()))
     return 0
 

@@ -6,21 +6,14 @@ import argparse
 import random
 import uuid
 
-import sqlalchemy as sa
-
 from nova_lite import exception
 from nova_lite.cmd.manage.app import App, Commands, at_least, key_value
-from nova_lite.conductor.db import flavors, hosts, images, server_groups
+from nova_lite.conductor.db import action_log, flavors, hosts, images, instances, server_groups
 from nova_lite.conductor.db.engine import UnitOfWork
-from nova_lite.conductor.db.models import Instance, InstanceAction
-from nova_lite.conductor.tasks import build
+from nova_lite.conductor.operations.scheduling import request_spec
 from nova_lite.context import RequestContext
 from nova_lite.objects import HostState, InstanceGroup, RequestedDestination, RequestSpec
 from nova_lite.scheduler import core, filters, plans, weights
-from nova_lite.states import ACTIVE, STOPPED
-
-#: States of servers that a plan may move; a task under way keeps a server where it is, too.
-MOVABLE = (ACTIVE, STOPPED)
 
 
 def register(commands: Commands) -> None:
@@ -45,8 +38,7 @@ def explain(app: App, args: argparse.Namespace) -> int:
     if args.server is None:
         states, spec = app.db.read(_imagined, app, args)
     else:
-        found = app.db.read(_of_server, args.server)
-        states, spec, told = found
+        states, spec, told = app.db.read(_of_server, app, args.server)
         app.show(("Server", "State", "Host", "Fault", "Details"), [told])
         if told[2] is not None:
             return 0
@@ -107,18 +99,13 @@ def _group(uow: UnitOfWork, context: RequestContext, hint: list[str] | str | Non
     return server_groups.as_asked(uow, context, hint if isinstance(hint, str) else hint[0])
 
 
-def _of_server(uow: UnitOfWork, server: str) -> tuple[list[HostState], RequestSpec, tuple[str | None, ...]]:
+def _of_server(uow: UnitOfWork, app: App, server: str) -> tuple[list[HostState], RequestSpec, tuple[str | None, ...]]:
     """The hosts, what the scheduler is asked for this server, and what is known of it: uuid, state, host, fault."""
-    row = uow.session.scalars(sa.select(Instance).where(Instance.uuid == server)).first()
-    if row is None:
-        raise exception.InstanceNotFound(instance_id=server)
+    row = instances.get_row(uow, app.context, server, deleted=True)
     fault = row.fault or {}
-    action = uow.session.scalars(
-        sa.select(InstanceAction).where(InstanceAction.instance_uuid == server).order_by(InstanceAction.id.desc())
-    ).first()
-    message = fault.get("message") or (action.message if action is not None else None)
+    message = fault.get("message") or next((each.message for each in action_log.list_(uow, app.context, server)), None)
     told = (row.uuid, row.vm_state, row.host, message, fault.get("details"))
-    return hosts.states(uow), build.request_spec(uow, row, []), told
+    return hosts.states(uow), request_spec(uow, row, []), told
 
 
 def drain(app: App, args: argparse.Namespace) -> int:
@@ -130,8 +117,8 @@ def drain(app: App, args: argparse.Namespace) -> int:
         if not source:
             raise exception.HostNotFound(host=args.host)
         placed = [each for state in source for each in state.instances]
-        rows = uow.session.scalars(sa.select(Instance).where(Instance.uuid.in_(placed)).order_by(Instance.id)).all()
-        specs = [build.request_spec(uow, row, [args.host]) for row in rows]
+        rows = sorted(instances.rows_by_uuid(uow, placed).values(), key=lambda row: row.id)
+        specs = [request_spec(uow, row, [args.host]) for row in rows]
         for spec in specs:
             spec.current_zone = source[0].availability_zone
         return states, specs, {row.uuid: row.display_name for row in rows}
@@ -151,15 +138,9 @@ def rebalance(app: App, args: argparse.Namespace) -> int:
 
     def read(uow: UnitOfWork) -> tuple[list[HostState], list[RequestSpec], dict[str, str]]:
         chosen = [state for state in hosts.states(uow) if _takes_part(state, args)]
-        query = sa.select(Instance).where(
-            Instance.host.is_not(None),
-            Instance.deleted.is_(False),
-            Instance.vm_state.in_(MOVABLE),
-            Instance.task_state.is_(None),
-        )
         there = {each for state in chosen for each in state.instances}
-        rows = [row for row in uow.session.scalars(query.order_by(Instance.id)) if row.uuid in there]
-        return chosen, [build.request_spec(uow, row, []) for row in rows], {row.uuid: row.display_name for row in rows}
+        rows = [row for row in instances.movable(uow) if row.uuid in there]
+        return chosen, [request_spec(uow, row, []) for row in rows], {row.uuid: row.display_name for row in rows}
 
     chosen, specs, names = app.db.read(read)
     filters_, weighers, _ = decider(app)

@@ -7,24 +7,16 @@ from __future__ import annotations
 
 import datetime
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 from oslo_config import cfg
 
+from nova_lite import operations
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Instance, InstanceAction, InstanceActionEvent
 from nova_lite.context import RequestContext
-
-# Steps. A create or an evacuation is scheduled, built, and perhaps compensated; every other action is carried out by
-# its host, and so is the stop that ends some evacuations; a delete whose host is away has already happened for its
-# owner, and only cleans up.
-SCHEDULE = "schedule"
-BUILD = "build"
-COMPENSATE = "compensate"
-PERFORM = "perform"
-CLEANUP = "cleanup"
 
 _OPEN = InstanceAction.finish_time.is_(None)
 
@@ -40,19 +32,19 @@ def open_action(
     context: RequestContext,
     instance: Instance,
     kind: str,
-    step: str,
     payload: dict[str, Any],
 ) -> InstanceAction:
-    """Write a new action. The nudge that follows its commit may take it at once; the reconciler after a moment."""
+    """Write a new action, at no step yet. The nudge that follows its commit may take it at once; the reconciler after a
+    moment."""
     action = InstanceAction(
-        action=str(kind),
+        action=kind,
         instance_uuid=instance.uuid,
         request_id=context.request_id,
         user_id=context.user_id,
         project_id=context.project_id,
         payload=payload,
         generation=instance.generation,
-        step=step,
+        step="",
         host=instance.host,
         lease_owner=None,
         lease_expires_at=uow.now + datetime.timedelta(seconds=conf.conductor.redrive_backoff[0]),
@@ -64,20 +56,11 @@ def open_action(
     return action
 
 
-def record_done(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, instance: Instance, kind: str) -> None:
-    """Write an action that the conductor carries out in this very transaction."""
-    instance.updated_at = uow.now
-    action = open_action(uow, conf, context, instance, kind, PERFORM, {})
-    uow.session.flush()
-    start_event(uow, action, f"api_{kind}", None)
-    finish(uow, action)
-
-
-def find_open(uow: UnitOfWork, instance_uuid: str, *kinds: str) -> InstanceAction | None:
-    """The newest open action of an instance, of these kinds if any are given."""
+def find_open(uow: UnitOfWork, instance_uuid: str, kind: str | None = None) -> InstanceAction | None:
+    """The newest open action of an instance, of this kind if one is given."""
     query = sa.select(InstanceAction).where(_OPEN, InstanceAction.instance_uuid == instance_uuid)
-    if kinds:
-        query = query.where(InstanceAction.action.in_([str(kind) for kind in kinds]))
+    if kind is not None:
+        query = query.where(InstanceAction.action == kind)
     return uow.session.scalars(query.order_by(InstanceAction.id.desc()).limit(1)).first()
 
 
@@ -85,25 +68,28 @@ def find_by_request(uow: UnitOfWork, request_id: str, kind: str, instance_uuid: 
     return uow.session.scalars(
         sa.select(InstanceAction).where(
             InstanceAction.request_id == request_id,
-            InstanceAction.action == str(kind),
+            InstanceAction.action == kind,
             InstanceAction.instance_uuid == instance_uuid,
         )
     ).first()
 
 
-def lease_builds(
-    uow: UnitOfWork, conf: cfg.ConfigOpts, owner: str, instance_uuids: Iterable[str]
-) -> list[InstanceAction]:
-    """Take the actions of these instances that wait to be scheduled and that nobody else drives now."""
-    candidates = uow.session.scalars(
-        sa.select(InstanceAction).where(
-            _OPEN,
-            InstanceAction.instance_uuid.in_(list(instance_uuids)),
-            InstanceAction.step == SCHEDULE,
-        )
-    ).all()
+def lease(uow: UnitOfWork, conf: cfg.ConfigOpts, owner: str, instance_uuids: Iterable[str], step: str) -> None:
+    """Take the actions of these instances that are at ``step`` and that nobody else drives now."""
     free = sa.or_(InstanceAction.lease_owner.is_(None), InstanceAction.lease_expires_at <= uow.now)
-    return [action for action in candidates if _take(uow, action, owner, conf.conductor.lease_seconds, free)]
+    for action in _at_step(uow, instance_uuids, step, free):
+        _take(uow, action, owner, conf.conductor.lease_seconds, free)
+
+
+def leased(uow: UnitOfWork, owner: str, instance_uuids: Iterable[str], step: str) -> Sequence[InstanceAction]:
+    """The actions of these instances that are at ``step`` and leased to ``owner``."""
+    return _at_step(uow, instance_uuids, step, InstanceAction.lease_owner == owner)
+
+
+def _at_step(uow: UnitOfWork, instance_uuids: Iterable[str], step: str, condition: Any) -> Sequence[InstanceAction]:
+    uuids = list(instance_uuids)
+    query = sa.select(InstanceAction).where(_OPEN, InstanceAction.instance_uuid.in_(uuids), condition)
+    return uow.session.scalars(query.where(InstanceAction.step == step)).all()
 
 
 def take_due(uow: UnitOfWork, conf: cfg.ConfigOpts, owner: str) -> list[InstanceAction]:
@@ -162,10 +148,17 @@ def retry_later(uow: UnitOfWork, conf: cfg.ConfigOpts, action_ids: Iterable[int]
         back_off(uow, conf, action, cause)
 
 
-def extend(uow: UnitOfWork, conf: cfg.ConfigOpts, action: InstanceAction) -> None:
-    """The action is in good hands for one lease from now."""
-    action.lease_expires_at = uow.now + datetime.timedelta(seconds=conf.conductor.lease_seconds)
+def extend(uow: UnitOfWork, conf: cfg.ConfigOpts, action: InstanceAction, seconds: float = 0) -> None:
+    """Whoever drives the action has one lease from now, and ``seconds`` more."""
+    action.lease_expires_at = uow.now + datetime.timedelta(seconds=conf.conductor.lease_seconds + seconds)
     action.updated_at = uow.now
+
+
+def free(uow: UnitOfWork, action: InstanceAction) -> None:
+    """Nobody drives the action, and it is due now."""
+    action.lease_owner = None
+    action.lease_expires_at = action.updated_at = uow.now
+    action.attempts = 0
 
 
 def back_off(uow: UnitOfWork, conf: cfg.ConfigOpts, action: InstanceAction, cause: str) -> None:
@@ -186,7 +179,7 @@ def renew_leases(
         for instance_uuid, generation in building.items()
     ]
     ids = list(acting)
-    for condition in ([sa.and_(InstanceAction.step == BUILD, sa.or_(*pairs))] if pairs else []) + (
+    for condition in ([sa.and_(InstanceAction.step == operations.BUILD, sa.or_(*pairs))] if pairs else []) + (
         [InstanceAction.id.in_(ids)] if ids else []
     ):
         uow.change(sa.update(InstanceAction).where(*mine, condition).values(lease_expires_at=until, updated_at=uow.now))
@@ -195,9 +188,7 @@ def renew_leases(
 def make_due(uow: UnitOfWork, host: str) -> None:
     """A host has just (re)started: whatever it was asked to do before is to be sent again now."""
     uow.change(
-        sa.update(InstanceAction)
-        .where(_OPEN, InstanceAction.host == host, InstanceAction.step.in_([BUILD, COMPENSATE, PERFORM, CLEANUP]))
-        .values(lease_expires_at=uow.now, attempts=0)
+        sa.update(InstanceAction).where(_OPEN, InstanceAction.host == host).values(lease_expires_at=uow.now, attempts=0)
     )
 
 

@@ -13,9 +13,9 @@ from oslo_config import cfg
 from sqlalchemy import exc
 
 from nova_lite import exception
-from nova_lite.conductor.db import host_facts, hosts
+from nova_lite.conductor.db import host_aggregates, hosts, services
 from nova_lite.conductor.db.engine import UnitOfWork
-from nova_lite.conductor.db.host_facts import ZONE
+from nova_lite.conductor.db.host_aggregates import ZONE
 from nova_lite.conductor.db.models import Aggregate as Row
 from nova_lite.conductor.db.models import AggregateHost, Instance, Service
 from nova_lite.objects import Aggregate
@@ -128,7 +128,7 @@ def _check(name: str, metadata: dict[str, str]) -> None:
         if not key or max(len(key), len(value)) > _MAX_LENGTH:
             raise exception.InvalidInput(reason=f"metadata keys and values have at most {_MAX_LENGTH} characters")
     zone = metadata.get(ZONE)
-    if zone is not None and (not zone or ":" in zone or zone == hosts.INTERNAL_ZONE):
+    if zone is not None and (not zone or ":" in zone or zone == services.INTERNAL_ZONE):
         raise exception.InvalidInput(reason=f"{zone!r} cannot be the name of an availability zone")
 
 
@@ -136,8 +136,8 @@ def _check_zone(
     uow: UnitOfWork, conf: cfg.ConfigOpts, row: Row, zone: str | None, names: Sequence[str], action: str
 ) -> None:
     """Each of the hosts may come into ``zone`` by this aggregate."""
-    for host, aggregates in host_facts.aggregates_of(uow, names).items():
-        other = host_facts.zone([each for each in aggregates if each.id != row.id])
+    for host, aggregates in host_aggregates.of_hosts(uow, names).items():
+        other = host_aggregates.zone([each for each in aggregates if each.id != row.id])
         if zone is not None and other not in (None, zone):
             raise exception.InvalidAggregateAction(
                 action=action, aggregate_id=row.id, reason=f"host {host} is already in zone {other}"
@@ -151,7 +151,7 @@ def _check_no_servers(
 ) -> None:
     """Servers do not change their zone under their owners' hands."""
     moved = sa.select(Service.host).where(
-        Service.host.in_(names), Service.binary == hosts.COMPUTE, Service.availability_zone != zone
+        Service.host.in_(names), Service.binary == services.COMPUTE, Service.availability_zone != zone
     )
     query = sa.select(Instance.host).where(Instance.host.in_(moved), Instance.deleted.is_(False))
     host = uow.session.scalars(query.limit(1)).first()
@@ -162,7 +162,7 @@ def _check_no_servers(
 
 
 def _lock_host(uow: UnitOfWork, host: str) -> None:
-    query = sa.select(Service.id).where(Service.host == host, Service.binary == hosts.COMPUTE)
+    query = sa.select(Service.id).where(Service.host == host, Service.binary == services.COMPUTE)
     if uow.session.scalars(query.with_for_update()).first() is None:
         raise exception.HostNotFound(host=host)
 

@@ -5,8 +5,12 @@ Two schedulers may choose the same host; whoever's update finds room gets it, ex
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import NamedTuple
+
 import sqlalchemy as sa
 
+from nova_lite.conductor.db import hosts
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Allocation, ComputeNode, Instance, Service
 from nova_lite.objects import Selection
@@ -61,12 +65,50 @@ def claim(uow: UnitOfWork, instance: Instance, selection: Selection) -> bool:
     return True
 
 
-def release(uow: UnitOfWork, instance_uuid: str) -> None:
-    """Give back all that an instance holds; nothing if it holds nothing."""
-    held = uow.session.scalars(
-        sa.select(Allocation).where(Allocation.instance_uuid == instance_uuid).with_for_update()
-    ).all()
-    for allocation in held:
+class End(NamedTuple):
+    """Where an instance holds something: a host, and the generation of what is there."""
+
+    host: str
+    generation: int
+
+
+def ends(uow: UnitOfWork, instance: Instance) -> list[End]:
+    """Every host that the instance has an allocation of: those that are up first, its own before others. One without
+    any (it is over, or an old row) may still be where its row says."""
+    query = (
+        sa.select(ComputeNode.host, Allocation.generation)
+        .join(ComputeNode, ComputeNode.id == Allocation.compute_node_id)
+        .where(Allocation.instance_uuid == instance.uuid)
+        .order_by(Allocation.id)
+    )
+    found = [End(*row) for row in uow.session.execute(query)]
+    if not found and instance.host is not None:
+        return [End(instance.host, instance.generation)]
+    if len(found) < 2:
+        return found
+    return sorted(found, key=lambda end: (not hosts.is_up(uow, end.host), end.host != instance.host))
+
+
+def of_instances(uow: UnitOfWork, instance_uuids: Iterable[str], host: str) -> dict[str, set[int]]:
+    """By instance, the generations at which it has an allocation of this host."""
+    query = (
+        sa.select(Allocation.instance_uuid, Allocation.generation)
+        .join(ComputeNode, ComputeNode.id == Allocation.compute_node_id)
+        .where(Allocation.instance_uuid.in_(list(instance_uuids)), ComputeNode.host == host)
+    )
+    found: dict[str, set[int]] = {}
+    for instance_uuid, generation in uow.session.execute(query):
+        found.setdefault(instance_uuid, set()).add(generation)
+    return found
+
+
+def release(uow: UnitOfWork, instance_uuid: str, end: End | None = None) -> None:
+    """Give back what an instance holds at ``end``, or (None) all of it; nothing if it holds nothing."""
+    query = sa.select(Allocation).where(Allocation.instance_uuid == instance_uuid).with_for_update()
+    if end is not None:
+        nodes = sa.select(ComputeNode.id).where(ComputeNode.host == end.host)
+        query = query.where(Allocation.compute_node_id.in_(nodes), Allocation.generation == end.generation)
+    for allocation in uow.session.scalars(query).all():
         uow.change(
             sa.update(ComputeNode)
             .where(ComputeNode.id == allocation.compute_node_id)

@@ -93,7 +93,7 @@ class Database:
     def write(self, func: Callable[Concatenate[UnitOfWork, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """``func(uow, *args, **kwargs)`` in one transaction. It may run more than once, so all it does is SQL."""
 
-        name = getattr(func, "__name__", "")
+        name = getattr(func, "__name__", "").lstrip("_")
 
         def attempt() -> T:
             with self.sessions() as session, session.begin():
@@ -110,6 +110,13 @@ class Database:
             return result
 
         return self._retrying(attempt)
+
+    def write_once_more(self, func: Callable[Concatenate[UnitOfWork, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """`write`; what finds that somebody else was writing the same at the same time reads it the second time."""
+        try:
+            return self.write(func, *args, **kwargs)
+        except exc.IntegrityError:
+            return self.write(func, *args, **kwargs)
 
     def read(self, func: Callable[Concatenate[UnitOfWork, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """``func(uow, *args, **kwargs)`` on one consistent snapshot, taking no write lock."""

@@ -1,18 +1,18 @@
 """Instances: reading them, one or many, and the few fields that users change at will.
 
-What an instance goes through is written elsewhere (`nova_lite.conductor.tasks`), always guarded by its state.
+What an instance goes through is written elsewhere (`nova_lite.conductor.operations`), always guarded by its state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 import sqlalchemy as sa
 from sqlalchemy import exc, orm
 
-from nova_lite import exception
+from nova_lite import exception, states
 from nova_lite.conductor.db import instance_filters, models, networks, paging
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.context import RequestContext
@@ -97,8 +97,36 @@ def rows_by_uuid(uow: UnitOfWork, instance_uuids: Iterable[str]) -> dict[str, mo
     return {row.uuid: row for row in uow.session.scalars(query)}
 
 
-def get(uow: UnitOfWork, context: RequestContext, instance_uuid: str, deleted: bool = False) -> Instance:
-    return _with_group(uow, get_row(uow, context, instance_uuid, deleted))
+def bare_rows(uow: UnitOfWork, instance_uuids: Iterable[str]) -> Sequence[models.Instance]:
+    """Those of these uuids, in the order of their creation; what they refer to is read only when it is asked for."""
+    query = sa.select(models.Instance).where(models.Instance.uuid.in_(list(instance_uuids)))
+    return uow.session.scalars(query.order_by(models.Instance.id).options(orm.lazyload("*"))).all()
+
+
+def of_request(uow: UnitOfWork, first_uuid: str, project_id: str | None) -> Sequence[models.Instance]:
+    """All that were created with the instance of this uuid, if it is the project's."""
+    first = uow.session.scalars(sa.select(models.Instance).where(models.Instance.uuid == first_uuid)).first()
+    if first is None or first.project_id != project_id:
+        return []
+    query = sa.select(models.Instance).where(
+        models.Instance.reservation_id == first.reservation_id, models.Instance.project_id == project_id
+    )
+    return uow.session.scalars(query.order_by(models.Instance.launch_index)).all()
+
+
+def movable(uow: UnitOfWork) -> Sequence[models.Instance]:
+    """Those on a host that a plan may move elsewhere: running or stopped, without a task."""
+    query = sa.select(models.Instance).where(
+        models.Instance.host.is_not(None),
+        models.Instance.deleted.is_(False),
+        models.Instance.vm_state.in_((states.ACTIVE, states.STOPPED)),
+        models.Instance.task_state.is_(None),
+    )
+    return uow.session.scalars(query.order_by(models.Instance.id)).all()
+
+
+def get(uow: UnitOfWork, context: RequestContext, instance_uuid: str) -> Instance:
+    return _with_group(uow, get_row(uow, context, instance_uuid))
 
 
 def list_(

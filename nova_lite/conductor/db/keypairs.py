@@ -31,7 +31,7 @@ def to_object(row: models.KeyPair) -> KeyPair:
 def list_(uow: UnitOfWork, user_id: str, limit: int | None = None, marker: str | None = None) -> list[KeyPair]:
     """By name; ``marker`` is the last name of the page before."""
     order = paging.Order({"name": models.KeyPair.name}, ["name"], ["asc"], tie_breaker=models.KeyPair.id)
-    start = None if marker is None else _find(uow, user_id, marker)
+    start = None if marker is None else find(uow, user_id, marker)
     if marker is not None and start is None:
         raise exception.MarkerNotFound(marker=marker)
     query = sa.select(models.KeyPair).where(models.KeyPair.user_id == user_id)
@@ -44,7 +44,7 @@ def get(uow: UnitOfWork, user_id: str, name: str) -> KeyPair:
 
 def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, keypair: KeyPair) -> KeyPair:
     """`KeypairExists`, or `KeypairLimitExceeded`."""
-    if _find(uow, keypair.user_id, keypair.name) is not None:
+    if find(uow, keypair.user_id, keypair.name) is not None:
         raise exception.KeypairExists(name=keypair.name)
     try:
         quotas.take_by_user(uow, conf, context.project_id or "", keypair.user_id, QUOTA)
@@ -74,13 +74,13 @@ def delete(uow: UnitOfWork, user_id: str, name: str) -> None:
 
 
 def _get_row(uow: UnitOfWork, user_id: str, name: str) -> models.KeyPair:
-    row = _find(uow, user_id, name)
+    row = find(uow, user_id, name)
     if row is None:
         raise exception.KeypairNotFound(name=name, user_id=user_id)
     return row
 
 
-def _find(uow: UnitOfWork, user_id: str, name: str) -> models.KeyPair | None:
+def find(uow: UnitOfWork, user_id: str, name: str) -> models.KeyPair | None:
     return uow.session.scalars(
         sa.select(models.KeyPair).where(models.KeyPair.user_id == user_id, models.KeyPair.name == name)
     ).first()

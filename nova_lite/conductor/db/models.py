@@ -102,7 +102,7 @@ class Allocation(Base):
     """
 
     __tablename__ = "allocations"
-    __table_args__ = (sa.UniqueConstraint("instance_uuid", "compute_node_id"),)
+    __table_args__ = (sa.UniqueConstraint("instance_uuid", "compute_node_id", "generation"),)
 
     id: Mapped[int] = mapped_column(BigId, primary_key=True)
     instance_uuid: Mapped[str] = mapped_column(Uuid)
@@ -144,7 +144,7 @@ class Instance(Base):
 
     ``flavor``, ``image`` and ``boot_images`` (kernel and ramdisk, by id) are snapshots taken at create.
     ``request`` is what only the build needs: networks, forced host, injected files, password; it is emptied when the
-    build ends.
+    build ends. ``network_call_until``: a call to the network service that may still take effect is over by then.
     """
 
     __tablename__ = "instances"
@@ -199,6 +199,7 @@ class Instance(Base):
     security_groups: Mapped[list[str]] = mapped_column(sa.JSON, default=list)
     scheduler_hints: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
     fault: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
+    network_call_until: Mapped[datetime.datetime | None] = mapped_column(Time)
     created_at: Mapped[datetime.datetime] = mapped_column(Time)
     updated_at: Mapped[datetime.datetime | None] = mapped_column(Time)
     launched_at: Mapped[datetime.datetime | None] = mapped_column(Time)
@@ -250,7 +251,7 @@ class InstanceGroupMember(Base):
 class InstanceAction(Base):
     """The durable queue: one row per accepted request.
 
-    Open while ``finish_time`` is null. ``step`` says what is driven next (`nova_lite.conductor.tasks`). Whoever holds
+    Open while ``finish_time`` is null. ``step`` says what is driven next (`nova_lite.operations`). Whoever holds
     the lease (``lease_owner``, until ``lease_expires_at``) drives it; when the lease lapses the reconciler takes it.
     ``attempts`` counts its redrives, ``deadline`` is when it gives up and compensates.
     """

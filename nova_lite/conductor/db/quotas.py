@@ -92,7 +92,7 @@ def give_back(uow: UnitOfWork, project_id: str, amounts: dict[str, int]) -> None
             LOG.error("Quota of %s in %s is given back but was never taken", resource, project_id)
 
 
-def limits(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, user_id: str | None = None) -> Limits:
+def get(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, user_id: str | None = None) -> Limits:
     """Every resource's limit and use in the project, or of one user in it; nothing is reserved, ever: taking is
     final."""
     used = _used_by(uow, project_id, user_id)
@@ -120,12 +120,12 @@ def bounds(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, user_id: str 
 
 def defaults(uow: UnitOfWork, conf: cfg.ConfigOpts) -> Limits:
     """What a project without limits of its own may use."""
-    return limits(uow, conf, _DEFAULTS)
+    return get(uow, conf, _DEFAULTS)
 
 
-def set_defaults(uow: UnitOfWork, conf: cfg.ConfigOpts, wanted: dict[str, int]) -> Limits:
-    for resource in sorted(wanted):
-        set_limit(uow, _DEFAULTS, resource, wanted[resource])
+def set_defaults(uow: UnitOfWork, conf: cfg.ConfigOpts, limits: dict[str, int]) -> Limits:
+    for resource in sorted(limits):
+        set_limit(uow, _DEFAULTS, resource, limits[resource])
     return defaults(uow, conf)
 
 
@@ -133,7 +133,7 @@ def set_limits(
     uow: UnitOfWork,
     conf: cfg.ConfigOpts,
     project_id: str,
-    wanted: dict[str, int],
+    limits: dict[str, int],
     force: bool = False,
     user_id: str | None = None,
 ) -> Limits:
@@ -142,10 +142,10 @@ def set_limits(
     Unless ``force``: `QuotaBelowUse`, and `QuotaAboveProject` for a user's limit.
     """
     if not force:
-        _check_settable(uow, conf, project_id, wanted, user_id)
-    for resource in sorted(wanted):
-        set_limit(uow, project_id, resource, wanted[resource], user_id)
-    return limits(uow, conf, project_id, user_id)
+        _check_settable(uow, conf, project_id, limits, user_id)
+    for resource in sorted(limits):
+        set_limit(uow, project_id, resource, limits[resource], user_id)
+    return get(uow, conf, project_id, user_id)
 
 
 def reset(uow: UnitOfWork, project_id: str, user_id: str | None = None) -> None:

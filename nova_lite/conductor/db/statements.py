@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from nova_lite.conductor.db.engine import UnitOfWork
-from nova_lite.conductor.db.models import Base
+from nova_lite.conductor.db.models import Base, ComputeNode, Service
+
+Row = TypeVar("Row", Service, ComputeNode)
 
 
 def insert_if_missing(uow: UnitOfWork, model: type[Base], values: dict[str, Any]) -> None:
@@ -26,3 +28,15 @@ def insert_if_missing(uow: UnitOfWork, model: type[Base], values: dict[str, Any]
         uow.session.execute(postgresql.insert(model).values(**values).on_conflict_do_nothing())
     else:
         uow.session.execute(sqlite.insert(model).values(**values).on_conflict_do_nothing())
+
+
+def by_reference(uow: UnitOfWork, model: type[Row], reference: str, lock: bool = False) -> Row | None:
+    """A row by its uuid, or by its number."""
+    query = sa.select(model)
+    if reference.isascii() and reference.isdigit() and len(reference) < 19:
+        query = query.where(model.id == int(reference))
+    else:
+        query = query.where(model.uuid == reference)
+    if lock:
+        query = query.with_for_update()
+    return uow.session.scalars(query).first()

@@ -1,1 +1,1 @@
-"""RPC methods of the conductor, one small class per noun; `nova_lite.conductor.manager` puts them together."""
+"""RPC methods of the conductor; `nova_lite.conductor.manager` puts them together."""

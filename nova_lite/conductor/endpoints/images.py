@@ -1,14 +1,15 @@
-"""RPC methods about the images of the built-in backend."""
+"""RPC methods about images that are more than a transaction."""
 
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 from oslo_config import cfg
 
-from nova_lite.conductor.db import images
-from nova_lite.conductor.db.engine import Database
+from nova_lite import exception
+from nova_lite.compute.rpcapi import ComputeRPC
+from nova_lite.conductor.db import aggregates, images
+from nova_lite.conductor.db.engine import Database, UnitOfWork
 from nova_lite.context import RequestContext
 from nova_lite.image import store
 from nova_lite.objects import Image
@@ -17,25 +18,10 @@ LOG = logging.getLogger(__name__)
 
 
 class Images:
-    def __init__(self, db: Database, conf: cfg.ConfigOpts) -> None:
+    def __init__(self, db: Database, conf: cfg.ConfigOpts, compute: ComputeRPC) -> None:
         self.db = db
         self.conf = conf
-
-    def image_list(
-        self, context: RequestContext, name: str | None, status: str | None, limit: int | None, marker: str | None
-    ) -> list[Image]:
-        return self.db.read(images.list_, context, name, status, limit, marker)
-
-    def image_get(self, context: RequestContext, image_id: str) -> Image:
-        return self.db.read(images.get, context, image_id)
-
-    def image_create(self, context: RequestContext, image: Image) -> Image:
-        return self.db.write(images.create, image)
-
-    def image_update(
-        self, context: RequestContext, image_id: str, changes: dict[str, Any], expected_status: str | None
-    ) -> Image:
-        return self.db.write(images.update, context, image_id, changes, expected_status)
+        self.compute = compute
 
     def image_delete(self, context: RequestContext, image_id: str) -> None:
         """The row first: without it, nobody asks for the file any more. Instances that use it have copies."""
@@ -44,3 +30,26 @@ class Images:
             store.remove(self.conf.image.store_path, image.id)
         except OSError as error:
             LOG.warning("The file of deleted image %s is left behind: %s", image.id, error)
+
+    def aggregate_cache_images(
+        self, context: RequestContext, aggregate_id: str, image_ids: list[str], described: dict[str, Image]
+    ) -> None:
+        hosts, found = self.db.read(_hosts_and_images, context, aggregate_id, image_ids, described)
+        for host in hosts:
+            try:
+                self.compute.cache_images(context, host, found)
+            except exception.MessagingUnavailable as error:
+                LOG.warning("Host %s is not told to cache images: %s", host, error.message)
+
+
+def _hosts_and_images(
+    uow: UnitOfWork, context: RequestContext, aggregate_id: str, image_ids: list[str], described: dict[str, Image]
+) -> tuple[list[str], list[Image]]:
+    hosts = aggregates.get(uow, aggregate_id).hosts
+    try:
+        found = [described.get(image_id) or images.get(uow, context, image_id) for image_id in image_ids]
+    except exception.ImageNotFound as error:
+        raise exception.ImageUnavailable() from error
+    if any(image.status != "active" for image in found):
+        raise exception.ImageUnavailable()
+    return hosts, found

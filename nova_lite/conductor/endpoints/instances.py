@@ -1,41 +1,20 @@
-"""RPC methods that read instances and their actions, and change what no host has to know of."""
+"""Operations that are done when they are accepted, by RPC methods of their own."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from oslo_config import cfg
-
-from nova_lite.conductor.db import action_log, instances
-from nova_lite.conductor.db.engine import Database
+from nova_lite.conductor.operations.engine import Engine
 from nova_lite.context import RequestContext
-from nova_lite.objects import Instance, InstanceAction, InstanceFilters
 
 
 class Instances:
-    def __init__(self, db: Database, conf: cfg.ConfigOpts) -> None:
-        self.db = db
-        self.conf = conf
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
 
-    def instance_get(self, context: RequestContext, instance_uuid: str) -> Instance:
-        return self.db.read(instances.get, context, instance_uuid)
+    def instance_lock(self, context: RequestContext, instance_uuid: str, reason: str | None) -> None:
+        self.engine.accept_action(context, instance_uuid, "lock", {"reason": reason})
 
-    def instance_list(
-        self,
-        context: RequestContext,
-        filters: InstanceFilters,
-        limit: int | None,
-        marker: str | None,
-        sort_keys: list[str],
-        sort_dirs: list[str],
-    ) -> list[Instance]:
-        return self.db.read(instances.list_, context, filters, limit, marker, sort_keys, sort_dirs)
+    def instance_unlock(self, context: RequestContext, instance_uuid: str, may_override: bool) -> None:
+        self.engine.accept_action(context, instance_uuid, "unlock", {"may_override": may_override})
 
-    def instance_update(self, context: RequestContext, instance_uuid: str, changes: dict[str, Any]) -> Instance:
-        return self.db.write(instances.update, context, instance_uuid, changes)
-
-    def action_list(self, context: RequestContext, instance_uuid: str) -> list[InstanceAction]:
-        return self.db.read(action_log.list_, context, instance_uuid)
-
-    def action_get(self, context: RequestContext, instance_uuid: str, request_id: str) -> InstanceAction:
-        return self.db.read(action_log.get, context, instance_uuid, request_id)
+    def instance_reset_state(self, context: RequestContext, instance_uuid: str, vm_state: str) -> None:
+        self.engine.accept_action(context, instance_uuid, "reset_state", {"vm_state": vm_state})

@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import time
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from oslo_config import cfg
 
@@ -45,7 +45,7 @@ class LibvirtDriver(ComputeDriver):
         self._cache = ImageCache(self._records.base_path, qemu_img, fetch_image)
         self._disks = DiskMaker(self._cache, qemu_img, conf.force_config_drive)
         self._virt_type = conf.libvirt.virt_type
-        self._cpu_info: dict[str, Any] | None = None
+        self._capabilities: str | None = None
         self._monitor = monitor.CpuMonitor(self._connection) if monitor.NAME in conf.compute_monitors else None
 
     # --- the host
@@ -70,8 +70,6 @@ class LibvirtDriver(ComputeDriver):
         LOG.info("Guests on host %s are of type %s", self.host, self._virt_type)
 
     def get_inventory(self) -> Inventory:
-        if self._cpu_info is None:
-            self._cpu_info = inventory.parse_cpu(self._connection.connect_call("getCapabilities"))
         running = sum(info.power_state == PowerState.RUNNING for info in self._domains.all())
         return inventory.build(
             node=self.host,
@@ -79,10 +77,16 @@ class LibvirtDriver(ComputeDriver):
             instances_path=self._records.instances_path,
             virt_type=self._virt_type,
             version=self._connection.connect_call("getVersion"),
-            cpu_info=self._cpu_info,
+            cpu_info=inventory.parse_cpu(self._host_capabilities()),
             running=running,
             metrics={} if self._monitor is None else self._monitor.metrics(),
         )
+
+    def _host_capabilities(self) -> str:
+        """libvirt's description of this host; asked once, because it may ask qemu for it."""
+        if self._capabilities is None:
+            self._capabilities = self._connection.connect_call("getCapabilities")
+        return self._capabilities
 
     def list_domains(self) -> list[DomainInfo]:
         return self._domains.all()
@@ -129,9 +133,11 @@ class LibvirtDriver(ComputeDriver):
             )
             spec.fence()
             undo.callback(self._undo, "its domain", self._domains.remove, instance_uuid)
+            started = time.monotonic()
             domain = self._domains.define(xml)
             self._domains.start(domain, instance_uuid, self.conf.libvirt.spawn_timeout)
             undo.pop_all()
+        kvm.explain_slow_start(instance_uuid, time.monotonic() - started, self._host_capabilities())
 
     def _is_there(self, spec: SpawnSpec) -> bool:
         """Whether the domain already runs at this generation. An older or half-made one is removed."""
@@ -176,14 +182,37 @@ class LibvirtDriver(ComputeDriver):
             self._domains.cut_power(domain)
 
     def reboot(self, instance_uuid: str, reboot_type: str, timeout: int) -> None:
-        """Off and on again, so that the outcome can be seen, which libvirt's own reboot does not show."""
+        """Off and on again, so that the outcome can be seen, which libvirt's own reboot does not show. What was
+        suspended starts afresh."""
+        domain, _ = self._domains.get(instance_uuid)
+        if self._connection.call(domain.hasManagedSaveImage, 0):
+            self._connection.call(domain.managedSaveRemove, 0)
         self.power_off(instance_uuid, timeout if reboot_type == SOFT else 0)
         self.power_on(instance_uuid)
 
     # --- what only some drivers can
 
+    def pause(self, instance_uuid: str) -> None:
+        domain, info = self._domains.get(instance_uuid)
+        if info.power_state != PowerState.PAUSED:
+            self._connection.call(domain.suspend)
+
+    def unpause(self, instance_uuid: str) -> None:
+        domain, info = self._domains.get(instance_uuid)
+        if info.power_state == PowerState.PAUSED:
+            self._connection.call(domain.resume)
+
     def cache_image(self, image: Image) -> None:
         self._cache.get(image)
+
+    def suspend(self, instance_uuid: str) -> None:
+        """Its memory goes to libvirt's own file, and back at the next start."""
+        domain, info = self._domains.get(instance_uuid)
+        if info.power_state == PowerState.RUNNING or not self._connection.call(domain.hasManagedSaveImage, 0):
+            self._connection.call(domain.managedSave, 0)
+
+    def resume(self, instance_uuid: str) -> None:
+        self.power_on(instance_uuid)
 
     def get_console_output(self, instance_uuid: str, length: int | None) -> str:
         self._domains.get(instance_uuid)

@@ -102,7 +102,7 @@ def parse_owner(metadata: str) -> Owner | None:
 
 
 def _sysinfo(domain: ET.Element, instance_uuid: str) -> None:
-    """DMI strings; by the product's name cloud-init knows that there is a metadata service."""
+    """DMI strings; by the product's name cloud-init knows an OpenStack cloud, and looks for its config drive."""
     system = ET.SubElement(ET.SubElement(domain, "sysinfo", type="smbios"), "system")
     for name, value in (
         ("manufacturer", "nova_lite"),

@@ -11,9 +11,11 @@ from __future__ import annotations
 import logging
 import os
 import platform
+import pwd
 import subprocess
 import tempfile
 import time
+import xml.etree.ElementTree as ET
 
 import msgspec
 
@@ -24,6 +26,8 @@ LOG = logging.getLogger(__name__)
 KVM = "kvm"
 QEMU = "qemu"
 DEVICE = "/dev/kvm"
+#: libvirt makes and starts a domain in half a second; after so many seconds there is a reason to look for.
+SLOW_START_SECONDS = 5.0
 EMULATOR = "qemu-system-x86_64"
 
 #: qemu's name of the CPU model that guests get (libvirt's host-passthrough and maximum).
@@ -127,3 +131,45 @@ def _read(path: str) -> Answer | None:
     except (OSError, msgspec.MsgspecError) as error:
         LOG.debug("No usable answer in %s: %s", path, error)
         return None
+
+
+# --- who may open the device
+
+
+def explain_slow_start(instance_uuid: str, seconds: float, capabilities: str, device: str = DEVICE) -> None:
+    """Log why a domain took so long to start, if it did and the reason is the one that an operator can remove.
+
+    libvirt looks for KVM with the rights of qemu's user, and asks qemu, which may find it nevertheless. Then libvirt
+    takes what qemu said for outdated each time that it needs it, and asks again: more than ten times for one guest.
+    """
+    user = qemu_user(capabilities) if seconds >= SLOW_START_SECONDS else None
+    if user is not None and is_closed_to(*user, device):
+        LOG.warning(
+            f"Instance %s took libvirt %.1f s to start: {device} is closed to qemu's user (uid %d), so libvirt asks "
+            f"qemu for its capabilities again and again. Right would be: chgrp kvm {device}; chmod 660 {device}",
+            instance_uuid,
+            seconds,
+            user[0],
+        )
+
+
+def qemu_user(capabilities: str) -> tuple[int, int] | None:
+    """uid and gid that guests run as, from libvirt's capabilities; None if it gives them no user of their own."""
+    label = ET.fromstring(capabilities).findtext("./host/secmodel[model='dac']/baselabel")  # noqa: S314 libvirt's own
+    if label is None:
+        return None
+    uid, _, gid = label.partition(":")
+    return int(uid), int(gid)
+
+
+def is_closed_to(uid: int, gid: int, device: str = DEVICE) -> bool:
+    """Whether the device is there and this user, with all its groups, may not read and write it."""
+    try:
+        found = os.stat(device)
+        groups = os.getgrouplist(pwd.getpwuid(uid).pw_name, gid)
+    except (FileNotFoundError, KeyError):
+        return False
+    if uid == 0:
+        return False
+    needed = 0o600 if found.st_uid == uid else 0o060 if found.st_gid in groups else 0o006
+    return found.st_mode & needed != needed

@@ -99,8 +99,7 @@ class Records:
 
     def owns(self, instance_uuid: str) -> bool:
         """Whether there is a directory of the instance, and it is this host's."""
-        record = _read(os.path.join(self.directory(instance_uuid), _RECORD), InstanceRecord)
-        return record is not None and record.host == self._host
+        return self._read(os.path.join(self.directory(instance_uuid), _RECORD), InstanceRecord) is not None
 
     def remove(self, instance_uuid: str) -> None:
         """Remove the instance's directory if it is this host's. The record goes last."""
@@ -120,13 +119,12 @@ class Records:
 
     def read_interfaces(self, instance_uuid: str) -> list[VIF]:
         """Empty when there are none, or they are another host's."""
-        record = _read(self._interfaces_path(instance_uuid), InterfaceRecord)
-        return record.vifs if record is not None and record.host == self._host else []
+        record = self._read(self._interfaces_path(instance_uuid), InterfaceRecord)
+        return [] if record is None else record.vifs
 
     def remove_interfaces(self, instance_uuid: str) -> None:
         path = self._interfaces_path(instance_uuid)
-        record = _read(path, InterfaceRecord)
-        if record is not None and record.host == self._host:
+        if self._read(path, InterfaceRecord) is not None:
             files.remove(path)
 
     def _interfaces_path(self, instance_uuid: str) -> str:
@@ -138,10 +136,22 @@ class Records:
         """Of instances that have anything here that is this host's."""
         found = {name for name in os.listdir(self.instances_path) if _is_uuid(name) and self.owns(name)}
         for name in os.listdir(os.path.join(self.instances_path, INTERFACES)):
-            record = _read(os.path.join(self.instances_path, INTERFACES, name), InterfaceRecord)
-            if record is not None and record.host == self._host:
+            record = self._read(os.path.join(self.instances_path, INTERFACES, name), InterfaceRecord)
+            if record is not None:
                 found.add(record.uuid)
         return found
+
+    def _read(self, path: str, kind: type[R]) -> R | None:
+        """None when there is no such record of this host; one that cannot be read is somebody else's."""
+        try:
+            with open(path, "rb") as file:
+                record = msgspec.json.decode(file.read(), type=kind)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.MsgspecError) as error:
+            LOG.warning("%s cannot be read: %s", path, error)
+            return None
+        return record if record.host == self._host else None
 
     def _unfinished(self, instance_uuid: str) -> str:
         return f".new-{self._host}-{instance_uuid}"
@@ -158,15 +168,3 @@ def _remove_tree(path: str) -> None:
         shutil.rmtree(path)
     else:
         files.remove(path)
-
-
-def _read(path: str, kind: type[R]) -> R | None:
-    """None when there is no such record; one that cannot be read is somebody else's."""
-    try:
-        with open(path, "rb") as file:
-            return msgspec.json.decode(file.read(), type=kind)
-    except FileNotFoundError:
-        return None
-    except (OSError, msgspec.MsgspecError) as error:
-        LOG.warning("%s cannot be read: %s", path, error)
-        return None

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from nova_lite import exception, rpc
-from nova_lite.conductor import rpcapi as conductor_rpcapi
-from nova_lite.scheduler.rpcapi import SchedulerAPI
+from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.scheduler.rpcapi import SchedulerRPC
 from tests.functional.cloud import wait_for
 from tests.unit.scheduler.builders import host, spec
 
@@ -38,9 +38,7 @@ def test_an_installed_filter_and_weigher_decide(config: Path, transport: Any, in
             "[scheduler]\nenabled_filters = ComputeFilter,RamFilter,QuietFilter\nweight_classes = NameWeigher\n"
         )
     conductor = Conductor([host(1), host(2, instances=["a", "b"]), host(3, instances=["a", "b", "c"])])
-    server = rpc.Server(
-        transport, conductor_rpcapi.TOPIC, "conductor1", [rpc.Endpoint(conductor, conductor_rpcapi.VERSION)]
-    )
+    server = rpc.Server(transport, "conductor1", rpc.Endpoint(ConductorRPC, conductor, partial=True))
     server.start()
     log = tmp_path / "scheduler.log"
     with log.open("wb") as stream:
@@ -52,7 +50,7 @@ def test_an_installed_filter_and_weigher_decide(config: Path, transport: Any, in
         )
     try:
         wait_for("the hosts are loaded", lambda: "Host states are loaded: 3 hosts" in log.read_text())
-        scheduler = SchedulerAPI(transport)
+        scheduler = rpc.proxy(SchedulerRPC, transport)
         places = scheduler.select_destinations(CONTEXT, spec(2))
         assert [place.selected.host for place in places] == ["host2", "host1"]
         with pytest.raises(exception.NoValidHost, match=r"failed QuietFilter \(3 instances\)"):

@@ -16,10 +16,10 @@ from oslo_config import cfg
 
 from nova_lite import conf as configuration
 from nova_lite import exception, rpc
-from nova_lite.conductor import rpcapi as conductor_rpcapi
+from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.context import RequestContext, get_admin_context
 from nova_lite.objects import HostState
-from nova_lite.scheduler.rpcapi import SchedulerAPI
+from nova_lite.scheduler.rpcapi import SchedulerRPC
 from tests.functional.cloud import rabbitmqctl, wait_for
 from tests.unit.scheduler.builders import flavor, host, spec
 
@@ -92,14 +92,13 @@ def log(request: pytest.FixtureRequest, config: Path, tmp_path: Path) -> Iterato
 
 
 def test_a_scheduler_and_its_conductor(transport: Any, log: Path) -> None:
-    scheduler = SchedulerAPI(transport)
+    scheduler = rpc.proxy(SchedulerRPC, transport)
     wait_for("the daemon serves", lambda: "is ready on host scheduler1" in log.read_text())
     with pytest.raises(exception.SchedulerNotReady):
         scheduler.select_destinations(CONTEXT, spec())
 
     conductor = Conductor([host(1), host(2, memory_mb_used=4096), host(3, up=False)])
-    endpoint = rpc.Endpoint(conductor, conductor_rpcapi.VERSION)
-    server = rpc.Server(transport, conductor_rpcapi.TOPIC, "conductor1", [endpoint])
+    server = rpc.Server(transport, "conductor1", rpc.Endpoint(ConductorRPC, conductor, partial=True))
     server.start()
     try:
         wait_for("the hosts are loaded", lambda: "Host states are loaded: 3 hosts" in log.read_text())

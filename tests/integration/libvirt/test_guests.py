@@ -90,6 +90,59 @@ def test_a_whole_life(connection: Any, driver: LibvirtDriver, images: Images, ne
     driver.unplug_vifs(instance_uuid)
 
 
+def test_a_paused_guest_stands_still(connection: Any, driver: LibvirtDriver, images: Images, new_vif: NewVif) -> None:
+    spec = guest_spec(images, [], hostname="paused", memory_mb=96)
+    instance_uuid = spec.instance.uuid
+    boot(driver, spec)
+    guest_lines(driver, instance_uuid)
+
+    def cpu_time() -> int:
+        return int(connection.lookupByUUIDString(instance_uuid).info()[4])
+
+    for _ in range(2):
+        driver.pause(instance_uuid)
+        assert driver.get_info(instance_uuid).power_state == PowerState.PAUSED
+    stood = cpu_time()
+    time.sleep(1)
+    assert cpu_time() == stood, "its CPU ran on"
+    for _ in range(2):
+        driver.unpause(instance_uuid)
+        assert driver.get_info(instance_uuid).power_state == PowerState.RUNNING
+    driver.pause(instance_uuid)
+    driver.reboot(instance_uuid, "HARD", 60)
+    guest_lines(driver, instance_uuid, 2)
+    driver.destroy(instance_uuid)
+
+
+def test_a_suspended_guest_goes_on_where_it_was(
+    connection: Any, driver: LibvirtDriver, images: Images, new_vif: NewVif
+) -> None:
+    vif = new_vif()
+    spec = guest_spec(images, [vif], hostname="suspended", memory_mb=96)
+    instance_uuid = spec.instance.uuid
+    boot(driver, spec)
+    guest_lines(driver, instance_uuid)
+    for _ in range(2):
+        driver.suspend(instance_uuid)
+        assert driver.get_info(instance_uuid).power_state == PowerState.SHUTDOWN
+    for _ in range(2):
+        driver.resume(instance_uuid)
+        assert driver.get_info(instance_uuid).power_state == PowerState.RUNNING
+    assert len(guest_lines(driver, instance_uuid)) == 1, "it was not booted anew"
+    driver.power_off(instance_uuid, 60)
+    assert driver.get_info(instance_uuid).power_state == PowerState.SHUTDOWN, "it heard the power button"
+    driver.power_on(instance_uuid)
+    guest_lines(driver, instance_uuid, 2)
+
+    driver.suspend(instance_uuid)
+    driver.reboot(instance_uuid, "HARD", 60)
+    guest_lines(driver, instance_uuid, 3)
+    driver.suspend(instance_uuid)
+    driver.destroy(instance_uuid)
+    driver.unplug_vifs(instance_uuid)
+    assert_nothing_left(connection, driver, spec)
+
+
 def test_a_bootable_disk_without_config_drive(
     connection: Any, driver: LibvirtDriver, images: Images, new_vif: NewVif
 ) -> None:

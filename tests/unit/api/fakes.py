@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import atexit
 import datetime
+import functools
+import shutil
+import tempfile
 import uuid
 from typing import Any
 
 import msgspec
 
-from nova_lite import exception, states
+from nova_lite import exception, rpc, states
+from nova_lite.conductor.db import engine, flavors, hosts, migration, networks, quotas
+from nova_lite.conductor.db.engine import Database
+from nova_lite.conductor.endpoints import database
+from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.context import RequestContext
 from nova_lite.objects import (
     VIF,
     ActionTicket,
-    Aggregate,
     AvailabilityZone,
     ComputeNode,
     CpuDiagnostics,
@@ -30,14 +37,11 @@ from nova_lite.objects import (
     InstanceFilters,
     InstanceUsage,
     Inventory,
-    KeyPair,
-    Limits,
     Network,
     NicDiagnostics,
-    QuotaUsage,
-    ServerGroup,
     Service,
 )
+from tests.unit.conductor import make
 
 NOW = datetime.datetime(2026, 11, 21, 8, 20, 32, 425308)
 IMAGE_ID = "70a599e0-31e7-49b7-b260-868f441e862b"
@@ -53,6 +57,7 @@ NETWORK = Network(
     dns=["9.9.9.9"],
     bridge="br0",
     start="10.0.0.2",
+    end="10.0.0.254",
 )
 FLAVOR = Flavor(id=1, flavorid="1", name="m1.tiny", vcpus=1, memory_mb=512, root_gb=1, extra_specs={"a": "b"})
 
@@ -81,24 +86,31 @@ def make_instance(**changes: Any) -> Instance:
     return Instance(**(values | changes))
 
 
+@functools.cache
+def schema() -> str:
+    """A database file with the schema and nothing else."""
+    directory = tempfile.mkdtemp(prefix="nova-lite-schema-")
+    atexit.register(shutil.rmtree, directory)
+    migration.sync(make.conf(f"sqlite:///{directory}/db.sqlite"))
+    return f"{directory}/db.sqlite"
+
+
 class FakeConductor:
-    """`nova_lite.conductor.rpcapi.ConductorAPI`, as far as the API calls it; keeps what it was asked in ``asked``."""
+    """`nova_lite.conductor.rpcapi.ConductorRPC`, as far as the API calls it; keeps what it was asked in ``asked``.
+
+    Flavors, key pairs, quotas, aggregates, server groups and networks are the real conductor's. Instances, images and
+    hosts are what a test makes them.
+    """
 
     def __init__(self) -> None:
         self.instances: dict[str, Instance] = {}
-        self.flavors = {"1": FLAVOR}
-        self.keypairs: dict[tuple[str, str], KeyPair] = {}
         self.images = {
             IMAGE_ID: Image(
                 id=IMAGE_ID, name="cirros", size=100, min_ram=1, properties={"k": "v"}, created_at=NOW, updated_at=NOW
             )
         }
         self.actions: dict[str, list[InstanceAction]] = {}
-        self.access: list[str] = []
-        self.limits: dict[str, int] = {}
         self.usages: list[InstanceUsage] = []
-        self.aggregates: dict[str, Aggregate] = {}
-        self.groups: dict[str, ServerGroup] = {}
         self.service = Service(
             id=3,
             uuid=SERVICE_ID,
@@ -141,6 +153,35 @@ class FakeConductor:
         instance = make_instance(**changes)
         self.instances[instance.uuid] = instance
         return instance
+
+    def __getattr__(self, name: str) -> Any:
+        """What the fake does not play is the real conductor's, over a database of its own."""
+        method = rpc.contract_of(ConductorRPC).methods.get(name)
+        if method is None:
+            raise AttributeError(name)
+
+        def ask(context: RequestContext, *args: Any, **kwargs: Any) -> Any:
+            bound = method.signature.bind(context, *args, **kwargs)
+            bound.apply_defaults()
+            _, *values = bound.arguments.values()
+            self._note(context, name, *values)
+            return getattr(self._real, name)(context, *args, **kwargs)
+
+        return ask
+
+    @functools.cached_property
+    def _real(self) -> ConductorRPC:
+        self._directory = tempfile.TemporaryDirectory(prefix="nova-lite-api-")
+        path = shutil.copy(schema(), self._directory.name)
+        conf = make.conf(f"sqlite:///{path}", self._directory.name)
+        db = Database(conf)
+        db.write(flavors.create, FLAVOR)
+        db.write(networks.create, NETWORK)
+        db.write(hosts.record, conf, make.report("h1"))
+        db.write(quotas.take, conf, "demo", {"cores": 2, "ram": 1024})
+        bus = rpc.InProcess(conf)
+        bus.serve(rpc.Endpoint(ConductorRPC, database.functions(db, conf), partial=True, translate=engine.translate))
+        return rpc.proxy(ConductorRPC, bus)
 
     def _note(self, context: RequestContext, method: str, *arguments: Any) -> None:
         self.contexts.append(context)
@@ -295,102 +336,6 @@ class FakeConductor:
 
     # --- catalogue
 
-    def flavor_list(
-        self,
-        context: RequestContext,
-        is_public: bool | None,
-        min_ram: int | None,
-        min_disk: int | None,
-        limit: int | None,
-        marker: str | None,
-        sort_key: str,
-        sort_dir: str,
-    ) -> list[Flavor]:
-        self._note(context, "flavor_list", is_public, min_ram, min_disk, limit, marker, sort_key, sort_dir)
-        return list(self.flavors.values())[:limit]
-
-    def flavor_get(self, context: RequestContext, flavor_id: str) -> Flavor:
-        self._note(context, "flavor_get", flavor_id)
-        if flavor_id not in self.flavors:
-            raise exception.FlavorNotFound(flavor_id=flavor_id)
-        return self.flavors[flavor_id]
-
-    def flavor_create(self, context: RequestContext, flavor: Flavor) -> Flavor:
-        self._note(context, "flavor_create", flavor)
-        flavor.flavorid = flavor.flavorid or str(uuid.uuid4())
-        if flavor.flavorid in self.flavors:
-            raise exception.FlavorExists(attr="ID", value=flavor.flavorid)
-        self.flavors[flavor.flavorid] = flavor
-        return flavor
-
-    def flavor_update(self, context: RequestContext, flavor_id: str, description: str | None) -> Flavor:
-        self._note(context, "flavor_update", flavor_id, description)
-        flavor = self.flavors[flavor_id]
-        flavor.description = description
-        return flavor
-
-    def flavor_delete(self, context: RequestContext, flavor_id: str) -> None:
-        self._note(context, "flavor_delete", flavor_id)
-        self.flavor_get(context, flavor_id)
-
-    def flavor_extra_specs_update(
-        self, context: RequestContext, flavor_id: str, extra_specs: dict[str, str]
-    ) -> dict[str, str]:
-        self._note(context, "flavor_extra_specs_update", flavor_id, extra_specs)
-        return extra_specs
-
-    def flavor_extra_spec_delete(self, context: RequestContext, flavor_id: str, key: str) -> None:
-        self._note(context, "flavor_extra_spec_delete", flavor_id, key)
-
-    def flavor_access_list(self, context: RequestContext, flavor_id: str) -> list[str]:
-        self._note(context, "flavor_access_list", flavor_id)
-        return self.access
-
-    def flavor_access_add(
-        self, context: RequestContext, flavor_id: str, project_id: str, even_public: bool
-    ) -> list[str]:
-        self._note(context, "flavor_access_add", flavor_id, project_id, even_public)
-        self.access.append(project_id)
-        return self.access
-
-    def flavor_access_remove(self, context: RequestContext, flavor_id: str, project_id: str) -> list[str]:
-        self._note(context, "flavor_access_remove", flavor_id, project_id)
-        self.access.remove(project_id)
-        return self.access
-
-    def keypair_list(
-        self, context: RequestContext, user_id: str, limit: int | None, marker: str | None
-    ) -> list[KeyPair]:
-        self._note(context, "keypair_list", user_id, limit, marker)
-        return [key for (owner, _), key in self.keypairs.items() if owner == user_id][:limit]
-
-    def keypair_get(self, context: RequestContext, user_id: str, name: str) -> KeyPair:
-        self._note(context, "keypair_get", user_id, name)
-        try:
-            return self.keypairs[user_id, name]
-        except KeyError:
-            raise exception.KeypairNotFound(name=name, user_id=user_id) from None
-
-    def keypair_create(self, context: RequestContext, keypair: KeyPair) -> KeyPair:
-        self._note(context, "keypair_create", keypair)
-        if (keypair.user_id, keypair.name) in self.keypairs:
-            raise exception.KeypairExists(name=keypair.name)
-        stored = KeyPair(
-            id=len(self.keypairs) + 1,
-            name=keypair.name,
-            user_id=keypair.user_id,
-            type=keypair.type,
-            public_key=keypair.public_key,
-            fingerprint=keypair.fingerprint,
-            created_at=NOW,
-        )
-        self.keypairs[keypair.user_id, keypair.name] = stored
-        return stored
-
-    def keypair_delete(self, context: RequestContext, user_id: str, name: str) -> None:
-        self._note(context, "keypair_delete", user_id, name)
-        del self.keypairs[user_id, name]
-
     def image_list(
         self, context: RequestContext, name: str | None, status: str | None, limit: int | None, marker: str | None
     ) -> list[Image]:
@@ -428,52 +373,6 @@ class FakeConductor:
         self._note(context, "image_delete", image_id)
         del self.images[image_id]
 
-    def network_list(self, context: RequestContext) -> list[Network]:
-        self._note(context, "network_list")
-        return [NETWORK]
-
-    def limits_get(self, context: RequestContext, project_id: str, user_id: str | None = None) -> Limits:
-        self._note(context, "limits_get", project_id, user_id)
-        return self._limits(project_id)
-
-    def _limits(self, project_id: str = "") -> Limits:
-        quotas = {
-            **dict.fromkeys(("instances", "key_pairs", "server_groups", "server_group_members"), QuotaUsage(limit=10)),
-            "cores": QuotaUsage(limit=20, used=2),
-            "ram": QuotaUsage(limit=51200, used=1024),
-            "metadata_items": QuotaUsage(limit=128),
-            "injected_files": QuotaUsage(limit=5),
-            "injected_file_content_bytes": QuotaUsage(limit=10240),
-            "injected_file_path_length": QuotaUsage(limit=255),
-        }
-        own = {name: QuotaUsage(limit=limit) for name, limit in self.limits.items()}
-        return Limits(project_id=project_id, quotas=quotas | own)
-
-    def quota_defaults_get(self, context: RequestContext) -> Limits:
-        self._note(context, "quota_defaults_get")
-        return self._limits()
-
-    def quota_defaults_update(self, context: RequestContext, limits: dict[str, int]) -> Limits:
-        self._note(context, "quota_defaults_update", limits)
-        self.limits |= limits
-        return self._limits()
-
-    def quota_update(
-        self,
-        context: RequestContext,
-        project_id: str,
-        limits: dict[str, int],
-        force: bool,
-        user_id: str | None = None,
-    ) -> Limits:
-        self._note(context, "quota_update", project_id, limits, force, user_id)
-        self.limits |= limits
-        return self._limits(project_id)
-
-    def quota_delete(self, context: RequestContext, project_id: str, user_id: str | None = None) -> None:
-        self._note(context, "quota_delete", project_id, user_id)
-        self.limits.clear()
-
     def usage_list(
         self,
         context: RequestContext,
@@ -486,81 +385,12 @@ class FakeConductor:
         self._note(context, "usage_list", project_id, start, end, limit, marker)
         return [usage for usage in self.usages if project_id in (None, usage.project_id)][:limit]
 
-    # --- aggregates
-
-    def aggregate_list(self, context: RequestContext) -> list[Aggregate]:
-        self._note(context, "aggregate_list")
-        return list(self.aggregates.values())
-
-    def aggregate_get(self, context: RequestContext, aggregate_id: str) -> Aggregate:
-        self._note(context, "aggregate_get", aggregate_id)
-        if aggregate_id not in self.aggregates:
-            raise exception.AggregateNotFound(aggregate_id=aggregate_id)
-        return self.aggregates[aggregate_id]
-
-    def aggregate_create(self, context: RequestContext, name: str, availability_zone: str | None) -> Aggregate:
-        self._note(context, "aggregate_create", name, availability_zone)
-        made = Aggregate(id=len(self.aggregates) + 1, uuid=str(uuid.uuid4()), name=name, created_at=NOW)
-        self.aggregates[str(made.id)] = made
-        return made
-
-    def aggregate_update(self, context: RequestContext, aggregate_id: str, changes: dict[str, str | None]) -> Aggregate:
-        self._note(context, "aggregate_update", aggregate_id, changes)
-        return self.aggregate_get(context, aggregate_id)
-
-    def aggregate_set_metadata(
-        self, context: RequestContext, aggregate_id: str, metadata: dict[str, str | None]
-    ) -> Aggregate:
-        self._note(context, "aggregate_set_metadata", aggregate_id, metadata)
-        return self.aggregate_get(context, aggregate_id)
-
-    def aggregate_delete(self, context: RequestContext, aggregate_id: str) -> None:
-        self._note(context, "aggregate_delete", aggregate_id)
-        self.aggregate_get(context, aggregate_id)
-
-    def aggregate_add_host(self, context: RequestContext, aggregate_id: str, host: str) -> Aggregate:
-        self._note(context, "aggregate_add_host", aggregate_id, host)
-        self.aggregate_get(context, aggregate_id).hosts.append(host)
-        return self.aggregates[aggregate_id]
-
-    def aggregate_remove_host(self, context: RequestContext, aggregate_id: str, host: str) -> Aggregate:
-        self._note(context, "aggregate_remove_host", aggregate_id, host)
-        self.aggregate_get(context, aggregate_id).hosts.remove(host)
-        return self.aggregates[aggregate_id]
+    # --- hosts
 
     def aggregate_cache_images(
         self, context: RequestContext, aggregate_id: str, image_ids: list[str], described: dict[str, Image]
     ) -> None:
         self._note(context, "aggregate_cache_images", aggregate_id, image_ids, described)
-        self.aggregate_get(context, aggregate_id)
-
-    # --- server groups
-
-    def server_group_list(
-        self, context: RequestContext, all_projects: bool, limit: int | None, offset: int
-    ) -> list[ServerGroup]:
-        self._note(context, "server_group_list", all_projects, limit, offset)
-        return [group for group in self.groups.values() if group.project_id == context.project_id][:limit]
-
-    def server_group_get(self, context: RequestContext, group_id: str) -> ServerGroup:
-        self._note(context, "server_group_get", group_id)
-        group = self.groups.get(group_id)
-        if group is None or not (context.is_admin or group.project_id == context.project_id):
-            raise exception.ServerGroupNotFound(group_uuid=group_id)
-        return group
-
-    def server_group_create(self, context: RequestContext, group: ServerGroup) -> ServerGroup:
-        self._note(context, "server_group_create", group)
-        owner = {"project_id": context.project_id, "user_id": context.user_id}
-        made = msgspec.structs.replace(group, id=str(uuid.uuid4()), **owner)
-        self.groups[made.id] = made
-        return made
-
-    def server_group_delete(self, context: RequestContext, group_id: str) -> None:
-        self._note(context, "server_group_delete", group_id)
-        del self.groups[self.server_group_get(context, group_id).id]
-
-    # --- hosts
 
     def availability_zone_list(self, context: RequestContext) -> list[AvailabilityZone]:
         self._note(context, "availability_zone_list")
@@ -596,7 +426,7 @@ class FakeConductor:
 
 
 class FakeCompute:
-    """`nova_lite.compute.rpcapi.ComputeAPI`, as far as the API calls it."""
+    """`nova_lite.compute.rpcapi.ComputeRPC`, as far as the API calls it."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, Any]] = []
@@ -619,17 +449,10 @@ class FakeCompute:
         if self.error is not None:
             raise self.error
 
-    def terminate_instance(self, context: RequestContext, host: str, ticket: ActionTicket) -> None:
-        self._note("terminate_instance", host, ticket)
-
-    def stop_instance(self, context: RequestContext, host: str, ticket: ActionTicket) -> None:
-        self._note("stop_instance", host, ticket)
-
-    def start_instance(self, context: RequestContext, host: str, ticket: ActionTicket) -> None:
-        self._note("start_instance", host, ticket)
-
-    def reboot_instance(self, context: RequestContext, host: str, ticket: ActionTicket) -> None:
-        self._note("reboot_instance", host, ticket)
+    def order(
+        self, context: RequestContext, host: str, method: str, ticket: ActionTicket, version: str = "1.0"
+    ) -> None:
+        self._note(method, host, ticket)
 
     def get_console_output(self, context: RequestContext, host: str, instance_uuid: str, length: int | None) -> str:
         self._note("get_console_output", host, instance_uuid, length)

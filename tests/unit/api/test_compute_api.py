@@ -74,7 +74,7 @@ def test_an_unanswered_action_is_repeated() -> None:
     conductor = Flaky(unanswered(messaging.MessagingTimeout("late")))
     api, compute, context = make(conductor)
     instance = conductor.add()
-    api.stop(context, instance.uuid)
+    api.accept(context, instance.uuid, "stop", {})
     assert conductor.calls == 2
     assert [name for name, _ in compute.asked] == ["stop_instance"]
 
@@ -83,5 +83,5 @@ def test_nothing_is_sent_for_what_was_refused() -> None:
     conductor = Flaky(exception.InstanceIsLocked(instance_id="x"))
     api, compute, context = make(conductor)
     with pytest.raises(exception.InstanceIsLocked):
-        api.delete(context, conductor.add().uuid)
+        api.accept(context, conductor.add().uuid, "delete", {})
     assert compute.asked == []

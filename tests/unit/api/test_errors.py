@@ -292,15 +292,17 @@ def test_bad_actions(api: Client, body: Any, message: str) -> None:
 
 def test_known_actions_that_are_not_served(api: Client) -> None:
     instance = api.conductor.add()
-    response = api("POST", f"/servers/{instance.uuid}/action", {"pause": None})
-    assert fault(response, "notImplemented", 501) == "The server action pause is not supported by this cloud."
+    response = api("POST", f"/servers/{instance.uuid}/action", {"trigger_crash_dump": None})
+    assert (
+        fault(response, "notImplemented", 501) == "The server action trigger_crash_dump is not supported by this cloud."
+    )
     response = api("POST", f"/servers/{instance.uuid}/os-interface", {"interfaceAttachment": {}})
     assert fault(response, "notImplemented", 501) == "Changing a server's interfaces is not supported by this cloud."
     response = api("POST", f"/servers/{instance.uuid}/action", {"addFloatingIp": None}, version="2.44")
     fault(response, "itemNotFound", 404)
 
 
-@pytest.mark.parametrize(("path", "body"), [("/action", {"pause": None}), ("/os-interface", {})])
+@pytest.mark.parametrize(("path", "body"), [("/action", {"trigger_crash_dump": None}), ("/os-interface", {})])
 def test_what_is_not_served_of_a_server_that_is_not_there(api: Client, path: str, body: Any) -> None:
     uuid = api.conductor.add(project_id="other").uuid
     for server_id in ("nosuch", uuid):

@@ -6,13 +6,14 @@ import inspect
 
 import pytest
 
-from nova_lite.compute.rpcapi import ComputeAPI
-from nova_lite.conductor.rpcapi import ConductorAPI
+from nova_lite.compute.rpcapi import ComputeRPC
+from nova_lite.conductor.rpcapi import ConductorRPC
 from tests.unit.api.fakes import FakeCompute, FakeConductor
+from tests.unit.fake_clients import assert_same_signature
 
 PAIRS = [
     (fake, real, name)
-    for fake, real in ((FakeConductor, ConductorAPI), (FakeCompute, ComputeAPI))
+    for fake, real in ((FakeConductor, ConductorRPC), (FakeCompute, ComputeRPC))
     for name, method in inspect.getmembers(fake, inspect.isfunction)
     if "context" in inspect.signature(method).parameters and not name.startswith("_")
 ]
@@ -20,7 +21,7 @@ PAIRS = [
 
 @pytest.mark.parametrize(("fake", "real", "name"), PAIRS, ids=[name for *_, name in PAIRS])
 def test_same_signature(fake: type, real: type, name: str) -> None:
-    assert inspect.signature(getattr(fake, name)) == inspect.signature(getattr(real, name))
+    assert_same_signature(getattr(fake, name), getattr(real, name))
 
 
 def test_there_are_many() -> None:

@@ -16,10 +16,12 @@ REMOVE: Any = {"removeTenantAccess": {"tenant": "p1"}}
 
 
 def test_add_list_remove(api: Client) -> None:
-    shown = {"flavor_access": [{"flavor_id": "1", "tenant_id": "p1"}]}
-    assert api.json("POST", ACTION, ADD, token=ADMIN) == shown
-    assert api.json("GET", LIST, token=ADMIN) == shown
-    assert api.json("POST", ACTION, REMOVE, token=ADMIN) == {"flavor_access": []}
+    flavor = {"name": "private", "ram": 64, "disk": 1, "vcpus": 1, "id": "2", "os-flavor-access:is_public": False}
+    api.json("POST", "/flavors", {"flavor": flavor}, token=ADMIN)
+    shown = {"flavor_access": [{"flavor_id": "2", "tenant_id": "p1"}]}
+    assert api.json("POST", "/flavors/2/action", ADD, token=ADMIN) == shown
+    assert api.json("GET", "/flavors/2/os-flavor-access", token=ADMIN) == shown
+    assert api.json("POST", "/flavors/2/action", REMOVE, token=ADMIN) == {"flavor_access": []}
 
 
 def test_public_flavors_take_none_since_2_7(api: Client) -> None:

@@ -123,7 +123,7 @@ def test_every_command_has_help(tool: Tool) -> None:
 
 def test_as_a_program(tool: Tool) -> None:
     command = [sys.executable, "-m", "nova_lite.cmd.manage", "db", "version", "--config-file", str(tool.config)]
-    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "0004"
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "0005"
 
 
 # --- the schema
@@ -134,9 +134,9 @@ def test_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert tool("db", "version").startswith("none")
     assert "run nova-lite-manage db sync" in tool.fails("db", "check")
     assert "run nova-lite-manage db sync" in tool.fails("flavor", "list")
-    assert tool("db", "sync") == "The schema is 0004 now."
-    assert tool("db", "sync") == "The schema is 0004 already."
-    assert tool("db", "version") == "0004"
+    assert tool("db", "sync") == "The schema is 0005 now."
+    assert tool("db", "sync") == "The schema is 0005 already."
+    assert tool("db", "version") == "0005"
     tool("db", "check")
 
 
@@ -329,7 +329,7 @@ def fill_host(tool: Tool) -> None:
     from nova_lite.conductor.db import hosts
 
     database = tool.database_of()
-    database.write(hosts.report, make.conf(tool.database), make.report())
+    database.write(hosts.record, make.conf(tool.database), make.report())
     database.close()
 
 
@@ -402,7 +402,7 @@ def report(tool: Tool, *names: str) -> None:
     database = tool.database_of()
     for name in names:
         inventory = make.inventory(name, memory_mb=1024)
-        database.write(db_hosts.report, make.conf(tool.database), make.report(name, inventories=[inventory]))
+        database.write(db_hosts.record, make.conf(tool.database), make.report(name, inventories=[inventory]))
     database.close()
 
 

@@ -34,6 +34,7 @@ from nova_lite.virt import fake
 
 UUID = "11111111-1111-4111-8111-111111111111"
 HOST = "host-a"
+METHODS = {"delete": "terminate_instance", "evacuate": "stop_instance"}
 CREATE, LATER = 10, 20
 DEADLINE = 10.0
 
@@ -80,7 +81,7 @@ def ticket(action: str, action_id: int = LATER, generation: int = 1, uuid: str =
 
 
 class FakeConductor:
-    """What compute asks of the conductor, with the signatures of `ConductorAPI`.
+    """What compute asks of the conductor, with the signatures of `ConductorRPC`.
 
     ``errors``: method to errors that its next calls raise. ``hooks``: method to what is called first, with the
     arguments. ``down``: every call raises `ServiceUnavailable`.
@@ -207,8 +208,7 @@ class Host:
         self.manager.build_and_run_instance(self.context, build_request(generation, **values))
 
     def act(self, order: ActionTicket) -> None:
-        methods = {"delete": "terminate_instance"}
-        getattr(self.manager, methods.get(order.action, f"{order.action}_instance"))(self.context, order)
+        self.manager.orders[METHODS.get(order.action, f"{order.action}_instance")](self.context, order)
 
     def settle(self) -> None:
         assert self.manager.jobs.wait_idle(DEADLINE), "jobs do not end"

@@ -100,7 +100,8 @@ def test_without_the_fence_they_do_not(
     """The test above can fail: switch the tombstone's effect off, and a late order brings a guest back."""
     monkeypatch.setattr(FenceStore, "check", lambda *_: None)
     monkeypatch.setattr(
-        "nova_lite.compute.builds.Builder._repeat_refusal", lambda self, request: self._build_or_undo(None, request)
+        "nova_lite.compute.operations.build.Builder._repeat_refusal",
+        lambda self, request: self._build_or_undo(None, request),
     )
     with pytest.raises(AssertionError, match="given up on exists"):
         play(tmp_path_factory.mktemp, [[("fence", 1)], [("build", 1)]])

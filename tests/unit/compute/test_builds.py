@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from nova_lite import exception
-from nova_lite.compute.builds import aborts
 from nova_lite.compute.fences import FenceStore, Record
+from nova_lite.compute.operations.build import aborts
 from nova_lite.objects import Image
 from nova_lite.states import PowerState
 from nova_lite.virt.driver import SpawnSpec
@@ -288,6 +288,7 @@ def test_a_delete_stops_a_build_at_any_step(host: Host, step: str) -> None:
     gate.open()
     host.settle()
     assert host.traces() == []
+    assert ("spawn_after_domain" in host.driver.steps) == (step == "spawn_after_domain"), "fenced, it may not go on"
     assert host.conductor.of("finish_build") == []
     assert host.conductor.of("finish_action") == [(LATER, None, None)]
 

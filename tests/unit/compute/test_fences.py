@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nova_lite import exception, files
 from nova_lite.compute.claims import Resources
-from nova_lite.compute.fences import ActionResult, Admission, FenceStore, Record
+from nova_lite.compute.fences import ActionResult, FenceStore, Record
 from nova_lite.objects import BuildResult, Outcome
 
 UUID = "11111111-1111-4111-8111-111111111111"
@@ -125,22 +125,22 @@ def test_a_refusal_does_not_lower_a_fence(store: FenceStore) -> None:
 
 def test_admission(store: FenceStore) -> None:
     done = ActionResult(power_state=4)
-    assert store.admit(UUID, 7) is Admission.RUN
-    assert store.admit(UUID, 7) is Admission.RUN, "seen, not finished"
+    assert store.admit(UUID, 7)
+    assert store.admit(UUID, 7), "seen, not finished"
     store.done(UUID, 6, ActionResult(error="of another one"))
-    assert store.admit(UUID, 7) is Admission.RUN
+    assert store.admit(UUID, 7)
     store.done(UUID, 7, done)
     after = again(store)
-    assert after.admit(UUID, 7) is Admission.REPEAT
+    assert after.admit(UUID, 7)
     assert after.get(UUID).result == done
-    assert after.admit(UUID, 6) is Admission.DROP
-    assert after.admit(UUID, 8, forbid_generation=3) is Admission.RUN
+    assert not after.admit(UUID, 6)
+    assert after.admit(UUID, 8, forbid_generation=3)
     assert (after.get(UUID).result, after.get(UUID).fenced_generation) == (None, 3)
 
 
 def test_a_dropped_delete_fences_nothing(store: FenceStore) -> None:
     store.admit(UUID, 8)
-    assert store.admit(UUID, 7, forbid_generation=9) is Admission.DROP
+    assert not store.admit(UUID, 7, forbid_generation=9)
     store.check(UUID, 9)
 
 

@@ -10,41 +10,29 @@ from typing import Any
 
 import pytest
 
-from nova_lite import exception, rpc
-from nova_lite.compute import rpcapi
+from nova_lite import exception, operations, rpc
 from nova_lite.compute.jobs import InstanceLocks, Jobs
 from nova_lite.compute.manager import ComputeManager
-from nova_lite.conductor.rpcapi import ConductorAPI
+from nova_lite.compute.rpcapi import ComputeRPC
+from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.context import get_admin_context
 from nova_lite.exception import ImageFileMissing
 from nova_lite.objects import HostReport, Image
 from nova_lite.virt import fake
 from tests.unit.compute.fakes import LATER, UUID, FakeConductor, Gate, Host, eventually, ticket
+from tests.unit.fake_clients import assert_same_signature
 
 
-def parameters(function: Any) -> list[tuple[str, Any]]:
-    return [(name, parameter.annotation) for name, parameter in inspect.signature(function).parameters.items()]
-
-
-def test_the_manager_has_just_the_methods_of_its_rpcapi(host: Host) -> None:
-    offered = dict(rpc.public_methods(host.manager))
-    asked = {name for name, _ in inspect.getmembers(rpcapi.ComputeAPI, inspect.isfunction) if not name.startswith("_")}
-    assert set(offered) == asked
-    for name in asked:
-        sent = [
-            item for item in parameters(getattr(rpcapi.ComputeAPI, name)) if item[0] not in ("self", "host", "timeout")
-        ]
-        assert parameters(offered[name]) == sent
-        returns = inspect.signature(getattr(rpcapi.ComputeAPI, name)).return_annotation
-        assert inspect.signature(offered[name]).return_annotation == returns
+def test_it_serves_what_conductors_and_apis_send(host: Host) -> None:
+    rpc.Endpoint(ComputeRPC, host.manager, orders=host.manager.orders)
+    assert set(host.manager.orders) == set(operations.order_methods())
 
 
 def test_the_fake_conductor_has_the_real_ones_signatures() -> None:
     methods = [name for name, _ in inspect.getmembers(FakeConductor, inspect.isfunction) if name[0] != "_"]
     assert "finish_build" in methods
     for name in set(methods) - {"of"}:
-        fake, real = getattr(FakeConductor, name), getattr(ConductorAPI, name)
-        assert inspect.signature(fake) == inspect.signature(real)
+        assert_same_signature(getattr(FakeConductor, name), getattr(ConductorRPC, name))
 
 
 def test_it_reports_in_before_it_serves(host: Host) -> None:

@@ -9,8 +9,13 @@ from pathlib import Path
 import pytest
 from oslo_config import cfg
 
+from nova_lite import rpc
+from nova_lite.compute.rpcapi import ComputeRPC
 from nova_lite.conductor.db import migration
 from nova_lite.conductor.db.engine import Database
+from nova_lite.conductor.manager import ConductorManager
+from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.scheduler.rpcapi import SchedulerRPC
 from tests.unit.conductor import make
 
 
@@ -32,3 +37,18 @@ def db(conf: cfg.ConfigOpts) -> Iterator[Database]:
     database = Database(conf)
     yield database
     database.close()
+
+
+@pytest.fixture
+def bus(conf: cfg.ConfigOpts) -> rpc.InProcess:
+    """Messages to the real conductor over the test's database; hosts and schedulers there are none."""
+    return rpc.InProcess(conf)
+
+
+@pytest.fixture
+def conductor(bus: rpc.InProcess, conf: cfg.ConfigOpts) -> Iterator[ConductorRPC]:
+    client = rpc.proxy(ConductorRPC, bus)
+    manager = ConductorManager(conf, rpc.proxy(SchedulerRPC, bus), rpc.proxy(ComputeRPC, bus), client)
+    bus.serve(manager.endpoint)
+    yield client
+    manager.close()

@@ -8,14 +8,14 @@ import pytest
 from oslo_config import cfg
 
 from nova_lite import exception
-from nova_lite.conductor.db import aggregates, hosts
+from nova_lite.conductor.db import aggregates, hosts, services
 from nova_lite.conductor.db.engine import Database
 from nova_lite.objects import HostState
 from tests.unit.conductor import make
 
 
 def report(db: Database, conf: cfg.ConfigOpts, host: str = "h1", **values: Any) -> None:
-    db.write(hosts.report, conf, make.report(host, **values))
+    db.write(hosts.record, conf, make.report(host, **values))
 
 
 def state(db: Database, host: str = "h1") -> HostState:
@@ -59,7 +59,7 @@ def test_a_zone_by_aggregate_comes_goes_and_stays_over_reports(db: Database, con
     assert state(db).generation > before
     report(db, conf)
     assert state(db).availability_zone == "east"
-    assert [zone.name for zone in db.read(hosts.availability_zones)] == ["east"]
+    assert [zone.name for zone in db.read(services.availability_zones)] == ["east"]
     db.write(aggregates.rename, conf, east, {"availability_zone": "west", "name": "west"})
     assert state(db).availability_zone == "west"
     db.write(aggregates.remove_host, conf, east, "h1")

@@ -17,7 +17,7 @@ def healthy(db: Database, conf: cfg.ConfigOpts) -> str:
     """One ACTIVE instance with all that belongs to it; its uuid."""
 
     def fill(uow: UnitOfWork) -> str:
-        hosts.report(uow, conf, make.report())
+        hosts.record(uow, conf, make.report())
         network = networks.create(uow, make.network())
         uuid = make.instance(uow)
         row = instances.lock(uow, uuid)
@@ -76,7 +76,7 @@ def test_quota_counters(db: Database, conf: cfg.ConfigOpts, healthy: str) -> Non
         "ram of project p9",
     }
     mend(db)
-    assert db.read(quotas.limits, conf, "p1").quotas["cores"].used == 1
+    assert db.read(quotas.get, conf, "p1").quotas["cores"].used == 1
 
 
 def test_task_without_action(db: Database, healthy: str) -> None:

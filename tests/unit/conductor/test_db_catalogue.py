@@ -123,7 +123,7 @@ def test_one_users_quota_of_keypairs(db: Database, conf: cfg.ConfigOpts) -> None
         db.write(keypairs.create, conf, ME, key("b"))
     for name in ("a", "b"):
         db.write(keypairs.create, conf, make.context(user="u2"), key(name, "u2"))
-    assert db.read(quotas.limits, conf, "p1", "u2").quotas["key_pairs"].used == 2
+    assert db.read(quotas.get, conf, "p1", "u2").quotas["key_pairs"].used == 2
 
 
 # --- images

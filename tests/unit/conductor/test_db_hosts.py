@@ -10,7 +10,7 @@ import pytest
 from oslo_config import cfg
 
 from nova_lite import exception
-from nova_lite.conductor.db import claims, hosts, instances, models
+from nova_lite.conductor.db import claims, compute_nodes, hosts, instances, models, services
 from nova_lite.conductor.db.engine import Database, UnitOfWork
 from nova_lite.objects import HostState, Selection
 from tests.unit.conductor import make
@@ -32,7 +32,7 @@ def state(db: Database) -> HostState:
 
 
 def compute_id(db: Database) -> str:
-    (service,) = db.read(hosts.service_list, None, hosts.COMPUTE)
+    (service,) = db.read(services.list_, None, services.COMPUTE)
     return str(service.id)
 
 
@@ -45,7 +45,7 @@ def age(uow: UnitOfWork, seconds: float) -> None:
 def test_first_report(db: Database, conf: cfg.ConfigOpts) -> None:
     touched = touched_by(
         db,
-        hosts.report,
+        hosts.record,
         conf,
         make.report(
             inventories=[make.inventory(vcpus=3, memory_mb=1001, disk_gb=10, capabilities={"a": 1})],
@@ -61,20 +61,20 @@ def test_first_report(db: Database, conf: cfg.ConfigOpts) -> None:
     assert touched == {found.id}
     assert (found.vcpus, found.memory_mb, found.disk_gb) == (4, 489, 0)
     assert (found.up, found.disabled, found.availability_zone, found.capabilities) == (True, False, "nova", {"a": 1})
-    (service,) = db.read(hosts.service_list)
+    (service,) = db.read(services.list_)
     assert (service.binary, service.host, service.up, service.topic) == ("nova-compute", "h1", True, "compute")
 
 
 def test_heartbeat_tells_schedulers_nothing(db: Database, conf: cfg.ConfigOpts) -> None:
-    db.write(hosts.report, conf, make.report())
+    db.write(hosts.record, conf, make.report())
     before = state(db)
     db.write(age, 5)
     quiet = make.report(inventories=[make.inventory(uptime="1 day", disk_available_least=3, running_vms=2)])
-    assert touched_by(db, hosts.report, conf, quiet) == set()
+    assert touched_by(db, hosts.record, conf, quiet) == set()
     assert state(db) == before
-    (node,) = db.read(hosts.node_list)
+    (node,) = db.read(compute_nodes.list_)
     assert (node.inventory.uptime, node.inventory.disk_available_least) == ("1 day", 3)
-    assert db.write(hosts.expire_services, conf) == []
+    assert db.write(services.expire, conf) == []
 
 
 @pytest.mark.parametrize(
@@ -89,22 +89,22 @@ def test_heartbeat_tells_schedulers_nothing(db: Database, conf: cfg.ConfigOpts) 
     ids=str,
 )
 def test_what_matters_raises_the_generation(db: Database, conf: cfg.ConfigOpts, change: dict[str, Any]) -> None:
-    db.write(hosts.report, conf, make.report())
+    db.write(hosts.record, conf, make.report())
     before = state(db)
-    assert touched_by(db, hosts.report, conf, make.report(**change)) == {before.id}
+    assert touched_by(db, hosts.record, conf, make.report(**change)) == {before.id}
     assert state(db).generation == before.generation + 1
 
 
 def test_threads_report_a_new_host(db: Database, conf: cfg.ConfigOpts) -> None:
     with ThreadPoolExecutor(8) as pool:
-        restarted = list(pool.map(lambda _: db.write(hosts.report, conf, make.report()), range(8)))
+        restarted = list(pool.map(lambda _: db.write(hosts.record, conf, make.report()), range(8)))
     assert restarted.count(True) == 1
-    assert len(db.read(hosts.service_list)) == len(db.read(hosts.states)) == 1
+    assert len(db.read(services.list_)) == len(db.read(hosts.states)) == 1
 
 
 def test_threads_report_expire_and_claim(db: Database, conf: cfg.ConfigOpts) -> None:
     """Counters and generations survive everybody at once: each change is counted, none twice."""
-    db.write(hosts.report, conf, make.report())
+    db.write(hosts.record, conf, make.report())
     uuids = [db.write(make.instance) for _ in range(12)]
 
     def claim(uow: UnitOfWork, uuid: str) -> bool:
@@ -118,9 +118,9 @@ def test_threads_report_expire_and_claim(db: Database, conf: cfg.ConfigOpts) -> 
         if number % 3 == 1:
             memory_mb = 2048 + number
             return len(
-                touched_by(db, hosts.report, conf, make.report(inventories=[make.inventory(memory_mb=memory_mb)]))
+                touched_by(db, hosts.record, conf, make.report(inventories=[make.inventory(memory_mb=memory_mb)]))
             )
-        return len(db.write(hosts.expire_services, conf))
+        return len(db.write(services.expire, conf))
 
     with ThreadPoolExecutor(8) as pool:
         changes = sum(pool.map(work, range(36)))
@@ -129,101 +129,101 @@ def test_threads_report_expire_and_claim(db: Database, conf: cfg.ConfigOpts) -> 
 
 
 def test_restart_is_noticed_once(db: Database, conf: cfg.ConfigOpts) -> None:
-    answers = [db.write(hosts.report, conf, make.report(boot_id=boot_id)) for boot_id in ("a", "a", "b", "b")]
+    answers = [db.write(hosts.record, conf, make.report(boot_id=boot_id)) for boot_id in ("a", "a", "b", "b")]
     assert answers == [True, False, True, False]
 
 
 def test_lease(db: Database, conf: cfg.ConfigOpts) -> None:
-    db.write(hosts.report, conf, make.report())
-    db.write(hosts.report_service, "ctl", "nova-lite-scheduler", "scheduler", "1")
+    db.write(hosts.record, conf, make.report())
+    db.write(services.report, "ctl", "nova-lite-scheduler", "scheduler", "1")
     db.write(age, conf.service_down_time - 5)
-    assert db.write(hosts.expire_services, conf) == []
+    assert db.write(services.expire, conf) == []
     db.write(age, 10)
     before = state(db)
-    assert db.write(hosts.expire_services, conf) == ["h1"]
-    assert db.write(hosts.expire_services, conf) == []
+    assert db.write(services.expire, conf) == ["h1"]
+    assert db.write(services.expire, conf) == []
     assert not state(db).up and state(db).generation == before.generation + 1
     assert not db.read(hosts.is_up, "h1")
-    assert [service.up for service in db.read(hosts.service_list)] == [False, False]
-    assert touched_by(db, hosts.report, conf, make.report()) == {before.id}
+    assert [service.up for service in db.read(services.list_)] == [False, False]
+    assert touched_by(db, hosts.record, conf, make.report()) == {before.id}
     assert state(db).up and db.read(hosts.is_up, "h1")
 
 
 def test_node_that_is_not_reported_any_more_takes_nothing(db: Database, conf: cfg.ConfigOpts) -> None:
-    db.write(hosts.report, conf, make.report(inventories=[make.inventory("n1"), make.inventory("n2")]))
-    touched = touched_by(db, hosts.report, conf, make.report())
+    db.write(hosts.record, conf, make.report(inventories=[make.inventory("n1"), make.inventory("n2")]))
+    touched = touched_by(db, hosts.record, conf, make.report())
     states = {found.node: found for found in db.read(hosts.states)}
     assert touched == {states["n2"].id}
     assert (states["n1"].vcpus, states["n2"].vcpus) == (16, 0)
-    assert touched_by(db, hosts.report, conf, make.report()) == set()
+    assert touched_by(db, hosts.record, conf, make.report()) == set()
 
 
 def test_names_are_novas(db: Database) -> None:
     for binary in ("nova-lite-conductor", "nova-conductor", "nova-scheduler"):
-        db.write(hosts.report_service, "ctl", binary, "t", "1")
-    services = db.read(hosts.service_list)
-    assert [service.binary for service in services] == ["nova-conductor", "nova-scheduler"]
-    assert {service.availability_zone for service in services} == {"internal"}
-    assert len(db.read(hosts.service_list, "ctl", "nova-scheduler")) == 1
-    assert db.read(hosts.service_list, "elsewhere") == []
+        db.write(services.report, "ctl", binary, "t", "1")
+    found = db.read(services.list_)
+    assert [service.binary for service in found] == ["nova-conductor", "nova-scheduler"]
+    assert {service.availability_zone for service in found} == {"internal"}
+    assert len(db.read(services.list_, "ctl", "nova-scheduler")) == 1
+    assert db.read(services.list_, "elsewhere") == []
 
 
 def test_a_host_is_up_once_it_serves(db: Database, conf: cfg.ConfigOpts) -> None:
-    db.write(hosts.report, conf, make.report(serving=False))
+    db.write(hosts.record, conf, make.report(serving=False))
     assert not db.read(hosts.is_up, "h1")
-    db.write(hosts.report, conf, make.report())
+    db.write(hosts.record, conf, make.report())
     assert db.read(hosts.is_up, "h1")
-    db.write(hosts.report, conf, make.report(serving=False))  # its daemon was restarted: it takes orders in a moment
+    db.write(hosts.record, conf, make.report(serving=False))  # its daemon was restarted: it takes orders in a moment
     assert db.read(hosts.is_up, "h1")
-    db.write(hosts.service_update, compute_id(db), {"forced_down": True})
-    db.write(hosts.service_update, compute_id(db), {"forced_down": False})
-    db.write(hosts.report, conf, make.report(serving=False))
+    db.write(services.update, compute_id(db), {"forced_down": True})
+    db.write(services.update, compute_id(db), {"forced_down": False})
+    db.write(hosts.record, conf, make.report(serving=False))
     assert not db.read(hosts.is_up, "h1") and not state(db).up
-    db.write(hosts.report, conf, make.report())
+    db.write(hosts.record, conf, make.report())
     assert state(db).up
 
 
 def test_disable_and_force_down(db: Database, conf: cfg.ConfigOpts) -> None:
-    db.write(hosts.report, conf, make.report())
-    service = db.read(hosts.service_list)[0]
-    changed = db.write(hosts.service_update, service.uuid, {"disabled": True, "disabled_reason": "repair"})
+    db.write(hosts.record, conf, make.report())
+    service = db.read(services.list_)[0]
+    changed = db.write(services.update, service.uuid, {"disabled": True, "disabled_reason": "repair"})
     assert (changed.disabled, changed.disabled_reason, state(db).disabled) == (True, "repair", True)
-    changed = db.write(hosts.service_update, service.uuid, {"disabled": False})
+    changed = db.write(services.update, service.uuid, {"disabled": False})
     assert (changed.disabled, changed.disabled_reason) == (False, None)
     node_id = state(db).id
-    assert touched_by(db, hosts.service_update, str(service.id), {"forced_down": True}) == {node_id}
-    db.write(hosts.report, conf, make.report())
+    assert touched_by(db, services.update, str(service.id), {"forced_down": True}) == {node_id}
+    db.write(hosts.record, conf, make.report())
     assert not state(db).up and not db.read(hosts.is_up, "h1")
-    db.write(hosts.service_update, str(service.id), {"forced_down": False})
-    db.write(hosts.report, conf, make.report())
+    db.write(services.update, str(service.id), {"forced_down": False})
+    db.write(hosts.record, conf, make.report())
     assert state(db).up
     epoch = db.read(lambda uow: uow.session.query(models.Service.epoch).scalar())
     assert epoch == 1
     with pytest.raises(exception.InvalidInput, match="host"):
-        db.write(hosts.service_update, service.uuid, {"host": "x"})
+        db.write(services.update, service.uuid, {"host": "x"})
 
 
 @pytest.mark.parametrize("service_id", ["99", "no-uuid", "9" * 30, "²", "-1", ""])
 def test_unknown_service_and_node(db: Database, service_id: str) -> None:
     with pytest.raises(exception.ServiceNotFound):
-        db.write(hosts.service_update, service_id, {"disabled": True})
+        db.write(services.update, service_id, {"disabled": True})
     with pytest.raises(exception.ComputeNodeNotFound):
-        db.read(hosts.node_get, service_id)
+        db.read(compute_nodes.get, service_id)
 
 
 def test_delete_service(db: Database, conf: cfg.ConfigOpts) -> None:
-    db.write(hosts.report, conf, make.report())
-    service, before = db.read(hosts.service_list)[0], state(db)
+    db.write(hosts.record, conf, make.report())
+    service, before = db.read(services.list_)[0], state(db)
     placed = db.write(make.instance, host="h1", node="n1")
     with pytest.raises(exception.ServiceInUse, match="h1"):
-        db.write(hosts.service_delete, service.uuid)
-    assert db.read(hosts.node_list)
+        db.write(services.delete, service.uuid)
+    assert db.read(compute_nodes.list_)
 
     def remove_instance(uow: UnitOfWork) -> None:
         uow.session.query(models.Instance).filter_by(uuid=placed).update({"deleted": True})
 
     def delete(uow: UnitOfWork) -> list[HostState]:
-        hosts.service_delete(uow, service.uuid)
+        services.delete(uow, service.uuid)
         uow.session.flush()
         return hosts.states(uow, sorted(uow.touched_nodes))
 
@@ -231,14 +231,14 @@ def test_delete_service(db: Database, conf: cfg.ConfigOpts) -> None:
     (gone,) = db.write(delete)
     assert (gone.id, gone.deleted, gone.up, gone.host) == (before.id, True, False, "h1")
     assert gone.generation > before.generation
-    assert db.read(hosts.states) == [] and db.read(hosts.service_list) == []
+    assert db.read(hosts.states) == [] and db.read(services.list_) == []
 
 
 def test_delete_service_with_an_allocation_left(db: Database, conf: cfg.ConfigOpts) -> None:
-    db.write(hosts.report, conf, make.report())
+    db.write(hosts.record, conf, make.report())
     db.write(allocate, "i1", state(db).id)
     with pytest.raises(exception.ServiceInUse):
-        db.write(hosts.service_delete, compute_id(db))
+        db.write(services.delete, compute_id(db))
     assert state(db).instances == ["i1"]
 
 
@@ -258,7 +258,7 @@ def allocate(uow: UnitOfWork, instance_uuid: str, node_id: int) -> None:
 
 def test_states_of_some_nodes(db: Database, conf: cfg.ConfigOpts) -> None:
     for host in ("h1", "h2"):
-        db.write(hosts.report, conf, make.report(host, inventories=[make.inventory(host)]))
+        db.write(hosts.record, conf, make.report(host, inventories=[make.inventory(host)]))
     first, second = db.read(hosts.states)
     db.write(allocate, "i2", second.id)
     (only,) = db.read(hosts.states, [second.id])
@@ -268,13 +268,13 @@ def test_states_of_some_nodes(db: Database, conf: cfg.ConfigOpts) -> None:
 
 
 def test_zones(db: Database, conf: cfg.ConfigOpts) -> None:
-    db.write(hosts.report, conf, make.report())
-    db.write(hosts.report_service, "ctl", "nova-conductor", "conductor", "1")
-    zones = {zone.name: zone for zone in db.read(hosts.availability_zones)}
+    db.write(hosts.record, conf, make.report())
+    db.write(services.report, "ctl", "nova-conductor", "conductor", "1")
+    zones = {zone.name: zone for zone in db.read(services.availability_zones)}
     assert {name: sorted(zone.hosts) for name, zone in zones.items()} == {"internal": ["ctl"], "nova": ["h1"]}
     assert all(zone.available for zone in zones.values())
-    db.write(hosts.service_update, compute_id(db), {"disabled": True})
-    assert {zone.name: zone.available for zone in db.read(hosts.availability_zones)} == {
+    db.write(services.update, compute_id(db), {"disabled": True})
+    assert {zone.name: zone.available for zone in db.read(services.availability_zones)} == {
         "internal": True,
         "nova": False,
     }
@@ -282,19 +282,19 @@ def test_zones(db: Database, conf: cfg.ConfigOpts) -> None:
 
 def test_hypervisors(db: Database, conf: cfg.ConfigOpts) -> None:
     for host in ("h1", "h2", "h10"):
-        db.write(hosts.report, conf, make.report(host, inventories=[make.inventory(f"{host}.lan")]))
+        db.write(hosts.record, conf, make.report(host, inventories=[make.inventory(f"{host}.lan")]))
     db.write(make.instance, host="h2", node="h2.lan", task_state="rebooting")
     db.write(make.instance, host="h2", node="h2.lan")
     db.write(make.instance, host="h2", node="h2.lan", deleted=True)
-    nodes = db.read(hosts.node_list)
+    nodes = db.read(compute_nodes.list_)
     assert [(node.node, node.running_vms, node.current_workload) for node in nodes] == [
         ("h1.lan", 0, 0),
         ("h2.lan", 2, 1),
         ("h10.lan", 0, 0),
     ]
-    assert [node.host for node in db.read(hosts.node_list, "h1")] == ["h1", "h10"]
-    assert db.read(hosts.node_list, "%") == []
-    assert [node.host for node in db.read(hosts.node_list, None, 1, nodes[0].uuid)] == ["h2"]
-    assert db.read(hosts.node_get, nodes[1].uuid) == db.read(hosts.node_get, str(nodes[1].id)) == nodes[1]
+    assert [node.host for node in db.read(compute_nodes.list_, "h1")] == ["h1", "h10"]
+    assert db.read(compute_nodes.list_, "%") == []
+    assert [node.host for node in db.read(compute_nodes.list_, None, 1, nodes[0].uuid)] == ["h2"]
+    assert db.read(compute_nodes.get, nodes[1].uuid) == db.read(compute_nodes.get, str(nodes[1].id)) == nodes[1]
     with pytest.raises(exception.MarkerNotFound):
-        db.read(hosts.node_list, None, None, "nope")
+        db.read(compute_nodes.list_, None, None, "nope")

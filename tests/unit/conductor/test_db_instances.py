@@ -10,7 +10,7 @@ import pytest
 from oslo_config import cfg
 
 from nova_lite import exception
-from nova_lite.conductor.db import action_log, hosts, instances, models, networks
+from nova_lite.conductor.db import action_log, hosts, instances, models, networks, services
 from nova_lite.conductor.db.engine import Database, UnitOfWork
 from nova_lite.objects import InstanceFilters
 from tests.unit.conductor import make
@@ -34,7 +34,7 @@ def test_whole_instance(db: Database, conf: cfg.ConfigOpts) -> None:
     fault = {"code": 500, "message": "no", "details": "why", "created_at": "2026-01-02T03:04:05"}
 
     def fill(uow: UnitOfWork) -> str:
-        hosts.report(uow, conf, make.report())
+        hosts.record(uow, conf, make.report())
         network = networks.create(uow, make.network())
         uuid = make.instance(
             uow, host="h1", node="n1", fault=fault, tag_names=["b", "a"], metadata_={"k": "v"}, image={"id": "x"}
@@ -59,8 +59,8 @@ def test_whole_instance(db: Database, conf: cfg.ConfigOpts) -> None:
 
 
 def test_host_status(db: Database, conf: cfg.ConfigOpts) -> None:
-    db.write(hosts.report, conf, make.report())
-    (service,) = db.read(hosts.service_list)
+    db.write(hosts.record, conf, make.report())
+    (service,) = db.read(services.list_)
     here = db.write(make.instance, host="h1", node="n1")
     nowhere, unknown = db.write(make.instance), db.write(make.instance, host="h2", node="n2")
 
@@ -68,9 +68,9 @@ def test_host_status(db: Database, conf: cfg.ConfigOpts) -> None:
         return db.read(instances.get, ME, uuid).host_status
 
     assert [status(uuid) for uuid in (here, nowhere, unknown)] == ["UP", "", "UNKNOWN"]
-    db.write(hosts.service_update, service.uuid, {"disabled": True})
+    db.write(services.update, service.uuid, {"disabled": True})
     assert status(here) == "MAINTENANCE"
-    db.write(hosts.service_update, service.uuid, {"forced_down": True})
+    db.write(services.update, service.uuid, {"forced_down": True})
     assert status(here) == "DOWN"
 
 
@@ -85,7 +85,7 @@ def test_deleted_one_is_gone_unless_asked_for(db: Database) -> None:
     uuid = db.write(make.instance, deleted=True)
     with pytest.raises(exception.InstanceNotFound):
         db.read(instances.get, ME, uuid)
-    assert db.read(instances.get, ME, uuid, deleted=True).deleted
+    assert db.read(lambda uow: instances.get_row(uow, ME, uuid, deleted=True).deleted)
     assert db.write(lambda uow: instances.lock(uow, uuid) is not None)
 
 

@@ -18,7 +18,7 @@ THREADS = 8
 
 
 def used(db: Database, conf: cfg.ConfigOpts, project: str = "p1") -> dict[str, int]:
-    limits = db.read(quotas.limits, conf, project)
+    limits = db.read(quotas.get, conf, project)
     return {name: quota.used for name, quota in limits.quotas.items() if quota.used}
 
 
@@ -59,7 +59,7 @@ def test_own_limits(db: Database, conf: cfg.ConfigOpts) -> None:
     with pytest.raises(exception.QuotaExceeded, match="used 2 of 2 cores"):
         db.write(quotas.take, conf, "p1", {"cores": 1})
     db.write(quotas.set_limit, "p1", "cores", None)
-    assert db.read(quotas.limits, conf, "p1").quotas["cores"].limit == 20
+    assert db.read(quotas.get, conf, "p1").quotas["cores"].limit == 20
     db.write(quotas.set_limit, "p1", "cores", 0)
     with pytest.raises(exception.QuotaExceeded):
         db.write(quotas.take, conf, "p1", {"cores": 1})
@@ -103,7 +103,7 @@ def test_threads_get_exactly_the_quota(db: Database, conf: cfg.ConfigOpts) -> No
 
 def test_threads_claim_exactly_the_capacity(db: Database, conf: cfg.ConfigOpts) -> None:
     one_core = make.report(inventories=[make.inventory(vcpus=13)], cpu_allocation_ratio=1.0)
-    db.write(hosts.report, conf, one_core)
+    db.write(hosts.record, conf, one_core)
     uuids = [db.write(make.instance) for _ in range(40)]
 
     def claim(uow: UnitOfWork, uuid: str) -> bool:
@@ -122,7 +122,7 @@ def test_threads_claim_exactly_the_capacity(db: Database, conf: cfg.ConfigOpts) 
 
 
 def limit(db: Database, conf: cfg.ConfigOpts, resource: str, project: str = "p1") -> int:
-    return db.read(quotas.limits, conf, project).quotas[resource].limit
+    return db.read(quotas.get, conf, project).quotas[resource].limit
 
 
 def test_defaults_hold_where_a_project_has_no_limit_of_its_own(db: Database, conf: cfg.ConfigOpts) -> None:
@@ -158,7 +158,7 @@ def make_servers(uow: UnitOfWork, conf: cfg.ConfigOpts, user: str, count: int = 
 
 def of_user(db: Database, conf: cfg.ConfigOpts, user: str) -> dict[str, tuple[int, int]]:
     """Limit and use of what is counted of instances."""
-    found = db.read(quotas.limits, conf, "p1", user).quotas
+    found = db.read(quotas.get, conf, "p1", user).quotas
     return {name: (found[name].limit, found[name].used) for name in ("instances", "cores", "ram")}
 
 
@@ -217,7 +217,7 @@ def test_users_are_reset_alone_and_with_their_project(db: Database, conf: cfg.Co
 
     def limits() -> list[int]:
         cases = (("p1", "u1"), ("p1", "u2"), ("p1", "U1"), ("p2", "u1"))
-        return [db.read(quotas.limits, conf, project, user).quotas["cores"].limit for project, user in cases]
+        return [db.read(quotas.get, conf, project, user).quotas["cores"].limit for project, user in cases]
 
     db.write(quotas.reset, "p1", "u1")
     assert limits() == [9, 5, 5, 5]

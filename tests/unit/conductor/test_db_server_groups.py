@@ -76,7 +76,7 @@ def test_quota_of_groups_and_members(db: Database, conf: cfg.ConfigOpts) -> None
     group = made(db, conf)
     with pytest.raises(exception.QuotaExceeded, match="server_groups"):
         made(db, conf)
-    assert db.read(quotas.limits, conf, "p1").quotas["server_groups"].used == 1
+    assert db.read(quotas.get, conf, "p1").quotas["server_groups"].used == 1
     uuid = member(db, conf, group)
     member(db, conf, "g")
     with pytest.raises(exception.QuotaExceeded, match="server_group_members"):

@@ -9,8 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from nova_lite import exception, objects, states
-from nova_lite.conductor.db import hosts, models
-from nova_lite.conductor.endpoints.hosts import Hosts
+from nova_lite.conductor.db import hosts, models, services
 from nova_lite.objects import DomainReport, Outcome, Verdict
 from tests.unit.conductor.test_lifecycle import BUILT, World
 
@@ -25,7 +24,7 @@ def service_uuid(uow: Any, host: str) -> str:
 
 
 def force_down(world: World, host: str, forced_down: bool = True) -> None:
-    world.db.write(hosts.service_update, world.db.read(service_uuid, host), {"forced_down": forced_down})
+    world.db.write(services.update, world.db.read(service_uuid, host), {"forced_down": forced_down})
 
 
 def evacuate(world: World, uuid: str, **payload: Any) -> None:
@@ -191,22 +190,21 @@ def host_report(host: str, epoch: int = 0) -> objects.HostReport:
 
 
 def test_a_host_serves_only_in_the_epoch_that_it_registered_in(world: World) -> None:
-    endpoint = Hosts(world.db, world.conf)
-    first = endpoint.register_host(world.context(), host_report("host1"))
-    endpoint.report_state(world.context(), host_report("host1", first))
+    first = world.db.write(hosts.register_host, world.conf, host_report("host1"))
+    world.db.write(hosts.report_state, world.conf, host_report("host1", first))
     force_down(world, "host1")
-    for call in (endpoint.register_host, endpoint.report_state):
+    for write in (hosts.register_host, hosts.report_state):
         with pytest.raises(exception.HostForcedDown):
-            call(world.context(), host_report("host1", first))
+            world.db.write(write, world.conf, host_report("host1", first))
     force_down(world, "host1", False)
     with pytest.raises(exception.HostEpochOver):
-        endpoint.report_state(world.context(), host_report("host1", first))
+        world.db.write(hosts.report_state, world.conf, host_report("host1", first))
     assert not world.db.read(hosts.is_up, "host1"), "its old epoch does not count"
-    second = endpoint.register_host(world.context(), host_report("host1"))
-    endpoint.report_state(world.context(), host_report("host1", second))
+    second = world.db.write(hosts.register_host, world.conf, host_report("host1"))
+    world.db.write(hosts.report_state, world.conf, host_report("host1", second))
     assert second > first
     assert world.db.read(hosts.is_up, "host1")
-    world.db.write(hosts.service_delete, world.db.read(service_uuid, "host1"))
+    world.db.write(services.delete, world.db.read(service_uuid, "host1"))
     with pytest.raises(exception.HostEpochOver):
-        endpoint.report_state(world.context(), host_report("host1", second))
-    assert endpoint.register_host(world.context(), host_report("host1")) == 0
+        world.db.write(hosts.report_state, world.conf, host_report("host1", second))
+    assert world.db.write(hosts.register_host, world.conf, host_report("host1")) == 0

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable
+from concurrent import futures
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +13,29 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from nova_lite import conf as nova_conf
-from nova_lite import exception, objects, states
+from nova_lite import exception, objects, operations, states
 from nova_lite.conductor import reconciler
-from nova_lite.conductor.db import actions, flavors, hosts, images, instances, models, networks, quotas, server_groups
+from nova_lite.conductor.db import (
+    action_log,
+    actions,
+    claims,
+    flavors,
+    hosts,
+    images,
+    instances,
+    models,
+    networks,
+    quotas,
+    server_groups,
+)
 from nova_lite.conductor.db.engine import Database, UnitOfWork
-from nova_lite.conductor.endpoints.lifecycle import Lifecycle
-from nova_lite.conductor.endpoints.reports import Reports
+from nova_lite.conductor.domains import Domains
+from nova_lite.conductor.operations import create, faults, scheduling
+from nova_lite.conductor.operations.building import Building
+from nova_lite.conductor.operations.engine import Engine
 from nova_lite.conductor.reconciler import Reconciler
-from nova_lite.conductor.tasks import build, create, end
 from nova_lite.context import RequestContext
-from nova_lite.network.driver import load_backend
+from nova_lite.network.driver import NetworkBackend, load_backend
 from nova_lite.objects import BuildResult, CreateRequest, Destination, Outcome, Selection, Verdict
 
 BUILT = Outcome.BUILT
@@ -61,10 +76,8 @@ class Compute:
             raise exception.MessagingUnavailable(what="build_and_run_instance")
         self.builds.append((host, request))
 
-    def terminate_instance(self, context: Any, host: str, ticket: objects.ActionTicket) -> None:
+    def order(self, context: Any, host: str, method: str, ticket: objects.ActionTicket, version: str = "1.0") -> None:
         self.tickets.append(ticket)
-
-    stop_instance = start_instance = reboot_instance = terminate_instance
 
     def fence_instance(self, context: Any, host: str, uuid: str, generation: int, timeout: float) -> bool:
         if isinstance(self.fenced, Exception):
@@ -80,10 +93,25 @@ class Conductor:
         self.nudged += instance_uuids
 
 
+class AtOnce(futures.Executor):
+    def submit(self, func: Any, /, *args: Any, **kwargs: Any) -> Any:
+        func(*args, **kwargs)
+
+
+class Parts:
+    """The methods of several endpoints, as those who call the conductor see them."""
+
+    def __init__(self, *parts: Any) -> None:
+        self.parts = parts
+
+    def __getattr__(self, name: str) -> Any:
+        return next(getattr(part, name) for part in self.parts if hasattr(part, name))
+
+
 class World:
     """A conductor's parts, two hosts of 4 vCPUs and 1024 MB, a flavor and a network."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, network: Callable[[cfg.ConfigOpts], NetworkBackend] = load_backend) -> None:
         conf = self.conf = cfg.ConfigOpts()
         nova_conf.register_opts(conf)
         conf([])
@@ -91,11 +119,14 @@ class World:
         self.db = Database(conf)
         models.Base.metadata.create_all(self.db.engine)
         self.scheduler, self.compute, self.conductor = Scheduler(), Compute(), Conductor()
-        backend = load_backend(conf)
-        self.builds = build.BuildTask(self.db, conf, backend, self.scheduler, self.compute)  # type: ignore[arg-type]
-        self.lifecycle = Lifecycle(self.db, conf, backend, self.builds)
-        self.reports = Reports(self.db, conf, backend, self.conductor)  # type: ignore[arg-type]
-        self.reconciler = Reconciler(self.db, conf, backend, self.builds, self.compute)  # type: ignore[arg-type]
+        backend = network(conf)
+        self.engine = Engine(self.db, conf, backend, self.compute)  # type: ignore[arg-type]
+        self.engine.effects = AtOnce()
+        placing = scheduling.Scheduling(self.engine, self.scheduler)  # type: ignore[arg-type]
+        self.building = building = Building(self.engine, placing, self.conductor)  # type: ignore[arg-type]
+        self.lifecycle = Parts(create.Create(self.db, conf, backend), self.engine, building)
+        self.reports = Parts(self.engine, building, Domains(self.db))
+        self.reconciler = Reconciler(self.engine, placing)
         self.reconciler._drive = lambda func: func()  # type: ignore[method-assign]
         self.requests = 0
         self.db.write(self._fill)
@@ -106,7 +137,7 @@ class World:
                 node=host, vcpus=4, memory_mb=1024, disk_gb=50, hypervisor_type="fake", supported_hv_types=["fake"]
             )
             report = objects.HostReport(host=host, boot_id="b", inventories=[inventory], cpu_allocation_ratio=1.0)
-            hosts.report(uow, self.conf, report)
+            hosts.record(uow, self.conf, report)
         flavors.create(uow, objects.Flavor(flavorid="1", name="m1", vcpus=1, memory_mb=256, root_gb=1))
         networks.create(
             uow,
@@ -167,7 +198,7 @@ class World:
         return self.db.read(lambda uow: uow.session.execute(query).scalar_one())
 
     def instances_used(self, project: str = "p1") -> int:
-        return self.db.read(lambda uow: quotas.limits(uow, self.conf, project).quotas["instances"].used)
+        return self.db.read(lambda uow: quotas.get(uow, self.conf, project).quotas["instances"].used)
 
     def let_time_pass(self, seconds: float) -> None:
         """Everything that is to happen in the next ``seconds`` is due now."""
@@ -177,6 +208,9 @@ class World:
             for row in uow.session.scalars(sa.select(models.InstanceAction)):
                 row.lease_expires_at -= step
                 row.deadline -= step
+            for instance in uow.session.scalars(sa.select(models.Instance)):
+                if instance.network_call_until is not None:
+                    instance.network_call_until -= step
 
         self.db.write(shift)
 
@@ -404,7 +438,7 @@ def test_a_full_host_gives_way_to_the_alternate_and_capacity_is_never_exceeded(w
     assert sorted(host for host, _ in world.compute.builds) == ["host1"] * 4 + ["host2"] * 4
     assert world.used() == {"host1": 4, "host2": 4}
     assert world.open_actions().count(("create", "schedule")) == 2, "they wait for room"
-    assert len(world.scheduler.specs) == build.CLAIM_ROUNDS
+    assert len(world.scheduler.specs) == scheduling.CLAIM_ROUNDS
 
 
 def test_a_rescheduled_build_goes_to_another_host_with_a_new_generation(world: World) -> None:
@@ -519,6 +553,59 @@ def test_the_action_table_says_which_state_allows_what(world: World) -> None:
     assert (world.instance(uuid).vm_state, world.instance(uuid).power_state) == ("stopped", 4)
     world.reports.finish_action(world.context(), host, stop.action_id, 1, "a late failure", "")
     assert world.instance(uuid).vm_state == "stopped"
+
+
+#: Operations whose only step is an order to the host, by the state that they lead to.
+ORDERS = [
+    row
+    for row in operations.OPERATIONS.values()
+    if len(row.steps) == 1 and isinstance(row.steps[0], operations.OnHost) and row.allowed
+]
+
+
+@pytest.mark.parametrize("row", ORDERS, ids=lambda row: row.kind)
+def test_an_operation_by_its_row(world: World, row: operations.Operation) -> None:
+    """From each state that allows it to what it becomes; refused in every other, and with a task under way."""
+    uuid, host, _ = world.built()
+    (step,) = row.steps
+
+    def become(vm_state: str, task_state: str | None = None) -> None:
+        def change(uow: UnitOfWork) -> None:
+            found = instances.lock(uow, uuid)
+            assert found is not None
+            found.vm_state, found.task_state = vm_state, task_state
+
+        world.db.write(change)
+
+    for vm_state in (states.ACTIVE, states.STOPPED, states.PAUSED, states.SUSPENDED, states.ERROR):
+        become(vm_state)
+        if vm_state not in row.allowed:
+            with pytest.raises(exception.InstanceInvalidState, match=f"Cannot '{row.kind}' .* vm_state {vm_state}"):
+                world.lifecycle.accept_action(world.context(), uuid, row.kind, {})
+            continue
+        ticket = world.lifecycle.accept_action(world.context(), uuid, row.kind, {})
+        assert (world.instance(uuid).task_state, ticket.host, ticket.method) == (step.task, host, step.method)
+        with pytest.raises(exception.InstanceInvalidState, match=f"task_state {step.task}"):
+            world.lifecycle.accept_action(world.context(), uuid, row.kind, {})
+        power_state = states.GUEST_IS[step.becomes][0]
+        world.reports.finish_action(world.context(), host, ticket.action_id, power_state, None, "")
+        found = world.instance(uuid)
+        assert (found.vm_state, found.task_state, found.power_state) == (step.becomes, None, power_state)
+
+
+@pytest.mark.parametrize("row", ORDERS, ids=lambda row: row.kind)
+def test_an_operation_past_its_deadline_leaves_the_server_as_it_is(world: World, row: operations.Operation) -> None:
+    uuid, _, _ = world.built()
+    world.db.write(lambda uow: setattr(instances.lock(uow, uuid), "vm_state", row.allowed[0]))  # type: ignore[index]
+    context = world.context()
+    world.lifecycle.accept_action(context, uuid, row.kind, {})
+    world.let_time_pass(1000)
+    world.reconciler.sweep()
+    found = world.instance(uuid)
+    assert (found.vm_state, found.task_state, found.fault) == (row.allowed[0], None, None)  # type: ignore[index]
+    action = world.db.read(action_log.get, context, uuid, context.request_id)
+    assert action.message == "Error"
+    assert f"The {row.kind} was not finished within" in str(action.events[-1].details)
 
 
 def test_a_failed_action_leaves_the_instance_as_its_guest_is(world: World) -> None:
@@ -642,6 +729,64 @@ def test_domains_are_judged_by_host_and_generation(world: World) -> None:
     assert judge(host, "22222222-2222-4222-8222-222222222222", 1) == [], "another database may know it"
     leftovers = world.reports.reconcile_domains(world.context(), host, [], [gone, uuid, "unknown"])
     assert [(v.uuid, v.verdict) for v in leftovers] == [(gone, Verdict.DESTROY)]
+
+
+def second_end(world: World, uuid: str) -> None:
+    """The instance holds host2 as well, at generation 7, as in the middle of a move."""
+
+    def claim(uow: UnitOfWork) -> None:
+        row = instances.lock(uow, uuid)
+        assert row is not None
+        host, generation = row.host, row.generation
+        row.generation = 6
+        assert claims.claim(uow, row, Selection(host="host2", node="host2"))
+        row.host = row.node = host
+        row.generation = generation
+
+    world.db.write(claim)
+
+
+def test_an_instance_belongs_to_both_of_its_ends(world: World) -> None:
+    uuid, host, generation = world.built()
+    second_end(world, uuid)
+
+    def judge(reporter: str, number: int) -> list[str]:
+        report = objects.DomainReport(uuid=uuid, generation=number, power_state=4)
+        return [v.verdict for v in world.reports.reconcile_domains(world.context(), reporter, [report], [])]
+
+    assert (judge("host2", 7), judge(host, generation)) == ([Verdict.KEEP], [Verdict.KEEP])
+    assert world.instance(uuid).vm_state == "stopped", "by its own host's word"
+    assert judge("host2", generation) == [Verdict.DESTROY]
+    assert world.reports.reconcile_domains(world.context(), "host2", [], [uuid]) == []
+
+
+def test_a_delete_goes_to_both_ends_and_waits_for_both(world: World) -> None:
+    uuid, host, _ = world.built()
+    second_end(world, uuid)
+    assert world.used() == {"host1": 1, "host2": 1}
+    ticket = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
+    assert (ticket.host, ticket.generation) == (host, 1)
+    world.reports.finish_action(world.context(), host, ticket.action_id, None, None, "")
+    assert not world.instance(uuid).deleted
+    assert world.used() == {"host1": 0, "host2": 1}
+    world.reports.finish_action(world.context(), host, ticket.action_id, None, None, "")
+    assert not world.instance(uuid).deleted, "the first one's answer again is none of the second's"
+    world.reconciler.sweep()
+    assert [(sent.host, sent.generation) for sent in world.compute.tickets] == [("host2", 7)]
+    world.reports.finish_action(world.context(), "host2", ticket.action_id, None, None, "")
+    assert world.instance(uuid).deleted
+    assert (world.used(), world.open_actions()) == ({"host1": 0, "host2": 0}, [])
+
+
+def test_a_delete_begins_at_the_end_that_is_up(world: World) -> None:
+    uuid, host, _ = world.built()
+    second_end(world, uuid)
+    world.silence(host)
+    ticket = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
+    assert ticket.host == "host2"
+    world.reports.finish_action(world.context(), "host2", ticket.action_id, None, None, "")
+    assert (world.instance(uuid).deleted, world.open_actions()) == (True, [("delete", "cleanup")])
+    assert world.used() == {"host1": 1, "host2": 0}
 
 
 def test_a_guest_that_shut_itself_down_is_stopped(world: World) -> None:
@@ -787,7 +932,7 @@ def test_a_long_fault_is_cut_after_a_clause_and_whole_in_the_details(world: Worl
     [("x" * 255, "x" * 255), ("x" * 256, "x" * 252 + "…"), ("word " * 60, "word " * 49 + "word …")],
 )
 def test_shortened(message: str, short: str) -> None:
-    assert end.shortened(message) == short
+    assert faults.shortened(message) == short
     assert len(short) <= 255
 
 

@@ -107,7 +107,7 @@ def test_quotas_are_the_model(empty_database: Path) -> None:
         def counters_are_sums(self) -> None:
             for project, limits in self.limits.items():
                 for user in (None, "u1", "u2"):
-                    found = self.db.read(quotas.limits, self.conf, project, user).quotas
+                    found = self.db.read(quotas.get, self.conf, project, user).quotas
                     own = {} if user is None else self.own.get((project, user), {})
                     assert {name: found[name].used for name in DEFAULTS} == self.used(project, user)
                     assert {name: found[name].limit for name in DEFAULTS} == limits | own

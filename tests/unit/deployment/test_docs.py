@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
 import pathlib
 import re
 import shlex
 
 import pytest
 
+from nova_lite import operations, rpc
 from nova_lite.cmd import manage
-from nova_lite.compute.rpcapi import ComputeAPI
-from nova_lite.conductor.rpcapi import ConductorAPI
-from nova_lite.scheduler.rpcapi import SchedulerAPI
+from nova_lite.compute.rpcapi import ComputeRPC
+from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.scheduler.rpcapi import SchedulerRPC
 
 TOP = pathlib.Path(__file__).parents[3]
 PAGES = [TOP / "README.md", TOP / "CONTRIBUTING.md", *sorted((TOP / "docs").rglob("*.md"))]
@@ -20,10 +20,10 @@ ARCHITECTURE = (TOP / "docs/architecture.md").read_text()
 
 
 def rpc_methods() -> list[str]:
-    found = []
-    for api in (ConductorAPI, SchedulerAPI, ComputeAPI):
-        found += [name for name, _ in inspect.getmembers(api, inspect.isfunction) if not name.startswith("_")]
-    return sorted(set(found))
+    found: list[str] = []
+    for protocol in (ConductorRPC, SchedulerRPC, ComputeRPC):
+        found += rpc.contract_of(protocol).methods
+    return sorted({*found, *operations.order_methods()})
 
 
 @pytest.mark.parametrize("method", rpc_methods())

@@ -238,3 +238,22 @@ def test_diagnostics_tell_the_domain_as_it_was_made(fake_driver: fake.FakeDriver
     assert [nic.mac_address for nic in found.nics] == [vif.mac_address for vif in VIFS]
     fake_driver.unplug_vifs(UUID)
     assert fake_driver.get_instance_diagnostics(UUID).nics == []
+
+
+@pytest.mark.parametrize(
+    ("there", "back", "meanwhile"),
+    [("pause", "unpause", PowerState.PAUSED), ("suspend", "resume", PowerState.SHUTDOWN)],
+)
+def test_a_domain_stands_still_and_runs_on(
+    fake_driver: fake.FakeDriver, there: str, back: str, meanwhile: PowerState
+) -> None:
+    fake_driver.spawn(spec())
+    getattr(fake_driver, there)(UUID)
+    assert fake_driver.get_info(UUID).power_state == meanwhile
+    getattr(fake_driver, back)(UUID)
+    assert fake_driver.get_info(UUID).power_state == PowerState.RUNNING
+    control(fake_driver, fail_at=[there])
+    with pytest.raises(exception.VirtDriverError):
+        getattr(fake_driver, there)(UUID)
+    with pytest.raises(exception.DomainNotFound):
+        getattr(fake_driver, there)("none")

@@ -3,47 +3,33 @@
 from __future__ import annotations
 
 from nova_lite.api.compute.schemas import types as t
-from nova_lite.api.microversions import Change, Versioned
+from nova_lite.api.microversions import Change
 
 _SERVICES: t.Schema = {"host": t.Q_ANY, "binary": t.Q_ANY}
 
-SERVICES: Versioned[t.Schema] = Versioned(
-    {1: t.loose_query(_SERVICES), Change.STRICT_QUERIES: t.strict_query(_SERVICES)}
-)
+SERVICES = t.query(_SERVICES)
 
 _REASON: t.Schema = {"type": "string", "minLength": 1, "maxLength": 255, "format": "printable"}
 _WHICH: t.Schema = {"host": t.HOST, "binary": t.TEXT}
 
-SERVICE_SWITCH: Versioned[t.Schema] = Versioned({1: t.strict(_WHICH, ("host", "binary"))})
-SERVICE_DISABLE_WITH_REASON: Versioned[t.Schema] = Versioned(
-    {1: t.strict({**_WHICH, "disabled_reason": _REASON}, ("host", "binary", "disabled_reason"))}
-)
-SERVICE_FORCE_DOWN: Versioned[t.Schema] = Versioned(
-    {1: t.strict({**_WHICH, "forced_down": t.BOOLEAN}, ("host", "binary", "forced_down"))}
-)
-SERVICE_UPDATE: Versioned[t.Schema] = Versioned(
+SERVICE_SWITCH = t.strict(_WHICH, ("host", "binary"))
+SERVICE_DISABLE_WITH_REASON = t.strict({**_WHICH, "disabled_reason": _REASON}, ("host", "binary", "disabled_reason"))
+SERVICE_FORCE_DOWN = t.strict({**_WHICH, "forced_down": t.BOOLEAN}, ("host", "binary", "forced_down"))
+SERVICE_UPDATE = t.strict(
     {
-        1: t.strict(
-            {
-                "status": {"type": "string", "enum": ["enabled", "disabled"]},
-                "disabled_reason": _REASON,
-                "forced_down": t.BOOLEAN,
-            }
-        )
+        "status": t.one_of("enabled", "disabled"),
+        "disabled_reason": _REASON,
+        "forced_down": t.BOOLEAN,
     }
 )
 
-HOSTS: Versioned[t.Schema] = Versioned({1: t.loose_query({"zone": t.Q_ANY})})
-HOST_UPDATE: Versioned[t.Schema] = Versioned(
+HOSTS = t.loose_query({"zone": t.Q_ANY})
+HOST_UPDATE = t.strict(
     {
-        1: t.strict(
-            {
-                "status": {"type": "string", "enum": ["enable", "disable"]},
-                "maintenance_mode": {"type": "string", "enum": ["enable", "disable"]},
-            },
-            minProperties=1,
-        )
-    }
+        "status": t.one_of("enable", "disable"),
+        "maintenance_mode": t.one_of("enable", "disable"),
+    },
+    minProperties=1,
 )
 
 _HYPERVISORS_253: t.Schema = {
@@ -52,21 +38,8 @@ _HYPERVISORS_253: t.Schema = {
     "with_servers": t.Q_BOOLEAN,
 }
 
-HYPERVISORS: Versioned[t.Schema] = Versioned(
-    {
-        1: t.loose_query({}),
-        Change.HYPERVISOR_PAGING: t.loose_query(t.PAGING),
-        Change.UUIDS_OF_SERVICES: t.loose_query(_HYPERVISORS_253),
-        Change.STRICT_QUERIES: t.strict_query(_HYPERVISORS_253),
-    }
-)
+HYPERVISORS = t.query({}, {Change.HYPERVISOR_PAGING: t.PAGING, Change.UUIDS_OF_SERVICES: _HYPERVISORS_253})
 
 _WITH_SERVERS: t.Schema = {"with_servers": t.Q_BOOLEAN}
 
-HYPERVISOR: Versioned[t.Schema] = Versioned(
-    {
-        1: t.loose_query({}),
-        Change.UUIDS_OF_SERVICES: t.loose_query(_WITH_SERVERS),
-        Change.STRICT_QUERIES: t.strict_query(_WITH_SERVERS),
-    }
-)
+HYPERVISOR = t.query({}, {Change.UUIDS_OF_SERVICES: _WITH_SERVERS})

@@ -8,15 +8,15 @@ from nova_lite.api.microversions import Change, Versioned
 _NAME_21: t.Schema = {**t.NAME, "pattern": r"^[a-zA-Z0-9 _-]+$"}
 _NAME_292: t.Schema = {**_NAME_21, "pattern": r"^[a-zA-Z0-9 _@.-]+$"}
 _PUBLIC_KEY: t.Schema = {"type": "string"}
-_TYPE: t.Schema = {"type": "string", "enum": ["ssh", "x509"]}
-_USER: t.Schema = {"type": "string", "minLength": 1, "maxLength": 255}
+_TYPE: t.Schema = t.one_of("ssh", "x509")
+_USER: t.Schema = t.TEXT
 
 _KEY_21: t.Schema = {"name": _NAME_21, "public_key": _PUBLIC_KEY}
 _KEY_22 = {**_KEY_21, "type": _TYPE}
 _KEY_210 = {**_KEY_22, "user_id": _USER}
 _KEY_292 = {**_KEY_210, "name": _NAME_292}
 
-CREATE: Versioned[t.Schema] = Versioned(
+CREATE = Versioned(
     {
         1: t.wrapped("keypair", t.strict(_KEY_21, ("name",))),
         Change.KEYPAIR_TYPE: t.wrapped("keypair", t.strict(_KEY_22, ("name",))),
@@ -27,19 +27,6 @@ CREATE: Versioned[t.Schema] = Versioned(
 
 _OF_USER: t.Schema = {"user_id": t.Q_ANY}
 
-INDEX: Versioned[t.Schema] = Versioned(
-    {
-        1: t.loose_query({}),
-        Change.KEYPAIR_USER: t.loose_query(_OF_USER),
-        Change.KEYPAIR_PAGING: t.loose_query({**_OF_USER, **t.PAGING}),
-        Change.STRICT_QUERIES: t.strict_query({**_OF_USER, **t.PAGING}),
-    }
-)
+INDEX = t.query({}, {Change.KEYPAIR_USER: _OF_USER, Change.KEYPAIR_PAGING: {**_OF_USER, **t.PAGING}})
 
-ONE: Versioned[t.Schema] = Versioned(
-    {
-        1: t.loose_query({}),
-        Change.KEYPAIR_USER: t.loose_query(_OF_USER),
-        Change.STRICT_QUERIES: t.strict_query(_OF_USER),
-    }
-)
+ONE = t.query({}, {Change.KEYPAIR_USER: _OF_USER})

@@ -30,9 +30,5 @@ def _class(properties: t.Schema) -> t.Schema:
     return t.wrapped("quota_class_set", t.strict(properties))
 
 
-UPDATE: Versioned[t.Schema] = Versioned(
-    {1: _set(_21), Change.NO_PROXIES: _set(_236), Change.NO_PERSONALITY: _set(_257)}
-)
-CLASS_UPDATE: Versioned[t.Schema] = Versioned(
-    {1: _class(_21), Change.QUOTA_CLASS_KEYS: _class(_236), Change.NO_PERSONALITY: _class(_257)}
-)
+UPDATE = Versioned({1: _set(_21), Change.NO_PROXIES: _set(_236), Change.NO_PERSONALITY: _set(_257)})
+CLASS_UPDATE = Versioned({1: _class(_21), Change.QUOTA_CLASS_KEYS: _class(_236), Change.NO_PERSONALITY: _class(_257)})

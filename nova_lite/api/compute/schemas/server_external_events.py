@@ -17,15 +17,15 @@ TAGGED = (VOLUME_EXTENDED, POWER_UPDATE, ACCELERATOR_BOUND, VOLUME_REIMAGED)
 
 def _events(*names: str) -> t.Schema:
     event = {
-        "name": {"type": "string", "enum": list(names)},
+        "name": t.one_of(*names),
         "server_uuid": t.UUID,
-        "status": {"type": "string", "enum": ["failed", "completed", "in-progress"]},
+        "status": t.one_of("failed", "completed", "in-progress"),
         "tag": {"type": "string", "maxLength": 255},
     }
     return t.wrapped("events", {"type": "array", "minItems": 1, "items": t.strict(event, ("name", "server_uuid"))})
 
 
-CREATE: Versioned[t.Schema] = Versioned(
+CREATE = Versioned(
     {
         1: _events(*NETWORK),
         Change.VOLUME_EXTENDED: _events(*NETWORK, *TAGGED[:1]),

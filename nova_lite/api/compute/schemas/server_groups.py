@@ -11,7 +11,7 @@ _ALL = [*_HARD, "soft-anti-affinity", "soft-affinity"]
 
 def _with_policies(allowed: list[str]) -> t.Schema:
     """The list of policies has just one."""
-    policies = {"type": "array", "items": {"type": "string", "enum": allowed}, "minItems": 1, "maxItems": 1}
+    policies = {"type": "array", "items": t.one_of(*allowed), "minItems": 1, "maxItems": 1}
     return t.wrapped("server_group", t.strict({"name": t.NAME, "policies": policies}, ("name", "policies")))
 
 
@@ -20,14 +20,14 @@ _WITH_POLICY: t.Schema = t.wrapped(
     t.strict(
         {
             "name": t.NAME,
-            "policy": {"type": "string", "enum": _ALL},
+            "policy": t.one_of(*_ALL),
             "rules": t.strict({"max_server_per_host": t.POSITIVE}),
         },
         ("name", "policy"),
     ),
 )
 
-CREATE: Versioned[t.Schema] = Versioned(
+CREATE = Versioned(
     {
         1: _with_policies(_HARD),
         Change.SERVER_GROUP_SOFT_POLICIES: _with_policies(_ALL),
@@ -36,4 +36,4 @@ CREATE: Versioned[t.Schema] = Versioned(
 )
 
 _INDEX: t.Schema = {"all_projects": t.Q_ANY, "limit": t.Q_LIMIT, "offset": t.Q_LIMIT}
-INDEX: Versioned[t.Schema] = Versioned({1: t.loose_query(_INDEX), Change.STRICT_QUERIES: t.strict_query(_INDEX)})
+INDEX = t.query(_INDEX)

@@ -20,35 +20,27 @@ def _networks_or_word(item: t.Schema) -> t.Schema:
     return {
         "oneOf": [
             {"type": "array", "items": t.strict({**item, "uuid": t.UUID})},
-            {"type": "string", "enum": ["none", "auto"]},
+            t.one_of("none", "auto"),
         ]
     }
 
 
+_TEXT_OR_NULL: t.Schema = {"type": ["string", "null"], "maxLength": 255}
 _DEVICE: t.Schema = {
-    "type": "object",
-    "properties": {
-        "boot_index": {"type": ["integer", "string", "null"], "pattern": "^-?[0-9]+$"},
-        "delete_on_termination": t.BOOLEAN,
-        "destination_type": {"type": "string", "enum": ["local", "volume"]},
-        "device_name": {"type": ["string", "null"], "maxLength": 255},
-        "device_type": {"type": ["string", "null"], "maxLength": 255},
-        "disk_bus": {"type": ["string", "null"], "maxLength": 255},
-        "guest_format": {"type": ["string", "null"], "maxLength": 255},
-        "no_device": {},
-        "source_type": {"type": "string", "enum": ["volume", "image", "snapshot", "blank"]},
-        "uuid": {"type": "string", "minLength": 1, "maxLength": 255},
-        "volume_id": t.UUID,
-        "image_id": t.IMAGE_ID,
-        "snapshot_id": t.UUID,
-        "volume_size": {"type": ["integer", "string", "null"], "pattern": "^[0-9]*$", "maximum": t.MAX_INT},
-    },
-    "additionalProperties": False,
+    "boot_index": {"type": ["integer", "string", "null"], "pattern": "^-?[0-9]+$"},
+    "delete_on_termination": t.BOOLEAN,
+    "destination_type": t.one_of("local", "volume"),
+    **dict.fromkeys(("device_name", "device_type", "disk_bus", "guest_format"), _TEXT_OR_NULL),
+    "no_device": {},
+    "source_type": t.one_of("volume", "image", "snapshot", "blank"),
+    "uuid": t.TEXT,
+    **dict.fromkeys(("volume_id", "image_id", "snapshot_id"), t.UUID),
+    "volume_size": {"type": ["integer", "string", "null"], "pattern": "^[0-9]*$", "maximum": t.MAX_INT},
 }
 
 
 def _devices(**more: t.Schema) -> t.Schema:
-    return {"type": "array", "items": {**_DEVICE, "properties": {**_DEVICE["properties"], **more}}}
+    return {"type": "array", "items": t.strict({**_DEVICE, **more})}
 
 
 _SERVER_21: t.Schema = {
@@ -67,7 +59,7 @@ _SERVER_21: t.Schema = {
             {"path": {"type": "string", "minLength": 1}, "contents": {"type": "string", "format": "base64"}},
         ),
     },
-    "availability_zone": {"type": "string", "minLength": 1, "maxLength": 255},
+    "availability_zone": t.TEXT,
     "block_device_mapping": {"type": "array", "items": {"type": "object"}},
     "block_device_mapping_v2": _devices(),
     "config_drive": {"type": ["boolean", "string"], "anyOf": [t.BOOLEAN, {"enum": [""]}]},
@@ -75,23 +67,15 @@ _SERVER_21: t.Schema = {
     "min_count": t.POSITIVE,
     "max_count": t.POSITIVE,
     "return_reservation_id": t.BOOLEAN,
-    "security_groups": {
-        "type": "array",
-        "items": {
-            "type": "object",
-            "properties": {"name": {"type": "string", "minLength": 1, "maxLength": 255}},
-            "additionalProperties": False,
-        },
-    },
+    "security_groups": {"type": "array", "items": t.strict({"name": t.TEXT})},
     "user_data": {"type": "string", "format": "base64", "maxLength": t.MAX_USER_DATA},
 }
 
-_HINT_GROUP: t.Schema = {"type": "string", "format": "uuid"}
 _HINT_SERVERS: t.Schema = {"oneOf": [t.UUID, {"type": "array", "items": t.UUID, "minItems": 1}]}
 _HINTS: t.Schema = {
     "type": "object",
     "properties": {
-        "group": _HINT_GROUP,
+        "group": t.UUID,
         "different_host": _HINT_SERVERS,
         "same_host": _HINT_SERVERS,
         "query": {"type": ["string", "object"]},
@@ -150,7 +134,7 @@ _FQDN: t.Schema = {"type": "string", "minLength": 2, "maxLength": 255, "pattern"
 _SERVER_290 = {**_SERVER_274, "hostname": _HOSTNAME}
 _SERVER_294 = {**_SERVER_274, "hostname": _FQDN}
 
-CREATE: Versioned[t.Schema] = Versioned(
+CREATE = Versioned(
     {
         1: _create(_SERVER_21),
         Change.SERVER_DESCRIPTION: _create(_SERVER_219),
@@ -178,7 +162,7 @@ _UPDATE_21: t.Schema = {
 }
 _UPDATE_219 = {**_UPDATE_21, "description": t.DESCRIPTION}
 
-UPDATE: Versioned[t.Schema] = Versioned(
+UPDATE = Versioned(
     {
         1: t.wrapped("server", t.strict(_UPDATE_21)),
         Change.SERVER_DESCRIPTION: t.wrapped("server", t.strict(_UPDATE_219)),
@@ -187,20 +171,29 @@ UPDATE: Versioned[t.Schema] = Versioned(
     }
 )
 
+# --- tags
+
+TAGS = t.wrapped("tags", t.TAGS)
+
 # --- actions
 
-REBOOT: Versioned[t.Schema] = Versioned(
+_REASON: t.Schema = {"locked_reason": t.TEXT}
+LOCK = Versioned(
     {
-        1: t.wrapped(
-            "reboot",
-            t.strict({"type": {"type": "string", "enum": ["HARD", "Hard", "hard", "SOFT", "Soft", "soft"]}}, ("type",)),
-        )
+        1: t.wrapped("lock", {}),
+        Change.LOCKED_REASON: t.wrapped("lock", {**t.strict(_REASON), "type": ["object", "null"]}),
     }
+)
+RESET_STATE = t.wrapped("os-resetState", t.strict({"state": t.one_of("active", "error")}, ("state",)))
+UNLOCK = t.wrapped("unlock", {})
+REBOOT = t.wrapped(
+    "reboot",
+    t.strict({"type": t.one_of("HARD", "Hard", "hard", "SOFT", "Soft", "soft")}, ("type",)),
 )
 
 _EVACUATE_214: t.Schema = {"host": t.HOST, "adminPass": {"type": "string"}}
 
-EVACUATE: Versioned[t.Schema] = Versioned(
+EVACUATE = Versioned(
     {
         1: t.wrapped("evacuate", t.strict({**_EVACUATE_214, "onSharedStorage": t.BOOLEAN}, ("onSharedStorage",))),
         Change.EVACUATE_AUTO: t.wrapped("evacuate", t.strict(_EVACUATE_214)),
@@ -211,13 +204,11 @@ EVACUATE: Versioned[t.Schema] = Versioned(
 
 _LENGTH: t.Schema = {"type": ["integer", "string", "null"], "pattern": "^-?[0-9]+$", "minimum": -1, "maxLength": 9}
 
-CONSOLE_OUTPUT: Versioned[t.Schema] = Versioned(
-    {1: t.wrapped("os-getConsoleOutput", t.strict({"length": _LENGTH}))},
-)
+CONSOLE_OUTPUT = t.wrapped("os-getConsoleOutput", t.strict({"length": _LENGTH}))
 
 # --- list
 
-SORT_KEYS = (
+_SORT_KEYS = [
     "access_ip_v4",
     "access_ip_v6",
     "auto_disk_config",
@@ -247,12 +238,48 @@ SORT_KEYS = (
     "user_id",
     "uuid",
     "vm_state",
-)
+]
 
 
 def _sort_key(*more: str) -> t.Schema:
-    return t.each({"type": "string", "enum": [*SORT_KEYS, *more]})
+    return t.each(t.one_of(*_SORT_KEYS, *more))
 
+
+#: Parameters whose value may be any text.
+_PLAIN = [
+    "user_id",
+    "project_id",
+    "tenant_id",
+    "launch_index",
+    "image_ref",
+    "image",
+    "kernel_id",
+    "ramdisk_id",
+    "hostname",
+    "key_name",
+    "instance_type_id",
+    "flavor",
+    "status",
+    "vm_state",
+    "task_state",
+    "description",
+    "display_description",
+    "uuid",
+    "access_ip_v4",
+    "access_ip_v6",
+    "availability_zone",
+    "host",
+    "node",
+    "locked_by",
+    "root_device_name",
+    "auto_disk_config",
+    "soft_deleted",
+    "not_deleted",
+    "reservation_id",
+    "metadata",
+    "system_metadata",
+    "hypervisor_hostname",
+]
 
 _LIST_21: t.Schema = {
     **t.PAGING,
@@ -271,54 +298,12 @@ _LIST_21: t.Schema = {
     "power_state": t.each({"type": "string", "pattern": "^[0-9]{1,3}$"}),
     "progress": t.each({"type": "string", "pattern": "^[0-9]{1,3}$"}),
     "deleted": t.Q_ANY,
-    **dict.fromkeys(
-        (
-            "user_id",
-            "project_id",
-            "tenant_id",
-            "launch_index",
-            "image_ref",
-            "image",
-            "kernel_id",
-            "ramdisk_id",
-            "hostname",
-            "key_name",
-            "instance_type_id",
-            "flavor",
-            "status",
-            "vm_state",
-            "task_state",
-            "description",
-            "display_description",
-            "uuid",
-            "access_ip_v4",
-            "access_ip_v6",
-            "availability_zone",
-            "host",
-            "node",
-            "locked_by",
-            "root_device_name",
-            "auto_disk_config",
-            "soft_deleted",
-            "not_deleted",
-            "reservation_id",
-            "metadata",
-            "system_metadata",
-            "hypervisor_hostname",
-        ),
-        t.Q_ANY,
-    ),
+    **dict.fromkeys(_PLAIN, t.Q_ANY),
 }
 _LIST_226 = {**_LIST_21, **dict.fromkeys(("tags", "tags-any", "not-tags", "not-tags-any"), t.Q_ANY)}
 _LIST_266 = {**_LIST_226, "changes-before": t.Q_TIME}
 _LIST_273 = {**_LIST_266, "sort_key": _sort_key("locked"), "locked": t.Q_BOOLEAN}
 
-INDEX: Versioned[t.Schema] = Versioned(
-    {
-        1: t.loose_query(_LIST_21),
-        Change.SERVER_TAGS: t.loose_query(_LIST_226),
-        Change.CHANGES_BEFORE: t.loose_query(_LIST_266),
-        Change.LOCKED_REASON: t.loose_query(_LIST_273),
-        Change.STRICT_QUERIES: t.strict_query(_LIST_273),
-    }
+INDEX = t.query(
+    _LIST_21, {Change.SERVER_TAGS: _LIST_226, Change.CHANGES_BEFORE: _LIST_266, Change.LOCKED_REASON: _LIST_273}
 )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+
+from nova_lite.api.microversions import Change, Versioned
 
 MAX_INT = 0x7FFFFFFF
 MAX_USER_DATA = 65535
@@ -23,13 +26,29 @@ def wrapped(key: str, schema: Schema, **more: Schema) -> Schema:
     return strict({key: schema, **more}, (key,))
 
 
-def loose_query(properties: Schema, patterns: Schema | None = None) -> Schema:
-    schema: Schema = {"type": "object", "properties": properties}
-    return schema | {"patternProperties": patterns} if patterns else schema
+def loose_query(properties: Schema) -> Schema:
+    """Parameters that are not known are dropped."""
+    return {"type": "object", "properties": properties}
 
 
-def strict_query(properties: Schema, patterns: Schema | None = None) -> Schema:
-    return {**loose_query(properties, patterns), "additionalProperties": False}
+def query(properties: Schema, later: Mapping[int, Schema] | None = None) -> Versioned[Schema]:
+    """``properties`` at first, and those of ``later`` from which minor version on; others are errors since 2.75."""
+    versions = {1: properties, **(later or {})}
+    loose = {since: loose_query(properties) for since, properties in versions.items()}
+    return Versioned({**loose, Change.STRICT_QUERIES: strict(versions[max(versions)])})
+
+
+def keyed(**value: Any) -> Schema:
+    """An object with keys of the users' own; ``value`` says more of the values, which are printable and short."""
+    return {
+        "type": "object",
+        "patternProperties": {r"^[a-zA-Z0-9\-_:. ]{1,255}$": {**value, "maxLength": 255, "format": "printable"}},
+        "additionalProperties": False,
+    }
+
+
+def one_of(*words: str) -> Schema:
+    return {"type": "string", "enum": list(words)}
 
 
 def each(schema: Schema) -> Schema:
@@ -42,7 +61,6 @@ DESCRIPTION: Schema = {"type": ["string", "null"], "minLength": 0, "maxLength": 
 TEXT: Schema = {"type": "string", "minLength": 1, "maxLength": 255}
 HOST: Schema = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"^[a-zA-Z0-9-._]+$"}
 UUID: Schema = {"type": "string", "format": "uuid"}
-IMAGE_ID: Schema = UUID
 IMAGE_ID_OR_EMPTY: Schema = {"oneOf": [UUID, {"type": "string", "maxLength": 0}]}
 FLAVOR_REF: Schema = {"type": ["string", "integer"], "minLength": 1, "maxLength": 255}
 BOOLEAN: Schema = {"type": ["boolean", "string"], "format": "boolean"}
@@ -56,35 +74,15 @@ POSITIVE: Schema = {
     "format": "int32",
 }
 NON_NEGATIVE: Schema = {**POSITIVE, "pattern": "^[0-9]+$", "minimum": 0}
-IPV4_OR_EMPTY: Schema = {
-    "type": "string",
-    "oneOf": [{"type": "string", "format": "ipv4"}, {"type": "string", "maxLength": 0}],
-}
-IPV6_OR_EMPTY: Schema = {
-    "type": "string",
-    "oneOf": [{"type": "string", "format": "ipv6"}, {"type": "string", "maxLength": 0}],
-}
+_EMPTY: Schema = {"type": "string", "maxLength": 0}
+IPV4_OR_EMPTY: Schema = {"type": "string", "oneOf": [{"type": "string", "format": "ipv4"}, _EMPTY]}
+IPV6_OR_EMPTY: Schema = {"type": "string", "oneOf": [{"type": "string", "format": "ipv6"}, _EMPTY]}
 IP_ADDRESS: Schema = {"type": "string", "oneOf": [{"format": "ipv4"}, {"format": "ipv6"}]}
-DISK_CONFIG: Schema = {"type": "string", "enum": ["AUTO", "MANUAL"]}
-METADATA: Schema = {
-    "type": "object",
-    "patternProperties": {r"^[a-zA-Z0-9\-_:. ]{1,255}$": {"type": "string", "maxLength": 255, "format": "printable"}},
-    "additionalProperties": False,
-}
+DISK_CONFIG: Schema = one_of("AUTO", "MANUAL")
+METADATA: Schema = keyed(type="string")
 TAG: Schema = {"type": "string", "minLength": 1, "maxLength": 60, "pattern": r"^[^,/]*$"}
 TAGS: Schema = {"type": "array", "items": TAG, "maxItems": 50}
-EXTRA_SPECS: Schema = {
-    "type": "object",
-    "minProperties": 1,
-    "patternProperties": {
-        r"^[a-zA-Z0-9\-_:. ]{1,255}$": {
-            "type": ["string", "number"],
-            "maxLength": 255,
-            "format": "printable",
-        }
-    },
-    "additionalProperties": False,
-}
+EXTRA_SPECS: Schema = {**keyed(type=["string", "number"]), "minProperties": 1}
 
 Q_ANY: Schema = each({"type": "string", "maxLength": 4096})
 Q_REGEX: Schema = each({"type": "string", "maxLength": 255, "format": "regex"})

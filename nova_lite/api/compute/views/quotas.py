@@ -67,20 +67,19 @@ _UNLIMITED = QuotaUsage(limit=-1)
 
 def absolute(req: Request, limits: Limits) -> dict[str, int]:
     return {
-        **{name: _of(limits, quota).limit for name, quota in _shown(req, _MAXIMA)},
-        **{name: _of(limits, quota).used for name, quota in _shown(req, _TOTALS)},
+        **{name: _of(limits, quota).limit for name, (quota, gone) in _MAXIMA.items() if _has(req, 1, gone)},
+        **{name: _of(limits, quota).used for name, (quota, gone) in _TOTALS.items() if _has(req, 1, gone)},
     }
 
 
-def quota_set(req: Request, limits: Limits, detail: bool) -> dict[str, Any]:
-    if not detail:
-        return {"id": limits.project_id, **limits_of(req, limits)}
-    view: dict[str, Any] = {"id": limits.project_id}
-    for name, quota in QUOTAS.items():
-        if _has(req, 1, quota.gone):
-            usage = _of(limits, quota.resource)
-            view[name] = {"limit": usage.limit, "in_use": usage.used, "reserved": usage.reserved}
-    return view
+def detail(req: Request, limits: Limits) -> dict[str, Any]:
+    """A quota set with what is used, without its id."""
+    return {
+        name: {"limit": usage.limit, "in_use": usage.used, "reserved": usage.reserved}
+        for name, quota in QUOTAS.items()
+        if _has(req, 1, quota.gone)
+        for usage in (_of(limits, quota.resource),)
+    }
 
 
 def limits_of(req: Request, limits: Limits) -> dict[str, int]:
@@ -99,10 +98,6 @@ def class_limits(req: Request, limits: Limits) -> dict[str, int]:
 
 def _has(req: Request, since: int, gone: int | None) -> bool:
     return req.version.minor >= since and (gone is None or req.version.minor < gone)
-
-
-def _shown(req: Request, table: dict[str, tuple[str, int | None]]) -> list[tuple[str, str]]:
-    return [(name, quota) for name, (quota, gone) in table.items() if _has(req, 1, gone)]
 
 
 def _of(limits: Limits, quota: str) -> QuotaUsage:

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import logging
+import os
+import pwd
 import shutil
 from pathlib import Path
 
@@ -79,3 +82,57 @@ def test_a_broken_answer_is_probed_again(tmp_path: Path, probes: list[str], devi
     (tmp_path / "answer").write_text("{")
     assert kvm.choose_virt_type(str(tmp_path / "answer"), 2.0, device) == "kvm"
     assert probes == ["kvm"]
+
+
+CAPABILITIES = """<capabilities><host>
+<secmodel><model>apparmor</model><doi>0</doi></secmodel>
+<secmodel><model>dac</model><doi>0</doi><baselabel type='kvm'>+{uid}:+{gid}</baselabel></secmodel>
+</host></capabilities>"""
+
+
+@pytest.fixture
+def nobody() -> pwd.struct_passwd:
+    return pwd.getpwnam("nobody")
+
+
+def test_the_user_of_qemu_is_in_the_capabilities() -> None:
+    assert kvm.qemu_user(CAPABILITIES.format(uid=64055, gid=109)) == (64055, 109)
+    assert kvm.qemu_user("<capabilities><host/></capabilities>") is None
+
+
+@pytest.mark.parametrize(
+    ("mode", "closed"), [(0o600, True), (0o660, True), (0o606, False), (0o666, False), (0o602, True)]
+)
+def test_a_device_of_another_user_and_group(device: str, mode: int, closed: bool, nobody: pwd.struct_passwd) -> None:
+    if os.stat(device).st_uid == nobody.pw_uid or os.stat(device).st_gid == nobody.pw_gid:
+        pytest.skip("the tests run as nobody")
+    os.chmod(device, mode)
+    assert kvm.is_closed_to(nobody.pw_uid, nobody.pw_gid, device) is closed
+
+
+@pytest.mark.parametrize(("mode", "closed"), [(0o600, True), (0o660, False), (0o606, True), (0o640, True)])
+def test_a_device_of_the_users_group(device: str, mode: int, closed: bool, nobody: pwd.struct_passwd) -> None:
+    os.chmod(device, mode)
+    assert kvm.is_closed_to(nobody.pw_uid, os.stat(device).st_gid, device) is closed
+
+
+def test_no_device_is_not_a_closed_one(tmp_path: Path, nobody: pwd.struct_passwd) -> None:
+    assert not kvm.is_closed_to(nobody.pw_uid, nobody.pw_gid, str(tmp_path / "missing"))
+
+
+@pytest.mark.parametrize(("mode", "seconds", "warns"), [(0o600, 65.0, True), (0o666, 65.0, False), (0o600, 0.5, False)])
+def test_a_slow_start_is_explained(
+    device: str,
+    mode: int,
+    seconds: float,
+    warns: bool,
+    nobody: pwd.struct_passwd,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    os.chmod(device, mode)
+    kvm.explain_slow_start(
+        "an-instance", seconds, CAPABILITIES.format(uid=nobody.pw_uid, gid=nobody.pw_gid), device=device
+    )
+    lines = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert len(lines) == warns
+    assert all("an-instance took libvirt 65.0 s" in line and f"chmod 660 {device}" in line for line in lines)

@@ -1,0 +1,32 @@
+"""``/servers/{server_id}/ips``: a server's addresses."""
+
+from __future__ import annotations
+
+from nova_lite import exception
+from nova_lite.api.compute.schemas import queries
+from nova_lite.api.compute.views import servers as views
+from nova_lite.api.wsgi import ANY_KEY, Answer, Extension, Request, Route, declares
+from nova_lite.policies import servers as policies
+
+_IPS = "/servers/{server_id}/ips"
+
+
+class Ips(Extension):
+    alias = "ips"
+    title = "Addresses of a server"
+    includes = ("server-facts",)
+    routes = (
+        Route("GET", _IPS, "index"),
+        Route("GET", _IPS + "/{label}", "show"),
+    )
+
+    @declares(policies.IPS_INDEX, query=queries.NOTHING, answer="addresses")
+    def index(self, req: Request, server_id: str) -> Answer:
+        return Answer({"addresses": views.addresses(self.conductor.instance_get(req.context, server_id))})
+
+    @declares(policies.IPS_SHOW, query=queries.NOTHING, answer=ANY_KEY)
+    def show(self, req: Request, server_id: str, label: str) -> Answer:
+        networks = views.addresses(self.conductor.instance_get(req.context, server_id))
+        if label not in networks:
+            raise exception.NotFound("Instance is not a member of specified network")
+        return Answer({label: networks[label]})

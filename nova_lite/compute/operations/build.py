@@ -1,0 +1,218 @@
+"""One build on this host, from the order to the report."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import logging
+import threading
+import time
+import traceback
+
+from nova_lite import exception, hooks
+from nova_lite.compute.claims import Resources
+from nova_lite.compute.host import LocalHost
+from nova_lite.compute.reports import Stopping, exception_message
+from nova_lite.context import RequestContext
+from nova_lite.objects import BuildRequest, BuildResult, Outcome
+from nova_lite.virt.driver import DomainInfo, SpawnSpec
+
+LOG = logging.getLogger(__name__)
+
+DEFAULT_ROOT_DEVICE = "/dev/vda"
+
+#: Failures that another host would meet as well. All other failures of a driver may be this host's own.
+ABORTING_DRIVER_ERRORS = (exception.ImageFileMissing, exception.ImageCorrupt, exception.ConfigDriveInvalid)
+
+#: The conductor's answers to work that is not wanted (any more): remove it, there is nobody to report to.
+UNWANTED = (exception.StaleReport, exception.InstanceGone, exception.InstanceNotFound)
+
+
+class Builder:
+    """Makes instances exist. At most ``max_concurrent_builds`` at a time; the others wait."""
+
+    def __init__(self, host: LocalHost) -> None:
+        self._host = host
+        self._slots = threading.BoundedSemaphore(host.conf.compute.max_concurrent_builds)
+
+    def run(self, context: RequestContext, request: BuildRequest) -> None:
+        """Build, undo on failure, report. The whole job, in its own thread.
+
+        The slot comes before the lock: a build that waits for its turn must not keep a delete waiting. The lock is
+        given back before the report, which may take as long as the control plane is away.
+        """
+        uuid = request.instance.uuid
+        try:
+            with self._slots, self._host.jobs.locks.hold(uuid):
+                result = self._attempt(context, request)
+            if result is not None:
+                self._report(context, request, result)
+        except exception.Fenced as error:
+            LOG.info("Instance %s: build of generation %d dropped: %s", uuid, request.generation, error.message)
+
+    def _attempt(self, context: RequestContext, request: BuildRequest) -> BuildResult | None:
+        """The outcome to report, None if there is none to. Whatever it is but BUILT, no trace is left."""
+        host, uuid, generation = self._host, request.instance.uuid, request.generation
+        record = host.fences.get(uuid)
+        if request.action_id < record.last_action_id:
+            raise exception.Fenced(f"Instance {uuid}: action {record.last_action_id} came after its build.")
+        found = self._find(uuid)
+        if found is not None and found.generation > generation:
+            raise exception.Fenced(f"Instance {uuid} is here at generation {found.generation}.")
+        if generation <= record.fenced_generation and not self._is_finished(found, generation):
+            return self._repeat_refusal(request)
+        if found is not None:
+            if self._is_finished(found, generation):
+                return self._result(request, Outcome.BUILT, power_state=int(found.power_state))
+            LOG.info("Instance %s: removing what is left of generation %d", uuid, found.generation)
+            host.clear(uuid)
+        return self._build_or_undo(context, request)
+
+    def _find(self, instance_uuid: str) -> DomainInfo | None:
+        """The domain that is here already. A hypervisor that cannot tell has none that we did not note down."""
+        try:
+            return self._host.domain(instance_uuid)
+        except exception.VirtDriverError:
+            if self._host.fences.get(instance_uuid).is_here:
+                raise
+            return None
+
+    def _is_finished(self, found: DomainInfo | None, generation: int) -> bool:
+        return found is not None and found.generation == generation and self._host.is_complete(found)
+
+    def _repeat_refusal(self, request: BuildRequest) -> BuildResult:
+        """This generation is fenced; say so again, in case the conductor did not hear it: it may go elsewhere."""
+        uuid = request.instance.uuid
+        self._host.clear(uuid)
+        refused = self._host.fences.get(uuid).refused
+        if refused is not None and refused.generation == request.generation:
+            return refused
+        return self._result(request, Outcome.RESCHEDULED, message="This host was told not to build this attempt.")
+
+    def _build_or_undo(self, context: RequestContext, request: BuildRequest) -> BuildResult | None:
+        uuid, generation = request.instance.uuid, request.generation
+        started = time.monotonic()
+        with contextlib.ExitStack() as undo:
+            try:
+                self._build(context, request, undo)
+            except (Stopping, exception.Fenced):
+                raise
+            except UNWANTED as error:
+                LOG.info("Instance %s: generation %d is not wanted: %s", uuid, generation, error)
+                self._host.fences.forbid(uuid, generation)
+                return None
+            except Exception as error:
+                result = self._result(
+                    request,
+                    Outcome.ABORTED if aborts(error) else Outcome.RESCHEDULED,
+                    message=exception_message(error, self._host.name),
+                    details="".join(traceback.format_exception(error)),
+                )
+                LOG.warning(
+                    "Instance %s: build of generation %d %s after %.2f s: %s",
+                    uuid,
+                    generation,
+                    result.outcome,
+                    time.monotonic() - started,
+                    result.message,
+                    exc_info=not isinstance(error, exception.NovaLiteException),
+                )
+                self._host.fences.refuse(result)
+                return result
+            undo.pop_all()
+        LOG.info("Instance %s: took %.2f seconds to build generation %d", uuid, time.monotonic() - started, generation)
+        return self._result(request, Outcome.BUILT, power_state=self._host.power_state(uuid) or 0)
+
+    def _build(self, context: RequestContext, request: BuildRequest, undo: contextlib.ExitStack) -> None:
+        """Claim, networks, spawn. ``undo`` gets what takes back each step, before it is done.
+
+        Nothing exists yet when the conductor is told that the build begins here, so waiting for it costs only time.
+        """
+        host, instance, generation = self._host, request.instance, request.generation
+        check_injected_files(request.injected_files)
+        wanted = Resources.of(instance.flavor)
+        undo.callback(host.claims.release, instance.uuid)
+        host.claims.instance_claim(instance.uuid, wanted, request.limits)
+        networks = host.retrier.ask(
+            f"Instance {instance.uuid}: start_build",
+            lambda: host.conductor.start_build(context, instance.uuid, host.name, generation),
+            lambda: host.fences.check(instance.uuid, generation),
+        )
+        host.fences.check(instance.uuid, generation)
+        undo.callback(host.clear, instance.uuid)
+        host.driver.plug_vifs(instance, networks.vifs)
+        host.fences.check(instance.uuid, generation)
+        host.driver.spawn(
+            SpawnSpec(
+                instance=instance,
+                generation=generation,
+                vifs=networks.vifs,
+                image=request.image,
+                images=request.images,
+                injected_files=request.injected_files,
+                admin_password=request.admin_password,
+                fence=lambda: host.fences.creating(instance.uuid, generation),
+            )
+        )
+        hooks.reach("domain", "spawn", "after")
+        host.fences.built(instance.uuid, generation, wanted)
+
+    # --- the report
+
+    def _result(
+        self, request: BuildRequest, outcome: Outcome, power_state: int = 0, message: str = "", details: str = ""
+    ) -> BuildResult:
+        return BuildResult(
+            instance_uuid=request.instance.uuid,
+            generation=request.generation,
+            host=self._host.name,
+            outcome=outcome,
+            power_state=power_state,
+            message=message,
+            details=details,
+            root_device_name=request.instance.root_device_name or DEFAULT_ROOT_DEVICE,
+        )
+
+    def _report(self, context: RequestContext, request: BuildRequest, result: BuildResult) -> None:
+        host, uuid = self._host, result.instance_uuid
+        try:
+            host.retrier.ask(
+                f"Instance {uuid}: finish_build",
+                lambda: host.conductor.finish_build(context, result),
+                lambda: self._check_not_superseded(request),
+            )
+        except UNWANTED as error:
+            LOG.info("Instance %s: report on generation %d not wanted: %s", uuid, result.generation, error)
+            if result.outcome == Outcome.BUILT:
+                self._remove_unwanted(uuid, result.generation)
+
+    def _check_not_superseded(self, request: BuildRequest) -> None:
+        """A newer attempt, or an action on the built instance, means that the report is known or of no interest."""
+        record = self._host.fences.get(request.instance.uuid)
+        if record.fenced_generation > request.generation or record.last_action_id > request.action_id:
+            raise exception.Fenced(f"Instance {request.instance.uuid}: the report was overtaken.")
+
+    def _remove_unwanted(self, instance_uuid: str, generation: int) -> None:
+        host = self._host
+        with host.jobs.locks.hold(instance_uuid):
+            found = host.domain(instance_uuid)
+            if found is not None and found.generation == generation:
+                host.fences.forbid(instance_uuid, generation)
+                host.clear(instance_uuid)
+
+
+def aborts(error: Exception) -> bool:
+    """Whether a failure is the request's own (no other host would do better), by its type and HTTP status."""
+    if isinstance(error, ABORTING_DRIVER_ERRORS):
+        return True
+    return isinstance(error, exception.NovaLiteException) and 400 <= error.code < 500
+
+
+def check_injected_files(injected_files: dict[str, str]) -> None:
+    """Raises `InvalidInput` unless every file's contents are base64."""
+    for path, contents in injected_files.items():
+        try:
+            base64.b64decode(contents, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise exception.InvalidInput(reason=f"the contents of injected file {path} are not base64") from error

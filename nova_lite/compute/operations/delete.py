@@ -1,0 +1,14 @@
+"""Delete on the host."""
+
+from __future__ import annotations
+
+from nova_lite.compute.host import LocalHost
+from nova_lite.objects import ActionTicket
+
+
+def terminate_instance(host: LocalHost, ticket: ActionTicket) -> None:
+    """Remove the instance for good, also one of a later generation, which then may not come back either."""
+    found = host.domain(ticket.instance.uuid)
+    if found is not None and found.generation > ticket.generation:
+        host.fences.forbid(found.uuid, found.generation)
+    host.remove(ticket.instance.uuid)

@@ -1,0 +1,279 @@
+"""Compute nodes: what hosts report of their hypervisors, and what schedulers and the API see of them.
+
+What the scheduler cares about raises the node's generation and puts it into ``uow.touched_nodes``.
+"""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy import exc
+
+from nova_lite import exception
+from nova_lite.conductor.db import host_aggregates, paging
+from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.conductor.db.models import ComputeNode, Instance, Service
+from nova_lite.conductor.db.statements import by_reference
+from nova_lite.objects import ComputeNode as ComputeNodeObject
+from nova_lite.objects import HostAggregate, HostReport, HostState, Inventory
+from nova_lite.objects import Service as ServiceObject
+
+#: Parts of an inventory that decide where instances go.
+_SCHEDULED_BY = (
+    *("hypervisor_type", "hypervisor_version", "cpu_arch", "supported_hv_types", "supported_vm_modes"),
+    "capabilities",
+)
+
+_SERVICE_FIELDS = ServiceObject.__struct_fields__
+
+
+def report(uow: UnitOfWork, service: Service, host_report: HostReport, aggregates: Sequence[HostAggregate]) -> None:
+    """The host has these nodes, and no others."""
+    known = {node.node: node for node in uow.session.scalars(sa.select(ComputeNode).filter_by(host=host_report.host))}
+    for inventory in host_report.inventories:
+        node = known.pop(inventory.node, None)
+        if node is None:
+            _add(uow, service, host_report, inventory, aggregates)
+        else:
+            _update(uow, node, host_report, inventory, aggregates)
+    for node in known.values():
+        _close(uow, node)
+
+
+def _add(
+    uow: UnitOfWork,
+    service: Service,
+    host_report: HostReport,
+    inventory: Inventory,
+    aggregates: Sequence[HostAggregate],
+) -> None:
+    reported = _as_reported(host_report, inventory)
+    node = ComputeNode(
+        uuid=str(uuid.uuid4()),
+        service_id=service.id,
+        host=host_report.host,
+        node=inventory.node,
+        created_at=uow.now,
+        **_capacity(reported, aggregates),
+        **reported,
+    )
+    uow.session.add(node)
+    uow.session.flush()
+    uow.touched_nodes.add(node.id)
+
+
+def _update(
+    uow: UnitOfWork,
+    node: ComputeNode,
+    host_report: HostReport,
+    inventory: Inventory,
+    aggregates: Sequence[HostAggregate],
+) -> None:
+    reported = _as_reported(host_report, inventory)
+    capacity = _capacity(reported, aggregates)
+    before, now = node.inventory, reported["inventory"]
+    matters = any(getattr(node, name) != value for name, value in capacity.items()) or any(
+        before.get(name) != now.get(name) for name in _SCHEDULED_BY
+    )
+    for name, value in (capacity | reported).items():
+        if getattr(node, name) != value:
+            setattr(node, name, value)
+            node.updated_at = uow.now
+    if matters:
+        touch(uow, node)
+
+
+def _close(uow: UnitOfWork, node: ComputeNode) -> None:
+    """Its host does not report it any more: nothing new goes there; what is there keeps its allocations."""
+    if node.vcpus or node.memory_mb or node.disk_gb:
+        node.vcpus = node.memory_mb = node.disk_gb = 0
+        touch(uow, node)
+
+
+def apply_aggregates(uow: UnitOfWork, service: Service, aggregates: Sequence[HostAggregate]) -> None:
+    """Bring the capacities of a host's nodes in line with its aggregates, which have changed."""
+    for node in uow.session.scalars(sa.select(ComputeNode).where(ComputeNode.service_id == service.id)):
+        if node.vcpus or node.memory_mb or node.disk_gb:
+            names = ("inventory", "reserved", *(ratio for _, _, ratio, _ in _RESOURCES))
+            reported = {name: getattr(node, name) for name in names}
+            for name, value in _capacity(reported, aggregates).items():
+                setattr(node, name, value)
+
+
+#: Resource, its name in reservations, its ratio (also a key of aggregates), and an aggregate's key for reservations.
+_RESOURCES = (
+    ("vcpus", "vcpus", "cpu_allocation_ratio", "reserved_host_cpus"),
+    ("memory_mb", "memory_mb", "ram_allocation_ratio", "reserved_host_memory_mb"),
+    ("disk_gb", "disk_gb", "disk_allocation_ratio", "reserved_host_disk_gb"),
+)
+
+
+def _capacity(reported: dict[str, Any], aggregates: Sequence[HostAggregate]) -> dict[str, int]:
+    """What may be given out of each resource: (total - reserved) * ratio, rounded down. An aggregate's own ratio or
+    reservation takes the place of the host's; the least of several."""
+    capacity = {}
+    for resource, reservation, ratio, reserved_key in _RESOURCES:
+        reserved = host_aggregates.least(aggregates, reserved_key, reported["reserved"].get(reservation, 0))
+        factor = host_aggregates.least(aggregates, ratio, reported[ratio])
+        capacity[resource] = max(0, math.floor((reported["inventory"][resource] - reserved) * factor))
+    return capacity
+
+
+def _as_reported(host_report: HostReport, inventory: Inventory) -> dict[str, Any]:
+    return {
+        "inventory": msgspec.to_builtins(inventory),
+        "reserved": {
+            "vcpus": host_report.reserved_cpus,
+            "memory_mb": host_report.reserved_memory_mb,
+            "disk_gb": host_report.reserved_disk_gb,
+        },
+        "cpu_allocation_ratio": host_report.cpu_allocation_ratio,
+        "ram_allocation_ratio": host_report.ram_allocation_ratio,
+        "disk_allocation_ratio": host_report.disk_allocation_ratio,
+    }
+
+
+def touch_all(uow: UnitOfWork, service: Service) -> None:
+    uow.session.flush()
+    for node in uow.session.scalars(sa.select(ComputeNode).where(ComputeNode.service_id == service.id)):
+        touch(uow, node)
+
+
+def touch(uow: UnitOfWork, node: ComputeNode) -> None:
+    """The database counts, not we: claims raise the generation at the same time."""
+    uow.change(sa.update(ComputeNode).where(ComputeNode.id == node.id).values(generation=ComputeNode.generation + 1))
+    uow.touched_nodes.add(node.id)
+
+
+class Placed(NamedTuple):
+    """An instance on a node."""
+
+    uuid: str
+    flavorid: str | None
+    working: bool
+
+
+def to_state(row: ComputeNode, placed: Sequence[Placed] = (), aggregates: Sequence[HostAggregate] = ()) -> HostState:
+    inventory, service = row.inventory, row.service
+    return HostState(
+        id=row.id,
+        host=row.host,
+        node=row.node,
+        generation=row.generation,
+        up=service.up and not service.forced_down,
+        disabled=service.disabled,
+        vcpus=row.vcpus,
+        memory_mb=row.memory_mb,
+        disk_gb=row.disk_gb,
+        vcpus_used=row.vcpus_used,
+        memory_mb_used=row.memory_mb_used,
+        disk_gb_used=row.disk_gb_used,
+        availability_zone=service.availability_zone,
+        instances=[each.uuid for each in placed],
+        flavors=dict(Counter(each.flavorid for each in placed if each.flavorid is not None)),
+        io_ops=sum(each.working for each in placed),
+        failed_builds=row.failed_builds,
+        host_ip=inventory.get("host_ip"),
+        aggregates=list(aggregates),
+        **{name: inventory[name] for name in _SCHEDULED_BY if name in inventory},
+    )
+
+
+def delete_of(uow: UnitOfWork, service: Service) -> None:
+    """Forget the nodes of a host; `ServiceInUse` while it has instances."""
+    in_use = exception.ServiceInUse(service_id=service.uuid, reason=f"host {service.host} still has instances.")
+    placed = sa.select(Instance.id).where(Instance.host == service.host, Instance.deleted.is_(False))
+    if uow.session.scalars(placed.limit(1)).first() is not None:
+        raise in_use
+    nodes = uow.session.scalars(sa.select(ComputeNode).where(ComputeNode.service_id == service.id)).all()
+    for node in nodes:
+        state = to_state(node)
+        state.deleted, state.up, state.generation = True, False, state.generation + 1
+        uow.deleted_nodes[node.id] = state
+        uow.touched_nodes.add(node.id)
+    try:
+        with uow.session.begin_nested():
+            for node in nodes:
+                uow.session.delete(node)
+    except exc.IntegrityError as error:
+        raise in_use from error
+
+
+# --- for the API
+
+
+def list_(
+    uow: UnitOfWork, hostname_pattern: str | None = None, limit: int | None = None, marker: str | None = None
+) -> list[ComputeNodeObject]:
+    """``hostname_pattern``: substring of the node's name; ``marker``: uuid or numeric id."""
+    query = sa.select(ComputeNode)
+    if hostname_pattern is not None:
+        query = query.where(ComputeNode.node.contains(hostname_pattern, autoescape=True))
+    start = None if marker is None else by_reference(uow, ComputeNode, marker)
+    if marker is not None and start is None:
+        raise exception.MarkerNotFound(marker=marker)
+    order = paging.Order({"id": ComputeNode.id}, ["id"], ["asc"], tie_breaker=ComputeNode.id)
+    rows = uow.session.scalars(order.page(query, start, limit)).all()
+    return _to_nodes(uow, rows)
+
+
+def exists(uow: UnitOfWork, host: str | None, node: str | None) -> bool:
+    """Is there such a node? None: any."""
+    asked = {name: value for name, value in (("host", host), ("node", node)) if value is not None}
+    return uow.session.scalars(sa.select(ComputeNode.id).filter_by(**asked)).first() is not None
+
+
+def get(uow: UnitOfWork, node_id: str) -> ComputeNodeObject:
+    """``node_id``: uuid or numeric id."""
+    row = by_reference(uow, ComputeNode, node_id)
+    if row is None:
+        raise exception.ComputeNodeNotFound(node_id=node_id)
+    return _to_nodes(uow, [row])[0]
+
+
+def _to_nodes(uow: UnitOfWork, rows: Iterable[ComputeNode]) -> list[ComputeNodeObject]:
+    rows = list(rows)
+    running = _count(uow, rows, sa.true())
+    working = _count(uow, rows, Instance.task_state.is_not(None))
+    return [
+        ComputeNodeObject(
+            id=row.id,
+            uuid=row.uuid,
+            host=row.host,
+            node=row.node,
+            service=to_service(row.service),
+            inventory=msgspec.convert(row.inventory, Inventory),
+            vcpus_used=row.vcpus_used,
+            memory_mb_used=row.memory_mb_used,
+            disk_gb_used=row.disk_gb_used,
+            running_vms=running.get((row.host, row.node), 0),
+            current_workload=working.get((row.host, row.node), 0),
+            generation=row.generation,
+            cpu_allocation_ratio=row.cpu_allocation_ratio,
+            ram_allocation_ratio=row.ram_allocation_ratio,
+            disk_allocation_ratio=row.disk_allocation_ratio,
+        )
+        for row in rows
+    ]
+
+
+def to_service(row: Service) -> ServiceObject:
+    return ServiceObject(**{name: getattr(row, name) for name in _SERVICE_FIELDS})
+
+
+def _count(
+    uow: UnitOfWork, rows: list[ComputeNode], condition: sa.ColumnElement[bool]
+) -> dict[tuple[str | None, str | None], int]:
+    """Instances per (host, node)."""
+    query = (
+        sa.select(Instance.host, Instance.node, sa.func.count())
+        .where(Instance.host.in_([row.host for row in rows]), Instance.deleted.is_(False), condition)
+        .group_by(Instance.host, Instance.node)
+    )
+    return {(host, node): count for host, node, count in uow.session.execute(query)}

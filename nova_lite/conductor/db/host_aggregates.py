@@ -1,0 +1,48 @@
+"""What aggregates say about their hosts: zone, ratios and reservations. Reading only; see `aggregates` for changes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+
+import sqlalchemy as sa
+
+from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.conductor.db.models import Aggregate, AggregateHost
+from nova_lite.objects import HostAggregate
+
+ZONE = "availability_zone"
+
+
+def of_hosts(uow: UnitOfWork, hosts: Collection[str] | None = None) -> dict[str, list[HostAggregate]]:
+    """Host name to its aggregates, in the order of their ids; of all hosts, or of these."""
+    query = (
+        sa.select(AggregateHost.host, Aggregate.id, Aggregate.name, Aggregate.metadata_)
+        .join(Aggregate, Aggregate.id == AggregateHost.aggregate_id)
+        .order_by(Aggregate.id)
+    )
+    if hosts is not None:
+        query = query.where(AggregateHost.host.in_(hosts))
+    found: dict[str, list[HostAggregate]] = {}
+    for host, number, name, metadata in uow.session.execute(query):
+        found.setdefault(host, []).append(HostAggregate(id=number, name=name, metadata=metadata))
+    return found
+
+
+def zone(aggregates: Sequence[HostAggregate]) -> str | None:
+    """The zone that these aggregates of one host make; None if they make none."""
+    return next((each.metadata[ZONE] for each in aggregates if each.metadata.get(ZONE)), None)
+
+
+def least(aggregates: Sequence[HostAggregate], key: str, default: float) -> float:
+    """The smallest number >= 0 that the aggregates set for ``key``, else ``default``. What is no number is ignored."""
+    numbers = (_number(each.metadata.get(key)) for each in aggregates)
+    return min((number for number in numbers if number is not None), default=default)
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        number = float(text or "")
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and number >= 0 else None

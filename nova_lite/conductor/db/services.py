@@ -1,0 +1,163 @@
+"""Services: which daemons there are, whether they are alive, and whether they may serve.
+
+Locks are taken service first, node second.
+"""
+
+from __future__ import annotations
+
+import datetime
+import uuid
+from typing import Any
+
+import sqlalchemy as sa
+from oslo_config import cfg
+
+from nova_lite import exception
+from nova_lite.conductor.db import compute_nodes
+from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.conductor.db.models import Service
+from nova_lite.conductor.db.statements import by_reference, insert_if_missing
+from nova_lite.objects import AvailabilityZone
+from nova_lite.objects import Service as ServiceObject
+
+#: Nova's names, which clients show and match.
+COMPUTE = "nova-compute"
+INTERNAL_ZONE = "internal"
+
+
+def report(uow: UnitOfWork, host: str, binary: str, topic: str, version: str) -> None:
+    """A daemon that runs no instances is alive."""
+    report_alive(uow, host, nova_name(binary), topic, version, INTERNAL_ZONE)
+
+
+def nova_name(binary: str) -> str:
+    """``nova-lite-scheduler`` as clients know it: ``nova-scheduler``."""
+    return binary.replace("nova-lite-", "nova-", 1)
+
+
+def report_alive(
+    uow: UnitOfWork, host: str, binary: str, topic: str, version: str, zone: str, serving: bool = True
+) -> Service:
+    """Its service row, locked and brought up to date. One that does not serve (yet) stays what it was, up or down."""
+    service = locked(uow, host, binary)
+    if service is None:
+        insert_if_missing(
+            uow,
+            Service,
+            {
+                "uuid": str(uuid.uuid4()),
+                "host": host,
+                "binary": binary,
+                "topic": topic,
+                "version": version,
+                "up": serving,
+                "availability_zone": zone,
+                "last_seen_up": uow.now,
+                "created_at": uow.now,
+            },
+        )
+        service = locked(uow, host, binary)
+        assert service is not None
+    service.last_seen_up = uow.now
+    if (service.topic, service.version, service.availability_zone) != (topic, version, zone):
+        service.topic, service.version, service.availability_zone = topic, version, zone
+        compute_nodes.touch_all(uow, service)
+    if serving and not service.up and not service.forced_down:
+        service.up = True
+        compute_nodes.touch_all(uow, service)
+    return service
+
+
+def locked(uow: UnitOfWork, host: str, binary: str) -> Service | None:
+    query = sa.select(Service).where(Service.host == host, Service.binary == binary)
+    return uow.session.scalars(query.with_for_update().execution_options(populate_existing=True)).first()
+
+
+def seconds_since_heard(uow: UnitOfWork) -> float:
+    """Since the newest heartbeat of any daemon, our own among them; 0 when there never was one."""
+    newest = uow.session.execute(sa.select(sa.func.max(Service.last_seen_up))).scalar_one()
+    return 0.0 if newest is None else (uow.now - newest).total_seconds()
+
+
+def expire(uow: UnitOfWork, conf: cfg.ConfigOpts) -> list[str]:
+    """Services whose lease lapsed go down. Returns the names of the compute hosts among them."""
+    latest = uow.now - datetime.timedelta(seconds=conf.service_down_time)
+    silent = uow.session.scalars(
+        sa.select(Service).where(Service.up.is_(True), Service.last_seen_up < latest).with_for_update()
+    ).all()
+    for service in silent:
+        service.up = False
+        compute_nodes.touch_all(uow, service)
+    return sorted(service.host for service in silent if service.binary == COMPUTE)
+
+
+# --- for the API
+
+
+def list_(uow: UnitOfWork, host: str | None = None, binary: str | None = None) -> list[ServiceObject]:
+    query = sa.select(Service).order_by(Service.id)
+    if host is not None:
+        query = query.where(Service.host == host)
+    if binary is not None:
+        query = query.where(Service.binary == binary)
+    return [compute_nodes.to_service(row) for row in uow.session.scalars(query)]
+
+
+def update(uow: UnitOfWork, service_id: str, changes: dict[str, Any]) -> ServiceObject:
+    """Change ``disabled``, ``disabled_reason``, ``forced_down``.
+
+    Enabling clears the reason. Forcing down raises the epoch: what the host did before does not count any more. A
+    compute host that is no longer forced down is up again once it has registered.
+    """
+    unknown = sorted(set(changes) - {"disabled", "disabled_reason", "forced_down"})
+    if unknown:
+        raise exception.InvalidInput(reason=f"{', '.join(unknown)} of a service cannot be changed")
+    service = _service(uow, service_id)
+    before = (service.up, service.disabled, service.forced_down)
+    if "disabled" in changes:
+        service.disabled = bool(changes["disabled"])
+        service.disabled_reason = None
+    if changes.get("disabled_reason") is not None:
+        service.disabled_reason = changes["disabled_reason"]
+    if "forced_down" in changes:
+        if changes["forced_down"] and not service.forced_down:
+            service.epoch += 1
+            service.up = False
+        service.forced_down = bool(changes["forced_down"])
+    service.updated_at = uow.now
+    if (service.up, service.disabled, service.forced_down) != before:
+        compute_nodes.touch_all(uow, service)
+    return compute_nodes.to_service(service)
+
+
+def delete(uow: UnitOfWork, service_id: str) -> None:
+    """Forget a daemon, and a host's nodes with it. `ServiceInUse` while the host has instances."""
+    service = _service(uow, service_id)
+    if service.binary == COMPUTE:
+        compute_nodes.delete_of(uow, service)
+    uow.session.delete(service)
+    uow.session.flush()
+
+
+def _service(uow: UnitOfWork, service_id: str) -> Service:
+    row = by_reference(uow, Service, service_id, lock=True)
+    if row is None:
+        raise exception.ServiceNotFound(service_id=service_id)
+    return row
+
+
+def zone_exists(uow: UnitOfWork, zone: str) -> bool:
+    """Does any service that is enabled make it a zone for instances?"""
+    query = sa.select(Service.id).where(Service.availability_zone == zone, Service.disabled.is_(False))
+    return zone != INTERNAL_ZONE and uow.session.scalars(query).first() is not None
+
+
+def availability_zones(uow: UnitOfWork) -> list[AvailabilityZone]:
+    """By name. A zone is available when any service in it is enabled."""
+    zones: dict[str, AvailabilityZone] = {}
+    for service in list_(uow):
+        name = service.availability_zone
+        zone = zones.setdefault(name, AvailabilityZone(name=name, available=False))
+        zone.available = zone.available or not service.disabled
+        zone.hosts.setdefault(service.host, []).append(service)
+    return [zones[name] for name in sorted(zones)]

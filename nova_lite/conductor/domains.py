@@ -1,0 +1,72 @@
+"""Comparing what hosts have with the rows: which domains belong where, and whether their guests run."""
+
+from __future__ import annotations
+
+import logging
+
+from nova_lite import states
+from nova_lite.conductor.db import claims, instances
+from nova_lite.conductor.db.engine import Database, UnitOfWork
+from nova_lite.conductor.db.models import Instance
+from nova_lite.context import RequestContext
+from nova_lite.objects import DomainReport, DomainVerdict, Verdict
+from nova_lite.states import PowerState
+
+LOG = logging.getLogger(__name__)
+
+
+class Domains:
+    """The RPC method `reconcile_domains`."""
+
+    def __init__(self, db: Database) -> None:
+        self.db = db
+
+    def reconcile_domains(
+        self, context: RequestContext, host: str, domains: list[DomainReport], leftovers: list[str]
+    ) -> list[DomainVerdict]:
+        return self.db.write(reconcile_domains, host, domains, leftovers)
+
+
+def reconcile_domains(
+    uow: UnitOfWork, host: str, domains: list[DomainReport], leftovers: list[str]
+) -> list[DomainVerdict]:
+    """Say which domains and leftovers do not belong on the host, and note the power states of those that do.
+
+    An instance belongs where it is, and wherever else it holds a claim: the other end of a move. Unknown uuids are
+    never judged: they may be of another database.
+    """
+    rows = instances.rows_by_uuid(uow, [domain.uuid for domain in domains] + leftovers)
+    elsewhere = claims.of_instances(uow, rows, host)
+    verdicts = []
+    for domain in domains:
+        instance = rows.get(domain.uuid)
+        if instance is None:
+            LOG.warning("Host %s has a domain %s of ours that is in no row; it is left alone", host, domain.uuid)
+            continue
+        is_it = (instance.host, instance.generation) == (host, domain.generation)
+        belongs = not instance.deleted and (is_it or domain.generation in elsewhere.get(domain.uuid, ()))
+        if is_it and belongs and instance.task_state is None:
+            _sync_power_state(uow, instance, domain.power_state)
+        if not belongs and domain.generation > instance.generation:
+            LOG.warning("Domain %s on %s is newer than its row; it is left alone", domain.uuid, host)
+            continue
+        verdict = Verdict.KEEP if belongs else Verdict.DESTROY
+        verdicts.append(DomainVerdict(uuid=domain.uuid, generation=domain.generation, verdict=verdict))
+    for instance_uuid in leftovers:
+        instance = rows.get(instance_uuid)
+        if instance is None or (not instance.deleted and (instance.host == host or instance_uuid in elsewhere)):
+            continue
+        verdicts.append(DomainVerdict(uuid=instance_uuid, generation=instance.generation, verdict=Verdict.DESTROY))
+    return verdicts
+
+
+def _sync_power_state(uow: UnitOfWork, instance: Instance, power_state: int) -> None:
+    """With no task running, the hypervisor is right: a guest that shut itself down is STOPPED, one that was started
+    by hand is ACTIVE, one that somebody paused is PAUSED."""
+    vm_state, found = instance.vm_state, PowerState(power_state)
+    if vm_state in states.GUEST_IS and found not in states.GUEST_IS[vm_state]:
+        vm_state = states.FOLLOWS.get(found, vm_state)
+    if (instance.power_state, instance.vm_state) != (power_state, vm_state):
+        instance.power_state = power_state
+        instance.vm_state = vm_state
+        instance.updated_at = uow.now

@@ -1,0 +1,126 @@
+"""RPC methods that are one function of `nova_lite.conductor.db` in one transaction.
+
+Such a function takes the unit of work, ``conf`` and ``context`` if it names them, and the message's arguments by their
+names. `rpc.Endpoint` holds them against the Protocol.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable
+from typing import Any
+
+from oslo_config import cfg
+
+from nova_lite.conductor.db import (
+    action_log,
+    aggregates,
+    compute_nodes,
+    flavor_access,
+    flavors,
+    hosts,
+    images,
+    instance_metadata,
+    instance_tags,
+    instances,
+    keypairs,
+    networks,
+    quotas,
+    server_groups,
+    services,
+    usage,
+)
+from nova_lite.conductor.db.engine import Database
+from nova_lite.context import RequestContext
+
+Function = Callable[..., Any]
+
+#: Those that only read, on one consistent snapshot.
+READS: dict[str, Function] = {
+    "action_get": action_log.get,
+    "action_list": action_log.list_,
+    "aggregate_get": aggregates.get,
+    "aggregate_list": aggregates.list_,
+    "availability_zone_list": services.availability_zones,
+    "compute_node_get": compute_nodes.get,
+    "compute_node_list": compute_nodes.list_,
+    "flavor_access_list": flavor_access.list_,
+    "flavor_get": flavors.get,
+    "flavor_list": flavors.list_,
+    "host_states_get": hosts.page_of_states,
+    "image_get": images.get,
+    "image_list": images.list_,
+    "instance_get": instances.get,
+    "instance_list": instances.list_,
+    "keypair_get": keypairs.get,
+    "keypair_list": keypairs.list_,
+    "limits_get": quotas.get,
+    "network_list": networks.list_,
+    "quota_defaults_get": quotas.defaults,
+    "server_group_get": server_groups.get,
+    "server_group_list": server_groups.list_,
+    "service_list": services.list_,
+    "usage_list": usage.list_,
+}
+
+WRITES: dict[str, Function] = {
+    "aggregate_add_host": aggregates.add_host,
+    "aggregate_create": aggregates.create,
+    "aggregate_delete": aggregates.delete,
+    "aggregate_remove_host": aggregates.remove_host,
+    "aggregate_set_metadata": aggregates.set_metadata,
+    "aggregate_update": aggregates.rename,
+    "flavor_access_add": flavor_access.add,
+    "flavor_access_remove": flavor_access.remove,
+    "flavor_create": flavors.create,
+    "flavor_delete": flavors.delete,
+    "flavor_extra_spec_delete": flavors.delete_extra_spec,
+    "flavor_extra_specs_update": flavors.update_extra_specs,
+    "flavor_update": flavors.update,
+    "image_create": images.create,
+    "image_update": images.update,
+    "instance_metadata_change": instance_metadata.change,
+    "instance_metadata_delete": instance_metadata.delete,
+    "instance_password_clear": instance_metadata.clear_password,
+    "instance_tag_add": instance_tags.add,
+    "instance_tag_delete": instance_tags.delete,
+    "instance_tags_replace": instance_tags.replace,
+    "instance_update": instances.update,
+    "keypair_create": keypairs.create,
+    "keypair_delete": keypairs.delete,
+    "quota_defaults_update": quotas.set_defaults,
+    "quota_delete": quotas.reset,
+    "quota_update": quotas.set_limits,
+    "register_host": hosts.register_host,
+    "report_service": services.report,
+    "report_state": hosts.report_state,
+    "server_group_create": server_groups.create,
+    "server_group_delete": server_groups.delete,
+    "service_delete": services.delete,
+    "service_update": services.update,
+}
+
+
+def functions(db: Database, conf: cfg.ConfigOpts) -> dict[str, Function]:
+    """What `rpc.Endpoint` serves of them."""
+    reads = {name: _served(db.read, function, conf) for name, function in READS.items()}
+    return reads | {name: _served(db.write, function, conf) for name, function in WRITES.items()}
+
+
+def _served(run: Function, function: Function, conf: cfg.ConfigOpts) -> Function:
+    parameters = inspect.signature(function).parameters
+    own = {"conf": conf} if "conf" in parameters else {}
+
+    def served(context: RequestContext, **arguments: Any) -> Any:
+        if "context" in parameters:
+            arguments["context"] = context
+        return run(function, **own, **arguments)
+
+    sent = [each for name, each in parameters.items() if name not in ("uow", "conf", "context")]
+    served.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [inspect.Parameter("context", inspect.Parameter.POSITIONAL_ONLY), *sent]
+    )
+    hints = typing.get_type_hints(function)
+    served.__annotations__ = {each.name: hints[each.name] for each in sent} | {"return": hints["return"]}
+    return served

@@ -1,0 +1,194 @@
+"""What hosts report of builds: one begins, one has ended.
+
+Every report is checked against (host, generation) of the instance; one that is not current any more changes nothing.
+"""
+
+from __future__ import annotations
+
+import datetime
+import logging
+
+import msgspec
+
+from nova_lite import exception, operations
+from nova_lite.conductor.db import actions, claims, hosts, instances, networks
+from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.conductor.operations.engine import Act, Engine
+from nova_lite.conductor.operations.scheduling import Scheduling
+from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.context import RequestContext
+from nova_lite.network.driver import NetworkCall, Verb
+from nova_lite.objects import VIF, BuildNetworks, BuildResult, NetworkRequest, Outcome
+from nova_lite.operations import OnHost
+from nova_lite.states import DELETING
+
+LOG = logging.getLogger(__name__)
+
+
+class Building:
+    """``conductor`` is the client side of this very service: rescheduling is a message to whoever is free."""
+
+    def __init__(self, engine: Engine, scheduling: Scheduling, conductor: ConductorRPC) -> None:
+        self.engine = engine
+        self.scheduling = scheduling
+        self.db = engine.db
+        self.conf = engine.conf
+        self.network = engine.network
+        self.conductor = conductor
+
+    # --- it begins
+
+    def build_instances(self, context: RequestContext, instance_uuids: list[str]) -> None:
+        """Nudge: drive these builds now, as far as nobody else does."""
+        self.scheduling.run(context, instance_uuids)
+
+    def start_build(self, context: RequestContext, instance_uuid: str, host: str, generation: int) -> BuildNetworks:
+        """A host begins: the instance gets its addresses. Repeated, it answers the same.
+
+        Raises `InstanceGone` or `StaleReport` when that build is over; what another service has made for it meanwhile
+        is then taken back.
+        """
+        asked = (instance_uuid, host, generation)
+        if not self.network.remote:
+            return BuildNetworks(vifs=self.db.write(self._start_build, *asked))
+        call = self.db.write(self._plan_networks, *asked)
+        answer = self.network.call(call)
+        try:
+            return BuildNetworks(vifs=self.db.write(self._start_build, *asked, answer))
+        except exception.NovaLiteException:
+            self._take_back(call)
+            raise
+
+    def _take_back(self, call: NetworkCall) -> None:
+        """If this fails, or this daemon dies first, whoever deletes the instance does it: no call counts as over
+        before its time (`Instance.network_call_until`)."""
+        try:
+            self.network.call(msgspec.structs.replace(call, verb=Verb.DEALLOCATE))
+        except exception.NovaLiteException as error:
+            LOG.warning("Interfaces of %s are left at the network service: %s", call.instance_uuid, error.message)
+            return
+        self.db.write(self._taken_back, call.instance_uuid)
+
+    def _taken_back(self, uow: UnitOfWork, instance_uuid: str) -> None:
+        instance = instances.lock(uow, instance_uuid)
+        if instance is not None:
+            instance.network_call_until = None
+
+    def _plan_networks(self, uow: UnitOfWork, instance_uuid: str, host: str, generation: int) -> NetworkCall:
+        act = _building(uow, instance_uuid, host, generation)
+        seconds = self.conf.network.call_timeout
+        act.instance.network_call_until = uow.now + datetime.timedelta(seconds=seconds)
+        actions.extend(uow, self.conf, act.action, seconds)
+        return NetworkCall(
+            verb=Verb.ALLOCATE,
+            context=act.context,
+            instance_uuid=instance_uuid,
+            networks=_requested(act),
+            vifs=networks.Store(uow).vifs(instance_uuid),
+        )
+
+    def _start_build(
+        self, uow: UnitOfWork, instance_uuid: str, host: str, generation: int, answer: object = None
+    ) -> list[VIF]:
+        act = _building(uow, instance_uuid, host, generation)
+        vifs = self.network.allocate(networks.Store(uow), instance_uuid, _requested(act), answer)
+        assert isinstance(act.step, OnHost)
+        act.instance.task_state = act.step.begun
+        act.instance.network_call_until = None
+        act.instance.updated_at = uow.now
+        actions.extend(uow, self.conf, act.action)
+        return vifs
+
+    # --- it has ended
+
+    def finish_build(self, context: RequestContext, result: BuildResult) -> None:
+        """Settle a build; what another host may do better is scheduled again."""
+        if not self.db.write(self._finish_build, result):
+            return
+        LOG.info("Rescheduling %s: %s", result.instance_uuid, result.message)
+        try:
+            self.conductor.build_instances(context, [result.instance_uuid])
+        except exception.MessagingUnavailable:
+            LOG.info("The reconciler will reschedule %s", result.instance_uuid)
+
+    def _finish_build(self, uow: UnitOfWork, result: BuildResult) -> bool:
+        """True when the instance is to be scheduled again."""
+        if result.outcome == Outcome.BUILT:
+            self._built(uow, result)
+            return False
+        try:
+            act = _building(uow, result.instance_uuid, result.host, result.generation)
+        except (exception.InstanceGone, exception.StaleReport):
+            return False
+        if result.outcome == Outcome.RESCHEDULED:
+            if act.instance.node is not None:
+                hosts.build_failed(uow, result.host, act.instance.node)
+            return self._rescheduled(act, result)
+        self.engine.fail(act, result.message, result.details, answered=True)
+        return False
+
+    def _built(self, uow: UnitOfWork, result: BuildResult) -> None:
+        """A report that comes twice changes nothing. One that comes after the build's deadline is believed as long as
+        its host was not fenced: the owner gets what was asked for. Else raises `InstanceGone` or `StaleReport`."""
+        instance = instances.lock(uow, result.instance_uuid)
+        action = actions.find_open(uow, result.instance_uuid)
+        current = (
+            instance is not None
+            and not instance.deleted
+            and instance.task_state != DELETING
+            and (instance.host, instance.generation) == (result.host, result.generation)
+        )
+        if current and instance is not None and action is not None and action.step == operations.COMPENSATE:
+            built(self.engine, Act(uow, instance, action), result.power_state, result.root_device_name)
+        elif not (current and instance is not None and instance.launched_at and _is_past_build(action)):
+            act = _building(uow, result.instance_uuid, result.host, result.generation)
+            built(self.engine, act, result.power_state, result.root_device_name)
+
+    def _rescheduled(self, act: Act, result: BuildResult) -> bool:
+        """The host has fenced this generation and holds nothing: another one may be tried. Networks are kept."""
+        uow, instance, action = act.uow, act.instance, act.action
+        tried = [*action.payload.get("tried", []), result.host]
+        errors = [*action.payload.get("errors", []), result.message]
+        if len(tried) >= self.conf.conductor.max_attempts:
+            message = f"Exceeded maximum number of retries. Last error: {result.message}"
+            self.engine.fail(act, message, result.details, answered=True)
+            return False
+        claims.release(uow, instance.uuid)
+        instance.host = instance.node = None
+        instance.updated_at = uow.now
+        action.payload = {**action.payload, "tried": tried, "errors": errors}
+        self.engine.again(act, operations.SCHEDULE, result.message, result.details)
+        return True
+
+
+def built(engine: Engine, act: Act, power_state: int, root_device_name: str | None) -> None:
+    """The guest runs. What only the build needed is forgotten, some of it is secret."""
+    uow, instance = act.uow, act.instance
+    instance.power_state = power_state
+    instance.launched_at = uow.now
+    instance.progress = 100
+    instance.request = {}
+    instance.root_device_name = root_device_name or instance.root_device_name
+    act.action.step = operations.BUILD
+    if instance.host is not None and instance.node is not None:
+        hosts.build_succeeded(uow, instance.host, instance.node)
+    engine.done(act)
+
+
+def _building(uow: UnitOfWork, instance_uuid: str, host: str, generation: int) -> Act:
+    """The instance and its open build, locked; raises `InstanceGone` or `StaleReport` when that build is over."""
+    instance = instances.lock(uow, instance_uuid)
+    if instance is None or instance.deleted or instance.task_state == DELETING:
+        raise exception.InstanceGone(instance_id=instance_uuid)
+    action = actions.find_open(uow, instance_uuid)
+    if action is None or action.step != operations.BUILD or (instance.host, instance.generation) != (host, generation):
+        raise exception.StaleReport(instance_id=instance_uuid, generation=generation, host=host)
+    return Act(uow, instance, action)
+
+
+def _is_past_build(action: object) -> bool:
+    return action is None or getattr(action, "step", None) != operations.BUILD
+
+
+def _requested(act: Act) -> list[NetworkRequest]:
+    return [msgspec.convert(item, NetworkRequest) for item in act.instance.request.get("networks", [])]

@@ -1,0 +1,448 @@
+"""The engine: accepts operations, drives their steps, ends them, and undoes what failed. It knows rows, and no kind.
+
+A step is planned in one transaction (`_begin`), its effect happens outside any, and is recorded in another
+(`_done`, `_fail`). Steps whose effect is nothing are recorded where they were planned. The effect carries the action's
+id and the instance's generation, and may be repeated: the reconciler does so whenever a lease lapses.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import logging
+from concurrent import futures
+from typing import Any
+
+from oslo_config import cfg
+
+from nova_lite import exception, operations, states
+from nova_lite.compute.rpcapi import ComputeRPC, send_ticket
+from nova_lite.conductor.db import actions, claims, hosts, instances, networks
+from nova_lite.conductor.db.engine import Database, UnitOfWork, translate
+from nova_lite.conductor.db.models import Instance, InstanceAction
+from nova_lite.conductor.operations import faults
+from nova_lite.conductor.operations.registry import own
+from nova_lite.context import RequestContext
+from nova_lite.network.driver import NetworkBackend, NetworkCall, Verb
+from nova_lite.objects import ActionTicket
+from nova_lite.operations import Network, OnHost, Operation, Release, Schedule, Step
+from nova_lite.states import PowerState
+
+LOG = logging.getLogger(__name__)
+
+#: Effects of the conductor's own that run at the same time; a network service that is slow must not hold up orders.
+PARALLEL_EFFECTS = 4
+
+#: What waits for somebody who is away has no deadline: it is done when they are back.
+NO_DEADLINE = datetime.timedelta(days=3650)
+
+
+@dataclasses.dataclass
+class Act:
+    """An action and its instance, locked until the transaction ends. ``cause`` and ``details``: why it fails."""
+
+    uow: UnitOfWork
+    instance: Instance
+    action: InstanceAction
+    cause: str = ""
+    details: str = ""
+
+    @property
+    def row(self) -> Operation:
+        return operations.get(self.action.action, self.action.payload)
+
+    @property
+    def step(self) -> Step:
+        return self.row.step(self.action.step)
+
+    @property
+    def context(self) -> RequestContext:
+        """Whose request it was."""
+        action = self.action
+        return RequestContext(
+            user_id=action.user_id, project_id=action.project_id, request_id=action.request_id, overwrite=False
+        )
+
+
+class Engine:
+    """What all operations go through. `nova_lite.conductor.operations.building` adds how builds are reported."""
+
+    def __init__(self, db: Database, conf: cfg.ConfigOpts, network: NetworkBackend, compute: ComputeRPC) -> None:
+        self.db = db
+        self.conf = conf
+        self.network = network
+        self.compute = compute
+        self.effects: futures.Executor = futures.ThreadPoolExecutor(PARALLEL_EFFECTS, thread_name_prefix="effect")
+
+    def stop(self) -> None:
+        self.effects.shutdown(wait=False, cancel_futures=True)
+
+    # --- accept
+
+    def accept_action(
+        self, context: RequestContext, instance_uuid: str, action: str, payload: dict[str, Any]
+    ) -> ActionTicket:
+        """Write the action, or raise 404 or 409; the ticket is the order to its host. A repeated request gets its
+        ticket again."""
+        return self.db.write(self._accept_action, context, instance_uuid, action, payload)
+
+    def _accept_action(
+        self, uow: UnitOfWork, context: RequestContext, instance_uuid: str, kind: str, payload: dict[str, Any]
+    ) -> ActionTicket:
+        instance = instances.get_row(uow, context, instance_uuid, deleted=True, lock=True)
+        repeated = actions.find_by_request(uow, context.request_id, kind, instance_uuid)
+        if repeated is not None:
+            return ticket(Act(uow, instance, repeated))
+        if instance.deleted:
+            raise exception.InstanceNotFound(instance_id=instance_uuid)
+        try:
+            row = operations.get(kind, payload)
+        except KeyError:
+            raise exception.InvalidInput(reason=f"there is no action {kind!r}") from None
+        underway = actions.find_open(uow, instance_uuid, kind) if row.joins else None
+        if underway is not None:
+            return ticket(Act(uow, instance, underway))
+        check(context, instance, row)
+        kept = own(kind).accept(uow, context, instance, payload)
+        if kept is None:
+            return nothing_to_do(context, instance, kind)
+        if row.supersedes:
+            while (earlier := actions.find_open(uow, instance_uuid)) is not None:
+                actions.finish(uow, earlier, f"superseded by {kind}")
+                uow.session.flush()
+        instance.updated_at = uow.now
+        act = Act(uow, instance, actions.open_action(uow, self.conf, context, instance, kind, kept))
+        uow.session.flush()
+        if row.steps:
+            self._begin(act, row.steps[0])
+        else:
+            act.action.step = operations.PERFORM
+            actions.start_event(uow, act.action, f"api_{kind}", None)
+            actions.finish(uow, act.action)
+        return ticket(act)
+
+    # --- plan
+
+    def _begin(self, act: Act, step: Step) -> None:
+        """Plan a step: what it is called, what the instance shows, where it happens. What has no effect is done."""
+        uow, instance, action = act.uow, act.instance, act.action
+        action.step = step.name
+        if step.task is not None:
+            instance.task_state = step.task
+        if step.deadline is not None:
+            action.deadline = uow.now + datetime.timedelta(seconds=self.conf.conductor[step.deadline])
+        if isinstance(step, Schedule):
+            action.host = None
+        elif isinstance(step, OnHost):
+            self._begin_at(act, step, _ends(act, step))
+        elif isinstance(step, Network) and self.network.remote:
+            action.deadline = uow.now + NO_DEADLINE
+            uow.after_commit.append(lambda: self._in_background(action.id))
+        else:
+            if isinstance(step, Network):
+                self.network.deallocate(networks.Store(uow), instance.uuid)
+            elif isinstance(step, Release):
+                claims.release(uow, instance.uuid)
+                if not instance.deleted:
+                    instance.host = instance.node = None
+            self.advance(act)
+
+    def _begin_at(self, act: Act, step: OnHost, ends: list[claims.End]) -> None:
+        """An order to the first of these ends; none: there is nothing to do anywhere."""
+        uow, action = act.uow, act.action
+        if not ends:
+            self.done(act)
+            return
+        action.host, action.generation = ends[0]
+        if step.event is not None:
+            actions.start_event(uow, action, step.event, action.host)
+        if step.away is not None and not hosts.is_up(uow, action.host):
+            self._leave_for_later(act, step)
+        elif step.lasting and act.row.is_undo(step.name):
+            action.deadline = uow.now + NO_DEADLINE
+
+    def _leave_for_later(self, act: Act, step: OnHost) -> None:
+        """The host is away: the step is done for the owner now, and the action stays open until the host is back."""
+        assert step.away is not None
+        own(act.action.action).record(act.uow, act.instance, step)
+        act.action.step = step.away
+        act.action.deadline = act.uow.now + NO_DEADLINE
+
+    # --- record
+
+    def done(self, act: Act) -> None:
+        """The step is done."""
+        act.instance.updated_at = act.uow.now
+        own(act.action.action).record(act.uow, act.instance, act.step)
+        self.advance(act)
+
+    def advance(self, act: Act) -> None:
+        """On to the next step or undo; after the last one the action is closed."""
+        uow, action, row = act.uow, act.action, act.row
+        name = act.step.name
+        following = row.after(name, action.payload)
+        if following is not None:
+            if not row.is_undo(name):
+                actions.finish_events(uow, action)
+            actions.free(uow, action)
+            self._begin(act, following)
+            return
+        act.instance.request = {}
+        if not row.is_undo(name):
+            actions.finish(uow, action)
+            return
+        fault = act.instance.fault or {}
+        cause = act.cause or fault.get("message", "It was given up.")
+        actions.finish(uow, action, cause, act.details)
+
+    def again(self, act: Act, name: str, error: str, details: str) -> None:
+        """The step has failed in a way that others may do better: back to an earlier one."""
+        actions.finish_events(act.uow, act.action, error, details)
+        actions.free(act.uow, act.action)
+        self._begin(act, act.row.step(name))
+
+    def fail(self, act: Act, cause: str, details: str = "", *, answered: bool) -> None:
+        """The step has failed for good: undo it and what came before. ``answered``: by its host, which has undone its
+        own part."""
+        act.cause, act.details = cause, details
+        uow, instance, row, step = act.uow, act.instance, act.row, act.step
+        undos = () if row.is_undo(step.name) else row.undos(step.name)
+        if answered and undos and isinstance(undos[0], OnHost):
+            undos = undos[1:]
+        instance.task_state = None
+        instance.updated_at = uow.now
+        if undos and row.failed is not None:
+            faults.set_error(uow, instance, cause, details)
+        elif answered:
+            _settle(uow, instance, cause, details)
+        if not undos:
+            actions.finish(uow, act.action, cause, details)
+            return
+        actions.finish_events(uow, act.action, cause, details)
+        actions.free(uow, act.action)
+        self._begin(act, undos[0])
+
+    # --- what hosts report
+
+    def finish_action(
+        self,
+        context: RequestContext,
+        host: str,
+        action_id: int,
+        power_state: int | None,
+        error: str | None,
+        details: str,
+    ) -> None:
+        """An order was carried out, or not. One that is over, or is not this host's, stays as it is."""
+        self.db.write(self._finish_action, host, action_id, power_state, error, details)
+
+    def _finish_action(
+        self, uow: UnitOfWork, host: str, action_id: int, power_state: int | None, error: str | None, details: str
+    ) -> None:
+        act = lock_act(uow, action_id)
+        if act is None or act.action.host != host or not isinstance(act.step, OnHost):
+            return
+        step, action = act.step, act.action
+        if power_state is not None:
+            act.instance.power_state = power_state
+        if error is None:
+            self._done_at_end(act, step)
+        elif step.lasting:
+            LOG.warning("%s of %s failed on %s: %s", action.action, act.instance.uuid, host, error)
+            actions.finish_events(uow, action, error, details)
+            actions.back_off(uow, self.conf, action, error)
+        else:
+            self.fail(act, error, details, answered=True)
+
+    def _done_at_end(self, act: Act, step: OnHost) -> None:
+        """The step is done at one end; where it is to be done at every end, the next one has its turn."""
+        action = act.action
+        left = [end for end in _ends(act, step) if end != (action.host, action.generation)]
+        if not left:
+            self.done(act)
+            return
+        claims.release(act.uow, act.instance.uuid, claims.End(str(action.host), action.generation))
+        actions.finish_events(act.uow, action)
+        actions.free(act.uow, action)
+        action.step = step.name
+        self._begin_at(act, step, left)
+
+    # --- deadlines
+
+    def take_due(self, uow: UnitOfWork, owner: str) -> list[Act]:
+        """For the reconciler: lease what is due to ``owner``, end what is past its deadline, and settle in the same
+        transaction what needs no other daemon. What is left has to be driven."""
+        due = []
+        for action in actions.take_due(uow, self.conf, owner):
+            instance = instances.lock(uow, action.instance_uuid)
+            uow.session.refresh(action)
+            if instance is None or action.finish_time is not None:
+                continue
+            act = Act(uow, instance, action)
+            step = act.step
+            if action.deadline <= uow.now:
+                self._expire(act, step)
+            elif isinstance(step, OnHost) and step.away and step.away != action.step and _is_away(act):
+                self._leave_for_later(act, step)
+            if action.finish_time is None:
+                due.append(act)
+        return due
+
+    def _expire(self, act: Act, step: Step) -> None:
+        """Past its deadline. What a silent host may still hold is kept until the host has answered; what lasts shows
+        that it takes long, and goes on."""
+        uow, instance, action = act.uow, act.instance, act.action
+        cause = self._why_late(act)
+        LOG.warning("Giving up %s of %s: %s", action.action, instance.uuid, cause)
+        if isinstance(step, OnHost) and step.lasting:
+            faults.set_error(uow, instance, cause)
+            instance.task_state = step.task
+            action.deadline = uow.now + datetime.timedelta(seconds=self.conf.conductor.action_deadline)
+        else:
+            self.fail(act, cause, answered=False)
+
+    def _why_late(self, act: Act) -> str:
+        action = act.action
+        what = f"The {action.action} was not finished within {self.conf.conductor.action_deadline} s"
+        if _is_away(act):
+            return f"{what}: its compute host does not answer."
+        last_error = action.payload.get("last_error")
+        return f"{what}: {last_error}" if last_error else f"{what}."
+
+    # --- effects
+
+    def send(self, order: ActionTicket, context: RequestContext) -> None:
+        """Cast an action's order to its host; what no queue takes is sent again by the reconciler."""
+        try:
+            send_ticket(self.compute, context, order)
+        except exception.MessagingUnavailable as error:
+            LOG.warning("%s of %s could not be sent: %s", order.action, order.instance.uuid, error.message)
+
+    def _in_background(self, action_id: int) -> None:
+        self.effects.submit(self.guarded, lambda: self.tell_network(action_id))
+
+    def guarded(self, effect: Any) -> None:
+        """Run an effect whose failure only means that it comes again."""
+        try:
+            effect()
+        except Exception as error:
+            ours = translate(error)
+            if isinstance(ours, exception.NovaLiteException):
+                LOG.warning("A step could not be driven now: %s", ours.message)
+            else:
+                LOG.exception("A step could not be driven; it is repeated after its lease")
+
+    def tell_network(self, action_id: int) -> None:
+        """The effect of a `Network` step of a backend that asks another service, between its two transactions."""
+        call = self.db.write(self._network_call, action_id)
+        if call is None:
+            return
+        try:
+            self.network.call(call)
+        except exception.NovaLiteException as error:
+            self.db.write(self._network_failed, action_id, error.message)
+        else:
+            self.db.write(self._network_told, action_id)
+
+    def _network_call(self, uow: UnitOfWork, action_id: int) -> NetworkCall | None:
+        """What to ask for; nothing while an earlier call for the instance may still take effect."""
+        act = lock_act(uow, action_id)
+        if act is None or not isinstance(act.step, Network):
+            return None
+        instance = act.instance
+        if instance.network_call_until is not None and instance.network_call_until > uow.now:
+            act.action.lease_expires_at = instance.network_call_until
+            return None
+        actions.extend(uow, self.conf, act.action, self.conf.network.call_timeout)
+        vifs = networks.Store(uow).vifs(instance.uuid)
+        return NetworkCall(verb=Verb.DEALLOCATE, context=act.context, instance_uuid=instance.uuid, vifs=vifs)
+
+    def _network_told(self, uow: UnitOfWork, action_id: int) -> None:
+        act = lock_act(uow, action_id)
+        if act is not None and isinstance(act.step, Network):
+            self.network.deallocate(networks.Store(uow), act.instance.uuid)
+            act.instance.network_call_until = None
+            self.advance(act)
+
+    def _network_failed(self, uow: UnitOfWork, action_id: int, cause: str) -> None:
+        act = lock_act(uow, action_id)
+        if act is not None and isinstance(act.step, Network):
+            LOG.warning("The network service could not be told about %s: %s", act.instance.uuid, cause)
+            actions.back_off(uow, self.conf, act.action, cause)
+
+
+def check(context: RequestContext, instance: Instance, row: Operation) -> None:
+    """Whether the instance's state allows the operation; raises a 409."""
+    if instance.locked and not context.is_admin and not row.despite_lock:
+        raise exception.InstanceIsLocked(instance_id=instance.uuid)
+    attr = state = None
+    if row.allowed is not None and (instance.vm_state not in row.allowed or instance.launched_at is None):
+        attr, state = "vm_state", instance.vm_state
+    elif row.during is not None and instance.task_state is not None and instance.task_state not in row.during:
+        attr, state = "task_state", instance.task_state
+    if attr is not None:
+        raise exception.InstanceInvalidState(method=row.method, instance_id=instance.uuid, attr=attr, state=state)
+    if row.needs_host and instance.host is None:
+        raise exception.InstanceNotReady(instance_id=instance.uuid)
+
+
+def ticket(act: Act) -> ActionTicket:
+    """The order to the host, as often as it is needed; without a host when there is none to give one to."""
+    action = act.action
+    step = act.step if action.finish_time is None else None
+    wanted = isinstance(step, OnHost) and step.method in operations.order_methods()
+    return ActionTicket(
+        action_id=action.id,
+        action=action.action,
+        method=step.method if isinstance(step, OnHost) else "",
+        instance=instances.to_object(act.instance),
+        generation=action.generation,
+        host=action.host if wanted else None,
+        request_id=action.request_id,
+        payload=action.payload,
+    )
+
+
+def nothing_to_do(context: RequestContext, instance: Instance, kind: str) -> ActionTicket:
+    """What was asked for is so already, and is not written down."""
+    return ActionTicket(
+        action_id=0,
+        action=kind,
+        instance=instances.to_object(instance),
+        generation=instance.generation,
+        host=None,
+        request_id=context.request_id,
+    )
+
+
+def _ends(act: Act, step: OnHost) -> list[claims.End]:
+    """Where the step happens, in order."""
+    instance = act.instance
+    if step.at is operations.End.EVERY:
+        return claims.ends(act.uow, instance)
+    return [] if instance.host is None else [claims.End(instance.host, instance.generation)]
+
+
+def lock_act(uow: UnitOfWork, action_id: int) -> Act | None:
+    """An open action and its instance, as they are now; None when it is over."""
+    action = uow.session.get(InstanceAction, action_id)
+    instance = None if action is None else instances.lock(uow, action.instance_uuid)
+    if action is None or instance is None:
+        return None
+    uow.session.refresh(action)
+    return None if action.finish_time is not None else Act(uow, instance, action)
+
+
+def _is_away(act: Act) -> bool:
+    return act.action.host is not None and not hosts.is_up(act.uow, act.action.host)
+
+
+def _settle(uow: UnitOfWork, instance: Instance, error: str, details: str) -> None:
+    """The instance is what it was if its guest is as that says, else what its guest is; or, neither, in error."""
+    power_state = PowerState(instance.power_state)
+    if power_state in states.GUEST_IS.get(instance.vm_state, ()):
+        return
+    if power_state in states.FOLLOWS:
+        instance.vm_state = states.FOLLOWS[power_state]
+    else:
+        faults.set_error(uow, instance, error, details)

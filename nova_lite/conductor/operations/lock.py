@@ -1,0 +1,45 @@
+"""Locking an instance against its own project, and unlocking it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nova_lite import exception
+from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.conductor.db.models import Instance
+from nova_lite.conductor.operations.own import Own
+from nova_lite.context import RequestContext
+from nova_lite.policies.servers import UNLOCK_OVERRIDE
+
+#: Who holds a lock: the instance's own project, or an admin of another one.
+OWNER = "owner"
+ADMIN = "admin"
+
+
+class Lock(Own):
+    def accept(
+        self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
+    ) -> dict[str, Any] | None:
+        """``payload``: the ``reason``. For everyone but admins; the project's own lock changes nothing of one that is
+        there."""
+        by = _side(context, instance)
+        if instance.locked and by == OWNER:
+            return None
+        instance.locked, instance.locked_by, instance.locked_reason = True, by, payload.get("reason")
+        return {}
+
+
+class Unlock(Own):
+    def accept(
+        self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
+    ) -> dict[str, Any] | None:
+        """``payload``: ``may_override``, also a lock of the other side; without it that raises
+        `PolicyNotAuthorized`."""
+        if instance.locked_by not in (None, _side(context, instance)) and not payload.get("may_override"):
+            raise exception.PolicyNotAuthorized(action=UNLOCK_OVERRIDE)
+        instance.locked, instance.locked_by, instance.locked_reason = False, None, None
+        return {}
+
+
+def _side(context: RequestContext, instance: Instance) -> str:
+    return OWNER if context.project_id == instance.project_id else ADMIN

@@ -1,0 +1,38 @@
+"""Setting an instance's state by hand, when an admin knows better than the rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nova_lite import exception, operations
+from nova_lite.conductor.db import actions
+from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.conductor.db.models import Instance
+from nova_lite.conductor.operations.own import Own
+from nova_lite.context import RequestContext
+
+
+class ResetState(Own):
+    def accept(
+        self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
+    ) -> dict[str, Any] | None:
+        """``payload``: the ``vm_state`` that the instance has from now on, without a task. Its open stop, start or
+        reboot is closed as superseded, though what its host has begun of it is not called back.
+
+        Raises `InstanceInvalidState` while something is open that only its own end gives back: what lasts until it has
+        worked, and whatever has undos.
+        """
+        underway = actions.find_open(uow, instance.uuid)
+        if underway is not None and _ends_by_itself(underway.action, underway.step, underway.payload):
+            raise exception.InstanceInvalidState(
+                method="reset_state", instance_id=instance.uuid, attr="unfinished action", state=underway.action
+            )
+        instance.vm_state, instance.task_state = payload["vm_state"], None
+        return {}
+
+
+def _ends_by_itself(kind: str, name: str, payload: dict[str, Any]) -> bool:
+    row = operations.get(kind, payload)
+    step = row.step(name)
+    lasts = not isinstance(step, operations.OnHost) or step.lasting
+    return lasts or row.is_undo(name) or bool(row.undos(name))

@@ -1,0 +1,50 @@
+"""Messages between daemons: one `typing.Protocol` per service, typed on both sides, plain JSON in between.
+
+A service's ``rpcapi.py`` holds its Protocol: each RPC method once, with its types, what kind of message it is, and the
+version that it came in (`contract`). `proxy` makes the typed client of it, and `Endpoint` the server, which is checked
+against it when it is made. Both work over a `Transport` (oslo.messaging) or, in tests, over an `InProcess` one.
+
+Errors of `nova_lite.exception` cross the bus as themselves. A lost broker becomes `MessagingUnavailable`, a service
+that is too old for what it is asked `ServiceTooOld`.
+"""
+
+from __future__ import annotations
+
+from nova_lite.rpc.client import Message, Sender, proxy, to_plain
+from nova_lite.rpc.contract import (
+    MethodName,
+    Receiver,
+    Since,
+    Timeout,
+    Version,
+    cast,
+    contract_of,
+    fanout,
+    service,
+    since,
+)
+from nova_lite.rpc.endpoint import Endpoint
+from nova_lite.rpc.in_process import InProcess
+from nova_lite.rpc.transport import Server, Transport, require_broker
+
+__all__ = [
+    "Endpoint",
+    "InProcess",
+    "Message",
+    "MethodName",
+    "Receiver",
+    "Sender",
+    "Server",
+    "Since",
+    "Timeout",
+    "Transport",
+    "Version",
+    "cast",
+    "contract_of",
+    "fanout",
+    "proxy",
+    "require_broker",
+    "service",
+    "since",
+    "to_plain",
+]

@@ -1,0 +1,125 @@
+"""The server's side of a service: its functions, held against its Protocol, with typed arguments."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+import oslo_messaging as messaging
+
+from nova_lite import exception, hooks
+from nova_lite.context import RequestContext
+from nova_lite.rpc.client import ECHO, to_plain
+from nova_lite.rpc.contract import Method, contract_of
+
+LOG = logging.getLogger(__name__)
+
+Function = Callable[..., Any]
+Translate = Callable[[Exception], Exception]
+
+
+class Endpoint:
+    """What oslo.messaging serves: each method of the Protocol, carried out by the one function of that name.
+
+    ``targets`` are objects, whose public methods with a ``context`` count, or tables of functions by name. Every
+    function is ``def name(context, **typed)``. ``orders``: those that the Protocol's `MethodName` method stands for.
+    Raises `ConfigurationError` for a method that is missing (unless ``partial``), served twice or has another
+    signature.
+
+    Arguments that a function does not know come from a newer sender, which does not need them read, and are left out.
+    Errors meant for the caller go back without a traceback in our log; all others are logged here, once. ``translate``
+    may turn a library's error into one of ours first.
+    """
+
+    def __init__(
+        self,
+        protocol: type,
+        *targets: Any,
+        orders: Mapping[str, Function] | None = None,
+        partial: bool = False,
+        translate: Translate | None = None,
+    ) -> None:
+        service = contract_of(protocol)
+        self.target = messaging.Target(version=service.version)
+        self.topic = service.topic
+        wanted = dict(service.methods)
+        served = [item for target in targets for item in _functions(target)]
+        if service.order is not None:
+            wanted |= dict.fromkeys(orders or (), service.order)
+            served += (orders or {}).items()
+        names = [name for name, _ in served]
+        for name in wanted.keys() - set(names) if not partial else ():
+            raise exception.ConfigurationError(reason=f"{service.name}: {name} is not served")
+        for name, function in served:
+            if name not in wanted or names.count(name) > 1:
+                problem = "served twice" if name in wanted else "no method of it"
+                raise exception.ConfigurationError(reason=f"{service.name}: {name} is {problem}")
+            _check(service.name, name, wanted[name], function)
+            setattr(self, name, _typed(name, wanted[name].arguments, function, translate))
+
+    def echo(self, ctxt: RequestContext) -> None:
+        """That the answer comes is the answer."""
+
+
+assert hasattr(Endpoint, ECHO)
+
+
+def _functions(target: Any) -> Iterator[tuple[str, Function]]:
+    if isinstance(target, Mapping):
+        yield from target.items()
+        return
+    for name, method in inspect.getmembers(target, inspect.ismethod):
+        if not name.startswith("_") and next(iter(inspect.signature(method).parameters), None) == "context":
+            yield name, method
+
+
+def _check(service: str, name: str, method: Method, function: Function) -> None:
+    """The function takes what is sent (or None, too), and answers what is expected. What came later may be missing."""
+    hints = typing.get_type_hints(function)
+    hints.pop("context", None)
+    expected = {**method.arguments, "return": method.returns}
+    if hints.keys() != expected.keys() or any(
+        hints[key] not in (hint, typing.Optional[hint])  # noqa: UP045 - made at run time
+        for key, hint in expected.items()
+    ):
+        raise exception.ConfigurationError(
+            reason=f"{service}: {name} is {_shown(method.arguments, method.returns)}, but served as "
+            + _shown({key: hint for key, hint in hints.items() if key != "return"}, hints.get("return"))
+        )
+    parameters = inspect.signature(function).parameters
+    for argument in method.arguments_since:
+        if parameters[argument].default is inspect.Parameter.empty:
+            raise exception.ConfigurationError(reason=f"{service}: {name} is served without a default for {argument}")
+
+
+def _shown(arguments: Mapping[str, Any], returns: Any) -> str:
+    return f"({', '.join(f'{name}: {hint}' for name, hint in arguments.items())}) -> {returns}"
+
+
+def _typed(name: str, hints: Mapping[str, Any], function: Function, translate: Translate | None) -> Function:
+    def dispatch(ctxt: RequestContext, **kwargs: Any) -> Any:
+        try:
+            arguments = {
+                key: msgspec.convert(value, hints[key], str_keys=True) for key, value in kwargs.items() if key in hints
+            }
+            hooks.reach("handle", name, "before")
+            answer = to_plain(function(ctxt, **arguments))
+            hooks.reach("handle", name, "after")
+            return answer
+        except Exception as error:
+            ours = translate(error) if translate else error
+            if not isinstance(ours, exception.NovaLiteException):
+                LOG.exception("RPC method %s failed [%s]", name, ctxt.request_id)
+                raise
+            if ours.code >= 500:
+                LOG.info("RPC method %s: %s [%s]", name, " ".join(ours.message.split()), ctxt.request_id)
+            try:
+                raise ours from error
+            except exception.NovaLiteException:
+                raise messaging.ExpectedException() from None
+
+    return dispatch

@@ -1,0 +1,81 @@
+"""A transport for tests: client and server in one process, without a broker.
+
+Values become JSON on the way, and errors what they are after a journey over the bus, as with oslo.messaging. A call is
+answered at once. A cast is carried out at once too or, with ``hold_casts``, waits in ``casts`` until `deliver`: a test
+may take messages out of that list, double them or change their order first.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import oslo_messaging as messaging
+from oslo_config import cfg
+from oslo_messaging._drivers import common
+
+from nova_lite import exception
+from nova_lite.context import RequestContext
+from nova_lite.rpc.client import Message
+from nova_lite.rpc.contract import speaks
+from nova_lite.rpc.endpoint import Endpoint
+from nova_lite.rpc.transport import ALLOWED_REMOTE_EXMODS
+
+LOG = logging.getLogger(__name__)
+
+
+class InProcess:
+    def __init__(self, conf: cfg.ConfigOpts, hold_casts: bool = False) -> None:
+        self.conf = conf
+        self.hold_casts = hold_casts
+        self.casts: list[Message] = []
+        self._served: dict[str, dict[str, Endpoint]] = {}
+
+    def serve(self, endpoint: Endpoint, server: str = "server") -> None:
+        self._served.setdefault(endpoint.topic, {})[server] = endpoint
+
+    def call(self, message: Message) -> Any:
+        (endpoint, *_) = self._receivers(message)
+        try:
+            return json.loads(json.dumps(_dispatch(endpoint, message)))
+        except messaging.ExpectedException as expected:
+            raise _after_journey(expected.exc_info) from None
+
+    def cast(self, message: Message) -> None:
+        if not message.fanout:
+            self._receivers(message)
+        self.casts.append(message)
+        if not self.hold_casts:
+            self.deliver()
+
+    def deliver(self) -> None:
+        """Carry out what was cast, and what is cast meanwhile."""
+        while self.casts:
+            message = self.casts.pop(0)
+            for endpoint in self._receivers(message):
+                try:
+                    _dispatch(endpoint, message)
+                except Exception as error:  # a server logs it, and nobody is told
+                    LOG.warning("Cast %s failed: %r", message.method, error)
+
+    def _receivers(self, message: Message) -> list[Endpoint]:
+        servers = self._served.get(message.topic, {})
+        found = [each for name, each in servers.items() if message.server in (None, name)]
+        if not found and not message.fanout:
+            raise exception.MessagingUnavailable(what=message.method)
+        return found if message.fanout else found[:1]
+
+
+def _dispatch(endpoint: Endpoint, message: Message) -> Any:
+    if not speaks(endpoint.target.version, message.version) or not hasattr(endpoint, message.method):
+        raise message.too_old(endpoint.target.version)
+    context = RequestContext.from_rpc(json.loads(json.dumps(message.context.to_rpc())))
+    return getattr(endpoint, message.method)(context, **json.loads(json.dumps(message.arguments)))
+
+
+def _after_journey(failure: Any) -> Exception:
+    error: Exception = common.deserialize_remote_exception(
+        common.serialize_remote_exception(failure), ALLOWED_REMOTE_EXMODS
+    )
+    return error

@@ -1,0 +1,138 @@
+"""Daemons of the last landed version beside those of this one: servers come, stop, start and go, and none is lost.
+
+`NOVA_LITE_LONG=1` makes 200 operations of each pair of neighbours, otherwise it is a tenth of that.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.functional.cloud import IMAGE_BYTES, NETWORK, ROOT, Cloud, wait_for
+
+#: The commit that was landed last before this one's work began.
+BASE = "767f504"
+
+LONG = os.environ.get("NOVA_LITE_LONG") == "1"
+
+#: Servers of one mix, each of which is created, stopped, started and deleted: half of them on the old host.
+SERVERS = 100 if LONG else 10
+AT_ONCE = 8
+
+
+@pytest.fixture(scope="session")
+def old_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The code of `BASE`, with the metadata by which its plugins are found."""
+    tree = tmp_path_factory.mktemp("old")
+    archive = subprocess.run(["git", "-C", ROOT, "archive", BASE], capture_output=True, timeout=60)
+    assert archive.returncode == 0, f"this checkout has no commit {BASE}: {archive.stderr.decode()}"
+    subprocess.run(["tar", "-x", "-C", tree], input=archive.stdout, check=True, timeout=60)
+    command = "import setuptools; setuptools.setup()"
+    subprocess.run([sys.executable, "-W", "ignore", "-c", command, "-q", "egg_info"], cwd=tree, check=True, timeout=120)
+    return tree
+
+
+class MixedCloud(Cloud):
+    """``old``: the daemons whose code is that of ``tree``. The database has the conductor's schema."""
+
+    def __init__(self, path: Path, tree: Path, old: tuple[str, ...]) -> None:
+        # A host that lists its domains before a stop, and tells it after, has the server ACTIVE till the next time.
+        super().__init__(path, computes=2, vcpus=200, extra_config="[compute]\nreconcile_interval = 600\n")
+        self.tree = tree
+        self.old = old
+        self.prefixes = {name: ["env", "-C", str(tree), f"PYTHONPATH={tree}"] for name in old}
+
+    def _write_config(self, name: str) -> None:
+        super()._write_config(name)
+        if name in self.old:
+            file = self.path / f"{name}.conf"
+            file.write_text(file.read_text().replace(f"{ROOT}/etc", f"{self.tree}/etc"))
+
+    def _fill_database(self) -> None:
+        """By the conductor's own tool: the other one may know another schema."""
+        self.manage("db", "sync")
+        self.manage("flavor", "create", "m1.nano", "--id", "1", "--vcpus", "1", "--ram", "8", "--disk", "1")
+        options = [f"--{name}={NETWORK[name]}" for name in ("gateway", "bridge", "start", "end")]
+        self.manage("network", "create", "private", NETWORK["cidr"], "--default", *options)
+        image = self.path / "image.raw"
+        image.write_bytes(IMAGE_BYTES)
+        self.image_id = self.manage("image", "import", str(image), "--name=cirros", "--disk-format=raw").strip()
+
+    def is_old(self, name: str) -> bool:
+        """Whether the daemon that runs has its code from ``tree``."""
+        return os.readlink(f"/proc/{self.processes[name].pid}/cwd") == str(self.tree)
+
+
+@pytest.fixture
+def mixed(old_tree: Path, tmp_path: Path) -> Iterator[Callable[..., MixedCloud]]:
+    made: list[MixedCloud] = []
+
+    def make(*old: str) -> MixedCloud:
+        cloud = MixedCloud(tmp_path, old_tree, old)
+        made.append(cloud)
+        cloud.make()
+        cloud.start_all()
+        assert [name for name in cloud.names if cloud.is_old(name)] == [name for name in cloud.names if name in old]
+        return cloud
+
+    yield make
+    for cloud in made:
+        cloud.destroy()
+
+
+def live(cloud: Cloud, number: int) -> None:
+    """One server's life on one of the hosts."""
+    host = cloud.computes[number % len(cloud.computes)]
+    name = f"vm-{number}-{uuid.uuid4().hex[:6]}"
+    server = {"name": name, "imageRef": cloud.image_id, "flavorRef": "1", "availability_zone": f"nova:{host}"}
+    answer = cloud.request("POST", "/servers", {"server": server | {"networks": "auto"}}, version="2.37")
+    assert answer.status_code == 202, answer.text
+    server_id = answer.json()["server"]["id"]
+
+    def in_state(status: str) -> dict[str, Any] | None:
+        found = cloud.show(server_id)
+        assert found is not None, f"{server_id} is lost"
+        return found if found["status"] in (status, "ERROR") and not found["OS-EXT-STS:task_state"] else None
+
+    became = []
+    for status, act in (("ACTIVE", None), ("SHUTOFF", "os-stop"), ("ACTIVE", "os-start")):
+        if act is not None:
+            answer = cloud.action(server_id, {act: None})
+            assert answer.status_code == 202, f"{act} of {server_id}: {answer.text}"
+        found = wait_for(f"{server_id} is {status}", functools.partial(in_state, status))
+        became.append((found["status"], found["OS-EXT-SRV-ATTR:host"]))
+    assert became == [("ACTIVE", host), ("SHUTOFF", host), ("ACTIVE", host)], server_id
+    assert cloud.domains()[server_id] == host
+    events = cloud.request("GET", f"/servers/{server_id}/os-instance-actions").json()["instanceActions"]
+    told = [(event["action"], event["message"]) for event in events]
+    assert told == [("start", None), ("stop", None), ("create", None)]
+    assert cloud.request("DELETE", f"/servers/{server_id}").status_code == 204
+    wait_for(f"{server_id} is gone", lambda: cloud.show(server_id) is None)
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(
+    "old",
+    [
+        pytest.param(("api", "compute-1"), id="old API, new conductor, old and new host"),
+        pytest.param(("conductor", "compute-2"), id="new API, old conductor, new and old host"),
+    ],
+)
+def test_nothing_is_lost_between_two_versions(mixed: Callable[..., MixedCloud], old: tuple[str, ...]) -> None:
+    cloud = mixed(*old)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for result in [pool.submit(live, cloud, number) for number in range(SERVERS)]:
+            result.result()
+    assert cloud.domains() == {}
+    cloud.audit()
+    for name in cloud.names:
+        assert "Traceback" not in (cloud.path / f"{name}.log").read_text(), cloud.log(name)

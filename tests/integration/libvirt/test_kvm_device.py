@@ -1,0 +1,82 @@
+"""A machine without udev, whose /dev/kvm is root's alone: libvirt needs many seconds for each guest there."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nova_lite.objects import Image
+from nova_lite.virt.libvirt import kvm
+from nova_lite.virt.libvirt.driver import LibvirtDriver
+from tests.integration.libvirt.conftest import MakeDriver, boot
+from tests.unit.virt.builders import make_flavor, make_instance, make_spec
+
+LIBRARY = Path(__file__).parents[3] / "devstack" / "lib" / "libvirt.sh"
+
+
+@pytest.fixture
+def closed_device(connection: Any) -> Iterator[str]:
+    """The device as it may be without udev; afterwards as it was."""
+    device = kvm.DEVICE
+    if not os.path.exists(device):
+        pytest.skip(f"there is no {device} here")
+    if os.path.exists("/run/udev/control"):
+        pytest.skip(f"udev manages {device} here")
+    user = kvm.qemu_user(connection.getCapabilities())
+    if user is None:
+        pytest.skip("libvirt runs guests as its own user here")
+    was = os.stat(device)
+    try:
+        os.chown(device, 0, 0)
+        os.chmod(device, 0o600)
+        assert kvm.is_closed_to(*user)
+        yield device
+    finally:
+        os.chown(device, was.st_uid, was.st_gid)
+        os.chmod(device, stat.S_IMODE(was.st_mode))
+
+
+def seconds_to_boot(driver: LibvirtDriver, blank: Image) -> float:
+    spec = make_spec(
+        instance=make_instance(flavor=make_flavor(memory_mb=64)), vifs=[], image=blank, images={}, generation=1
+    )
+    started = time.monotonic()
+    boot(driver, spec)
+    seconds = time.monotonic() - started
+    driver.destroy(spec.instance.uuid)
+    return seconds
+
+
+@pytest.mark.timeout(600)
+def test_a_closed_device_is_told_of_and_mended(
+    closed_device: str, make_driver: MakeDriver, blank: Image, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Through libvirtd as it runs: it needs no restart to see the change, in either direction."""
+    driver = make_driver("closed")
+
+    slow = seconds_to_boot(driver, blank)
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    if slow < kvm.SLOW_START_SECONDS:
+        pytest.skip(f"qemu does not find KVM behind a closed {closed_device} here: a guest starts in {slow:.1f} s")
+    assert len([line for line in warnings if f"chgrp kvm {closed_device}; chmod 660 {closed_device}" in line]) == 1
+
+    caplog.clear()
+    command = ["bash", "-euo", "pipefail", "-c", f"source {LIBRARY}; open_kvm; open_kvm"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert said.startswith(f"{closed_device} was root:root 600, ")
+    assert stat.filemode(os.stat(closed_device).st_mode) == "crw-rw----"
+    assert said.count("\n") == 1
+
+    seconds_to_boot(driver, blank)  # libvirt asks qemu once more
+    fast = seconds_to_boot(driver, blank)
+    logging.getLogger(__name__).info("A guest started in %.2f s, before that in %.2f s", fast, slow)
+    assert fast < slow / 4
+    assert not [record for record in caplog.records if "chgrp" in record.getMessage()]

@@ -1,0 +1,114 @@
+"""What the dispatcher does before a handler runs, and for which handlers it does nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import webob
+from oslo_config import cfg
+
+from nova_lite.api import router, wsgi
+from nova_lite.api.compute.schemas import keypairs, queries
+from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.compute.api import API
+from nova_lite.context import RequestContext
+from nova_lite.policies import flavors as policies
+from nova_lite.policy import Policy
+from tests.unit.api.conftest import fault
+
+
+class Sample(Extension):
+    alias = "sample"
+    title = "Sample"
+    routes = (
+        Route("POST", "/made", "make"),
+        Route("GET", "/listed", "index"),
+        Route("GET", "/projects/{id}", "of_project"),
+        Route("GET", "/asks", "asks"),
+        Route("GET", "/forgets", "forgets"),
+    )
+
+    def __init__(self, services: wsgi.Services) -> None:
+        super().__init__(services)
+        self.ran: list[str] = []
+
+    @declares(policies.CREATE, body=keypairs.CREATE, query=queries.QUOTAS)
+    def make(self, req: Request) -> Answer:
+        self.ran.append("make")
+        return Answer({"given": req.data, "user": req.query.one("user_id"), "others": sorted(req.query)})
+
+    @declares(policies.INDEX)
+    def index(self, req: Request) -> Answer:
+        return Answer({})
+
+    @declares(policies.SPECS_INDEX, target={"project_id": "id"})
+    def of_project(self, req: Request, id: str) -> Answer:
+        return Answer({})
+
+    @declares(policies.CREATE, authorizes=True)
+    def asks(self, req: Request) -> Answer:
+        req.authorize(req.declared.policy)
+        return Answer({})
+
+    @declares(policies.CREATE, authorizes=True)
+    def forgets(self, req: Request) -> Answer:
+        return Answer({"secret": 1})
+
+
+class Client:
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        services = wsgi.Services(conf, Policy(conf), API())
+        self.sample = Sample(services)
+        self._app = router.Router(services, [self.sample])
+
+    def __call__(self, method: str, path: str, body: Any = None, role: str = "admin") -> webob.Response:
+        request = webob.Request.blank(path, method=method)
+        if body is not None:
+            request.json_body = body
+        request.environ[wsgi.CONTEXT] = RequestContext(user_id="u", project_id="p", roles=[role], overwrite=False)
+        return request.get_response(self._app)
+
+
+@pytest.fixture
+def client(conf: cfg.ConfigOpts) -> Client:
+    return Client(conf)
+
+
+def test_the_rule_is_asked_before_the_body_is_looked_at(client: Client) -> None:
+    assert policies.CREATE in fault(client("POST", "/made", {"nonsense": 1}, role="reader"), "forbidden", 403)
+    assert "nonsense" in fault(client("POST", "/made", {"nonsense": 1}), "badRequest", 400)
+    assert client.sample.ran == []
+
+
+def test_a_handler_gets_the_body_and_the_query_that_the_schemas_know(client: Client) -> None:
+    body = {"keypair": {"name": "k"}}
+    response = client("POST", "/made?user_id=a&user_id=b&junk=1", body)
+    assert response.json == {"given": body, "user": "b", "others": ["user_id"]}
+
+
+def test_a_target_is_made_of_the_url(client: Client) -> None:
+    assert client("GET", "/projects/p", role="reader").status_code == 200
+    fault(client("GET", "/projects/other", role="reader"), "forbidden", 403)
+    assert client("GET", "/projects/other").status_code == 200
+
+
+def test_a_handler_that_authorizes_has_to(client: Client) -> None:
+    assert client("GET", "/asks").status_code == 200
+    fault(client("GET", "/asks", role="reader"), "forbidden", 403)
+    response = client("GET", "/forgets")
+    fault(response, "computeFault", 500)
+    assert "secret" not in response.text
+
+
+def test_a_handler_without_a_declaration_is_refused_at_start(conf: cfg.ConfigOpts) -> None:
+    class Undeclared(Extension):
+        alias = "undeclared"
+        title = "Undeclared"
+        routes = (Route("GET", "/one", "one"),)
+
+        def one(self, req: Request) -> Answer:
+            return Answer()
+
+    with pytest.raises(TypeError, match=r"undeclared: one needs @declares\(\.\.\.\)"):
+        Undeclared(wsgi.Services(conf, Policy(conf), API()))

@@ -1,0 +1,138 @@
+"""A network backend that asks another service: outside transactions, and nothing of it is left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nova_lite import exception
+from nova_lite.conductor.db import models
+from nova_lite.network.driver import NetworkCall, Verb
+from nova_lite.network.fake import FakeNetworks
+from nova_lite.objects import Outcome
+from tests.unit.conductor.test_lifecycle import World
+
+
+class Service(FakeNetworks):
+    """What it was asked for; ``fails`` does so instead of an answer, ``meanwhile`` happens while it is at it."""
+
+    def __init__(self, conf: Any) -> None:
+        super().__init__(conf)
+        self.asked: list[str] = []
+        self.fails: set[Verb] = set()
+        self.meanwhile: dict[Verb, Callable[[], None]] = {}
+
+    def call(self, call: NetworkCall) -> Any:
+        self.asked.append(call.verb.value)
+        if call.verb in self.meanwhile:
+            self.meanwhile.pop(call.verb)()
+        if call.verb in self.fails:
+            raise exception.ServiceUnavailable("The network service is away.")
+        return super().call(call)
+
+    def holds(self) -> list[str]:
+        directory = Path(self.conf.fake.network_path)
+        return sorted(path.name for path in directory.iterdir()) if directory.exists() else []
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    world = World(tmp_path, Service)
+    world.conf.set_override("network_path", str(tmp_path / "service"), "fake")
+    return world
+
+
+@pytest.fixture
+def service(world: World) -> Service:
+    found = world.engine.network
+    assert isinstance(found, Service)
+    return found
+
+
+def placed(world: World) -> tuple[str, str, int]:
+    """An instance that a host was told to build."""
+    (uuid,) = world.create()
+    world.lifecycle.build_instances(world.context(), [uuid])
+    host, request = world.compute.builds[-1]
+    return uuid, host, request.generation
+
+
+def delete(world: World, uuid: str, host: str) -> None:
+    ticket = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
+    world.reports.finish_action(world.context(), host, ticket.action_id, None, None, "")
+
+
+def test_a_server_comes_and_goes(world: World, service: Service) -> None:
+    uuid, host, _ = world.built()
+    assert (service.asked, service.holds()) == (["resolve", "allocate"], [uuid])
+    delete(world, uuid, host)
+    assert (service.asked[2:], service.holds(), world.open_actions()) == (["deallocate"], [], [])
+    assert (world.count(models.Port), world.used()) == (0, {"host1": 0, "host2": 0})
+
+
+def test_no_transaction_is_open_while_it_is_asked(world: World, service: Service) -> None:
+    """SQLite has one writer: with a transaction open, another write would wait for good."""
+    for verb in Verb:
+        service.meanwhile[verb] = lambda: world.let_time_pass(0)
+    uuid, host, _ = world.built()
+    delete(world, uuid, host)
+    assert not service.meanwhile
+
+
+def test_a_server_is_not_accepted_while_it_is_away(world: World, service: Service) -> None:
+    service.fails = {Verb.RESOLVE}
+    with pytest.raises(exception.ServiceUnavailable):
+        world.create()
+    assert (world.count(models.Instance), world.instances_used()) == (0, 0)
+
+
+def test_a_delete_is_done_for_its_owner_and_ends_when_the_service_is_back(world: World, service: Service) -> None:
+    uuid, host, _ = world.built()
+    service.fails = {Verb.DEALLOCATE}
+    delete(world, uuid, host)
+    assert world.instance(uuid).deleted
+    assert (world.open_actions(), service.holds()) == ([("delete", "deallocate")], [uuid])
+    assert world.used()[host] == 1, "given back only after the step before"
+    world.let_time_pass(2000)
+    world.reconciler.sweep()
+    assert world.open_actions() == [("delete", "deallocate")], "it has no deadline"
+    service.fails = set()
+    world.let_time_pass(100)
+    world.reconciler.sweep()
+    assert (world.open_actions(), service.holds(), world.used()[host]) == ([], [], 0)
+
+
+def test_a_failed_build_gives_back_what_the_service_made(world: World, service: Service) -> None:
+    uuid, host, generation = placed(world)
+    world.reports.start_build(world.context(), uuid, host, generation)
+    world.report(uuid, host, generation, Outcome.ABORTED, "the image is corrupt")
+    fault = world.instance(uuid).fault
+    assert fault is not None
+    assert (fault.message, service.holds(), world.open_actions()) == ("the image is corrupt", [], [])
+
+
+def test_a_build_that_is_over_while_the_service_is_asked_leaves_nothing(world: World, service: Service) -> None:
+    uuid, host, generation = placed(world)
+    service.meanwhile[Verb.ALLOCATE] = lambda: delete(world, uuid, host)
+    with pytest.raises(exception.InstanceGone):
+        world.reports.start_build(world.context(), uuid, host, generation)
+    assert service.holds() == []
+    world.let_time_pass(1000)
+    world.reconciler.sweep()
+    assert (world.open_actions(), service.holds()) == ([], [])
+
+
+def test_a_call_that_may_still_take_effect_is_waited_for(world: World, service: Service) -> None:
+    """The conductor that asked dies, and the service does it after the delete."""
+    uuid, host, generation = placed(world)
+    plan = world.db.write(world.building._plan_networks, uuid, host, generation)
+    delete(world, uuid, host)
+    assert world.open_actions() == [("delete", "deallocate")]
+    assert "deallocate" not in service.asked
+    service.call(plan)
+    world.let_time_pass(100)
+    world.reconciler.sweep()
+    assert (world.open_actions(), service.holds()) == ([], [])

@@ -180,9 +180,9 @@ PROTECTIONS = [
         twice=True,
     ),
     Protection(
-        "silent daemon enters anew",
+        "silent daemon registers again",
         "a daemon that was cut off compares before it serves",
-        "compute/membership.py: check; conductor/db/hosts.py: check_epoch",
+        "compute/registration.py: check; conductor/db/hosts.py: check_epoch",
         EVACUATE,
         twice=True,
     ),

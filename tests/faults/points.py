@@ -19,12 +19,12 @@ from tests.faults.outages import BROKER, DATABASE
 
 API, CONDUCTOR, SCHEDULER, COMPUTE = "api", "conductor*", "scheduler*", "compute-*"
 
-# Transactions of the conductor: the functions that it has `Database.write` run.
+# Transactions of the conductor: the functions that it has `Database.write` run, without a leading underscore.
 ACCEPT_CREATE, ACCEPT = "create_instances", "accept_action"
-LEASE, CLAIM, NO_HOST = "_lease", "_claim_all", "_fail"
+LEASE, CLAIM, NO_HOST = "lease", "claim", "not_placed"
 START_BUILD, FINISH_BUILD, FINISH = "start_build", "finish_build", "finish_action"
 #: What is due is taken and what is past its deadline is ended; a fence is confirmed; a build had succeeded.
-SWEEP, UNDONE, REVIVED = "_take_due", "_compensated", "_revived"
+SWEEP, UNDONE, REVIVED = "take_due", "fenced", "revived"
 TRANSACTIONS = (
     *(ACCEPT_CREATE, ACCEPT, LEASE, CLAIM, NO_HOST, START_BUILD, FINISH_BUILD, FINISH),
     *(SWEEP, UNDONE, REVIVED),
@@ -32,7 +32,7 @@ TRANSACTIONS = (
 
 #: Transactions that belong to no operation, or begin one again that has its points already.
 ELSEWHERE = (
-    *("_register", "_report", "_expire_services", "report_service", "service_update", "reconcile_domains"),
+    *("register_host", "report_state", "expire_services", "report", "update", "reconcile_domains"),
     "retry_later",
 )
 

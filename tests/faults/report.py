@@ -11,7 +11,7 @@ class Result:
     """``recovery``: seconds from the request to its end, with the fault; ``seconds``: of the whole case. ``wrong``: ""
     if it passed; then ``logs`` is the directory where they are kept."""
 
-    operation: str
+    scenario: str
     fault: str
     case: str
     recovery: float = 0.0
@@ -21,7 +21,7 @@ class Result:
 
 
 class Table:
-    """Cases, passed and slowest recovery, by operation and fault. ``command``: what these cases are run by."""
+    """Cases, passed and slowest recovery, by scenario and fault. ``command``: what these cases are run by."""
 
     def __init__(self, total: int, command: str = "devstack/faults.sh") -> None:
         self.total = total
@@ -41,13 +41,13 @@ class Table:
         for result in self.failures:
             again = f"{self.command} --only {shlex.quote(result.case)}"
             print(f"\n--- {result.case}\n{result.wrong}\nlogs: {result.logs}\nagain: {again}")
-        print(f"\nX {'cases':>5} {'passed':>6} {'slowest recovery':>16}")
-        for operation, fault in sorted({(result.operation, result.fault) for result in self.results}):
-            self._print_row(operation, fault)
+        print(f"\n{'scenario':40} {'fault':18} {'cases':>5} {'passed':>6} {'slowest recovery':>16}")
+        for scenario, fault in sorted({(result.scenario, result.fault) for result in self.results}):
+            self._print_row(scenario, fault)
         print(f"{len(self.results) - len(self.failures)} passed, {len(self.failures)} failed")
 
-    def _print_row(self, operation: str, fault: str) -> None:
-        here = [each for each in self.results if (each.operation, each.fault) == (operation, fault)]
+    def _print_row(self, scenario: str, fault: str) -> None:
+        here = [each for each in self.results if (each.scenario, each.fault) == (scenario, fault)]
         passed = [each.recovery for each in here if not each.wrong]
         slowest = f"{max(passed):.1f} s" if passed else "-"
-        print(f"{operation:40} {fault:18} {len(here):5} {len(passed):6} {slowest:>16}")
+        print(f"{scenario:40} {fault:18} {len(here):5} {len(passed):6} {slowest:>16}")

@@ -21,10 +21,8 @@ def reconciler() -> None:
 
 def confirmation() -> None:
     """A build whose host is silent moves to another one, unasked."""
-    from nova_lite.conductor.tasks import reports
-
+    from nova_lite.conductor.operations.engine import lock_act
     from nova_lite.conductor.reconciler import Reconciler
-    from nova_lite.objects import BuildResult, Outcome
 
     redrive = Reconciler._redrive
 
@@ -32,11 +30,20 @@ def confirmation() -> None:
         if item.build is None:
             redrive(self, item)
             return
-        gone = BuildResult(
-            instance_uuid=item.instance_uuid, generation=item.generation, host=item.host, outcome=Outcome.RESCHEDULED
-        )
-        if self.db.write(reports.finish_build, self.conf, self.network_backend, gone):
-            self.builds.run(item.context, [item.instance_uuid])
+
+        def again(uow: Any) -> None:
+            from nova_lite import operations
+            from nova_lite.conductor.db import claims
+
+            act = lock_act(uow, item.action_id)
+            if act is not None and act.action.step == operations.BUILD:
+                claims.release(uow, item.instance_uuid)
+                act.instance.host = act.instance.node = None
+                act.action.payload = {**act.action.payload, "tried": [item.host]}
+                self.engine.again(act, operations.SCHEDULE, "it is silent", "")
+
+        self.db.write(again)
+        self.scheduling.run(item.context, [item.instance_uuid])
 
     Reconciler._redrive = move  # type: ignore[method-assign]
 

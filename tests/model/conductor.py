@@ -15,7 +15,7 @@ CAPACITY = 1
 Rules = frozenset[str]
 
 
-# --- tasks/end.py, db/claims.py
+# --- operations/engine.py, db/claims.py
 
 
 def release(state: State) -> State:
@@ -47,7 +47,7 @@ def built(state: State) -> State:
     return _close(state._replace(row=state.row._replace(vm="active", task="", launched=True)))
 
 
-# --- tasks/accept.py
+# --- operations/engine.py: accept
 
 
 def accept_action(state: State, kind: str, rules: Rules) -> State | None:
@@ -81,7 +81,7 @@ def delete_without_host(state: State, rules: Rules) -> State:
     return state._replace(action=state.action._replace(step="cleanup"))
 
 
-# --- tasks/build.py
+# --- operations/scheduling.py
 
 
 def lease(state: State) -> State:
@@ -114,7 +114,7 @@ def claim(state: State, drive: tuple[int, tuple[int, ...]], host: int, rules: Ru
     return send(state, Message("build", host, gen, action.id))
 
 
-# --- tasks/reports.py
+# --- operations/building.py, operations/engine.py: records
 
 
 def _building(state: State, host: int, gen: int, rules: Rules) -> bool:

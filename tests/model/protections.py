@@ -76,7 +76,7 @@ PROTECTIONS = [
     Protection(
         "one driver",
         "one claim per attempt",
-        "conductor/db/actions.py: still_leased; tasks/build.py: _locked",
+        "conductor/db/actions.py: still_leased; operations/scheduling.py: _locked",
         BOOT_WITHOUT_CRASHES,
         twice=True,
     ),
@@ -89,7 +89,7 @@ PROTECTIONS = [
     Protection(
         "confirmation",
         "a build moves only when its host has promised",
-        "conductor/tasks/reports.py: _reschedule; reconciler.py: _compensate",
+        "conductor/operations/building.py: _rescheduled; conductor/reconciler.py: _fence",
         BOOT_WITHOUT_CRASHES,
         twice=True,
     ),
@@ -121,7 +121,7 @@ PROTECTIONS = [
     Protection(
         "report generation",
         "a late report does not settle another attempt",
-        "conductor/tasks/reports.py: _building",
+        "conductor/operations/building.py: _building",
         BOOT_WITHOUT_CRASHES,
     ),
     Protection(
@@ -133,23 +133,23 @@ PROTECTIONS = [
     Protection(
         "cleanup",
         "a deleted instance holds its claim until its host has confirmed",
-        "conductor/tasks/accept.py: delete_without_host",
+        "conductor/operations/engine.py: _leave_for_later",
         BOOT_WITHOUT_CRASHES,
     ),
     Protection(
         "domain reconciliation",
         "rows follow what hosts really have",
-        "compute/reconciler.py; conductor/tasks/reports.py: reconcile_domains",
+        "compute/reconciler.py; conductor/domains.py",
         POWER,
     ),
     Protection(
         "late success",
         "a build that is reported late is not destroyed",
-        "conductor/tasks/reports.py: _built_after_all",
+        "conductor/operations/building.py: _built",
         BOOT_WITHOUT_CRASHES,
     ),
     Protection(
-        "lasting delete", "a delete always ends", "conductor/reconciler.py: _past_deadline", BOOT_WITHOUT_CRASHES
+        "lasting delete", "a delete always ends", "conductor/operations/engine.py: _expire", BOOT_WITHOUT_CRASHES
     ),
     Protection(
         "forced_down is true",
@@ -168,7 +168,7 @@ PROTECTIONS = [
     Protection(
         "new generation at accept",
         "what is evacuated belongs to its old host no more",
-        "conductor/tasks/evacuate.py: accept",
+        "conductor/operations/evacuate.py: accept",
         EVACUATE,
         twice=True,
     ),

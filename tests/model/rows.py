@@ -37,32 +37,32 @@ class ModelStep:
         return not self.what.startswith(("network", "release"))
 
 
-_RELEASE = ModelStep("release", "release destination")
+_RELEASE = ModelStep("release", "release")
 _BUILD = ModelStep(
     "build",
-    "build_and_run_instance at destination",
-    undo=(ModelStep("compensate", "fence_instance at destination", lasting=True),),
+    "build_and_run_instance at here",
+    undo=(ModelStep("compensate", "fence_instance at here", lasting=True),),
     again="schedule",
 )
 
 
 def _perform(method: str, **more: Any) -> ModelStep:
-    return ModelStep("perform", f"{method} at source", **more)
+    return ModelStep("perform", f"{method} at {more.pop('at', 'here')}", **more)
 
 
 MODEL: dict[str, tuple[ModelStep, ...]] = {
     "create": (
-        ModelStep("schedule", "schedule destination", undo=(ModelStep("deallocate", "network"), _RELEASE)),
+        ModelStep("schedule", "schedule", undo=(ModelStep("deallocate", "network"), _RELEASE)),
         _BUILD,
     ),
     "delete": (
-        _perform("terminate_instance", away="cleanup", lasting=True),
+        _perform("terminate_instance", at="every", away="cleanup", lasting=True),
         ModelStep("deallocate", "network"),
-        ModelStep("release", "release source"),
+        ModelStep("release", "release"),
     ),
     "stop": (_perform("stop_instance"),),
     "start": (_perform("start_instance"),),
-    "evacuate": (ModelStep("schedule", "schedule destination", undo=(_RELEASE,)), _BUILD),
+    "evacuate": (ModelStep("schedule", "schedule", undo=(_RELEASE,)), _BUILD),
 }
 
 #: Rules without rows yet; the destination is claimed when it is accepted. The row that comes has to be like it.
@@ -86,19 +86,19 @@ def of_row(row: operations.Operation) -> tuple[ModelStep, ...]:
 def _of_step(step: operations.Step, before: ModelStep | None = None) -> ModelStep:
     undo = tuple(_of_step(each) for each in step.undo)
     if isinstance(step, operations.Schedule):
-        return ModelStep(step.name, f"schedule {step.claims}", undo)
+        return ModelStep(step.name, "schedule", undo)
     if isinstance(step, operations.OnHost):
         again = before.name if before is not None and before.what.startswith("schedule") else ""
         return ModelStep(step.name, f"{step.method} at {step.at}", undo, step.away or "", step.lasting, again)
     if isinstance(step, operations.Release):
-        return ModelStep(step.name, f"release {step.end}", undo)
+        return ModelStep(step.name, "release", undo)
     return ModelStep(step.name, "network", undo)
 
 
 def is_like_stop(row: operations.Operation) -> bool:
     """One order to the host that the instance is on, and nothing to take back: what holds for stop holds for it."""
     (first, *more) = of_row(row)
-    return not more and first == ModelStep("perform", first.what) and first.what.endswith(" at source")
+    return not more and first == ModelStep("perform", first.what) and first.what.endswith(" at here")
 
 
 def ways(steps: Iterable[ModelStep], end: str = "") -> set[Way]:

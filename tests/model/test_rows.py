@@ -73,7 +73,7 @@ CHANGED = {
     "its undo": dataclasses.replace(
         operations.CREATE, steps=(operations.CREATE.steps[0], dataclasses.replace(operations.CREATE.steps[1], undo=()))
     ),
-    "its end": changed(operations.STOP, at=operations.End.DESTINATION),
+    "its end": changed(operations.STOP, at=operations.End.EVERY),
     "its method": changed(operations.STOP, method="start_instance"),
     "its cleanup": changed(operations.DELETE, away=None),
     "no end": changed(operations.DELETE, lasting=False),

@@ -445,7 +445,8 @@ def _settle(uow: UnitOfWork, instance: Instance, error: str, details: str) -> No
     power_state = PowerState(instance.power_state)
     if power_state in states.GUEST_IS.get(instance.vm_state, ()):
         return
-    if power_state in states.FOLLOWS:
-        instance.vm_state = states.FOLLOWS[power_state]
+    follows = {**states.FOLLOWS, PowerState.PAUSED: states.PAUSED}
+    if power_state in follows:
+        instance.vm_state = follows[power_state]
     else:
         faults.set_error(uow, instance, error, details)

@@ -54,6 +54,6 @@ GUEST_IS: dict[str, tuple[PowerState, ...]] = {
     SUSPENDED: (PowerState.SUSPENDED, PowerState.SHUTDOWN),
 }
 
-#: What an instance is whose guest is found so, when its row says otherwise. Hypervisors pause guests by themselves for a
-#: while, so that says nothing.
+#: What an instance is whose guest is found so, when its row says otherwise. Hypervisors pause guests by themselves at
+#: times, so that says nothing.
 FOLLOWS = {PowerState.RUNNING: ACTIVE, PowerState.SHUTDOWN: STOPPED}

@@ -39,22 +39,24 @@ CONFIG = "[fake]\ndestroy_delay = 0.3\n"
 class Site:
     """What a case needs of its cloud. ``own_database``: a MariaDB of its own instead of SQLite, which may be killed;
     ``more``: further daemons; ``deadline``: seconds that an action has; ``places``: vCPUs of each host, none to spare
-    if given."""
+    if given; ``network_service``: interfaces come from one that is slow."""
 
     own_database: bool = False
     more: tuple[str, ...] = ()
     deadline: int = 120
     computes: int = 2
     places: int | None = None
+    network_service: bool = False
 
     def options(self) -> dict[str, Any]:
+        network = "network_delay = 0.3\n[network]\nbackend = fake\ncall_timeout = 8\n" if self.network_service else ""
         full = "[DEFAULT]\ncpu_allocation_ratio = 1.0\n" if self.places else ""
         return {
             "computes": self.computes,
             "vcpus": self.places or 64,
             "more": self.more,
             "action_deadline": self.deadline,
-            "extra_config": full + CONFIG,
+            "extra_config": full + CONFIG + network,
         }
 
 
@@ -302,6 +304,12 @@ class Arena:
         judges.power_states(self.servers(), self.guests())
         self.db.read(judges.claims)
         self.db.read(judges.all_rows)
+        alive = {server["id"] for server in self.servers() if server["addresses"]}
+        assert not self._at_network_service() - alive, "the network service holds what no server has"
+
+    def _at_network_service(self) -> set[str]:
+        """Servers that it holds something for; those that have it at the built-in network are none of them."""
+        return {path.name for path in Path(self.cloud.path).glob("*/network-service/*")}
 
     def check_hypervisors(self) -> None:
         servers = self.servers()
@@ -322,6 +330,7 @@ class Arena:
             ]
 
         cloud.wait_for("nothing is left on hosts", lambda: not leftovers(), SETTLE_SECONDS)
+        cloud.wait_for("the network service holds nothing", lambda: not self._at_network_service(), SETTLE_SECONDS)
         cloud.wait_for("claims and addresses are given back", lambda: self.db.read(judges.nothing_held), SETTLE_SECONDS)
         self.db.read(judges.all_rows)
 

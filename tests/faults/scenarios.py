@@ -408,6 +408,25 @@ def no_room(arena: Arena) -> None:
 NO_ROOM: Points = {CONDUCTOR: [f"send/{points.SELECT}/before", *around(f"commit/{points.NO_HOST}")]}
 
 
+# --- a network service
+
+#: It is asked between two transactions, for what a build gets and when a server goes.
+SERVICE = Site(network_service=True, deadline=60)
+BUILD_ASKS: Points = {CONDUCTOR: around("network/resolve", f"commit/{points.PLAN_NETWORKS}", "network/allocate")}
+DELETE_ASKS: Points = {
+    CONDUCTOR: around(f"commit/{points.NETWORK_CALL}", "network/deallocate", f"commit/{points.NETWORK_TOLD}")
+}
+FAILURES = (hooks.KILL, hooks.PAUSE, hooks.DELAY, hooks.ERROR)
+
+
+def failing_build(arena: Arena) -> None:
+    """No host can build it: what the service made is taken back."""
+    arena.control_hosts(fail_at=["spawn_before_domain"], fail_error="abort")
+    arena.create(1)
+    arena.settle("ERROR", 1)
+    arena.control_hosts()
+
+
 # --- all
 
 
@@ -433,6 +452,17 @@ def _stories() -> Iterator[Scenario]:
     yield Scenario("create, host stands still", nothing, standing_still, {})
     yield Scenario("create, ordered again", nothing, ordered_again, {})
     yield Scenario("create 2, one place", nothing, last_place, {}, ONE_PLACE)
+    yield Scenario("create 3, network service", nothing, create(3), BUILD_ASKS, SERVICE, FAILURES)
+    yield Scenario("create that fails, network service", nothing, failing_build, DELETE_ASKS, SERVICE, FAILURES)
+    yield Scenario("delete, network service", one_active, delete, DELETE_ASKS, SERVICE, FAILURES)
+    yield Scenario(
+        "delete while building, network service",
+        nothing,
+        delete_while_building,
+        {CONDUCTOR: around(f"commit/{points.NETWORK_TOLD}")},
+        SERVICE,
+        FAILURES,
+    )
 
 
 #: Two conductors and two schedulers, on MariaDB. What the others do while one is held up is what is of interest.

@@ -312,9 +312,12 @@ class Engine:
     # --- effects
 
     def send(self, order: ActionTicket, context: RequestContext) -> None:
-        """Cast an action's order to its host; what no queue takes is sent again by the reconciler."""
+        """Cast an action's order to its host; what no queue takes is sent again by the reconciler. What the host is too
+        old for has failed, as if the host had said so."""
         try:
             send_ticket(self.compute, context, order)
+        except exception.ServiceTooOld as error:
+            self.finish_action(context, str(order.host), order.action_id, None, error.message, "")
         except exception.MessagingUnavailable as error:
             LOG.warning("%s of %s could not be sent: %s", order.action, order.instance.uuid, error.message)
 
@@ -442,7 +445,8 @@ def _settle(uow: UnitOfWork, instance: Instance, error: str, details: str) -> No
     power_state = PowerState(instance.power_state)
     if power_state in states.GUEST_IS.get(instance.vm_state, ()):
         return
-    if power_state in states.FOLLOWS:
-        instance.vm_state = states.FOLLOWS[power_state]
+    follows = {**states.FOLLOWS, PowerState.PAUSED: states.PAUSED}
+    if power_state in follows:
+        instance.vm_state = follows[power_state]
     else:
         faults.set_error(uow, instance, error, details)

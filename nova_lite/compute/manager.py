@@ -1,4 +1,4 @@
-"""The compute daemon's RPC methods, and how its parts hang together."""
+"""The compute daemon's RPC methods, and the wiring of its parts."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class ComputeManager:
         return order
 
     def _if_admitted(self, instance_uuid: str, work: Callable[..., None], *arguments: Any) -> None:
-        """An order that is not obeyed now comes again."""
+        """Carry out an order if the host may serve; else it is dropped, and sent again by the conductor."""
         try:
             self.registration.check()
         except exception.ServiceUnavailable as error:

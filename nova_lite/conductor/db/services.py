@@ -26,7 +26,7 @@ INTERNAL_ZONE = "internal"
 
 
 def report(uow: UnitOfWork, host: str, binary: str, topic: str, version: str) -> None:
-    """A daemon that runs no instances is alive."""
+    """Heartbeat of a daemon other than a compute host."""
     report_alive(uow, host, nova_name(binary), topic, version, INTERNAL_ZONE)
 
 
@@ -74,7 +74,7 @@ def locked(uow: UnitOfWork, host: str, binary: str) -> Service | None:
 
 
 def seconds_since_heartbeat(uow: UnitOfWork) -> float:
-    """Since the newest heartbeat of any daemon, our own among them; 0 when there never was one."""
+    """Since the newest heartbeat of any daemon, this one included; 0 when there never was one."""
     newest = uow.session.execute(sa.select(sa.func.max(Service.last_seen_up))).scalar_one()
     return 0.0 if newest is None else (uow.now - newest).total_seconds()
 

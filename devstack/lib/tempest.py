@@ -96,13 +96,13 @@ build_timeout = 300
 [compute-feature-enabled]
 # The filters that the scheduler has by default and Tempest has tests for.
 scheduler_enabled_filters = DifferentHostFilter,SameHostFilter,ServerGroupAffinityFilter,ServerGroupAntiAffinityFilter
-# What there is not: see the table of server actions in docs/api.md.
+# What there is not: see the end of docs/api-reference.md.
 resize = false
 cold_migration = false
 live_migration = false
 snapshot = false
-pause = false
-suspend = false
+pause = true
+suspend = true
 shelve = false
 rescue = false
 change_password = false

@@ -1,4 +1,4 @@
-"""Comparing this hypervisor's domains with the database, at start and every so often."""
+"""Domain reconciliation: this hypervisor's domains are compared with the database, at start and periodically."""
 
 from __future__ import annotations
 
@@ -52,8 +52,11 @@ class DomainReconciler:
     # --- what
 
     def run(self) -> set[str]:
-        """Keep our promises, ask, and act on the answer. Returns the instances whose domain was to be destroyed, and
-        was not (yet). Raises `ServiceUnavailable` or `VirtDriverError` if all of that cannot be done now."""
+        """Destroy what was given up, ask about the rest, and act on the answer.
+
+        Returns the instances whose domain was to be destroyed, and was not (yet). Raises `ServiceUnavailable` or
+        `VirtDriverError` if all of that cannot be done now.
+        """
         self._power_changed = False
         self._next = time.monotonic() + self._interval
         host = self._host

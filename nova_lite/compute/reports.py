@@ -66,7 +66,7 @@ class Retrier:
 
 
 def exception_message(error: Exception, host: str) -> str:
-    """What the owner of an instance is told about a failure: our errors' sentence; of a bug no inner words."""
+    """The text of a failure for the instance's owner: that of our own errors, nothing internal of others."""
     if isinstance(error, exception.NovaLiteException):
         return error.message
     return f"Unexpected {type(error).__name__} on host {host}."

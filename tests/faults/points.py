@@ -51,7 +51,7 @@ WRITES = ("handle/*_instance/before", "send/start_build/after", "fence/*", "doma
 
 #: A lease is 5 s in these clouds: a pause outlives it, so that what wakes up is a zombie.
 PAUSE_SECONDS = 7.0
-#: Seconds that a fault takes; of some, nothing is judged before they are over, and before what slept has had its say.
+#: Seconds that a fault takes; of some, nothing is judged before they are over, and before what was paused has gone on.
 SECONDS = {hooks.FULL: 3.0, AHEAD: 3.0, BEHIND: 3.0, hooks.PAUSE: PAUSE_SECONDS, hooks.DELAY: 2.0, hooks.HOLD: 60.0}
 LASTING = {hooks.FULL: 3.0, AHEAD: 3.0, BEHIND: 3.0, hooks.PAUSE: PAUSE_SECONDS + 0.5}
 

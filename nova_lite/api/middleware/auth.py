@@ -53,7 +53,7 @@ class NoAuth2:
 
     @staticmethod
     def _hand_out(environ: dict[str, Any]) -> Any:
-        """The old dance of this scheme: who brings no token is told one that would do."""
+        """Authentication as in Nova's v1: a request without a token is answered with one that is valid."""
         user = environ.get("HTTP_X_AUTH_USER", ADMIN)
         project = environ.get("HTTP_X_AUTH_PROJECT_ID", ADMIN)
         url = wsgi.root_url(environ, None) + wsgi.version_path(environ)

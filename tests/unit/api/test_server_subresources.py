@@ -1,4 +1,4 @@
-"""A server's parts under URLs of their own."""
+"""Resources under a server: metadata, tags, password, lock, interfaces, migrations."""
 
 from __future__ import annotations
 
@@ -228,13 +228,13 @@ def test_interfaces(api: Client) -> None:
         ),
     ],
 )
-def test_readings(api: Client, path: str, version: str, body: Any) -> None:
+def test_read_only_subresources(api: Client, path: str, version: str, body: Any) -> None:
     uuid = api.conductor.add().uuid
     assert api.json("GET", f"/servers/{uuid}{path}", version=version, token=ADMIN) == body
 
 
 @pytest.mark.parametrize(("path", "version"), [("/topology", "2.77"), ("/migrations", "2.22")])
-def test_readings_before_their_version(api: Client, path: str, version: str) -> None:
+def test_subresources_before_their_version(api: Client, path: str, version: str) -> None:
     uuid = api.conductor.add().uuid
     assert api("GET", f"/servers/{uuid}{path}", version=version, token=ADMIN).status_code == 404
 

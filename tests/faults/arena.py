@@ -269,10 +269,18 @@ class Arena:
         )
 
     def nothing_open(self) -> None:
+        """Asked of the database, which may be away meanwhile."""
+
+        def open_actions() -> list[str]:
+            try:
+                return self.db.read(judges.open_actions)
+            except sa.exc.DBAPIError as error:
+                return [str(error)]
+
         try:
-            cloud.wait_for("no action is open", lambda: not self.db.read(judges.open_actions), SETTLE_SECONDS)
+            cloud.wait_for("no action is open", lambda: not open_actions(), SETTLE_SECONDS)
         except AssertionError as error:
-            raise AssertionError(f"{error}: {self.db.read(judges.open_actions)}") from None
+            raise AssertionError(f"{error}: {open_actions()}") from None
 
     def one(self) -> str:
         (server,) = self.servers()

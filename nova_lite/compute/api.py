@@ -109,7 +109,7 @@ def _again(call: Callable[[], T]) -> T:
 def _nudge(what: str, instance_uuids: list[str], cast: Callable[[], None]) -> None:
     try:
         cast()
-    except exception.MessagingUnavailable as error:
+    except (exception.MessagingUnavailable, exception.ServiceTooOld) as error:
         LOG.warning(
             "%s of %s is accepted but could not be sent on (%s); the conductor will drive it.",
             what,

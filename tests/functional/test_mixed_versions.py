@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import subprocess
@@ -13,13 +14,18 @@ import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
+from oslo_config import cfg
 
+from nova_lite import conf as configuration
+from nova_lite import exception, rpc
+from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.context import RequestContext, get_admin_context
 from tests.functional.cloud import IMAGE_BYTES, NETWORK, ROOT, Cloud, wait_for
 
-#: The commit that was landed last before this one's work began.
+#: The commit that was landed last before this one's work began. Its hosts know no pause, which the test relies on.
 BASE = "767f504"
 
 LONG = os.environ.get("NOVA_LITE_LONG") == "1"
@@ -119,6 +125,65 @@ def live(cloud: Cloud, number: int) -> None:
     wait_for(f"{server_id} is gone", lambda: cloud.show(server_id) is None)
 
 
+@rpc.service("compute", version="1.99")
+class LaterComputeRPC(Protocol):
+    """What the next version of a host may serve."""
+
+    @rpc.since("1.99")
+    def ask(self, context: RequestContext, host: rpc.Receiver) -> str: ...
+
+    @rpc.cast
+    def order(
+        self, context: RequestContext, host: rpc.Receiver, method: rpc.MethodName, version: rpc.Version
+    ) -> None: ...
+
+
+@contextlib.contextmanager
+def transport_of(cloud: Cloud) -> Iterator[rpc.Transport]:
+    conf = cfg.CONF
+    conf.reset()
+    configuration.register_opts(conf)
+    conf(cloud.config_arguments("api"), project="nova-lite", default_config_files=[])
+    transport = rpc.Transport(conf)
+    yield transport
+    transport.cleanup()
+    conf.reset()
+
+
+def check_what_comes_later_is_refused(cloud: Cloud) -> None:
+    """By hosts of both versions, with a sentence and not in silence."""
+    with transport_of(cloud) as transport:
+        later = rpc.proxy(LaterComputeRPC, transport)
+        for host in cloud.computes:
+            with pytest.raises(exception.ServiceTooOld, match=f"on host {host} is too old for ask"):
+                later.ask(get_admin_context(), host)
+            with pytest.raises(exception.ServiceTooOld, match=f"on host {host} is too old for fly_instance"):
+                later.order(get_admin_context(), host, "fly_instance", "1.99")
+            log = (cloud.path / f"{host}.log").read_text()
+            assert "fly_instance" not in log, "it was sent, though nobody can read it"
+
+
+def check_an_order_for_a_newer_host_ends_with_its_cause(cloud: Cloud, host: str) -> None:
+    """Accepted by a conductor that knows the operation, for an old host: the server stays what it is."""
+    server = {"name": "vm", "imageRef": cloud.image_id, "flavorRef": "1", "availability_zone": f"nova:{host}"}
+    answer = cloud.request("POST", "/servers", {"server": server | {"networks": "auto"}}, version="2.37")
+    server_id = answer.json()["server"]["id"]
+    cloud.wait_active([server_id])
+    with transport_of(cloud) as transport:
+        conductor = rpc.proxy(ConductorRPC, transport)
+        conductor.accept_action(get_admin_context("req-pause"), server_id, "pause", {})
+        assert conductor.instance_get(get_admin_context(), server_id).task_state == "pausing"
+        ended = wait_for(
+            "the pause has ended",
+            lambda: (found := conductor.action_get(get_admin_context(), server_id, "req-pause")).finish_time and found,
+        )
+    cloud.wait_active([server_id])
+    assert ended.message == "Error"
+    assert f"on host {host} is too old for pause_instance" in str(ended.events[-1].details)
+    assert cloud.domains() == {server_id: host}
+    cloud.delete_all()
+
+
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     "old",
@@ -136,3 +201,6 @@ def test_nothing_is_lost_between_two_versions(mixed: Callable[..., MixedCloud], 
     cloud.audit()
     for name in cloud.names:
         assert "Traceback" not in (cloud.path / f"{name}.log").read_text(), cloud.log(name)
+    check_what_comes_later_is_refused(cloud)
+    if "conductor" not in old:
+        check_an_order_for_a_newer_host_ends_with_its_cause(cloud, old[-1])

@@ -6,6 +6,7 @@ names. `rpc.Endpoint` holds them against the Protocol.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import typing
 from collections.abc import Callable
@@ -109,18 +110,24 @@ def functions(db: Database, conf: cfg.ConfigOpts) -> dict[str, Function]:
 
 
 def _served(run: Function, function: Function, conf: cfg.ConfigOpts) -> Function:
-    parameters = inspect.signature(function).parameters
-    own = {"conf": conf} if "conf" in parameters else {}
+    own, signature, types = _shape(function)
+    fixed = {"conf": conf} if "conf" in own else {}
 
     def served(context: RequestContext, **arguments: Any) -> Any:
-        if "context" in parameters:
+        if "context" in own:
             arguments["context"] = context
-        return run(function, **own, **arguments)
+        return run(function, **fixed, **arguments)
 
-    sent = [each for name, each in parameters.items() if name not in ("uow", "conf", "context")]
-    served.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [inspect.Parameter("context", inspect.Parameter.POSITIONAL_ONLY), *sent]
-    )
-    hints = typing.get_type_hints(function)
-    served.__annotations__ = {each.name: hints[each.name] for each in sent} | {"return": hints["return"]}
+    served.__signature__ = signature  # type: ignore[attr-defined]
+    served.__annotations__ = types
     return served
+
+
+@functools.cache
+def _shape(function: Function) -> tuple[set[str], inspect.Signature, dict[str, Any]]:
+    """Which of ``conf`` and ``context`` it takes; the signature that it is served with, and the types in that."""
+    parameters, hints = inspect.signature(function).parameters, typing.get_type_hints(function)
+    own = {"uow", "conf", "context"} & parameters.keys()
+    sent = [each for name, each in parameters.items() if name not in own]
+    context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_ONLY)
+    return own, inspect.Signature([context, *sent]), {name: hints[name] for name in hints if name not in own}

@@ -312,9 +312,12 @@ class Engine:
     # --- effects
 
     def send(self, order: ActionTicket, context: RequestContext) -> None:
-        """Cast an action's order to its host; what no queue takes is sent again by the reconciler."""
+        """Cast an action's order to its host; what no queue takes is sent again by the reconciler. What the host is too
+        old for has failed, as if the host had said so."""
         try:
             send_ticket(self.compute, context, order)
+        except exception.ServiceTooOld as error:
+            self.finish_action(context, str(order.host), order.action_id, None, error.message, "")
         except exception.MessagingUnavailable as error:
             LOG.warning("%s of %s could not be sent: %s", order.action, order.instance.uuid, error.message)
 

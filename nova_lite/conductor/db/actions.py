@@ -173,7 +173,7 @@ def back_off(uow: UnitOfWork, conf: cfg.ConfigOpts, action: InstanceAction, caus
 def renew_leases(
     uow: UnitOfWork, conf: cfg.ConfigOpts, host: str, building: Mapping[str, int], acting: Iterable[int]
 ) -> None:
-    """A host says what it is at: builds (instance uuid to generation) and actions (ids)."""
+    """Renew the leases of what a host works at: builds (instance uuid to generation) and actions (ids)."""
     until = uow.now + datetime.timedelta(seconds=conf.conductor.lease_seconds)
     mine = (_OPEN, InstanceAction.host == host)
     pairs = [

@@ -31,7 +31,7 @@ RESOURCES = ("vcpus", "memory_mb", "disk_gb")
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that is not as it has to be."""
+    """A broken invariant, and how to mend it."""
 
     check: str
     subject: str
@@ -67,7 +67,7 @@ def tasks_without_action(uow: UnitOfWork) -> Iterator[Problem]:
 
 
 def _end_task(instance_uuid: str) -> Callable[[UnitOfWork], None]:
-    """Nobody works at it, so nothing is being done to it; a build that nobody works at has failed."""
+    """Clear the task state; an instance that was being built is in ERROR."""
 
     def repair(uow: UnitOfWork) -> None:
         row = uow.session.scalars(

@@ -34,7 +34,7 @@ _SERVICE_FIELDS = ServiceObject.__struct_fields__
 
 
 def report(uow: UnitOfWork, service: Service, host_report: HostReport, aggregates: Sequence[HostAggregate]) -> None:
-    """The host has these nodes, and no others."""
+    """Make the host's rows these nodes, and no others."""
     known = {node.node: node for node in uow.session.scalars(sa.select(ComputeNode).filter_by(host=host_report.host))}
     for inventory in host_report.inventories:
         node = known.pop(inventory.node, None)
@@ -90,7 +90,7 @@ def _update(
 
 
 def _close(uow: UnitOfWork, node: ComputeNode) -> None:
-    """Its host does not report it any more: nothing new goes there; what is there keeps its allocations."""
+    """Its host no longer reports the node: set its capacity to 0; allocations stay."""
     if node.vcpus or node.memory_mb or node.disk_gb:
         node.vcpus = node.memory_mb = node.disk_gb = 0
         touch(uow, node)
@@ -146,7 +146,7 @@ def touch_all(uow: UnitOfWork, service: Service) -> None:
 
 
 def touch(uow: UnitOfWork, node: ComputeNode) -> None:
-    """The database counts, not we: claims raise the generation at the same time."""
+    """Raise the node's generation in SQL, since claims raise it at the same time."""
     uow.change(sa.update(ComputeNode).where(ComputeNode.id == node.id).values(generation=ComputeNode.generation + 1))
     uow.touched_nodes.add(node.id)
 

@@ -57,7 +57,7 @@ class Act:
 
     @property
     def context(self) -> RequestContext:
-        """Whose request it was."""
+        """The context of the request that made the action."""
         action = self.action
         return RequestContext(
             user_id=action.user_id, project_id=action.project_id, request_id=action.request_id, overwrite=False
@@ -65,7 +65,7 @@ class Act:
 
 
 class Engine:
-    """What all operations go through. `nova_lite.conductor.operations.building` adds how builds are reported."""
+    """Accepts and drives operations. `nova_lite.conductor.operations.building` adds how builds are reported."""
 
     def __init__(self, db: Database, conf: cfg.ConfigOpts, network: NetworkBackend, compute: ComputeRPC) -> None:
         self.db = db
@@ -125,7 +125,7 @@ class Engine:
     # --- plan
 
     def _begin(self, act: Act, step: Step) -> None:
-        """Plan a step: what it is called, what the instance shows, where it happens. What has no effect is done."""
+        """Plan a step: write its name, task state, host and deadline. One without an effect is recorded at once."""
         uow, instance, action = act.uow, act.instance, act.action
         action.step = step.name
         if step.task is not None:
@@ -153,7 +153,7 @@ class Engine:
         return isinstance(step, Schedule | OnHost) or (isinstance(step, Network) and self.network.remote)
 
     def _begin_at(self, act: Act, step: OnHost, ends: list[claims.End]) -> None:
-        """An order to the first of these ends; none: there is nothing to do anywhere."""
+        """Address the order to the first of these ends. Without any the step is done."""
         uow, action = act.uow, act.action
         if not ends:
             self.done(act)
@@ -167,7 +167,7 @@ class Engine:
             action.deadline = uow.now + NO_DEADLINE
 
     def _leave_for_later(self, act: Act, step: OnHost) -> None:
-        """The host is away: the step is done for the owner now, and the action stays open until the host is back."""
+        """The host is down: record the step for the owner now; the action stays open until the host is back."""
         assert step.away is not None
         own(act.action.action).record(act.uow, act.instance, step)
         act.action.step = step.away
@@ -263,7 +263,7 @@ class Engine:
             self.fail(act, error, details, answered=True)
 
     def _done_at_end(self, act: Act, step: OnHost) -> None:
-        """The step is done at one end; where it is to be done at every end, the next one has its turn."""
+        """The step is done at one end: release it and order the next one, or finish the step."""
         action = act.action
         left = [end for end in _ends(act, step) if end != (action.host, action.generation)]
         if not left:
@@ -297,8 +297,8 @@ class Engine:
         return due
 
     def _expire(self, act: Act, step: Step) -> None:
-        """Past its deadline. What a silent host may still hold is kept until the host has answered; what lasts shows
-        that it takes long, and goes on."""
+        """Past its deadline: fail the action, which keeps its claim until its host has answered. A lasting step only
+        shows the cause, and goes on."""
         uow, instance, action = act.uow, act.instance, act.action
         cause = self._why_late(act)
         LOG.warning("Giving up %s of %s: %s", action.action, instance.uuid, cause)
@@ -333,7 +333,7 @@ class Engine:
         self.effects.submit(self.guarded, lambda: self.tell_network(action_id))
 
     def guarded(self, effect: Any) -> None:
-        """Run an effect whose failure only means that it comes again."""
+        """Run an effect; a failure is logged, and the effect is repeated after the lease."""
         try:
             effect()
         except Exception as error:
@@ -356,7 +356,7 @@ class Engine:
             self.db.write(self._network_told, action_id)
 
     def _network_call(self, uow: UnitOfWork, action_id: int) -> NetworkCall | None:
-        """What to ask for; nothing while an earlier call for the instance may still take effect."""
+        """The call to make; None while an earlier one for the instance may still take effect."""
         act = lock_act(uow, action_id)
         if act is None or not isinstance(act.step, Network):
             return None
@@ -398,7 +398,7 @@ def check(context: RequestContext, instance: Instance, row: Operation) -> None:
 
 
 def ticket(act: Act) -> ActionTicket:
-    """The order to the host, as often as it is needed; without a host when there is none to give one to."""
+    """The order to the host, made from the rows; ``host`` is None when there is nothing to send."""
     action = act.action
     step = act.step if action.finish_time is None else None
     wanted = isinstance(step, OnHost) and step.method in operations.order_methods()
@@ -415,7 +415,7 @@ def ticket(act: Act) -> ActionTicket:
 
 
 def nothing_to_do(context: RequestContext, instance: Instance, kind: str) -> ActionTicket:
-    """What was asked for is so already, and is not written down."""
+    """The answer to a request that would change nothing; no action is written for it."""
     return ActionTicket(
         action_id=0,
         action=kind,
@@ -449,7 +449,7 @@ def _is_away(act: Act) -> bool:
 
 
 def _settle(uow: UnitOfWork, instance: Instance, error: str, details: str) -> None:
-    """The instance is what it was if its guest is as that says, else what its guest is; or, neither, in error."""
+    """After a failure: keep the vm state if the guest matches it, else take the guest's; ERROR if it has none."""
     power_state = PowerState(instance.power_state)
     if power_state in states.GUEST_IS.get(instance.vm_state, ()):
         return

@@ -13,16 +13,10 @@ import sqlalchemy as sa
 from sqlalchemy import exc, orm
 
 from nova_lite import exception, states
-from nova_lite.conductor.db import instance_filters, models, networks, paging
+from nova_lite.conductor.db import instance_filters, models, networks, paging, rows
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.context import RequestContext
 from nova_lite.objects import Fault, Flavor, Instance, InstanceFilters
-
-_COPIED = tuple(
-    name
-    for name in Instance.__struct_fields__
-    if name not in ("flavor", "metadata", "tags", "vifs", "fault", "host_status", "server_group")
-)
 
 #: What `update` may change.
 UPDATABLE = ("display_name", "display_description", "hostname", "access_ip_v4", "access_ip_v6", "auto_disk_config")
@@ -41,14 +35,15 @@ SORT_KEYS = {
 
 def to_object(row: models.Instance) -> Instance:
     """The row as a typed value, with its interfaces, tags, fault and the state of its host."""
-    return Instance(
+    return rows.to_object(
+        Instance,
+        row,
         flavor=msgspec.convert(row.flavor, Flavor),
         metadata=dict(row.metadata_),
         tags=sorted(tag.tag for tag in row.tags),
         vifs=[networks.to_vif(port) for port in row.ports],
         fault=None if row.fault is None else msgspec.convert(row.fault, Fault),
         host_status=host_status(row),
-        **{name: getattr(row, name) for name in _COPIED},
     )
 
 

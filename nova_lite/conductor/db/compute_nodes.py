@@ -36,62 +36,38 @@ def report(uow: UnitOfWork, service: Service, host_report: HostReport, aggregate
     """The host has these nodes, and no others."""
     known = {node.node: node for node in uow.session.scalars(sa.select(ComputeNode).filter_by(host=host_report.host))}
     for inventory in host_report.inventories:
+        reported = _as_reported(host_report, inventory)
+        values = _capacity(reported, aggregates) | reported
         node = known.pop(inventory.node, None)
         if node is None:
-            _add(uow, service, host_report, inventory, aggregates)
+            _add(uow, service, inventory.node, values)
         else:
-            _update(uow, node, host_report, inventory, aggregates)
+            _update(uow, node, values)
     for node in known.values():
-        _close(uow, node)
+        if node.vcpus or node.memory_mb or node.disk_gb:
+            # Nothing new goes to a node that is not reported any more; what is there keeps its allocations.
+            node.vcpus = node.memory_mb = node.disk_gb = 0
+            touch(uow, node)
 
 
-def _add(
-    uow: UnitOfWork,
-    service: Service,
-    host_report: HostReport,
-    inventory: Inventory,
-    aggregates: Sequence[HostAggregate],
-) -> None:
-    reported = _as_reported(host_report, inventory)
-    node = ComputeNode(
-        uuid=str(uuid.uuid4()),
-        service_id=service.id,
-        host=host_report.host,
-        node=inventory.node,
-        created_at=uow.now,
-        **_capacity(reported, aggregates),
-        **reported,
-    )
+def _add(uow: UnitOfWork, service: Service, name: str, values: dict[str, Any]) -> None:
+    new = {"uuid": str(uuid.uuid4()), "service_id": service.id, "host": service.host, "created_at": uow.now}
+    node = ComputeNode(node=name, **new, **values)
     uow.session.add(node)
     uow.session.flush()
     uow.touched_nodes.add(node.id)
 
 
-def _update(
-    uow: UnitOfWork,
-    node: ComputeNode,
-    host_report: HostReport,
-    inventory: Inventory,
-    aggregates: Sequence[HostAggregate],
-) -> None:
-    reported = _as_reported(host_report, inventory)
-    capacity = _capacity(reported, aggregates)
-    before, now = node.inventory, reported["inventory"]
-    matters = any(getattr(node, name) != value for name, value in capacity.items()) or any(
+def _update(uow: UnitOfWork, node: ComputeNode, values: dict[str, Any]) -> None:
+    before, now = node.inventory, values["inventory"]
+    matters = any(getattr(node, resource) != values[resource] for resource, *_ in _RESOURCES) or any(
         before.get(name) != now.get(name) for name in _SCHEDULED_BY
     )
-    for name, value in (capacity | reported).items():
+    for name, value in values.items():
         if getattr(node, name) != value:
             setattr(node, name, value)
             node.updated_at = uow.now
     if matters:
-        touch(uow, node)
-
-
-def _close(uow: UnitOfWork, node: ComputeNode) -> None:
-    """Its host does not report it any more: nothing new goes there; what is there keeps its allocations."""
-    if node.vcpus or node.memory_mb or node.disk_gb:
-        node.vcpus = node.memory_mb = node.disk_gb = 0
         touch(uow, node)
 
 
@@ -113,7 +89,7 @@ _RESOURCES = (
 )
 
 
-def _capacity(reported: dict[str, Any], aggregates: Sequence[HostAggregate]) -> dict[str, int]:
+def _capacity(reported: dict[str, Any], aggregates: Sequence[HostAggregate]) -> dict[str, Any]:
     """What may be given out of each resource: (total - reserved) * ratio, rounded down. An aggregate's own ratio or
     reservation takes the place of the host's; the least of several."""
     capacity = {}

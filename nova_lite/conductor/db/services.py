@@ -28,12 +28,8 @@ INTERNAL_ZONE = "internal"
 
 def report(uow: UnitOfWork, host: str, binary: str, topic: str, version: str) -> None:
     """A daemon that runs no instances is alive."""
-    report_alive(uow, host, nova_name(binary), topic, version, INTERNAL_ZONE)
-
-
-def nova_name(binary: str) -> str:
-    """``nova-lite-scheduler`` as clients know it: ``nova-scheduler``."""
-    return binary.replace("nova-lite-", "nova-", 1)
+    known_to_clients = binary.replace("nova-lite-", "nova-", 1)
+    report_alive(uow, host, known_to_clients, topic, version, INTERNAL_ZONE)
 
 
 def report_alive(

@@ -39,6 +39,11 @@ def write_atomically(path: str, data: bytes, durable: bool = True) -> None:
         sync_directory(directory)
 
 
+def private_opener(path: str, flags: int) -> int:
+    """For `open`: the file it makes has mode 0600."""
+    return os.open(path, flags, 0o600)
+
+
 def sync_directory(path: str) -> None:
     """Make names that were added to or removed from a directory survive a power cut."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from nova_lite import files
 from nova_lite.image.local import file_path
 
 CHUNK = 1024 * 1024
@@ -67,7 +68,7 @@ def add(
             check(temporary)
         os.rename(temporary, file_path(store_path, image_id))
         undo.pop_all()
-    _sync_directory(store_path)
+    files.sync_directory(store_path)
     return size, digest.hexdigest()
 
 
@@ -78,8 +79,7 @@ def sweep(store_path: str, older_than: float = 86400.0) -> None:
     with os.scandir(store_path) as entries:
         for entry in entries:
             if entry.name.startswith(TEMPORARY) and entry.stat().st_mtime < time.time() - older_than:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(entry.path)
+                files.remove(entry.path)
 
 
 def checksum(path: str) -> str:
@@ -90,8 +90,7 @@ def checksum(path: str) -> str:
 
 def remove(store_path: str, image_id: str) -> None:
     """Quiet when there is no such file; raises OSError when it cannot be removed."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(file_path(store_path, image_id))
+    files.remove(file_path(store_path, image_id))
 
 
 def _give_to_owner_of(store_path: str, descriptor: int) -> None:
@@ -99,11 +98,3 @@ def _give_to_owner_of(store_path: str, descriptor: int) -> None:
     if os.geteuid() == 0:
         store = os.stat(store_path)
         os.fchown(descriptor, store.st_uid, store.st_gid)
-
-
-def _sync_directory(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

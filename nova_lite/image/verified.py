@@ -18,7 +18,7 @@ def write(chunks: Iterable[bytes], target: str, algorithm: str) -> tuple[int, st
     native thread may run it."""
     digest = hashlib.new(algorithm, usedforsecurity=False)
     size = 0
-    with open(target, "wb", opener=_private) as writer:
+    with open(target, "wb", opener=files.private_opener) as writer:
         for chunk in chunks:
             digest.update(chunk)
             writer.write(chunk)
@@ -44,7 +44,3 @@ def whole(target: str) -> Iterator[None]:
     except BaseException:
         files.remove(target)
         raise
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

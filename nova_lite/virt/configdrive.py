@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pycdlib
 
-from nova_lite import exception
+from nova_lite import exception, files
 from nova_lite.objects import VIF, Image, Instance, keypair
 from nova_lite.virt.driver import SpawnSpec
 
@@ -156,7 +156,7 @@ def write_iso(path: str, content: dict[str, bytes]) -> None:
         _add_directory(volume, directory, plain_names)
         plain = f"{plain_names[directory]}/F{number:07d}.;1"
         volume.add_fp(io.BytesIO(data), len(data), plain, rr_name=base, joliet_path=f"/{name}")
-    with open(path, "wb", opener=_private) as file:
+    with open(path, "wb", opener=files.private_opener) as file:
         volume.write_fp(file)
     volume.close()
 
@@ -170,7 +170,3 @@ def _add_directory(volume: pycdlib.PyCdlib, directory: str, plain_names: dict[st
     plain = f"{plain_names[parent]}/D{len(plain_names):07d}"
     volume.add_directory(plain, rr_name=base, joliet_path=f"/{directory}")
     plain_names[directory] = plain
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

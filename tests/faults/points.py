@@ -25,18 +25,20 @@ LEASE, CLAIM, NO_HOST = "lease", "claim", "not_placed"
 START_BUILD, FINISH_BUILD, FINISH = "start_build", "finish_build", "finish_action"
 #: What is due is taken and what is past its deadline is ended; a fence is confirmed; a build had succeeded.
 SWEEP, UNDONE, REVIVED = "take_due", "fenced", "revived"
-#: With a network service: what is to be made of interfaces, and what was taken back.
-PLAN_NETWORKS, NETWORK_CALL, NETWORK_TOLD = "plan_networks", "network_call", "network_told"
+#: Before and after a network service of its own is asked: for interfaces, and to take them back at the end of a server,
+#: which may fail, or in the middle of a build that is not wanted any more.
+ASK, TELL, TOLD, TELL_AGAIN, TAKEN_BACK = (
+    *("plan_networks", "network_call", "network_told", "network_failed"),
+    "taken_back",
+)
 TRANSACTIONS = (
-    *(PLAN_NETWORKS, NETWORK_CALL, NETWORK_TOLD),
     *(ACCEPT_CREATE, ACCEPT, LEASE, CLAIM, NO_HOST, START_BUILD, FINISH_BUILD, FINISH),
     *(SWEEP, UNDONE, REVIVED),
+    *(ASK, TELL, TOLD, TELL_AGAIN, TAKEN_BACK),
 )
 
-#: Transactions that belong to no operation, or begin one again that has its points already; and those that only come
-#: after a fault.
+#: Transactions that belong to no operation, or begin one again that has its points already.
 ELSEWHERE = (
-    *("network_failed", "taken_back"),
     *("register_host", "report_state", "expire_services", "report", "update", "reconcile_domains"),
     "retry_later",
 )
@@ -150,13 +152,15 @@ def effects_at(point: str) -> list[str]:
     found = [hooks.KILL, hooks.PAUSE, hooks.DELAY]
     if point.startswith("send/"):
         found.append(BROKER)
+    if point.startswith("network/"):
+        found.append(hooks.ERROR)
     if point.startswith("send/") and point.endswith("/before"):
         found.append(hooks.ERROR)
         if point.split("/")[1] in CASTS:
             found += [hooks.DROP, hooks.DUPLICATE]
     if point.startswith("commit/"):
         found.append(DATABASE)
-    if (point.startswith("commit/") and point.endswith("/before")) or point.startswith("network/"):
+    if point.startswith("commit/") and point.endswith("/before"):
         found.append(hooks.ERROR)
     if any(fnmatch.fnmatch(point, pattern) for pattern in WRITES):
         found.append(hooks.FULL)

@@ -58,8 +58,8 @@ def main(argv: list[str] | None = None) -> int:
 def _run(args: argparse.Namespace) -> int:
     app = App(nova_conf.load(_config_arguments(args.config_file), PROG), args.format)
     try:
-        status: int = args.run(app, args)
-        return status
+        status: int | None = args.run(app, args)
+        return status or 0
     except BrokenPipeError:
         return 1
     except Exception as error:

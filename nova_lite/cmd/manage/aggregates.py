@@ -35,20 +35,19 @@ def register(commands: Commands) -> None:
     delete_.add_argument("aggregate", help="id, uuid or name")
 
 
-def create(app: App, args: argparse.Namespace) -> int:
+def create(app: App, args: argparse.Namespace) -> None:
     def write(uow: UnitOfWork) -> Aggregate:
         made = aggregates.create(uow, args.name, args.zone)
         return aggregates.set_metadata(uow, app.conf, str(made.id), dict(args.property))
 
     print(app.db.write(write).id)
-    return 0
 
 
-def list_(app: App, args: argparse.Namespace) -> int:
-    return _show(app, app.db.read(aggregates.list_))
+def list_(app: App, args: argparse.Namespace) -> None:
+    _show(app, app.db.read(aggregates.list_))
 
 
-def set_values(app: App, args: argparse.Namespace) -> int:
+def set_values(app: App, args: argparse.Namespace) -> None:
     names = {"name": args.name, "availability_zone": args.zone}
     changes = {key: value for key, value in names.items() if value is not None}
     metadata = dict(args.property) | dict.fromkeys(args.remove)
@@ -57,25 +56,23 @@ def set_values(app: App, args: argparse.Namespace) -> int:
         aggregate = aggregates.set_metadata(uow, app.conf, args.aggregate, metadata)
         return aggregates.rename(uow, app.conf, str(aggregate.id), changes)
 
-    return _show(app, [app.db.write(write)])
+    _show(app, [app.db.write(write)])
 
 
-def add_host(app: App, args: argparse.Namespace) -> int:
-    return _show(app, [app.db.write(aggregates.add_host, app.conf, args.aggregate, args.host)])
+def add_host(app: App, args: argparse.Namespace) -> None:
+    _show(app, [app.db.write(aggregates.add_host, app.conf, args.aggregate, args.host)])
 
 
-def remove_host(app: App, args: argparse.Namespace) -> int:
-    return _show(app, [app.db.write(aggregates.remove_host, app.conf, args.aggregate, args.host)])
+def remove_host(app: App, args: argparse.Namespace) -> None:
+    _show(app, [app.db.write(aggregates.remove_host, app.conf, args.aggregate, args.host)])
 
 
-def delete(app: App, args: argparse.Namespace) -> int:
+def delete(app: App, args: argparse.Namespace) -> None:
     app.db.write(aggregates.delete, args.aggregate)
-    return 0
 
 
-def _show(app: App, found: Iterable[Aggregate]) -> int:
+def _show(app: App, found: Iterable[Aggregate]) -> None:
     app.show(
         ("ID", "Name", "Zone", "Hosts", "Properties"),
         [(each.id, each.name, each.availability_zone, each.hosts, each.metadata) for each in found],
     )
-    return 0

@@ -16,26 +16,23 @@ def register(commands: Commands) -> None:
     commands.verb(noun, "operations", "Print what docs/operations.md says of each operation, as Markdown.", operations)
 
 
-def openapi(app: App, args: argparse.Namespace) -> int:
+def openapi(app: App, args: argparse.Namespace) -> None:
     """The API is imported only here, as it brings the message bus, which takes long to load."""
     with warnings.catch_warnings(action="ignore"):
         from nova_lite.api import openapi as made
 
     print(json.dumps(made.document(), indent=2))
-    return 0
 
 
-def reference(app: App, args: argparse.Namespace) -> int:
+def reference(app: App, args: argparse.Namespace) -> None:
     with warnings.catch_warnings(action="ignore"):
         from nova_lite.api import reference as made
 
     print(made.markdown(), end="")
-    return 0
 
 
-def operations(app: App, args: argparse.Namespace) -> int:
+def operations(app: App, args: argparse.Namespace) -> None:
     with warnings.catch_warnings(action="ignore"):
         from nova_lite.api import operations_page as made
 
     print(made.markdown(), end="")
-    return 0

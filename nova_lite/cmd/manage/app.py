@@ -16,7 +16,8 @@ from nova_lite.conductor.db import engine, migration
 from nova_lite.conductor.db.engine import Database
 from nova_lite.context import RequestContext, get_admin_context
 
-Run = Callable[["App", argparse.Namespace], int]
+#: What a command does. Its exit status, where that tells something; else 0.
+Run = Callable[["App", argparse.Namespace], int | None]
 
 
 class App:

@@ -15,19 +15,16 @@ def register(commands: Commands) -> None:
     commands.verb(noun, "check", "Exit with 1 unless the schema is the one this program needs.", check)
 
 
-def sync(app: App, args: argparse.Namespace) -> int:
+def sync(app: App, args: argparse.Namespace) -> None:
     before = migration.version(app.conf)
     after = migration.sync(app.conf)
     print(f"The schema is {after} already." if before == after else f"The schema is {after} now.")
-    return 0
 
 
-def show_version(app: App, args: argparse.Namespace) -> int:
+def show_version(app: App, args: argparse.Namespace) -> None:
     print(migration.version(app.conf) or "none: run nova-lite-manage db sync")
-    return 0
 
 
-def check(app: App, args: argparse.Namespace) -> int:
+def check(app: App, args: argparse.Namespace) -> None:
     migration.check(app.conf)
     print(f"The schema is {migration.head()}, as it has to be.")
-    return 0

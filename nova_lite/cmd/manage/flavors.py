@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from operator import attrgetter
 
 from nova_lite.cmd.manage.app import App, Commands, at_least, key_value
 from nova_lite.conductor.db import flavors
@@ -29,7 +30,7 @@ def register(commands: Commands) -> None:
     delete_.add_argument("id")
 
 
-def create(app: App, args: argparse.Namespace) -> int:
+def create(app: App, args: argparse.Namespace) -> None:
     flavor = Flavor(
         flavorid=args.id,
         name=args.name,
@@ -43,30 +44,19 @@ def create(app: App, args: argparse.Namespace) -> int:
         extra_specs=dict(args.property),
     )
     print(app.db.write(flavors.create, flavor).flavorid)
-    return 0
 
 
-def list_(app: App, args: argparse.Namespace) -> int:
+def list_(app: App, args: argparse.Namespace) -> None:
     app.show(
         ("ID", "Name", "RAM", "Disk", "Ephemeral", "Swap", "VCPUs", "Public", "Properties"),
-        (
-            (
-                flavor.flavorid,
-                flavor.name,
-                flavor.memory_mb,
-                flavor.root_gb,
-                flavor.ephemeral_gb,
-                flavor.swap,
-                flavor.vcpus,
-                flavor.is_public,
-                flavor.extra_specs,
-            )
-            for flavor in app.db.read(flavors.list_, app.context)
+        map(
+            attrgetter(
+                "flavorid", "name", "memory_mb", "root_gb", "ephemeral_gb", "swap", "vcpus", "is_public", "extra_specs"
+            ),
+            app.db.read(flavors.list_, app.context),
         ),
     )
-    return 0
 
 
-def delete(app: App, args: argparse.Namespace) -> int:
+def delete(app: App, args: argparse.Namespace) -> None:
     app.db.write(flavors.delete, app.context, args.id)
-    return 0

@@ -26,7 +26,7 @@ def register(commands: Commands) -> None:
     rebalance.add_argument("--aggregate", metavar="NAME", help="among the hosts of this aggregate only")
 
 
-def service_list(app: App, args: argparse.Namespace) -> int:
+def service_list(app: App, args: argparse.Namespace) -> None:
     app.show(
         ("ID", "Binary", "Host", "Zone", "Status", "State", "Last Seen", "Version"),
         (
@@ -43,10 +43,9 @@ def service_list(app: App, args: argparse.Namespace) -> int:
             for service in app.db.read(services.list_)
         ),
     )
-    return 0
 
 
-def host_list(app: App, args: argparse.Namespace) -> int:
+def host_list(app: App, args: argparse.Namespace) -> None:
     app.show(
         ("Host", "Node", "Zone", "State", "VCPUs", "VCPUs Used", "RAM", "RAM Used", "Disk", "Disk Used", "Servers"),
         (
@@ -66,4 +65,3 @@ def host_list(app: App, args: argparse.Namespace) -> int:
             for state in app.db.read(hosts.states)
         ),
     )
-    return 0

@@ -46,8 +46,10 @@ def _register_users(commands: Commands) -> None:
         verb.add_argument("name")
         verb.add_argument("--project", required=True)
         verb.add_argument("--role", required=True, choices=ROLES)
-    for name, run in (("enable", enable_user), ("disable", disable_user)):
-        commands.verb(noun, name, f"{name.capitalize()} a user.", run).add_argument("name")
+    for name, enabled in (("enable", True), ("disable", False)):
+        verb = commands.verb(noun, name, f"{name.capitalize()} a user.", set_enabled)
+        verb.add_argument("name")
+        verb.set_defaults(enabled=enabled)
     commands.verb(
         noun,
         "rotate-keys",
@@ -66,23 +68,22 @@ def _register_projects(commands: Commands) -> None:
     commands.verb(noun, "delete", text, delete_project).add_argument("name")
 
 
-def init(app: App, args: argparse.Namespace) -> int:
+def init(app: App, args: argparse.Namespace) -> None:
     keys = _keys(app)
     files.private_directory(keys.path)
     if not keys.numbers():
         keys.rotate(app.conf.identity.max_active_keys)
     users = _directory(app)
     if os.path.exists(users.path) and users.load().user_named(ADMIN) is not None:
-        return 0
+        return
     password = _read_password()
     with users.changing() as content:
         project = content.project_named(ADMIN) or directory.add_project(content, ADMIN)
         user = directory.add_user(content, ADMIN, password, project)
         directory.grant(user, project, ADMIN)
-    return 0
 
 
-def create_user(app: App, args: argparse.Namespace) -> int:
+def create_user(app: App, args: argparse.Namespace) -> None:
     if args.role and not args.project:
         raise exception.InvalidInput(reason="--role needs a --project.")
     password = _read_password()
@@ -93,10 +94,9 @@ def create_user(app: App, args: argparse.Namespace) -> int:
             for role in args.role or ["member"]:
                 directory.grant(user, project, role)
     print(user.id)
-    return 0
 
 
-def list_users(app: App, args: argparse.Namespace) -> int:
+def list_users(app: App, args: argparse.Namespace) -> None:
     content = _directory(app).load()
     names = {project.id: project.name for project in content.projects}
     app.show(
@@ -111,71 +111,53 @@ def list_users(app: App, args: argparse.Namespace) -> int:
             for user in content.users
         ),
     )
-    return 0
 
 
-def delete_user(app: App, args: argparse.Namespace) -> int:
+def delete_user(app: App, args: argparse.Namespace) -> None:
     with _directory(app).changing() as content:
         content.users.remove(_user(content, args.name))
-    return 0
 
 
-def set_password(app: App, args: argparse.Namespace) -> int:
+def set_password(app: App, args: argparse.Namespace) -> None:
     password = _read_password()
     with _directory(app).changing() as content:
         directory.set_password(_user(content, args.name), password)
-    return 0
 
 
-def grant(app: App, args: argparse.Namespace) -> int:
+def grant(app: App, args: argparse.Namespace) -> None:
     with _directory(app).changing() as content:
         directory.grant(_user(content, args.name), _project(content, args.project), args.role)
-    return 0
 
 
-def revoke(app: App, args: argparse.Namespace) -> int:
+def revoke(app: App, args: argparse.Namespace) -> None:
     with _directory(app).changing() as content:
         directory.revoke(_user(content, args.name), _project(content, args.project), args.role)
-    return 0
 
 
-def enable_user(app: App, args: argparse.Namespace) -> int:
-    return _set_enabled(app, args.name, True)
-
-
-def disable_user(app: App, args: argparse.Namespace) -> int:
-    return _set_enabled(app, args.name, False)
-
-
-def _set_enabled(app: App, name: str, enabled: bool) -> int:
+def set_enabled(app: App, args: argparse.Namespace) -> None:
     with _directory(app).changing() as content:
-        _user(content, name).enabled = enabled
-    return 0
+        _user(content, args.name).enabled = args.enabled
 
 
-def rotate_keys(app: App, args: argparse.Namespace) -> int:
+def rotate_keys(app: App, args: argparse.Namespace) -> None:
     _keys(app).rotate(app.conf.identity.max_active_keys)
-    return 0
 
 
-def create_project(app: App, args: argparse.Namespace) -> int:
+def create_project(app: App, args: argparse.Namespace) -> None:
     with _directory(app).changing() as content:
         project = directory.add_project(content, args.name, args.description)
     print(project.id)
-    return 0
 
 
-def list_projects(app: App, args: argparse.Namespace) -> int:
+def list_projects(app: App, args: argparse.Namespace) -> None:
     projects = _directory(app).load().projects
     rows = ((project.id, project.name, project.enabled, project.description) for project in projects)
     app.show(("ID", "Name", "Enabled", "Description"), rows)
-    return 0
 
 
-def delete_project(app: App, args: argparse.Namespace) -> int:
+def delete_project(app: App, args: argparse.Namespace) -> None:
     with _directory(app).changing() as content:
         directory.remove_project(content, _project(content, args.name))
-    return 0
 
 
 def _directory(app: App) -> Directory:

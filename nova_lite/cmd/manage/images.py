@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 import uuid
+from operator import attrgetter
 
 from nova_lite import exception
 from nova_lite.cmd.manage.app import App, Commands, at_least, key_value
@@ -40,7 +41,7 @@ def register(commands: Commands) -> None:
     delete_.add_argument("ids", nargs="+", metavar="ID")
 
 
-def import_image(app: App, args: argparse.Namespace) -> int:
+def import_image(app: App, args: argparse.Namespace) -> None:
     if app.conf.image.backend != "local":
         raise exception.ConfigurationError(reason=f"[image] backend = {app.conf.image.backend}: import images there.")
     formats.check(args.file, args.disk_format)
@@ -52,34 +53,22 @@ def import_image(app: App, args: argparse.Namespace) -> int:
     elif not os.path.exists(file_path(app.conf.image.store_path, present.id)):
         _copy(app, present, args.file)
     print(present.id)
-    return 0
 
 
-def list_(app: App, args: argparse.Namespace) -> int:
+def list_(app: App, args: argparse.Namespace) -> None:
     app.show(
         ("ID", "Name", "Status", "Disk Format", "Container Format", "Size", "Visibility", "Owner"),
-        (
-            (
-                image.id,
-                image.name,
-                image.status,
-                image.disk_format,
-                image.container_format,
-                image.size,
-                image.visibility,
-                image.owner,
-            )
-            for image in app.db.read(images.list_, app.context)
+        map(
+            attrgetter("id", "name", "status", "disk_format", "container_format", "size", "visibility", "owner"),
+            app.db.read(images.list_, app.context),
         ),
     )
-    return 0
 
 
-def delete(app: App, args: argparse.Namespace) -> int:
+def delete(app: App, args: argparse.Namespace) -> None:
     for image_id in args.ids:
         image = app.db.write(images.delete, app.context, image_id)
         store.remove(app.conf.image.store_path, image.id)
-    return 0
 
 
 def _wanted(app: App, args: argparse.Namespace) -> Image:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ipaddress
+from operator import attrgetter
 
 from nova_lite import exception
 from nova_lite.cmd.manage.app import App, Commands, at_least
@@ -30,7 +31,7 @@ def register(commands: Commands) -> None:
     delete_.add_argument("network", metavar="NAME-OR-ID")
 
 
-def create(app: App, args: argparse.Namespace) -> int:
+def create(app: App, args: argparse.Namespace) -> None:
     network = define.network(
         args.name,
         args.cidr,
@@ -45,34 +46,20 @@ def create(app: App, args: argparse.Namespace) -> int:
     )
     _refuse_clash(network, app.db.read(networks.list_, app.context))
     print(app.db.write(networks.create, network).id)
-    return 0
 
 
-def list_(app: App, args: argparse.Namespace) -> int:
+def list_(app: App, args: argparse.Namespace) -> None:
     app.show(
         ("ID", "Name", "CIDR", "Gateway", "DNS", "Bridge", "Start", "End", "Default", "Project"),
-        (
-            (
-                network.id,
-                network.name,
-                network.cidr,
-                network.gateway,
-                network.dns,
-                network.bridge,
-                network.start,
-                network.end,
-                network.is_default,
-                network.project_id,
-            )
-            for network in app.db.read(networks.list_, app.context)
+        map(
+            attrgetter("id", "name", "cidr", "gateway", "dns", "bridge", "start", "end", "is_default", "project_id"),
+            app.db.read(networks.list_, app.context),
         ),
     )
-    return 0
 
 
-def delete(app: App, args: argparse.Namespace) -> int:
+def delete(app: App, args: argparse.Namespace) -> None:
     app.db.write(networks.delete, args.network)
-    return 0
 
 
 def _refuse_clash(network: Network, others: list[Network]) -> None:

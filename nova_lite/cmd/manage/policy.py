@@ -37,12 +37,11 @@ def register(commands: Commands) -> None:
     )
 
 
-def list_(app: App, args: argparse.Namespace) -> int:
+def list_(app: App, args: argparse.Namespace) -> None:
     app.show(
         ("Rule", "Default", "Scope", "Operations"),
         ((rule.name, rule.check_str, rule.scope_types or [], _operations(rule)) for rule in policies.list_rules()),
     )
-    return 0
 
 
 def _operations(rule: oslo_policy.RuleDefault) -> list[str]:

@@ -28,13 +28,12 @@ def register(commands: Commands) -> None:
         set_.add_argument("--" + resource.replace("_", "-"), dest=resource, type=_limit, metavar="LIMIT")
 
 
-def show(app: App, args: argparse.Namespace) -> int:
+def show(app: App, args: argparse.Namespace) -> None:
     limits = app.db.read(quotas.get, app.conf, args.project, args.user)
     app.show(("Resource", "Limit", "Used"), ((name, quota.limit, quota.used) for name, quota in limits.quotas.items()))
-    return 0
 
 
-def set_limits(app: App, args: argparse.Namespace) -> int:
+def set_limits(app: App, args: argparse.Namespace) -> None:
     wanted = {name: getattr(args, name) for name in quotas.RESOURCES if getattr(args, name) is not None}
 
     def write(uow: UnitOfWork) -> None:
@@ -42,7 +41,7 @@ def set_limits(app: App, args: argparse.Namespace) -> int:
             quotas.set_limit(uow, args.project, resource, None if limit == DEFAULT else limit, args.user)
 
     app.db.write(write)
-    return show(app, args)
+    show(app, args)
 
 
 def _limit(text: str) -> int | str:

@@ -22,15 +22,14 @@ def register(commands: Commands) -> None:
     delete_.add_argument("id")
 
 
-def create(app: App, args: argparse.Namespace) -> int:
+def create(app: App, args: argparse.Namespace) -> None:
     rules = {} if args.max_per_host is None else {server_groups.MAX_PER_HOST: args.max_per_host}
     context = RequestContext(user_id="", project_id=args.project, is_admin=True, overwrite=False)
     group = ServerGroup(name=args.name, policy=args.policy, rules=rules)
     print(app.db.write(server_groups.create, app.conf, context, group).id)
-    return 0
 
 
-def list_(app: App, args: argparse.Namespace) -> int:
+def list_(app: App, args: argparse.Namespace) -> None:
     app.show(
         ("ID", "Name", "Project", "Policy", "Rules", "Members"),
         [
@@ -38,9 +37,7 @@ def list_(app: App, args: argparse.Namespace) -> int:
             for group in app.db.read(server_groups.list_, app.context, all_projects=True)
         ],
     )
-    return 0
 
 
-def delete(app: App, args: argparse.Namespace) -> int:
+def delete(app: App, args: argparse.Namespace) -> None:
     app.db.write(server_groups.delete, app.context, args.id)
-    return 0

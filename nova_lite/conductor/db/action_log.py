@@ -8,18 +8,18 @@ from sqlalchemy import orm
 from nova_lite import exception
 from nova_lite.conductor.db import instances, models
 from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.conductor.db.rows import to_object
 from nova_lite.context import RequestContext
 from nova_lite.objects import InstanceAction, InstanceActionEvent
-
-_FIELDS = tuple(name for name in InstanceAction.__struct_fields__ if name != "events")
-_EVENT_FIELDS = InstanceActionEvent.__struct_fields__
 
 
 def list_(uow: UnitOfWork, context: RequestContext, instance_uuid: str) -> list[InstanceAction]:
     """Newest first, without their events; also of a deleted instance."""
     instances.get_row(uow, context, instance_uuid, deleted=True)
     query = sa.select(models.InstanceAction).where(models.InstanceAction.instance_uuid == instance_uuid)
-    return [_to_object(row) for row in uow.session.scalars(query.order_by(models.InstanceAction.id.desc()))]
+    return [
+        to_object(InstanceAction, row) for row in uow.session.scalars(query.order_by(models.InstanceAction.id.desc()))
+    ]
 
 
 def get(uow: UnitOfWork, context: RequestContext, instance_uuid: str, request_id: str) -> InstanceAction:
@@ -33,12 +33,4 @@ def get(uow: UnitOfWork, context: RequestContext, instance_uuid: str, request_id
     ).first()
     if row is None:
         raise exception.InstanceActionNotFound(request_id=request_id, instance_id=instance_uuid)
-    action = _to_object(row)
-    action.events = [
-        InstanceActionEvent(**{name: getattr(event, name) for name in _EVENT_FIELDS}) for event in row.events
-    ]
-    return action
-
-
-def _to_object(row: models.InstanceAction) -> InstanceAction:
-    return InstanceAction(**{name: getattr(row, name) for name in _FIELDS})
+    return to_object(InstanceAction, row, events=[to_object(InstanceActionEvent, event) for event in row.events])

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 
 import sqlalchemy as sa
 from oslo_config import cfg
-from sqlalchemy import exc
 
 from nova_lite import exception
-from nova_lite.conductor.db import host_aggregates, hosts, services
+from nova_lite.conductor.db import host_aggregates, hosts, rows, services
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.host_aggregates import ZONE
 from nova_lite.conductor.db.models import Aggregate as Row
 from nova_lite.conductor.db.models import AggregateHost, Instance, Service
+from nova_lite.conductor.db.statements import by_reference
 from nova_lite.objects import Aggregate
 
 #: A zone's name is stored in columns of this size, and ``:`` parts it from a forced host.
@@ -38,7 +38,7 @@ def create(uow: UnitOfWork, name: str, availability_zone: str | None = None) -> 
     metadata = {} if availability_zone is None else {ZONE: availability_zone}
     _check(name, metadata)
     row = Row(uuid=str(uuid.uuid4()), name=name, metadata_=metadata, created_at=uow.now)
-    _save(uow, row)
+    rows.insert(uow, row, exception.AggregateNameExists(aggregate_name=name))
     return _to_objects(uow, [row])[0]
 
 
@@ -52,7 +52,7 @@ def rename(uow: UnitOfWork, conf: cfg.ConfigOpts, aggregate_id: str, changes: di
     if name is not None and name != row.name:
         _check(name, {})
         row.name = name
-        _save(uow, row)
+        rows.insert(uow, row, exception.AggregateNameExists(aggregate_name=name))
     if ZONE in changes:
         _change_metadata(uow, conf, row, {ZONE: changes[ZONE]}, "update aggregate")
     row.updated_at = uow.now
@@ -172,23 +172,8 @@ def _refresh(uow: UnitOfWork, conf: cfg.ConfigOpts, names: Sequence[str]) -> Non
         hosts.apply_aggregates(uow, conf, host)
 
 
-def _save(uow: UnitOfWork, row: Row) -> None:
-    name = row.name
-    try:
-        with uow.session.begin_nested():
-            uow.session.add(row)
-            uow.session.flush()
-    except exc.IntegrityError as error:
-        raise exception.AggregateNameExists(aggregate_name=name) from error
-
-
 def _row(uow: UnitOfWork, reference: str, lock: bool = False) -> Row:
-    query = sa.select(Row)
-    if reference.isascii() and reference.isdigit() and len(reference) < 19:
-        query = query.where(Row.id == int(reference))
-    else:
-        query = query.where(sa.or_(Row.uuid == reference, Row.name == reference))
-    row = uow.session.scalars(query.with_for_update() if lock else query).first()
+    row = by_reference(uow, Row, reference, lock, Row.name)
     if row is None:
         raise exception.AggregateNotFound(aggregate_id=reference)
     return row
@@ -199,21 +184,18 @@ def _host_names(uow: UnitOfWork, aggregate_id: int) -> list[str]:
     return list(uow.session.scalars(query.order_by(AggregateHost.host)))
 
 
-def _to_objects(uow: UnitOfWork, rows: Sequence[Row]) -> list[Aggregate]:
+def _to_objects(uow: UnitOfWork, found: Sequence[Row]) -> list[Aggregate]:
     query = sa.select(AggregateHost.aggregate_id, AggregateHost.host).order_by(AggregateHost.host)
     names: dict[int, list[str]] = {}
-    for number, host in uow.session.execute(query.where(AggregateHost.aggregate_id.in_([row.id for row in rows]))):
+    for number, host in uow.session.execute(query.where(AggregateHost.aggregate_id.in_([row.id for row in found]))):
         names.setdefault(number, []).append(host)
     return [
-        Aggregate(
-            id=row.id,
-            uuid=row.uuid,
-            name=row.name,
+        rows.to_object(
+            Aggregate,
+            row,
             availability_zone=row.metadata_.get(ZONE),
             hosts=names.get(row.id, []),
             metadata=row.metadata_,
-            created_at=row.created_at,
-            updated_at=row.updated_at,
         )
-        for row in rows
+        for row in found
     ]

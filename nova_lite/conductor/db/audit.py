@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -37,7 +38,7 @@ class Problem:
     subject: str
     found: str
     expected: str
-    repair: Callable[[UnitOfWork], None]
+    repair: Callable[[UnitOfWork], object]
 
 
 def find(uow: UnitOfWork) -> list[Problem]:
@@ -63,32 +64,34 @@ def tasks_without_action(uow: UnitOfWork) -> Iterator[Problem]:
         Instance.task_state.is_not(None), Instance.deleted.is_(False), ~_open_action(Instance.uuid)
     )
     for instance_uuid, task_state in uow.session.execute(query):
-        yield Problem("task", f"server {instance_uuid}", str(task_state), "an open action", _end_task(instance_uuid))
+        yield Problem(
+            "task",
+            f"server {instance_uuid}",
+            str(task_state),
+            "an open action",
+            partial(_end_task, instance_uuid=instance_uuid),
+        )
 
 
-def _end_task(instance_uuid: str) -> Callable[[UnitOfWork], None]:
+def _end_task(uow: UnitOfWork, instance_uuid: str) -> None:
     """Clear the task state; an instance that was being built is in ERROR."""
-
-    def repair(uow: UnitOfWork) -> None:
-        row = uow.session.scalars(
-            sa.select(Instance)
-            .where(Instance.uuid == instance_uuid, ~_open_action(Instance.uuid))
-            .with_for_update()
-            .execution_options(populate_existing=True)
-        ).first()
-        if row is None:
-            return
-        row.task_state, row.updated_at = None, uow.now
-        if row.vm_state == states.BUILDING:
-            row.vm_state = states.ERROR
-            row.fault = {
-                "code": 500,
-                "message": "The build was lost.",
-                "details": "An audit found no open action.",
-                "created_at": uow.now.isoformat(),
-            }
-
-    return repair
+    row = uow.session.scalars(
+        sa.select(Instance)
+        .where(Instance.uuid == instance_uuid, ~_open_action(Instance.uuid))
+        .with_for_update()
+        .execution_options(populate_existing=True)
+    ).first()
+    if row is None:
+        return
+    row.task_state, row.updated_at = None, uow.now
+    if row.vm_state == states.BUILDING:
+        row.vm_state = states.ERROR
+        row.fault = {
+            "code": 500,
+            "message": "The build was lost.",
+            "details": "An audit found no open action.",
+            "created_at": uow.now.isoformat(),
+        }
 
 
 # --- leftovers
@@ -107,7 +110,7 @@ def leftover_allocations(uow: UnitOfWork) -> Iterator[Problem]:
             f"server {instance_uuid}",
             f"an allocation on {host}",
             "none: it is deleted",
-            _delete(sa.delete(Allocation).where(Allocation.id == allocation_id)),
+            partial(UnitOfWork.change, statement=sa.delete(Allocation).where(Allocation.id == allocation_id)),
         )
 
 
@@ -121,15 +124,8 @@ def leftover_ports(uow: UnitOfWork) -> Iterator[Problem]:
             f"server {instance_uuid}",
             f"address {address}",
             "none: it is deleted",
-            _delete(sa.delete(Port).where(Port.id == port_id)),
+            partial(UnitOfWork.change, statement=sa.delete(Port).where(Port.id == port_id)),
         )
-
-
-def _delete(statement: sa.Delete) -> Callable[[UnitOfWork], None]:
-    def repair(uow: UnitOfWork) -> None:
-        uow.change(statement)
-
-    return repair
 
 
 def missing_allocations(uow: UnitOfWork) -> Iterator[Problem]:
@@ -145,26 +141,27 @@ def missing_allocations(uow: UnitOfWork) -> Iterator[Problem]:
     )
     for instance_uuid, host, node_id in uow.session.execute(query):
         yield Problem(
-            "allocation", f"server {instance_uuid}", "none", f"one on {host}", _allocate(instance_uuid, node_id)
+            "allocation",
+            f"server {instance_uuid}",
+            "none",
+            f"one on {host}",
+            partial(_allocate, instance_uuid=instance_uuid, node_id=node_id),
         )
 
 
-def _allocate(instance_uuid: str, node_id: int) -> Callable[[UnitOfWork], None]:
-    def repair(uow: UnitOfWork) -> None:
-        row = uow.session.scalars(sa.select(Instance).where(Instance.uuid == instance_uuid).with_for_update()).one()
-        insert_if_missing(
-            uow,
-            Allocation,
-            {
-                "instance_uuid": instance_uuid,
-                "compute_node_id": node_id,
-                "generation": row.generation,
-                "created_at": uow.now,
-                **{name: getattr(row, name) for name in RESOURCES},
-            },
-        )
-
-    return repair
+def _allocate(uow: UnitOfWork, instance_uuid: str, node_id: int) -> None:
+    row = uow.session.scalars(sa.select(Instance).where(Instance.uuid == instance_uuid).with_for_update()).one()
+    insert_if_missing(
+        uow,
+        Allocation,
+        {
+            "instance_uuid": instance_uuid,
+            "compute_node_id": node_id,
+            "generation": row.generation,
+            "created_at": uow.now,
+            **{name: getattr(row, name) for name in RESOURCES},
+        },
+    )
 
 
 # --- counters
@@ -183,7 +180,11 @@ def node_counters(uow: UnitOfWork) -> Iterator[Problem]:
         found, expected = [int(n) for n in numbers[:3]], [int(n) for n in numbers[3:]]
         if found != expected:
             yield Problem(
-                "used", f"host {host}, node {node}", _amounts(found), _amounts(expected), _recount_node(node_id)
+                "used",
+                f"host {host}, node {node}",
+                _amounts(found),
+                _amounts(expected),
+                partial(_recount_node, node_id=node_id),
             )
 
 
@@ -191,20 +192,17 @@ def _amounts(numbers: list[int]) -> str:
     return ", ".join(f"{name}={number}" for name, number in zip(RESOURCES, numbers, strict=True))
 
 
-def _recount_node(node_id: int) -> Callable[[UnitOfWork], None]:
-    def repair(uow: UnitOfWork) -> None:
-        uow.session.execute(sa.select(ComputeNode.id).where(ComputeNode.id == node_id).with_for_update())
-        sums = uow.session.execute(
-            sa.select(*(sa.func.coalesce(sa.func.sum(getattr(Allocation, name)), 0) for name in RESOURCES)).where(
-                Allocation.compute_node_id == node_id
-            )
-        ).one()
-        values: dict[str, Any] = {f"{name}_used": int(amount) for name, amount in zip(RESOURCES, sums, strict=True)}
-        values["generation"] = ComputeNode.generation + 1
-        uow.change(sa.update(ComputeNode).where(ComputeNode.id == node_id).values(**values))
-        uow.touched_nodes.add(node_id)
-
-    return repair
+def _recount_node(uow: UnitOfWork, node_id: int) -> None:
+    uow.session.execute(sa.select(ComputeNode.id).where(ComputeNode.id == node_id).with_for_update())
+    sums = uow.session.execute(
+        sa.select(*(sa.func.coalesce(sa.func.sum(getattr(Allocation, name)), 0) for name in RESOURCES)).where(
+            Allocation.compute_node_id == node_id
+        )
+    ).one()
+    values: dict[str, Any] = {f"{name}_used": int(amount) for name, amount in zip(RESOURCES, sums, strict=True)}
+    values["generation"] = ComputeNode.generation + 1
+    uow.change(sa.update(ComputeNode).where(ComputeNode.id == node_id).values(**values))
+    uow.touched_nodes.add(node_id)
 
 
 def quota_counters(uow: UnitOfWork) -> Iterator[Problem]:
@@ -224,20 +222,22 @@ def quota_counters(uow: UnitOfWork) -> Iterator[Problem]:
             for name, found, expected in uow.session.execute(query):
                 if int(found) != int(expected):
                     subject = f"{resource} of {'user' if resource == 'key_pairs' else 'project'} {name}"
-                    yield Problem("quota", subject, str(found), str(int(expected)), _recount_quota(name, resource))
+                    yield Problem(
+                        "quota",
+                        subject,
+                        str(found),
+                        str(int(expected)),
+                        partial(_recount_quota, name=name, resource=resource),
+                    )
 
 
-def _recount_quota(name: str, resource: str) -> Callable[[UnitOfWork], None]:
+def _recount_quota(uow: UnitOfWork, name: str, resource: str) -> None:
     counted = COUNTED[resource]
     mine = (QuotaUsage.project_id == name, QuotaUsage.resource == resource)
-
-    def repair(uow: UnitOfWork) -> None:
-        insert_if_missing(uow, QuotaUsage, {"project_id": name, "resource": resource, "used": 0})
-        uow.session.execute(sa.select(QuotaUsage.used).where(*mine).with_for_update())
-        real = uow.session.execute(sa.select(counted.amount).where(counted.counts, counted.owner == name)).scalar()
-        uow.change(sa.update(QuotaUsage).where(*mine).values(used=int(real or 0)))
-
-    return repair
+    insert_if_missing(uow, QuotaUsage, {"project_id": name, "resource": resource, "used": 0})
+    uow.session.execute(sa.select(QuotaUsage.used).where(*mine).with_for_update())
+    real = uow.session.execute(sa.select(counted.amount).where(counted.counts, counted.owner == name)).scalar()
+    uow.change(sa.update(QuotaUsage).where(*mine).values(used=int(real or 0)))
 
 
 # --- what the checks share

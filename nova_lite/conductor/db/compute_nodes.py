@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,6 +19,7 @@ from nova_lite import exception
 from nova_lite.conductor.db import host_aggregates, paging
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import ComputeNode, Instance, Service
+from nova_lite.conductor.db.rows import to_object
 from nova_lite.conductor.db.statements import by_reference
 from nova_lite.objects import ComputeNode as ComputeNodeObject
 from nova_lite.objects import HostAggregate, HostReport, HostState, Inventory
@@ -30,69 +31,43 @@ _SCHEDULED_BY = (
     "capabilities",
 )
 
-_SERVICE_FIELDS = ServiceObject.__struct_fields__
-
 
 def report(uow: UnitOfWork, service: Service, host_report: HostReport, aggregates: Sequence[HostAggregate]) -> None:
     """Make the host's rows these nodes, and no others."""
     known = {node.node: node for node in uow.session.scalars(sa.select(ComputeNode).filter_by(host=host_report.host))}
     for inventory in host_report.inventories:
+        reported = _as_reported(host_report, inventory)
+        values = _capacity(reported, aggregates) | reported
         node = known.pop(inventory.node, None)
         if node is None:
-            _add(uow, service, host_report, inventory, aggregates)
+            _add(uow, service, inventory.node, values)
         else:
-            _update(uow, node, host_report, inventory, aggregates)
+            _update(uow, node, values)
     for node in known.values():
-        _close(uow, node)
+        if node.vcpus or node.memory_mb or node.disk_gb:
+            # Nothing new goes to a node that is not reported any more; what is there keeps its allocations.
+            node.vcpus = node.memory_mb = node.disk_gb = 0
+            touch(uow, node)
 
 
-def _add(
-    uow: UnitOfWork,
-    service: Service,
-    host_report: HostReport,
-    inventory: Inventory,
-    aggregates: Sequence[HostAggregate],
-) -> None:
-    reported = _as_reported(host_report, inventory)
-    node = ComputeNode(
-        uuid=str(uuid.uuid4()),
-        service_id=service.id,
-        host=host_report.host,
-        node=inventory.node,
-        created_at=uow.now,
-        **_capacity(reported, aggregates),
-        **reported,
-    )
+def _add(uow: UnitOfWork, service: Service, name: str, values: dict[str, Any]) -> None:
+    new = {"uuid": str(uuid.uuid4()), "service_id": service.id, "host": service.host, "created_at": uow.now}
+    node = ComputeNode(node=name, **new, **values)
     uow.session.add(node)
     uow.session.flush()
     uow.touched_nodes.add(node.id)
 
 
-def _update(
-    uow: UnitOfWork,
-    node: ComputeNode,
-    host_report: HostReport,
-    inventory: Inventory,
-    aggregates: Sequence[HostAggregate],
-) -> None:
-    reported = _as_reported(host_report, inventory)
-    capacity = _capacity(reported, aggregates)
-    before, now = node.inventory, reported["inventory"]
-    matters = any(getattr(node, name) != value for name, value in capacity.items()) or any(
+def _update(uow: UnitOfWork, node: ComputeNode, values: dict[str, Any]) -> None:
+    before, now = node.inventory, values["inventory"]
+    matters = any(getattr(node, resource) != values[resource] for resource, *_ in _RESOURCES) or any(
         before.get(name) != now.get(name) for name in _SCHEDULED_BY
     )
-    for name, value in (capacity | reported).items():
+    for name, value in values.items():
         if getattr(node, name) != value:
             setattr(node, name, value)
             node.updated_at = uow.now
     if matters:
-        touch(uow, node)
-
-
-def _close(uow: UnitOfWork, node: ComputeNode) -> None:
-    """Its host no longer reports the node: set its capacity to 0; allocations stay."""
-    if node.vcpus or node.memory_mb or node.disk_gb:
-        node.vcpus = node.memory_mb = node.disk_gb = 0
         touch(uow, node)
 
 
@@ -114,7 +89,7 @@ _RESOURCES = (
 )
 
 
-def _capacity(reported: dict[str, Any], aggregates: Sequence[HostAggregate]) -> dict[str, int]:
+def _capacity(reported: dict[str, Any], aggregates: Sequence[HostAggregate]) -> dict[str, Any]:
     """What may be given out of each resource: (total - reserved) * ratio, rounded down. An aggregate's own ratio or
     reservation takes the place of the host's; the least of several."""
     capacity = {}
@@ -161,24 +136,15 @@ class Placed(NamedTuple):
 
 def to_state(row: ComputeNode, placed: Sequence[Placed] = (), aggregates: Sequence[HostAggregate] = ()) -> HostState:
     inventory, service = row.inventory, row.service
-    return HostState(
-        id=row.id,
-        host=row.host,
-        node=row.node,
-        generation=row.generation,
+    return to_object(
+        HostState,
+        row,
         up=service.up and not service.forced_down,
         disabled=service.disabled,
-        vcpus=row.vcpus,
-        memory_mb=row.memory_mb,
-        disk_gb=row.disk_gb,
-        vcpus_used=row.vcpus_used,
-        memory_mb_used=row.memory_mb_used,
-        disk_gb_used=row.disk_gb_used,
         availability_zone=service.availability_zone,
         instances=[each.uuid for each in placed],
         flavors=dict(Counter(each.flavorid for each in placed if each.flavorid is not None)),
         io_ops=sum(each.working for each in placed),
-        failed_builds=row.failed_builds,
         host_ip=inventory.get("host_ip"),
         aggregates=list(aggregates),
         **{name: inventory[name] for name in _SCHEDULED_BY if name in inventory},
@@ -215,12 +181,9 @@ def list_(
     query = sa.select(ComputeNode)
     if hostname_pattern is not None:
         query = query.where(ComputeNode.node.contains(hostname_pattern, autoescape=True))
-    start = None if marker is None else by_reference(uow, ComputeNode, marker)
-    if marker is not None and start is None:
-        raise exception.MarkerNotFound(marker=marker)
+    start = paging.start(marker, lambda node_id: by_reference(uow, ComputeNode, node_id))
     order = paging.Order({"id": ComputeNode.id}, ["id"], ["asc"], tie_breaker=ComputeNode.id)
-    rows = uow.session.scalars(order.page(query, start, limit)).all()
-    return _to_nodes(uow, rows)
+    return _to_nodes(uow, uow.session.scalars(order.page(query, start, limit)).all())
 
 
 def exists(uow: UnitOfWork, host: str | None, node: str | None) -> bool:
@@ -237,38 +200,24 @@ def get(uow: UnitOfWork, node_id: str) -> ComputeNodeObject:
     return _to_nodes(uow, [row])[0]
 
 
-def _to_nodes(uow: UnitOfWork, rows: Iterable[ComputeNode]) -> list[ComputeNodeObject]:
-    rows = list(rows)
+def _to_nodes(uow: UnitOfWork, rows: Sequence[ComputeNode]) -> list[ComputeNodeObject]:
     running = _count(uow, rows, sa.true())
     working = _count(uow, rows, Instance.task_state.is_not(None))
     return [
-        ComputeNodeObject(
-            id=row.id,
-            uuid=row.uuid,
-            host=row.host,
-            node=row.node,
-            service=to_service(row.service),
+        to_object(
+            ComputeNodeObject,
+            row,
+            service=to_object(ServiceObject, row.service),
             inventory=msgspec.convert(row.inventory, Inventory),
-            vcpus_used=row.vcpus_used,
-            memory_mb_used=row.memory_mb_used,
-            disk_gb_used=row.disk_gb_used,
             running_vms=running.get((row.host, row.node), 0),
             current_workload=working.get((row.host, row.node), 0),
-            generation=row.generation,
-            cpu_allocation_ratio=row.cpu_allocation_ratio,
-            ram_allocation_ratio=row.ram_allocation_ratio,
-            disk_allocation_ratio=row.disk_allocation_ratio,
         )
         for row in rows
     ]
 
 
-def to_service(row: Service) -> ServiceObject:
-    return ServiceObject(**{name: getattr(row, name) for name in _SERVICE_FIELDS})
-
-
 def _count(
-    uow: UnitOfWork, rows: list[ComputeNode], condition: sa.ColumnElement[bool]
+    uow: UnitOfWork, rows: Sequence[ComputeNode], condition: sa.ColumnElement[bool]
 ) -> dict[tuple[str | None, str | None], int]:
     """Instances per (host, node)."""
     query = (

@@ -136,7 +136,7 @@ class Database:
             try:
                 return attempt()
             except exc.DBAPIError as error:
-                if tries >= MAX_TRIES or not (_wants_retry(error) or error.connection_invalidated):
+                if tries >= MAX_TRIES or not (code_of(error) in _RETRY_CODES or error.connection_invalidated):
                     raise
                 LOG.info("Transaction is run again (%d of %d): %s", tries, MAX_TRIES, error.orig)
                 time.sleep(random.uniform(0.01, 0.05) * 2**tries)
@@ -241,7 +241,7 @@ def translate(error: Exception) -> Exception:
     return error
 
 
-def _wants_retry(error: exc.DBAPIError) -> bool:
+def code_of(error: exc.DBAPIError) -> Any:
+    """The database's own: PostgreSQL's SQLSTATE, MariaDB's number; None if it tells none."""
     original = error.orig
-    code = getattr(original, "sqlstate", None) or (original.args[0] if original is not None and original.args else None)
-    return code in _RETRY_CODES
+    return getattr(original, "sqlstate", None) or (original.args[0] if original is not None and original.args else None)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sqlalchemy as sa
-from sqlalchemy import exc
 
 from nova_lite import exception
-from nova_lite.conductor.db import flavors
+from nova_lite.conductor.db import flavors, rows
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Flavor
 from nova_lite.conductor.db.models import FlavorAccess as Row
@@ -26,11 +25,8 @@ def add(uow: UnitOfWork, context: RequestContext, flavor_id: str, project_id: st
     flavor = flavors.get_row(uow, context, flavor_id, lock=True)
     if flavor.is_public and not even_public:
         raise exception.FlavorIsPublic()
-    try:
-        with uow.session.begin_nested():
-            uow.session.add(Row(flavor_id=flavor.id, project_id=project_id))
-    except exc.IntegrityError as error:
-        raise exception.FlavorAccessExists(flavor_id=flavor_id, project_id=project_id) from error
+    row = Row(flavor_id=flavor.id, project_id=project_id)
+    rows.insert(uow, row, exception.FlavorAccessExists(flavor_id=flavor_id, project_id=project_id))
     return _projects(uow, flavor)
 
 

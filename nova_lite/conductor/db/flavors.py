@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy import exc
 
 from nova_lite import exception
-from nova_lite.conductor.db import models, paging
+from nova_lite.conductor.db import models, paging, rows
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.context import RequestContext
 from nova_lite.objects import Flavor
-
-_FIELDS = tuple(name for name in Flavor.__struct_fields__ if name not in ("id", "extra_specs"))
 
 SORT_KEYS = {
     name: getattr(models.Flavor, name)
@@ -26,7 +22,7 @@ SORT_KEYS = {
 
 
 def to_object(row: models.Flavor) -> Flavor:
-    return Flavor(id=row.id, extra_specs=dict(row.extra_specs), **{name: getattr(row, name) for name in _FIELDS})
+    return rows.to_object(Flavor, row, extra_specs=dict(row.extra_specs))
 
 
 def list_(
@@ -52,9 +48,7 @@ def list_(
     if min_disk is not None:
         query = query.where(models.Flavor.root_gb >= min_disk)
     order = paging.Order(SORT_KEYS, [sort_key], [sort_dir], tie_breaker=models.Flavor.id)
-    start = None if marker is None else _find(uow, context, marker)
-    if marker is not None and start is None:
-        raise exception.MarkerNotFound(marker=marker)
+    start = paging.start(marker, lambda flavor_id: _find(uow, context, flavor_id))
     return [to_object(row) for row in uow.session.scalars(order.page(query, start, limit))]
 
 
@@ -71,14 +65,9 @@ def create(uow: UnitOfWork, flavor: Flavor) -> Flavor:
     ):
         if uow.session.scalars(sa.select(models.Flavor.id).where(column == value)).first() is not None:
             raise exception.FlavorExists(attr=attr, value=value)
-    values: dict[str, Any] = {name: getattr(flavor, name) for name in _FIELDS}
-    values["flavorid"] = flavorid
-    row = models.Flavor(**values, extra_specs=dict(flavor.extra_specs), created_at=uow.now)
-    try:
-        with uow.session.begin_nested():
-            uow.session.add(row)
-    except exc.IntegrityError as error:
-        raise exception.FlavorExists(attr="name", value=flavor.name) from error
+    new = {"id": None, "flavorid": flavorid, "created_at": uow.now}
+    row = models.Flavor(**rows.values_of(flavor, models.Flavor) | new)
+    rows.insert(uow, row, exception.FlavorExists(attr="name", value=flavor.name))
     return to_object(row)
 
 

@@ -5,22 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy import exc
 
 from nova_lite import exception
-from nova_lite.conductor.db import models, paging
+from nova_lite.conductor.db import models, paging, rows
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.context import RequestContext
 from nova_lite.objects import Image
 
-#: The store's checksums are all of one kind, which is the default of `Image`.
-_FIELDS = tuple(name for name in Image.__struct_fields__ if name not in ("properties", "hash_algorithm"))
-_CHANGEABLE = frozenset(_FIELDS) - {"id", "created_at", "updated_at"}
+_CHANGEABLE = frozenset(rows.shared_fields(Image, models.Image)) - {"id", "properties", "created_at", "updated_at"}
 
 
 def to_object(row: models.Image) -> Image:
-    properties = {name: str(value) for name, value in row.properties.items()}
-    return Image(properties=properties, **{name: getattr(row, name) for name in _FIELDS})
+    """The store's checksums are all of one kind, which is the default of `Image`."""
+    return rows.to_object(Image, row, properties={name: str(value) for name, value in row.properties.items()})
 
 
 def list_(
@@ -38,18 +35,13 @@ def list_(
     if status is not None:
         query = query.where(models.Image.status == status)
     order = paging.Order({"created_at": models.Image.created_at}, ["created_at"], ["desc"], tie_breaker=models.Image.id)
-    start = None if marker is None else _find(uow, context, marker)
-    if marker is not None and start is None:
-        raise exception.MarkerNotFound(marker=marker)
+    start = paging.start(marker, lambda image_id: _find(uow, context, image_id))
     return [to_object(row) for row in uow.session.scalars(order.page(query, start, limit))]
 
 
 def get(uow: UnitOfWork, context: RequestContext, image_id: str) -> Image:
     """`ImageNotFound` also for one that the context's project may not see."""
-    row = _find(uow, context, image_id)
-    if row is None:
-        raise exception.ImageNotFound(image_id=image_id)
-    return to_object(row)
+    return to_object(_get_row(uow, context, image_id))
 
 
 def by_id(uow: UnitOfWork, image_id: str) -> Image | None:
@@ -69,14 +61,8 @@ def find_same(uow: UnitOfWork, name: str, checksum: str) -> Image | None:
 
 def create(uow: UnitOfWork, image: Image) -> Image:
     """Raises `ImageExists` when the id is taken."""
-    values = {name: getattr(image, name) for name in _FIELDS}
-    values |= {"created_at": uow.now, "updated_at": uow.now}
-    row = models.Image(**values, properties=dict(image.properties))
-    try:
-        with uow.session.begin_nested():
-            uow.session.add(row)
-    except exc.IntegrityError as error:
-        raise exception.ImageExists(image_id=image.id) from error
+    row = models.Image(**rows.values_of(image, models.Image) | {"created_at": uow.now, "updated_at": uow.now})
+    rows.insert(uow, row, exception.ImageExists(image_id=image.id))
     return to_object(row)
 
 
@@ -91,11 +77,7 @@ def update(
 
     Raises `ImageStatusConflict` when the image is not in the expected status: of two that ask for the same step, one.
     """
-    row = _find(uow, context, image_id, lock=True)
-    if row is None:
-        raise exception.ImageNotFound(image_id=image_id)
-    if not context.is_admin and row.owner != context.project_id:
-        raise exception.Forbidden(f"You are not permitted to change image {image_id}.")
+    row = _get_row(uow, context, image_id, to="change")
     if expected_status is not None and row.status != expected_status:
         raise exception.ImageStatusConflict(image_id=image_id, status=row.status, expected=expected_status)
     properties = {**row.properties, **changes.get("properties", {})}
@@ -109,13 +91,19 @@ def update(
 
 def delete(uow: UnitOfWork, context: RequestContext, image_id: str) -> Image:
     """Only its owner or an admin may; whoever sees it and may not gets `Forbidden`. Returns what was deleted."""
-    row = _find(uow, context, image_id)
-    if row is None:
-        raise exception.ImageNotFound(image_id=image_id)
-    if not context.is_admin and row.owner != context.project_id:
-        raise exception.Forbidden(f"You are not permitted to delete image {image_id}.")
+    row = _get_row(uow, context, image_id, to="delete")
     uow.session.delete(row)
     return to_object(row)
+
+
+def _get_row(uow: UnitOfWork, context: RequestContext, image_id: str, to: str | None = None) -> models.Image:
+    """``to``: what is to be done with it; then it is locked, and only its owner or an admin gets it."""
+    row = _find(uow, context, image_id, lock=to is not None)
+    if row is None:
+        raise exception.ImageNotFound(image_id=image_id)
+    if to is not None and not context.is_admin and row.owner != context.project_id:
+        raise exception.Forbidden(f"You are not permitted to {to} image {image_id}.")
+    return row
 
 
 def _find(uow: UnitOfWork, context: RequestContext, image_id: str, lock: bool = False) -> models.Image | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy import exc, orm
+from sqlalchemy import orm
 
 from nova_lite.conductor.db import patterns
 from nova_lite.conductor.db.models import Instance, InstanceTag, Port
@@ -39,20 +39,13 @@ _TIMES = {
 #: Metadata keys are written into a JSON path: only what the API lets into metadata comes that far.
 _METADATA_KEY = re.compile(r"[a-zA-Z0-9\-_:. ]{1,255}")
 
-#: "Your regular expression is wrong": MariaDB 1139, PostgreSQL 2201B.
-_BAD_PATTERN_CODES = {1139, "2201B"}
+#: "Your regular expression is wrong" (MariaDB, PostgreSQL): their dialects differ from Python's, which took it.
+BAD_PATTERN_CODES = {1139, "2201B"}
 
 
 def apply(query: sa.Select[Any], filters: InstanceFilters) -> sa.Select[Any]:
     """``query`` over `Instance`, narrowed to what all of ``filters`` allow."""
     return query.where(*_conditions(filters))
-
-
-def is_bad_pattern(error: exc.DBAPIError) -> bool:
-    """Python took the pattern of `InstanceFilters`, but the database's dialect of regular expressions differs."""
-    original = error.orig
-    code = getattr(original, "sqlstate", None) or (original.args[0] if original is not None and original.args else None)
-    return code in _BAD_PATTERN_CODES
 
 
 def _conditions(filters: InstanceFilters) -> Iterator[sa.ColumnElement[bool]]:

@@ -13,16 +13,10 @@ import sqlalchemy as sa
 from sqlalchemy import exc, orm
 
 from nova_lite import exception, states
-from nova_lite.conductor.db import instance_filters, models, networks, paging
-from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.conductor.db import instance_filters, models, networks, paging, rows
+from nova_lite.conductor.db.engine import UnitOfWork, code_of
 from nova_lite.context import RequestContext
 from nova_lite.objects import Fault, Flavor, Instance, InstanceFilters
-
-_COPIED = tuple(
-    name
-    for name in Instance.__struct_fields__
-    if name not in ("flavor", "metadata", "tags", "vifs", "fault", "host_status", "server_group")
-)
 
 #: What `update` may change.
 UPDATABLE = ("display_name", "display_description", "hostname", "access_ip_v4", "access_ip_v6", "auto_disk_config")
@@ -41,14 +35,15 @@ SORT_KEYS = {
 
 def to_object(row: models.Instance) -> Instance:
     """The row as a typed value, with its interfaces, tags, fault and the state of its host."""
-    return Instance(
+    return rows.to_object(
+        Instance,
+        row,
         flavor=msgspec.convert(row.flavor, Flavor),
         metadata=dict(row.metadata_),
         tags=sorted(tag.tag for tag in row.tags),
         vifs=[networks.to_vif(port) for port in row.ports],
         fault=None if row.fault is None else msgspec.convert(row.fault, Fault),
         host_status=host_status(row),
-        **{name: getattr(row, name) for name in _COPIED},
     )
 
 
@@ -73,13 +68,22 @@ def get_row(
 
     ``deleted``: a deleted one counts, too. ``lock``: nobody else changes it until the transaction ends.
     """
+    row = _find(uow, context, instance_uuid, deleted, lock)
+    if row is None:
+        raise exception.InstanceNotFound(instance_id=instance_uuid)
+    return row
+
+
+def _find(
+    uow: UnitOfWork, context: RequestContext, instance_uuid: str, deleted: bool, lock: bool = False
+) -> models.Instance | None:
     query = sa.select(models.Instance).where(models.Instance.uuid == instance_uuid)
     if lock:
         query = query.with_for_update().execution_options(populate_existing=True)
     row = uow.session.scalars(query).first()
-    if row is None or (row.deleted and not deleted) or not _may_see(context, row):
-        raise exception.InstanceNotFound(instance_id=instance_uuid)
-    return row
+    if row is None or (row.deleted and not deleted):
+        return None
+    return row if context.is_admin or row.project_id == context.project_id else None
 
 
 def lock(uow: UnitOfWork, instance_uuid: str) -> models.Instance | None:
@@ -146,12 +150,12 @@ def list_(
         filters = msgspec.structs.replace(filters, project_id=context.project_id)
     keys, dirs = sort_keys or ["created_at"], sort_dirs or []
     order = paging.Order(SORT_KEYS, keys, dirs or ["desc"], tie_breaker=models.Instance.id)
-    start = None if marker is None else _marker(uow, context, marker)
+    start = paging.start(marker, lambda instance_uuid: _find(uow, context, instance_uuid, deleted=True))
     query = instance_filters.apply(sa.select(models.Instance), filters)
     try:
         return [to_object(row) for row in uow.session.scalars(order.page(query, start, limit))]
     except exc.DBAPIError as error:
-        if instance_filters.is_bad_pattern(error):
+        if code_of(error) in instance_filters.BAD_PATTERN_CODES:
             raise exception.InvalidInput(reason="the database does not take this regular expression") from error
         raise
 
@@ -174,14 +178,3 @@ def _with_group(uow: UnitOfWork, row: models.Instance) -> Instance:
     instance = to_object(row)
     instance.server_group = uow.session.scalar(query)
     return instance
-
-
-def _may_see(context: RequestContext, row: models.Instance) -> bool:
-    return bool(context.is_admin) or row.project_id == context.project_id
-
-
-def _marker(uow: UnitOfWork, context: RequestContext, marker: str) -> models.Instance:
-    try:
-        return get_row(uow, context, marker, deleted=True)
-    except exception.InstanceNotFound as error:
-        raise exception.MarkerNotFound(marker=marker) from error

@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 import sqlalchemy as sa
 from sqlalchemy import exc
 
 from nova_lite import exception
-from nova_lite.conductor.db import models
+from nova_lite.conductor.db import models, rows
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.context import RequestContext
 from nova_lite.objects import VIF, Network
 
-_FIELDS = Network.__struct_fields__
-
-
-def to_object(row: models.Network) -> Network:
-    return Network(**{name: getattr(row, name) for name in _FIELDS})
-
 
 def to_vif(row: models.Port) -> VIF:
-    return VIF(
-        id=row.id,
-        mac_address=row.mac_address,
-        address=row.address,
-        network=to_object(row.network),
-        version=6 if ":" in row.address else 4,
-        tag=row.tag,
-    )
+    network = rows.to_object(Network, row.network)
+    return rows.to_object(VIF, row, network=network, version=6 if ":" in row.address else 4)
 
 
 class Store:
@@ -43,7 +31,7 @@ class Store:
         query = sa.select(models.Network).order_by(models.Network.name)
         if ids is not None:
             query = query.where(models.Network.id.in_(ids))
-        return [to_object(row) for row in self._session.scalars(query)]
+        return [rows.to_object(Network, row) for row in self._session.scalars(query)]
 
     def taken(self, network_id: str, addresses: Collection[str] | None = None) -> set[str]:
         query = sa.select(models.Port.address).where(models.Port.network_id == network_id)
@@ -102,7 +90,7 @@ def list_(uow: UnitOfWork, context: RequestContext) -> list[Network]:
         query = query.where(
             sa.or_(models.Network.project_id.is_(None), models.Network.project_id == context.project_id)
         )
-    return [to_object(row) for row in uow.session.scalars(query)]
+    return [rows.to_object(Network, row) for row in uow.session.scalars(query)]
 
 
 def create(uow: UnitOfWork, network: Network) -> Network:
@@ -113,25 +101,21 @@ def create(uow: UnitOfWork, network: Network) -> Network:
             .where(models.Network.project_id.is_not_distinct_from(network.project_id))
             .values(is_default=False)
         )
-    row = models.Network(**{name: getattr(network, name) for name in _FIELDS}, created_at=uow.now)
-    try:
-        with uow.session.begin_nested():
-            uow.session.add(row)
-    except exc.IntegrityError as error:
-        raise exception.NetworkExists(name=network.name) from error
-    return to_object(row)
+    row = models.Network(**rows.values_of(network, models.Network), created_at=uow.now)
+    rows.insert(uow, row, exception.NetworkExists(name=network.name))
+    return rows.to_object(Network, row)
 
 
 def delete(uow: UnitOfWork, name_or_id: str) -> Network:
     """`NetworkInUse` while any instance has an address on it."""
     query = sa.select(models.Network).where(sa.or_(models.Network.id == name_or_id, models.Network.name == name_or_id))
-    rows: Sequence[models.Network] = uow.session.scalars(query).all()
-    if not rows:
+    found = uow.session.scalars(query).all()
+    if not found:
         raise exception.NetworkNotFound(network_id=name_or_id)
-    row = next((row for row in rows if row.id == name_or_id), rows[0])
+    row = next((row for row in found if row.id == name_or_id), found[0])
     try:
         with uow.session.begin_nested():
             uow.session.delete(row)
     except exc.IntegrityError as error:
         raise exception.NetworkInUse(name=row.name) from error
-    return to_object(row)
+    return rows.to_object(Network, row)

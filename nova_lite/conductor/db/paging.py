@@ -5,8 +5,8 @@ NULL counts as smaller than anything, which is spelled out, because the database
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import orm
@@ -14,6 +14,16 @@ from sqlalchemy import orm
 from nova_lite import exception
 
 DIRECTIONS = ("asc", "desc")
+
+Row = TypeVar("Row")
+
+
+def start(marker: str | None, find: Callable[[str], Row | None]) -> Row | None:
+    """The last row of the page before, by what ``find`` knows it by; `MarkerNotFound` if it is not there."""
+    row = None if marker is None else find(marker)
+    if marker is not None and row is None:
+        raise exception.MarkerNotFound(marker=marker)
+    return row
 
 
 class Order:

@@ -17,6 +17,7 @@ from nova_lite.conductor.db import quotas
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Instance, InstanceGroupMember
 from nova_lite.conductor.db.models import InstanceGroup as Row
+from nova_lite.conductor.db.rows import to_object
 from nova_lite.context import RequestContext
 from nova_lite.objects import InstanceGroup, ServerGroup
 
@@ -185,16 +186,4 @@ def _to_objects(uow: UnitOfWork, rows: Sequence[Row]) -> list[ServerGroup]:
     members: dict[int, list[str]] = {}
     for member in uow.session.scalars(query.order_by(InstanceGroupMember.instance_uuid)):
         members.setdefault(member.group_id, []).append(member.instance_uuid)
-    return [
-        ServerGroup(
-            id=row.uuid,
-            name=row.name,
-            policy=row.policy,
-            rules=row.rules,
-            members=members.get(row.id, []),
-            project_id=row.project_id,
-            user_id=row.user_id,
-            created_at=row.created_at,
-        )
-        for row in rows
-    ]
+    return [to_object(ServerGroup, row, id=row.uuid, members=members.get(row.id, [])) for row in rows]

@@ -16,6 +16,7 @@ from nova_lite import exception
 from nova_lite.conductor.db import compute_nodes
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Service
+from nova_lite.conductor.db.rows import to_object
 from nova_lite.conductor.db.statements import by_reference, insert_if_missing
 from nova_lite.objects import AvailabilityZone
 from nova_lite.objects import Service as ServiceObject
@@ -27,12 +28,8 @@ INTERNAL_ZONE = "internal"
 
 def report(uow: UnitOfWork, host: str, binary: str, topic: str, version: str) -> None:
     """Heartbeat of a daemon other than a compute host."""
-    report_alive(uow, host, nova_name(binary), topic, version, INTERNAL_ZONE)
-
-
-def nova_name(binary: str) -> str:
-    """``nova-lite-scheduler`` as clients know it: ``nova-scheduler``."""
-    return binary.replace("nova-lite-", "nova-", 1)
+    known_to_clients = binary.replace("nova-lite-", "nova-", 1)
+    report_alive(uow, host, known_to_clients, topic, version, INTERNAL_ZONE)
 
 
 def report_alive(
@@ -100,7 +97,7 @@ def list_(uow: UnitOfWork, host: str | None = None, binary: str | None = None) -
         query = query.where(Service.host == host)
     if binary is not None:
         query = query.where(Service.binary == binary)
-    return [compute_nodes.to_service(row) for row in uow.session.scalars(query)]
+    return [to_object(ServiceObject, row) for row in uow.session.scalars(query)]
 
 
 def update(uow: UnitOfWork, service_id: str, changes: dict[str, Any]) -> ServiceObject:
@@ -127,7 +124,7 @@ def update(uow: UnitOfWork, service_id: str, changes: dict[str, Any]) -> Service
     service.updated_at = uow.now
     if (service.up, service.disabled, service.forced_down) != before:
         compute_nodes.touch_all(uow, service)
-    return compute_nodes.to_service(service)
+    return to_object(ServiceObject, service)
 
 
 def delete(uow: UnitOfWork, service_id: str) -> None:

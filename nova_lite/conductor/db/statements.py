@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
+from sqlalchemy import orm
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from nova_lite.conductor.db.engine import UnitOfWork
-from nova_lite.conductor.db.models import Base, ComputeNode, Service
+from nova_lite.conductor.db.models import Aggregate, Base, ComputeNode, Service
 
-Row = TypeVar("Row", Service, ComputeNode)
+Row = TypeVar("Row", Service, ComputeNode, Aggregate)
 
 
 def insert_if_missing(uow: UnitOfWork, model: type[Base], values: dict[str, Any]) -> None:
@@ -30,13 +31,12 @@ def insert_if_missing(uow: UnitOfWork, model: type[Base], values: dict[str, Any]
         uow.session.execute(sqlite.insert(model).values(**values).on_conflict_do_nothing())
 
 
-def by_reference(uow: UnitOfWork, model: type[Row], reference: str, lock: bool = False) -> Row | None:
-    """A row by its uuid, or by its number."""
-    query = sa.select(model)
+def by_reference(
+    uow: UnitOfWork, model: type[Row], reference: str, lock: bool = False, *names: orm.InstrumentedAttribute[str]
+) -> Row | None:
+    """A row by its number, or by its uuid, or what else it is known by (``names``)."""
     if reference.isascii() and reference.isdigit() and len(reference) < 19:
-        query = query.where(model.id == int(reference))
+        query = sa.select(model).where(model.id == int(reference))
     else:
-        query = query.where(model.uuid == reference)
-    if lock:
-        query = query.with_for_update()
-    return uow.session.scalars(query).first()
+        query = sa.select(model).where(sa.or_(*(column == reference for column in (model.uuid, *names))))
+    return uow.session.scalars(query.with_for_update() if lock else query).first()

@@ -99,7 +99,8 @@ class Engine:
             row = operations.get(kind, payload)
         except KeyError:
             raise exception.InvalidInput(reason=f"there is no action {kind!r}") from None
-        underway = actions.find_open(uow, instance_uuid, kind) if row.joins else None
+        joins = row.joins and instance.task_state == row.steps[0].task
+        underway = actions.find_open(uow, instance_uuid, kind) if joins else None
         if underway is not None:
             return ticket(Act(uow, instance, underway))
         check(context, instance, row)
@@ -112,9 +113,9 @@ class Engine:
                 uow.session.flush()
         instance.updated_at = uow.now
         act = Act(uow, instance, actions.open_action(uow, self.conf, context, instance, kind, kept))
-        uow.session.flush()
         if row.steps:
             self._begin(act, row.steps[0])
+            uow.session.flush()
         else:
             act.action.step = operations.PERFORM
             actions.start_event(uow, act.action, f"api_{kind}", None)
@@ -147,6 +148,10 @@ class Engine:
                     instance.host = instance.node = None
             self.advance(act)
 
+    def _takes_time(self, step: Step) -> bool:
+        """Whether anybody else is asked; else it is recorded where it is planned."""
+        return isinstance(step, Schedule | OnHost) or (isinstance(step, Network) and self.network.remote)
+
     def _begin_at(self, act: Act, step: OnHost, ends: list[claims.End]) -> None:
         """Address the order to the first of these ends. Without any the step is done."""
         uow, action = act.uow, act.action
@@ -176,15 +181,18 @@ class Engine:
         own(act.action.action).record(act.uow, act.instance, act.step)
         self.advance(act)
 
-    def advance(self, act: Act) -> None:
-        """On to the next step or undo; after the last one the action is closed."""
+    def advance(self, act: Act, driven: bool = False) -> None:
+        """On to the next step or undo, which is due at once unless it is ``driven``; after the last one the action is
+        closed."""
         uow, action, row = act.uow, act.action, act.row
         name = act.step.name
         following = row.after(name, action.payload)
         if following is not None:
-            if not row.is_undo(name):
+            if not row.is_undo(name) and self._takes_time(following):
                 actions.finish_events(uow, action)
-            actions.free(uow, action)
+            if not driven:
+                actions.free(uow, action)
+            action.attempts = 0
             self._begin(act, following)
             return
         act.instance.request = {}

@@ -97,9 +97,10 @@ class Scheduling:
     # --- plan
 
     def _lease(self, uow: UnitOfWork, token: str, instance_uuids: list[str], leased: bool) -> list[_Wanted]:
-        if not leased:
-            actions.lease(uow, self.conf, token, instance_uuids, operations.SCHEDULE)
-        mine = actions.leased(uow, token, instance_uuids, operations.SCHEDULE)
+        if leased:
+            mine = actions.leased(uow, token, instance_uuids, operations.SCHEDULE)
+        else:
+            mine = actions.lease(uow, self.conf, token, instance_uuids, operations.SCHEDULE)
         by_uuid = {action.instance_uuid: action for action in mine}
         wanted = []
         for row in instances.bare_rows(uow, by_uuid):
@@ -138,9 +139,9 @@ class Scheduling:
             for selection in (destination.selected, *destination.alternates):
                 if _claimed(act, item, selection):
                     act.action.payload = {**act.action.payload, "limits": selection.limits}
-                    self.engine.advance(act)
-                    act.action.lease_owner = token
                     actions.extend(uow, self.conf, act.action)
+                    with uow.session.no_autoflush:  # one update of the action says it all
+                        self.engine.advance(act, driven=True)
                     placed.append((selection.host, build_request(act)))
                     break
             else:

@@ -7,7 +7,7 @@ import string
 
 import msgspec
 
-from nova_lite import exception
+from nova_lite import exception, files
 from nova_lite.objects import Image
 from nova_lite.virt import configdrive, images
 from nova_lite.virt.driver import SpawnSpec
@@ -99,7 +99,7 @@ _SWAP = ("mkswap", "-L", "swap")
 def _formatted(directory: str, name: str, size: int, device: str, command: tuple[str, ...]) -> Disk:
     """A sparse file of ``size`` bytes, with an empty file system or swap area in it."""
     path = os.path.join(directory, name)
-    with open(path, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+    with open(path, "wb", opener=files.private_opener) as file:
         file.truncate(size)
     images.run(*command, path)
     return Disk(path=path, device=device, format="raw")

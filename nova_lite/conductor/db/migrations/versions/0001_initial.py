@@ -2,34 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import sqlalchemy as sa
 from alembic import op
-from sqlalchemy.dialects import mysql
+
+from nova_lite.conductor.db.migrations.tables import BIG_ID, LONG_TEXT, TIME, create_table
 
 revision = "0001"
 down_revision = None
 branch_labels = None
 depends_on = None
 
-TIME = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
-LONG_TEXT = sa.Text().with_variant(mysql.MEDIUMTEXT(), "mysql", "mariadb")
-BIG_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-
-#: MariaDB compares names as the other databases do: exactly. Its default would make project "Admin" see "admin"'s.
-_OPTIONS = {"engine": "InnoDB", "charset": "utf8mb4", "collate": "utf8mb4_nopad_bin"}
-OPTIONS: dict[str, Any] = {
-    f"{dialect}_{name}": value for dialect in ("mysql", "mariadb") for name, value in _OPTIONS.items()
-}
-
-
-def _table(name: str, *parts: Any) -> None:
-    op.create_table(name, *parts, **OPTIONS)
-
 
 def upgrade() -> None:
-    _table(
+    create_table(
         "flavors",
         sa.Column("id", BIG_ID, nullable=False),
         sa.Column("flavorid", sa.String(length=255), nullable=False),
@@ -50,7 +35,7 @@ def upgrade() -> None:
         sa.UniqueConstraint("flavorid", name="uq_flavors_flavorid"),
         sa.UniqueConstraint("name", name="uq_flavors_name"),
     )
-    _table(
+    create_table(
         "images",
         sa.Column("id", sa.String(length=36), nullable=False),
         sa.Column("name", sa.String(length=255), nullable=False),
@@ -69,7 +54,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_images"),
     )
     op.create_index("ix_images_name", "images", ["name"], unique=False)
-    _table(
+    create_table(
         "instance_actions",
         sa.Column("id", BIG_ID, nullable=False),
         sa.Column("action", sa.String(length=32), nullable=False),
@@ -99,7 +84,7 @@ def upgrade() -> None:
     )
     op.create_index("ix_instance_actions_instance_uuid_id", "instance_actions", ["instance_uuid", "id"], unique=False)
     op.create_index("ix_instance_actions_request_id", "instance_actions", ["request_id"], unique=False)
-    _table(
+    create_table(
         "instances",
         sa.Column("id", BIG_ID, nullable=False),
         sa.Column("uuid", sa.String(length=36), nullable=False),
@@ -158,7 +143,7 @@ def upgrade() -> None:
         "ix_instances_project_id_deleted_created_at", "instances", ["project_id", "deleted", "created_at"], unique=False
     )
     op.create_index("ix_instances_reservation_id", "instances", ["reservation_id"], unique=False)
-    _table(
+    create_table(
         "key_pairs",
         sa.Column("id", BIG_ID, nullable=False),
         sa.Column("user_id", sa.String(length=255), nullable=False),
@@ -170,7 +155,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_key_pairs"),
         sa.UniqueConstraint("user_id", "name", name="uq_key_pairs_user_id_name"),
     )
-    _table(
+    create_table(
         "networks",
         sa.Column("id", sa.String(length=36), nullable=False),
         sa.Column("name", sa.String(length=255), nullable=False),
@@ -187,21 +172,21 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_networks"),
         sa.UniqueConstraint("name", name="uq_networks_name"),
     )
-    _table(
+    create_table(
         "quota_limits",
         sa.Column("project_id", sa.String(length=255), nullable=False),
         sa.Column("resource", sa.String(length=64), nullable=False),
         sa.Column("hard_limit", sa.Integer(), nullable=False),
         sa.PrimaryKeyConstraint("project_id", "resource", name="pk_quota_limits"),
     )
-    _table(
+    create_table(
         "quota_usages",
         sa.Column("project_id", sa.String(length=255), nullable=False),
         sa.Column("resource", sa.String(length=64), nullable=False),
         sa.Column("used", sa.Integer(), nullable=False),
         sa.PrimaryKeyConstraint("project_id", "resource", name="pk_quota_usages"),
     )
-    _table(
+    create_table(
         "services",
         sa.Column("id", BIG_ID, nullable=False),
         sa.Column("uuid", sa.String(length=36), nullable=False),
@@ -223,7 +208,7 @@ def upgrade() -> None:
         sa.UniqueConstraint("host", "binary", name="uq_services_host_binary"),
         sa.UniqueConstraint("uuid", name="uq_services_uuid"),
     )
-    _table(
+    create_table(
         "compute_nodes",
         sa.Column("id", BIG_ID, nullable=False),
         sa.Column("uuid", sa.String(length=36), nullable=False),
@@ -249,7 +234,7 @@ def upgrade() -> None:
         sa.UniqueConstraint("host", "node", name="uq_compute_nodes_host_node"),
         sa.UniqueConstraint("uuid", name="uq_compute_nodes_uuid"),
     )
-    _table(
+    create_table(
         "instance_action_events",
         sa.Column("id", BIG_ID, nullable=False),
         sa.Column("action_id", BIG_ID, nullable=False),
@@ -264,14 +249,14 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_instance_action_events"),
     )
     op.create_index("ix_instance_action_events_action_id", "instance_action_events", ["action_id"], unique=False)
-    _table(
+    create_table(
         "instance_tags",
         sa.Column("instance_id", BIG_ID, nullable=False),
         sa.Column("tag", sa.String(length=60), nullable=False),
         sa.ForeignKeyConstraint(["instance_id"], ["instances.id"], name="fk_instance_tags_instance_id"),
         sa.PrimaryKeyConstraint("instance_id", "tag", name="pk_instance_tags"),
     )
-    _table(
+    create_table(
         "ports",
         sa.Column("id", sa.String(length=36), nullable=False),
         sa.Column("network_id", sa.String(length=36), nullable=False),
@@ -288,7 +273,7 @@ def upgrade() -> None:
         sa.UniqueConstraint("network_id", "address", name="uq_ports_network_id_address"),
     )
     op.create_index("ix_ports_instance_uuid", "ports", ["instance_uuid"], unique=False)
-    _table(
+    create_table(
         "allocations",
         sa.Column("id", BIG_ID, nullable=False),
         sa.Column("instance_uuid", sa.String(length=36), nullable=False),

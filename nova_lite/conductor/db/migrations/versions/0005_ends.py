@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 from alembic import op
-from sqlalchemy.dialects import mysql
+
+from nova_lite.conductor.db.migrations.tables import TIME
 
 revision = "0005"
 down_revision = "0004"
 branch_labels = None
 depends_on = None
 
-TIME = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
 OLD = "uq_allocations_instance_uuid_compute_node_id"
 
 

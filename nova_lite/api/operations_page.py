@@ -44,7 +44,7 @@ def _section(title: str, row: Operation) -> str:
     if row.joins:
         facts.append("- A request while one is open is the same one.")
     if row.steps:
-        columns = ("step", "where", "RPC method", "task state", "event", "deadline", "then it is", "undo", "besides")
+        columns = ("step", "where", "RPC method", "task state", "event", "deadline", "then it is", "undo", "notes")
         table = "".join(_line(row, step) for step in row.all_steps())
         facts.append("")
         facts.append(f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|\n{table}".rstrip())
@@ -76,7 +76,7 @@ def _refusals(row: Operation) -> Iterator[str]:
 
 def _line(row: Operation, step: Step) -> str:
     is_undo = row.is_undo(step.name)
-    where, method, besides = "conductor", "", list(_besides(step))
+    where, method = "conductor", ""
     if isinstance(step, Schedule):
         where, method = "conductor, scheduler", "select_destinations"
     elif isinstance(step, operations.Network):
@@ -93,7 +93,7 @@ def _line(row: Operation, step: Step) -> str:
         _deadline(step, is_undo),
         _code(step.becomes),
         ", ".join(undo.name for undo in step.undo),
-        "; ".join(besides),
+        "; ".join(_notes(step)),
     )
     return f"| {' | '.join(cells)} |\n"
 
@@ -110,7 +110,7 @@ def _deadline(step: Step, is_undo: bool) -> str:
     return ""
 
 
-def _besides(step: Step) -> Iterator[str]:
+def _notes(step: Step) -> Iterator[str]:
     if step.commits:
         yield "point of no return"
     if step.only_if:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from nova_lite import policies
-from nova_lite.api import openapi, reference
+from nova_lite.api import openapi, operations_page, reference
 from nova_lite.policies import servers
 from tests.unit.cmd.test_manage import Tool, tool
 
@@ -85,3 +85,4 @@ def test_wrong_usage(tool: Tool, arguments: list[str]) -> None:
 def test_documents_of_the_api(tool: Tool) -> None:
     assert json.loads(tool("api", "openapi")) == json.loads(json.dumps(openapi.document()))
     assert tool("api", "reference") == reference.markdown().strip()
+    assert tool("api", "operations") == operations_page.markdown().strip()

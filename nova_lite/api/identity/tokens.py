@@ -118,20 +118,20 @@ class Tokens:
             token = msgspec.msgpack.decode(data, type=Token)
         except (InvalidToken, UnicodeEncodeError, binascii.Error, msgspec.DecodeError):
             return None
-        if time.time() >= token.expires_at or self._is_revoked(token):
+        if time.time() >= token.expires_at or os.path.exists(self._revocation(token)):
             return None
         return token
 
     def revoke(self, token: Token) -> None:
         """On disk, for all workers and over restarts, until the token would have ended anyway."""
         files.private_directory(self._revoked)
-        path = os.path.join(self._revoked, token.audit_ids[0])
+        path = self._revocation(token)
         with open(path, "ab"):
             os.utime(path, (token.expires_at, token.expires_at))
         self._forget_expired()
 
-    def _is_revoked(self, token: Token) -> bool:
-        return os.path.exists(os.path.join(self._revoked, token.audit_ids[0]))
+    def _revocation(self, token: Token) -> str:
+        return os.path.join(self._revoked, token.audit_ids[0])
 
     def _forget_expired(self) -> None:
         now = time.time()

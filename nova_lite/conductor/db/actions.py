@@ -65,13 +65,8 @@ def find_open(uow: UnitOfWork, instance_uuid: str, kind: str | None = None) -> I
 
 
 def find_by_request(uow: UnitOfWork, request_id: str, kind: str, instance_uuid: str) -> InstanceAction | None:
-    return uow.session.scalars(
-        sa.select(InstanceAction).where(
-            InstanceAction.request_id == request_id,
-            InstanceAction.action == kind,
-            InstanceAction.instance_uuid == instance_uuid,
-        )
-    ).first()
+    query = sa.select(InstanceAction).filter_by(request_id=request_id, action=kind, instance_uuid=instance_uuid)
+    return uow.session.scalars(query).first()
 
 
 def lease(uow: UnitOfWork, conf: cfg.ConfigOpts, owner: str, instance_uuids: Iterable[str], step: str) -> None:
@@ -220,10 +215,5 @@ def finish_events(uow: UnitOfWork, action: InstanceAction, error: str | None = N
 
 
 def _open_events(uow: UnitOfWork, action: InstanceAction) -> list[InstanceActionEvent]:
-    return list(
-        uow.session.scalars(
-            sa.select(InstanceActionEvent).where(
-                InstanceActionEvent.action_id == action.id, InstanceActionEvent.finish_time.is_(None)
-            )
-        )
-    )
+    query = sa.select(InstanceActionEvent).filter_by(action_id=action.id, finish_time=None)
+    return list(uow.session.scalars(query))

@@ -54,5 +54,6 @@ GUEST_IS: dict[str, tuple[PowerState, ...]] = {
     SUSPENDED: (PowerState.SUSPENDED, PowerState.SHUTDOWN),
 }
 
-#: What an instance is whose guest is found so, when its row says otherwise.
-FOLLOWS = {PowerState.RUNNING: ACTIVE, PowerState.SHUTDOWN: STOPPED, PowerState.PAUSED: PAUSED}
+#: What an instance is whose guest is found so, when its row says otherwise. Hypervisors pause guests by themselves at
+#: times, so that says nothing.
+FOLLOWS = {PowerState.RUNNING: ACTIVE, PowerState.SHUTDOWN: STOPPED}

@@ -44,17 +44,17 @@ class ComputeDaemon(service.Daemon):
         transport = self._transport = self._transport or rpc.Transport(self.conf)
         manager = self._manager = self._manager or self._make_manager(rpc.proxy(ConductorRPC, transport))
         manager.connect()
-        self.add_periodic("Heartbeat", self.conf.report_interval, manager.membership.send_heartbeat, jitter=True)
+        self.add_periodic("Heartbeat", self.conf.report_interval, manager.registration.send_heartbeat, jitter=True)
         self.add_periodic("Inventory", self.conf.report_interval, manager.heartbeat.refresh)
         manager.clean_up()
         self.serve_rpc(transport, self.conf.host, rpc.Endpoint(ComputeRPC, manager, orders=manager.orders))
         self.add_periodic("Domain reconciliation", RECONCILE_TICK, manager.reconciler.tick)
         self.add_periodic("Pruning of fences", PRUNE_INTERVAL, manager.prune_fences, jitter=True)
         self._listen_to_hypervisor(manager)
-        manager.membership.serve()
+        manager.registration.serve()
 
     def must_start_again(self) -> bool:
-        return self._manager is not None and self._manager.membership.lost.is_set()
+        return self._manager is not None and self._manager.registration.lost.is_set()
 
     def cleanup(self) -> None:
         if self._manager is not None:

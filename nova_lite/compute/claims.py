@@ -1,6 +1,6 @@
 """What the instances of this host hold of it, in memory.
 
-The conductor's allocations are the truth of what is given out. This is the last look on the spot: the host may be
+The conductor's allocations are the truth of what is given out. This is a last check on the host itself: it may be
 smaller than it was reported, or hold more than the conductor knew. What does not fit is sent back (rescheduled).
 """
 

@@ -1,4 +1,4 @@
-"""What this host has promised, on disk: one small file per instance.
+"""Fences: what this host has promised about each instance, one small file on disk each.
 
 A message may come twice, late, or after the one that cancels it; the daemon may be killed at any step. What makes all
 of that harmless is this record (docs/architecture.md, "Never twice"): it is synced to disk *before* anything is
@@ -168,7 +168,7 @@ class FenceStore:
             return True
 
     def done(self, instance_uuid: str, action_id: int, result: ActionResult) -> None:
-        """The action is finished, so; the result is on disk before it is reported. Late ones are not noted."""
+        """The action is finished; the result is on disk before it is reported. Late ones are not noted."""
         with self._lock(instance_uuid):
             record = self.get(instance_uuid)
             if record.last_action_id == action_id:

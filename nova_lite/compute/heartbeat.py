@@ -1,4 +1,4 @@
-"""What this host has and is at, told to the conductor every few seconds."""
+"""Heartbeats: the host's inventory and work in progress, reported every few seconds."""
 
 from __future__ import annotations
 

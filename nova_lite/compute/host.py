@@ -1,4 +1,4 @@
-"""What the jobs of one compute host share, and the few things they all do with it."""
+"""What the jobs of one compute host share: its driver, fences, claims and locks, and how a domain is removed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True)
 class LocalHost:
-    """This host: its name, its hypervisor, its memory on disk (fences) and of what runs (jobs, claims)."""
+    """This host: its name, driver, fences (on disk), jobs and claims (in memory)."""
 
     conf: cfg.ConfigOpts
     name: str
@@ -85,7 +85,7 @@ class LocalHost:
         self.claims.release(instance_uuid)
 
     def clear(self, instance_uuid: str) -> None:
-        """`remove` what a build left, for sure: on return no domain is here. Raises `Stopping` if that takes too long.
+        """`remove` what a build left, again until it worked: on return no domain is here. Raises `Stopping`.
 
         Where none was ever made, one try is enough: a disk or an interface that a broken hypervisor does not give back
         now is found by the domain reconciliation, and the build can go elsewhere meanwhile.

@@ -1,4 +1,4 @@
-"""What this host is at: threads, one lock per instance, and the list that heartbeats carry."""
+"""Work in progress: threads, one lock per instance, and the list that heartbeats carry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The compute daemon's RPC methods, and how its parts hang together."""
+"""The compute daemon's RPC methods, and the wiring of its parts."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from nova_lite.compute.heartbeat import Heartbeat
 from nova_lite.compute.host import LocalHost
 from nova_lite.compute.image_caching import ImageFetcher
 from nova_lite.compute.jobs import Jobs
-from nova_lite.compute.membership import Membership
 from nova_lite.compute.operations.build import Builder
 from nova_lite.compute.operations.engine import Engine
 from nova_lite.compute.reconciler import DomainReconciler
+from nova_lite.compute.registration import Registration
 from nova_lite.compute.reports import Retrier
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.context import RequestContext
@@ -49,7 +49,7 @@ class ComputeManager:
         self._stopping = threading.Event()
         self.jobs = Jobs()
         self.heartbeat = Heartbeat(conf, host, driver, self.jobs)
-        self.membership = Membership(conf, self.heartbeat, conductor)
+        self.registration = Registration(conf, self.heartbeat, conductor)
         self.host = LocalHost(
             conf=conf,
             name=host,
@@ -78,7 +78,7 @@ class ComputeManager:
         here = {info.uuid for info in self.host.driver.list_domains()}
         held = self.host.fences.resources()
         self.host.claims.restore({uuid: amount for uuid, amount in held.items() if uuid in here})
-        self.membership.enter()
+        self.registration.register()
 
     def clean_up(self) -> None:
         """Destroy what is not meant to be here (any more), right after `connect` and before any order is taken.
@@ -129,9 +129,9 @@ class ComputeManager:
         return order
 
     def _if_admitted(self, instance_uuid: str, work: Callable[..., None], *arguments: Any) -> None:
-        """An order that is not obeyed now comes again."""
+        """Carry out an order if the host may serve; else it is dropped, and sent again by the conductor."""
         try:
-            self.membership.check()
+            self.registration.check()
         except exception.ServiceUnavailable as error:
             LOG.warning("Instance %s: an order is left undone: %s", instance_uuid, error.message)
         else:

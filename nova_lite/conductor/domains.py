@@ -62,7 +62,7 @@ def reconcile_domains(
 
 def _sync_power_state(uow: UnitOfWork, instance: Instance, power_state: int) -> None:
     """With no task running, the hypervisor is right: a guest that shut itself down is STOPPED, one that was started
-    by hand is ACTIVE, one that somebody paused is PAUSED."""
+    by hand is ACTIVE."""
     vm_state, found = instance.vm_state, PowerState(power_state)
     if vm_state in states.GUEST_IS and found not in states.GUEST_IS[vm_state]:
         vm_state = states.FOLLOWS.get(found, vm_state)

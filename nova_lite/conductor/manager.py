@@ -1,4 +1,4 @@
-"""The conductor's parts, put together: one endpoint over one database, and the reconciler beside it."""
+"""Wires the conductor: one RPC endpoint over one database, and the reconciler."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Reconciler:
         self.scheduling = scheduling
         self.db = engine.db
         self.conf = engine.conf
-        self._last_sweep = self._hearing_since = time.monotonic()
+        self._last_sweep = self._listening_since = time.monotonic()
         self._pool = futures.ThreadPoolExecutor(PARALLEL_DRIVES, thread_name_prefix="reconciler")
 
     def sweep(self) -> int:
@@ -72,14 +72,14 @@ class Reconciler:
         return len(due)
 
     def _expire_services(self, uow: UnitOfWork) -> list[str]:
-        """Hosts that are silent, unless it is we who could not hear: for one lease after this conductor was started, or
-        stood still, or was without broker or database, silence says nothing."""
+        """Count silent hosts as down. For one lease after this conductor started, stood still, or was without broker or
+        database, nobody is: it may be this conductor that received nothing."""
         now = time.monotonic()
         limit = 2 * self.conf.report_interval + 1
-        if now - self._last_sweep > limit or services.seconds_since_heard(uow) > limit:
-            self._hearing_since = now
+        if now - self._last_sweep > limit or services.seconds_since_heartbeat(uow) > limit:
+            self._listening_since = now
         self._last_sweep = now
-        if now - self._hearing_since < self.conf.service_down_time:
+        if now - self._listening_since < self.conf.service_down_time:
             return []
         return services.expire(uow, self.conf)
 

@@ -19,7 +19,8 @@ OPTS = [
         "action_deadline",
         default=900,
         min=10,
-        help="Seconds after which an action that could not be finished ends in ERROR with its cause.",
+        help="Seconds after which an action that could not be finished ends, with its cause in its event. A create or "
+        "an evacuation ends in ERROR, another one leaves the server in the state it had; a delete goes on.",
     ),
     cfg.FloatOpt("reconcile_interval", default=1.0, min=0.05, help="Seconds between two sweeps of the reconciler."),
     cfg.IntOpt("reconcile_batch", default=32, min=1, help="Due actions that one sweep takes."),

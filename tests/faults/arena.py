@@ -34,18 +34,23 @@ AUDIT_TURNS = 10
 #: What exists twice does so long enough to be seen.
 CONFIG = "[fake]\ndestroy_delay = 0.3\n"
 
+#: A call that has not come back may take effect until the timeout is over.
+NETWORK_SERVICE = "network_delay = 0.3\n[network]\nbackend = fake\ncall_timeout = 6\n"
+
 
 @dataclasses.dataclass(frozen=True)
 class Site:
     """What a case needs of its cloud. ``own_database``: a MariaDB of its own instead of SQLite, which may be killed;
     ``more``: further daemons; ``deadline``: seconds that an action has; ``places``: vCPUs of each host, none to spare
-    if given."""
+    if given; ``network_service``: networks are another service's, which takes a while.
+    """
 
     own_database: bool = False
     more: tuple[str, ...] = ()
     deadline: int = 120
     computes: int = 2
     places: int | None = None
+    network_service: bool = False
 
     def options(self) -> dict[str, Any]:
         full = "[DEFAULT]\ncpu_allocation_ratio = 1.0\n" if self.places else ""
@@ -54,7 +59,7 @@ class Site:
             "vcpus": self.places or 64,
             "more": self.more,
             "action_deadline": self.deadline,
-            "extra_config": full + CONFIG,
+            "extra_config": full + CONFIG + (NETWORK_SERVICE if self.network_service else ""),
         }
 
 
@@ -264,10 +269,18 @@ class Arena:
         )
 
     def nothing_open(self) -> None:
+        """Asked of the database, which may be away meanwhile."""
+
+        def open_actions() -> list[str]:
+            try:
+                return self.db.read(judges.open_actions)
+            except sa.exc.DBAPIError as error:
+                return [str(error)]
+
         try:
-            cloud.wait_for("no action is open", lambda: not self.db.read(judges.open_actions), SETTLE_SECONDS)
+            cloud.wait_for("no action is open", lambda: not open_actions(), SETTLE_SECONDS)
         except AssertionError as error:
-            raise AssertionError(f"{error}: {self.db.read(judges.open_actions)}") from None
+            raise AssertionError(f"{error}: {open_actions()}") from None
 
     def one(self) -> str:
         (server,) = self.servers()
@@ -303,6 +316,10 @@ class Arena:
         self.db.read(judges.claims)
         self.db.read(judges.all_rows)
 
+    def at_network_service(self) -> set[str]:
+        """Servers that it holds interfaces for."""
+        return {path.name for path in Path(self.cloud.path, "conductor", "network-service").glob("*")}
+
     def check_hypervisors(self) -> None:
         servers = self.servers()
         expected = {s["id"]: s["OS-EXT-SRV-ATTR:host"] for s in servers if s["OS-EXT-SRV-ATTR:host"] is not None}
@@ -322,6 +339,7 @@ class Arena:
             ]
 
         cloud.wait_for("nothing is left on hosts", lambda: not leftovers(), SETTLE_SECONDS)
+        cloud.wait_for("the network service holds nothing", lambda: not self.at_network_service(), SETTLE_SECONDS)
         cloud.wait_for("claims and addresses are given back", lambda: self.db.read(judges.nothing_held), SETTLE_SECONDS)
         self.db.read(judges.all_rows)
 

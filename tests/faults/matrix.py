@@ -130,6 +130,11 @@ def pairs(count: int, seed: int) -> list[Case]:
     return found
 
 
+def chosen(cases: list[Case], text: str) -> list[Case]:
+    """The case that is called so, or else those whose description contains it."""
+    return [case for case in cases if str(case) == text] or [case for case in cases if text in str(case)]
+
+
 def run_case(case: Case, ready: Arena) -> Result:
     """Whatever was seen while it ran comes first in what is wrong."""
     started = time.monotonic()
@@ -204,7 +209,7 @@ def main() -> int:
     parser.add_argument("--every", type=int, default=1, help="only each so-manieth single fault")
     parser.add_argument("--pairs", type=int, default=0, help="instead: so many pairs of faults at random")
     parser.add_argument("--seed", type=int, help="of the pairs; chosen and printed if not given")
-    parser.add_argument("--only", default="", help="only cases whose description contains this")
+    parser.add_argument("--only", default="", help="only the case of this description, or those that contain it")
     parser.add_argument("--logs", help="directory for the logs of cases that fail; made below /tmp if not given")
     options = parser.parse_args()
     command = "devstack/faults.sh"
@@ -215,7 +220,7 @@ def main() -> int:
         cases = pairs(options.pairs, seed)
     else:
         cases = list(itertools.islice(singles(), 0, None, options.every))
-    cases = [case for case in cases if options.only in str(case)]
+    cases = chosen(cases, options.only)
     logs = Path(options.logs or tempfile.mkdtemp(prefix="nova-lite-faults-logs-")).absolute()
     table = Table(len(cases), command)
     run_cases(cases, options.parallel, logs, table.add)

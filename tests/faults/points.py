@@ -25,9 +25,16 @@ LEASE, CLAIM, NO_HOST = "lease", "claim", "not_placed"
 START_BUILD, FINISH_BUILD, FINISH = "start_build", "finish_build", "finish_action"
 #: What is due is taken and what is past its deadline is ended; a fence is confirmed; a build had succeeded.
 SWEEP, UNDONE, REVIVED = "take_due", "fenced", "revived"
+#: Before and after a network service of its own is asked: for interfaces, and to take them back at the end of a server,
+#: which may fail, or in the middle of a build that is not wanted any more.
+ASK, TELL, TOLD, TELL_AGAIN, TAKEN_BACK = (
+    *("plan_networks", "network_call", "network_told", "network_failed"),
+    "taken_back",
+)
 TRANSACTIONS = (
     *(ACCEPT_CREATE, ACCEPT, LEASE, CLAIM, NO_HOST, START_BUILD, FINISH_BUILD, FINISH),
     *(SWEEP, UNDONE, REVIVED),
+    *(ASK, TELL, TOLD, TELL_AGAIN, TAKEN_BACK),
 )
 
 #: Transactions that belong to no operation, or begin one again that has its points already.
@@ -145,6 +152,8 @@ def effects_at(point: str) -> list[str]:
     found = [hooks.KILL, hooks.PAUSE, hooks.DELAY]
     if point.startswith("send/"):
         found.append(BROKER)
+    if point.startswith("network/"):
+        found.append(hooks.ERROR)
     if point.startswith("send/") and point.endswith("/before"):
         found.append(hooks.ERROR)
         if point.split("/")[1] in CASTS:

@@ -262,7 +262,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="only cases whose description contains this")
     parser.add_argument("--logs", type=Path, help="directory for the logs of cases that fail; made if not given")
     options = parser.parse_args()
-    chosen = [case for case in cases() if options.only in str(case)]
+    chosen = matrix.chosen(cases(), options.only)
     logs = options.logs or Path(tempfile.mkdtemp(prefix="nova-lite-faults-logs-"))
     table = Table(len(chosen), "devstack/faults.sh --real-guests")
     run(chosen, options.guest, logs, table)

@@ -408,6 +408,46 @@ def no_room(arena: Arena) -> None:
 NO_ROOM: Points = {CONDUCTOR: [f"send/{points.SELECT}/before", *around(f"commit/{points.NO_HOST}")]}
 
 
+# --- networks of another service
+
+NETWORKED = Site(network_service=True)
+MADE: Points = {CONDUCTOR: around("network/resolve", f"commit/{points.ASK}", "network/allocate")}
+GIVEN_BACK: Points = {CONDUCTOR: around(f"commit/{points.TELL}", "network/deallocate", f"commit/{points.TOLD}")}
+REFUSED: Points = {CONDUCTOR: around(f"commit/{points.TELL_AGAIN}", f"commit/{points.TOLD}")}
+TAKEN_BACK: Points = {CONDUCTOR: around("network/deallocate", f"commit/{points.TAKEN_BACK}")}
+
+
+def create_with_service(arena: Arena) -> None:
+    create(1)(arena)
+    assert arena.at_network_service() == {arena.one()}
+
+
+def delete_with_service(arena: Arena) -> None:
+    """The service is told after the owner, and until it has done it."""
+    delete(arena)
+    arena.nothing_open()
+    assert not arena.at_network_service()
+
+
+def one_that_will_be_refused(arena: Arena) -> None:
+    one_active(arena)
+    arena.arm((Fault(CONDUCTOR, "network/deallocate/before", hooks.ERROR),))
+
+
+def delete_while_asked(arena: Arena) -> None:
+    """The server was deleted while its interfaces were made: nobody wants them any more."""
+    release(arena.held["network"])
+    arena.gone()
+    arena.nothing_open()
+
+
+def asked_for_interfaces(arena: Arena) -> None:
+    (arena.held["network"],) = arena.arm((Fault(CONDUCTOR, "network/allocate/after", hooks.HOLD),))
+    arena.create()
+    cloud.wait_for("the service is asked", arena.held["network"].exists)
+    arena.insist("DELETE", f"/servers/{arena.one()}", None, (204,))
+
+
 # --- all
 
 
@@ -430,6 +470,10 @@ def _stories() -> Iterator[Scenario]:
     yield Scenario("delete past deadline", failing_delete, deleted_late, DELETED_LATE, SHORT, STOPS)
     yield Scenario("delete, host is down", one_on_a_host_that_is_down, delete_and_clean_up, CLEANUP, effects=STOPS)
     yield Scenario("delete, host has died", one_on_a_dead_host, delete_and_clean_up, CLEANUP, effects=STOPS)
+    yield Scenario("create, network service", nothing, create_with_service, MADE, NETWORKED)
+    yield Scenario("delete, network service", one_active, delete_with_service, GIVEN_BACK, NETWORKED)
+    yield Scenario("delete, network refused", one_that_will_be_refused, delete_with_service, REFUSED, NETWORKED, STOPS)
+    yield Scenario("delete while networked", asked_for_interfaces, delete_while_asked, TAKEN_BACK, NETWORKED, STOPS)
     yield Scenario("create, host stands still", nothing, standing_still, {})
     yield Scenario("create, ordered again", nothing, ordered_again, {})
     yield Scenario("create 2, one place", nothing, last_place, {}, ONE_PLACE)

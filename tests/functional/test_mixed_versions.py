@@ -21,10 +21,11 @@ from oslo_config import cfg
 
 from nova_lite import conf as configuration
 from nova_lite import exception, rpc
+from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.context import RequestContext, get_admin_context
 from tests.functional.cloud import IMAGE_BYTES, NETWORK, ROOT, Cloud, wait_for
 
-#: The commit that was landed last before this one's work began.
+#: The commit that was landed last before this one's work began. Its hosts know no pause, which the test relies on.
 BASE = "767f504"
 
 LONG = os.environ.get("NOVA_LITE_LONG") == "1"
@@ -162,6 +163,27 @@ def check_what_comes_later_is_refused(cloud: Cloud) -> None:
             assert "fly_instance" not in log, "it was sent, though nobody can read it"
 
 
+def check_an_order_for_a_newer_host_ends_with_its_cause(cloud: Cloud, host: str) -> None:
+    """Accepted by a conductor that knows the operation, for an old host: the server stays what it is."""
+    server = {"name": "vm", "imageRef": cloud.image_id, "flavorRef": "1", "availability_zone": f"nova:{host}"}
+    answer = cloud.request("POST", "/servers", {"server": server | {"networks": "auto"}}, version="2.37")
+    server_id = answer.json()["server"]["id"]
+    cloud.wait_active([server_id])
+    with transport_of(cloud) as transport:
+        conductor = rpc.proxy(ConductorRPC, transport)
+        conductor.accept_action(get_admin_context("req-pause"), server_id, "pause", {})
+        assert conductor.instance_get(get_admin_context(), server_id).task_state == "pausing"
+        ended = wait_for(
+            "the pause has ended",
+            lambda: (found := conductor.action_get(get_admin_context(), server_id, "req-pause")).finish_time and found,
+        )
+    cloud.wait_active([server_id])
+    assert ended.message == "Error"
+    assert f"on host {host} is too old for pause_instance" in str(ended.events[-1].details)
+    assert cloud.domains() == {server_id: host}
+    cloud.delete_all()
+
+
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     "old",
@@ -180,3 +202,5 @@ def test_nothing_is_lost_between_two_versions(mixed: Callable[..., MixedCloud], 
     for name in cloud.names:
         assert "Traceback" not in (cloud.path / f"{name}.log").read_text(), cloud.log(name)
     check_what_comes_later_is_refused(cloud)
+    if "conductor" not in old:
+        check_an_order_for_a_newer_host_ends_with_its_cause(cloud, old[-1])

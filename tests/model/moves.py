@@ -23,7 +23,7 @@ PLANNED: Rules = frozenset(
         "forced_down is true",
         "no entry while forced_down",
         "destroy before serving",
-        "silent daemon enters anew",
+        "silent daemon registers again",
         "new generation at accept",
         "source confirms first",
         "source holds back",
@@ -289,7 +289,7 @@ class Moves:
         if end.daemon in ("off", "down"):
             yield "daemon starts", True, _end(state, index, daemon="starting")
         elif end.daemon == "frozen":
-            anew = "starting" if "silent daemon enters anew" in self.rules else "serving"
+            anew = "starting" if "silent daemon registers again" in self.rules else "serving"
             yield "goes on", True, _end(state, index, daemon=anew)
         elif end.daemon == "starting":
             yield from self._enter(state, index)

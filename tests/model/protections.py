@@ -180,9 +180,9 @@ PROTECTIONS = [
         twice=True,
     ),
     Protection(
-        "silent daemon enters anew",
+        "silent daemon registers again",
         "a daemon that was cut off compares before it serves",
-        "compute/membership.py: check; conductor/db/hosts.py: check_epoch",
+        "compute/registration.py: check; conductor/db/hosts.py: check_epoch",
         EVACUATE,
         twice=True,
     ),
@@ -191,10 +191,25 @@ PROTECTIONS = [
     Protection(
         "destination fenced first", "the way back begins when the destination has promised", "", RESIZE, twice=True
     ),
-    Protection("both ends belong", "domain reconciliation spares both ends of a move", "", RESIZE),
-    Protection("generation in orders", "a late order does not touch another generation", "", RESIZE),
+    Protection(
+        "both ends belong",
+        "domain reconciliation spares both ends of a move",
+        "conductor/domains.py: reconcile_domains",
+        RESIZE,
+    ),
+    Protection(
+        "generation in orders",
+        "a late order does not touch another generation",
+        "compute/host.py: require_domain",
+        RESIZE,
+    ),
     Protection("fresh generation for the way back", "what returns is told apart from what left", "", RESIZE),
-    Protection("delete at both ends", "a delete during a move leaves nothing at the far end", "", RESIZE),
+    Protection(
+        "delete at both ends",
+        "a delete during a move leaves nothing at the far end",
+        "conductor/operations/engine.py: _done_at_end",
+        RESIZE,
+    ),
 ]
 
 #: Not needed by any property here: with the lock held since the check at the order, it only makes a delete or a fence

@@ -260,7 +260,7 @@ class ControlPlane(RuleBasedStateMachine):
         life.control()
         life.manager.heartbeat.refresh()
         life.manager.clean_up()
-        life.manager.membership.serve()
+        life.manager.registration.serve()
         self.ended.discard(name)
         self.post.alive[name] = life
 

@@ -13,6 +13,7 @@ def register(commands: Commands) -> None:
     noun = commands.noun("api", "Print what the compute API is.")
     commands.verb(noun, "openapi", "Print the OpenAPI 3.1 document, as it is served at /openapi.json.", openapi)
     commands.verb(noun, "reference", "Print the reference of all operations, as Markdown.", reference)
+    commands.verb(noun, "operations", "Print what docs/operations.md says of each operation, as Markdown.", operations)
 
 
 def openapi(app: App, args: argparse.Namespace) -> None:
@@ -26,5 +27,12 @@ def openapi(app: App, args: argparse.Namespace) -> None:
 def reference(app: App, args: argparse.Namespace) -> None:
     with warnings.catch_warnings(action="ignore"):
         from nova_lite.api import reference as made
+
+    print(made.markdown(), end="")
+
+
+def operations(app: App, args: argparse.Namespace) -> None:
+    with warnings.catch_warnings(action="ignore"):
+        from nova_lite.api import operations_page as made
 
     print(made.markdown(), end="")

@@ -52,7 +52,7 @@ class Builder:
             LOG.info("Instance %s: build of generation %d dropped: %s", uuid, request.generation, error.message)
 
     def _attempt(self, context: RequestContext, request: BuildRequest) -> BuildResult | None:
-        """The outcome to report, None if there is none to. Whatever it is but BUILT, no trace is left."""
+        """The outcome to report, if any. Unless it is BUILT, nothing of the instance is left here."""
         host, uuid, generation = self._host, request.instance.uuid, request.generation
         record = host.fences.get(uuid)
         if request.action_id < record.last_action_id:
@@ -70,7 +70,7 @@ class Builder:
         return self._build_or_undo(context, request)
 
     def _find(self, instance_uuid: str) -> DomainInfo | None:
-        """The domain that is here already. A hypervisor that cannot tell has none that we did not note down."""
+        """The instance's domain, if it is here. While the hypervisor cannot answer, only what was noted counts."""
         try:
             return self._host.domain(instance_uuid)
         except exception.VirtDriverError:

@@ -1,4 +1,4 @@
-"""Delete on the host."""
+"""Delete: the host's part."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -34,8 +34,8 @@ def open_action(
     kind: str,
     payload: dict[str, Any],
 ) -> InstanceAction:
-    """Write a new action, at no step yet. The nudge that follows its commit may take it at once; the reconciler after a
-    moment."""
+    """A new action, at no step yet, to be written with one. The nudge that follows its commit may take it at once; the
+    reconciler after a moment."""
     action = InstanceAction(
         action=kind,
         instance_uuid=instance.uuid,
@@ -69,22 +69,24 @@ def find_by_request(uow: UnitOfWork, request_id: str, kind: str, instance_uuid: 
     return uow.session.scalars(query).first()
 
 
-def lease(uow: UnitOfWork, conf: cfg.ConfigOpts, owner: str, instance_uuids: Iterable[str], step: str) -> None:
+def lease(
+    uow: UnitOfWork, conf: cfg.ConfigOpts, owner: str, instance_uuids: Iterable[str], step: str
+) -> list[InstanceAction]:
     """Take the actions of these instances that are at ``step`` and that nobody else drives now."""
     free = sa.or_(InstanceAction.lease_owner.is_(None), InstanceAction.lease_expires_at <= uow.now)
-    for action in _at_step(uow, instance_uuids, step, free):
-        _take(uow, action, owner, conf.conductor.lease_seconds, free)
+    found = _at_step(uow, instance_uuids, step, free)
+    return [action for action in found if _take(uow, action, owner, conf.conductor.lease_seconds, free)]
 
 
-def leased(uow: UnitOfWork, owner: str, instance_uuids: Iterable[str], step: str) -> Sequence[InstanceAction]:
+def leased(uow: UnitOfWork, owner: str, instance_uuids: Iterable[str], step: str) -> list[InstanceAction]:
     """The actions of these instances that are at ``step`` and leased to ``owner``."""
     return _at_step(uow, instance_uuids, step, InstanceAction.lease_owner == owner)
 
 
-def _at_step(uow: UnitOfWork, instance_uuids: Iterable[str], step: str, condition: Any) -> Sequence[InstanceAction]:
+def _at_step(uow: UnitOfWork, instance_uuids: Iterable[str], step: str, condition: Any) -> list[InstanceAction]:
     uuids = list(instance_uuids)
     query = sa.select(InstanceAction).where(_OPEN, InstanceAction.instance_uuid.in_(uuids), condition)
-    return uow.session.scalars(query.where(InstanceAction.step == step)).all()
+    return list(uow.session.scalars(query.where(InstanceAction.step == step)))
 
 
 def take_due(uow: UnitOfWork, conf: cfg.ConfigOpts, owner: str) -> list[InstanceAction]:
@@ -166,7 +168,7 @@ def back_off(uow: UnitOfWork, conf: cfg.ConfigOpts, action: InstanceAction, caus
 def renew_leases(
     uow: UnitOfWork, conf: cfg.ConfigOpts, host: str, building: Mapping[str, int], acting: Iterable[int]
 ) -> None:
-    """A host says what it is at: builds (instance uuid to generation) and actions (ids)."""
+    """Renew the leases of what a host works at: builds (instance uuid to generation) and actions (ids)."""
     until = uow.now + datetime.timedelta(seconds=conf.conductor.lease_seconds)
     mine = (_OPEN, InstanceAction.host == host)
     pairs = [
@@ -215,5 +217,8 @@ def finish_events(uow: UnitOfWork, action: InstanceAction, error: str | None = N
 
 
 def _open_events(uow: UnitOfWork, action: InstanceAction) -> list[InstanceActionEvent]:
+    if action in uow.session.new:
+        uow.session.flush()
+        return []
     query = sa.select(InstanceActionEvent).filter_by(action_id=action.id, finish_time=None)
     return list(uow.session.scalars(query))

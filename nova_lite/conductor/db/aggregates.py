@@ -1,4 +1,4 @@
-"""Aggregates: create, change, and what changes for their hosts with them.
+"""Aggregates: create and change them, and apply the changes to their hosts.
 
 A change that matters to hosts locks their services, then their nodes, like a host's own report.
 """
@@ -150,7 +150,7 @@ def _check_zone(
 def _check_no_servers(
     uow: UnitOfWork, conf: cfg.ConfigOpts, row: Row, names: Sequence[str], zone: str, action: str
 ) -> None:
-    """Servers do not change their zone under their owners' hands."""
+    """Raises `InvalidAggregateAction` if a host with servers would change its zone."""
     moved = sa.select(Service.host).where(
         Service.host.in_(names), Service.binary == services.COMPUTE, Service.availability_zone != zone
     )

@@ -32,7 +32,7 @@ RESOURCES = ("vcpus", "memory_mb", "disk_gb")
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that is not as it has to be."""
+    """A broken invariant, and how to mend it."""
 
     check: str
     subject: str
@@ -74,7 +74,7 @@ def tasks_without_action(uow: UnitOfWork) -> Iterator[Problem]:
 
 
 def _end_task(uow: UnitOfWork, instance_uuid: str) -> None:
-    """Nobody works at it, so nothing is being done to it; a build that nobody works at has failed."""
+    """Clear the task state; an instance that was being built is in ERROR."""
     row = uow.session.scalars(
         sa.select(Instance)
         .where(Instance.uuid == instance_uuid, ~_open_action(Instance.uuid))

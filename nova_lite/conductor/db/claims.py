@@ -1,4 +1,4 @@
-"""Claims: the judge of what fits. A conditional update of a compute node's counters, and an allocation beside it.
+"""Claims decide what fits where. Each is a conditional update of a compute node's counters and an allocation.
 
 Two schedulers may choose the same host; whoever's update finds room gets it, exactly (`docs/adr/0007`).
 """

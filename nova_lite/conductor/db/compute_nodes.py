@@ -33,7 +33,7 @@ _SCHEDULED_BY = (
 
 
 def report(uow: UnitOfWork, service: Service, host_report: HostReport, aggregates: Sequence[HostAggregate]) -> None:
-    """The host has these nodes, and no others."""
+    """Make the host's rows these nodes, and no others."""
     known = {node.node: node for node in uow.session.scalars(sa.select(ComputeNode).filter_by(host=host_report.host))}
     for inventory in host_report.inventories:
         reported = _as_reported(host_report, inventory)
@@ -121,7 +121,7 @@ def touch_all(uow: UnitOfWork, service: Service) -> None:
 
 
 def touch(uow: UnitOfWork, node: ComputeNode) -> None:
-    """The database counts, not we: claims raise the generation at the same time."""
+    """Raise the node's generation in SQL, since claims raise it at the same time."""
     uow.change(sa.update(ComputeNode).where(ComputeNode.id == node.id).values(generation=ComputeNode.generation + 1))
     uow.touched_nodes.add(node.id)
 

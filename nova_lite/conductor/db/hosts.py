@@ -38,7 +38,7 @@ def report_state(uow: UnitOfWork, conf: cfg.ConfigOpts, report: HostReport) -> N
 
 
 def record(uow: UnitOfWork, conf: cfg.ConfigOpts, host_report: HostReport) -> bool:
-    """A compute host is alive and has this. True when its daemon has (re)started since the last report."""
+    """Write a host's report to its service and nodes. True if its daemon (re)started since the last one."""
     aggregates = host_aggregates.of_hosts(uow, [host_report.host]).get(host_report.host, [])
     zone = host_aggregates.zone(aggregates) or conf.compute.default_availability_zone
     serving = host_report.serving
@@ -91,7 +91,7 @@ def exists(uow: UnitOfWork, host: str) -> bool:
 
 
 def is_forced_down(uow: UnitOfWork, host: str) -> bool:
-    """And stays so until this transaction has ended."""
+    """Whether the host is forced down; its row is locked until the transaction ends."""
     service = services.locked(uow, host, COMPUTE)
     return service is not None and service.forced_down
 

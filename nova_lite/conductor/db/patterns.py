@@ -1,4 +1,4 @@
-"""Regular expressions that users send to search with."""
+"""Regular expressions that users search with."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ INTERNAL_ZONE = "internal"
 
 
 def report(uow: UnitOfWork, host: str, binary: str, topic: str, version: str) -> None:
-    """A daemon that runs no instances is alive."""
+    """Heartbeat of a daemon other than a compute host."""
     known_to_clients = binary.replace("nova-lite-", "nova-", 1)
     report_alive(uow, host, known_to_clients, topic, version, INTERNAL_ZONE)
 
@@ -70,8 +70,8 @@ def locked(uow: UnitOfWork, host: str, binary: str) -> Service | None:
     return uow.session.scalars(query.with_for_update().execution_options(populate_existing=True)).first()
 
 
-def seconds_since_heard(uow: UnitOfWork) -> float:
-    """Since the newest heartbeat of any daemon, our own among them; 0 when there never was one."""
+def seconds_since_heartbeat(uow: UnitOfWork) -> float:
+    """Since the newest heartbeat of any daemon, this one included; 0 when there never was one."""
     newest = uow.session.execute(sa.select(sa.func.max(Service.last_seen_up))).scalar_one()
     return 0.0 if newest is None else (uow.now - newest).total_seconds()
 

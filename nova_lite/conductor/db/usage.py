@@ -1,4 +1,4 @@
-"""Who used how much in a period. Deleted instances keep the times that this is computed from."""
+"""Usage by project in a period; deleted instances keep the times that it is computed from."""
 
 from __future__ import annotations
 

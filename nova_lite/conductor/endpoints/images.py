@@ -1,4 +1,4 @@
-"""RPC methods about images that are more than a transaction."""
+"""RPC methods about images that also touch files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Images:
         self.compute = compute
 
     def image_delete(self, context: RequestContext, image_id: str) -> None:
-        """The row first: without it, nobody asks for the file any more. Instances that use it have copies."""
+        """Delete the row, then the file, which nobody asks for without its row; instances have copies."""
         image = self.db.write(images.delete, context, image_id)
         try:
             store.remove(self.conf.image.store_path, image.id)

@@ -1,4 +1,4 @@
-"""Operations that are done when they are accepted, by RPC methods of their own."""
+"""RPC methods of operations without steps: lock, unlock, reset state."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Operations on the conductor's side: the engine drives their rows, the modules here have what is their own."""
+"""Operations in the conductor: the engine that drives their rows, and a module for each that needs more."""

@@ -1,4 +1,4 @@
-"""What hosts report of builds: one begins, one has ended.
+"""Reports of hosts about builds: that one begins, and how it ended.
 
 Every report is checked against (host, generation) of the instance; one that is not current any more changes nothing.
 """

@@ -144,7 +144,7 @@ def _check_flavor_fits(image: Image, flavor: Flavor) -> None:
 
 
 def _visible_image(uow: UnitOfWork, context: RequestContext, request: CreateRequest, image_id: str) -> Image | None:
-    """As the API was told by the image service, or else what the database says."""
+    """From the request, where the API described it (Glance), else from the database."""
     if request.images:
         return request.images.get(image_id)
     try:
@@ -178,7 +178,7 @@ def _check_security_groups(request: CreateRequest) -> None:
 
 
 def _check_placement(uow: UnitOfWork, request: CreateRequest) -> None:
-    """Zone, host and node have to be known only: whether they will do is said when they are tried."""
+    """Zone, host and node have to exist; whether they have room is the scheduler's to say."""
     if request.availability_zone is not None and not services.zone_exists(uow, request.availability_zone):
         raise exception.AvailabilityZoneUnavailable()
     for wanted in (

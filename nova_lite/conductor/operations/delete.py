@@ -1,4 +1,4 @@
-"""Deleting: gone for its owner, then from the network and from its hosts."""
+"""Delete: what changes when the hosts have confirmed, or are down."""
 
 from __future__ import annotations
 

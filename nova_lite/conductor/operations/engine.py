@@ -57,7 +57,7 @@ class Act:
 
     @property
     def context(self) -> RequestContext:
-        """Whose request it was."""
+        """The context of the request that made the action."""
         action = self.action
         return RequestContext(
             user_id=action.user_id, project_id=action.project_id, request_id=action.request_id, overwrite=False
@@ -65,7 +65,7 @@ class Act:
 
 
 class Engine:
-    """What all operations go through. `nova_lite.conductor.operations.building` adds how builds are reported."""
+    """Accepts and drives operations. `nova_lite.conductor.operations.building` adds how builds are reported."""
 
     def __init__(self, db: Database, conf: cfg.ConfigOpts, network: NetworkBackend, compute: ComputeRPC) -> None:
         self.db = db
@@ -99,7 +99,8 @@ class Engine:
             row = operations.get(kind, payload)
         except KeyError:
             raise exception.InvalidInput(reason=f"there is no action {kind!r}") from None
-        underway = actions.find_open(uow, instance_uuid, kind) if row.joins else None
+        joins = row.joins and instance.task_state == row.steps[0].task
+        underway = actions.find_open(uow, instance_uuid, kind) if joins else None
         if underway is not None:
             return ticket(Act(uow, instance, underway))
         check(context, instance, row)
@@ -112,9 +113,9 @@ class Engine:
                 uow.session.flush()
         instance.updated_at = uow.now
         act = Act(uow, instance, actions.open_action(uow, self.conf, context, instance, kind, kept))
-        uow.session.flush()
         if row.steps:
             self._begin(act, row.steps[0])
+            uow.session.flush()
         else:
             act.action.step = operations.PERFORM
             actions.start_event(uow, act.action, f"api_{kind}", None)
@@ -124,7 +125,7 @@ class Engine:
     # --- plan
 
     def _begin(self, act: Act, step: Step) -> None:
-        """Plan a step: what it is called, what the instance shows, where it happens. What has no effect is done."""
+        """Plan a step: write its name, task state, host and deadline. One without an effect is recorded at once."""
         uow, instance, action = act.uow, act.instance, act.action
         action.step = step.name
         if step.task is not None:
@@ -147,8 +148,12 @@ class Engine:
                     instance.host = instance.node = None
             self.advance(act)
 
+    def _takes_time(self, step: Step) -> bool:
+        """Whether anybody else is asked; else it is recorded where it is planned."""
+        return isinstance(step, Schedule | OnHost) or (isinstance(step, Network) and self.network.remote)
+
     def _begin_at(self, act: Act, step: OnHost, ends: list[claims.End]) -> None:
-        """An order to the first of these ends; none: there is nothing to do anywhere."""
+        """Address the order to the first of these ends. Without any the step is done."""
         uow, action = act.uow, act.action
         if not ends:
             self.done(act)
@@ -162,7 +167,7 @@ class Engine:
             action.deadline = uow.now + NO_DEADLINE
 
     def _leave_for_later(self, act: Act, step: OnHost) -> None:
-        """The host is away: the step is done for the owner now, and the action stays open until the host is back."""
+        """The host is down: record the step for the owner now; the action stays open until the host is back."""
         assert step.away is not None
         own(act.action.action).record(act.uow, act.instance, step)
         act.action.step = step.away
@@ -176,15 +181,18 @@ class Engine:
         own(act.action.action).record(act.uow, act.instance, act.step)
         self.advance(act)
 
-    def advance(self, act: Act) -> None:
-        """On to the next step or undo; after the last one the action is closed."""
+    def advance(self, act: Act, driven: bool = False) -> None:
+        """On to the next step or undo, which is due at once unless it is ``driven``; after the last one the action is
+        closed."""
         uow, action, row = act.uow, act.action, act.row
         name = act.step.name
         following = row.after(name, action.payload)
         if following is not None:
-            if not row.is_undo(name):
+            if not row.is_undo(name) and self._takes_time(following):
                 actions.finish_events(uow, action)
-            actions.free(uow, action)
+            if not driven:
+                actions.free(uow, action)
+            action.attempts = 0
             self._begin(act, following)
             return
         act.instance.request = {}
@@ -255,7 +263,7 @@ class Engine:
             self.fail(act, error, details, answered=True)
 
     def _done_at_end(self, act: Act, step: OnHost) -> None:
-        """The step is done at one end; where it is to be done at every end, the next one has its turn."""
+        """The step is done at one end: release it and order the next one, or finish the step."""
         action = act.action
         left = [end for end in _ends(act, step) if end != (action.host, action.generation)]
         if not left:
@@ -289,8 +297,8 @@ class Engine:
         return due
 
     def _expire(self, act: Act, step: Step) -> None:
-        """Past its deadline. What a silent host may still hold is kept until the host has answered; what lasts shows
-        that it takes long, and goes on."""
+        """Past its deadline: fail the action, which keeps its claim until its host has answered. A lasting step only
+        shows the cause, and goes on."""
         uow, instance, action = act.uow, act.instance, act.action
         cause = self._why_late(act)
         LOG.warning("Giving up %s of %s: %s", action.action, instance.uuid, cause)
@@ -312,9 +320,12 @@ class Engine:
     # --- effects
 
     def send(self, order: ActionTicket, context: RequestContext) -> None:
-        """Cast an action's order to its host; what no queue takes is sent again by the reconciler."""
+        """Cast an action's order to its host; what no queue takes is sent again by the reconciler. What the host is too
+        old for has failed, as if the host had said so."""
         try:
             send_ticket(self.compute, context, order)
+        except exception.ServiceTooOld as error:
+            self.finish_action(context, str(order.host), order.action_id, None, error.message, "")
         except exception.MessagingUnavailable as error:
             LOG.warning("%s of %s could not be sent: %s", order.action, order.instance.uuid, error.message)
 
@@ -322,7 +333,7 @@ class Engine:
         self.effects.submit(self.guarded, lambda: self.tell_network(action_id))
 
     def guarded(self, effect: Any) -> None:
-        """Run an effect whose failure only means that it comes again."""
+        """Run an effect; a failure is logged, and the effect is repeated after the lease."""
         try:
             effect()
         except Exception as error:
@@ -345,7 +356,7 @@ class Engine:
             self.db.write(self._network_told, action_id)
 
     def _network_call(self, uow: UnitOfWork, action_id: int) -> NetworkCall | None:
-        """What to ask for; nothing while an earlier call for the instance may still take effect."""
+        """The call to make; None while an earlier one for the instance may still take effect."""
         act = lock_act(uow, action_id)
         if act is None or not isinstance(act.step, Network):
             return None
@@ -387,7 +398,7 @@ def check(context: RequestContext, instance: Instance, row: Operation) -> None:
 
 
 def ticket(act: Act) -> ActionTicket:
-    """The order to the host, as often as it is needed; without a host when there is none to give one to."""
+    """The order to the host, made from the rows; ``host`` is None when there is nothing to send."""
     action = act.action
     step = act.step if action.finish_time is None else None
     wanted = isinstance(step, OnHost) and step.method in operations.order_methods()
@@ -404,7 +415,7 @@ def ticket(act: Act) -> ActionTicket:
 
 
 def nothing_to_do(context: RequestContext, instance: Instance, kind: str) -> ActionTicket:
-    """What was asked for is so already, and is not written down."""
+    """The answer to a request that would change nothing; no action is written for it."""
     return ActionTicket(
         action_id=0,
         action=kind,
@@ -438,11 +449,12 @@ def _is_away(act: Act) -> bool:
 
 
 def _settle(uow: UnitOfWork, instance: Instance, error: str, details: str) -> None:
-    """The instance is what it was if its guest is as that says, else what its guest is; or, neither, in error."""
+    """After a failure: keep the vm state if the guest matches it, else take the guest's; ERROR if it has none."""
     power_state = PowerState(instance.power_state)
     if power_state in states.GUEST_IS.get(instance.vm_state, ()):
         return
-    if power_state in states.FOLLOWS:
-        instance.vm_state = states.FOLLOWS[power_state]
+    follows = {**states.FOLLOWS, PowerState.PAUSED: states.PAUSED}
+    if power_state in follows:
+        instance.vm_state = follows[power_state]
     else:
         faults.set_error(uow, instance, error, details)

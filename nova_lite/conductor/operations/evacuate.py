@@ -1,8 +1,7 @@
-"""Accepting an evacuation: the instance leaves its host by the operator's word, and is built on another one.
+"""Accepting an evacuation: the instance leaves a host that is forced down, and is built on another one.
 
-The word is ``forced_down``: nothing runs on that host any more, and it may not register. With the acceptance the
-instance belongs to no host, at a new generation: whatever the old one still has is not it, and is destroyed before that
-host serves again.
+By ``forced_down`` the operator says that nothing runs on that host; it may not register. At acceptance the instance
+leaves it and gets a new generation, so that whatever the host still has is destroyed before it serves again.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class Evacuate(Own):
 
 
 def _check(uow: UnitOfWork, instance: Instance, target: str | None) -> None:
-    """One that is on no host lost it in an evacuation that failed: it may be tried again."""
+    """Raises a 4xx. An instance on no host lost it in a failed evacuation, which may be repeated."""
     if target is not None and not hosts.exists(uow, target):
         raise exception.ComputeHostNotFound(host=target)
     if instance.host is None:

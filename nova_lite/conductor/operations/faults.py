@@ -1,4 +1,4 @@
-"""What the owner of a server is told when something went wrong."""
+"""Faults: the cause that a server in ERROR shows to its owner."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FAULT_LENGTH = 255
 
 
 def set_error(uow: UnitOfWork, instance: Instance, message: str, details: str = "") -> None:
-    """The instance is in ERROR, and why."""
+    """Set vm state ERROR, with its fault."""
     instance.vm_state = states.ERROR
     instance.task_state = None
     instance.updated_at = uow.now

@@ -1,4 +1,4 @@
-"""What is an operation's own on the conductor's side, beyond its row; most have nothing of their own."""
+"""The base class of operations that need more in the conductor than their row; most do not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nova_lite.operations import Step
 
 
 class Own:
-    """Inside the engine's transactions, with the instance locked: SQL only."""
+    """Hooks of an operation. They run in the engine's transactions, with the instance locked: SQL only."""
 
     def accept(
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]

@@ -1,4 +1,4 @@
-"""Which operations have something of their own, and where."""
+"""The classes of operations that need more than their row, by kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Setting an instance's state by hand, when an admin knows better than the rows."""
+"""Reset state: an admin sets the vm state by hand."""
 
 from __future__ import annotations
 

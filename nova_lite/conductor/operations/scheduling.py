@@ -76,7 +76,7 @@ class Scheduling:
         }
 
     def _send(self, context: RequestContext, requests: list[tuple[str, BuildRequest]], token: str) -> None:
-        """What no queue takes need not wait for its lease: nobody has begun it."""
+        """Send the builds. One that no queue takes is retried before its lease lapses: nobody has begun it."""
         unsent = [each.action_id for host, each in requests if not self.send(context, host, each)]
         if unsent:
             self.db.write(actions.retry_later, self.conf, unsent, token, "its compute host could not be reached")
@@ -97,9 +97,10 @@ class Scheduling:
     # --- plan
 
     def _lease(self, uow: UnitOfWork, token: str, instance_uuids: list[str], leased: bool) -> list[_Wanted]:
-        if not leased:
-            actions.lease(uow, self.conf, token, instance_uuids, operations.SCHEDULE)
-        mine = actions.leased(uow, token, instance_uuids, operations.SCHEDULE)
+        if leased:
+            mine = actions.leased(uow, token, instance_uuids, operations.SCHEDULE)
+        else:
+            mine = actions.lease(uow, self.conf, token, instance_uuids, operations.SCHEDULE)
         by_uuid = {action.instance_uuid: action for action in mine}
         wanted = []
         for row in instances.bare_rows(uow, by_uuid):
@@ -115,7 +116,7 @@ class Scheduling:
     # --- record
 
     def _locked(self, uow: UnitOfWork, item: _Wanted, token: str) -> Act | None:
-        """If it is still wanted and still ours."""
+        """The action and its instance, locked, if it is still leased to us."""
         instance = instances.lock(uow, item.instance_uuid)
         action = actions.still_leased(uow, item.action_id, token, operations.SCHEDULE)
         if instance is None or action is None or instance.deleted:
@@ -138,9 +139,9 @@ class Scheduling:
             for selection in (destination.selected, *destination.alternates):
                 if _claimed(act, item, selection):
                     act.action.payload = {**act.action.payload, "limits": selection.limits}
-                    self.engine.advance(act)
-                    act.action.lease_owner = token
                     actions.extend(uow, self.conf, act.action)
+                    with uow.session.no_autoflush:  # one update of the action says it all
+                        self.engine.advance(act, driven=True)
                     placed.append((selection.host, build_request(act)))
                     break
             else:
@@ -157,7 +158,7 @@ class Scheduling:
 
 
 def _claimed(act: Act, item: _Wanted, selection: Selection) -> bool:
-    """A place that breaks the policy of the instance's group by now is lost like one that is full."""
+    """Claim one instance's place; a host that breaks the policy of its server group counts as full."""
     uow, instance = act.uow, act.instance
     if item.spec.instance_group is not None and not server_groups.keeps_policy(uow, instance.uuid, selection.host):
         return False
@@ -165,7 +166,7 @@ def _claimed(act: Act, item: _Wanted, selection: Selection) -> bool:
 
 
 def build_request(act: Act) -> BuildRequest:
-    """What the host needs, from the rows as they are now; the same again for a redrive."""
+    """The order to build, made from the rows as they are now; a redrive makes the same."""
     instance, action = act.instance, act.action
     image = None if instance.image is None else msgspec.convert(instance.image, Image)
     boot_images = msgspec.convert(instance.boot_images or {}, dict[str, Image])

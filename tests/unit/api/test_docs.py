@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from nova_lite.api import microversions, reference, router
+from nova_lite import operations
+from nova_lite.api import microversions, operations_page, reference, router
 from tests.unit.api.conftest import ROOT
 
 
@@ -21,3 +22,18 @@ def test_the_reference_names_every_route_and_action() -> None:
 
 def test_the_announced_maximum() -> None:
     assert f"**{microversions.MINIMUM} to {microversions.MAXIMUM}**" in (ROOT / "docs/api.md").read_text()
+
+
+def test_the_page_of_operations_is_up_to_date() -> None:
+    """If not, see CONTRIBUTING.md, "A new operation"."""
+    head, mark, made = (ROOT / "docs/operations.md").read_text().partition(operations_page.MARK)
+    assert mark + made == operations_page.markdown()
+    assert head.strip()
+
+
+def test_the_page_of_operations_has_every_row_and_step() -> None:
+    sections = operations_page.markdown().split("\n## ")
+    for row in operations.OPERATIONS.values():
+        for each in (row, *(variant for _, _, variant in row.variants)):
+            found = [text for text in sections if text.split(" ")[0].split("\n")[0] == row.kind]
+            assert any(all(f"{step.name} |" in text for step in each.all_steps()) for text in found)

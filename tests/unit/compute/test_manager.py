@@ -43,7 +43,7 @@ def test_it_reports_in_before_it_serves(host: Host) -> None:
 
 
 def test_each_life_has_a_boot_id_of_its_own(host: Host) -> None:
-    host.manager.membership.send_heartbeat()
+    host.manager.registration.send_heartbeat()
     host.next_life()
     first, second = host.conductor.of("register_host")
     (beat,) = host.conductor.of("report_state")
@@ -54,16 +54,16 @@ def test_heartbeats_name_the_work_in_progress_until_it_is_reported(host: Host) -
     gate = host.conductor.hooks["finish_build"] = Gate()
     host.build(7)
     gate.wait()
-    host.manager.membership.send_heartbeat()
+    host.manager.registration.send_heartbeat()
     gate.open()
     host.settle()
     power = host.driver.hooks["power_off"] = Gate()
     host.act(ticket("stop", generation=7))
     power.wait()
-    host.manager.membership.send_heartbeat()
+    host.manager.registration.send_heartbeat()
     power.open()
     host.settle()
-    host.manager.membership.send_heartbeat()
+    host.manager.registration.send_heartbeat()
     beats = [(beat.building, beat.acting) for beat in host.conductor.of("report_state")]
     assert beats == [({UUID: 7}, []), ({}, [LATER]), ({}, [])]
 
@@ -72,7 +72,7 @@ def test_a_hypervisor_that_hangs_does_not_silence_the_host(host: Host) -> None:
     gate = host.driver.hooks["inventory"] = Gate()
     threading.Thread(target=host.manager.heartbeat.refresh, daemon=True).start()
     gate.wait()
-    host.manager.membership.send_heartbeat()
+    host.manager.registration.send_heartbeat()
     assert host.conductor.of("report_state")[0].inventories[0].memory_mb == 65536
     gate.open()
 

@@ -796,6 +796,25 @@ def test_a_guest_that_shut_itself_down_is_stopped(world: World) -> None:
     assert world.instance(uuid).vm_state == "stopped"
 
 
+@pytest.mark.parametrize(
+    ("vm_state", "power_state", "found"),
+    [
+        ("stopped", 1, "active"),
+        ("suspended", 4, "suspended"),
+        ("suspended", 1, "active"),
+        ("paused", 3, "paused"),
+        ("paused", 4, "stopped"),
+        ("active", 3, "active"),
+    ],
+)
+def test_what_a_guest_does_by_itself(world: World, vm_state: str, power_state: int, found: str) -> None:
+    uuid, host, generation = world.built()
+    world.db.write(lambda uow: setattr(instances.lock(uow, uuid), "vm_state", vm_state))
+    report = objects.DomainReport(uuid=uuid, generation=generation, power_state=power_state)
+    world.reports.reconcile_domains(world.context(), host, [report], [])
+    assert (world.instance(uuid).vm_state, world.instance(uuid).power_state) == (found, power_state)
+
+
 def test_heartbeats_keep_the_lease_of_what_a_host_is_at(world: World) -> None:
     (uuid,) = world.create()
     world.lifecycle.build_instances(world.context(), [uuid])

@@ -13,6 +13,7 @@ from nova_lite.cmd import manage
 from nova_lite.compute.rpcapi import ComputeRPC
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.scheduler.rpcapi import SchedulerRPC
+from tests.model.protections import PROTECTIONS, Protection
 
 TOP = pathlib.Path(__file__).parents[3]
 PAGES = [TOP / "README.md", TOP / "CONTRIBUTING.md", *sorted((TOP / "docs").rglob("*.md"))]
@@ -70,3 +71,11 @@ def test_manage_command_is_understood(command: str) -> None:
 
 def test_there_are_commands_to_check() -> None:
     assert len(manage_commands()) > 3
+
+
+@pytest.mark.parametrize("protection", PROTECTIONS, ids=lambda protection: protection.rule)
+def test_the_table_of_protections_says_where_each_is(protection: Protection) -> None:
+    row = f"| {protection.rule} | {protection.upholds} | {protection.code or 'planned'} |"
+    assert any(line.startswith(row) for line in (TOP / "docs/protocol.md").read_text().splitlines())
+    for module in re.findall(r"[a-z_/]+\.py", protection.code):
+        assert list((TOP / "nova_lite").rglob(module)), module

@@ -29,15 +29,12 @@ from nova_lite.scheduler.filters.isolated_hosts import IsolatedHostsFilter
 from nova_lite.scheduler.filters.json_query import JsonFilter
 from nova_lite.scheduler.filters.metrics import MetricsFilter
 from nova_lite.scheduler.filters.numa_topology import NUMATopologyFilter
-from nova_lite.scheduler.weights.circumstances import (
-    BuildFailureWeigher,
-    CrossAZWeigher,
-    IoOpsWeigher,
-    PCIWeigher,
-    ServerGroupSoftAffinityWeigher,
-    ServerGroupSoftAntiAffinityWeigher,
-)
+from nova_lite.scheduler.weights.affinity import ServerGroupSoftAffinityWeigher, ServerGroupSoftAntiAffinityWeigher
+from nova_lite.scheduler.weights.compute import BuildFailureWeigher
+from nova_lite.scheduler.weights.cross_az import CrossAZWeigher
+from nova_lite.scheduler.weights.io_ops import IoOpsWeigher
 from nova_lite.scheduler.weights.metrics import MetricsWeigher, parse_settings
+from nova_lite.scheduler.weights.pci import PCIWeigher
 from nova_lite.scheduler.weights.resources import RAMWeigher
 
 from .builders import flavor, group, host, image, spec
@@ -247,7 +244,7 @@ def test_metrics() -> None:
 # --- weighers
 
 
-def test_circumstances() -> None:
+def test_weighers_of_load_failures_devices_and_zones() -> None:
     def best(weigher: weights.HostWeigher, hosts: list[HostState], request: RequestSpec) -> str:
         return names(select(hosts, request, filters=[], weighers=[weigher]))[0]
 

@@ -1,4 +1,4 @@
-"""A host that was forced down: what its daemon does, and what it does not any more."""
+"""A host that was forced down: what its daemon does, and what it no longer does."""
 
 from __future__ import annotations
 
@@ -13,48 +13,48 @@ DESTROY = DomainVerdict(uuid=UUID, generation=1, verdict=Verdict.DESTROY)
 
 def silent_for_long(host: Host) -> None:
     """As if the daemon had stood still for longer than its lease."""
-    host.manager.membership._confirmed -= host.conf.service_down_time
+    host.manager.registration._confirmed -= host.conf.service_down_time
 
 
 def test_heartbeats_tell_the_epoch_of_the_registration(host: Host) -> None:
-    host.manager.membership.send_heartbeat()
+    host.manager.registration.send_heartbeat()
     (beat,) = host.conductor.of("report_state")
     assert beat.epoch == host.conductor.epoch != 0
 
 
 def test_it_is_told_whether_the_host_serves(host: Host) -> None:
-    membership = host.manager.membership
-    membership.send_heartbeat()
-    membership.serve()
+    registration = host.manager.registration
+    registration.send_heartbeat()
+    registration.serve()
     host.manager.connect()
-    membership.send_heartbeat()
+    registration.send_heartbeat()
     assert [report.serving for report in host.conductor.of("report_state")] == [False, True, False]
     assert not any(report.serving for report in host.conductor.of("register_host"))
 
 
 def test_a_conductor_that_does_not_answer_then_is_told_later(host: Host) -> None:
     host.conductor.down = True
-    host.manager.membership.serve()
+    host.manager.registration.serve()
     host.conductor.down = False
-    host.manager.membership.send_heartbeat()
+    host.manager.registration.send_heartbeat()
     assert host.conductor.of("report_state")[-1].serving
 
 
-def test_a_refused_heartbeat_means_to_enter_anew(host: Host) -> None:
+def test_a_refused_heartbeat_means_to_register_again(host: Host) -> None:
     host.conductor.epoch += 1
     with pytest.raises(exception.HostEpochOver):
-        host.manager.membership.send_heartbeat()
-    assert host.manager.membership.lost.is_set()
+        host.manager.registration.send_heartbeat()
+    assert host.manager.registration.lost.is_set()
     host.manager.connect()
-    assert not host.manager.membership.lost.is_set()
-    host.manager.membership.send_heartbeat()
+    assert not host.manager.registration.lost.is_set()
+    host.manager.registration.send_heartbeat()
 
 
 def test_no_order_is_obeyed_before_that(host: Host) -> None:
     host.built()
     host.conductor.epoch += 1
     with pytest.raises(exception.HostNotAdmitted):
-        host.manager.membership.send_heartbeat()
+        host.manager.registration.send_heartbeat()
     host.act(ticket("delete"))
     host.settle()
     assert host.domains() == {UUID: 1}
@@ -69,7 +69,7 @@ def test_after_a_long_silence_it_asks_before_it_obeys(host: Host, admitted: bool
     host.settle()
     assert len(host.conductor.of("report_state")) == 1
     assert host.domains() == ({} if admitted else {UUID: 1})
-    assert host.manager.membership.lost.is_set() is not admitted
+    assert host.manager.registration.lost.is_set() is not admitted
 
 
 def test_a_silent_conductor_leaves_the_order_undone_and_the_host_in(host: Host) -> None:
@@ -79,7 +79,7 @@ def test_a_silent_conductor_leaves_the_order_undone_and_the_host_in(host: Host) 
     host.act(ticket("delete"))
     host.settle()
     assert host.domains() == {UUID: 1}
-    assert not host.manager.membership.lost.is_set()
+    assert not host.manager.registration.lost.is_set()
 
 
 def test_forced_down_it_does_not_get_in(host: Host) -> None:

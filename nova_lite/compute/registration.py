@@ -1,8 +1,8 @@
-"""Whether the control plane still counts on this host, and in which epoch.
+"""This host's registration with the conductor: its epoch, and whether it may serve.
 
-An operator who forces a host down says that nothing runs there; its servers may be built elsewhere from then on. A
-daemon that lives on, or wakes up after a long pause, must find that out before it obeys another order: it tells its
-epoch with each heartbeat, and is refused when it is over.
+An operator who forces a host down says that nothing runs there, so that its servers may be built elsewhere. A daemon
+that still runs then, or goes on after a long pause, has to learn of it before it carries out another order: each
+heartbeat names the epoch of its registration, and is refused once the conductor has ended that epoch.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from nova_lite.objects import HostReport
 LOG = logging.getLogger(__name__)
 
 
-class Membership:
-    """``lost`` is set when the host has to enter anew: register, compare its domains, and only then serve."""
+class Registration:
+    """``lost`` is set when the registration is over: the host has to register again, compare its domains, serve."""
 
     def __init__(self, conf: cfg.ConfigOpts, heartbeat: Heartbeat, conductor: ConductorRPC) -> None:
         self._conf = conf
@@ -34,7 +34,7 @@ class Membership:
         self._confirmed = float("-inf")
         self.lost = threading.Event()
 
-    def enter(self) -> None:
+    def register(self) -> None:
         """Raises `HostForcedDown` while the host may not serve. It does not count as up before `serve`."""
         self._serving = False
         asked, report = time.monotonic(), self._report()
@@ -43,7 +43,7 @@ class Membership:
         self.lost.clear()
 
     def serve(self) -> None:
-        """What does not belong here is gone and orders are taken: tell so, now or with the next heartbeat."""
+        """Report that the host takes orders, now or with the next heartbeat; foreign domains are gone by then."""
         self._serving = True
         trouble = None
         try:
@@ -54,11 +54,11 @@ class Membership:
             LOG.warning("It could not be told yet that this host serves: %s", trouble)
 
     def send_heartbeat(self) -> None:
-        """`confirm`, but an answer that is late is not waited for: the next heartbeat must come within the lease."""
+        """`confirm`, waiting at most half a lease, so that the next heartbeat comes in time."""
         self.confirm(self._conf.service_down_time / 2)
 
     def confirm(self, timeout: float | None = None) -> None:
-        """Raises `HostNotAdmitted` when the host has to enter anew. ``timeout``: seconds to wait for the answer."""
+        """Raises `HostNotAdmitted` when the registration is over. ``timeout``: seconds to wait for the answer."""
         asked, report = time.monotonic(), self._report()
         try:
             self._conductor.report_state(get_admin_context(), report, timeout=timeout)

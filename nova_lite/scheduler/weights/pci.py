@@ -1,0 +1,17 @@
+"""Free PCI devices."""
+
+from __future__ import annotations
+
+from nova_lite.objects import HostState, RequestSpec
+from nova_lite.scheduler.weights.base import HostWeigher
+
+
+class PCIWeigher(HostWeigher):
+    """Free PCI devices (the capability ``pci_free``): hosts that have them are kept for servers that ask for one."""
+
+    multiplier_option = "pci_weight_multiplier"
+
+    def weight(self, host: HostState, spec: RequestSpec) -> float:
+        free = host.capabilities.get("pci_free", 0)
+        number = free if isinstance(free, int | float) else 0
+        return number if "pci_passthrough:alias" in spec.flavor.extra_specs else -number

@@ -16,8 +16,12 @@ def private_directory(path: str) -> str:
     return path
 
 
-def write_atomically(path: str, data: bytes, durable: bool = True) -> None:
-    """Replace ``path`` (mode 0600): a reader, or a start after a crash, sees the old content or the new, never a part.
+def write_atomically(
+    path: str, data: bytes, durable: bool = True, mode: int = 0o600, owner: tuple[int, int] | None = None
+) -> None:
+    """Replace ``path``: a reader, or a start after a crash, sees the old content or the new, never a part.
+
+    ``owner``: the user and group that it belongs to when root writes it.
 
     ``durable``: on return the new content also survives a power cut (file and directory are synced). Without it a power
     cut, other than a kill, may leave neither content.
@@ -26,14 +30,16 @@ def write_atomically(path: str, data: bytes, durable: bool = True) -> None:
     descriptor, temporary = tempfile.mkstemp(prefix=TEMPORARY, dir=directory)
     try:
         with os.fdopen(descriptor, "wb") as file:
+            if owner is not None and os.geteuid() == 0:
+                os.fchown(descriptor, *owner)
+            os.fchmod(descriptor, mode)
             file.write(data)
             if durable:
                 file.flush()
                 os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
+        remove(temporary)
         raise
     if durable:
         sync_directory(directory)

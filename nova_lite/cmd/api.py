@@ -101,17 +101,14 @@ def load_sites(conf: cfg.ConfigOpts, compute: API) -> list[Site]:
         except LookupError as error:
             LOG.warning("[api] enabled_apis: %s is not in the paste file and is not served: %s", name, error)
             continue
-        tls = server.tls_context(conf.api.ssl_cert_file, conf.api.ssl_key_file) if _is_tls(conf, name) else None
+        is_tls = name in conf.api.enabled_ssl_apis
+        tls = server.tls_context(conf.api.ssl_cert_file, conf.api.ssl_key_file) if is_tls else None
         address, port = (conf.api[option] for option in ADDRESSES[name])
         sites.append(Site(name, app, server.listen(address, port), tls))
         LOG.info("%s listens on %s port %d", name, address, port)
     if not sites:
         raise exception.ConfigurationError(reason="[api] enabled_apis: none of them can be served.")
     return sites
-
-
-def _is_tls(conf: cfg.ConfigOpts, name: str) -> bool:
-    return name in conf.api.enabled_ssl_apis
 
 
 def main() -> int:

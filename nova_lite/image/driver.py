@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from oslo_config import cfg
-from stevedore import driver as stevedore_driver
 
-from nova_lite import exception
+from nova_lite import plugins
 from nova_lite.context import RequestContext
 from nova_lite.objects import Image
 
@@ -63,10 +62,6 @@ class ImageBackend(abc.ABC):
 
 def load_backend(conf: cfg.ConfigOpts, conductor: ConductorRPC) -> ImageBackend:
     """The backend named by ``[image] backend``; raises `ConfigurationError`."""
-    name = conf.image.backend
-    try:
-        plugin: Any = stevedore_driver.DriverManager(NAMESPACE, name, invoke_on_load=False)
-    except Exception as error:
-        raise exception.ConfigurationError(reason=f"[image] backend = {name} cannot be loaded: {error}") from error
-    backend: ImageBackend = plugin.driver(conf, conductor)
+    (loaded,) = plugins.load(NAMESPACE, [conf.image.backend], "[image] backend")
+    backend: ImageBackend = loaded(conf, conductor)
     return backend

@@ -14,9 +14,8 @@ from typing import Any, Protocol
 
 import msgspec
 from oslo_config import cfg
-from stevedore import driver as stevedore_driver
 
-from nova_lite import exception
+from nova_lite import plugins
 from nova_lite.context import RequestContext
 from nova_lite.objects import VIF, Network, NetworkRequest
 
@@ -112,10 +111,6 @@ class NetworkBackend(abc.ABC):
 
 def load_backend(conf: cfg.ConfigOpts) -> NetworkBackend:
     """The backend named by ``[network] backend``; raises `ConfigurationError`."""
-    name = conf.network.backend
-    try:
-        plugin: Any = stevedore_driver.DriverManager(NAMESPACE, name, invoke_on_load=False)
-    except Exception as error:
-        raise exception.ConfigurationError(reason=f"[network] backend = {name} cannot be loaded: {error}") from error
-    backend: NetworkBackend = plugin.driver(conf)
+    (loaded,) = plugins.load(NAMESPACE, [conf.network.backend], "[network] backend")
+    backend: NetworkBackend = loaded(conf)
     return backend

@@ -16,13 +16,12 @@ from __future__ import annotations
 import abc
 import os
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import msgspec
 from oslo_config import cfg
-from stevedore import driver as stevedore_driver
 
-from nova_lite import exception
+from nova_lite import plugins
 from nova_lite.objects import VIF, Diagnostics, Image, Instance, Inventory
 from nova_lite.states import PowerState
 
@@ -173,22 +172,9 @@ class ImageCaching(Protocol):
 
 def load_compute_driver(conf: cfg.ConfigOpts, host: str, fetch_image: FetchImage) -> ComputeDriver:
     """The driver named by ``[DEFAULT] compute_driver``; a wrong or missing name raises `ConfigurationError`."""
-    name = conf.compute_driver
-    try:
-        plugin: Any = stevedore_driver.DriverManager(NAMESPACE, name, invoke_on_load=False)
-    except Exception as error:
-        raise exception.ConfigurationError(
-            reason=f"[DEFAULT] compute_driver = {name}: cannot be loaded ({error}); known drivers are "
-            f"{', '.join(available_drivers())}."
-        ) from error
-    loaded: ComputeDriver = plugin.driver(conf, host, fetch_image)
+    (driver,) = plugins.load(NAMESPACE, [conf.compute_driver], "[DEFAULT] compute_driver")
+    loaded: ComputeDriver = driver(conf, host, fetch_image)
     return loaded
-
-
-def available_drivers() -> list[str]:
-    from stevedore import extension
-
-    return sorted(extension.ExtensionManager(NAMESPACE).names())
 
 
 def instances_path(conf: cfg.ConfigOpts) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from nova_lite import exception
 from nova_lite.api.identity import directory, views
@@ -14,6 +14,8 @@ from nova_lite.api.identity.directory import DOMAIN_ID, ROLES, Content, Project,
 from nova_lite.api.rest import Request, Route
 from nova_lite.api.wsgi import Answer
 from nova_lite.policies import identity as policies
+
+T = TypeVar("T")
 
 
 class Changes:
@@ -91,20 +93,18 @@ def _wanted(req: Request, kind: str, **fields: Any) -> dict[str, Any]:
 
 
 def _project(content: Content, project_id: str) -> Project:
-    project: Project = found("project", project_id, content.project(project_id))
-    return project
+    return found("project", project_id, content.project(project_id))
 
 
 def _user(content: Content, user_id: str) -> User:
-    user: User = found("user", user_id, content.user(user_id))
-    return user
+    return found("user", user_id, content.user(user_id))
 
 
 def _role(wanted: str) -> str:
-    return str(found("role", wanted, next((name for name in ROLES if role_id(name) == wanted), None)))
+    return found("role", wanted, next((name for name in ROLES if role_id(name) == wanted), None))
 
 
-def found(kind: str, id: str, item: Any) -> Any:
+def found(kind: str, id: str, item: T | None) -> T:
     if item is None:
         raise exception.NotFound(f"Could not find {kind}: {id[:64]}.")
     return item

@@ -23,7 +23,6 @@ import fcntl
 import logging
 import os
 import re
-import tempfile
 import threading
 import time
 import uuid
@@ -168,8 +167,7 @@ class Directory:
             yield content
             data = yaml.safe_dump(msgspec.to_builtins(content), sort_keys=False).encode()
             parse(data)
-            _write(self.path, data, directory)
-            files.sync_directory(directory)
+            _write(os.path.abspath(self.path), data)
         finally:
             os.close(descriptor)
 
@@ -192,23 +190,11 @@ def parse(data: bytes) -> Content:
     return content
 
 
-def _write(path: str, data: bytes, directory: str) -> None:
+def _write(path: str, data: bytes) -> None:
     """A new file keeps the old one's owner; the first one gets the group of its directory."""
     before = os.stat(path) if os.path.exists(path) else None
-    handle, temporary = tempfile.mkstemp(prefix=files.TEMPORARY, dir=directory)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            if os.geteuid() == 0:
-                owner = (before.st_uid, before.st_gid) if before else (0, os.stat(directory).st_gid)
-                os.fchown(handle, *owner)
-            os.fchmod(handle, _MODE)
-            file.write(data)
-            file.flush()
-            os.fsync(handle)
-        os.replace(temporary, path)
-    except BaseException:
-        files.remove(temporary)
-        raise
+    owner = (before.st_uid, before.st_gid) if before else (0, os.stat(os.path.dirname(path)).st_gid)
+    files.write_atomically(path, data, mode=_MODE, owner=owner)
 
 
 # --- changes, for `Directory.changing`

@@ -18,8 +18,6 @@ from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 
 from nova_lite import exception, files
 
-_KEY_MODE = 0o600
-
 
 class Token(msgspec.Struct, array_like=True):
     """Times are Unix times. ``audit_ids``: the token's own, and that of the first token of its chain."""
@@ -90,16 +88,8 @@ class Keys:
         owner = os.stat(self.path)
         numbers = self.numbers()
         number = numbers[0] + 1 if numbers else 1
-        draft = os.path.join(self.path, f"{files.TEMPORARY}{number}")
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, _KEY_MODE)
-        with os.fdopen(descriptor, "wb") as file:
-            os.fchmod(descriptor, _KEY_MODE)
-            if os.geteuid() == 0:
-                os.fchown(descriptor, owner.st_uid, owner.st_gid)
-            file.write(Fernet.generate_key())
-            file.flush()
-            os.fsync(descriptor)
-        os.rename(draft, os.path.join(self.path, str(number)))
+        path = os.path.join(self.path, str(number))
+        files.write_atomically(path, Fernet.generate_key(), owner=(owner.st_uid, owner.st_gid))
         for old in [number, *numbers][keep:]:
             os.unlink(os.path.join(self.path, str(old)))
         files.sync_directory(self.path)
@@ -128,20 +118,20 @@ class Tokens:
             token = msgspec.msgpack.decode(data, type=Token)
         except (InvalidToken, UnicodeEncodeError, binascii.Error, msgspec.DecodeError):
             return None
-        if time.time() >= token.expires_at or self._is_revoked(token):
+        if time.time() >= token.expires_at or os.path.exists(self._revocation(token)):
             return None
         return token
 
     def revoke(self, token: Token) -> None:
         """On disk, for all workers and over restarts, until the token would have ended anyway."""
         files.private_directory(self._revoked)
-        path = os.path.join(self._revoked, token.audit_ids[0])
+        path = self._revocation(token)
         with open(path, "ab"):
             os.utime(path, (token.expires_at, token.expires_at))
         self._forget_expired()
 
-    def _is_revoked(self, token: Token) -> bool:
-        return os.path.exists(os.path.join(self._revoked, token.audit_ids[0]))
+    def _revocation(self, token: Token) -> str:
+        return os.path.join(self._revoked, token.audit_ids[0])
 
     def _forget_expired(self) -> None:
         now = time.time()

@@ -65,13 +65,8 @@ def find_open(uow: UnitOfWork, instance_uuid: str, kind: str | None = None) -> I
 
 
 def find_by_request(uow: UnitOfWork, request_id: str, kind: str, instance_uuid: str) -> InstanceAction | None:
-    return uow.session.scalars(
-        sa.select(InstanceAction).where(
-            InstanceAction.request_id == request_id,
-            InstanceAction.action == kind,
-            InstanceAction.instance_uuid == instance_uuid,
-        )
-    ).first()
+    query = sa.select(InstanceAction).filter_by(request_id=request_id, action=kind, instance_uuid=instance_uuid)
+    return uow.session.scalars(query).first()
 
 
 def lease(
@@ -225,10 +220,5 @@ def _open_events(uow: UnitOfWork, action: InstanceAction) -> list[InstanceAction
     if action in uow.session.new:
         uow.session.flush()
         return []
-    return list(
-        uow.session.scalars(
-            sa.select(InstanceActionEvent).where(
-                InstanceActionEvent.action_id == action.id, InstanceActionEvent.finish_time.is_(None)
-            )
-        )
-    )
+    query = sa.select(InstanceActionEvent).filter_by(action_id=action.id, finish_time=None)
+    return list(uow.session.scalars(query))

@@ -84,7 +84,8 @@ def add_host(uow: UnitOfWork, conf: cfg.ConfigOpts, aggregate_id: str, host: str
     """`HostNotFound` for a host that never reported, `InvalidAggregateAction` where it is in another zone, or has
     servers and would change its zone."""
     row = _row(uow, aggregate_id, lock=True)
-    _lock_host(uow, host)
+    if services.locked(uow, host, services.COMPUTE) is None:
+        raise exception.HostNotFound(host=host)
     if host in _host_names(uow, row.id):
         raise exception.AggregateHostExists(aggregate_id=row.id, host=host)
     _check_zone(uow, conf, row, row.metadata_.get(ZONE), [host], "add_host_to_aggregate")
@@ -159,12 +160,6 @@ def _check_no_servers(
         raise exception.InvalidAggregateAction(
             action=action, aggregate_id=row.id, reason=f"host {host} has servers, whose zone would change"
         )
-
-
-def _lock_host(uow: UnitOfWork, host: str) -> None:
-    query = sa.select(Service.id).where(Service.host == host, Service.binary == services.COMPUTE)
-    if uow.session.scalars(query.with_for_update()).first() is None:
-        raise exception.HostNotFound(host=host)
 
 
 def _refresh(uow: UnitOfWork, conf: cfg.ConfigOpts, names: Sequence[str]) -> None:

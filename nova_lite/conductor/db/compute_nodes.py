@@ -201,28 +201,22 @@ def get(uow: UnitOfWork, node_id: str) -> ComputeNodeObject:
 
 
 def _to_nodes(uow: UnitOfWork, rows: Sequence[ComputeNode]) -> list[ComputeNodeObject]:
-    running = _count(uow, rows, sa.true())
-    working = _count(uow, rows, Instance.task_state.is_not(None))
+    query = (
+        sa.select(Instance.host, Instance.node, sa.func.count(), sa.func.count(Instance.task_state))
+        .where(Instance.host.in_([row.host for row in rows]), Instance.deleted.is_(False))
+        .group_by(Instance.host, Instance.node)
+    )
+    counts = {
+        (host, node): {"running_vms": running, "current_workload": working}
+        for host, node, running, working in uow.session.execute(query)
+    }
     return [
         to_object(
             ComputeNodeObject,
             row,
             service=to_object(ServiceObject, row.service),
             inventory=msgspec.convert(row.inventory, Inventory),
-            running_vms=running.get((row.host, row.node), 0),
-            current_workload=working.get((row.host, row.node), 0),
+            **counts.get((row.host, row.node), {}),
         )
         for row in rows
     ]
-
-
-def _count(
-    uow: UnitOfWork, rows: Sequence[ComputeNode], condition: sa.ColumnElement[bool]
-) -> dict[tuple[str | None, str | None], int]:
-    """Instances per (host, node)."""
-    query = (
-        sa.select(Instance.host, Instance.node, sa.func.count())
-        .where(Instance.host.in_([row.host for row in rows]), Instance.deleted.is_(False), condition)
-        .group_by(Instance.host, Instance.node)
-    )
-    return {(host, node): count for host, node, count in uow.session.execute(query)}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import operator
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import sqlalchemy as sa
@@ -36,6 +37,24 @@ _TIMES = {
     "terminated_at": Instance.terminated_at,
 }
 
+
+def _at(column: orm.InstrumentedAttribute[Any], moment: datetime.datetime) -> sa.ColumnElement[bool]:
+    """Clients see whole seconds: a time without fraction stands for all of its second."""
+    if moment.microsecond:
+        return column == moment
+    return sa.and_(column >= moment, column < moment + datetime.timedelta(seconds=1))
+
+
+Column = orm.InstrumentedAttribute[Any]
+
+#: Which filters there are by field of an instance, and how each kind compares.
+_COMPARISONS: tuple[tuple[dict[str, Column], Callable[[Column, Any], sa.ColumnElement[bool]]], ...] = (
+    (_EXACT, operator.eq),
+    (_BOOLEAN, lambda flag, value: flag.is_(value)),
+    (_ONE_OF, lambda word, values: word.in_(values)),
+    (_TIMES, _at),
+)
+
 #: Metadata keys are written into a JSON path: only what the API lets into metadata comes that far.
 _METADATA_KEY = re.compile(r"[a-zA-Z0-9\-_:. ]{1,255}")
 
@@ -50,22 +69,11 @@ def apply(query: sa.Select[Any], filters: InstanceFilters) -> sa.Select[Any]:
 
 def _conditions(filters: InstanceFilters) -> Iterator[sa.ColumnElement[bool]]:
     yield from _deleted(filters)
-    for name, column in _EXACT.items():
-        value = getattr(filters, name)
-        if value is not None:
-            yield column == value
-    for name, flag in _BOOLEAN.items():
-        value = getattr(filters, name)
-        if value is not None:
-            yield flag.is_(value)
-    for name, word in _ONE_OF.items():
-        values = getattr(filters, name)
-        if values is not None:
-            yield word.in_(values)
-    for name, time in _TIMES.items():
-        value = getattr(filters, name)
-        if value is not None:
-            yield _at(time, value)
+    for columns, compare in _COMPARISONS:
+        for name, column in columns.items():
+            value = getattr(filters, name)
+            if value is not None:
+                yield compare(column, value)
     if filters.name is not None:
         yield Instance.display_name.regexp_match(patterns.checked(filters.name))
     yield from _addresses(filters)
@@ -80,13 +88,6 @@ def _deleted(filters: InstanceFilters) -> Iterator[sa.ColumnElement[bool]]:
         yield Instance.deleted.is_(True)
     elif filters.changes_since is None and filters.changes_before is None:
         yield Instance.deleted.is_(False)
-
-
-def _at(column: orm.InstrumentedAttribute[Any], moment: datetime.datetime) -> sa.ColumnElement[bool]:
-    """Clients see whole seconds: a time without fraction stands for all of its second."""
-    if moment.microsecond:
-        return column == moment
-    return sa.and_(column >= moment, column < moment + datetime.timedelta(seconds=1))
 
 
 def _addresses(filters: InstanceFilters) -> Iterator[sa.ColumnElement[bool]]:

@@ -52,6 +52,4 @@ def delete(uow: UnitOfWork, user_id: str, name: str) -> None:
 
 
 def find(uow: UnitOfWork, user_id: str, name: str) -> models.KeyPair | None:
-    return uow.session.scalars(
-        sa.select(models.KeyPair).where(models.KeyPair.user_id == user_id, models.KeyPair.name == name)
-    ).first()
+    return uow.session.scalars(sa.select(models.KeyPair).filter_by(user_id=user_id, name=name)).first()

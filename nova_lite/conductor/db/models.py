@@ -33,16 +33,27 @@ class Base(DeclarativeBase):
     )
 
 
+class Numbered:
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+
+
+class Created:
+    created_at: Mapped[datetime.datetime] = mapped_column(Time)
+
+
+class Changed(Created):
+    updated_at: Mapped[datetime.datetime | None] = mapped_column(Time)
+
+
 # --- hosts
 
 
-class Service(Base):
+class Service(Numbered, Changed, Base):
     """A daemon. ``up`` is the host lease: cleared by the conductor when ``last_seen_up`` is too old."""
 
     __tablename__ = "services"
     __table_args__ = (sa.UniqueConstraint("host", "binary"),)
 
-    id: Mapped[int] = mapped_column(BigId, primary_key=True)
     uuid: Mapped[str] = mapped_column(Uuid, unique=True)
     host: Mapped[str] = mapped_column(Name)
     binary: Mapped[str] = mapped_column(sa.String(64))
@@ -56,11 +67,9 @@ class Service(Base):
     availability_zone: Mapped[str] = mapped_column(Name, default="internal")
     boot_id: Mapped[str] = mapped_column(Uuid, default="")
     last_seen_up: Mapped[datetime.datetime | None] = mapped_column(Time)
-    created_at: Mapped[datetime.datetime] = mapped_column(Time)
-    updated_at: Mapped[datetime.datetime | None] = mapped_column(Time)
 
 
-class ComputeNode(Base):
+class ComputeNode(Numbered, Changed, Base):
     """A hypervisor. ``*_used`` are only changed by conditional updates, together with an `Allocation`.
 
     ``vcpus``, ``memory_mb``, ``disk_gb`` are what may be given out, ratio and reservation already applied;
@@ -71,7 +80,6 @@ class ComputeNode(Base):
     __tablename__ = "compute_nodes"
     __table_args__ = (sa.UniqueConstraint("host", "node"),)
 
-    id: Mapped[int] = mapped_column(BigId, primary_key=True)
     uuid: Mapped[str] = mapped_column(Uuid, unique=True)
     service_id: Mapped[int] = mapped_column(sa.ForeignKey("services.id"))
     host: Mapped[str] = mapped_column(Name)
@@ -89,13 +97,11 @@ class ComputeNode(Base):
     reserved: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
     generation: Mapped[int] = mapped_column(default=0)
     failed_builds: Mapped[int] = mapped_column(default=0, server_default=sa.text("0"))
-    created_at: Mapped[datetime.datetime] = mapped_column(Time)
-    updated_at: Mapped[datetime.datetime | None] = mapped_column(Time)
 
     service: Mapped[Service] = relationship(lazy="joined")
 
 
-class Allocation(Base):
+class Allocation(Numbered, Created, Base):
     """What one instance takes of one hypervisor: the only truth of what is used.
 
     An instance has one while it is placed. ``generation`` is the build attempt it was made for.
@@ -104,27 +110,22 @@ class Allocation(Base):
     __tablename__ = "allocations"
     __table_args__ = (sa.UniqueConstraint("instance_uuid", "compute_node_id", "generation"),)
 
-    id: Mapped[int] = mapped_column(BigId, primary_key=True)
     instance_uuid: Mapped[str] = mapped_column(Uuid)
     compute_node_id: Mapped[int] = mapped_column(sa.ForeignKey("compute_nodes.id"), index=True)
     generation: Mapped[int]
     vcpus: Mapped[int]
     memory_mb: Mapped[int]
     disk_gb: Mapped[int]
-    created_at: Mapped[datetime.datetime] = mapped_column(Time)
 
 
-class Aggregate(Base):
+class Aggregate(Numbered, Changed, Base):
     """Hosts that have something in common: ``metadata`` says what. A key ``availability_zone`` makes it a zone."""
 
     __tablename__ = "aggregates"
 
-    id: Mapped[int] = mapped_column(BigId, primary_key=True)
     uuid: Mapped[str] = mapped_column(Uuid, unique=True)
     name: Mapped[str] = mapped_column(Name, unique=True)
     metadata_: Mapped[dict[str, Any]] = mapped_column("metadata", sa.JSON, default=dict)
-    created_at: Mapped[datetime.datetime] = mapped_column(Time)
-    updated_at: Mapped[datetime.datetime | None] = mapped_column(Time)
 
 
 class AggregateHost(Base):
@@ -139,7 +140,7 @@ class AggregateHost(Base):
 # --- instances
 
 
-class Instance(Base):
+class Instance(Numbered, Changed, Base):
     """A server. A deleted one keeps its row (``deleted`` true) for its action log.
 
     ``flavor``, ``image`` and ``boot_images`` (kernel and ramdisk, by id) are snapshots taken at create.
@@ -154,7 +155,6 @@ class Instance(Base):
         sa.Index(None, "deleted", "created_at"),
     )
 
-    id: Mapped[int] = mapped_column(BigId, primary_key=True)
     uuid: Mapped[str] = mapped_column(Uuid, unique=True)
     project_id: Mapped[str] = mapped_column(Name)
     user_id: Mapped[str] = mapped_column(Name)
@@ -200,8 +200,6 @@ class Instance(Base):
     scheduler_hints: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
     fault: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
     network_call_until: Mapped[datetime.datetime | None] = mapped_column(Time)
-    created_at: Mapped[datetime.datetime] = mapped_column(Time)
-    updated_at: Mapped[datetime.datetime | None] = mapped_column(Time)
     launched_at: Mapped[datetime.datetime | None] = mapped_column(Time)
     terminated_at: Mapped[datetime.datetime | None] = mapped_column(Time)
     deleted: Mapped[bool] = mapped_column(default=False)
@@ -224,19 +222,17 @@ class InstanceTag(Base):
     tag: Mapped[str] = mapped_column(sa.String(60), primary_key=True)
 
 
-class InstanceGroup(Base):
+class InstanceGroup(Numbered, Created, Base):
     """A server group. ``policy`` and ``rules`` never change; claims lock the row, so that they judge one by one."""
 
     __tablename__ = "instance_groups"
 
-    id: Mapped[int] = mapped_column(BigId, primary_key=True)
     uuid: Mapped[str] = mapped_column(Uuid, unique=True)
     project_id: Mapped[str] = mapped_column(Name, index=True)
     user_id: Mapped[str] = mapped_column(Name)
     name: Mapped[str] = mapped_column(Name)
     policy: Mapped[str] = mapped_column(sa.String(32))
     rules: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
-    created_at: Mapped[datetime.datetime] = mapped_column(Time)
 
 
 class InstanceGroupMember(Base):
@@ -248,7 +244,7 @@ class InstanceGroupMember(Base):
     group_id: Mapped[int] = mapped_column(sa.ForeignKey("instance_groups.id"), index=True)
 
 
-class InstanceAction(Base):
+class InstanceAction(Numbered, Base):
     """The durable queue: one row per accepted request.
 
     Open while ``finish_time`` is null. ``step`` says what is driven next (`nova_lite.operations`). Whoever holds
@@ -263,7 +259,6 @@ class InstanceAction(Base):
         sa.Index(None, "request_id"),
     )
 
-    id: Mapped[int] = mapped_column(BigId, primary_key=True)
     action: Mapped[str] = mapped_column(sa.String(32))
     instance_uuid: Mapped[str] = mapped_column(Uuid)
     request_id: Mapped[str] = mapped_column(Name)
@@ -285,10 +280,9 @@ class InstanceAction(Base):
     events: Mapped[list[InstanceActionEvent]] = relationship(order_by="InstanceActionEvent.id")
 
 
-class InstanceActionEvent(Base):
+class InstanceActionEvent(Numbered, Base):
     __tablename__ = "instance_action_events"
 
-    id: Mapped[int] = mapped_column(BigId, primary_key=True)
     action_id: Mapped[int] = mapped_column(sa.ForeignKey("instance_actions.id"), index=True)
     event: Mapped[str] = mapped_column(Name)
     start_time: Mapped[datetime.datetime] = mapped_column(Time)
@@ -302,10 +296,9 @@ class InstanceActionEvent(Base):
 # --- catalogue
 
 
-class Flavor(Base):
+class Flavor(Numbered, Changed, Base):
     __tablename__ = "flavors"
 
-    id: Mapped[int] = mapped_column(BigId, primary_key=True)
     flavorid: Mapped[str] = mapped_column(Name, unique=True)
     name: Mapped[str] = mapped_column(Name, unique=True)
     vcpus: Mapped[int]
@@ -318,8 +311,6 @@ class Flavor(Base):
     disabled: Mapped[bool] = mapped_column(default=False)
     description: Mapped[str | None] = mapped_column(sa.Text)
     extra_specs: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
-    created_at: Mapped[datetime.datetime] = mapped_column(Time)
-    updated_at: Mapped[datetime.datetime | None] = mapped_column(Time)
 
 
 class FlavorAccess(Base):
@@ -331,20 +322,18 @@ class FlavorAccess(Base):
     project_id: Mapped[str] = mapped_column(Name, primary_key=True, index=True)
 
 
-class KeyPair(Base):
+class KeyPair(Numbered, Created, Base):
     __tablename__ = "key_pairs"
     __table_args__ = (sa.UniqueConstraint("user_id", "name"),)
 
-    id: Mapped[int] = mapped_column(BigId, primary_key=True)
     user_id: Mapped[str] = mapped_column(Name)
     name: Mapped[str] = mapped_column(Name)
     type: Mapped[str] = mapped_column(sa.String(16), default="ssh")
     public_key: Mapped[str] = mapped_column(sa.Text)
     fingerprint: Mapped[str] = mapped_column(Name)
-    created_at: Mapped[datetime.datetime] = mapped_column(Time)
 
 
-class Image(Base):
+class Image(Changed, Base):
     """An image of the ``local`` backend; its bytes are the file ``<store_path>/<id>``."""
 
     __tablename__ = "images"
@@ -361,11 +350,9 @@ class Image(Base):
     visibility: Mapped[str] = mapped_column(sa.String(16), default="public")
     owner: Mapped[str | None] = mapped_column(Name)
     properties: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
-    created_at: Mapped[datetime.datetime] = mapped_column(Time)
-    updated_at: Mapped[datetime.datetime | None] = mapped_column(Time)
 
 
-class Network(Base):
+class Network(Created, Base):
     """A network of the ``local`` backend."""
 
     __tablename__ = "networks"
@@ -381,10 +368,9 @@ class Network(Base):
     end: Mapped[str] = mapped_column(sa.String(45))
     project_id: Mapped[str | None] = mapped_column(Name)
     is_default: Mapped[bool] = mapped_column(default=False)
-    created_at: Mapped[datetime.datetime] = mapped_column(Time)
 
 
-class Port(Base):
+class Port(Created, Base):
     """An interface of an instance and its address on a network."""
 
     __tablename__ = "ports"
@@ -400,7 +386,6 @@ class Port(Base):
     mac_address: Mapped[str] = mapped_column(sa.String(17))
     address: Mapped[str] = mapped_column(sa.String(45))
     tag: Mapped[str | None] = mapped_column(sa.String(60))
-    created_at: Mapped[datetime.datetime] = mapped_column(Time)
 
     network: Mapped[Network] = relationship(lazy="joined")
 

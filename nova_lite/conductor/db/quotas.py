@@ -124,9 +124,7 @@ def defaults(uow: UnitOfWork, conf: cfg.ConfigOpts) -> Limits:
 
 
 def set_defaults(uow: UnitOfWork, conf: cfg.ConfigOpts, limits: dict[str, int]) -> Limits:
-    for resource in sorted(limits):
-        set_limit(uow, _DEFAULTS, resource, limits[resource])
-    return defaults(uow, conf)
+    return set_limits(uow, conf, _DEFAULTS, limits, force=True)
 
 
 def set_limits(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oslo_config import cfg
 
-from nova_lite.scheduler import plugins
+from nova_lite import plugins
 from nova_lite.scheduler.filters.base import HostFilter
 
 __all__ = ["HostFilter", "load"]
@@ -14,5 +14,5 @@ NAMESPACE = "nova_lite.scheduler.filters"
 
 def load(conf: cfg.ConfigOpts) -> list[HostFilter]:
     """The filters of ``[scheduler] enabled_filters``, in that order. Raises `ConfigurationError` for an unknown one."""
-    classes = plugins.load(NAMESPACE, conf.scheduler.enabled_filters, "enabled_filters")
+    classes = plugins.load(NAMESPACE, conf.scheduler.enabled_filters, "[scheduler] enabled_filters")
     return [cls.from_conf(conf) for cls in classes]

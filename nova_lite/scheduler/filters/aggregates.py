@@ -48,9 +48,6 @@ class AggregateInstanceExtraSpecsFilter(HostFilter):
     def reason(self, host: HostState, spec: RequestSpec) -> str:
         return f"no aggregate meets extra spec {self._unmet(host, spec)}"
 
-    def summary(self, closest: HostState, spec: RequestSpec) -> str:
-        return self.reason(closest, spec)
-
     def _unmet(self, host: HostState, spec: RequestSpec) -> str | None:
         for name, requirement in spec.flavor.extra_specs.items():
             key = _key(name)

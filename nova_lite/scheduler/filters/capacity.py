@@ -6,7 +6,6 @@ unit: the same test that the conductor's claim makes.
 
 from __future__ import annotations
 
-import abc
 from collections.abc import Sequence
 
 from nova_lite.objects import HostState, RequestSpec
@@ -14,17 +13,18 @@ from nova_lite.scheduler.filters.base import HostFilter
 
 
 class CapacityFilter(HostFilter):
-    """Compares what is asked with what is free, both in ``unit``."""
+    """Compares what is asked of ``resource`` with what is free, both in ``unit``."""
 
+    resource: str
     unit: str
 
-    @abc.abstractmethod
     def asked(self, spec: RequestSpec) -> int:
         """What one instance takes."""
+        return int(getattr(spec.flavor, self.resource))
 
-    @abc.abstractmethod
     def free(self, host: HostState) -> int:
         """What the host has left; negative when its capacity shrank below its use."""
+        return int(getattr(host, self.resource) - getattr(host, f"{self.resource}_used"))
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
         return self.free(host) >= self.asked(spec)
@@ -40,13 +40,8 @@ class CapacityFilter(HostFilter):
 
 
 class RamFilter(CapacityFilter):
+    resource = "memory_mb"
     unit = "MB"
-
-    def asked(self, spec: RequestSpec) -> int:
-        return spec.flavor.memory_mb
-
-    def free(self, host: HostState) -> int:
-        return host.memory_mb - host.memory_mb_used
 
     def passing(self, hosts: Sequence[HostState], spec: RequestSpec) -> list[HostState]:
         asked = self.asked(spec)
@@ -54,13 +49,8 @@ class RamFilter(CapacityFilter):
 
 
 class DiskFilter(CapacityFilter):
+    resource = "disk_gb"
     unit = "GB"
-
-    def asked(self, spec: RequestSpec) -> int:
-        return spec.flavor.disk_gb
-
-    def free(self, host: HostState) -> int:
-        return host.disk_gb - host.disk_gb_used
 
     def passing(self, hosts: Sequence[HostState], spec: RequestSpec) -> list[HostState]:
         asked = self.asked(spec)
@@ -68,13 +58,8 @@ class DiskFilter(CapacityFilter):
 
 
 class CoreFilter(CapacityFilter):
+    resource = "vcpus"
     unit = "vCPUs"
-
-    def asked(self, spec: RequestSpec) -> int:
-        return spec.flavor.vcpus
-
-    def free(self, host: HostState) -> int:
-        return host.vcpus - host.vcpus_used
 
     def passing(self, hosts: Sequence[HostState], spec: RequestSpec) -> list[HostState]:
         asked = self.asked(spec)

@@ -64,9 +64,10 @@ class SimpleCIDRAffinityFilter(HostFilter):
 
 
 def _wanted(spec: RequestSpec) -> str:
-    return f"{_one(spec, 'build_near_host_ip', '')}/{_one(spec, 'cidr', '/24').lstrip('/')}"
+    return f"{one(spec, 'build_near_host_ip', '')}/{one(spec, 'cidr', '/24').lstrip('/')}"
 
 
-def _one(spec: RequestSpec, hint: str, default: str) -> str:
+def one(spec: RequestSpec, hint: str, default: str) -> str:
+    """A hint's value, or the first of several."""
     value = spec.scheduler_hints.get(hint) or default
     return value if isinstance(value, str) else value[0]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from nova_lite.objects import HostState, RequestSpec
+from nova_lite.scheduler.filters import hints
 from nova_lite.scheduler.filters.base import HostFilter
 
 #: Nested deeper, a query is refused: it is a user's text.
@@ -46,17 +47,12 @@ class JsonFilter(HostFilter):
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
         try:
-            return bool(_evaluate(json.loads(_text(spec)), host))
+            return bool(_evaluate(json.loads(hints.one(spec, "query", "")), host))
         except (ValueError, TypeError, RecursionError):
             return False
 
     def reason(self, host: HostState, spec: RequestSpec) -> str:
         return "does not satisfy the query"
-
-
-def _text(spec: RequestSpec) -> str:
-    hint = spec.scheduler_hints["query"]
-    return hint if isinstance(hint, str) else hint[0]
 
 
 def _evaluate(query: Any, host: HostState, depth: int = 0) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oslo_config import cfg
 
-from nova_lite.scheduler import plugins
+from nova_lite import plugins
 from nova_lite.scheduler.weights.base import HostWeigher
 
 __all__ = ["HostWeigher", "load"]
@@ -14,5 +14,5 @@ NAMESPACE = "nova_lite.scheduler.weights"
 
 def load(conf: cfg.ConfigOpts) -> list[HostWeigher]:
     """The weighers of ``[scheduler] weight_classes``. Raises `ConfigurationError` for an unknown one."""
-    classes = plugins.load(NAMESPACE, conf.scheduler.weight_classes, "weight_classes")
+    classes = plugins.load(NAMESPACE, conf.scheduler.weight_classes, "[scheduler] weight_classes")
     return [cls.from_conf(conf) for cls in classes]

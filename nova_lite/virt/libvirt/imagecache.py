@@ -49,10 +49,8 @@ class ImageCache:
         ):
             if not os.path.exists(path):
                 self._fetch(image, path)
-        return CachedImage(path=path, format=kept, virtual_size=self._virtual_size(path, kept))
-
-    def _virtual_size(self, path: str, kept: str) -> int:
-        return os.path.getsize(path) if kept == "raw" else self._qemu_img.info(path, kept).virtual_size
+        size = os.path.getsize(path) if kept == "raw" else self._qemu_img.info(path, kept).virtual_size
+        return CachedImage(path=path, format=kept, virtual_size=size)
 
     def _fetch(self, image: Image, path: str) -> None:
         part = f"{path}.part"

@@ -138,8 +138,8 @@ def test_a_second_daemon_of_the_same_host_waits(tidy_mode: Cloud) -> None:
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        ("compute_driver = hyperv", "compute_driver = hyperv: cannot be loaded"),
-        ("[image]\nbackend = swift", "backend = swift cannot be loaded"),
+        ("compute_driver = hyperv", "compute_driver: unknown hyperv"),
+        ("[image]\nbackend = swift", "[image] backend: unknown swift"),
         ("state_path = /proc/nowhere", "state_path cannot be used"),
     ],
 )

@@ -12,9 +12,9 @@ from oslo_config import cfg
 from stevedore import extension
 
 from nova_lite import conf as configuration
-from nova_lite import exception
+from nova_lite import exception, plugins
 from nova_lite.objects import HostAggregate, HostState, RequestSpec
-from nova_lite.scheduler import core, filters, plugins, weights
+from nova_lite.scheduler import core, filters, weights
 from nova_lite.scheduler.filters.aggregates import (
     AggregateImagePropertiesIsolation,
     AggregateInstanceExtraSpecsFilter,

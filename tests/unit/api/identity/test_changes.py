@@ -77,7 +77,7 @@ def test_only_admins(world: World) -> None:
 def test_where_the_file_is_for_others_to_write(
     world: World, admin: str, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    def refuse(path: str, data: bytes, directory: str) -> None:
+    def refuse(path: str, data: bytes) -> None:
         raise OSError(number, "refused", path)
 
     monkeypatch.setattr("nova_lite.api.identity.directory._write", refuse)

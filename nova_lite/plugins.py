@@ -1,4 +1,4 @@
-"""Finding filters and weighers by their entry points, ours and those of other installed packages."""
+"""Finding drivers, backends, filters and weighers by their entry points, ours and those of other installed packages."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from nova_lite import exception
 def load(namespace: str, names: Sequence[str], option: str) -> list[Any]:
     """The classes registered as ``names``, in that order.
 
-    Raises `ConfigurationError` for a name that is unknown, telling the known ones and the ``[scheduler]`` option, and
+    Raises `ConfigurationError` for a name that is unknown, telling the known ones and the option, and
     for one that cannot be imported.
     """
 
     def refuse(manager: Any, entry_point: Any, error: BaseException) -> None:
         raise exception.ConfigurationError(
-            reason=f"[scheduler] {option}: {entry_point.name} ({entry_point.value}) cannot be loaded: {error}"
+            reason=f"{option}: {entry_point.name} ({entry_point.value}) cannot be loaded: {error}"
         ) from error
 
     found: named.NamedExtensionManager[Any] = named.NamedExtensionManager(
@@ -32,7 +32,5 @@ def load(namespace: str, names: Sequence[str], option: str) -> list[Any]:
     unknown = [name for name in names if name not in found]
     if unknown:
         known = ", ".join(sorted(found.entry_points_names()))
-        raise exception.ConfigurationError(
-            reason=f"[scheduler] {option}: unknown {', '.join(unknown)}. Known are {known}."
-        )
+        raise exception.ConfigurationError(reason=f"{option}: unknown {', '.join(unknown)}. Known are {known}.")
     return [plugin.plugin for plugin in found]

@@ -122,8 +122,11 @@ class Operation:
         object.__setattr__(self, "method", self.method or self.kind)
 
     def step(self, name: str) -> Step:
-        """The step of this name, an undo or the name of one while its host is away included."""
-        return next(step for step in self.all_steps() if name in (step.name, getattr(step, "away", None)))
+        """The step of this name, an undo or the name of one while its host is away included; raises `LookupError`."""
+        for step in self.all_steps():
+            if name in (step.name, getattr(step, "away", None)):
+                return step
+        raise LookupError(f"{self.kind} has no step {name}")
 
     def all_steps(self) -> Iterator[Step]:
         """Steps and their undos, in order."""

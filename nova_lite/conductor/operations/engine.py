@@ -287,7 +287,11 @@ class Engine:
             if instance is None or action.finish_time is not None:
                 continue
             act = Act(uow, instance, action)
-            step = act.step
+            try:
+                step = act.step
+            except LookupError:
+                LOG.error("Action %d is a %s at step %s: none of this version's", action.id, action.action, action.step)
+                continue
             if action.deadline <= uow.now:
                 self._expire(act, step)
             elif isinstance(step, OnHost) and step.away and step.away != action.step and _is_away(act):

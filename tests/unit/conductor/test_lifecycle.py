@@ -827,6 +827,23 @@ def test_heartbeats_keep_the_lease_of_what_a_host_is_at(world: World) -> None:
     assert world.reconciler.sweep() == 1, "another host cannot keep it"
 
 
+@pytest.mark.parametrize(("kind", "step"), [("teleport", "perform"), ("create", "dematerialize")])
+def test_an_action_of_a_later_version_does_not_stop_the_sweep(world: World, kind: str, step: str) -> None:
+    (strange,) = world.create()
+    (uuid,) = world.create()
+
+    def change(uow: UnitOfWork) -> None:
+        action = actions.find_open(uow, strange)
+        assert action is not None
+        action.action, action.step = kind, step
+
+    world.db.write(change)
+    world.let_time_pass(3)
+    world.reconciler.sweep()
+    assert [request.instance.uuid for _, request in world.compute.builds] == [uuid]
+    assert (kind, step) in world.open_actions()
+
+
 def test_a_restarted_host_gets_its_work_again_at_once(world: World) -> None:
     (uuid,) = world.create()
     world.lifecycle.build_instances(world.context(), [uuid])

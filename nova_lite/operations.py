@@ -336,6 +336,11 @@ def order_methods() -> dict[str, OnHost]:
     return {step.method: step for step in steps if step.name != BUILD}
 
 
+def orders() -> list[str]:
+    """The kinds of operations that begin with an order to the instance's host."""
+    return [row.kind for row in OPERATIONS.values() if row.steps and isinstance(row.steps[0], OnHost)]
+
+
 def order_of(kind: str, payload: Mapping[str, Any]) -> str:
     """The RPC method of the last step at a host: what an action is that does not say at which step it is."""
     return [step.method for step in get(kind, payload).steps if isinstance(step, OnHost) and step.name != BUILD][-1]

@@ -71,7 +71,7 @@ class DomainReconciler:
             verdicts = host.conductor.reconcile_domains(
                 get_admin_context(),
                 host.name,
-                [_report(info) for uuid, info in domains.items() if uuid not in touched],
+                [self._report(info) for uuid, info in domains.items() if uuid not in touched],
                 sorted(leftovers - touched),
             )
             to_destroy = [each for each in verdicts if each.verdict == Verdict.DESTROY]
@@ -130,6 +130,10 @@ class DomainReconciler:
                 host.remove(uuid)
             kept.discard(uuid)
 
-
-def _report(info: DomainInfo) -> DomainReport:
-    return DomainReport(uuid=info.uuid, generation=info.generation, power_state=int(info.power_state))
+    def _report(self, info: DomainInfo) -> DomainReport:
+        return DomainReport(
+            uuid=info.uuid,
+            generation=info.generation,
+            power_state=int(info.power_state),
+            last_action_id=self._host.fences.get(info.uuid).last_action_id,
+        )

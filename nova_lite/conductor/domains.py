@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from nova_lite import states
-from nova_lite.conductor.db import claims, instances
+from nova_lite.conductor.db import actions, claims, instances
 from nova_lite.conductor.db.engine import Database, UnitOfWork
 from nova_lite.conductor.db.models import Instance
 from nova_lite.context import RequestContext
@@ -46,7 +46,7 @@ def reconcile_domains(
         is_it = (instance.host, instance.generation) == (host, domain.generation)
         belongs = not instance.deleted and (is_it or domain.generation in elsewhere.get(domain.uuid, ()))
         if is_it and belongs and instance.task_state is None:
-            _sync_power_state(uow, instance, domain.power_state)
+            _sync_power_state(uow, instance, domain)
         if not belongs and domain.generation > instance.generation:
             LOG.warning("Domain %s on %s is newer than its row; it is left alone", domain.uuid, host)
             continue
@@ -60,13 +60,16 @@ def reconcile_domains(
     return verdicts
 
 
-def _sync_power_state(uow: UnitOfWork, instance: Instance, power_state: int) -> None:
+def _sync_power_state(uow: UnitOfWork, instance: Instance, report: DomainReport) -> None:
     """With no task running, the hypervisor is right: a guest that shut itself down is STOPPED, one that was started
-    by hand is ACTIVE."""
-    vm_state, found = instance.vm_state, PowerState(power_state)
+    by hand is ACTIVE. Unless an order was carried out since it was looked at: then the order's own report is newer."""
+    vm_state, found = instance.vm_state, PowerState(report.power_state)
     if vm_state in states.GUEST_IS and found not in states.GUEST_IS[vm_state]:
         vm_state = states.FOLLOWS.get(found, vm_state)
-    if (instance.power_state, instance.vm_state) != (power_state, vm_state):
-        instance.power_state = power_state
-        instance.vm_state = vm_state
-        instance.updated_at = uow.now
+    if (instance.power_state, instance.vm_state) == (found, vm_state):
+        return
+    if report.last_action_id is not None and actions.last_order(uow, instance) > report.last_action_id:
+        return
+    instance.power_state = int(found)
+    instance.vm_state = vm_state
+    instance.updated_at = uow.now

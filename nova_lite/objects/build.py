@@ -107,11 +107,12 @@ class BuildResult(msgspec.Struct, kw_only=True):
 
 
 class DomainReport(msgspec.Struct, kw_only=True):
-    """A domain of ours on a hypervisor."""
+    """A domain of ours on a hypervisor. ``last_action_id``: the newest order for it that its host had taken by then."""
 
     uuid: str
     generation: int
     power_state: int
+    last_action_id: int | None = None
 
 
 class Verdict(enum.StrEnum):

@@ -64,6 +64,19 @@ def find_open(uow: UnitOfWork, instance_uuid: str, kind: str | None = None) -> I
     return uow.session.scalars(query.order_by(InstanceAction.id.desc()).limit(1)).first()
 
 
+def last_order(uow: UnitOfWork, instance: Instance) -> int:
+    """The id of the newest order that was carried out on the instance as it is now, at its host; 0 for none."""
+    query = sa.select(sa.func.max(InstanceAction.id)).where(
+        InstanceAction.instance_uuid == instance.uuid,
+        InstanceAction.generation == instance.generation,
+        InstanceAction.host == instance.host,
+        InstanceAction.action.in_(operations.orders()),
+        InstanceAction.finish_time.is_not(None),
+        InstanceAction.message.is_(None),
+    )
+    return uow.session.scalar(query) or 0
+
+
 def find_by_request(uow: UnitOfWork, request_id: str, kind: str, instance_uuid: str) -> InstanceAction | None:
     query = sa.select(InstanceAction).filter_by(request_id=request_id, action=kind, instance_uuid=instance_uuid)
     return uow.session.scalars(query).first()

@@ -796,6 +796,20 @@ def test_a_guest_that_shut_itself_down_is_stopped(world: World) -> None:
     assert world.instance(uuid).vm_state == "stopped"
 
 
+def test_what_was_seen_before_an_order_was_carried_out_is_no_news(world: World) -> None:
+    uuid, host, generation = world.built()
+    ticket = world.lifecycle.accept_action(world.context(), uuid, "stop", {})
+    world.reports.finish_action(world.context(), host, ticket.action_id, 4, None, "")
+
+    def tell(last_action_id: int | None) -> str:
+        report = objects.DomainReport(uuid=uuid, generation=generation, power_state=1, last_action_id=last_action_id)
+        world.reports.reconcile_domains(world.context(), host, [report], [])
+        return world.instance(uuid).vm_state
+
+    assert tell(0) == "stopped"
+    assert tell(ticket.action_id) == "active", "somebody has started it since"
+
+
 @pytest.mark.parametrize(
     ("vm_state", "power_state", "found"),
     [

@@ -300,7 +300,7 @@ def test_a_disk_that_cannot_be_written_is_this_hosts_trouble(
     [
         ("[image]\nbackend = glance\n", r"\[glance\] auth_type and its options"),
         ("[image]\nbackend = glance\n[glance]\nauth_type = nonsense\n", "nonsense"),
-        ("[image]\nbackend = nonsense\n", r"\[image\] backend = nonsense"),
+        ("[image]\nbackend = nonsense\n", r"\[image\] backend: unknown nonsense"),
     ],
 )
 def test_mistakes_are_told(tmp_path: Path, text: str, sentence: str) -> None:

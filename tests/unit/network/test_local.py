@@ -237,5 +237,5 @@ def test_no_networks() -> None:
 def test_backend_by_name() -> None:
     assert isinstance(load_backend(make_conf("local")), LocalNetworks)
     assert isinstance(load_backend(make_conf("none")), NoNetworks)
-    with pytest.raises(exception.ConfigurationError, match=r"\[network\] backend = x"):
+    with pytest.raises(exception.ConfigurationError, match=r"\[network\] backend: unknown x"):
         load_backend(make_conf("x"))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import webob
+
+from nova_lite import exception
 from nova_lite.api import deploy, microversions, wsgi
 
 MEDIA_TYPE = "application/vnd.openstack.compute+json"
@@ -41,7 +44,14 @@ class Versions:
         self._show = show
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
-        return wsgi.to_response(self._answer(environ))(environ, start_response)
+        try:
+            response = wsgi.to_response(self._answer(environ))
+            if self._show == "v2.1":  # it has microversions itself
+                asked = microversions.of_request(webob.Request(environ).headers)
+                response.headers.update(microversions.response_headers(asked))
+        except exception.NovaLiteException as error:
+            response = wsgi.fault_of(error)
+        return response(environ, start_response)
 
     def _answer(self, environ: dict[str, Any]) -> wsgi.Answer:
         if self._show:

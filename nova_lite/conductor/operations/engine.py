@@ -118,7 +118,7 @@ class Engine:
             uow.session.flush()
         else:
             act.action.step = operations.PERFORM
-            actions.start_event(uow, act.action, f"api_{kind}", None)
+            actions.start_event(uow, act.action, f"api_{kind}", self.conf.host)
             actions.finish(uow, act.action)
         return ticket(act)
 

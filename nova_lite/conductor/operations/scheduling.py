@@ -106,7 +106,7 @@ class Scheduling:
         for row in instances.bare_rows(uow, by_uuid):
             action = by_uuid[row.uuid]
             event = operations.get(action.action, action.payload).step(operations.SCHEDULE).event
-            actions.start_event(uow, action, str(event), None)
+            actions.start_event(uow, action, str(event), self.conf.host)
             spec = request_spec(uow, row, list(action.payload.get("tried", [])), action.payload.get("excluded", []))
             destination = spec.requested_destination and spec.requested_destination.host
             group = (row.reservation_id, spec.forced_host or "", destination or "", *spec.ignore_hosts)

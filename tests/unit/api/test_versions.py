@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from nova_lite.api import microversions
@@ -138,3 +140,16 @@ def test_versioned_values() -> None:
 
 def test_every_change_is_within_what_is_announced() -> None:
     assert max(Change) <= microversions.MAXIMUM.minor
+
+
+def test_the_document_of_2_1_has_the_headers_of_microversions(api: Client) -> None:
+    def headers(path: str, **options: Any) -> dict[str, str]:
+        return dict(api("GET", path, base="", token=None, **options).headers)
+
+    asked = headers("/v2.1/", version="2.60")
+    assert asked["OpenStack-API-Version"] == "compute 2.60"
+    assert asked["X-OpenStack-Nova-API-Version"] == "2.60"
+    assert asked["Vary"] == "OpenStack-API-Version, X-OpenStack-Nova-API-Version"
+    assert headers("/v2.1/")["OpenStack-API-Version"] == "compute 2.1"
+    assert api("GET", "/v2.1/", base="", token=None, version="2.500").status_code == 406
+    assert "OpenStack-API-Version" not in headers("/")

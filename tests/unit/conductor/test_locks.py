@@ -30,6 +30,7 @@ def test_a_lock_and_its_actions(conductor: ConductorRPC, db: Database) -> None:
     action = db.read(action_log.get, context, uuid, context.request_id)
     assert (action.action, action.message, action.finish_time is not None) == ("lock", None, True)
     assert [(event.event, event.result) for event in action.events] == [("api_lock", "Success")]
+    assert action.events[0].host, "who did it, as Nova tells"
 
     conductor.instance_lock(make.context(), uuid, "other words")
     assert show(db, uuid).locked_reason == "why"

@@ -48,7 +48,7 @@ stage_lint() {
 }
 
 stage_unit() {
-    run_tests tests/unit --numprocesses auto
+    run_tests tests/unit tests/model --numprocesses auto
 }
 
 stage_functional() {

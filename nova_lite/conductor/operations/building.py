@@ -13,6 +13,7 @@ import msgspec
 from nova_lite import exception, operations
 from nova_lite.conductor.db import actions, claims, hosts, instances, networks
 from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.conductor.db.models import Instance
 from nova_lite.conductor.operations.engine import Act, Engine
 from nova_lite.conductor.operations.scheduling import Scheduling
 from nova_lite.conductor.rpcapi import ConductorRPC
@@ -132,17 +133,14 @@ class Building:
         its host was not fenced: the owner gets what was asked for. Else raises `InstanceGone` or `StaleReport`."""
         instance = instances.lock(uow, result.instance_uuid)
         action = actions.find_open(uow, result.instance_uuid)
-        current = (
-            instance is not None
-            and not instance.deleted
-            and instance.task_state != DELETING
-            and (instance.host, instance.generation) == (result.host, result.generation)
-        )
-        if current and instance is not None and action is not None and action.step == operations.COMPENSATE:
-            built(self.engine, Act(uow, instance, action), result.power_state, result.root_device_name)
-        elif not (current and instance is not None and instance.launched_at and _is_past_build(action)):
-            act = _building(uow, result.instance_uuid, result.host, result.generation)
-            built(self.engine, act, result.power_state, result.root_device_name)
+        if instance is not None and _is_current(instance, result):
+            if action is not None and action.step == operations.COMPENSATE:
+                built(self.engine, Act(uow, instance, action), result.power_state, result.root_device_name)
+                return
+            if instance.launched_at and (action is None or action.step != operations.BUILD):
+                return
+        act = _building(uow, result.instance_uuid, result.host, result.generation)
+        built(self.engine, act, result.power_state, result.root_device_name)
 
     def _rescheduled(self, act: Act, result: BuildResult) -> bool:
         """The host has fenced this generation and holds nothing: another one may be tried. Networks are kept."""
@@ -186,8 +184,10 @@ def _building(uow: UnitOfWork, instance_uuid: str, host: str, generation: int) -
     return Act(uow, instance, action)
 
 
-def _is_past_build(action: object) -> bool:
-    return action is None or getattr(action, "step", None) != operations.BUILD
+def _is_current(instance: Instance, result: BuildResult) -> bool:
+    """Whether the instance is still wanted, and is what the host reports about."""
+    wanted = not instance.deleted and instance.task_state != DELETING
+    return wanted and (instance.host, instance.generation) == (result.host, result.generation)
 
 
 def _requested(act: Act) -> list[NetworkRequest]:

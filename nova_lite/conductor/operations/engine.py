@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import logging
+from collections.abc import Callable
 from concurrent import futures
 from typing import Any
 
@@ -336,7 +337,7 @@ class Engine:
     def _in_background(self, action_id: int) -> None:
         self.effects.submit(self.guarded, lambda: self.tell_network(action_id))
 
-    def guarded(self, effect: Any) -> None:
+    def guarded(self, effect: Callable[[], None]) -> None:
         """Run an effect; a failure is logged, and the effect is repeated after the lease."""
         try:
             effect()

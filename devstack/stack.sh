@@ -4,7 +4,7 @@
 # It installs what is missing, sets up broker, database and hypervisor, starts the daemons and boots a first server,
 # whose console it shows. It can be repeated at any time. What can be chosen is in devstack/local.conf.sample.
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib/common.sh"
-for component in packages python rabbitmq database config libvirt guest services catalogue users openstack keystone glance clouds boot; do
+for component in packages hosts python rabbitmq database config libvirt guest services catalogue users openstack keystone glance clouds boot; do
     source "$TOP/devstack/lib/$component.sh"
 done
 
@@ -41,6 +41,7 @@ install -d -m 0755 "$LOGS"
 : >"$LOG"
 say "Stacking $(hostname): DATABASE=$DATABASE VIRT_DRIVER=$VIRT_DRIVER AUTH=$AUTH COMPUTES=$COMPUTES (all details in $LOG)"
 step "Checking the system" require_supported_system
+step "Finding this machine by its name" name_this_machine
 step "Installing packages" packages
 step "Making the system user and the directories" create_owner_and_directories
 save_settings

@@ -2,7 +2,7 @@
 # Remove all that devstack/stack.sh made: servers, daemons, networks, database, broker's virtual host, configuration,
 # state, logs, the system user. Packages stay, and so do broker, database server and libvirt. It can be repeated.
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib/common.sh"
-for component in packages python rabbitmq database config libvirt guest services catalogue users clouds boot; do
+for component in packages hosts python rabbitmq database config libvirt guest services catalogue users clouds boot; do
     source "$TOP/devstack/lib/$component.sh"
 done
 
@@ -27,6 +27,7 @@ step "Removing the cloud $CLOUD from $CLOUDS_YAML" remove_clouds
 step "Dropping the database" drop_database
 step "Dropping the broker's virtual host" drop_broker
 step "Removing files" remove_files_and_links
+step "Removing what devstack wrote into $HOSTS_FILE" forget_this_machine
 step "Removing the system user" remove_owner
 rm -f "$LOG"
 say "Nothing of nova_lite is left here."

@@ -10,6 +10,7 @@ The mode comes from the environment variable ``NOVA_LITE_CONCURRENCY``, else fro
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 import warnings
@@ -94,13 +95,17 @@ class GreenWsgiServer:
 
     MAX_CONNECTIONS = 1000
 
-    def __init__(self, sock: Any, app: Any, log: Any, socket_timeout: float) -> None:
+    def __init__(self, sock: Any, app: Any, log: Any, idle: float, clients: Any, reader: Callable[..., Any]) -> None:
+        """``clients`` says which addresses may connect; ``reader`` makes what is read from (`nova_lite.api.deadlines`)
+        of a raw file and its socket."""
+        self._clients = clients
+        self._reader = reader
         self._arguments = {
             "log": log,
             "log_output": False,
             "debug": False,
             "capitalize_response_headers": False,
-            "socket_timeout": socket_timeout,
+            "socket_timeout": idle,
             # Its input ends by itself where the body does; applications read bodies in chunks only when told so.
             "environ": {"wsgi.input_terminated": True},
         }
@@ -112,8 +117,14 @@ class GreenWsgiServer:
         import eventlet
         import eventlet.wsgi
 
-        pool = eventlet.GreenPool(self.MAX_CONNECTIONS)
-        self._thread = eventlet.spawn(eventlet.wsgi.server, self._sock, self._app, custom_pool=pool, **self._arguments)
+        self._thread = eventlet.spawn(
+            eventlet.wsgi.server,
+            self._sock,
+            self._app,
+            custom_pool=eventlet.GreenPool(self.MAX_CONNECTIONS),
+            protocol=_green_protocol(self._clients, self._reader),
+            **self._arguments,
+        )
 
     def stop(self, timeout: float) -> None:
         """Accept no more, close idle connections, and wait for running requests up to ``timeout`` seconds."""
@@ -125,3 +136,30 @@ class GreenWsgiServer:
         self._thread.kill()
         with eventlet.Timeout(timeout, False), contextlib.suppress(GreenletExit):
             self._thread.wait()
+
+
+def _green_protocol(clients: Any, reader: Callable[..., Any]) -> Any:
+    """eventlet's handler of a connection, held to the limits."""
+    import eventlet.wsgi
+
+    class Protocol(eventlet.wsgi.HttpProtocol):  # type: ignore[misc]
+        def __init__(self, conn_state: Any, server: Any) -> None:
+            address = conn_state[0][0]
+            if not clients.enter(address):
+                conn_state[1].close()
+                return
+            try:
+                super().__init__(conn_state, server)
+            finally:
+                clients.leave(address)
+
+        def setup(self) -> None:
+            super().setup()
+            self._timed = reader(self.rfile.detach(), self.connection)  # type: ignore[has-type]
+            self.rfile = io.BufferedReader(self._timed)
+
+        def handle_one_request(self) -> None:
+            self._timed.next_request()
+            super().handle_one_request()
+
+    return Protocol

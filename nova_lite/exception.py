@@ -85,6 +85,24 @@ class ImageNotActive(Invalid):
     msg_fmt = "Image %(image_id)s is not active."
 
 
+class UnsuitableHost(Invalid):
+    """What is asked of a server can not be done on the host that it is on."""
+
+    msg_fmt = "The server's host is not suitable. %(reason)s"
+
+
+class PreserveEphemeralNotSupported(Invalid):
+    msg_fmt = "The current driver does not support preserving ephemeral partitions."
+
+
+class UnsupportedRescueImage(Invalid):
+    msg_fmt = "Requested rescue image '%(image)s' is not supported"
+
+
+class InstanceNotRescuable(Invalid):
+    msg_fmt = "Instance %(instance_id)s cannot be rescued: %(reason)s"
+
+
 class ImageUnacceptable(Invalid):
     """The image itself is at fault: no host can boot it."""
 
@@ -171,6 +189,37 @@ class HostNotForcedDown(Invalid):
     )
 
 
+class InvalidMigrationState(Invalid):
+    msg_fmt = (
+        "Migration %(migration_id)s state of instance %(instance_uuid)s is %(state)s. Cannot %(method)s while the "
+        "migration is in this state."
+    )
+
+
+class MigrationNotThere(Invalid):
+    msg_fmt = "Migration %(migration_id)s not found for instance %(instance_id)s"
+
+
+class UnableToMigrateToSelf(Invalid):
+    msg_fmt = "Unable to migrate instance (%(instance_id)s) to current host (%(host)s)."
+
+
+class CannotResizeToSameFlavor(Invalid):
+    msg_fmt = "When resizing, instances must change flavor!"
+
+
+class CannotResizeDisk(Invalid):
+    msg_fmt = "Server disk was unable to be resized because: %(reason)s"
+
+
+class CannotMigrateToSameHost(Invalid):
+    msg_fmt = "Cannot migrate to the host where the server exists."
+
+
+class NotResized(Invalid):
+    msg_fmt = "Instance has not been resized."
+
+
 class EvacuateToSameHost(Invalid):
     msg_fmt = "A server cannot be evacuated to %(host)s, the host that it is on."
 
@@ -181,6 +230,13 @@ class EvacuateToSameHost(Invalid):
 class Unauthorized(NovaLiteException):
     msg_fmt = "The request you have made requires authentication."
     code = 401
+
+
+class TooManyFailures(Unauthorized):
+    """Of one who guesses passwords: none is looked at for some seconds."""
+
+    msg_fmt = "Too many passwords were wrong. Please try again in %(seconds)d seconds."
+    code = 429
 
 
 class Forbidden(NovaLiteException):
@@ -282,6 +338,22 @@ class HostNotFound(NotFound):
     msg_fmt = "Compute host %(host)s could not be found."
 
 
+class MigrationNotFound(NotFound):
+    msg_fmt = "In-progress live migration %(migration_id)s is not found for server %(instance_id)s."
+
+
+class MigrationNotFoundForInstance(NotFound):
+    msg_fmt = "Migration %(migration_id)s not found for instance %(instance_id)s"
+
+
+class MigrationNotLive(NotFound):
+    msg_fmt = "Migration %(migration_id)s for server %(instance_id)s is not live-migration."
+
+
+class MigrationNotInProgress(NotFound):
+    msg_fmt = "Live migration %(migration_id)s for server %(instance_id)s is not in progress."
+
+
 class InstanceActionNotFound(NotFound):
     msg_fmt = "Action for request_id %(request_id)s on instance %(instance_id)s not found"
 
@@ -315,8 +387,23 @@ class InstanceInvalidState(Conflict):
     msg_fmt = "Cannot '%(method)s' instance %(instance_id)s while it is in %(attr)s %(state)s"
 
 
+class UnshelveInstanceInvalidState(Conflict):
+    msg_fmt = (
+        "Specifying an availability zone or a host when unshelving server %(instance_uuid)s with status %(state)s is "
+        "not supported. It must be shelved_offloaded."
+    )
+
+
+class UnshelveHostNotInAZ(Conflict):
+    msg_fmt = "Host %(host)s is not in the availability zone %(availability_zone)s."
+
+
 class InstanceIsLocked(Conflict):
     msg_fmt = "Instance %(instance_id)s is locked"
+
+
+class GuestAgentNotEnabled(Conflict):
+    msg_fmt = "QEMU guest agent is not enabled"
 
 
 class InstanceNotReady(Conflict):
@@ -392,10 +479,14 @@ class NotImplementedByDriver(NovaLiteException):
 
 
 class NotServed(NovaLiteException):
-    """A part of the compute API that is known, but that this cloud does not have."""
+    """A part of the compute API that is known, but that this cloud does not have. ``instead``: what to do, a sentence
+    with a space before it, or nothing."""
 
-    msg_fmt = "%(what)s is not supported by this cloud."
+    msg_fmt = "%(what)s is not supported by this cloud.%(instead)s"
     code = 501
+
+    def __init__(self, message: str | None = None, *, instead: str = "", **kwargs: Any) -> None:
+        super().__init__(message, instead=instead, **kwargs)
 
 
 class ServiceUnavailable(NovaLiteException):
@@ -436,6 +527,13 @@ class HostForcedDown(HostNotAdmitted):
     msg_fmt = "Host %(host)s is forced down; it may serve again when an operator takes that back."
 
 
+class HostIsAnother(HostNotAdmitted):
+    msg_fmt = (
+        "Host %(host)s is registered as another machine, or this one has lost its state directory. If the other one "
+        "runs nothing any more, force the host down and take that back: then this one may serve."
+    )
+
+
 class HostEpochOver(HostNotAdmitted):
     msg_fmt = "The registration of host %(host)s does not hold any more; it has to register anew."
 
@@ -457,6 +555,12 @@ class StaleReport(NovaLiteException):
     """A compute host reported on an attempt that is no longer the current one: drop the work, destroy its traces."""
 
     msg_fmt = "Instance %(instance_id)s: generation %(generation)s on host %(host)s is not current any more."
+
+
+class ActionOver(NovaLiteException):
+    """What a host works at was overtaken by a later order, or given up: it stops, and leaves nothing."""
+
+    msg_fmt = "The %(action)s of instance %(instance_id)s is over, something else was asked for meanwhile."
 
 
 class InstanceGone(NovaLiteException):
@@ -490,6 +594,22 @@ class DomainNotFound(VirtDriverError):
     msg_fmt = "Instance %(instance_uuid)s has no domain on this host."
 
 
+class DomainHeld(VirtDriverError):
+    msg_fmt = "Instance %(instance_uuid)s is being moved to another host; its guest may not run on this one."
+
+
+class MigrationPreCheckError(VirtDriverError):
+    msg_fmt = "Migration pre-check error: %(reason)s"
+
+
+class MigrationFailed(VirtDriverError):
+    msg_fmt = "Live migration of instance %(instance_uuid)s failed: %(reason)s"
+
+
+class MigrationAborted(VirtDriverError):
+    msg_fmt = "Live migration of instance %(instance_uuid)s was aborted: %(reason)s"
+
+
 class ImageFileMissing(VirtDriverError):
     msg_fmt = "Image %(image_id)s cannot be read on this host: %(reason)s"
 
@@ -504,8 +624,16 @@ class ImageDownloadFailed(VirtDriverError):
     msg_fmt = "Image %(image_id)s could not be downloaded: %(reason)s"
 
 
+class ImageUploadFailed(VirtDriverError):
+    msg_fmt = "Image %(image_id)s could not be uploaded: %(reason)s"
+
+
 class InstancePowerOnFailure(VirtDriverError):
     msg_fmt = "Failed to power on instance %(instance_uuid)s: %(reason)s"
+
+
+class GuestAgentUnresponsive(VirtDriverError):
+    msg_fmt = "The guest agent of instance %(instance_uuid)s does not answer."
 
 
 class ConfigDriveInvalid(VirtDriverError):

@@ -5,6 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+from collections.abc import Callable
+
+#: Hears how many bytes were copied so far, and may end that by raising.
+Progress = Callable[[int], None]
 
 #: How a file that is still being written begins; a reader of the directory skips it.
 TEMPORARY = ".new-"

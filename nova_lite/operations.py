@@ -19,11 +19,27 @@ from nova_lite import states
 ANY = None
 
 
+class ImageVerb(enum.StrEnum):
+    """PUBLISH: what the host has uploaded is the image, and active. DISCARD: the image goes away, with all that is left
+    of its upload. ROTATE: of the backups of one kind, the oldest ones beyond ``rotation`` go away."""
+
+    PUBLISH = "publish"
+    DISCARD = "discard"
+    ROTATE = "rotate"
+
+
 class End(enum.StrEnum):
-    """Where a step happens: at the host that the instance is on, or at every one where it holds something, in turn."""
+    """Where a step happens: at the host that the instance is on; at every one where it holds something, in turn; or at
+    one of the two ends of a move, which the action's payload names (``source``, ``destination``)."""
 
     HERE = "here"
     EVERY = "every"
+    SOURCE = "source"
+    DESTINATION = "destination"
+
+
+#: The ends of a move.
+MOVE = (End.SOURCE, End.DESTINATION)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +51,7 @@ class Step:
     what it took, in this order; it is run when the operation fails at this step or a later one, newest step first.
     ``commits``: once it is done, the operation cannot be undone any more. ``only_if``: a key of the action's payload
     without which the step is left out. ``deadline``: the option of ``[conductor]`` that gives it so many seconds of its
-    own (None: what is left of the time of the step before).
+    own (None: what is left of the time of the step before). ``moves_to``: once it is done, the instance belongs there.
     """
 
     name: str
@@ -47,32 +63,43 @@ class Step:
     commits: bool = False
     only_if: str | None = None
     deadline: str | None = None
+    moves_to: End | None = None
 
 
 @dataclasses.dataclass(frozen=True)
 class Schedule(Step):
-    """The scheduler is asked for a host; it is claimed, and the instance belongs there from then on."""
+    """The scheduler is asked for a host; it is claimed, and the instance belongs there from then on. Unless it
+    ``moves``, it stays where it is: what is claimed is the destination, for the payload's ``flavor``."""
+
+    _: dataclasses.KW_ONLY
+    moves: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
 class OnHost(Step):
     """An order to the host ``at``, by the RPC method ``method`` (of the compute service's version ``since``).
 
-    ``begun``: the task state once the host has said that it begins. ``driver``: the method of the virt driver that is
+    ``begun``: the task state once the host has said that it begins. ``tasks``: those that the host says as it comes to
+    them, in this order. ``driver``: the method of the virt driver that is
     all there is to do; without one the host's module has it. ``fences``: the host promises to build the instance no
     more before anything else. ``lasting``: tried until it has worked, neither a failure nor the deadline ends it.
     ``away``: while the host is away the step counts as done for the owner, and is called this until the host is back.
+    ``cleans_up``: a host that reports its failure has taken back its own part, so that its undo there is left out.
+    ``revives``: of an undo; its host may find that what is to be undone was done after all, and then leaves it so.
     """
 
     method: str
     _: dataclasses.KW_ONLY
     at: End = End.HERE
     begun: str | None = None
+    tasks: tuple[str, ...] = ()
     driver: str | None = None
     fences: bool = False
     lasting: bool = False
     since: str = "1.0"
     away: str | None = None
+    cleans_up: bool = False
+    revives: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,8 +108,27 @@ class Network(Step):
 
 
 @dataclasses.dataclass(frozen=True)
+class Image(Step):
+    """The image backend is told ``verb``, about the image ``image_id`` of the action's payload.
+
+    What is not PUBLISH gives back something that is no part of the server: it goes on until it has worked, also beside
+    later operations of the server.
+    """
+
+    _: dataclasses.KW_ONLY
+    verb: ImageVerb
+
+    @property
+    def goes_on(self) -> bool:
+        return self.verb is not ImageVerb.PUBLISH
+
+
+@dataclasses.dataclass(frozen=True)
 class Release(Step):
-    """All that the instance holds of hosts is given back. A record only."""
+    """All that the instance holds of hosts is given back, or what it holds at one ``end`` of a move. A record only."""
+
+    _: dataclasses.KW_ONLY
+    end: End = End.EVERY
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,11 +140,13 @@ class Operation:
     refused while the server is on no host. ``method``: its name in the texts of refusals.
 
     ``failed``: the vm state once it has failed and was undone (None: what its guest is). ``supersedes``: closes what is
-    open when it is accepted.
+    open when it is accepted. ``takes_over``: also what is being undone, since nothing of that can matter any more; else
+    it is refused until that is over.
 
-    ``action``: how it is called at ``/servers/{id}/action`` where that only accepts it, under the policy ``rule``,
-    which is for admins or else for the project's members. ``variants``: the row to take instead, by a key of the
-    payload and its value. An operation without steps is done when it is accepted.
+    ``action``: how it is called at ``/servers/{id}/action`` where that only accepts it, from the minor version
+    ``microversion`` on, under the policy ``rule``, which is for admins or else for the project's members. ``variants``:
+    the row to take instead, by a key of the payload and its value. An operation without steps is done when it is
+    accepted.
     """
 
     kind: str
@@ -110,9 +158,11 @@ class Operation:
     joins: bool = False
     needs_host: bool = True
     supersedes: bool = True
+    takes_over: bool = False
     failed: str | None = None
     method: str = ""
     action: str | None = None
+    microversion: int = 1
     rule: str | None = None
     admin: bool = False
     summary: str = ""
@@ -143,19 +193,41 @@ class Operation:
         later = self.steps[names.index(name) + 1 :]
         return next((step for step in later if step.only_if is None or payload.get(step.only_if)), None)
 
+    @property
+    def has_choice(self) -> bool:
+        """Whether a build that one host could not do may go to another."""
+        return any(isinstance(step, Schedule) for step in self.steps)
+
     def is_undo(self, name: str) -> bool:
         return all(name not in (step.name, getattr(step, "away", None)) for step in self.steps)
 
-    def undos(self, name: str) -> tuple[Step, ...]:
-        """What takes back the step of this name and those before it, in the order in which to run it."""
-        names = [step.name for step in self.steps]
-        begun = self.steps[: names.index(name) + 1]
-        return () if any(step.commits for step in begun[:-1]) else self._undos(name)
+    def undone_by(self, name: str) -> Step:
+        """The step that the undo of this name takes back."""
+        return next(step for step in self.steps if any(undo.name == name for undo in step.undo))
 
-    def _undos(self, name: str) -> tuple[Step, ...]:
+    def undos(self, name: str, begun: bool = True) -> tuple[Step, ...]:
+        """What takes back the step of this name and those before it, in the order in which to run it. Not ``begun``:
+        only those before it."""
         names = [step.name for step in self.steps]
-        begun = self.steps[: names.index(name) + 1]
-        return tuple(undo for step in reversed(begun) for undo in step.undo)
+        before = self.steps[: names.index(name)]
+        return () if any(step.commits for step in before) else self._undos(name, begun)
+
+    def _undos(self, name: str, begun: bool = True) -> tuple[Step, ...]:
+        names = [step.name for step in self.steps]
+        taken = self.steps[: names.index(name) + begun]
+        return tuple(undo for step in reversed(taken) for undo in step.undo)
+
+    def position(self, name: str) -> int:
+        """The how-manieth order to a host the step (or undo) of this name is; it grows while an action goes on. Builds
+        and fences are no such orders: they are known by their generation."""
+        every: list[Step] = []
+        for step in self.steps:
+            every.append(step)
+            if step.commits or step is self.steps[-1]:  # what follows may come after an undo that revives
+                every += [undo for undo in self._undos(step.name) if undo not in every]
+        orders = [step for step in every if isinstance(step, OnHost) and step.name not in (BUILD, COMPENSATE)]
+        found = self.step(name)
+        return orders.index(found) if found in orders else 0
 
 
 # Names of steps, as the rows of the action log have them.
@@ -164,10 +236,25 @@ BUILD = "build"
 COMPENSATE = "compensate"
 PERFORM = "perform"
 CLEANUP = "cleanup"
+PUBLISH = "publish"
+DISCARD = "discard"
+ROTATE = "rotate"
+TURN_OFF = "turn-off"
 DEALLOCATE = "deallocate"
 RELEASE = "release"
+LEAVE = "leave"
+ARRIVE = "arrive"
+DROP = "drop"
+RETURN = "return"
+CHECK = "check"
+PREPARE = "prepare"
+HAND_OVER = "hand_over"
+ROLL_BACK = "roll_back"
+SETTLE = "settle"
+CLEAR = "clear"
+RELEASE_SOURCE = "release_source"
 
-_FENCE = OnHost(COMPENSATE, "fence_instance", lasting=True)
+_FENCE = OnHost(COMPENSATE, "fence_instance", lasting=True, revives=True)
 _BUILD = OnHost(
     BUILD,
     "build_and_run_instance",
@@ -176,6 +263,7 @@ _BUILD = OnHost(
     becomes=states.ACTIVE,
     undo=(_FENCE,),
     commits=True,
+    cleans_up=True,
 )
 _SCHEDULE_EVENT = "conductor_schedule_and_build_instances"
 
@@ -188,8 +276,39 @@ CREATE = Operation(
     ),
 )
 
+_PUBLISH = Image(PUBLISH, verb=ImageVerb.PUBLISH, commits=True)
+_DISCARD = Image(DISCARD, verb=ImageVerb.DISCARD)
+
+#: The guest is off and its disks are kept until the reconciler deletes it, or its owner restores it.
+SOFT_DELETE = Operation(
+    "delete",
+    method="soft_delete",
+    allowed=(
+        *(states.ACTIVE, states.STOPPED, states.PAUSED, states.SUSPENDED, states.RESCUED, states.SHELVED),
+        *(states.ERROR, states.SOFT_DELETED),
+    ),
+    during=(
+        *(states.POWERING_OFF, states.POWERING_ON, states.REBOOTING, states.REBOOTING_HARD, states.PAUSING),
+        *(states.UNPAUSING, states.SUSPENDING, states.RESUMING, states.SOFT_DELETING),
+    ),
+    joins=True,
+    steps=(
+        OnHost(
+            PERFORM,
+            "soft_delete_instance",
+            task=states.SOFT_DELETING,
+            event="compute_soft_delete_instance",
+            becomes=states.SOFT_DELETED,
+            lasting=True,
+            away=TURN_OFF,
+            since="1.2",
+        ),
+    ),
+)
+
 DELETE = Operation(
     "delete",
+    takes_over=True,
     during=ANY,
     joins=True,
     needs_host=False,
@@ -207,7 +326,9 @@ DELETE = Operation(
         ),
         Network(DEALLOCATE),
         Release(RELEASE),
+        dataclasses.replace(_DISCARD, only_if="image_id"),
     ),
+    variants=(("soft", True, SOFT_DELETE),),
 )
 
 
@@ -260,6 +381,7 @@ REBOOT = Operation(
 
 EVACUATE = Operation(
     "evacuate",
+    takes_over=True,
     allowed=(states.ACTIVE, states.STOPPED, states.ERROR),
     during=(
         *(states.POWERING_OFF, states.POWERING_ON, states.REBOOTING, states.REBOOTING_HARD),
@@ -272,6 +394,83 @@ EVACUATE = Operation(
         dataclasses.replace(_BUILD, begun=states.REBUILD_SPAWNING),
         _by_host("stop", states.POWERING_OFF, states.STOPPED, only_if="stop", deadline="action_deadline"),
     ),
+)
+
+#: The same host builds it anew, at a new generation, which replaces what is there: nothing but the build can fail.
+REBUILD = Operation(
+    "rebuild",
+    takes_over=True,
+    allowed=(states.ACTIVE, states.STOPPED, states.ERROR),
+    failed=states.ERROR,
+    steps=(
+        dataclasses.replace(
+            _BUILD, task=states.REBUILDING, begun=states.REBUILD_SPAWNING, event="compute_rebuild_instance"
+        ),
+        _by_host("stop", states.POWERING_OFF, states.STOPPED, only_if="stop", deadline="action_deadline"),
+    ),
+)
+
+RESCUE = Operation(
+    "rescue",
+    allowed=(states.ACTIVE, states.STOPPED, states.ERROR),
+    steps=(_by_host("rescue", states.RESCUING, states.RESCUED, since="1.2"),),
+    action="rescue",
+    rule="os_compute_api:os-rescue",
+    summary="Boot a server from a rescue image, its own disk beside it",
+)
+
+UNRESCUE = Operation(
+    "unrescue",
+    allowed=(states.RESCUED,),
+    steps=(_by_host("unrescue", states.UNRESCUING, states.ACTIVE, since="1.2"),),
+    action="unrescue",
+    rule="os_compute_api:os-unrescue",
+    summary="Boot a rescued server from its own disk again",
+)
+
+RESTORE = Operation(
+    "restore",
+    allowed=(states.SOFT_DELETED,),
+    steps=(_by_host("restore", states.RESTORING, states.ACTIVE, since="1.2"),),
+    action="restore",
+    rule="os_compute_api:os-deferred-delete:restore",
+    summary="Restore a server that was deleted and not reclaimed yet",
+)
+
+CHANGE_PASSWORD = Operation(
+    "changePassword",
+    method="set_admin_password",
+    allowed=(states.ACTIVE,),
+    steps=(
+        OnHost(
+            PERFORM,
+            "set_admin_password",
+            task=states.UPDATING_PASSWORD,
+            event="compute_set_admin_password",
+            since="1.2",
+        ),
+    ),
+    action="changePassword",
+    rule="os_compute_api:os-admin-password",
+    summary="Change the password of a server's administrator",
+)
+
+CRASH_DUMP = Operation(
+    "trigger_crash_dump",
+    allowed=(states.ACTIVE, states.PAUSED, states.RESCUED, states.RESIZED, states.ERROR),
+    steps=(
+        OnHost(
+            PERFORM,
+            "trigger_crash_dump",
+            event="compute_trigger_crash_dump",
+            driver="trigger_crash_dump",
+            since="1.2",
+        ),
+    ),
+    action="trigger_crash_dump",
+    microversion=17,
+    rule="os_compute_api:servers:trigger_crash_dump",
+    summary="Have a server's system write a crash dump",
 )
 
 PAUSE = Operation(
@@ -310,6 +509,248 @@ RESUME = Operation(
     summary="Resume a suspended server",
 )
 
+#: At the destination nothing is left of the instance, nor will it ever come to be there at that generation.
+_DROP = OnHost(
+    DROP,
+    "drop_resize",
+    task=states.RESIZE_REVERTING,
+    at=End.DESTINATION,
+    fences=True,
+    lasting=True,
+    revives=True,
+    since="1.4",
+)
+#: At the source the guest is let go on, as it was.
+_RETURN = OnHost(
+    RETURN,
+    "finish_revert_resize",
+    task=states.RESIZE_REVERTING,
+    at=End.SOURCE,
+    lasting=True,
+    since="1.4",
+)
+_MOVE = (
+    Schedule(
+        SCHEDULE,
+        task=states.RESIZE_PREP,
+        event="conductor_migrate_server",
+        moves=False,
+        undo=(Release(RELEASE, end=End.DESTINATION),),
+    ),
+    OnHost(
+        LEAVE,
+        "resize_instance",
+        task=states.RESIZE_MIGRATING,
+        event="compute_resize_instance",
+        at=End.SOURCE,
+        undo=(_RETURN,),
+        since="1.4",
+    ),
+    OnHost(
+        ARRIVE,
+        "finish_resize",
+        task=states.RESIZE_FINISH,
+        event="compute_finish_resize",
+        at=End.DESTINATION,
+        becomes=states.RESIZED,
+        moves_to=End.DESTINATION,
+        deadline="migration_deadline",
+        undo=(_DROP,),
+        commits=True,
+        since="1.4",
+    ),
+)
+
+RESIZE = Operation(
+    "resize",
+    allowed=(states.ACTIVE, states.STOPPED),
+    steps=_MOVE,
+    action="resize",
+    rule="os_compute_api:servers:resize",
+    summary="Resize a server: give it another flavor, on another host",
+)
+
+MIGRATE = Operation(
+    "migrate",
+    allowed=(states.ACTIVE, states.STOPPED),
+    steps=_MOVE,
+    action="migrate",
+    rule="os_compute_api:os-migrate-server:migrate",
+    admin=True,
+    summary="Migrate a server, off, to another host",
+)
+
+CONFIRM_RESIZE = Operation(
+    "confirmResize",
+    allowed=(states.RESIZED,),
+    steps=(
+        OnHost(
+            PERFORM,
+            "confirm_resize",
+            task=states.RESIZE_CONFIRMING,
+            event="compute_confirm_resize",
+            at=End.SOURCE,
+            becomes=states.ACTIVE,
+            fences=True,
+            lasting=True,
+            since="1.4",
+        ),
+        Release(RELEASE, end=End.SOURCE),
+    ),
+    method="confirm_resize",
+    action="confirmResize",
+    rule="os_compute_api:servers:confirm_resize",
+    summary="Confirm a resize or a migration",
+)
+
+REVERT_RESIZE = Operation(
+    "revertResize",
+    allowed=(states.RESIZED,),
+    steps=(
+        dataclasses.replace(
+            _DROP, method="revert_resize", event="compute_revert_resize", moves_to=End.SOURCE, revives=False
+        ),
+        Release(RELEASE, end=End.DESTINATION),
+        dataclasses.replace(_RETURN, event="compute_finish_revert_resize", becomes=states.ACTIVE),
+    ),
+    method="revert_resize",
+    action="revertResize",
+    rule="os_compute_api:servers:revert_resize",
+    summary="Revert a resize or a migration",
+)
+
+
+def _live(name: str, method: str, at: End, event: str | None = None, **fields: Any) -> OnHost:
+    """A step of a live migration, or an undo, which has no event."""
+    return OnHost(name, method, task=states.MIGRATING, event=event and f"compute_{event}", at=at, since="1.5", **fields)
+
+
+#: The guest runs all the time. Where it is, only the source's hypervisor knows until it has said so: it is asked, when
+#: its daemon did not answer, and what it has handed over goes on at the destination.
+LIVE_MIGRATE = Operation(
+    "live-migration",
+    allowed=(states.ACTIVE, states.PAUSED),
+    steps=(
+        Schedule(
+            SCHEDULE,
+            task=states.MIGRATING,
+            event="conductor_live_migrate_instance",
+            moves=False,
+            undo=(Release(RELEASE, end=End.DESTINATION),),
+        ),
+        _live(CHECK, "check_can_live_migrate_source", End.SOURCE, "check_can_live_migrate_source"),
+        _live(
+            PREPARE,
+            "pre_live_migration",
+            End.DESTINATION,
+            "pre_live_migration",
+            undo=(_live(DROP, "rollback_live_migration_at_destination", End.DESTINATION, fences=True, lasting=True),),
+        ),
+        _live(
+            HAND_OVER,
+            "live_migration",
+            End.SOURCE,
+            "live_migration",
+            deadline="live_migration_deadline",
+            undo=(_live(ROLL_BACK, "rollback_live_migration", End.SOURCE, lasting=True, revives=True),),
+            cleans_up=True,
+            commits=True,
+            moves_to=End.DESTINATION,
+        ),
+        _live(
+            SETTLE,
+            "post_live_migration_at_destination",
+            End.DESTINATION,
+            "post_live_migration_at_destination",
+            lasting=True,
+        ),
+        _live(CLEAR, "post_live_migration", End.SOURCE, "post_live_migration", fences=True, lasting=True),
+        Release(RELEASE_SOURCE, end=End.SOURCE),
+    ),
+    method="os-migrateLive",
+    action="os-migrateLive",
+    rule="os_compute_api:os-migrate-server:migrate_live",
+    admin=True,
+    summary="Migrate a server, running, to another host",
+)
+
+
+def _snapshot(method: str, task: str, *tasks: str) -> OnHost:
+    """The host makes an image file of the server's disk, and uploads it."""
+    event = f"compute_{method}"
+    deadline = "snapshot_deadline"
+    return OnHost(
+        PERFORM, method, task=task, tasks=tasks, event=event, since="1.3", deadline=deadline, undo=(_DISCARD,)
+    )
+
+
+_WITH_DISK = (states.ACTIVE, states.STOPPED, states.PAUSED, states.SUSPENDED)
+
+CREATE_IMAGE = Operation(
+    "createImage",
+    allowed=_WITH_DISK,
+    steps=(
+        _snapshot(
+            "snapshot_instance",
+            states.IMAGE_SNAPSHOT_PENDING,
+            *(states.IMAGE_SNAPSHOT, states.IMAGE_PENDING_UPLOAD, states.IMAGE_UPLOADING),
+        ),
+        _PUBLISH,
+    ),
+)
+
+CREATE_BACKUP = Operation(
+    "createBackup",
+    allowed=_WITH_DISK,
+    steps=(
+        _snapshot("backup_instance", states.IMAGE_BACKUP, states.IMAGE_PENDING_UPLOAD, states.IMAGE_UPLOADING),
+        _PUBLISH,
+        Image(ROTATE, verb=ImageVerb.ROTATE),
+    ),
+)
+
+SHELVE = Operation(
+    "shelve",
+    allowed=_WITH_DISK,
+    steps=(
+        _snapshot(
+            "shelve_instance",
+            states.SHELVING,
+            *(states.SHELVING_IMAGE_PENDING_UPLOAD, states.SHELVING_IMAGE_UPLOADING),
+        ),
+        dataclasses.replace(_PUBLISH, becomes=states.SHELVED),
+    ),
+)
+
+#: Its host gives back all that it has of the server; addresses and quota stay the server's.
+SHELVE_OFFLOAD = Operation(
+    "shelveOffload",
+    allowed=(states.SHELVED,),
+    steps=(
+        _by_host("shelve_offload", states.SHELVING_OFFLOADING, states.SHELVED_OFFLOADED, fences=True, since="1.3"),
+        Release(RELEASE),
+    ),
+)
+
+#: The image that it was built of has no use any more.
+UNSHELVE_OFFLOADED = Operation(
+    "unshelve",
+    allowed=(states.SHELVED_OFFLOADED,),
+    needs_host=False,
+    steps=(
+        Schedule(SCHEDULE, task=states.UNSHELVING, event="conductor_unshelve_instance", undo=(Release(RELEASE),)),
+        dataclasses.replace(_BUILD, event="compute_unshelve_instance"),
+        _DISCARD,
+    ),
+)
+UNSHELVE = Operation(
+    "unshelve",
+    allowed=(states.SHELVED, states.SHELVED_OFFLOADED),
+    needs_host=False,
+    steps=(_by_host("unshelve", states.UNSHELVING, states.ACTIVE, since="1.3"), _DISCARD),
+    variants=(("offloaded", True, UNSHELVE_OFFLOADED),),
+)
+
 LOCK = Operation("lock", during=ANY, despite_lock=True, needs_host=False, supersedes=False)
 UNLOCK = Operation("unlock", during=ANY, despite_lock=True, needs_host=False, supersedes=False)
 RESET_STATE = Operation("reset_state", during=ANY, despite_lock=True, needs_host=False)
@@ -318,8 +759,10 @@ RESET_STATE = Operation("reset_state", during=ANY, despite_lock=True, needs_host
 OPERATIONS: dict[str, Operation] = {
     row.kind: row
     for row in (
-        *(CREATE, DELETE, STOP, START, REBOOT, EVACUATE, PAUSE, UNPAUSE, SUSPEND, RESUME),
-        *(LOCK, UNLOCK, RESET_STATE),
+        *(CREATE, DELETE, STOP, START, REBOOT, EVACUATE, REBUILD, PAUSE, UNPAUSE, SUSPEND, RESUME),
+        *(RESIZE, MIGRATE, CONFIRM_RESIZE, REVERT_RESIZE, LIVE_MIGRATE),
+        *(CREATE_IMAGE, CREATE_BACKUP, SHELVE, SHELVE_OFFLOAD, UNSHELVE),
+        *(RESCUE, UNRESCUE, RESTORE, CHANGE_PASSWORD, CRASH_DUMP, LOCK, UNLOCK, RESET_STATE),
     )
 }
 
@@ -331,14 +774,17 @@ def get(kind: str, payload: Mapping[str, Any]) -> Operation:
 
 
 def order_methods() -> dict[str, OnHost]:
-    """The RPC methods that carry out a step at a host (builds apart, whose order is another one), with such a step."""
-    steps = [step for row in OPERATIONS.values() for step in row.steps if isinstance(step, OnHost)]
-    return {step.method: step for step in steps if step.name != BUILD}
+    """The RPC methods that carry out a step at a host, with such a step; builds and their undo apart, which are asked
+    for in other words."""
+    rows = [each for row in OPERATIONS.values() for each in (row, *(variant for _, _, variant in row.variants))]
+    steps = [step for row in rows for step in row.all_steps() if isinstance(step, OnHost)]
+    return {step.method: step for step in steps if step.name not in (BUILD, COMPENSATE)}
 
 
 def orders() -> list[str]:
-    """The kinds of operations that begin with an order to the instance's host."""
-    return [row.kind for row in OPERATIONS.values() if row.steps and isinstance(row.steps[0], OnHost)]
+    """The kinds of operations that begin with an order to the instance's host which its fences remember: no builds."""
+    first = [(row.kind, row.steps[0]) for row in OPERATIONS.values() if row.steps]
+    return [kind for kind, step in first if isinstance(step, OnHost) and step.name != BUILD]
 
 
 def order_of(kind: str, payload: Mapping[str, Any]) -> str:

@@ -33,6 +33,27 @@ SUSPENDING = "suspending"
 RESUMING = "resuming"
 REBUILDING = "rebuilding"
 REBUILD_SPAWNING = "rebuild_spawning"
+MIGRATING = "migrating"
+RESIZE_PREP = "resize_prep"
+RESIZE_MIGRATING = "resize_migrating"
+RESIZE_FINISH = "resize_finish"
+RESIZE_REVERTING = "resize_reverting"
+RESIZE_CONFIRMING = "resize_confirming"
+IMAGE_SNAPSHOT_PENDING = "image_snapshot_pending"
+IMAGE_SNAPSHOT = "image_snapshot"
+IMAGE_BACKUP = "image_backup"
+IMAGE_PENDING_UPLOAD = "image_pending_upload"
+IMAGE_UPLOADING = "image_uploading"
+SHELVING = "shelving"
+SHELVING_IMAGE_PENDING_UPLOAD = "shelving_image_pending_upload"
+SHELVING_IMAGE_UPLOADING = "shelving_image_uploading"
+SHELVING_OFFLOADING = "shelving_offloading"
+UNSHELVING = "unshelving"
+RESCUING = "rescuing"
+UNRESCUING = "unrescuing"
+UPDATING_PASSWORD = "updating_password"  # noqa: S105 a state
+SOFT_DELETING = "soft-deleting"
+RESTORING = "restoring"
 
 
 class PowerState(enum.IntEnum):
@@ -46,12 +67,16 @@ class PowerState(enum.IntEnum):
     SUSPENDED = 7
 
 
-#: What the guest of an instance is that no task is changing. A suspended one is off, its memory on disk.
+#: What the guest of an instance is that no task is changing. A suspended one is off, its memory on disk. A
+#: rescued one stays so, whether its rescue system runs or not.
 GUEST_IS: dict[str, tuple[PowerState, ...]] = {
     ACTIVE: (PowerState.RUNNING,),
     STOPPED: (PowerState.SHUTDOWN, PowerState.CRASHED),
     PAUSED: (PowerState.PAUSED,),
     SUSPENDED: (PowerState.SUSPENDED, PowerState.SHUTDOWN),
+    SHELVED: (PowerState.SHUTDOWN, PowerState.CRASHED),
+    SHELVED_OFFLOADED: (PowerState.NOSTATE,),
+    RESCUED: (PowerState.RUNNING, PowerState.SHUTDOWN, PowerState.CRASHED),
 }
 
 #: What an instance is whose guest is found so, when its row says otherwise. Hypervisors pause guests by themselves at

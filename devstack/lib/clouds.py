@@ -20,6 +20,9 @@ import yaml
 
 SECURE = "secure.yaml"
 
+#: There is no external network: openstacksdk's create_server, which waits for a floating address, is told not to.
+NETWORKING = {"floating_ip_source": "none"}
+
 
 def marks(name: str) -> tuple[str, str]:
     return f"# >>> {name}, written by devstack", f"# <<< {name}"
@@ -31,6 +34,7 @@ def cloud(api_url: str) -> dict[str, Any]:
         "auth_type": "admin_token",
         "auth": {"endpoint": api_url, "token": "admin:admin"},
         "compute_endpoint_override": api_url,
+        **NETWORKING,
     }
 
 
@@ -39,6 +43,7 @@ def cloud_of_user(auth_url: str, user: str) -> dict[str, Any]:
     return {
         "auth_type": "password",
         "region_name": "RegionOne",
+        **NETWORKING,
         "auth": {
             "auth_url": auth_url,
             "username": user,

@@ -23,7 +23,7 @@ TOKEN = os.environ["NOVA_LITE_TOKEN"]
 MARK = os.environ["NOVA_LITE_MARK"]
 OTHER_TOKEN = os.environ.get("NOVA_LITE_OTHER_TOKEN")
 OTHER_MARK = os.environ.get("NOVA_LITE_OTHER_MARK")
-NEWEST = {"OpenStack-API-Version": "compute 2.96"}
+NEWEST = {"OpenStack-API-Version": "compute 2.104"}
 WITH_IMAGES = {"OpenStack-API-Version": "compute 2.35"}
 REFRESH_AFTER = 100
 #: Collection: the key of its list, and how an item is named.

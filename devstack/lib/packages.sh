@@ -42,6 +42,4 @@ apt_get() {
 require_supported_system() {
     command -v apt-get >/dev/null || die "this needs Debian 12 or later, or Ubuntu 24.04 or later (no apt-get here)."
     [[ $(uname -m) == x86_64 ]] || die "this needs an x86_64 machine (this one is $(uname -m))."
-    getent hosts "$(hostname)" >/dev/null ||
-        die "this machine's own name, $(hostname), does not resolve, which RabbitMQ needs: add it to /etc/hosts."
 }

@@ -27,8 +27,8 @@ FIXTURES = ("setUpClass", "tearDownClass")
 
 #: What the cause, the refused request or the test's name says, and what is needed then; the first one that matches.
 NEEDS = (
-    (r"The server action (add|remove)(?:FloatingIp|SecurityGroup|FixedIp) is not supported", "Neutron"),
-    (r"The server action ([\w-]+) is not supported", r"later: the action \1"),
+    (r"server action (add|remove)(?:FloatingIp|SecurityGroup|FixedIp)\) is not supported", "Neutron"),
+    (r"server action ([\w-]+)\) is not supported", r"later: the action \1"),
     (r"A console URL is not supported", "later: console URLs"),
     (
         r"/v2\.1/os-(?:security-group|floating-ip)|Neutron|floating_ips|No matching service found in the catalog",

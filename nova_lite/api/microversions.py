@@ -39,7 +39,10 @@ class Change(enum.IntEnum):
     SERVER_HOST_STATUS = 16
     SERVER_DESCRIPTION = 19
     ACTIONS_OF_DELETED = 21  # the action log of a deleted server can be read
+    MIGRATION_FORCE_COMPLETE = 22
     SERVER_MIGRATIONS = 23
+    MIGRATION_ABORT = 24
+    BLOCK_MIGRATION_AUTO = 25  # os-migrateLive finds out about disks itself, and loses disk_over_commit
     SERVER_TAGS = 26
     CPU_INFO_OBJECT = 28  # a hypervisor's cpu_info is an object, not a string
     EVACUATE_FORCE = 29
@@ -47,6 +50,7 @@ class Change(enum.IntEnum):
     HYPERVISOR_PAGING = 33
     KEYPAIR_PAGING = 35
     NO_PROXIES = 36  # images and networks are asked from their own services
+    LIVE_MIGRATE_FORCE = 30
     NETWORKS_REQUIRED = 37  # "networks" must be given: "auto", "none" or a list; a tag was lost by accident
     STATUS_CHECKED = 38  # an unknown status in a server filter is an error
     NO_IMAGE_METADATA = 39  # nor do images' metadata go through here; limits lose maxImageMeta
@@ -55,6 +59,7 @@ class Change(enum.IntEnum):
     DEVICE_TAGS_AGAIN = 42
     NO_HOSTS = 43  # hosts are asked as hypervisors and services
     NO_ADDRESS_ACTIONS = 44  # nor are fixed and floating addresses given to servers here
+    IMAGE_ID = 45  # createImage and createBackup answer the image's id, not its location
     FLAVOR_EMBEDDED = 47  # a server shows its flavor's properties, not a link
     STANDARD_DIAGNOSTICS = 48  # a server's diagnostics have the same keys whatever its hypervisor
     QUOTA_CLASS_KEYS = 50  # quota classes gain server groups and lose the network's resources
@@ -62,14 +67,17 @@ class Change(enum.IntEnum):
     VOLUME_EXTENDED = 51  # events from outside, here and below
     SERVER_CREATE_TAGS = 52
     UUIDS_OF_SERVICES = 53  # services and hypervisors are named by uuid
+    REBUILD_KEY = 54  # a rebuild may change the key
     FLAVOR_DESCRIPTION = 55
-    NO_PERSONALITY = 57
+    MIGRATE_HOST = 56  # migrate takes the host to go to
+    NO_PERSONALITY = 57  # a rebuild may change user data instead
     ACTION_PAGING = 58  # and updated_at
     MIGRATION_PAGING = 59
     FLAVOR_EXTRA_SPECS = 61
     ACTION_EVENT_HOST = 62
     TRUSTED_CERTIFICATES = 63
     SERVER_GROUP_POLICY = 64  # one policy with rules, not a list of policies
+    ABORT_QUEUED_MIGRATION = 65
     CHANGES_BEFORE = 66
     VOLUME_TYPE = 67
     NO_FORCE = 68  # evacuate loses force
@@ -80,6 +88,7 @@ class Change(enum.IntEnum):
     STRICT_QUERIES = 75  # unknown query parameters are errors; swap 0; update answers like show
     AGGREGATE_IMAGES = 81  # hosts of an aggregate can be told to cache images
     POWER_UPDATE = 76
+    UNSHELVE_TO_ZONE = 77
     TOPOLOGY = 78
     MIGRATION_OWNERS = 80  # migrations tell and filter by user and project
     ACCELERATOR_BOUND = 82
@@ -88,11 +97,20 @@ class Change(enum.IntEnum):
     EXTRA_SPECS_CHECKED = 86
     NO_HYPERVISOR_STATISTICS = 88
     SERVER_HOSTNAME = 90
+    UNSHELVE_TO_HOST = 91  # and to any zone
     KEYPAIR_IMPORT_ONLY = 92  # keys are no longer generated; names may hold @ and .
     VOLUME_REIMAGED = 93
     FQDN_HOSTNAME = 94
     EVACUATE_STOPPED = 95  # an evacuated server is off in the end
     PINNED_ZONE = 96
+    SHARES = 97  # of a file share service, in servers
+    IMAGE_PROPERTIES = 98  # a server shows the properties that its image had
+    SPICE_DIRECT = 99
+    SCHEDULER_HINTS = 100  # a server shows the hints that it was made with
+    ATTACH_ACCEPTED = 101  # attaching a volume is answered before it is done
+    NO_UNKNOWN_QUERIES = 102  # nowhere; flavors are filtered by name and lose rxtx_factor and disabled
+    NO_VOLUMES_BOOT = 103
+    ZONE_PINNED_LATER = 104  # PUT /servers/{id} pins to the zone, and unpins
 
 
 class Version(NamedTuple):
@@ -109,7 +127,7 @@ class Version(NamedTuple):
 
 
 MINIMUM = Version(2, 1)
-MAXIMUM = Version(2, 96)
+MAXIMUM = Version(2, 104)
 
 
 class Versioned(Generic[T]):

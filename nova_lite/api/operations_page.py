@@ -15,7 +15,12 @@ MARK = "<!-- Made by `nova-lite-manage api operations` from here on. -->\n"
 _REQUESTS = {
     "create": ("POST /servers", None),
     "delete": ("DELETE /servers/{id}", None),
+    **{
+        kind: ("POST /servers/{id}/action", kind)
+        for kind in ("createImage", "createBackup", "shelve", "shelveOffload", "unshelve")
+    },
     "evacuate": ("POST /servers/{id}/action", "evacuate"),
+    "rebuild": ("POST /servers/{id}/action", "rebuild"),
     "lock": ("POST /servers/{id}/action", "lock"),
     "unlock": ("POST /servers/{id}/action", "unlock"),
     "reset_state": ("POST /servers/{id}/action", "os-resetState"),
@@ -70,6 +75,8 @@ def _refusals(row: Operation) -> Iterator[str]:
         yield f'{wrong} vm_state {{state}}"'
     if row.during is not None:
         yield f'{wrong} task_state {{state}}"'
+    if row.supersedes and not row.takes_over:
+        yield f'{wrong} unfinished action {{operation}}" (one that has failed and is being undone)'
     if row.needs_host:
         yield '"Instance {id} is not ready" (it is on no host)'
 
@@ -81,9 +88,11 @@ def _line(row: Operation, step: Step) -> str:
         where, method = "conductor, scheduler", "select_destinations"
     elif isinstance(step, operations.Network):
         where = "network backend"
+    elif isinstance(step, operations.Image):
+        where = "image backend"
     elif isinstance(step, OnHost):
         where, method = _WHERE[step.at], step.method
-    task = " then ".join(_code(state) for state in (step.task, getattr(step, "begun", None)) if state)
+    task = " then ".join(map(_code, _tasks(step)))
     cells = (
         f"(undo) {step.name}" if is_undo else step.name,
         where,
@@ -98,14 +107,21 @@ def _line(row: Operation, step: Step) -> str:
     return f"| {' | '.join(cells)} |\n"
 
 
-_WHERE = {End.HERE: "its host", End.EVERY: "every host where it holds something"}
+_WHERE = {
+    End.HERE: "its host",
+    End.EVERY: "every host where it holds something",
+    End.SOURCE: "source",
+    End.DESTINATION: "destination",
+}
 
 
 def _deadline(step: Step, is_undo: bool) -> str:
     """What ends the step if nothing else does."""
     if isinstance(step, OnHost) and step.lasting:
-        return "none" if is_undo else "only reported"
-    if isinstance(step, Schedule | OnHost):
+        return "none" if is_undo or step.at in operations.MOVE else "only reported"
+    if isinstance(step, operations.Image) and step.goes_on:
+        return "none"
+    if isinstance(step, Schedule | OnHost | operations.Image):
         return _code(f"[conductor] {step.deadline}") if step.deadline else "the action's"
     return ""
 
@@ -113,8 +129,16 @@ def _deadline(step: Step, is_undo: bool) -> str:
 def _notes(step: Step) -> Iterator[str]:
     if step.commits:
         yield "point of no return"
+    if step.moves_to:
+        yield f"then it is at the {_WHERE[step.moves_to]}"
+    if isinstance(step, Schedule) and not step.moves:
+        yield "claims the destination"
+    if isinstance(step, operations.Release) and step.end in operations.MOVE:
+        yield f"of the {_WHERE[step.end]}"
     if step.only_if:
         yield f"only if `{step.only_if}`"
+    if isinstance(step, operations.Image) and step.goes_on:
+        yield "until it has worked, beside later operations"
     if isinstance(step, OnHost):
         if step.fences:
             yield "fenced first"
@@ -138,17 +162,26 @@ def _allowed(row: Operation) -> str:
 
 def _becomes(row: Operation) -> str:
     """Task states in their order, then the vm state."""
-    tasks = [state for step in row.steps for state in (step.task, getattr(step, "begun", None)) if state]
+    tasks = [state for step in row.steps for state in _tasks(step)]
     ends = [f"{step.becomes} (if `{step.only_if}`)" if step.only_if else step.becomes for step in row.steps]
     named = [end for end in ends if end]
     return " → ".join([*tasks, f"**{' or '.join(named)}**"] if named else tasks)
 
 
+def _tasks(step: Step) -> list[str]:
+    """Its task states, in order."""
+    on_host = (step.begun, *step.tasks) if isinstance(step, OnHost) else ()
+    return [state for state in (step.task, *on_host) if state]
+
+
 def _failed(row: Operation) -> str:
     if row.failed:
         return row.failed
-    if any(isinstance(step, OnHost) and step.lasting for step in row.steps):
-        return "error, and it goes on"
+    lasting = [step for step in row.steps if isinstance(step, OnHost) and step.lasting]
+    if lasting:
+        return "it goes on" if lasting[0].at in operations.MOVE else "error, and it goes on"
+    if any(step.undo for step in row.steps):
+        return "as it was"
     return "as its guest is" if row.steps else ""
 
 

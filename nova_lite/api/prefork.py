@@ -35,16 +35,18 @@ class Backoff:
 class Prefork:
     """Runs ``work`` in ``count`` children until SIGTERM or SIGINT; a child that dies is replaced.
 
-    ``work`` returns the child's exit status, and has to end by itself on SIGTERM or when its parent is gone.
+    ``work`` is given the child's number, from 0, which is its predecessor's if it has one. It returns the child's exit
+    status, and has to end by itself on SIGTERM or when its parent is gone.
     ``timeout``: seconds that children get to end, before they are killed.
     """
 
-    def __init__(self, binary: str, count: int, timeout: float, work: Callable[[], int]) -> None:
+    def __init__(self, binary: str, count: int, timeout: float, work: Callable[[int], int]) -> None:
         self._binary = binary
         self._count = count
         self._timeout = timeout
         self._work = work
-        self._children: dict[int, float] = {}
+        #: By pid: the child's number, and when it was started.
+        self._children: dict[int, tuple[int, float]] = {}
         self._backoff = Backoff()
         self._not_before = 0.0
         self._stopping = threading.Event()
@@ -64,18 +66,20 @@ class Prefork:
 
     def _fill(self) -> None:
         while len(self._children) < self._count and time.monotonic() >= self._not_before:
+            taken = {number for number, _ in self._children.values()}
+            number = next(number for number in range(self._count) if number not in taken)
             pid = os.fork()
             if pid == 0:
-                self._be_child()
-            self._children[pid] = time.monotonic()
+                self._be_child(number)
+            self._children[pid] = number, time.monotonic()
 
-    def _be_child(self) -> None:
+    def _be_child(self, number: int) -> None:
         """Never returns: what the parent has on its stack is none of the child's business."""
         status = 1
         try:
             concurrency.after_fork()
             os.environ.pop("NOTIFY_SOCKET", None)
-            status = self._work()
+            status = self._work(number)
         except BaseException:
             LOG.exception("%s: a worker failed", self._binary)
         finally:
@@ -85,7 +89,7 @@ class Prefork:
             os._exit(status)
 
     def _reap(self) -> None:
-        for pid, started in list(self._children.items()):
+        for pid, (_, started) in list(self._children.items()):
             ended, status = os.waitpid(pid, os.WNOHANG)
             if not ended:
                 continue

@@ -109,7 +109,9 @@ class Application:
         match.pop("action", None)
         route = rows.get(req.method) or (rows.get("GET") if req.method == "HEAD" else None)
         if route is None:
-            raise webob.exc.HTTPMethodNotAllowed(headers={"Allow": ", ".join(sorted(rows))})
+            allowed = ", ".join(sorted(rows))
+            told = f"{req.method} is not supported here by this cloud; {allowed} may be used."
+            raise webob.exc.HTTPMethodNotAllowed(explanation=told, headers={"Allow": allowed})
         if route.policy != PUBLIC and wsgi.CONTEXT not in req.environ:
             raise exception.Unauthorized()
         if not route.streams:

@@ -4,28 +4,32 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
+import io
 import ipaddress
 import logging
 import os
+import selectors
 import socket
 import ssl
 import threading
+import time
 from typing import Any, Protocol
 
+from cheroot import makefile as cheroot_makefile
 from cheroot import server as cheroot_server
 from cheroot import wsgi as cheroot_wsgi
 
 from nova_lite import concurrency, exception
+from nova_lite.api import deadlines
+from nova_lite.api.deadlines import Clients, Limits, TimedReader
 from nova_lite.api.deploy import App
 
 LOG = logging.getLogger(__name__)
 
 BACKLOG = 1024
-#: Seconds that a client may keep a connection silent.
-SOCKET_TIMEOUT = 60
-MAX_HEADER_BYTES = 64 * 1024
 MAX_KEEP_ALIVE = 1000
-MAX_UNREAD_BYTES = 1024 * 1024
+MAX_UNREAD_BYTES = deadlines.MAX_AWAITED_BODY
 
 
 class Server(Protocol):
@@ -36,9 +40,23 @@ class Server(Protocol):
 
 def listen(address: str, port: int) -> socket.socket:
     """A listening socket; raises `ConfigurationError` with one clear sentence when there can be none."""
+    return _listen(address, port, shared=False)
+
+
+def listen_apart(address: str, port: int, count: int) -> list[socket.socket]:
+    """As many listening sockets on one port, one for each worker: the kernel spreads connections over them, and those
+    that wait at the socket of a worker that died are its successor's."""
+    only = listen(address, port)
+    if count == 1:
+        return [only]
+    only.close()  # nobody else has the port, which sockets that share it would not have told
+    return [_listen(address, port, shared=True) for _ in range(count)]
+
+
+def _listen(address: str, port: int, shared: bool) -> socket.socket:
     family = socket.AF_INET6 if _is_ipv6(address) else socket.AF_INET
     try:
-        sock = socket.create_server((address, port), family=family, backlog=BACKLOG)
+        sock = socket.create_server((address, port), family=family, backlog=BACKLOG, reuse_port=shared)
     except OSError as error:
         why = "the port is in use" if error.errno == errno.EADDRINUSE else (error.strerror or str(error))
         raise exception.ConfigurationError(reason=f"cannot listen on {address} port {port}: {why}.") from error
@@ -69,15 +87,20 @@ def tls_context(cert_file: str | None, key_file: str | None) -> ssl.SSLContext:
     return context
 
 
-def make(sock: socket.socket, app: App, threads: int, context: ssl.SSLContext | None) -> Server:
+def make(
+    sock: socket.socket, app: App, threads: int, context: ssl.SSLContext | None, limits: Limits | None = None
+) -> Server:
     """A server on ``sock``, over TLS with ``context``, in the concurrency mode of this process."""
     if context is not None:
         # The handshake is left to the connection's own thread: a slow client holds up nobody else.
         sock = context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
         app = _Https(app)
+    limits = limits or Limits()
     if concurrency.is_eventlet():
-        return concurrency.GreenWsgiServer(sock, app, LOG.getChild("eventlet"), SOCKET_TIMEOUT)
-    return _ThreadedServer(sock, app, threads)
+        reader = functools.partial(TimedReader, limits=limits)
+        log = LOG.getChild("eventlet")
+        return concurrency.GreenWsgiServer(sock, app, log, limits.idle, Clients(limits.connections), reader)
+    return _ThreadedServer(sock, app, threads, limits)
 
 
 class _Https:
@@ -94,8 +117,8 @@ class _Https:
 class _ThreadedServer:
     """A WSGI server of native threads; idle connections wait in one selector and hold none of them."""
 
-    def __init__(self, sock: socket.socket, app: App, threads: int) -> None:
-        self._http = _Cheroot(sock, app, threads)
+    def __init__(self, sock: socket.socket, app: App, threads: int, limits: Limits) -> None:
+        self._http = _Cheroot(sock, app, threads, limits)
         self._thread = threading.Thread(target=self._http.serve, name="wsgi", daemon=True)
 
     def start(self) -> None:
@@ -116,19 +139,47 @@ class _Request(cheroot_server.HTTPRequest):
         super().send_headers()
 
 
+class _Reader(cheroot_makefile.StreamReader):
+    def __init__(self, sock: socket.socket, limits: Limits) -> None:
+        self.timed = TimedReader(socket.SocketIO(sock, "r"), sock, limits)
+        super(cheroot_makefile.StreamReader, self).__init__(self.timed, io.DEFAULT_BUFFER_SIZE)
+        self.bytes_read = 0
+
+
 class _Connection(cheroot_server.HTTPConnection):
+    """``counted``: whether it is among its client's. ``since``: when its request began, while it is not yet whole."""
+
     RequestHandlerClass = _Request
+
+    def __init__(self, server: _Cheroot, sock: socket.socket, makefile: Any) -> None:
+        super().__init__(server, sock, makefile)
+        self.rfile = _Reader(sock, server.limits)
+        self.counted = False
+        self.since: float | None = None
+
+    def communicate(self) -> bool:
+        self.rfile.timed.next_request()
+        kept: bool = super().communicate()  # type: ignore[no-untyped-call]
+        return kept
+
+    def close(self) -> None:
+        if self.counted:
+            self.counted = False
+            self.server.clients.leave(self.remote_addr)
+        super().close()
 
 
 class _Cheroot(cheroot_wsgi.Server):
     ConnectionClass = _Connection
 
-    def __init__(self, sock: socket.socket, app: App, threads: int) -> None:
+    def __init__(self, sock: socket.socket, app: App, threads: int, limits: Limits) -> None:
         super().__init__(
-            sock.getsockname()[:2], app, numthreads=threads, request_queue_size=BACKLOG, timeout=SOCKET_TIMEOUT
+            sock.getsockname()[:2], app, numthreads=threads, request_queue_size=BACKLOG, timeout=int(limits.idle)
         )
         self._listening = sock
-        self.max_request_header_size = MAX_HEADER_BYTES
+        self.limits = limits
+        self.clients = Clients(limits.connections)
+        self.max_request_header_size = deadlines.MAX_HEADER_BYTES
         self.keep_alive_conn_limit = MAX_KEEP_ALIVE
 
     def bind(self, family: int, type: int, proto: int = 0) -> socket.socket:
@@ -137,8 +188,43 @@ class _Cheroot(cheroot_wsgi.Server):
 
     def prepare(self) -> None:
         super().prepare()
-        # Several processes accept on this socket: who comes too late must not wait for the next connection.
+        # A connection that is gone before it is accepted must not make the thread wait for the next one.
         self.socket.setblocking(False)
+
+    def process_conn(self, conn: _Connection) -> None:
+        """Called with each new connection, and with each that can be read: a thread gets it when its request is here,
+        so that slow clients hold no threads. What TLS hides has a thread from its first byte on."""
+        if not conn.counted:
+            conn.counted = self.clients.enter(conn.remote_addr)
+            if not conn.counted:
+                conn.close()
+                return
+        if conn.rfile.has_data() or not self._waits(conn):
+            conn.since = None
+            super().process_conn(conn)
+
+    def _waits(self, conn: _Connection) -> bool:
+        """Leave the connection with the selector until more of its request is here; False: it needs no more."""
+        try:
+            seen = _peek(conn.socket)
+        except OSError:
+            return False
+        hidden = isinstance(conn.socket, ssl.SSLSocket)
+        lacks = 1 if seen is None else 0 if not seen or hidden else deadlines.missing(seen)
+        with contextlib.suppress(OSError):
+            conn.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, len(seen or b"") + lacks if lacks else 1)
+        if not lacks:
+            return False
+        now = time.time()
+        conn.last_used = now
+        if seen:
+            conn.since = conn.since or now
+            # It is closed as one that was idle for too long.
+            conn.last_used = conn.since + self.limits.request + len(seen) / deadlines.MIN_RATE - self.timeout
+        self._connections._selector.register(  # type: ignore[attr-defined]
+            conn.socket.fileno(), selectors.EVENT_READ, data=conn
+        )
+        return True
 
     def error_log(self, msg: str = "", level: int = logging.INFO, traceback: bool = False) -> None:
         LOG.log(level, "HTTP server: %s", msg, exc_info=traceback)
@@ -146,3 +232,15 @@ class _Cheroot(cheroot_wsgi.Server):
     def stop(self) -> None:
         with contextlib.suppress(OSError):
             super().stop()
+
+
+def _peek(sock: socket.socket) -> bytes | None:
+    """What has come and was not read yet; empty at the end of the connection, None if nothing has come."""
+    timeout = sock.gettimeout()
+    sock.settimeout(0)
+    try:
+        return socket.socket.recv(sock, deadlines.MAX_HEADER_BYTES + deadlines.MAX_AWAITED_BODY, socket.MSG_PEEK)
+    except BlockingIOError:
+        return None
+    finally:
+        sock.settimeout(timeout)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import datetime
 import functools
-import http
 import json
 import logging
 import re
@@ -61,6 +60,9 @@ FAULT_NAMES = {
     501: "notImplemented",
     503: "serviceUnavailable",
 }
+
+#: What a GET takes of which no query string is declared, since `Change.NO_UNKNOWN_QUERIES`.
+_NO_PARAMETERS: validation.Schema = {"type": "object", "properties": {}, "additionalProperties": False}
 
 MALFORMED_BODY = "Malformed request body"
 
@@ -175,12 +177,12 @@ class Endpoint(NamedTuple):
 
 
 class Extension:
-    """A part of the API: the routes it adds, and the actions it adds to any extension's resources."""
+    """A part of the API: the routes it adds, and the actions it adds to any extension's resources.
+
+    ``alias`` is its own name among the others; those that clients know are in `nova_lite.api.compute.extensions`."""
 
     alias: str
     title: str
-    #: Aliases of Nova's extensions that are part of this one; clients look for them in ``/extensions``.
-    includes: tuple[str, ...] = ()
     routes: tuple[Route, ...] = ()
 
     def __init__(self, services: Services) -> None:
@@ -435,6 +437,8 @@ class Dispatcher:
         endpoint = self._choose(req, target.endpoints)
         req.route = endpoint.route
         req.admit(endpoint.declared, target.variables)
+        if endpoint.declared.query is None and req.method == "GET" and req.has(Change.NO_UNKNOWN_QUERIES):
+            validation.validate_query(_NO_PARAMETERS, {name: [] for name in req.GET})
         answer = endpoint.handler(req, **target.variables)
         if not req.authorized:
             raise RuntimeError(f"{req.method} {req.path} was answered without authorization")
@@ -503,7 +507,5 @@ def fault(code: int, message: str) -> webob.Response:
 
 
 def unknown_url() -> webob.Response:
-    """An unknown URL or a wrong verb: the shape of the WSGI library, as in Nova, and not that of a fault."""
-    title = http.HTTPStatus.NOT_FOUND.phrase
-    message = f"{webob.exc.HTTPNotFound.explanation}<br /><br />\n\n\n"
-    return to_response(Answer({"message": message, "code": f"404 {title}", "title": title}, 404))
+    """An unknown URL, or a verb that it has not: in Nova a 404, too, but in the words of the WSGI library."""
+    return fault(404, webob.exc.HTTPNotFound.explanation)

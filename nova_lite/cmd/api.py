@@ -20,6 +20,7 @@ from oslo_config import cfg  # noqa: E402
 from nova_lite import conf as nova_conf  # noqa: E402
 from nova_lite import exception, rpc, service  # noqa: E402
 from nova_lite.api import deploy, prefork, server, wsgi  # noqa: E402
+from nova_lite.api.deadlines import Limits  # noqa: E402
 from nova_lite.compute.api import API  # noqa: E402
 from nova_lite.compute.rpcapi import ComputeRPC  # noqa: E402
 from nova_lite.conductor.rpcapi import ConductorRPC  # noqa: E402
@@ -42,21 +43,24 @@ PARENT_CHECK_SECONDS = 1.0
 
 
 class Site(NamedTuple):
-    """One API that is served: its application, and where."""
+    """One API that is served: its application, and where; a socket for each worker."""
 
     name: str
     app: deploy.App
-    sock: socket.socket
+    socks: list[socket.socket]
     tls: ssl.SSLContext | None
 
 
 class Worker(service.Daemon):
-    """One process that serves all sites. ``parent``: the pid whose end is this process's, too."""
+    """One process that serves all sites, the worker of this number. ``parent``: the pid whose end is its own, too."""
 
-    def __init__(self, conf: cfg.ConfigOpts, compute: API, sites: list[Site], parent: int | None = None) -> None:
+    def __init__(
+        self, conf: cfg.ConfigOpts, compute: API, sites: list[Site], number: int = 0, parent: int | None = None
+    ) -> None:
         super().__init__(conf, BINARY)
         self._compute = compute
         self._sites = sites
+        self._number = number
         self._parent = parent
         self._transport: rpc.Transport | None = None
         self._http: list[server.Server] = []
@@ -68,8 +72,9 @@ class Worker(service.Daemon):
         self._compute.connect(conductor, rpc.proxy(ComputeRPC, self._transport), load_backend(self.conf, conductor))
         if self._parent is not None:
             self.add_periodic("parent", PARENT_CHECK_SECONDS, self._end_with_parent)
+        limits = Limits(request=self.conf.api.request_deadline, connections=self.conf.api.max_connections_per_client)
         for site in self._sites:
-            http = server.make(site.sock, site.app, self.conf.api.threads, site.tls)
+            http = server.make(site.socks[self._number], site.app, self.conf.api.threads, site.tls, limits)
             http.start()
             self._http.append(http)
 
@@ -104,7 +109,7 @@ def load_sites(conf: cfg.ConfigOpts, compute: API) -> list[Site]:
         is_tls = name in conf.api.enabled_ssl_apis
         tls = server.tls_context(conf.api.ssl_cert_file, conf.api.ssl_key_file) if is_tls else None
         address, port = (conf.api[option] for option in ADDRESSES[name])
-        sites.append(Site(name, app, server.listen(address, port), tls))
+        sites.append(Site(name, app, server.listen_apart(address, port, conf.api.workers), tls))
         LOG.info("%s listens on %s port %d", name, address, port)
     if not sites:
         raise exception.ConfigurationError(reason="[api] enabled_apis: none of them can be served.")
@@ -126,7 +131,7 @@ def main() -> int:
         BINARY,
         conf.api.workers,
         conf.api.graceful_shutdown_timeout + 5,
-        lambda: Worker(conf, compute, sites, parent).run(),
+        lambda number: Worker(conf, compute, sites, number, parent).run(),
     ).run()
 
 

@@ -62,8 +62,9 @@ class ComputeDaemon(service.Daemon):
 
     def _make_manager(self, conductor: ConductorRPC) -> ComputeManager:
         conf = self.conf
-        driver = load_compute_driver(conf, conf.host, load_backend(conf, conductor).fetch)
-        return ComputeManager(conf, conf.host, driver, conductor)
+        images = load_backend(conf, conductor)
+        driver = load_compute_driver(conf, conf.host, images.fetch)
+        return ComputeManager(conf, conf.host, driver, conductor, images)
 
     def _lock_host(self) -> None:
         """One daemon per host name: two would break "one job at a time per instance". The kernel frees the lock with

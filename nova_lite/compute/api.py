@@ -55,11 +55,41 @@ class API:
     def accept(self, context: RequestContext, instance_uuid: str, kind: str, payload: dict[str, Any]) -> None:
         """Have an operation of `nova_lite.operations` accepted; raises 404, or 409 where its row does not allow it."""
         ticket = _again(lambda: self.conductor.accept_action(context, instance_uuid, kind, payload))
-        steps = operations.get(kind, payload).steps
+        steps = operations.get(kind, ticket.payload).steps
         if steps and isinstance(steps[0], operations.Schedule):
             _nudge(kind, [instance_uuid], lambda: self.conductor.build_instances(context, [instance_uuid]))
         elif steps:
             _nudge(kind, [instance_uuid], lambda: compute_rpcapi.send_ticket(self.compute, context, ticket))
+
+    def delete(self, context: RequestContext, instance_uuid: str, soft: bool) -> None:
+        """Have a delete accepted; ``soft``: one that can be taken back, if there is anything yet to keep."""
+        kind = operations.DELETE.kind
+        if soft:
+            try:
+                self.accept(context, instance_uuid, kind, {"soft": True})
+                return
+            except (exception.InstanceInvalidState, exception.InstanceNotReady) as error:
+                LOG.info("Instance %s is deleted for good: %s", instance_uuid, error.message)
+        self.accept(context, instance_uuid, kind, {})
+
+    def rebuild(self, context: RequestContext, instance_uuid: str, payload: dict[str, Any]) -> Instance:
+        """Have a rebuild accepted; ``payload`` is that of `nova_lite.conductor.operations.rebuild`, with images as this
+        finds them. Returns the server as it is to be."""
+        images = self.images.describe(context, [payload["image_ref"]])
+        described = {"images": msgspec.to_builtins(images)}
+        self.accept(context, instance_uuid, operations.REBUILD.kind, {**payload, **described})
+        return self.conductor.instance_get(context, instance_uuid)
+
+    def rescue(self, context: RequestContext, instance_uuid: str, image_ref: str | None, password: str) -> None:
+        """Have a rescue accepted; ``image_ref`` None: with the server's own image."""
+        images = {}
+        if image_ref is not None:
+            try:
+                images = msgspec.to_builtins(self.images.describe(context, [image_ref]))
+            except exception.Invalid as error:
+                raise exception.UnsupportedRescueImage(image=image_ref) from error
+        payload = {"image_ref": image_ref, "images": images, "admin_password": password}
+        self.accept(context, instance_uuid, operations.RESCUE.kind, payload)
 
     def get_console_output(self, context: RequestContext, instance_uuid: str, length: int | None) -> str:
         """The last ``length`` lines of the console; None: all that is kept.

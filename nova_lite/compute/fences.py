@@ -12,6 +12,7 @@ import logging
 import os
 import threading
 import time
+import uuid
 from typing import Any
 
 import msgspec
@@ -28,14 +29,16 @@ RETENTION = 7 * 24 * 3600
 
 NEVER = -1
 SUFFIX = ".json"
+IDENTITY = "identity"
 
 
 class ActionResult(msgspec.Struct, frozen=True, kw_only=True):
-    """How a stop, start, reboot or delete ended: what `finish_action` reports."""
+    """How an order ended: what `finish_action` reports. ``answer``: what it gave besides, for later steps."""
 
     power_state: int | None = None
     error: str | None = None
     details: str = ""
+    answer: dict[str, Any] | None = None
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -47,8 +50,10 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ``created_generation``: a domain of it may be here (written right before one is made); ``built_generation``: its
     build was completed; ``resources``: what it holds. These three end with the removal.
 
-    ``last_action_id``: the newest action seen, finished if there is a ``result``. ``updated_at``: seconds since the
-    epoch.
+    ``held_generation``: a guest of it or a lower one may not run here now: its disks are on their way elsewhere.
+
+    ``last_action_id`` and ``last_position``: the newest order seen, by its action and its place in that, finished if
+    there is a ``result``. ``updated_at``: seconds since the epoch.
     """
 
     uuid: str
@@ -57,13 +62,19 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     created_generation: int = NEVER
     built_generation: int = NEVER
     resources: Resources | None = None
+    held_generation: int = NEVER
     last_action_id: int = 0
+    last_position: int = 0
     result: ActionResult | None = None
     updated_at: float = 0.0
 
     def forbids(self, generation: int) -> bool:
         """This generation was given up on; one that had been completed before can still have its domain."""
         return generation <= self.fenced_generation and generation != self.built_generation
+
+    @property
+    def last_order(self) -> tuple[int, int]:
+        return self.last_action_id, self.last_position
 
     @property
     def is_here(self) -> bool:
@@ -82,6 +93,22 @@ class FenceStore:
         self._locks = [threading.Lock() for _ in range(64)]
         self._records: dict[str, Record] = {}
         self._load()
+
+    def identity(self) -> str:
+        """What tells this host from another machine of its name: made once, and lost only with the promises."""
+        path = os.path.join(self._directory, IDENTITY)
+        try:
+            with open(path, encoding="ascii") as file:
+                return str(uuid.UUID(file.read().strip()))
+        except FileNotFoundError:
+            identity = str(uuid.uuid4())
+            files.write_atomically(path, identity.encode())
+            return identity
+        except (OSError, ValueError) as error:
+            raise exception.ConfigurationError(
+                reason=f"The host's identity {path} cannot be read ({error}). Remove it, force the host down and take "
+                "that back."
+            ) from error
 
     # --- asking
 
@@ -147,31 +174,57 @@ class FenceStore:
         with self._lock(instance_uuid):
             record = self.get(instance_uuid)
             if record.is_here:
-                self._write(record, created_generation=NEVER, built_generation=NEVER, resources=None)
+                self._write(
+                    record, created_generation=NEVER, built_generation=NEVER, resources=None, held_generation=NEVER
+                )
+
+    def hold(self, instance_uuid: str, generation: int) -> None:
+        """From here on no guest of ``generation`` or a lower one is started here; on return that is on disk."""
+        with self._lock(instance_uuid):
+            record = self.get(instance_uuid)
+            if generation > record.held_generation:
+                self._write(record, held_generation=generation)
+
+    def let_go(self, instance_uuid: str) -> None:
+        """What was held back may run again."""
+        with self._lock(instance_uuid):
+            record = self.get(instance_uuid)
+            if record.held_generation != NEVER:
+                self._write(record, held_generation=NEVER)
+
+    def check_not_held(self, instance_uuid: str, generation: int) -> None:
+        """Raises `DomainHeld` for a guest whose disks are on their way elsewhere."""
+        if generation <= self.get(instance_uuid).held_generation:
+            raise exception.DomainHeld(instance_uuid=instance_uuid)
 
     # --- actions
 
-    def admit(self, instance_uuid: str, action_id: int, forbid_generation: int | None = None) -> bool:
-        """Note that an action came. False: a newer one was seen, drop it.
+    def admit(
+        self, instance_uuid: str, action_id: int, forbid_generation: int | None = None, position: int = 0
+    ) -> bool:
+        """Note that an order came. False: a newer one was seen, drop it.
 
         True: it is on disk that it was seen and, unless it is finished, that ``forbid_generation`` is fenced.
         """
         with self._lock(instance_uuid):
             record = self.get(instance_uuid)
-            if action_id < record.last_action_id:
+            order = (action_id, position)
+            if order < record.last_order:
                 return False
-            if action_id == record.last_action_id and record.result is not None:
+            if order == record.last_order and record.result is not None:
                 return True
             fenced = max(record.fenced_generation, NEVER if forbid_generation is None else forbid_generation)
-            if (action_id, fenced) != (record.last_action_id, record.fenced_generation):
-                self._write(record, last_action_id=action_id, result=None, fenced_generation=fenced)
+            if (*order, fenced) != (*record.last_order, record.fenced_generation):
+                self._write(
+                    record, last_action_id=action_id, last_position=position, result=None, fenced_generation=fenced
+                )
             return True
 
-    def done(self, instance_uuid: str, action_id: int, result: ActionResult) -> None:
-        """The action is finished; the result is on disk before it is reported. Late ones are not noted."""
+    def done(self, instance_uuid: str, action_id: int, result: ActionResult, position: int = 0) -> None:
+        """The order is finished; the result is on disk before it is reported. Late ones are not noted."""
         with self._lock(instance_uuid):
             record = self.get(instance_uuid)
-            if record.last_action_id == action_id:
+            if record.last_order == (action_id, position):
                 self._write(record, result=result)
 
     # --- upkeep
@@ -181,12 +234,12 @@ class FenceStore:
         None: `RETENTION` ago). Returns how many."""
         limit = time.time() - RETENTION if before is None else before
         pruned = 0
-        for uuid in list(self._records):
-            with self._lock(uuid):
-                record = self.get(uuid)
+        for instance_uuid in list(self._records):
+            with self._lock(instance_uuid):
+                record = self.get(instance_uuid)
                 if not record.is_here and record.updated_at < limit:
-                    files.remove(self._path(uuid))
-                    self._records.pop(uuid, None)
+                    files.remove(self._path(instance_uuid))
+                    self._records.pop(instance_uuid, None)
                     pruned += 1
         return pruned
 

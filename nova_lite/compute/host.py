@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import threading
 
 from oslo_config import cfg
 
@@ -13,6 +14,7 @@ from nova_lite.compute.fences import FenceStore
 from nova_lite.compute.jobs import Jobs
 from nova_lite.compute.reports import Retrier
 from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.image.driver import ImageBackend
 from nova_lite.objects import ActionTicket
 from nova_lite.states import PowerState
 from nova_lite.virt.driver import ComputeDriver, DomainInfo
@@ -32,6 +34,8 @@ class LocalHost:
     claims: Claims
     jobs: Jobs
     retrier: Retrier
+    images: ImageBackend
+    snapshot_slots: threading.BoundedSemaphore
 
     def domain(self, instance_uuid: str) -> DomainInfo | None:
         """The instance's domain, if it has one here."""
@@ -62,13 +66,15 @@ class LocalHost:
         return True
 
     def require_domain(self, ticket: ActionTicket) -> None:
-        """Raises `DomainNotFound` unless the domain is the one that the conductor means, at just that generation.
+        """Raises `DomainNotFound` unless the domain is the one that the conductor means, at just that generation, and
+        `DomainHeld` while that is held back.
 
         That the conductor sends an order for it proves that its build ended.
         """
         found = self.driver.get_info(ticket.instance.uuid)
         if found.generation != ticket.generation:
             raise exception.DomainNotFound(instance_uuid=found.uuid)
+        self.fences.check_not_held(found.uuid, found.generation)
         if not self.fences.get(found.uuid).forbids(found.generation):
             self.fences.built(found.uuid, found.generation)
 

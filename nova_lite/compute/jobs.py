@@ -16,6 +16,10 @@ from nova_lite.context import RequestContext
 LOG = logging.getLogger(__name__)
 
 
+#: Instance uuid and token.
+Key = tuple[str, int, int]
+
+
 class InstanceLocks:
     """One lock per instance uuid, kept only while somebody wants it."""
 
@@ -50,38 +54,41 @@ class InstanceLocks:
 class Jobs:
     """Builds and actions in progress, from their acceptance until their report is delivered.
 
-    A job is known by its instance and token: a build's generation or an action's id. The same one is not begun twice.
+    A job is known by its instance and token: a build's generation, or an order's action and its place in that. The same
+    one is not begun twice.
     """
 
     def __init__(self) -> None:
         self.locks = InstanceLocks()
         self._changed = threading.Condition()
-        self._builds: set[tuple[str, int]] = set()
-        self._actions: set[tuple[str, int]] = set()
+        self._builds: set[Key] = set()
+        self._actions: set[Key] = set()
         self._busy: Counter[str] = Counter()
         self._watches: list[set[str]] = []
 
     def start_build(self, context: RequestContext, uuid: str, generation: int, work: Callable[[], None]) -> bool:
         """Run ``work`` in a thread of its own; False if this very build is in progress."""
-        return self._start(self._builds, context, uuid, generation, work)
+        return self._start(self._builds, context, (uuid, generation, 0), work)
 
-    def start_action(self, context: RequestContext, uuid: str, action_id: int, work: Callable[[], None]) -> bool:
-        """Run ``work`` in a thread of its own; False if this very action is in progress."""
-        return self._start(self._actions, context, uuid, action_id, work)
+    def start_action(
+        self, context: RequestContext, uuid: str, action_id: int, work: Callable[[], None], position: int = 0
+    ) -> bool:
+        """Run ``work`` in a thread of its own; False if this very order is in progress."""
+        return self._start(self._actions, context, (uuid, action_id, position), work)
 
     def building(self) -> dict[str, int]:
         """Instance uuid to the (highest) generation that is being built or reported."""
         with self._changed:
-            return dict(sorted(self._builds))
+            return {uuid: generation for uuid, generation, _ in sorted(self._builds)}
 
     def acting(self) -> list[int]:
         """Ids of the actions in progress."""
         with self._changed:
-            return sorted(action_id for _, action_id in self._actions)
+            return sorted({action_id for _, action_id, _ in self._actions})
 
     def is_building(self, instance_uuid: str) -> bool:
         with self._changed:
-            return any(uuid == instance_uuid for uuid, _ in self._builds)
+            return any(uuid == instance_uuid for uuid, _, _ in self._builds)
 
     def is_busy(self, instance_uuid: str) -> bool:
         """Whether the instance has a job. Takes no lock, so that any thread may ask."""
@@ -110,10 +117,8 @@ class Jobs:
                     return not (self._builds or self._actions)
             return True
 
-    def _start(
-        self, jobs: set[tuple[str, int]], context: RequestContext, uuid: str, token: int, work: Callable[[], None]
-    ) -> bool:
-        key = (uuid, token)
+    def _start(self, jobs: set[Key], context: RequestContext, key: Key, work: Callable[[], None]) -> bool:
+        uuid = key[0]
         with self._changed:
             if key in jobs:
                 return False
@@ -129,9 +134,7 @@ class Jobs:
             raise
         return True
 
-    def _run(
-        self, jobs: set[tuple[str, int]], key: tuple[str, int], context: RequestContext, work: Callable[[], None]
-    ) -> None:
+    def _run(self, jobs: set[Key], key: Key, context: RequestContext, work: Callable[[], None]) -> None:
         context.update_store()
         try:
             work()
@@ -142,7 +145,7 @@ class Jobs:
         finally:
             self._end(jobs, key)
 
-    def _end(self, jobs: set[tuple[str, int]], key: tuple[str, int]) -> None:
+    def _end(self, jobs: set[Key], key: Key) -> None:
         with self._changed:
             jobs.discard(key)
             self._busy[key[0]] -= 1

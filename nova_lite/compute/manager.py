@@ -16,8 +16,10 @@ from nova_lite.compute.claims import Claims
 from nova_lite.compute.fences import FenceStore
 from nova_lite.compute.heartbeat import Heartbeat
 from nova_lite.compute.host import LocalHost
+from nova_lite.compute.host_boot import HostBoot
 from nova_lite.compute.image_caching import ImageFetcher
 from nova_lite.compute.jobs import Jobs
+from nova_lite.compute.operations import snapshot
 from nova_lite.compute.operations.build import Builder
 from nova_lite.compute.operations.engine import Engine
 from nova_lite.compute.reconciler import DomainReconciler
@@ -25,6 +27,7 @@ from nova_lite.compute.registration import Registration
 from nova_lite.compute.reports import Retrier
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.context import RequestContext
+from nova_lite.image.driver import ImageBackend
 from nova_lite.objects import ActionTicket, BuildRequest, Diagnostics, Image
 from nova_lite.states import PowerState
 from nova_lite.virt.driver import ComputeDriver, ConsoleOutput, InstanceDiagnostics
@@ -45,22 +48,29 @@ class ComputeManager:
     methods for steps of operations, builds apart.
     """
 
-    def __init__(self, conf: cfg.ConfigOpts, host: str, driver: ComputeDriver, conductor: ConductorRPC) -> None:
+    def __init__(
+        self, conf: cfg.ConfigOpts, host: str, driver: ComputeDriver, conductor: ConductorRPC, images: ImageBackend
+    ) -> None:
         self._stopping = threading.Event()
         self.jobs = Jobs()
         self.heartbeat = Heartbeat(conf, host, driver, self.jobs)
-        self.registration = Registration(conf, self.heartbeat, conductor)
+        fences = FenceStore(fences_path(conf, host))
+        self.registration = Registration(conf, self.heartbeat, conductor, fences.identity())
         self.host = LocalHost(
             conf=conf,
             name=host,
             driver=driver,
             conductor=conductor,
-            fences=FenceStore(fences_path(conf, host)),
+            fences=fences,
             claims=Claims(self.heartbeat.capacity),
             jobs=self.jobs,
             retrier=Retrier(conf.compute.report_retry_seconds, self._stopping),
+            images=images,
+            snapshot_slots=threading.BoundedSemaphore(conf.compute.max_concurrent_snapshots),
         )
-        self.reconciler = DomainReconciler(self.host, conf.compute.reconcile_interval)
+        snapshot.clean(self.host)
+        boot = HostBoot(os.path.join(conf.state_path, "boots", host))
+        self.reconciler = DomainReconciler(self.host, conf.compute.reconcile_interval, boot)
         self._builder = Builder(self.host)
         self._engine = Engine(self.host)
         self.orders = {method: self._order(step) for method, step in operations.order_methods().items()}
@@ -88,6 +98,7 @@ class ComputeManager:
         """
         if self.jobs.building() or self.jobs.acting():
             raise exception.ServiceUnavailable("Work from before this host was forced down has not ended yet.")
+        self.host.images.sweep_uploads(self.host.name)
         kept = self.reconciler.run()
         if kept:
             raise exception.ServiceUnavailable(
@@ -123,7 +134,7 @@ class ComputeManager:
         def order(context: RequestContext, ticket: ActionTicket) -> None:
             uuid = ticket.instance.uuid
             work = functools.partial(self._if_admitted, uuid, self._engine.run, context, step, ticket)
-            self.jobs.start_action(context, uuid, ticket.action_id, work)
+            self.jobs.start_action(context, uuid, ticket.action_id, work, ticket.position)
 
         order.__name__ = step.method
         return order

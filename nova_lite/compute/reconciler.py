@@ -10,8 +10,10 @@ from collections.abc import Iterator
 
 from nova_lite import exception
 from nova_lite.compute.host import LocalHost
+from nova_lite.compute.host_boot import HostBoot
 from nova_lite.context import get_admin_context
 from nova_lite.objects import DomainReport, DomainVerdict, Verdict
+from nova_lite.states import PowerState
 from nova_lite.virt.driver import DomainInfo
 
 LOG = logging.getLogger(__name__)
@@ -27,11 +29,13 @@ class DomainReconciler:
     """One call with all our domains and leftovers; the conductor says per uuid what to do, and only that is done.
 
     The report also tells the power states. Instances with a job are left out: theirs are changing, and a domain that is
-    still being built must not be taken for a finished one. ``interval``: seconds between two runs of `tick`.
+    still being built must not be taken for a finished one. ``interval``: seconds between two runs of `tick`;
+    ``boot``: of this machine.
     """
 
-    def __init__(self, host: LocalHost, interval: float) -> None:
+    def __init__(self, host: LocalHost, interval: float, boot: HostBoot) -> None:
         self._host = host
+        self._boot = boot
         self._interval = interval
         self._next = time.monotonic() + interval
         self._power_changed = False
@@ -60,6 +64,7 @@ class DomainReconciler:
         self._power_changed = False
         self._next = time.monotonic() + self._interval
         host = self._host
+        booted = self._boot.is_new()
         with host.jobs.watch() as touched:
             domains = {info.uuid: info for info in host.driver.list_domains()}
             leftovers = host.driver.leftovers() - set(domains)
@@ -71,9 +76,10 @@ class DomainReconciler:
             verdicts = host.conductor.reconcile_domains(
                 get_admin_context(),
                 host.name,
-                [self._report(info) for uuid, info in domains.items() if uuid not in touched],
+                [self._report(info, booted) for uuid, info in domains.items() if uuid not in touched],
                 sorted(leftovers - touched),
             )
+            self._boot.settle()
             to_destroy = [each for each in verdicts if each.verdict == Verdict.DESTROY]
             kept |= {each.uuid for each in to_destroy if each.uuid in domains}
             with concurrent.futures.ThreadPoolExecutor(WORKERS, thread_name_prefix="verdict") as pool:
@@ -130,10 +136,12 @@ class DomainReconciler:
                 host.remove(uuid)
             kept.discard(uuid)
 
-    def _report(self, info: DomainInfo) -> DomainReport:
+    def _report(self, info: DomainInfo, booted: bool) -> DomainReport:
+        resumes = booted and self._host.conf.resume_guests_state_on_host_boot
         return DomainReport(
             uuid=info.uuid,
             generation=info.generation,
             power_state=int(info.power_state),
             last_action_id=self._host.fences.get(info.uuid).last_action_id,
+            lost_power=resumes and info.power_state == PowerState.SHUTDOWN,
         )

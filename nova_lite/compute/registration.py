@@ -25,17 +25,19 @@ LOG = logging.getLogger(__name__)
 class Registration:
     """``lost`` is set when the registration is over: the host has to register again, compare its domains, serve."""
 
-    def __init__(self, conf: cfg.ConfigOpts, heartbeat: Heartbeat, conductor: ConductorRPC) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, heartbeat: Heartbeat, conductor: ConductorRPC, identity: str = "") -> None:
         self._conf = conf
         self._heartbeat = heartbeat
         self._conductor = conductor
+        self._identity = identity
         self._epoch = 0
         self._serving = False
         self._confirmed = float("-inf")
         self.lost = threading.Event()
 
     def register(self) -> None:
-        """Raises `HostForcedDown` while the host may not serve. It does not count as up before `serve`."""
+        """Raises `HostNotAdmitted` while the host may not serve, or is not the one of its name. It does not count as up
+        before `serve`."""
         self._serving = False
         asked, report = time.monotonic(), self._report()
         self._epoch = self._conductor.register_host(get_admin_context(), report)
@@ -70,7 +72,7 @@ class Registration:
 
     def _report(self) -> HostReport:
         report = self._heartbeat.report()
-        report.epoch, report.serving = self._epoch, self._serving
+        report.epoch, report.serving, report.identity = self._epoch, self._serving, self._identity
         return report
 
     def check(self) -> None:

@@ -53,6 +53,8 @@ class ComputeRPC(Protocol):
 
 def send_ticket(compute: ComputeRPC, context: RequestContext, ticket: ActionTicket) -> None:
     """Order what ``ticket`` is for from its host; nothing to do when no host is involved."""
-    if ticket.host is not None:
+    if ticket.host is not None and ticket.build is not None:
+        compute.build_and_run_instance(context, ticket.host, ticket.build)
+    elif ticket.host is not None:
         method = ticket.method or operations.order_of(ticket.action, ticket.payload)
         compute.order(context, ticket.host, method, ticket, version=operations.order_methods()[method].since)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 
-from nova_lite import states
+from nova_lite import operations, states
 from nova_lite.conductor.db import actions, claims, instances
-from nova_lite.conductor.db.engine import Database, UnitOfWork
+from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Instance
+from nova_lite.conductor.operations.engine import Engine
 from nova_lite.context import RequestContext
 from nova_lite.objects import DomainReport, DomainVerdict, Verdict
 from nova_lite.states import PowerState
@@ -18,22 +19,43 @@ LOG = logging.getLogger(__name__)
 class Domains:
     """The RPC method `reconcile_domains`."""
 
-    def __init__(self, db: Database) -> None:
-        self.db = db
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.db = engine.db
 
     def reconcile_domains(
         self, context: RequestContext, host: str, domains: list[DomainReport], leftovers: list[str]
     ) -> list[DomainVerdict]:
-        return self.db.write(reconcile_domains, host, domains, leftovers)
+        return self.db.write(self._reconcile_domains, context, host, domains, leftovers)
+
+    def _reconcile_domains(
+        self,
+        uow: UnitOfWork,
+        context: RequestContext,
+        host: str,
+        domains: list[DomainReport],
+        leftovers: list[str],
+    ) -> list[DomainVerdict]:
+        off: list[Instance] = []
+        verdicts = reconcile_domains(uow, host, domains, leftovers, off)
+        for instance in off:
+            LOG.info("Instance %s ran when its host lost power: it is started again", instance.uuid)
+            self.engine.accept_in(uow, context, instance.uuid, operations.START.kind, {})
+        return verdicts
 
 
 def reconcile_domains(
-    uow: UnitOfWork, host: str, domains: list[DomainReport], leftovers: list[str]
+    uow: UnitOfWork,
+    host: str,
+    domains: list[DomainReport],
+    leftovers: list[str],
+    off: list[Instance],
 ) -> list[DomainVerdict]:
     """Say which domains and leftovers do not belong on the host, and note the power states of those that do.
 
     An instance belongs where it is, and wherever else it holds a claim: the other end of a move. Unknown uuids are
-    never judged: they may be of another database.
+    never judged: they may be of another database. ``off`` gets those that were active and are stopped now, but are to
+    run again.
     """
     rows = instances.rows_by_uuid(uow, [domain.uuid for domain in domains] + leftovers)
     elsewhere = claims.of_instances(uow, rows, host)
@@ -46,8 +68,11 @@ def reconcile_domains(
         is_it = (instance.host, instance.generation) == (host, domain.generation)
         belongs = not instance.deleted and (is_it or domain.generation in elsewhere.get(domain.uuid, ()))
         if is_it and belongs and instance.task_state is None:
+            was_active = instance.vm_state == states.ACTIVE
             _sync_power_state(uow, instance, domain)
-        if not belongs and domain.generation > instance.generation:
+            if domain.lost_power and was_active and instance.vm_state == states.STOPPED:
+                off.append(instance)
+        if not belongs and domain.generation > max(instance.generation, instance.last_generation):
             LOG.warning("Domain %s on %s is newer than its row; it is left alone", domain.uuid, host)
             continue
         verdict = Verdict.KEEP if belongs else Verdict.DESTROY

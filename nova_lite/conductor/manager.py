@@ -14,12 +14,14 @@ from nova_lite.conductor.domains import Domains
 from nova_lite.conductor.endpoints import database
 from nova_lite.conductor.endpoints.images import Images
 from nova_lite.conductor.endpoints.instances import Instances
+from nova_lite.conductor.endpoints.live_migrations import LiveMigrations
 from nova_lite.conductor.operations.building import Building
 from nova_lite.conductor.operations.create import Create
 from nova_lite.conductor.operations.engine import Engine
 from nova_lite.conductor.operations.scheduling import Scheduling
 from nova_lite.conductor.reconciler import Reconciler
 from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.image.driver import load_backend as load_images
 from nova_lite.network.driver import load_backend
 from nova_lite.objects import HostState
 from nova_lite.scheduler.rpcapi import SchedulerRPC
@@ -37,7 +39,8 @@ class ConductorManager:
         self.scheduler = scheduler
         self.db = Database(conf, before_commit=self._announce_hosts)
         network_backend = load_backend(conf)
-        self.engine = Engine(self.db, conf, network_backend, compute)
+        image_backend = load_images(conf, conductor)
+        self.engine = Engine(self.db, conf, network_backend, compute, scheduler, image_backend)
         scheduling = Scheduling(self.engine, scheduler)
         self.reconciler = Reconciler(self.engine, scheduling)
         self.endpoint = rpc.Endpoint(
@@ -46,7 +49,8 @@ class ConductorManager:
             self.engine,
             Building(self.engine, scheduling, conductor),
             Instances(self.engine),
-            Domains(self.db),
+            LiveMigrations(self.db, conf),
+            Domains(self.engine),
             Images(self.db, conf, compute),
             database.functions(self.db, conf),
             translate=engine.translate,

@@ -6,20 +6,23 @@ again; all it does is harmless when done twice.
 
 from __future__ import annotations
 
+import contextlib
+import datetime
+import functools
 import logging
 import time
 from collections.abc import Callable
-from concurrent import futures
 
 import msgspec
 
 from nova_lite import exception, operations
-from nova_lite.conductor.db import actions, services
-from nova_lite.conductor.db.engine import UnitOfWork
-from nova_lite.conductor.operations import building, scheduling
-from nova_lite.conductor.operations.engine import Engine, lock_act, ticket
+from nova_lite.conductor.db import actions, instances, server_migrations, services
+from nova_lite.conductor.db.engine import UnitOfWork, translate
+from nova_lite.conductor.lanes import Lane
+from nova_lite.conductor.operations import building
+from nova_lite.conductor.operations.engine import Engine, build_request, lock_act, ticket
 from nova_lite.conductor.operations.scheduling import Scheduling
-from nova_lite.context import RequestContext
+from nova_lite.context import RequestContext, get_admin_context
 from nova_lite.objects import ActionTicket, BuildRequest
 from nova_lite.states import PowerState
 
@@ -28,8 +31,11 @@ LOG = logging.getLogger(__name__)
 #: Seconds that a host has to confirm a fence.
 FENCE_TIMEOUT = 30.0
 
-#: Drives that wait for other daemons at the same time; a scheduler that is away must not hold up deletes.
+#: Threads that send orders, and as many that wait for hosts to confirm fences.
 PARALLEL_DRIVES = 4
+
+#: Batches that one sweep takes if there are so many; the next sweep goes on.
+BATCHES = 16
 
 
 class _Due(msgspec.Struct):
@@ -54,22 +60,113 @@ class Reconciler:
         self.db = engine.db
         self.conf = engine.conf
         self._last_sweep = self._listening_since = time.monotonic()
-        self._pool = futures.ThreadPoolExecutor(PARALLEL_DRIVES, thread_name_prefix="reconciler")
+        self._scheduler = Lane("schedule", 1)
+        self._fences = Lane("fence", PARALLEL_DRIVES)
+        self._orders = Lane("order", PARALLEL_DRIVES)
+        self.lanes = (self._scheduler, self._fences, self._orders)
 
     def sweep(self) -> int:
         """One pass; returns how many actions were taken."""
         for host in self.db.write(self._expire_services):
             LOG.warning("Host %s has not reported for %d s: it counts as down", host, self.conf.service_down_time)
-        owner = actions.new_owner()
-        due = self.db.write(self._take_due, owner)
+        self._offload_shelved()
+        self._reclaim()
+        self._confirm()
+        taken = 0
+        for _ in range(BATCHES):
+            ids = self.db.read(actions.due, self.conf)
+            owner = actions.new_owner()
+            due = self._take(ids, owner) if ids else []
+            self._drive(due, owner)
+            taken += len(due)
+            if len(ids) < self.conf.conductor.reconcile_batch:
+                break
+        return taken
+
+    def _take(self, ids: list[int], owner: str) -> list[_Due]:
+        """All of these in one transaction. If that cannot be, because one of them makes no sense, each in its own."""
+        try:
+            return self.db.write(self._take_due, ids, owner)
+        except Exception as error:
+            _raise_if_unavailable(error)
+            LOG.warning("Due actions are taken one by one, one of them cannot be: %r", error)
+        return [item for action_id in ids for item in self._take_one(action_id, owner)]
+
+    def _take_one(self, action_id: int, owner: str) -> list[_Due]:
+        try:
+            return self.db.write(self._take_due, [action_id], owner)
+        except Exception as error:
+            _raise_if_unavailable(error)
+            LOG.exception("Action %d is put off: its row, or its instance's, makes no sense", action_id)
+        self.db.write(actions.put_off, action_id)
+        return []
+
+    def _drive(self, due: list[_Due], owner: str) -> None:
+        """What waits for the scheduler, for hosts' answers, and for nobody: none of them holds up another."""
         to_schedule = [item for item in due if item.step == operations.SCHEDULE]
         if to_schedule:
             uuids = [item.instance_uuid for item in to_schedule]
-            self._drive(lambda: self.scheduling.run(to_schedule[0].context, uuids, owner))
+            self._scheduler.drive(
+                "", [self._guarded(lambda: self.scheduling.run(to_schedule[0].context, uuids, owner))]
+            )
+        fences: dict[str, list[Callable[[], None]]] = {}
         for item in due:
-            if item.step != operations.SCHEDULE:
-                self._drive(lambda item=item: self._redrive(item))  # type: ignore[misc]
-        return len(due)
+            if item.step == operations.SCHEDULE:
+                continue
+            redrive = self._guarded(functools.partial(self._redrive, item))
+            if item.method == "fence_instance":
+                fences.setdefault(str(item.host), []).append(redrive)
+            else:
+                self._orders.drive(str(item.action_id), [redrive])
+        for host, drives in fences.items():
+            self._fences.drive(host, drives)
+
+    def _guarded(self, effect: Callable[[], None]) -> Callable[[], None]:
+        return functools.partial(self.engine.guarded, effect)
+
+    def _offload_shelved(self) -> None:
+        """Begin to offload what is shelved for long enough; another conductor may be faster."""
+        seconds = self.conf.shelved_offload_time
+        if seconds < 0:
+            return
+        for instance_uuid in self.db.read(self._to_offload, seconds):
+            context = get_admin_context()
+            with contextlib.suppress(exception.Conflict, exception.InstanceNotFound):
+                order = self.engine.accept_action(context, instance_uuid, operations.SHELVE_OFFLOAD.kind, {})
+                self.engine.send(order, context)
+
+    def _to_offload(self, uow: UnitOfWork, seconds: int) -> list[str]:
+        before = uow.now - datetime.timedelta(seconds=seconds)
+        return instances.to_offload(uow, before, self.conf.conductor.reconcile_batch)
+
+    def _reclaim(self) -> None:
+        """Delete for good what was soft-deleted long enough ago, so many of them in one sweep."""
+        seconds = self.conf.reclaim_instance_interval
+        if not seconds:
+            return
+        old = self.db.read(instances.to_reclaim, seconds, self.conf.conductor.reconcile_batch)
+        if old:
+            LOG.info("Reclaiming what was soft-deleted: %s", ", ".join(old))
+            self._ask("reclaim", old, operations.DELETE)
+
+    def _confirm(self) -> None:
+        """Confirm moves that have waited long enough for their owners' word, so many of them in one sweep."""
+        seconds = self.conf.resize_confirm_window
+        if not seconds:
+            return
+        old = self.db.read(server_migrations.unconfirmed, seconds, self.conf.conductor.reconcile_batch)
+        if old:
+            LOG.info("Confirming what was resized or migrated: %s", ", ".join(old))
+            self._ask("confirm", old, operations.CONFIRM_RESIZE)
+
+    def _ask(self, lane: str, instance_uuids: list[str], row: operations.Operation) -> None:
+        """Have an operation accepted that nobody asks for but time."""
+
+        def ask(instance_uuid: str) -> None:
+            context = get_admin_context()
+            self.engine.send(self.engine.accept_action(context, instance_uuid, row.kind, {}), context)
+
+        self._orders.drive(lane, [self._guarded(functools.partial(ask, uuid)) for uuid in instance_uuids])
 
     def _expire_services(self, uow: UnitOfWork) -> list[str]:
         """Count silent hosts as down. For one lease after this conductor started, stood still, or was without broker or
@@ -83,9 +180,9 @@ class Reconciler:
             return []
         return services.expire(uow, self.conf)
 
-    def _take_due(self, uow: UnitOfWork, owner: str) -> list[_Due]:
+    def _take_due(self, uow: UnitOfWork, ids: list[int], owner: str) -> list[_Due]:
         due = []
-        for act in self.engine.take_due(uow, owner):
+        for act in self.engine.take_due(uow, owner, ids):
             action, step = act.action, act.step
             item = _Due(
                 action_id=action.id,
@@ -98,17 +195,15 @@ class Reconciler:
                 context=act.context,
             )
             if action.step == operations.BUILD:
-                item.build = scheduling.build_request(act)
+                item.build = build_request(act)
             elif item.method:
                 item.ticket = ticket(act)
             due.append(item)
         return due
 
     def stop(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
-
-    def _drive(self, func: Callable[[], None]) -> None:
-        self._pool.submit(self.engine.guarded, func)
+        for lane in self.lanes:
+            lane.stop()
 
     def _redrive(self, item: _Due) -> None:
         LOG.info("Driving %s of %s again (step %s, host %s)", item.kind, item.instance_uuid, item.step, item.host)
@@ -119,7 +214,7 @@ class Reconciler:
         elif item.ticket is not None:
             self.engine.send(item.ticket, item.context)
         else:
-            self.engine.tell_network(item.action_id)
+            self.engine.tell(item.action_id)
 
     def _fence(self, item: _Due) -> None:
         """A build that is undone: have its host confirm that it will not, or find out that it did."""
@@ -140,6 +235,7 @@ class Reconciler:
         """The host has confirmed: nothing of the instance is there, nor will be."""
         act = lock_act(uow, action_id)
         if act is not None and act.action.step == operations.COMPENSATE and not act.instance.deleted:
+            act.instance.power_state = PowerState.NOSTATE
             self.engine.advance(act)
 
     def _revived(self, uow: UnitOfWork, action_id: int) -> None:
@@ -147,3 +243,9 @@ class Reconciler:
         act = lock_act(uow, action_id)
         if act is not None and act.action.step == operations.COMPENSATE and not act.instance.deleted:
             building.built(self.engine, act, PowerState.RUNNING, None)
+
+
+def _raise_if_unavailable(error: Exception) -> None:
+    """Raise it if it says that the database is away, and not that a row is wrong."""
+    if isinstance(translate(error), exception.DatabaseUnavailable):
+        raise error

@@ -7,7 +7,7 @@ Grouped by who asks. Every method answers within one transaction; `MessagingUnav
 from __future__ import annotations
 
 import datetime
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 from nova_lite import rpc
 from nova_lite.context import RequestContext
@@ -32,13 +32,17 @@ from nova_lite.objects import (
     InstanceUsage,
     KeyPair,
     Limits,
+    MigrationFilters,
+    MigrationProgress,
     Network,
     ServerGroup,
+    ServerMigration,
     Service,
+    Wish,
 )
 
 
-@rpc.service("conductor", version="1.0")
+@rpc.service("conductor", version="1.2")
 class ConductorRPC(Protocol):
     # --- servers, for the API
 
@@ -104,6 +108,30 @@ class ConductorRPC(Protocol):
     def action_get(self, context: RequestContext, instance_uuid: str, request_id: str) -> InstanceAction:
         """One action with its events."""
 
+    @rpc.since("1.1")
+    def migration_list(
+        self, context: RequestContext, filters: MigrationFilters, limit: int | None, marker: str | None
+    ) -> list[ServerMigration]:
+        """Moves of all servers, newest first."""
+
+    @rpc.since("1.1")
+    def migrations_in_progress(self, context: RequestContext, instance_uuid: str) -> list[ServerMigration]:
+        """Live migrations of a server that are going on."""
+
+    @rpc.since("1.1")
+    def migration_get(self, context: RequestContext, instance_uuid: str, migration_id: int) -> ServerMigration:
+        """Of this server, of any kind and status; else `MigrationNotFound`."""
+
+    @rpc.since("1.2")
+    def live_migration_abort(
+        self, context: RequestContext, instance_uuid: str, migration_id: int, early: bool = False
+    ) -> None:
+        """Have one that goes on end; ``early``: also one that has not begun to move the guest. Raises a 4xx."""
+
+    @rpc.since("1.2")
+    def live_migration_force_complete(self, context: RequestContext, instance_uuid: str, migration_id: int) -> None:
+        """Have one that goes on end soon, whatever the guest feels of it. Raises a 4xx."""
+
     # --- catalogue, for the API
 
     def flavor_list(
@@ -116,8 +144,9 @@ class ConductorRPC(Protocol):
         marker: str | None,
         sort_key: str,
         sort_dir: str,
+        name: Annotated[str | None, rpc.Since("1.1")] = None,
     ) -> list[Flavor]:
-        """``is_public`` None: all of them."""
+        """``is_public`` None: all of them. ``name``: a regular expression."""
 
     def flavor_get(self, context: RequestContext, flavor_id: str) -> Flavor: ...
 
@@ -314,8 +343,27 @@ class ConductorRPC(Protocol):
         power_state: int | None,
         error: str | None,
         details: str,
+        position: Annotated[int, rpc.Since("1.1")] = 0,
+        answer: Annotated[dict[str, Any] | None, rpc.Since("1.1")] = None,
     ) -> None:
-        """Report a stop, start, reboot or delete as done (``error`` None) or failed. Reporting twice is harmless."""
+        """Report an order as done (``error`` None) or failed. ``position``: of the ticket. ``answer``: what later steps
+        need of it, in their tickets' payload under ``answers`` and the step's name. Reporting twice is harmless."""
+
+    @rpc.since("1.1")
+    def order_is_wanted(self, context: RequestContext, host: str, action_id: int, position: int) -> bool:
+        """Whether the conductor still waits for this order: what a host asks before it makes a guest of another host's
+        disks."""
+
+    @rpc.since("1.2")
+    def live_migration_progress(
+        self, context: RequestContext, host: str, action_id: int, position: int, progress: MigrationProgress
+    ) -> Wish:
+        """How far a live migration away from ``host`` is; answers what is to become of it."""
+
+    @rpc.since("1.1")
+    def report_task(self, context: RequestContext, host: str, action_id: int, task_state: str) -> bool:
+        """The host has come to this task state of the step that it was ordered. False: the action is over, and what it
+        makes is not wanted."""
 
     def reconcile_domains(
         self, context: RequestContext, host: str, domains: list[DomainReport], leftovers: list[str]

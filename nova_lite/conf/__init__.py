@@ -17,6 +17,7 @@ from nova_lite.conf import (
     glance,
     identity,
     image,
+    libraries,
     libvirt,
     network,
     quota,
@@ -61,19 +62,7 @@ def load(argv: list[str] | None = None, prog: str | None = None) -> cfg.ConfigOp
     conf = cfg.CONF
     register_opts(conf)
     log.register_options(conf)
-    log.set_defaults(
-        default_log_levels=[
-            "alembic=WARN",
-            "amqp=WARN",
-            "oslo.messaging=WARN",
-            "oslo_messaging=WARN",
-            "sqlalchemy=WARN",
-            "stevedore=WARN",
-            "urllib3=WARN",
-            "routes.middleware=WARN",
-            "eventlet.wsgi.server=INFO",
-        ]
-    )
+    libraries.set_log_defaults()
     try:
         conf(argv, project="nova-lite", prog=prog, default_config_files=existing_config_files())
         _read_all(conf)

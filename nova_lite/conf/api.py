@@ -22,6 +22,19 @@ OPTS = [
         min=1,
         help="Requests that one process works on at a time, when it runs with native threads.",
     ),
+    cfg.FloatOpt(
+        "request_deadline",
+        default=20.0,
+        min=1.0,
+        help="Seconds that a client may keep an API waiting for one request, headers and body, and one more for each "
+        "16 KiB of it.",
+    ),
+    cfg.IntOpt(
+        "max_connections_per_client",
+        default=400,
+        min=1,
+        help="Connections that one address may have to each API of a worker. Behind a proxy all clients have one.",
+    ),
     cfg.HostAddressOpt("metadata_listen", default="127.0.0.1", help="Address the metadata API listens on."),
     cfg.PortOpt("metadata_port", default=8775, help="Port the metadata API listens on."),
     cfg.HostAddressOpt("identity_listen", default="127.0.0.1", help="Address the identity API listens on."),
@@ -40,7 +53,7 @@ OPTS = [
     cfg.StrOpt("paste_config", default="/etc/nova-lite/api-paste.ini", help="The paste.deploy file."),
     cfg.StrOpt(
         "auth_strategy",
-        default="noauth2",
+        default="standalone",
         help="Which pipeline of the paste file is used. noauth2 believes every token and is refused on any address "
         "but loopback ones; standalone takes the tokens of the identity API; keystone has Keystone check tokens "
         "([keystone_authtoken]); http_basic takes a user's name and password with each request.",

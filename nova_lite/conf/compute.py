@@ -8,6 +8,12 @@ from oslo_config import cfg, types
 
 DEFAULT_OPTS = [
     cfg.StrOpt("compute_driver", default="libvirt", help="Entry point in nova_lite.virt.drivers: libvirt or fake."),
+    cfg.BoolOpt(
+        "resume_guests_state_on_host_boot",
+        default=False,
+        help="After the machine has booted, start the guests that were running before. Otherwise their servers are "
+        "SHUTOFF then.",
+    ),
     cfg.ListOpt(
         "compute_monitors",
         item_type=types.String(choices=["cpu.virt_driver"]),
@@ -25,6 +31,12 @@ DEFAULT_OPTS = [
 
 OPTS = [
     cfg.IntOpt("max_concurrent_builds", default=10, min=1, help="Builds that a host works at, at the same time."),
+    cfg.IntOpt(
+        "max_concurrent_snapshots",
+        default=5,
+        min=1,
+        help="Images of servers that a host makes and uploads at the same time; others wait.",
+    ),
     cfg.IntOpt(
         "reconcile_interval",
         default=30,

@@ -15,6 +15,72 @@ DEFAULT_OPTS = [
     ),
 ]
 
+MIGRATION_OPTS = [
+    cfg.StrOpt(
+        "live_migration_inbound_addr",
+        help="Address of this host that other hosts reach it at, to fetch disks and to send it guests. Default: my_ip.",
+    ),
+    cfg.StrOpt(
+        "live_migration_uri",
+        default="qemu+ssh://root@%s/system",
+        help="Where the libvirtd of another host answers this host's libvirtd; %s: the other host's "
+        "live_migration_inbound_addr.",
+    ),
+    cfg.IntOpt(
+        "live_migration_completion_timeout",
+        default=800,
+        min=0,
+        help="Seconds per GiB of memory and disks (at least 2 GiB) that a live migration may take. 0: as long as it "
+        "takes.",
+    ),
+    cfg.StrOpt(
+        "live_migration_timeout_action",
+        default="abort",
+        choices=["abort", "force_complete"],
+        help="What becomes of one that takes longer.",
+    ),
+    cfg.IntOpt(
+        "live_migration_downtime",
+        default=500,
+        min=100,
+        help="Milliseconds that a guest may be paused when it changes hosts.",
+    ),
+    cfg.IntOpt("live_migration_bandwidth", default=0, min=0, help="MiB per second that a migration takes. 0: all."),
+    cfg.BoolOpt(
+        "live_migration_permit_auto_converge",
+        default=False,
+        help="Slow a guest down that changes its memory faster than it can be sent.",
+    ),
+    cfg.BoolOpt(
+        "live_migration_permit_post_copy",
+        default=False,
+        help="Let force_complete start the guest at its destination before all of its memory is there. If either host "
+        "fails then, the guest is lost; without it the guest is paused until all of it is there.",
+    ),
+    cfg.StrOpt(
+        "migration_ssh_user",
+        default="root",
+        help="User at the other hosts whose instances directory the key below may read.",
+    ),
+    cfg.StrOpt(
+        "migration_ssh_key",
+        help="File of the SSH key that this host fetches disks from other hosts with. There it belongs into "
+        "authorized_keys with 'restrict,command=\"/usr/bin/rrsync -ro INSTANCES_PATH\"'. Default: the user's own.",
+    ),
+    cfg.StrOpt(
+        "migration_ssh_known_hosts",
+        help="File with the SSH host keys of the other hosts; one that is not in it is not talked to. Default: the "
+        "user's own.",
+    ),
+    cfg.PortOpt("migration_ssh_port", default=22, help="Port of the other hosts' SSH daemons."),
+    cfg.IntOpt(
+        "migration_timeout",
+        default=60,
+        min=5,
+        help="Seconds without any data after which a connection that fetches disks is given up, and made again.",
+    ),
+]
+
 OPTS = [
     cfg.StrOpt(
         "virt_type",
@@ -49,6 +115,7 @@ OPTS = [
         min=128,
         help="MiB of address space that qemu-img may take to look at an image.",
     ),
+    *MIGRATION_OPTS,
 ]
 
 

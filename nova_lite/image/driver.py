@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
 from oslo_config import cfg
 
 from nova_lite import plugins
@@ -18,11 +19,32 @@ if TYPE_CHECKING:  # nova-lite-manage needs no message bus, which takes long to 
 NAMESPACE = "nova_lite.image.backends"
 
 
+class ImageCall(msgspec.Struct, kw_only=True, frozen=True):
+    """What a conductor asks of the backend, outside any transaction; asking again is harmless.
+
+    ``host``: who uploads the image, or did. To rotate: the backups of kind ``backup_type`` of the server
+    ``instance_uuid``, which belong to ``project_id``; ``rotation`` of them are kept, ``gone`` are the others, where
+    they are rows.
+    """
+
+    image_id: str
+    host: str | None = None
+    project_id: str | None = None
+    instance_uuid: str = ""
+    backup_type: str = ""
+    rotation: int = 0
+    gone: list[str] = msgspec.field(default_factory=list)
+
+
 class ImageBackend(abc.ABC):
-    """One source of images. The API asks for metadata, on behalf of its user; compute hosts fetch bytes.
+    """One source of images. The API asks for metadata, on behalf of its user; compute hosts fetch bytes, and upload
+    those of snapshots; conductors have an uploaded image be one, or remove it.
 
     An image never changes its bytes under its id. A source that does not answer is `ServiceUnavailable`.
     """
+
+    #: Whether the images are rows of the conductor's database, which it changes in the transactions of the steps.
+    keeps_rows = False
 
     def __init__(self, conf: cfg.ConfigOpts, conductor: ConductorRPC) -> None:
         self.conf = conf
@@ -49,6 +71,15 @@ class ImageBackend(abc.ABC):
         looked up with the user's rights. Empty when it knows them itself. Raises `ImageUnavailable`, or `InvalidInput`
         for an image whose kernel or ramdisk is not there."""
 
+    @abc.abstractmethod
+    def register(self, context: RequestContext, image: Image) -> Image | None:
+        """Have ``image``, queued, as the user's, before the operation that fills it is accepted; returns it with the id
+        that it got. None: there was nothing to do, since the operation writes its row itself."""
+
+    @abc.abstractmethod
+    def withdraw(self, context: RequestContext, image_id: str) -> None:
+        """The operation was not accepted: the image goes away again."""
+
     # --- for compute hosts
 
     @abc.abstractmethod
@@ -58,6 +89,33 @@ class ImageBackend(abc.ABC):
         Raises `ImageFileMissing` or `ImageCorrupt` when no host can get them, `VirtDriverError` when another one
         might; then there is no such file.
         """
+
+    @abc.abstractmethod
+    def upload(self, image: Image, source: str, host: str, progress: Callable[[int], None]) -> None:
+        """Make the file ``source`` the data of the queued image; it is saving meanwhile. ``progress`` hears the bytes
+        sent so far, and may end it by raising. A repeat begins again.
+
+        Raises `ImageNotFound` when the image is gone, `ImageUploadFailed`; then nothing of the upload is left.
+        """
+
+    @abc.abstractmethod
+    def sweep_uploads(self, host: str) -> None:
+        """Remove what uploads of this host have left that was killed, where nobody else does."""
+
+    # --- for conductors
+
+    @abc.abstractmethod
+    def publish(self, call: ImageCall) -> Image | None:
+        """The host has uploaded the image: have it be active. What it is then, unless that is in its row. Raises
+        `ImageNotFound`, `ImageFileMissing` or `ImageUnacceptable`."""
+
+    @abc.abstractmethod
+    def discard(self, call: ImageCall) -> None:
+        """Remove the image, whatever it is by now; quiet when it is not there."""
+
+    @abc.abstractmethod
+    def rotate(self, call: ImageCall) -> None:
+        """Remove the oldest backups; those that cannot be removed are logged and stay."""
 
 
 def load_backend(conf: cfg.ConfigOpts, conductor: ConductorRPC) -> ImageBackend:

@@ -1,17 +1,19 @@
 """Images of Glance: metadata by the rights of the user who asks, bytes by those of the user in ``[glance]``.
 
 A user's token is used while the API has the request, and goes no further: what a create has to know of an image
-travels with it, and compute hosts read as a user of their own, who therefore has to be allowed to read every image.
+travels with it. Compute hosts and conductors come as a user of their own, who therefore has to be allowed to read every
+image, and for snapshots to fill and to delete those of every project: an admin.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import IO, TYPE_CHECKING, Any
 
 import requests
 from oslo_config import cfg
@@ -20,7 +22,7 @@ from oslo_utils import timeutils
 from nova_lite import exception
 from nova_lite.context import RequestContext
 from nova_lite.image import verified
-from nova_lite.image.driver import ImageBackend
+from nova_lite.image.driver import ImageBackend, ImageCall
 from nova_lite.image.glance_client import GlanceClient, json_of
 from nova_lite.objects import Image
 
@@ -90,6 +92,24 @@ class GlanceImages(ImageBackend):
                 reason=f"image {image.id} names a {part} {part_id} that does not exist"
             ) from error
 
+    def register(self, context: RequestContext, image: Image) -> Image | None:
+        body = {
+            **image.properties,
+            "name": image.name,
+            "visibility": image.visibility,
+            "disk_format": image.disk_format,
+            "container_format": image.container_format,
+            "min_disk": image.min_disk,
+            "min_ram": image.min_ram,
+        }
+        answer = self._client.request(_token(context), "POST", "/v2/images", json=body)
+        if answer.status_code != 201:
+            raise _refusal(answer, image.id)
+        return image_of(json_of(answer))
+
+    def withdraw(self, context: RequestContext, image_id: str) -> None:
+        self._client.request(_token(context), "DELETE", _path(image_id))
+
     # --- for compute hosts
 
     def fetch(self, image: Image, target: str) -> None:
@@ -122,6 +142,60 @@ class GlanceImages(ImageBackend):
             raise exception.VirtDriverError(
                 reason=f"image {image.id} cannot be written: {error.strerror or error}"
             ) from error
+
+    def upload(self, image: Image, source: str, host: str, progress: Callable[[int], None]) -> None:
+        """An upload that was killed may have left the image saving, which Glance fills no more: then it fails."""
+        try:
+            with open(source, "rb") as reader:
+                answer = self._client.send_file(f"{_path(image.id)}/file", _Read(reader, progress))
+        except OSError as error:
+            raise exception.ImageUploadFailed(image_id=image.id, reason=error.strerror or str(error)) from error
+        if answer.status_code == 404 or answer.status_code == 410:
+            raise exception.ImageNotFound(image_id=image.id)
+        if answer.status_code not in (200, 201, 204):
+            raise exception.ImageUploadFailed(image_id=image.id, reason=f"Glance answers {answer.status_code}")
+
+    def sweep_uploads(self, host: str) -> None:
+        """Glance does it."""
+
+    # --- for conductors
+
+    def publish(self, call: ImageCall) -> Image | None:
+        image = image_of(_body(self._client.own("GET", _path(call.image_id)), call.image_id))
+        if image.status != "active":
+            raise exception.ImageFileMissing(image_id=call.image_id, reason=f"Glance has it as {image.status}")
+        return image
+
+    def discard(self, call: ImageCall) -> None:
+        answer = self._client.own("DELETE", _path(call.image_id))
+        if answer.status_code not in (204, 404):
+            raise _refusal(answer, call.image_id)
+
+    def rotate(self, call: ImageCall) -> None:
+        query = {"limit": PAGE, "sort": "created_at:desc", "owner": call.project_id or ""}
+        query |= {"instance_uuid": call.instance_uuid, "backup_type": call.backup_type, "image_type": "backup"}
+        found = [image_of(body) for body in self._client.pages(None, query)]
+        for image in found[call.rotation :]:
+            answer = self._client.own("DELETE", _path(image.id))
+            if answer.status_code not in (204, 404):
+                LOG.warning("Backup %s could not be deleted: Glance answers %d", image.id, answer.status_code)
+
+
+class _Read:
+    """A file that is read in pieces and tells how far it was read. Its length is known, so it is not sent in chunks."""
+
+    def __init__(self, file: IO[bytes], progress: Callable[[int], None]) -> None:
+        self._file = file
+        self._progress = progress
+        self.len = os.fstat(file.fileno()).st_size
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._file.read(verified.CHUNK if size < 0 else size)
+        self._progress(self._file.tell())
+        return data
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(lambda: self.read(verified.CHUNK), b"")
 
 
 def image_of(body: Mapping[str, Any]) -> Image:
@@ -174,17 +248,21 @@ def _path(image_id: str) -> str:
 
 def _body(answer: requests.Response, image_id: str) -> Any:
     """What Glance says of one image; raises what its status means."""
-    if answer.status_code == 404:
-        raise exception.ImageNotFound(image_id=image_id)
-    if answer.status_code in (401, 403):
-        raise exception.Forbidden(f"Not authorized for image {image_id}.")
-    if answer.status_code == 409:
-        raise exception.Conflict(f"Image {image_id} cannot be changed at present.")
-    if answer.status_code == 413:
-        raise exception.Forbidden("Image metadata limit exceeded")
     if answer.status_code != 200:
-        raise exception.ValidationError(detail=f"The image service refuses this ({answer.status_code}).")
+        raise _refusal(answer, image_id)
     return json_of(answer)
+
+
+def _refusal(answer: requests.Response, image_id: str) -> exception.NovaLiteException:
+    if answer.status_code == 404:
+        return exception.ImageNotFound(image_id=image_id)
+    if answer.status_code in (401, 403):
+        return exception.Forbidden(f"Not authorized for image {image_id}.")
+    if answer.status_code == 409:
+        return exception.Conflict(f"Image {image_id} cannot be changed at present.")
+    if answer.status_code == 413:
+        return exception.Forbidden("Image metadata limit exceeded")
+    return exception.ValidationError(detail=f"The image service refuses this ({answer.status_code}).")
 
 
 def _operation(name: str, value: str | None) -> dict[str, str]:

@@ -10,13 +10,24 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from nova_lite import files
-from nova_lite.image.local import file_path
+from nova_lite import files, hooks
 
 CHUNK = 1024 * 1024
 MODE = 0o640
 #: How a file that is still being written begins.
 TEMPORARY = ".import-"
+#: Below the store: a directory for each host, the only one that it writes.
+UPLOADS = "uploads"
+
+
+def file_path(store_path: str, image_id: str) -> str:
+    """``<store>/<image id>``; an id that is not a plain name never leaves the directory."""
+    return os.path.join(store_path, os.path.basename(image_id))
+
+
+def uploads_path(store_path: str, host: str) -> str:
+    """Where this host puts what it uploads."""
+    return os.path.join(store_path, UPLOADS, os.path.basename(host))
 
 
 def prepare(store_path: str) -> None:
@@ -27,6 +38,20 @@ def prepare(store_path: str) -> None:
     if os.geteuid() == 0:
         parent = os.stat(os.path.dirname(os.path.abspath(store_path)))
         os.chown(store_path, parent.st_uid, parent.st_gid)
+
+
+def prepare_below(store_path: str, *names: str) -> str:
+    """Make this directory below the store, for whoever the store belongs to; returns its path."""
+    prepare(store_path)
+    path = store_path
+    for name in names:
+        path = os.path.join(path, name)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path, mode=0o750)
+            if os.geteuid() == 0:
+                store = os.stat(store_path)
+                os.chown(path, store.st_uid, store.st_gid)
+    return path
 
 
 class Source(Protocol):
@@ -55,6 +80,7 @@ def add(
         undo.callback(os.unlink, temporary)
         with os.fdopen(descriptor, "wb") as target:
             while chunk := source.read(CHUNK):
+                hooks.check_disk()
                 target.write(chunk)
                 digest.update(chunk)
                 size += len(chunk)

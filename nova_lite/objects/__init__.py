@@ -36,6 +36,8 @@ from nova_lite.objects.host import (
 from nova_lite.objects.image import Image
 from nova_lite.objects.instance import VIF, Fault, Instance, InstanceFilters
 from nova_lite.objects.keypair import KeyPair
+from nova_lite.objects.live_migration import LiveDestination, LiveSource, MigrationProgress, Wish
+from nova_lite.objects.migration import DiskFile, DiskSource, MigrationFilters, ServerMigration
 from nova_lite.objects.network import Network
 from nova_lite.objects.quota import Limits, QuotaUsage
 from nova_lite.objects.ready import make_ready
@@ -58,6 +60,8 @@ __all__ = [
     "Destination",
     "Diagnostics",
     "DiskDiagnostics",
+    "DiskFile",
+    "DiskSource",
     "DomainReport",
     "DomainVerdict",
     "Fault",
@@ -75,6 +79,10 @@ __all__ = [
     "Inventory",
     "KeyPair",
     "Limits",
+    "LiveDestination",
+    "LiveSource",
+    "MigrationFilters",
+    "MigrationProgress",
     "Network",
     "NetworkRequest",
     "NicDiagnostics",
@@ -84,8 +92,10 @@ __all__ = [
     "RequestedDestination",
     "Selection",
     "ServerGroup",
+    "ServerMigration",
     "Service",
     "Verdict",
+    "Wish",
 ]
 
 make_ready(

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from nova_lite.objects.build import BuildRequest
 from nova_lite.objects.instance import Instance
 
 
@@ -44,7 +45,9 @@ class ActionTicket(msgspec.Struct, kw_only=True):
     ``action_id`` grows with every accepted action of an instance, so a host can tell a late ticket from a new one.
     ``method``: the RPC method that takes it ("": as the row of ``action`` says). ``generation``: of the instance at
     that host. ``payload`` is the action's own (``{"reboot_type": "HARD"}``).
-    ``host`` None: no host is involved, the conductor has already finished the action.
+    ``build``: it is an order to build, this one.
+    ``host`` None: no host is involved, the conductor has already finished the action. ``position`` grows with the
+    action's orders to hosts: the order of a later step makes that of an earlier one a late one.
     """
 
     action_id: int
@@ -55,3 +58,5 @@ class ActionTicket(msgspec.Struct, kw_only=True):
     request_id: str
     payload: dict[str, Any] = msgspec.field(default_factory=dict)
     method: str = ""
+    position: int = 0
+    build: BuildRequest | None = None

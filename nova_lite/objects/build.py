@@ -107,12 +107,15 @@ class BuildResult(msgspec.Struct, kw_only=True):
 
 
 class DomainReport(msgspec.Struct, kw_only=True):
-    """A domain of ours on a hypervisor. ``last_action_id``: the newest order for it that its host had taken by then."""
+    """A domain of ours on a hypervisor. ``last_action_id``: the newest order for it that its host had taken by then.
+    ``lost_power``: its machine has booted since it was last reported, and it is to run again if it ran before.
+    """
 
     uuid: str
     generation: int
     power_state: int
     last_action_id: int | None = None
+    lost_power: bool = False
 
 
 class Verdict(enum.StrEnum):

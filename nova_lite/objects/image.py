@@ -6,6 +6,9 @@ import datetime
 
 import msgspec
 
+#: The property of images whose guests run qemu's guest agent.
+GUEST_AGENT = "hw_qemu_guest_agent"
+
 
 class Image(msgspec.Struct, kw_only=True):
     """``size`` in bytes, ``min_disk`` GB, ``min_ram`` MB; ``checksum`` in hex, by ``hash_algorithm`` of hashlib.
@@ -27,6 +30,7 @@ class Image(msgspec.Struct, kw_only=True):
     visibility: str = "public"
     owner: str | None = None
     properties: dict[str, str] = msgspec.field(default_factory=dict)
+    tags: list[str] = msgspec.field(default_factory=list)
     created_at: datetime.datetime | None = None
     updated_at: datetime.datetime | None = None
 

@@ -132,3 +132,4 @@ class InstanceFilters(msgspec.Struct, kw_only=True, omit_defaults=True):
     not_tags: list[str] | None = None
     not_tags_any: list[str] | None = None
     deleted: bool = False
+    soft_deleted: bool = False

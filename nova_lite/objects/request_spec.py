@@ -32,6 +32,8 @@ class RequestSpec(msgspec.Struct, kw_only=True):
 
     ``ignore_hosts``: hosts already tried. ``attempt`` starts at 1. ``forced_host``/``forced_node`` skip the filters
     but not the claim; ``requested_destination`` skips nothing. ``current_zone``: of a server that is to be moved.
+    ``stays``: the instance is on the requested host already and gets another image: only what looks at images has a
+    say, and nothing is taken of the host.
     """
 
     instance_uuids: list[str]
@@ -48,6 +50,7 @@ class RequestSpec(msgspec.Struct, kw_only=True):
     instance_group: InstanceGroup | None = None
     scheduler_hints: dict[str, list[str] | str] = msgspec.field(default_factory=dict)
     current_zone: str | None = None
+    stays: bool = False
 
 
 class Selection(msgspec.Struct, kw_only=True):

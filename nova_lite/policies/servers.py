@@ -10,9 +10,11 @@ _ips = Rules("os_compute_api:ips")
 _metadata = Rules("os_compute_api:server-metadata")
 _tags = Rules("os_compute_api:os-server-tags")
 _lock = Rules("os_compute_api:os-lock-server")
+_shelve = Rules("os_compute_api:os-shelve")
 _admin = Rules("os_compute_api:os-admin-actions")
 _interfaces = Rules("os_compute_api:os-attach-interfaces")
 _password = Rules("os_compute_api:os-server-password")
+_shares = Rules("os_compute_api:os-server-shares")
 _LISTS = ("GET /servers", "GET /servers/detail")
 _VIEWS = ("GET /servers/{server_id}", "GET /servers/detail", "PUT /servers/{server_id}")
 _ACTION = "POST /servers/{server_id}/action"
@@ -46,9 +48,18 @@ FORCE_DELETE = rule("os_compute_api:os-deferred-delete:force", MEMBER, "Delete a
 EVACUATE = rule(
     "os_compute_api:os-evacuate", ADMIN, "Build a server of a lost host anew on another one (evacuate)", _ACTION
 )
+REBUILD = _servers("rebuild", MEMBER, "Rebuild a server (rebuild)", _ACTION)
 CONSOLE_OUTPUT = rule(
     "os_compute_api:os-console-output", MEMBER, "Read a server's console (os-getConsoleOutput)", _ACTION
 )
+CREATE_IMAGE = _servers("create_image", MEMBER, "Make an image of a server (createImage)", _ACTION)
+CREATE_BACKUP = rule(
+    "os_compute_api:os-create-backup", MEMBER, "Make an image of a server, one of several that are kept", _ACTION
+)
+SHELVE = _shelve("shelve", MEMBER, "Put a server away as an image (shelve)", _ACTION)
+SHELVE_OFFLOAD = _shelve("shelve_offload", ADMIN, "Have a shelved server leave its host (shelveOffload)", _ACTION)
+UNSHELVE = _shelve("unshelve", MEMBER, "Get a shelved server back (unshelve)", _ACTION)
+UNSHELVE_TO_HOST = _shelve("unshelve_to_host", ADMIN, "Get it back on a given host (unshelve)", _ACTION)
 IPS_INDEX = _ips("index", READER, "List a server's addresses", "GET /servers/{server_id}/ips")
 IPS_SHOW = _ips("show", READER, "Show a server's addresses on a network", "GET /servers/{server_id}/ips/{network}")
 METADATA_INDEX = _metadata("index", READER, "List a server's metadata", "GET /servers/{server_id}/metadata")
@@ -106,8 +117,25 @@ TOPOLOGY = rule(
 SERVER_MIGRATIONS = _servers(
     "migrations:index", ADMIN, "List a server's migrations", "GET /servers/{server_id}/migrations"
 )
+SERVER_MIGRATION = _servers(
+    "migrations:show", ADMIN, "Show a server's migration", "GET /servers/{server_id}/migrations/{id}"
+)
+MIGRATION_ABORT = _servers(
+    "migrations:delete", ADMIN, "Abort a live migration", "DELETE /servers/{server_id}/migrations/{migration_id}"
+)
+MIGRATION_FORCE_COMPLETE = _servers(
+    "migrations:force_complete",
+    ADMIN,
+    "Force a live migration to complete",
+    "POST /servers/{server_id}/migrations/{migration_id}/action",
+)
 MIGRATIONS = rule("os_compute_api:os-migrations:index", ADMIN, "List migrations", "GET /os-migrations")
 
 for _row in OPERATIONS.values():
     if _row.action and _row.rule:
         rule(_row.rule, ADMIN if _row.admin else MEMBER, f"{_row.summary} ({_row.action})", _ACTION)
+_SHARES = "/servers/{server_id}/shares"
+SHARES_INDEX = _shares("index", READER, "List a server's shares", f"GET {_SHARES}")
+SHARES_SHOW = _shares("show", READER, "Show a share of a server", f"GET {_SHARES}/{{share_id}}")
+SHARES_CREATE = _shares("create", MEMBER, "Attach a share to a server", f"POST {_SHARES}")
+SHARES_DELETE = _shares("delete", MEMBER, "Detach a share from a server", f"DELETE {_SHARES}/{{share_id}}")

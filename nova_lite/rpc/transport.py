@@ -16,6 +16,7 @@ import oslo_messaging as messaging
 from oslo_config import cfg
 
 from nova_lite import concurrency, exception
+from nova_lite.conf import libraries
 from nova_lite.context import RequestContext
 from nova_lite.rpc.client import Message
 from nova_lite.rpc.endpoint import Endpoint
@@ -24,9 +25,6 @@ LOG = logging.getLogger(__name__)
 
 EXCHANGE = "nova_lite"
 
-#: Default of ``rpc_response_timeout``, seconds. Our calls take milliseconds, and what was accepted survives a late
-#: answer, so a user should not wait the library's whole minute for a control plane that is away.
-RESPONSE_TIMEOUT = 20
 ALLOWED_REMOTE_EXMODS = ["nova_lite.exception"]
 
 _BROKER_ERRORS = (
@@ -70,8 +68,6 @@ class Transport:
         self._current = _oslo_transport(conf)
         self._answered_on: Any = None
         self._made: tuple[Any, Any] = (None, None)
-        self._client_of(self._current)  # registers the option
-        conf.set_default("rpc_response_timeout", RESPONSE_TIMEOUT)
 
     def call(self, message: Message) -> Any:
         failure = None
@@ -169,6 +165,7 @@ class Transport:
 
 def _oslo_transport(conf: cfg.ConfigOpts) -> Any:
     messaging.set_transport_defaults(EXCHANGE)
+    libraries.set_messaging_defaults()
     try:
         return messaging.get_rpc_transport(conf, allowed_remote_exmods=ALLOWED_REMOTE_EXMODS)
     except (messaging.DriverLoadFailure, messaging.InvalidTransportURL) as error:

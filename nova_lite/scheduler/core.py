@@ -50,6 +50,8 @@ def select_destinations(
         hosts = requested_hosts(hosts, spec.requested_destination)
     if spec.forced_host or spec.forced_node:
         hosts, filters = forced_hosts(hosts, spec), [each for each in filters if each.binds_forced_hosts]
+    if spec.stays:
+        filters, weighers = [each for each in filters if each.judges_images], []
     pool = Pool(hosts, spec, filters, weighers)
     picked: list[HostState] = []
     for uuid in spec.instance_uuids:

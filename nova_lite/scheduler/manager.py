@@ -88,7 +88,8 @@ class SchedulerManager:
             destinations = self._decide(self._hosts.snapshot(), spec)
         except exception.NoValidHost:
             destinations = self._decide(self._hosts.rows(), spec)
-        self._hosts.consume(destinations, spec)
+        if not spec.stays:
+            self._hosts.consume(destinations, spec)
         return destinations
 
     def _decide(self, hosts: list[HostState], spec: RequestSpec) -> list[Destination]:

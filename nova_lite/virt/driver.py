@@ -22,7 +22,18 @@ import msgspec
 from oslo_config import cfg
 
 from nova_lite import plugins
-from nova_lite.objects import VIF, Diagnostics, Image, Instance, Inventory
+from nova_lite.objects import (
+    VIF,
+    Diagnostics,
+    DiskSource,
+    Image,
+    Instance,
+    Inventory,
+    LiveDestination,
+    LiveSource,
+    MigrationProgress,
+    Wish,
+)
 from nova_lite.states import PowerState
 
 NAMESPACE = "nova_lite.virt.drivers"
@@ -153,6 +164,96 @@ class Suspending(Protocol):
 
 
 @runtime_checkable
+class Migrating(Protocol):
+    """A driver that can hand a guest that is off to the same driver of another host."""
+
+    def migrate_disk_and_power_off(self, instance_uuid: str, timeout: int) -> DiskSource:
+        """At the source: power off as `ComputeDriver.power_off` does; domain and disks stay as they are until `destroy`
+        or `power_on`. Says where the disks can be fetched from now on. Again: the same answer."""
+        ...
+
+    def finish_migration(self, spec: SpawnSpec, source: DiskSource, power_on: bool) -> None:
+        """At the destination: fetch the disks (resumable, verified), let them grow to the flavor of ``spec``, call
+        ``spec.fence``, make the domain and, if ``power_on``, wait until it runs.
+
+        On failure nothing of it is left, except what `plug_vifs` made.
+        """
+        ...
+
+
+@runtime_checkable
+class LiveMigrating(Protocol):
+    """A driver that can hand a guest that runs to the same driver of another host."""
+
+    def check_can_live_migrate_source(self, instance_uuid: str) -> LiveSource:
+        """At the source: what the destination has to make ready; raises `exception.MigrationPreCheckError`."""
+        ...
+
+    def pre_live_migration(self, spec: SpawnSpec, source: LiveSource) -> LiveDestination:
+        """At the destination: have room and files for the guest, call ``spec.fence``. The interfaces are plugged. On
+        failure nothing of it is left, except what `plug_vifs` made. `ComputeDriver.destroy` takes it back."""
+        ...
+
+    def live_migration(
+        self, instance_uuid: str, destination: LiveDestination, watch: Callable[[MigrationProgress], Wish]
+    ) -> None:
+        """At the source: move the guest; on return it is there, and no more here. It is ended when that takes too long
+        or ``watch``, asked once a second, says so. On failure it goes on running here."""
+        ...
+
+    def settle_live_migration(self, instance_uuid: str, destination: LiveDestination) -> bool:
+        """At the source: end a migration that a daemon before this one has left going on. True: the guest has moved;
+        False: it is here. Raises what there is to raise as long as that cannot be told."""
+        ...
+
+
+@runtime_checkable
+class Snapshots(Protocol):
+    """A driver that can make an image of a guest's disk."""
+
+    def snapshot(self, instance_uuid: str, target: str, check: Callable[[], None]) -> None:
+        """Write the root disk, as it is now, to ``target``, a new file: qcow2 that refers to no other one. A guest that
+        runs goes on; its file systems are frozen for an instant if an agent in it answers.
+
+        ``check`` is called every second or so, and ends it by raising; then nothing of it goes on.
+        """
+        ...
+
+
+@runtime_checkable
+class Rescuing(Protocol):
+    """A driver that can boot a guest from another image, its own disks beside that. A guest that is rescued is back at
+    its own disk as soon as it is started or rebooted, for a server that is rescued is asked for neither."""
+
+    def rescue(self, spec: SpawnSpec, timeout: int) -> None:
+        """Turn it off, asking it for up to ``timeout`` seconds, and boot from ``spec.image``. On failure it is off, and
+        what it was before. Raises `exception.DomainNotFound`."""
+        ...
+
+    def unrescue(self, instance_uuid: str) -> None:
+        """Be what it was before, and run; nothing is left of the rescue."""
+        ...
+
+
+@runtime_checkable
+class SettingPasswords(Protocol):
+    """A driver that can have an agent in the guest set a password."""
+
+    def set_admin_password(self, instance_uuid: str, user: str, password: str) -> None:
+        """Raises `exception.GuestAgentUnresponsive`, or `VirtDriverError` with what the agent said."""
+        ...
+
+
+@runtime_checkable
+class CrashDumps(Protocol):
+    """A driver that can send a guest what makes its system write a crash dump (NMI)."""
+
+    def trigger_crash_dump(self, instance_uuid: str) -> None:
+        """Raises `exception.VirtDriverError` also when the guest is off."""
+        ...
+
+
+@runtime_checkable
 class InstanceDiagnostics(Protocol):
     """A driver that can tell what a running guest does."""
 
@@ -180,6 +281,11 @@ def load_compute_driver(conf: cfg.ConfigOpts, host: str, fetch_image: FetchImage
 def instances_path(conf: cfg.ConfigOpts) -> str:
     """Where disks and state of this host's instances live: ``<state_path>/instances`` unless configured."""
     return conf.instances_path or os.path.join(conf.state_path, "instances")
+
+
+def snapshots_path(conf: cfg.ConfigOpts, host: str) -> str:
+    """Where this host makes image files."""
+    return os.path.join(instances_path(conf), "_snapshots", os.path.basename(host))
 
 
 def last_lines(text: str, length: int | None) -> str:

@@ -22,6 +22,7 @@ import shutil
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -33,10 +34,16 @@ from nova_lite.objects import (
     CpuDiagnostics,
     Diagnostics,
     DiskDiagnostics,
+    DiskFile,
+    DiskSource,
     Image,
     Instance,
     Inventory,
+    LiveDestination,
+    LiveSource,
+    MigrationProgress,
     NicDiagnostics,
+    Wish,
 )
 from nova_lite.objects.ready import make_ready
 from nova_lite.states import PowerState
@@ -46,7 +53,7 @@ LOG = logging.getLogger(__name__)
 
 
 class Domain(msgspec.Struct, kw_only=True):
-    """A domain's file."""
+    """A domain's file. ``generations``: by host, while it goes from one to the other, which is one renaming."""
 
     uuid: str
     generation: int
@@ -57,12 +64,15 @@ class Domain(msgspec.Struct, kw_only=True):
     memory_mb: int = 0
     disk_gb: int = 0
     config_drive: bool = False
+    generations: dict[str, int] = msgspec.field(default_factory=dict)
+    rescued: bool = False
 
 
 class Control(msgspec.Struct, kw_only=True):
     """``control.json``; what it leaves out is taken from ``[fake]``.
 
-    ``delays``: seconds by step, besides the three general ones. ``vcpus``, ``memory_mb``, ``disk_gb``: the host's.
+    ``delays``: seconds by step, besides the three general ones. ``live_migration_delay``: seconds that one takes.
+    ``vcpus``, ``memory_mb``, ``disk_gb``: the host's.
     ``metrics``: what it measures, by name, for the scheduler.
     """
 
@@ -75,11 +85,14 @@ class Control(msgspec.Struct, kw_only=True):
     vcpus: int
     memory_mb: int
     disk_gb: int
+    live_migration_delay: float = 0.0
     delays: dict[str, float] = msgspec.field(default_factory=dict)
     metrics: dict[str, float] = msgspec.field(default_factory=dict)
 
 
 make_ready(Domain, Control)
+
+QCOW2_HEADER = b"QFI\xfb" + (3).to_bytes(4, "big") + bytes(96)
 
 #: What ``[fake]`` says; ``control.json`` may say otherwise.
 CONFIGURED = ("spawn_delay", "destroy_delay", "power_delay", "fail_at", "fail_count", "fail_error")
@@ -161,6 +174,7 @@ class FakeDriver(driver.ComputeDriver):
         domain = self._read(instance_uuid)
         if domain.power_state != PowerState.RUNNING:
             time.sleep(self._step("power_on", exception.InstancePowerOnFailure, instance_uuid).power_delay)
+            self._end_rescue(domain)
             self._boot(domain)
 
     def power_off(self, instance_uuid: str, timeout: int) -> None:
@@ -175,7 +189,7 @@ class FakeDriver(driver.ComputeDriver):
         time.sleep(self._step("reboot").power_delay)
         if reboot_type == "HARD":
             domain.power_state = PowerState.SHUTDOWN
-            self._write(domain)
+            self._end_rescue(domain)
         self._boot(domain)
 
     def pause(self, instance_uuid: str) -> None:
@@ -189,6 +203,147 @@ class FakeDriver(driver.ComputeDriver):
 
     def resume(self, instance_uuid: str) -> None:
         self._turn("resume", instance_uuid, PowerState.RUNNING)
+
+    def migrate_disk_and_power_off(self, instance_uuid: str, timeout: int) -> DiskSource:
+        self._step("migrate_disk")
+        self.power_off(instance_uuid, timeout)
+        disks = os.path.dirname(self._console(instance_uuid))
+        return DiskSource(
+            driver="fake",
+            host=self.conf.my_ip,
+            location=disks,
+            files=[
+                DiskFile(name=name, size=os.path.getsize(os.path.join(disks, name)))
+                for name in sorted(os.listdir(disks))
+            ],
+        )
+
+    def finish_migration(self, spec: driver.SpawnSpec, source: DiskSource, power_on: bool) -> None:
+        """All hosts of a fake cloud are on one machine: the disks are copied from the other one's directory."""
+        instance_uuid = spec.instance.uuid
+        if os.path.exists(self._file("domains", instance_uuid)):
+            raise exception.VirtDriverError(reason=f"a domain of instance {instance_uuid} exists already")
+        try:
+            disks = files.private_directory(os.path.join(self.path, "disks", instance_uuid))
+            for file in source.files:
+                time.sleep(self._step("copy_disk").spawn_delay)
+                hooks.check_disk()
+                shutil.copyfile(os.path.join(source.location, file.name), os.path.join(disks, file.name))
+            domain = _domain(spec)
+            self._step("finish_migration")
+            spec.fence()
+            if power_on:
+                self._boot(domain)
+            else:
+                self._write(domain)
+            self._step("finish_migration_after_domain")
+        except BaseException:
+            self._destroy(instance_uuid)
+            raise
+
+    def check_can_live_migrate_source(self, instance_uuid: str) -> LiveSource:
+        self._step("check_can_live_migrate")
+        if self._read(instance_uuid).power_state not in (PowerState.RUNNING, PowerState.PAUSED):
+            raise exception.MigrationPreCheckError(reason="the guest does not run")
+        return LiveSource(
+            driver="fake", disks={"disk": os.path.getsize(os.path.join(self._disks(instance_uuid), "disk"))}
+        )
+
+    def pre_live_migration(self, spec: driver.SpawnSpec, source: LiveSource) -> LiveDestination:
+        instance_uuid = spec.instance.uuid
+        if os.path.exists(self._file("domains", instance_uuid)):
+            raise exception.MigrationPreCheckError(reason=f"a domain of instance {instance_uuid} exists already")
+        try:
+            self._step("pre_live_migration")
+            files.private_directory(self._disks(instance_uuid))
+            hooks.check_disk()
+            for image in _images(spec):
+                self._fetch(image)
+            spec.fence()
+        except BaseException:
+            self._destroy(instance_uuid)
+            raise
+        return LiveDestination(
+            driver="fake",
+            host=self.host,
+            generation=spec.generation,
+            address=self.conf.my_ip,
+            paths={"domain": self._file("domains", instance_uuid), "disks": self._disks(instance_uuid)},
+        )
+
+    def live_migration(
+        self,
+        instance_uuid: str,
+        destination: LiveDestination,
+        watch: Callable[[MigrationProgress], Wish],
+    ) -> None:
+        """A tenth of its memory each tenth of ``live_migration_delay``; then all at once."""
+        total = self._read(instance_uuid).memory_mb * 1024**2
+        delay = self._step("live_migration").live_migration_delay
+        for tenth in range(1, 11):
+            time.sleep(delay / 10)
+            done = total * tenth // 10
+            wish = watch(MigrationProgress(memory_total=total, memory_processed=done, memory_remaining=total - done))
+            if wish is Wish.ABORT:
+                raise exception.MigrationAborted(instance_uuid=instance_uuid, reason="as it was asked to be")
+            if wish is Wish.FORCE_COMPLETE:
+                break
+        self._step("live_migration_before_move")
+        for name in os.listdir(self._disks(instance_uuid)):
+            hooks.check_disk()
+            shutil.copyfile(
+                os.path.join(self._disks(instance_uuid), name), os.path.join(destination.paths["disks"], name)
+            )
+        domain = self._read(instance_uuid)
+        domain.generations = {destination.host: destination.generation}
+        self._write(domain)
+        os.rename(self._file("domains", instance_uuid), destination.paths["domain"])
+        self._step("live_migration_after_move")
+
+    def settle_live_migration(self, instance_uuid: str, destination: LiveDestination) -> bool:
+        self._step("settle_live_migration")
+        return not os.path.exists(self._file("domains", instance_uuid))
+
+    def rescue(self, spec: driver.SpawnSpec, timeout: int) -> None:
+        domain = self._read(spec.instance.uuid)
+        time.sleep(self._step("rescue").power_delay)
+        for image in _images(spec):
+            self._fetch(image)
+        hooks.check_disk()
+        files.write_atomically(self._rescue_disk(domain.uuid), b"rescue\n", durable=False)
+        domain.rescued = True
+        self._boot(domain)
+
+    def unrescue(self, instance_uuid: str) -> None:
+        domain = self._read(instance_uuid)
+        time.sleep(self._step("unrescue").power_delay)
+        domain.power_state = PowerState.SHUTDOWN
+        self._end_rescue(domain)
+        self._boot(domain)
+
+    def _end_rescue(self, domain: Domain) -> None:
+        domain.rescued = False
+        self._write(domain)
+        files.remove(self._rescue_disk(domain.uuid))
+
+    def _rescue_disk(self, instance_uuid: str) -> str:
+        return os.path.join(self.path, "disks", os.path.basename(instance_uuid), "disk.rescue")
+
+    def set_admin_password(self, instance_uuid: str, user: str, password: str) -> None:
+        self._read(instance_uuid)
+        self._step("set_admin_password")
+        self._say(instance_uuid, f"fake agent has set a password of {len(password)} characters for {user}")
+
+    def trigger_crash_dump(self, instance_uuid: str) -> None:
+        domain = self._read(instance_uuid)
+        self._step("trigger_crash_dump")
+        if domain.power_state == PowerState.SHUTDOWN:
+            raise exception.VirtDriverError(reason="the domain does not run")
+        self._say(instance_uuid, "fake guest has written a crash dump")
+
+    def _say(self, instance_uuid: str, line: str) -> None:
+        with open(self._console(instance_uuid), "a", encoding="utf-8") as console:
+            console.write(line + "\n")
 
     def _turn(self, step: str, instance_uuid: str, power_state: PowerState) -> None:
         domain = self._read(instance_uuid)
@@ -208,6 +363,17 @@ class FakeDriver(driver.ComputeDriver):
                 return driver.last_lines(file.read(), length)
         except FileNotFoundError:
             return ""
+
+    def snapshot(self, instance_uuid: str, target: str, check: Callable[[], None]) -> None:
+        """The disk's text, behind a qcow2 header that says no more than that there is no other file."""
+        self._read(instance_uuid)
+        self._step("snapshot")
+        check()
+        hooks.check_disk()
+        with open(os.path.join(os.path.dirname(self._console(instance_uuid)), "disk"), "rb") as disk:
+            data = disk.read()
+        with open(target, "wb", opener=files.private_opener) as file:
+            file.write(QCOW2_HEADER + data)
 
     def get_instance_diagnostics(self, instance_uuid: str) -> Diagnostics:
         """Of the domain as it was made; what a guest that is not there did is nothing."""
@@ -245,7 +411,7 @@ class FakeDriver(driver.ComputeDriver):
     # --- making and unmaking
 
     def _spawn(self, spec: driver.SpawnSpec) -> None:
-        instance, flavor = spec.instance, spec.instance.flavor
+        instance = spec.instance
         self._step("image")
         for image in _images(spec):
             self._fetch(image)
@@ -254,25 +420,16 @@ class FakeDriver(driver.ComputeDriver):
         with open(os.path.join(disks, "disk"), "w", encoding="utf-8") as disk:
             disk.write(f"generation {spec.generation}\n")
         time.sleep(self._step("spawn_before_domain").spawn_delay)
-        domain = Domain(
-            uuid=instance.uuid,
-            generation=spec.generation,
-            power_state=PowerState.SHUTDOWN,
-            hostname=instance.hostname,
-            address=spec.vifs[0].address if spec.vifs else "",
-            vcpus=flavor.vcpus,
-            memory_mb=flavor.memory_mb,
-            disk_gb=flavor.disk_gb,
-            config_drive=instance.config_drive,
-        )
+        domain = _domain(spec)
         spec.fence()
         self._boot(domain)
         self._step("spawn_after_domain")
 
     def _boot(self, domain: Domain) -> None:
+        system = "rescue system" if domain.rescued else "guest"
         line = f"nova-lite-guest: instance={domain.uuid} hostname={domain.hostname} ip={domain.address}\n"
         with open(self._console(domain.uuid), "a", encoding="utf-8") as console:
-            console.write(f"fake firmware\nfake guest is booting\n{line}")
+            console.write(f"fake firmware\nfake {system} is booting\n{line}")
         domain.power_state = PowerState.RUNNING
         self._write(domain)
 
@@ -288,6 +445,9 @@ class FakeDriver(driver.ComputeDriver):
 
     def _console(self, instance_uuid: str) -> str:
         return os.path.join(self.path, "disks", os.path.basename(instance_uuid), "console.log")
+
+    def _disks(self, instance_uuid: str) -> str:
+        return os.path.dirname(self._console(instance_uuid))
 
     def _vifs(self, instance_uuid: str) -> list[VIF]:
         try:
@@ -311,9 +471,11 @@ class FakeDriver(driver.ComputeDriver):
     def _read(self, instance_uuid: str) -> Domain:
         try:
             with open(self._file("domains", instance_uuid), "rb") as file:
-                return msgspec.json.decode(file.read(), type=Domain)
+                domain = msgspec.json.decode(file.read(), type=Domain)
         except FileNotFoundError as error:
             raise exception.DomainNotFound(instance_uuid=instance_uuid) from error
+        domain.generation = domain.generations.get(self.host, domain.generation)
+        return domain
 
     def _write(self, domain: Domain) -> None:
         files.write_atomically(self._file("domains", domain.uuid), msgspec.json.encode(domain), durable=False)
@@ -370,6 +532,22 @@ def write_control(conf: cfg.ConfigOpts, host: str, **values: Any) -> None:
 def _images(spec: driver.SpawnSpec) -> list[Image]:
     root = [] if spec.image is None else [spec.image]
     return root + [image for image in spec.images.values() if spec.image is None or image.id != spec.image.id]
+
+
+def _domain(spec: driver.SpawnSpec) -> Domain:
+    """The domain to be, off."""
+    instance, flavor = spec.instance, spec.instance.flavor
+    return Domain(
+        uuid=instance.uuid,
+        generation=spec.generation,
+        power_state=PowerState.SHUTDOWN,
+        hostname=instance.hostname,
+        address=spec.vifs[0].address if spec.vifs else "",
+        vcpus=flavor.vcpus,
+        memory_mb=flavor.memory_mb,
+        disk_gb=flavor.disk_gb,
+        config_drive=instance.config_drive,
+    )
 
 
 def _info(domain: Domain) -> driver.DomainInfo:

@@ -6,8 +6,11 @@ guest nor hurt the host, so qemu-img reads it under limits of CPU time and memor
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
+import tempfile
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -30,6 +33,9 @@ QEMU_FORMATS = {
     "vhd": "vpc",
     "vhdx": "vhdx",
 }
+
+#: Address space, in bytes, that the copy of a disk may take.
+FLATTEN_MEMORY = 2 * GIB
 
 #: Formats that guests' disks are kept in; others are converted to raw.
 KEPT_FORMATS = ("raw", "qcow2")
@@ -72,6 +78,13 @@ class QemuImg:
         """Make ``target``, raw. Under no limits: it takes as long as the image is big."""
         run("qemu-img", "convert", "-f", source_format, "-O", "raw", file_argument(source), target)
 
+    def flatten(self, source: str, source_format: str, target: str, check: Callable[[], None]) -> None:
+        """Make ``target``, a qcow2 file of all that a guest sees of ``source``. ``check`` is called meanwhile, and ends
+        it by raising. Under a limit of memory; it takes as long as the disk is big."""
+        memory = f"--as={FLATTEN_MEMORY}"
+        command = ["prlimit", memory, "qemu-img", "convert", "-f", source_format, "-O", "qcow2", source, target]
+        run_checked(check, "setpriv", "--pdeathsig", "KILL", "nice", *command)
+
     def create_overlay(self, path: str, backing: str, backing_format: str, size: int) -> None:
         """Make a qcow2 file of ``size`` bytes that begins as ``backing``."""
         run("qemu-img", "create", "-q", "-f", "qcow2", "-b", backing, "-F", backing_format, path, str(size))
@@ -94,6 +107,30 @@ def run(*command: str) -> bytes:
         reason = complaint[-1] if complaint else f"it ended with status {result.returncode}"
         raise exception.VirtDriverError(reason=f"{tool}: {reason}")
     return result.stdout
+
+
+def run_checked(check: Callable[[], None], *command: str) -> None:
+    """Run a program that may take long; ``check`` is called every second, and ends it by raising. Raises as `run`."""
+    with tempfile.TemporaryFile() as complaint:
+        try:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=complaint)
+        except OSError as error:
+            raise exception.VirtDriverError(reason=f"{command[0]} cannot be run: {error.strerror}") from error
+        try:
+            while True:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    status = process.wait(1.0)
+                    break
+                check()
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+        if status != 0:
+            complaint.seek(0)
+            lines = complaint.read().decode(errors="replace").strip().splitlines()
+            reason = lines[-1] if lines else f"it ended with status {status}"
+            raise exception.VirtDriverError(reason=f"qemu-img: {reason}")
 
 
 def qemu_format(image: Image) -> str:

@@ -18,6 +18,7 @@ from oslo_config import cfg
 
 from nova_lite import conf as nova_conf
 from nova_lite import hooks
+from nova_lite.conductor.db import models
 from nova_lite.conductor.db.engine import Database
 from tests.faults import judges
 from tests.faults.outages import BROKER, BROKER_PORT, DATABASE, BrokerOutage, DatabaseOutage, Outage, Strike, release
@@ -42,7 +43,8 @@ NETWORK_SERVICE = "network_delay = 0.3\n[network]\nbackend = fake\ncall_timeout 
 class Site:
     """What a case needs of its cloud. ``own_database``: a MariaDB of its own instead of SQLite, which may be killed;
     ``more``: further daemons; ``deadline``: seconds that an action has; ``places``: vCPUs of each host, none to spare
-    if given; ``network_service``: networks are another service's, which takes a while.
+    if given; ``network_service``: networks are another service's, which takes a while; ``reclaim``: seconds for which a
+    deleted server is kept.
     """
 
     own_database: bool = False
@@ -51,9 +53,11 @@ class Site:
     computes: int = 2
     places: int | None = None
     network_service: bool = False
+    reclaim: int = 0
 
     def options(self) -> dict[str, Any]:
-        full = "[DEFAULT]\ncpu_allocation_ratio = 1.0\n" if self.places else ""
+        full = "cpu_allocation_ratio = 1.0\n" if self.places else ""
+        full = f"[DEFAULT]\nreclaim_instance_interval = {self.reclaim}\n{full}"
         return {
             "computes": self.computes,
             "vcpus": self.places or 64,
@@ -191,16 +195,16 @@ class Arena:
 
     # --- requests that may fail because of the fault, and are then repeated as a client would
 
-    def send(self, method: str, path: str, body: Any = None) -> requests.Response | None:
+    def send(self, method: str, path: str, body: Any = None, version: str | None = None) -> requests.Response | None:
         with contextlib.suppress(requests.RequestException):
-            return self.cloud.request(method, path, body, timeout=30)
+            return self.cloud.request(method, path, body, version=version, timeout=30)
         return None
 
-    def insist(self, method: str, path: str, body: Any, done: tuple[int, ...]) -> None:
+    def insist(self, method: str, path: str, body: Any, done: tuple[int, ...], version: str | None = None) -> None:
         """Until it was accepted, or is in vain because an earlier, unanswered try was (one of ``done``)."""
 
         def answered() -> bool:
-            answer = self.send(method, path, body)
+            answer = self.send(method, path, body, version)
             return answer is not None and answer.status_code in done
 
         cloud.wait_for(f"{method} {path} is accepted", answered, SETTLE_SECONDS, 0.5)
@@ -257,6 +261,18 @@ class Arena:
     def gone(self) -> None:
         cloud.wait_for("all servers are gone", lambda: not self.servers(), SETTLE_SECONDS, 0.2)
 
+    def soft_deleted(self) -> str:
+        """The server that is, or has been by now; its owner does not see it in lists."""
+        instance = models.Instance
+        query = sa.select(instance.uuid).order_by(instance.id.desc()).limit(1)
+        found: str = self.db.read(lambda uow: uow.session.scalars(query).one())
+        return found
+
+    def vanished(self) -> None:
+        """Wait until nothing is open and no hypervisor has anything."""
+        cloud.wait_for("all guests are gone", lambda: not self.guests(), SETTLE_SECONDS, 0.2)
+        self.nothing_open()
+
     def is_state(self, host: str, state: str) -> bool:
         answer = self.send("GET", f"/os-services?host={host}")
         return answer is not None and answer.ok and [s["state"] for s in answer.json()["services"]] == [state]
@@ -303,8 +319,17 @@ class Arena:
 
     def boots(self, server_id: str) -> int:
         """A number that grows whenever the guest is booted."""
+        return self.console(server_id).count("guest is booting")
+
+    def console(self, server_id: str) -> str:
         host, _ = self.guests()[server_id]
-        return self._fake(host, "disks", server_id, "console.log").read_text().count("guest is booting")
+        return self._fake(host, "disks", server_id, "console.log").read_text()
+
+    def generation(self, server_id: str) -> int:
+        """That of the domain that the server has."""
+        host, _ = self.guests()[server_id]
+        generation: int = json.loads(self._fake(host, "domains", f"{server_id}.json").read_text())["generation"]
+        return generation
 
     def check_settled(self) -> None:
         """Everything that was accepted has ended, and hypervisors, rows, claims and counters agree."""

@@ -18,6 +18,8 @@ POWER = {
     states.STOPPED: {PowerState.SHUTDOWN},
     states.PAUSED: {PowerState.PAUSED},
     states.SUSPENDED: {PowerState.SUSPENDED, PowerState.SHUTDOWN},
+    states.RESIZED: {PowerState.RUNNING, PowerState.SHUTDOWN},
+    states.RESCUED: {PowerState.RUNNING},
 }
 
 
@@ -52,8 +54,8 @@ def _none(problems: list[audit.Problem]) -> None:
 
 
 def claims(uow: UnitOfWork) -> None:
-    """Nothing being open: who is on a host holds one claim, there; who is not holds none. Who has a guest has one
-    address, and nobody else has the same."""
+    """Nothing being open: who is on a host holds one claim, there; who is not holds none; whose move waits for its
+    owner's word holds one where it came from, too. Who has a guest has one address, and nobody else has the same."""
     allocation, instance, node, port = models.Allocation, models.Instance, models.ComputeNode, models.Port
     held = uow.session.execute(
         sa.select(allocation.instance_uuid, node.host).join(node, node.id == allocation.compute_node_id)
@@ -63,6 +65,9 @@ def claims(uow: UnitOfWork) -> None:
         uow.session.execute(sa.select(instance.uuid, instance.host, instance.vm_state).where(~instance.deleted))
     )
     expected = Counter((uuid, host) for uuid, host, _ in alive if host is not None)
+    migration = models.Migration
+    waiting = sa.select(migration.instance_uuid, migration.source_host).where(migration.status == "finished")
+    expected += Counter((uuid, host) for uuid, host in uow.session.execute(waiting))
     assert found == expected, f"claims are {dict(found)}, not {dict(expected)}"
     addresses = Counter(uow.session.scalars(sa.select(port.address)))
     assert max(addresses.values(), default=1) == 1, f"addresses are given out twice: {addresses}"

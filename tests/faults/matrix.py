@@ -10,7 +10,7 @@ hypervisors, has killed daemons restarted as systemd would, and passes if
   (looked at every 100 ms), nor do the rows disagree (once a second);
 - in the end, before anything is deleted, nothing is open, the hypervisors hold exactly the rows that say so, power
   states are the same there and in the API and what the states mean, claims and addresses are the servers', and the
-  audit finds nothing;
+  audit finds nothing; every image is active, and the store has the files of just these;
 - after deletes nothing is left of disks, interfaces, addresses, claims and quota, and the audit finds nothing.
 
 A case without a fault (``by itself``) also fails if a point that its scenario names is not passed, or a transaction is
@@ -37,7 +37,7 @@ from collections.abc import Callable
 from concurrent import futures
 from pathlib import Path
 
-from tests.faults import points
+from tests.faults import images, points
 from tests.faults.arena import Arena, Site, arena
 from tests.faults.outages import DATABASE
 from tests.faults.points import Fault
@@ -78,8 +78,9 @@ class Case:
         finally:
             arena.end_faults(self.faults, fired)
         arena.check_settled()
+        images.check(arena)
         for server in arena.servers():
-            arena.insist("DELETE", f"/servers/{server['id']}", None, (204, 404))
+            arena.insist("POST", f"/servers/{server['id']}/action", {"forceDelete": None}, (202, 404))
         arena.gone()
         arena.check_nothing_left()
         return seconds

@@ -25,22 +25,27 @@ LEASE, CLAIM, NO_HOST = "lease", "claim", "not_placed"
 START_BUILD, FINISH_BUILD, FINISH = "start_build", "finish_build", "finish_action"
 #: What is due is taken and what is past its deadline is ended; a fence is confirmed; a build had succeeded.
 SWEEP, UNDONE, REVIVED = "take_due", "fenced", "revived"
+#: A host asks whether its order is still wanted.
+WANTED = "ordered"
 #: Before and after a network service of its own is asked: for interfaces, and to take them back at the end of a server,
 #: which may fail, or in the middle of a build that is not wanted any more.
 ASK, TELL, TOLD, TELL_AGAIN, TAKEN_BACK = (
     *("plan_networks", "network_call", "network_told", "network_failed"),
     "taken_back",
 )
+#: A host is at a further task; the image backend is told, and has done it or not.
+TASK, IMAGE_ASK, IMAGE_TOLD, IMAGE_FAILED = "report_task", "image_call", "image_told", "image_failed"
 TRANSACTIONS = (
     *(ACCEPT_CREATE, ACCEPT, LEASE, CLAIM, NO_HOST, START_BUILD, FINISH_BUILD, FINISH),
-    *(SWEEP, UNDONE, REVIVED),
+    *(SWEEP, UNDONE, REVIVED, WANTED),
     *(ASK, TELL, TOLD, TELL_AGAIN, TAKEN_BACK),
+    *(TASK, IMAGE_ASK, IMAGE_TOLD, IMAGE_FAILED),
 )
 
 #: Transactions that belong to no operation, or begin one again that has its points already.
 ELSEWHERE = (
     *("register_host", "report_state", "expire_services", "report", "update", "reconcile_domains"),
-    "retry_later",
+    *("retry_later", "progress"),
 )
 
 # Messages that are no step's own.
@@ -49,7 +54,7 @@ NUDGE, SELECT, NEW_STATES = "build_instances", "select_destinations", "update_ho
 CASTS = frozenset({NUDGE, NEW_STATES, "build_and_run_instance", *operations.order_methods()})
 
 #: Points of a compute host after which it writes something.
-WRITES = ("handle/*_instance/before", "send/start_build/after", "fence/*", "domain/*/after")
+WRITES = ("snapshot/*", "handle/*_instance/before", "send/start_build/after", "fence/*", "domain/*/after")
 
 #: A lease is 5 s in these clouds: a pause outlives it, so that what wakes up is a zombie.
 PAUSE_SECONDS = 7.0
@@ -85,6 +90,11 @@ def of(row: operations.Operation) -> Points:
     return join(*parts)
 
 
+def of_order(row: operations.Operation) -> Points:
+    """What an operation of one order passes that a conductor begins by itself."""
+    return join({CONDUCTOR: around(f"commit/{ACCEPT}")}, _of_step(row.steps[0], CONDUCTOR))
+
+
 def of_undos(row: operations.Operation) -> Points:
     """What takes back an operation whose last step was begun, from its deadline on."""
     return join(*(_of_undo(step) for step in row.undos(row.steps[-1].name)))
@@ -100,22 +110,27 @@ def _of_step(step: operations.Step, sender: str) -> Points:
             ),
             SCHEDULER: around(f"handle/{SELECT}", f"handle/{NEW_STATES}"),
         }
+    if isinstance(step, operations.Image):
+        return of_image(step.verb)
     if not isinstance(step, operations.OnHost):
         return {}
     if step.begun is not None:
-        return {
-            CONDUCTOR: [
-                *around(f"send/{step.method}", "handle/start_build", f"commit/{START_BUILD}"),
-                *around("handle/finish_build", f"commit/{FINISH_BUILD}"),
-            ],
-            COMPUTE: [
-                *around(f"handle/{step.method}", "send/start_build", "fence", "send/finish_build"),
-                "domain/spawn/after",
-            ],
-        }
+        return join(
+            {sender: around(f"send/{step.method}")},
+            {
+                CONDUCTOR: around(
+                    "handle/start_build", f"commit/{START_BUILD}", "handle/finish_build", f"commit/{FINISH_BUILD}"
+                ),
+                COMPUTE: [
+                    *around(f"handle/{step.method}", "send/start_build", "fence", "send/finish_build"),
+                    "domain/spawn/after",
+                ],
+            },
+        )
     destroyed = ["domain/destroy"] if step.fences else []
     return join(
         {sender: around(f"send/{step.method}")},
+        _OF_SNAPSHOTS if step.tasks else {},
         {
             CONDUCTOR: around("handle/finish_action", f"commit/{FINISH}"),
             COMPUTE: around(f"handle/{step.method}", "fence", *destroyed, "send/finish_action"),
@@ -123,7 +138,21 @@ def _of_step(step: operations.Step, sender: str) -> Points:
     )
 
 
+def of_image(verb: operations.ImageVerb) -> Points:
+    """What passes a step of the image backend."""
+    return {CONDUCTOR: around(f"commit/{IMAGE_ASK}", f"image/{verb}", f"commit/{IMAGE_TOLD}")}
+
+
+#: Of a step with several task states: it makes an image file.
+_OF_SNAPSHOTS: Points = {
+    CONDUCTOR: around(f"handle/{TASK}", f"commit/{TASK}"),
+    COMPUTE: [*around("snapshot", f"send/{TASK}"), "upload/after"],
+}
+
+
 def _of_undo(step: operations.Step) -> Points:
+    if isinstance(step, operations.Image):
+        return of_image(step.verb)
     if not isinstance(step, operations.OnHost):
         return {}
     return {
@@ -152,7 +181,7 @@ def effects_at(point: str) -> list[str]:
     found = [hooks.KILL, hooks.PAUSE, hooks.DELAY]
     if point.startswith("send/"):
         found.append(BROKER)
-    if point.startswith("network/"):
+    if point.startswith(("network/", "image/")):
         found.append(hooks.ERROR)
     if point.startswith("send/") and point.endswith("/before"):
         found.append(hooks.ERROR)

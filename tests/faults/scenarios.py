@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from nova_lite import hooks, operations, states
-from tests.faults import points
+from tests.faults import images, points
 from tests.faults.arena import Arena, Site
 from tests.faults.outages import release
 from tests.faults.points import COMPUTE, CONDUCTOR, Fault, Points, around
@@ -35,7 +35,13 @@ class Scenario:
     rows: tuple[str, ...] = ()
 
 
-STATUS = {states.ACTIVE: "ACTIVE", states.STOPPED: "SHUTOFF", states.PAUSED: "PAUSED", states.SUSPENDED: "SUSPENDED"}
+STATUS = {
+    states.ACTIVE: "ACTIVE",
+    states.STOPPED: "SHUTOFF",
+    states.PAUSED: "PAUSED",
+    states.SUSPENDED: "SUSPENDED",
+    states.RESCUED: "RESCUE",
+}
 
 #: What the request says, where it is not null.
 ARGUMENTS: dict[str, Any] = {"reboot": {"type": "HARD"}}
@@ -58,9 +64,9 @@ def create(count: int) -> Callable[[Arena], None]:
     return run
 
 
-def ask(arena: Arena, body: dict[str, Any]) -> None:
+def ask(arena: Arena, body: dict[str, Any], version: str | None = None) -> None:
     """409: an earlier try that was not answered has been accepted."""
-    arena.insist("POST", f"/servers/{arena.one()}/action", body, (202, 409))
+    arena.insist("POST", f"/servers/{arena.one()}/action", body, (200, 202, 204, 409), version)
 
 
 def act(body: dict[str, Any], status: str) -> Callable[[Arena], None]:
@@ -97,7 +103,10 @@ def _way_to(vm_state: str, rows: Mapping[str, operations.Operation]) -> list[ope
 
 
 def single_steps(rows: Mapping[str, operations.Operation]) -> list[Scenario]:
-    return [_single_step(kind, row, rows) for kind, row in rows.items() if _becomes(row)]
+    """Of those that begin with a state which others of them lead to."""
+    reached = {states.ACTIVE, *(_becomes(row) for row in rows.values())}
+    found = [(kind, row) for kind, row in rows.items() if _becomes(row)]
+    return [_single_step(kind, row, rows) for kind, row in found if row.allowed is None or row.allowed[0] in reached]
 
 
 def _single_step(kind: str, row: operations.Operation, rows: Mapping[str, operations.Operation]) -> Scenario:
@@ -164,7 +173,263 @@ CREATE_AND_DELETE: Points = {
     ),
 }
 
+
+def rebuild(arena: Arena) -> None:
+    """A new generation, where it is and with the same address."""
+    (before,) = arena.servers()
+    generation = arena.generation(before["id"])
+    act({"rebuild": {"imageRef": arena.cloud.image_id}}, "ACTIVE")(arena)
+    (after,) = arena.servers()
+    kept = ("OS-EXT-SRV-ATTR:host", "addresses")
+    assert [after[name] for name in kept] == [before[name] for name in kept]
+    assert arena.generation(before["id"]) > generation, "it was not built anew"
+
+
+def failing_rebuild(arena: Arena) -> None:
+    """It is in ERROR, where it was, with nothing there; and can be rebuilt."""
+    arena.control_hosts(fail_at=["image"])
+    act({"rebuild": {"imageRef": arena.cloud.image_id}}, "ERROR")(arena)
+    arena.nothing_open()
+    arena.control_hosts()
+    (server,) = arena.servers()
+    assert server["OS-EXT-SRV-ATTR:host"] is not None and not arena.cloud.domains()
+    act({"rebuild": {"imageRef": arena.cloud.image_id}}, "ACTIVE")(arena)
+
+
+def one_with_agent(arena: Arena) -> None:
+    """Its image says that its guest has an agent."""
+    metadata = {"metadata": {"hw_qemu_guest_agent": "yes"}}
+    arena.insist("POST", f"/images/{arena.cloud.image_id}/metadata", metadata, (200,))
+    one_active(arena)
+
+
+def says(body: dict[str, Any], line: str, version: str | None = None) -> Callable[[Arena], None]:
+    """What is asked for ends, the server as it was, and its console says so."""
+
+    def run(arena: Arena) -> None:
+        ask(arena, body, version)
+        arena.nothing_open()
+        arena.settle("ACTIVE", 1)
+        assert line in arena.console(arena.one())
+
+    return run
+
+
+change_password = says({"changePassword": {"adminPass": "s3cret"}}, "a password of 6 characters for root")
+crash_dump = says({"trigger_crash_dump": None}, "has written a crash dump", "2.17")
+
+SOFT = Site(reclaim=3600)
+RECLAIMED: Points = {
+    CONDUCTOR: around("handle/finish_action", f"commit/{points.FINISH}"),
+    COMPUTE: points.of(operations.DELETE)[COMPUTE],
+}
+
+
+def soft_delete(arena: Arena) -> None:
+    """Out of its owner's sight, and off, on its host."""
+    arena.insist("DELETE", f"/servers/{arena.one()}", None, (204,))
+    arena.gone()
+    arena.nothing_open()
+    assert [power_state for _, power_state in arena.guests().values()] == [states.PowerState.SHUTDOWN]
+
+
+def one_soft_deleted(arena: Arena) -> None:
+    one_active(arena)
+    soft_delete(arena)
+
+
+def restore(arena: Arena) -> None:
+    arena.insist("POST", f"/servers/{arena.soft_deleted()}/action", {"restore": None}, (202, 409))
+    arena.settle("ACTIVE", 1)
+
+
+def soft_delete_and_restore(arena: Arena) -> None:
+    soft_delete(arena)
+    restore(arena)
+
+
+def force_delete(arena: Arena) -> None:
+    arena.insist("POST", f"/servers/{arena.soft_deleted()}/action", {"forceDelete": None}, (202, 404))
+    arena.vanished()
+
+
+def reclaimed(arena: Arena) -> None:
+    """Two seconds after its soft delete it is gone for good, without anybody's help."""
+    arena.insist("DELETE", f"/servers/{arena.one()}", None, (204, 404))
+    arena.vanished()
+
+
 EVACUATE = points.join(points.of(operations.EVACUATE), {COMPUTE: around("domain/destroy", "send/register_host")})
+
+
+# --- resize, migrate
+
+BIGGER = {"name": "bigger", "id": "2", "vcpus": 2, "ram": 128, "disk": 2}
+MOVES: dict[str, Any] = {"resize": {"resize": {"flavorRef": "2"}}, "migrate": {"migrate": None}}
+
+#: The destination asks whether it is still to make the guest.
+ARRIVES: Points = {
+    CONDUCTOR: around("handle/order_is_wanted", f"commit/{points.WANTED}"),
+    COMPUTE: around("send/order_is_wanted"),
+}
+
+
+def one_to_be_moved(arena: Arena) -> None:
+    arena.send("POST", "/flavors", {"flavor": BIGGER})
+    one_active(arena)
+
+
+def moved(kind: str) -> Callable[[Arena], None]:
+    """A server that waits for its owner's word."""
+
+    def run(arena: Arena) -> None:
+        one_to_be_moved(arena)
+        act(MOVES[kind], "VERIFY_RESIZE")(arena)
+
+    return run
+
+
+def move(kind: str) -> Callable[[Arena], None]:
+    """It runs at the other host, and only there."""
+
+    def run(arena: Arena) -> None:
+        (before, _), *_ = arena.guests().values()
+        act(MOVES[kind], "VERIFY_RESIZE")(arena)
+        (after, power), *_ = arena.guests().values()
+        assert (after != before, power) == (True, 1), f"from {before} to {after}, power state {power}"
+
+    return run
+
+
+def word(body: dict[str, Any], stays: bool) -> Callable[[Arena], None]:
+    """The owner's word: it runs where it is to ``stay``, and the other host has nothing of it."""
+
+    def run(arena: Arena) -> None:
+        server_id = arena.one()
+        (before, _), *_ = arena.guests().values()
+        act(body, "ACTIVE")(arena)
+        (after, power), *_ = arena.guests().values()
+        assert ((after == before) == stays, power) == (True, 1), f"from {before} to {after}, power state {power}"
+        cloud.wait_for("the other host has nothing", lambda: arena.cloud.holders(server_id) == {after})
+
+    return run
+
+
+def failing_destination(arena: Arena) -> None:
+    one_to_be_moved(arena)
+    arena.control_hosts(fail_at=["copy_disk"])
+
+
+def stays(arena: Arena) -> None:
+    """The move fails at its destination: the server runs where it was."""
+    server_id = arena.one()
+    before = arena.guests()[server_id][0]
+    act(MOVES["resize"], "ACTIVE")(arena)
+    arena.nothing_open()
+    assert arena.guests()[server_id] == (before, 1)
+    cloud.wait_for("the other host has nothing", lambda: arena.cloud.holders(server_id) == {before})
+    arena.control_hosts()
+
+
+STAYS: Points = {
+    CONDUCTOR: around("send/drop_resize", "send/finish_revert_resize"),
+    COMPUTE: around("handle/drop_resize", "domain/destroy", "handle/finish_revert_resize"),
+}
+
+
+def arrive_and_die(arena: Arena) -> None:
+    one_to_be_moved(arena)
+    arena.dies_at("handle/finish_resize/after")
+    ask(arena, MOVES["resize"])
+    arena.dead()
+
+
+def taken_back(arena: Arena) -> None:
+    """By the operator's word the destination is off: the server runs where it was. When the destination is back it has
+    an old order, and does not follow it."""
+    host = arena.dead()
+    arena.force_down(host, True)
+    arena.cloud.fenced.add(host)
+    arena.settle("ACTIVE", 1)
+    arena.force_down(host, False)
+    arena.bring_back(host)
+    arena.is_back(host)
+    arena.cloud.fenced.clear()
+
+
+def delete_amid(kind: str) -> Callable[[Arena], None]:
+    def run(arena: Arena) -> None:
+        ask(arena, MOVES.get(kind, {kind: None}))
+        delete(arena)
+
+    return run
+
+
+#: The delete may come before or after each step of the move.
+DELETE_AMID: Points = {
+    "api": around("send/accept_action"),
+    CONDUCTOR: around(f"handle/{points.ACCEPT}", f"commit/{points.ACCEPT}"),
+}
+
+
+LIVE = operations.LIVE_MIGRATE
+MOVES[LIVE.kind] = {"os-migrateLive": {"block_migration": True, "disk_over_commit": False, "host": None}}
+
+
+def live_move(arena: Arena) -> None:
+    """It runs at one host, and the other one has nothing of it; which of them, a fault may decide."""
+    server_id = arena.one()
+    act(MOVES[LIVE.kind], "ACTIVE")(arena)
+    arena.nothing_open()
+    host, power = arena.guests()[server_id]
+    assert power == 1, f"power state {power}"
+    cloud.wait_for("the other host has nothing", lambda: arena.cloud.holders(server_id) == {host})
+
+
+def failing_source(arena: Arena) -> None:
+    one_active(arena)
+    arena.control_hosts(fail_at=["live_migration"])
+
+
+def stays_running(arena: Arena) -> None:
+    """The migration fails at its source: the server goes on there, and never stopped."""
+    server_id = arena.one()
+    before, boots = arena.guests()[server_id][0], arena.boots(server_id)
+    live_move(arena)
+    assert (arena.guests()[server_id], arena.boots(server_id)) == ((before, 1), boots)
+    arena.control_hosts()
+
+
+ROLLED_BACK: Points = {
+    CONDUCTOR: around("send/rollback_live_migration_at_destination"),
+    COMPUTE: around("handle/rollback_live_migration_at_destination", "domain/destroy"),
+}
+
+
+def _live_moves() -> Iterator[Scenario]:
+    yield Scenario(LIVE.kind, one_active, live_move, points.join(points.of(LIVE), ARRIVES), rows=(LIVE.kind,))
+    yield Scenario("live migration, source fails", failing_source, stays_running, ROLLED_BACK)
+    yield Scenario("delete while migrating live", one_active, delete_amid(LIVE.kind), DELETE_AMID)
+
+
+def _moves() -> Iterator[Scenario]:
+    yield from _live_moves()
+    for row in (operations.RESIZE, operations.MIGRATE):
+        yield Scenario(
+            row.kind, one_to_be_moved, move(row.kind), points.join(points.of(row), ARRIVES), rows=(row.kind,)
+        )
+    confirm, revert = operations.CONFIRM_RESIZE, operations.REVERT_RESIZE
+    yield Scenario(
+        confirm.kind, moved("resize"), word({"confirmResize": None}, True), points.of(confirm), rows=(confirm.kind,)
+    )
+    yield Scenario(
+        revert.kind, moved("resize"), word({"revertResize": None}, False), points.of(revert), rows=(revert.kind,)
+    )
+    yield Scenario("resize, destination fails", failing_destination, stays, STAYS)
+    yield Scenario("resize, destination is lost", arrive_and_die, taken_back, AT_DEADLINE, effects=STOPS)
+    yield Scenario("delete while resizing", one_to_be_moved, delete_amid("resize"), DELETE_AMID)
+    yield Scenario("delete while confirming", moved("resize"), delete_amid("confirmResize"), DELETE_AMID)
+    yield Scenario("delete while reverting", moved("resize"), delete_amid("revertResize"), DELETE_AMID)
 
 
 # --- past the deadline: actions have ten seconds in these clouds, and what is in the way is there until they are over
@@ -296,11 +561,12 @@ def failing_delete(arena: Arena) -> None:
 
 
 def deleted_late(arena: Arena) -> None:
-    """It shows as failed, and goes on until it has worked."""
+    """It shows as failed, and goes on until it has worked. It is gone for its owner before that if its host, killed,
+    takes so long to come back that it counts as down."""
 
     def shown() -> bool:
-        (server,) = arena.servers()
-        return bool(server["status"] == "ERROR" and server["OS-EXT-STS:task_state"] == states.DELETING)
+        seen = [(server["status"], server["OS-EXT-STS:task_state"]) for server in arena.servers()]
+        return seen in ([], [("ERROR", states.DELETING)])
 
     cloud.wait_for("the delete is past its deadline", shown, 3 * SHORT.deadline)
     arena.control_hosts()
@@ -458,6 +724,19 @@ def _stories() -> Iterator[Scenario]:
     yield Scenario("delete", one_active, delete, points.of(operations.DELETE), rows=("delete",))
     yield Scenario("delete while building", nothing, delete_while_building, CREATE_AND_DELETE)
     yield Scenario("evacuate", one_on_a_lost_host, evacuate, EVACUATE, rows=("evacuate",))
+    yield Scenario("soft delete", one_active, soft_delete_and_restore, points.of(operations.SOFT_DELETE), SOFT)
+    yield Scenario("restore", one_soft_deleted, restore, points.of(operations.RESTORE), SOFT, rows=("restore",))
+    yield Scenario("soft delete, forced", one_soft_deleted, force_delete, points.of(operations.DELETE), SOFT)
+    yield Scenario("soft delete, reclaimed", one_active, reclaimed, RECLAIMED, Site(reclaim=2))
+    yield Scenario(
+        *("change password", one_with_agent, change_password, points.of(operations.CHANGE_PASSWORD)),
+        rows=("changePassword",),
+    )
+    yield Scenario(
+        *("trigger crash dump", one_active, crash_dump, points.of(operations.CRASH_DUMP)), rows=("trigger_crash_dump",)
+    )
+    yield Scenario("rebuild", one_active, rebuild, points.of(operations.REBUILD), rows=("rebuild",))
+    yield Scenario("rebuild, failing", one_active, failing_rebuild, {})
     yield Scenario(
         "create past deadline, unscheduled", no_scheduler, create_without_scheduler, AT_DEADLINE, SHORT, STOPS
     )
@@ -474,6 +753,15 @@ def _stories() -> Iterator[Scenario]:
     yield Scenario("delete, network service", one_active, delete_with_service, GIVEN_BACK, NETWORKED)
     yield Scenario("delete, network refused", one_that_will_be_refused, delete_with_service, REFUSED, NETWORKED, STOPS)
     yield Scenario("delete while networked", asked_for_interfaces, delete_while_asked, TAKEN_BACK, NETWORKED, STOPS)
+    yield Scenario("createImage", one_active, images.make, images.MADE, rows=("createImage",))
+    yield Scenario("createImage, it fails", images.prepare_failure, images.fails, images.DISCARDED, effects=STOPS)
+    yield Scenario("createImage, its file is lost", images.uploaded_and_lost, images.lost, images.LOST, effects=STOPS)
+    yield Scenario("createImage, delete", images.slow, images.delete, images.DISCARDED, effects=STOPS)
+    yield Scenario("createBackup", one_active, images.backup, images.BACKED_UP, rows=("createBackup",))
+    yield Scenario("shelve", one_active, images.shelve, images.OFFLOADED, rows=("shelve", "shelveOffload"))
+    yield Scenario("unshelve", images.one_shelved, images.unshelve, images.UNSHELVED, rows=("unshelve",))
+    yield Scenario("delete, shelved", images.one_shelved, images.delete, images.DISCARDED, effects=STOPS)
+    yield from _moves()
     yield Scenario("create, host stands still", nothing, standing_still, {})
     yield Scenario("create, ordered again", nothing, ordered_again, {})
     yield Scenario("create 2, one place", nothing, last_place, {}, ONE_PLACE)

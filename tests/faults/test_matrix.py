@@ -13,7 +13,7 @@ from tests.faults.arena import Arena
 from tests.functional import cloud
 
 #: Of the cases with a fault, besides one of each kind.
-EVERY = 24
+EVERY = 96
 
 
 @pytest.mark.timeout(1200)

@@ -29,6 +29,7 @@ from nova_lite.api.identity import directory
 from nova_lite.api.identity.directory import Directory
 from nova_lite.conductor.db import flavors, images, migration, networks, quotas
 from nova_lite.conductor.db.engine import Database
+from nova_lite.states import PowerState
 
 ROOT = Path(__file__).resolve().parents[2]
 NETWORK = {
@@ -55,7 +56,6 @@ rpc_response_timeout = 10
 compute_driver = fake
 reserved_host_memory_mb = 0
 [oslo_messaging_rabbit]
-rabbit_qos_prefetch_count = 0
 heartbeat_timeout_threshold = 10
 [conductor]
 lease_seconds = 5
@@ -255,7 +255,7 @@ class Cloud:
             "root": ROOT,
             "port": self.port,
             "action_deadline": self.action_deadline,
-            "api": STANDALONE.format(cloud=self) if self.standalone else "",
+            "api": STANDALONE.format(cloud=self) if self.standalone else "auth_strategy = noauth2\n",
         }
         (self.path / f"{name}.conf").write_text(CONFIG.format(**values, **self.capacity) + self.extra_config)
 
@@ -473,16 +473,31 @@ class Cloud:
     # --- as the hypervisors and the database see it
 
     def domains(self) -> dict[str, str]:
-        """Every fake domain that is not fenced: instance uuid to the host it is on; fails when one is on two hosts."""
-        found: dict[str, str] = {}
+        """Every instance with a fake domain that is not fenced, and the host it is on; fails when one runs on two. Of
+        the two ends of a move it is the one that runs, or else the newer one."""
+        found: dict[str, tuple[bool, int, str]] = {}
         for host in [host for host in self.computes if host not in self.fenced]:
             folder = self.path / host / "instances" / f"fake-{host}" / "domains"
-            for instance_uuid in [
-                name[:36] for name in os.listdir(folder) if re.fullmatch(r"[0-9a-f-]{36}\.json", name)
-            ]:
-                assert instance_uuid not in found, f"{instance_uuid} runs on {host} and on {found[instance_uuid]}"
-                found[instance_uuid] = host
-        return found
+            for name in os.listdir(folder):
+                if not re.fullmatch(r"[0-9a-f-]{36}\.json", name):
+                    continue
+                with contextlib.suppress(FileNotFoundError):  # gone meanwhile
+                    domain = json.loads((folder / name).read_text())
+                    runs = domain["power_state"] == PowerState.RUNNING
+                    here = (runs, domain["generation"], host)
+                    there = found.get(name[:36], (False, -1, ""))
+                    assert not (runs and there[0]), f"{name[:36]} runs on {host} and on {there[2]}"
+                    found[name[:36]] = max(here, there)
+        return {instance_uuid: host for instance_uuid, (_, _, host) in found.items()}
+
+    def holders(self, instance_uuid: str) -> set[str]:
+        """Hosts with anything of the instance: a domain, disks, interfaces."""
+        return {
+            host
+            for host in self.computes
+            for folder in ("domains", "disks", "vifs")
+            if list((self.path / host / "instances" / f"fake-{host}" / folder).glob(f"{instance_uuid}*"))
+        }
 
     def control_host(self, host: str, **control: Any) -> None:
         """Tell a fake hypervisor how to behave (`nova_lite.virt.fake.Control`); nothing: as configured."""

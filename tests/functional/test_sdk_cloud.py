@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,12 +11,14 @@ from typing import Any
 import openstack
 import openstack.exceptions
 import pytest
+from openstack.config.loader import OpenStackConfig
 from openstack.connection import Connection
 
 from tests.functional import cloud as clouds
 from tests.functional.cloud import PASSWORDS, Cloud
 
 NETWORK = "private"
+CLOUDS = Path(__file__).parents[2] / "devstack/lib/clouds.py"
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +62,27 @@ def test_create_waits_for_an_active_server_with_addresses(server: Any, demo: Con
     assert (server.name, server.status) == ("web", "ACTIVE")
     assert [address["version"] for address in server.addresses[NETWORK]] == [4]
     assert demo.get_server(server.id).private_v4 == server.addresses[NETWORK][0]["addr"]
+
+
+def test_create_with_defaults_and_the_file_that_devstack_writes(cloud: Cloud, tmp_path: Path) -> None:
+    file = tmp_path / "clouds.yaml"
+    subprocess.run(
+        [sys.executable, CLOUDS, "add-user", file, "nova-lite-demo", cloud.identity_url, "demo"],
+        input=PASSWORDS["demo"],
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    region = OpenStackConfig(
+        config_files=[str(file)], secure_files=[str(file.with_name("secure.yaml"))], load_envvars=False
+    )
+    connection = Connection(config=region.get_one(cloud="nova-lite-demo"))
+    try:
+        made = connection.create_server("defaults", image="cirros", flavor="m1.nano", wait=True)
+        assert (made.status, len(made.addresses[NETWORK])) == ("ACTIVE", 1)
+        assert connection.delete_server("defaults", wait=True)
+    finally:
+        connection.close()
 
 
 def test_create_as_ansible_does(demo: Connection) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.functional.cloud import Cloud
 
 MEMBER = "alice:demo"
-LATEST = "2.96"
+LATEST = "2.104"
 
 
 def test_metadata_tags_lock_and_readings(tidy: Cloud) -> None:

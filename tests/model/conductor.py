@@ -14,6 +14,11 @@ CAPACITY = 1
 
 Rules = frozenset[str]
 
+#: Operations that build; those that need not wait for an undo; and the vm states that allow an operation.
+BUILDS = ("create", "rebuild")
+TAKE_OVER = ("delete", "rebuild")
+ALLOWED = {"stop": ("active", "error"), "start": ("stopped",), "rebuild": ("active", "stopped", "error")}
+
 
 # --- operations/engine.py, db/claims.py
 
@@ -31,6 +36,9 @@ def _close(state: State) -> State:
 
 
 def failed(state: State) -> State:
+    """A rebuild keeps its place, with nothing there."""
+    if state.action.kind == "rebuild":
+        return _close(state._replace(row=state.row._replace(vm="error", task="")))
     state = _close(release(state))
     return state._replace(row=state.row._replace(vm="error", task="", host=NONE))
 
@@ -58,14 +66,28 @@ def accept_action(state: State, kind: str, rules: Rules) -> State | None:
     if kind == "delete":
         if row.task == "deleting" and action.step:
             return None
-    elif row.task or not row.launched or row.vm not in {"stop": ("active", "error"), "start": ("stopped",)}[kind]:
+    elif row.task or not row.launched or row.vm not in ALLOWED[kind]:
         return None
+    if action.step == "compensate" and kind not in TAKE_OVER and "undo first" in rules:
+        return None
+    if kind == "rebuild":
+        return _rebuild(state)
     new = Action(action.id + 1, kind, "perform", row.host, row.gen)
     state = state._replace(action=new, asked=kind)
     if row.host == NONE:
         return deleted(state)
     task = {"delete": "deleting", "stop": "powering-off", "start": "powering-on"}[kind]
     return _send_ticket(state._replace(row=row._replace(task=task)))
+
+
+def _rebuild(state: State) -> State | None:
+    """The next generation at the same host, at once."""
+    row = state.row._replace(gen=state.row.gen + 1, task="rebuilding")
+    if row.host == NONE:
+        return None
+    action = Action(state.action.id + 1, "rebuild", "build", row.host, row.gen)
+    state = state._replace(row=row, action=action, asked="rebuild")
+    return send(state, Message("build", row.host, row.gen, action.id))
 
 
 def _send_ticket(state: State) -> State:
@@ -119,9 +141,10 @@ def claim(state: State, drive: tuple[int, tuple[int, ...]], host: int, rules: Ru
 
 def _building(state: State, host: int, gen: int, rules: Rules) -> bool:
     row, action = state.row, state.action
-    if row.deleted or row.task == "deleting" or action.kind != "create" or action.step != "build":
+    if row.deleted or row.task == "deleting" or action.kind not in BUILDS or action.step != "build":
         return False
-    return "report generation" not in rules or ((row.host, row.gen) == (host, gen) and row.vm == "building")
+    mine = (row.host, row.gen) == (host, gen) and (row.vm == "building" or action.kind == "rebuild")
+    return "report generation" not in rules or mine
 
 
 def start_build(state: State, host: int, gen: int, rules: Rules) -> tuple[State, bool]:
@@ -136,7 +159,7 @@ def finish_build(state: State, host: int, gen: int, outcome: str, rules: Rules) 
     row, action = state.row, state.action
     if outcome == "built":
         known = row.launched and not row.deleted and row.task != "deleting" and (row.host, row.gen) == (host, gen)
-        if known:
+        if known and action.step not in ("build", "compensate"):
             return state, True
         compensating = action.step == "compensate" and (row.host, row.gen) == (host, gen) and not row.deleted
         if compensating and "late success" in rules:
@@ -150,7 +173,7 @@ def finish_build(state: State, host: int, gen: int, outcome: str, rules: Rules) 
 
 def _reschedule(state: State, host: int) -> State:
     tried = tuple(sorted({*state.action.tried, host}))
-    if len(tried) >= MAX_ATTEMPTS:
+    if len(tried) >= MAX_ATTEMPTS or state.action.kind == "rebuild":
         return failed(state)
     state = release(state)
     row = state.row._replace(host=NONE, task="scheduling")
@@ -189,7 +212,7 @@ def past_deadline(state: State, rules: Rules) -> State:
     row, action = state.row, state.action
     if action.kind == "create" and action.step == "schedule":
         return failed(state)
-    if action.kind == "create":
+    if action.kind in BUILDS:
         row = row._replace(vm="error", task="")
         state = state._replace(row=row, action=action._replace(step="compensate"))
         return send(state, Message("fence", action.host, action.gen))

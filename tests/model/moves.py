@@ -1,4 +1,4 @@
-"""Moves: evacuation after ``forced_down``, and (planned, not implemented) resize or cold migration.
+"""Moves: evacuation after ``forced_down``, and resize or cold migration.
 
 One instance that runs at generation 1 on host A. The steps of hosts are coarser than in `compute`: what protects a
 single build is checked there. An order to a host is done in two steps, look and act, with its report after that; the
@@ -18,7 +18,7 @@ A, B, NOWHERE = 0, 1, -1
 
 Rules = frozenset[str]
 
-PLANNED: Rules = frozenset(
+MOVING: Rules = frozenset(
     {
         "forced_down is true",
         "no entry while forced_down",
@@ -30,8 +30,7 @@ PLANNED: Rules = frozenset(
         "destination fenced first",
         "both ends belong",
         "tombstone",
-        "generation in orders",
-        "fresh generation for the way back",
+        "order of steps",
         "delete at both ends",
         "reconciler",
     }
@@ -39,20 +38,26 @@ PLANNED: Rules = frozenset(
 
 
 class Order(NamedTuple):
-    """``gen``: what it is about; ``new``: the generation that it makes."""
+    """``gen``: what it is about. ``place``: its place among all orders: action by action, step by step."""
 
     kind: str
     host: int
     gen: int
-    new: int = 0
+    place: int = 0
+
+
+#: The place of each order; those of a confirm or a revert come after those of the resize, a delete's after all.
+PLACES = {"start": 0, "leave": 10, "arrive": 11, "drop": 12, "return": 13, "remove": 20, "back": 21, "delete": 30}
 
 
 class End(NamedTuple):
-    """A host. Durable: ``fenced``, ``held`` (may not be started at or below it, but is kept), domain and power."""
+    """A host. Durable: ``fenced``, ``held`` (may not be started at or below it, but is kept), ``seen`` (place of the
+    newest order), domain and power."""
 
     daemon: str = "serving"
     fenced: int = 0
     held: int = 0
+    seen: int = 0
     domain: int = 0
     power: int = 0
     job: Order | None = None
@@ -61,7 +66,8 @@ class End(NamedTuple):
 
 class Move(NamedTuple):
     """``allocs``: what the instance holds on A and B. ``other``: the far end of a resize, where it comes from or
-    goes to, ``other_gen`` its generation there. ``forced``: A is forced down. ``crashes``: how many are left.
+    goes to, ``other_gen`` its generation there. ``last``: the highest generation that was given out. ``forced``: A is
+    forced down. ``crashes``: how many are left.
     """
 
     vm: str = "active"
@@ -69,6 +75,7 @@ class Move(NamedTuple):
     gen: int = 1
     other: int = NOWHERE
     other_gen: int = 0
+    last: int = 1
     allocs: tuple[int, int] = (1, 0)
     step: str = ""
     ends: tuple[End, End] = (End(domain=1, power=RUNNING), End())
@@ -99,7 +106,7 @@ class Moves:
     """``story``: "evacuate" or "resize"."""
 
     story: str
-    rules: Rules = PLANNED
+    rules: Rules = MOVING
     crashes: int = 1
     only_twice: bool = False
 
@@ -115,7 +122,7 @@ class Moves:
             if end.daemon == "serving" and end.job is None:
                 after = _end(state, order.host, job=order, at="look")
                 progress = "reconciler" in self.rules and order in self._current(state)
-                yield f"{'AB'[order.host]} gets {order.kind} {order.gen} {order.new or ''}", progress, after
+                yield f"{'AB'[order.host]} gets {order.kind} {order.gen}", progress, after
         for index in (A, B):
             for label, progress, after in self._host(state, index):
                 yield f"{'AB'[index]}: {label}", progress, after
@@ -183,60 +190,55 @@ class Moves:
 
     def _user(self, state: Move) -> Iterator[Step]:
         if not state.step and state.vm == "active" and state.host == A and "resize" not in state.used_up:
-            target = state._replace(step="leave", other=B, other_gen=state.gen + 1, used_up=(*state.used_up, "resize"))
-            target = _hold(target, B, 1)
-            order = Order("leave", A, state.gen)
-            if "source confirms first" not in self.rules:
-                target = _send(target._replace(step="arrive"), Order("arrive", B, state.gen + 1))
-            yield "resize accepted, B claimed", False, _send(target, order)
+            yield "resize accepted", False, state._replace(step="schedule", used_up=(*state.used_up, "resize"))
+        if state.step == "schedule":
+            yield "no room, or past the deadline", False, state._replace(step="")
         if state.step == "resized":
-            yield "confirm accepted", False, _send(state._replace(step="confirm"), Order("remove", A, state.other_gen))
-            yield "revert accepted", False, _send(state._replace(step="revert"), Order("remove", B, state.gen))
+            yield "confirm accepted", False, _send(state._replace(step="confirm"), self._order("remove", A, state))
+            yield "revert accepted", False, _send(state._replace(step="revert"), self._order("remove", B, state))
         if state.step in ("leave", "arrive"):
             yield "past the deadline", False, self._give_up(state)
         if state.vm != "deleted":
             yield "delete accepted", False, self._delete(state)
 
+    def _order(self, kind: str, host: int, state: Move) -> Order:
+        gen = state.gen if host == state.host else state.other_gen
+        name = "back" if kind == "return" and "back" in state.used_up else kind
+        return Order(kind, host, gen, PLACES[name])
+
     def _delete(self, state: Move) -> Move:
-        ends = {state.host: state.gen}
+        hosts = {state.host}
         if state.other != NOWHERE and "delete at both ends" in self.rules:
-            ends[state.other] = state.other_gen
-        top = max(state.gen, state.other_gen)
+            hosts.add(state.other)
         state = state._replace(vm="deleted", step="delete")
-        for index in ends:
-            state = _send(state, Order("remove", index, top))
         for index in (A, B):
-            if index not in ends:
-                state = _hold(state, index, 0)
+            order = self._order("delete", index, state)
+            state = _send(state, order) if index in hosts else _hold(state, index, 0)
         return state
 
     def _give_up(self, state: Move) -> Move:
         """B may have got its order: it has to confirm first that it will not."""
         if state.step == "leave" or "destination fenced first" not in self.rules:
             return self._way_back(state)
-        return _send(state._replace(step="fence"), Order("fence", B, state.other_gen))
+        return _send(state._replace(step="drop"), self._order("drop", B, state))
 
     def _way_back(self, state: Move) -> Move:
-        """B has nothing: A goes on, at a generation that no order was ever given for."""
-        new = max(state.gen, state.other_gen) + 1
-        if "fresh generation for the way back" not in self.rules:
-            new = 1
-        old = state.gen if state.host == A else state.other_gen
-        state = _hold(state, B, 0)._replace(step="return", host=A, gen=old, other=NOWHERE, other_gen=new)
-        return _send(state, Order("return", A, old, new))
+        """B has nothing: A goes on, as it was."""
+        gen = state.gen if state.host == A else state.other_gen
+        state = _hold(state, B, 0)._replace(step="return", host=A, gen=gen, other=NOWHERE, other_gen=0)
+        return _send(state, self._order("return", A, state))
 
     def _current(self, state: Move) -> set[Order]:
         """What the reconciler sends again."""
-        top = max(state.gen, state.other_gen)
         orders = {
-            "leave": [Order("leave", A, state.gen)],
-            "arrive": [Order("arrive", B, state.other_gen)],
-            "fence": [Order("fence", B, state.other_gen)],
-            "return": [Order("return", A, state.gen, state.other_gen)],
-            "confirm": [Order("remove", A, state.other_gen)],
-            "revert": [Order("remove", B, state.gen)],
-            "delete": [Order("remove", index, top) for index in (A, B) if state.allocs[index]],
-            "build": [Order("arrive", B, state.gen)],
+            "leave": [self._order("leave", A, state)],
+            "arrive": [self._order("arrive", B, state)],
+            "drop": [self._order("drop", B, state)],
+            "return": [self._order("return", A, state)],
+            "confirm": [self._order("remove", A, state)],
+            "revert": [self._order("remove", B, state)],
+            "delete": [self._order("delete", index, state) for index in (A, B) if state.allocs[index]],
+            "build": [Order("arrive", B, state.gen, PLACES["arrive"])],
         }
         return set(orders.get(state.step, ()))
 
@@ -244,7 +246,15 @@ class Moves:
         if state.step == "claim":
             gen = state.gen if "new generation at accept" in self.rules else state.gen + 1
             claimed = _hold(_hold(state, A, 0), B, 1)._replace(step="build", host=B, gen=gen)
-            yield "B is claimed", "reconciler" in self.rules, _send(claimed, Order("arrive", B, gen))
+            order = Order("arrive", B, gen, PLACES["arrive"])
+            yield "B is claimed", "reconciler" in self.rules, _send(claimed, order)
+        if state.step == "schedule":
+            target = state._replace(step="leave", other=B, other_gen=state.last + 1, last=state.last + 1)
+            target = _hold(target, B, 1)
+            order = self._order("leave", A, target)
+            if "source confirms first" not in self.rules:
+                target = _send(target._replace(step="arrive"), self._order("arrive", B, target))
+            yield "B is claimed", "reconciler" in self.rules, _send(target, order)
 
     def report(self, state: Move, order: Order, answer: str) -> Move:
         """A host says how an order ended; one that is not current any more changes nothing."""
@@ -253,19 +263,19 @@ class Moves:
         step = state.step
         if step == "leave":
             after = state._replace(step="arrive")
-            return _send(after, Order("arrive", B, state.other_gen))
-        if step in ("arrive", "fence"):
+            return _send(after, self._order("arrive", B, after))
+        if step in ("arrive", "drop"):
+            if answer == "fenced" and step == "arrive":
+                return self._give_up(state)
             if answer == "runs":
                 return self._arrived(state)
             return self._way_back(state)
-        if step == "build":
+        if step in ("build", "return"):
             return state._replace(step="")
-        if step == "return":
-            return state._replace(step="", vm="active", gen=state.other_gen, other_gen=0)
         if step == "confirm":
-            return _hold(state, A, 0)._replace(step="", vm="active", other=NOWHERE, other_gen=0)
+            return _hold(state, A, 0)._replace(step="", other=NOWHERE, other_gen=0)
         if step == "revert":
-            return self._way_back(state)
+            return self._way_back(state._replace(used_up=(*state.used_up, "back")))
         released = _hold(state, order.host, 0)
         return released if any(released.allocs) else released._replace(step="")
 
@@ -277,10 +287,7 @@ class Moves:
             return False
         if (index, gen) == (state.host, state.gen):
             return True
-        if "both ends belong" not in self.rules:
-            return False
-        returned = state.step == "return" and (index, gen) == (A, state.other_gen)
-        return returned or (index, gen) == (state.other, state.other_gen)
+        return "both ends belong" in self.rules and (index, gen) == (state.other, state.other_gen)
 
     # --- a host
 
@@ -297,6 +304,7 @@ class Moves:
             yield from self._work(state, index, end, end.job)
         elif end.domain:
             yield from self._reconcile(state, index, end)
+            yield from self._boot(state, index, end)
         if state.crashes and end.daemon == "serving":
             killed = _end(state, index, daemon="down", job=None, at="")
             yield "daemon is killed", False, killed._replace(crashes=state.crashes - 1)
@@ -317,6 +325,13 @@ class Moves:
             gone = _end(state, index, domain=0, power=0, fenced=max(end.fenced, end.domain))
             yield "domain reconciliation destroys", True, gone
 
+    def _boot(self, state: Move, index: int, end: End) -> Iterator[Step]:
+        """The host was rebooted, and starts what is to run there, so far as it does not hold it back."""
+        runs_here = state.vm == "active" and (state.host, state.gen) == (index, end.domain)
+        held = "source holds back" in self.rules and end.domain <= end.held
+        if self.story == "resize" and runs_here and end.power == OFF and not held:
+            yield "starts its guests after a reboot", False, _end(state, index, power=RUNNING)
+
     def _work(self, state: Move, index: int, end: End, order: Order) -> Iterator[Step]:
         if end.at == "look":
             yield f"looks at {order.kind} {order.gen}", True, self._look(state, index, end, order)
@@ -327,39 +342,39 @@ class Moves:
             yield f"reports {order.kind} {order.gen}: {end.at}", True, after
 
     def _look(self, state: Move, index: int, end: End, order: Order) -> Move:
-        """Write the promise, or drop the order."""
-        checked = "generation in orders" in self.rules
-        promise = order.kind in ("remove", "fence")
-        if order.kind == "fence" and end.domain == order.gen and end.power == RUNNING:
+        """Write what is promised, or drop the order."""
+        dropped = _end(state, index, job=None, at="")
+        if self.story == "resize" and "order of steps" in self.rules:
+            if order.place < end.seen:
+                return dropped
+            state = _end(state, index, seen=order.place)
+            end = state.ends[index]
+            dropped = _end(state, index, job=None, at="")
+        if order.kind == "drop" and end.domain == order.gen:
             return _end(state, index, at="runs")
-        if promise and "tombstone" in self.rules:
-            return _end(state, index, at="act", fenced=max(end.fenced, order.gen))
-        refused = order.kind == "arrive" and order.gen <= end.fenced
-        if refused:
-            return _end(
-                state, index, at="fenced" if end.domain <= order.gen else "", job=order if not end.domain else None
-            )
-        if order.kind == "arrive" and end.domain == order.gen:
-            return _end(state, index, at="runs")
-        if order.kind == "arrive" and end.domain > order.gen:
-            return _end(state, index, job=None, at="")
-        if order.kind == "return" and end.domain == order.new:
-            return _end(state, index, at="runs")
-        wrong = checked and order.kind in ("start", "leave", "return") and end.domain != order.gen
+        if order.kind in ("remove", "delete", "drop"):
+            promise = max(end.fenced, order.gen) if "tombstone" in self.rules else end.fenced
+            return _end(state, index, at="act", fenced=promise)
+        if order.kind == "arrive":
+            if order.gen <= end.fenced:
+                return _end(state, index, at="fenced") if end.domain <= order.gen else dropped
+            if end.domain == order.gen:
+                return _end(state, index, at="runs")
+            wanted = self.story == "evacuate" or order in self._current(state)
+            return _end(state, index, at="act") if end.domain < order.gen and wanted else dropped
         held = order.kind == "start" and "source holds back" in self.rules and end.domain <= end.held
-        if wrong or held or (order.kind in ("start", "leave", "return") and not end.domain):
-            return _end(state, index, job=None, at="")
+        if end.domain != order.gen or held:
+            return dropped
         if order.kind == "leave" and "source holds back" in self.rules:
             return _end(state, index, at="act", held=max(end.held, order.gen))
         return _end(state, index, at="act")
 
     def _act(self, state: Move, index: int, end: End, order: Order) -> Move:
-        if order.kind in ("remove", "fence"):
+        if order.kind in ("remove", "delete", "drop"):
             left = end.domain if end.domain > order.gen else 0
-            return _end(state, index, domain=left, power=end.power if left else 0, at="fenced")
+            return _end(state, index, domain=left, power=end.power if left else 0, held=0, at="fenced")
         if order.kind == "leave":
             return _end(state, index, power=OFF, at="left")
-        if order.kind == "start":
-            return _end(state, index, power=RUNNING, at="runs")
-        new = order.new or order.gen
-        return _end(state, index, domain=new, power=RUNNING, at="runs")
+        if order.kind == "return":
+            return _end(state, index, power=RUNNING, held=0, at="runs")
+        return _end(state, index, domain=order.gen, power=RUNNING, at="runs")

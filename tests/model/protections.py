@@ -24,6 +24,7 @@ BOOT_WITHOUT_CRASHES = Protocol(crashes=0)
 HOST_LOST = Protocol(crashes=0, losses=1)
 POWER = Protocol(users=("stop", "start", "delete"), max_actions=4, start=ACTIVE)
 POWER_ONLY = Protocol(users=("stop", "start"), max_actions=3, start=ACTIVE._replace(net=()), crashes=0)
+REBUILD = Protocol(users=("rebuild", "stop"), max_actions=3, start=ACTIVE._replace(net=()))
 EVACUATE = Moves("evacuate")
 RESIZE = Moves("resize")
 
@@ -32,9 +33,10 @@ HOLDS: dict[str, Model] = {
     "boot and delete, a crash": BOOT,
     "boot and delete, a host lost for good": HOST_LOST,
     "stop, start, delete, a crash": POWER,
+    "rebuild, stop, a crash": REBUILD,
     "claims of four instances for two places": Claims(),
     "evacuate, a crash": EVACUATE,
-    "resize, revert, delete, a crash (planned)": RESIZE,
+    "resize, revert, delete, a crash": RESIZE,
 }
 
 #: The same with more of everything; minutes.
@@ -44,15 +46,16 @@ FULL: dict[str, Model] = {
     "boot and delete, a crash and a host lost": Protocol(crashes=1, losses=1),
     "boot, stop, start, delete, a crash": Protocol(users=("stop", "start", "delete"), max_actions=4),
     "stop, start, delete, two crashes": replace(POWER, crashes=2),
+    "rebuild, stop, delete, a crash": Protocol(users=("rebuild", "stop", "delete"), max_actions=3, start=ACTIVE),
     "claims of nine instances for five places": Claims(instances=9, capacity=5),
     "evacuate, three crashes": replace(EVACUATE, crashes=3),
-    "resize, revert, delete, three crashes (planned)": replace(RESIZE, crashes=3),
+    "resize, revert, delete, three crashes": replace(RESIZE, crashes=3),
 }
 
 
 @dataclass(frozen=True)
 class Protection:
-    """``code``: where it is in `nova_lite`; "" while it is only planned. ``upholds``: what for. ``twice``: without it a
+    """``code``: where it is in `nova_lite`. ``upholds``: what for. ``twice``: without it a
     guest can run twice."""
 
     rule: str
@@ -152,6 +155,12 @@ PROTECTIONS = [
         "lasting delete", "a delete always ends", "conductor/operations/engine.py: _expire", BOOT_WITHOUT_CRASHES
     ),
     Protection(
+        "undo first",
+        "what is being undone is not forgotten for the next request",
+        "conductor/operations/engine.py: _supersede",
+        REBUILD,
+    ),
+    Protection(
         "forced_down is true",
         "the operator's word: host off, guests off, daemon ended",
         "the operator",
@@ -186,10 +195,26 @@ PROTECTIONS = [
         EVACUATE,
         twice=True,
     ),
-    Protection("source confirms first", "a moved guest is off before it is built elsewhere", "", RESIZE, twice=True),
-    Protection("source holds back", "a late start does not wake what has moved", "", RESIZE, twice=True),
     Protection(
-        "destination fenced first", "the way back begins when the destination has promised", "", RESIZE, twice=True
+        "source confirms first",
+        "a moved guest is off before it is made elsewhere",
+        "operations.py: the order of its steps",
+        RESIZE,
+        twice=True,
+    ),
+    Protection(
+        "source holds back",
+        "a host that boots does not start what is on its way elsewhere",
+        "compute/fences.py: hold, check_not_held",
+        RESIZE,
+        twice=True,
+    ),
+    Protection(
+        "destination fenced first",
+        "the way back begins when the destination has promised",
+        "operations.py: the undo of `finish_resize`",
+        RESIZE,
+        twice=True,
     ),
     Protection(
         "both ends belong",
@@ -198,12 +223,11 @@ PROTECTIONS = [
         RESIZE,
     ),
     Protection(
-        "generation in orders",
-        "a late order does not touch another generation",
-        "compute/host.py: require_domain",
+        "order of steps",
+        "a late order of the way there does not stop what has come back",
+        "compute/fences.py: admit; operations.py: position",
         RESIZE,
     ),
-    Protection("fresh generation for the way back", "what returns is told apart from what left", "", RESIZE),
     Protection(
         "delete at both ends",
         "a delete during a move leaves nothing at the far end",

@@ -17,6 +17,7 @@ IMPLEMENTED: Rules = frozenset(
     {
         "late success",
         "lasting delete",
+        "undo first",
         "tombstone",
         "durable tombstone",
         "fence check at order",
@@ -87,7 +88,8 @@ class Protocol:
         """What the row says, and what its host has."""
         row, host = state.row, state.hosts[state.row.host]
         if row.vm == "error":
-            return None if host.domain else "in error, and holds what its host does not have"
+            empty = not host.domain and "rebuild" not in self.users
+            return "in error, and holds what its host does not have" if empty else None
         expected = {"active": RUNNING, "stopped": OFF}[row.vm]
         if (host.domain, host.power) != (row.gen, expected):
             there = (
@@ -106,7 +108,7 @@ def without_dead(state: State, rules: Rules) -> State:
     """The same state without what cannot have any effect any more, as long as the rules that make it so are in force.
 
     A thread that lost its lease finds out at its claim, and leases are never given back to it. A report or an answer on
-    a generation that is over changes nothing: generations only grow, and a create that is closed stays so. An order
+    a generation that is over changes nothing: generations only grow, and a build that is closed stays so. An order
     that its host would drop or refuse, with nothing there to remove, is dropped or refused for good.
     """
     action = state.action
@@ -123,7 +125,7 @@ _SURE = {"report generation", "tombstone", "durable tombstone", "instance lock"}
 
 def _is_dead(state: State, message: Message, rules: Rules) -> bool:
     action, host = state.action, state.hosts[message.host]
-    over = action.kind != "create" or not action.step or message.gen < state.row.gen
+    over = action.kind not in conductor.BUILDS or not action.step or message.gen < state.row.gen
     if message.kind in ("report", "answer"):
         return over
     if message.kind == "ticket":

@@ -8,7 +8,7 @@ model (`seen`). So neither the table nor the model can say anything else than th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nova_lite import operations
@@ -21,14 +21,15 @@ Way = tuple[str, str]
 @dataclass(frozen=True)
 class ModelStep:
     """``name``: of the row's step. ``what``: what it does and where. ``undo``: what takes it back. ``away``: its name
-    while its host is away. ``lasting``: only its success ends it. ``again``: the step that follows a failure which
-    another host may not meet."""
+    while its host is away. ``lasting``: only its success ends it. ``revives``: an undo that may find what it is to undo
+    done. ``again``: the step that follows a failure which another host may not meet."""
 
     name: str
     what: str = ""
     undo: tuple[ModelStep, ...] = ()
     away: str = ""
     lasting: bool = False
+    revives: bool = False
     again: str = ""
 
     @property
@@ -37,18 +38,49 @@ class ModelStep:
         return not self.what.startswith(("network", "release"))
 
 
-_RELEASE = ModelStep("release", "release")
+_RELEASE = ModelStep("release", "release at every")
 _BUILD = ModelStep(
     "build",
     "build_and_run_instance at here",
-    undo=(ModelStep("compensate", "fence_instance at here", lasting=True),),
+    undo=(ModelStep("compensate", "fence_instance at here", lasting=True, revives=True),),
     again="schedule",
+)
+
+
+_RETURN = ModelStep("return", "finish_revert_resize at source", lasting=True)
+_MOVE = (
+    ModelStep("schedule", "schedule", undo=(ModelStep("release", "release at destination"),)),
+    ModelStep("leave", "resize_instance at source", undo=(_RETURN,)),
+    ModelStep(
+        "arrive",
+        "finish_resize at destination",
+        undo=(ModelStep("drop", "drop_resize at destination", lasting=True, revives=True),),
+    ),
 )
 
 
 def _perform(method: str, **more: Any) -> ModelStep:
     return ModelStep("perform", f"{method} at {more.pop('at', 'here')}", **more)
 
+
+#: Of this one the model knows only the steps: it is not explored (docs/protocol.md).
+_LIVE = (
+    ModelStep("schedule", "schedule", undo=(ModelStep("release", "release at destination"),)),
+    ModelStep("check", "check_can_live_migrate_source at source"),
+    ModelStep(
+        "prepare",
+        "pre_live_migration at destination",
+        undo=(ModelStep("drop", "rollback_live_migration_at_destination at destination", lasting=True),),
+    ),
+    ModelStep(
+        "hand_over",
+        "live_migration at source",
+        undo=(ModelStep("roll_back", "rollback_live_migration at source", lasting=True, revives=True),),
+    ),
+    ModelStep("settle", "post_live_migration_at_destination at destination", lasting=True),
+    ModelStep("clear", "post_live_migration at source", lasting=True),
+    ModelStep("release_source", "release at source"),
+)
 
 MODEL: dict[str, tuple[ModelStep, ...]] = {
     "create": (
@@ -58,40 +90,51 @@ MODEL: dict[str, tuple[ModelStep, ...]] = {
     "delete": (
         _perform("terminate_instance", at="every", away="cleanup", lasting=True),
         ModelStep("deallocate", "network"),
-        ModelStep("release", "release"),
+        _RELEASE,
     ),
     "stop": (_perform("stop_instance"),),
     "start": (_perform("start_instance"),),
+    "rebuild": (replace(_BUILD, again=""),),
     "evacuate": (ModelStep("schedule", "schedule", undo=(_RELEASE,)), _BUILD),
-}
-
-#: Rules without rows yet; the destination is claimed when it is accepted. The row that comes has to be like it.
-PLANNED: dict[str, tuple[ModelStep, ...]] = {
-    "resize": (
-        ModelStep("leave", "at source", undo=(ModelStep("return", "at source"),)),
-        ModelStep("arrive", "at destination", undo=(ModelStep("fence", "at destination", lasting=True),)),
+    "resize": _MOVE,
+    "migrate": _MOVE,
+    "live-migration": _LIVE,
+    "confirmResize": (
+        ModelStep("perform", "confirm_resize at source", lasting=True),
+        ModelStep("release", "release at source"),
+    ),
+    "revertResize": (
+        ModelStep("drop", "revert_resize at destination", lasting=True),
+        ModelStep("release", "release at destination"),
+        _RETURN,
     ),
 }
 
+#: docs/protocol.md, "What it does not cover".
+NOT_MODELLED = ("shelveOffload",)
+
 
 def of_row(row: operations.Operation) -> tuple[ModelStep, ...]:
-    """Optional steps are left out: one that is wanted is like an operation of its own."""
+    """Optional steps are left out: one that is wanted is like an operation of its own. So are those of the image
+    backend, which hold nothing of hosts."""
     found: list[ModelStep] = []
     for step in row.steps:
-        if step.only_if is None:
+        if step.only_if is None and not isinstance(step, operations.Image):
             found.append(_of_step(step, found[-1] if found else None))
     return tuple(found)
 
 
 def _of_step(step: operations.Step, before: ModelStep | None = None) -> ModelStep:
-    undo = tuple(_of_step(each) for each in step.undo)
+    undo = tuple(_of_step(each) for each in step.undo if not isinstance(each, operations.Image))
     if isinstance(step, operations.Schedule):
         return ModelStep(step.name, "schedule", undo)
     if isinstance(step, operations.OnHost):
-        again = before.name if before is not None and before.what.startswith("schedule") else ""
-        return ModelStep(step.name, f"{step.method} at {step.at}", undo, step.away or "", step.lasting, again)
+        builds = before is not None and before.what.startswith("schedule") and step.name == operations.BUILD
+        again = before.name if before is not None and builds else ""
+        what = f"{step.method} at {step.at}"
+        return ModelStep(step.name, what, undo, step.away or "", step.lasting, step.revives, again)
     if isinstance(step, operations.Release):
-        return ModelStep(step.name, "release", undo)
+        return ModelStep(step.name, f"release at {step.end}", undo)
     return ModelStep(step.name, "network", undo)
 
 
@@ -99,6 +142,11 @@ def is_like_stop(row: operations.Operation) -> bool:
     """One order to the host that the instance is on, and nothing to take back: what holds for stop holds for it."""
     (first, *more) = of_row(row)
     return not more and first == ModelStep("perform", first.what) and first.what.endswith(" at here")
+
+
+def is_like_one_that_is(row: operations.Operation) -> bool:
+    """Also a build on another host, of a server that holds nothing anywhere."""
+    return is_like_stop(row) or of_row(row) == MODEL["evacuate"]
 
 
 def ways(steps: Iterable[ModelStep], end: str = "") -> set[Way]:
@@ -112,7 +160,7 @@ def ways(steps: Iterable[ModelStep], end: str = "") -> set[Way]:
         undo = [each for each in step.undo if each.acts]
         back = [*(each.name for each in undo), *older, ""]
         found |= {(step.name, done), *zip([step.name, *back], back, strict=False)}
-        found |= {(each.name, done) for each in undo if each.lasting}
+        found |= {(each.name, done) for each in undo if each.revives}
         if step.again:
             found.add((step.name, step.again))
         if step.away:

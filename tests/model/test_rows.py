@@ -14,6 +14,8 @@ from tests.model.protocol import Protocol
 
 POWER = Protocol(users=("stop", "start", "delete"), max_actions=4, start=ACTIVE, crashes=0)
 
+REBUILD = Protocol(users=("rebuild", "stop", "delete"), max_actions=3, start=ACTIVE, crashes=0)
+
 #: Steps of `moves` that a row has by another name.
 NAMES = {"claim": "schedule"}
 
@@ -27,15 +29,10 @@ def test_the_model_has_the_steps_of_the_row(kind: str) -> None:
 def test_every_row_is_modelled_or_like_one_that_is(kind: str) -> None:
     row = operations.OPERATIONS[kind]
     every = [row, *(variant for _, _, variant in row.variants)]
-    assert kind in rows.MODEL or all(rows.is_like_stop(each) for each in every)
+    assert kind in {*rows.MODEL, *rows.NOT_MODELLED} or all(rows.is_like_one_that_is(each) for each in every)
 
 
-def test_what_is_planned_is_no_row_yet() -> None:
-    """When it is one, it is held against it, in `MODEL`."""
-    assert set(rows.PLANNED).isdisjoint(operations.OPERATIONS)
-
-
-@pytest.mark.parametrize("model", [BOOT_WITHOUT_CRASHES, POWER], ids=["boot", "power"])
+@pytest.mark.parametrize("model", [BOOT_WITHOUT_CRASHES, POWER, REBUILD], ids=["boot", "power", "rebuild"])
 def test_the_model_goes_from_step_to_step_as_the_table_says(model: Protocol) -> None:
     gone: dict[str, set[rows.Way]] = {}
     for (_, kind), found in rows.seen(model, lambda s: ((s.action.id, s.action.kind), s.action.step)).items():
@@ -51,8 +48,9 @@ def test_an_evacuation_in_the_model_goes_as_the_table_says() -> None:
     assert rows.ways(rows.MODEL["evacuate"]) == rows.ways(rows.MODEL["create"]) >= gone
 
 
-def test_a_planned_resize_goes_as_the_table_says() -> None:
-    """A delete, and what is asked for once it is resized, are operations of their own."""
+def test_a_resize_in_the_model_goes_as_the_table_says() -> None:
+    """A delete, and what is asked for once it is resized, are operations of their own. The way back is the same in a
+    revert."""
 
     def step(state: Any) -> tuple[str, str]:
         return "resize", state.step
@@ -60,7 +58,9 @@ def test_a_planned_resize_goes_as_the_table_says() -> None:
     others = {"resized", "delete", "confirm", "revert"}
     gone = rows.seen(RESIZE, step)["resize"]
     mine = {(before, after) for before, after in gone if before not in others and after != "delete"}
-    assert mine == rows.ways(rows.PLANNED["resize"], end="resized")
+    assert mine == rows.ways(rows.MODEL["resize"], end="resized")
+    assert {("confirm", ""), ("revert", "return")} <= gone
+    assert rows.ways(rows.MODEL["revertResize"]) >= {("drop", "return"), ("return", "")}
 
 
 def changed(row: operations.Operation, **first: Any) -> operations.Operation:

@@ -14,6 +14,7 @@ from oslo_config import cfg
 
 from nova_lite import conf as configuration
 from nova_lite import exception, objects, rpc
+from nova_lite.conf.libraries import PREFETCH
 from nova_lite.context import RequestContext
 from nova_lite.rpc.transport import ContextSerializer
 
@@ -335,3 +336,12 @@ def test_a_fanout_reaches_all_that_know_it(conf: cfg.ConfigOpts) -> None:
     bus.transport.serve(rpc.Endpoint(NewRPC, other, partial=True), "other")
     bus.client.shout(CONTEXT, "hey")
     assert (bus.new.heard, other.heard, bus.old.heard) == (["HEY"], ["HEY"], [])
+
+
+def test_a_daemon_takes_only_so_many_messages_ahead(tmp_path: Path) -> None:
+    """The library's default is without limit."""
+    transport = rpc.Transport(make_conf(tmp_path, "[DEFAULT]\ntransport_url = rabbit://nobody@127.0.0.1:1/\n"))
+    try:
+        assert transport.take()._driver.prefetch_size == PREFETCH
+    finally:
+        transport.cleanup()

@@ -68,6 +68,7 @@ class Flavors(Extension):
             query.marker,
             query.one("sort_key") or "flavorid",
             query.one("sort_dir") or "asc",
+            query.one("name"),
         )
         return flavors, req.next_page("flavors_links", flavors, query.limit, lambda item: item.flavorid)
 

@@ -10,7 +10,12 @@ ROUTES: dict[str, str] = {
     "/os-agents": "GET POST",
     "/os-agents/{id}": "PUT DELETE",
     "/os-cells": "GET POST",
+    "/os-cells/capacities": "GET",
+    "/os-cells/detail": "GET",
+    "/os-cells/info": "GET",
+    "/os-cells/sync_instances": "POST",
     "/os-cells/{id}": "GET PUT DELETE",
+    "/os-cells/{id}/capacities": "GET",
     "/os-certificates": "POST",
     "/os-certificates/{id}": "GET",
     "/os-cloudpipe": "GET POST",
@@ -25,6 +30,7 @@ ROUTES: dict[str, str] = {
     "/os-fping": "GET",
     "/os-fping/{id}": "GET",
     "/os-networks": "POST",
+    "/os-networks/add": "POST",
     "/os-networks/{id}": "DELETE",
     "/os-networks/{id}/action": "POST",
     "/os-security-group-default-rules": "GET POST",
@@ -37,13 +43,12 @@ ROUTES: dict[str, str] = {
 }
 
 #: Server actions.
-ACTIONS = ("resetNetwork",)
+ACTIONS = ("os-getRDPConsole", "resetNetwork")
 
 
 class Gone(Extension):
     alias = "os-gone"
     title = "What is answered with 410"
-    includes = ("os-agents", "os-cells", "os-consoles", "os-fping", "os-virtual-interfaces")
     routes = (
         *(Route(verb, path, "gone") for path, verbs in ROUTES.items() for verb in verbs.split()),
         *(action("servers", name, "gone") for name in ACTIONS),

@@ -15,6 +15,8 @@ _LAST = Change.NO_HOSTS - 1
 _PATH = "/os-hosts"
 _SWITCHES = {"startup": policies.HOSTS_START, "shutdown": policies.HOSTS_SHUTDOWN, "reboot": policies.HOSTS_REBOOT}
 
+_DISABLE = " `openstack compute service set --disable` keeps new servers away."
+
 
 class Hosts(Extension):
     alias = "os-hosts"
@@ -47,7 +49,7 @@ class Hosts(Extension):
         """Maintenance would move the host's servers away, which no driver here can."""
         service = self._service(req, id)
         if req.data.get("maintenance_mode") is not None:
-            raise exception.NotServed(what="Host maintenance")
+            raise exception.NotServed(what="Host maintenance", instead=_DISABLE)
         disabled = req.data["status"] == "disable"
         self.conductor.service_update(req.context, service.uuid, {"disabled": disabled, "disabled_reason": None})
         return Answer({"host": id, "status": req.data["status"] + "d"})
@@ -55,7 +57,7 @@ class Hosts(Extension):
     def switch(self, req: Request, id: str) -> Answer:
         """No driver here switches its host: always an error, for an unknown host another one."""
         self._service(req, id)
-        raise exception.NotServed(what="Switching hosts on and off")
+        raise exception.NotServed(what="Switching hosts on and off", instead=_DISABLE)
 
     def _service(self, req: Request, host: str) -> Service:
         services = self.conductor.service_list(req.context, host, "nova-compute")

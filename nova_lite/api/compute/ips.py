@@ -14,7 +14,6 @@ _IPS = "/servers/{server_id}/ips"
 class Ips(Extension):
     alias = "ips"
     title = "Addresses of a server"
-    includes = ("server-facts",)
     routes = (
         Route("GET", _IPS, "index"),
         Route("GET", _IPS + "/{label}", "show"),

@@ -84,7 +84,6 @@ def _missing(path: str, policy: str, key: str) -> Route:
 class FloatingIps(_Nothing):
     alias = "os-floating-ips"
     title = "Floating addresses"
-    includes = ("os-floating-ip-pools",)
     routes = (
         _empty("/os-floating-ips", policies.FLOATING_IPS_LIST, "floating_ips"),
         _missing("/os-floating-ips", policies.FLOATING_IPS_SHOW, "floating_ip"),

@@ -18,6 +18,8 @@ _CLASS = "/os-quota-class-sets/{id}"
 
 #: The only class whose limits mean anything.
 DEFAULT = "default"
+#: The project whose limits are everybody's defaults.
+_EVERYBODY = ""
 
 
 class QuotaSets(Extension):
@@ -75,17 +77,28 @@ class QuotaClassSets(Extension):
 
     @declares(policies.CLASS_SHOW, query=queries.NOTHING, answer="quota_class_set")
     def show(self, req: Request, id: str) -> Answer:
-        """Another class than ``default`` has just the default limits."""
-        limits = self.conductor.quota_defaults_get(req.context)
+        """Other classes than ``default`` are kept as if they were users in the project of everybody's defaults."""
+        if _class(id) == DEFAULT:
+            limits = self.conductor.quota_defaults_get(req.context)
+        else:
+            limits = self.conductor.limits_get(req.context, _EVERYBODY, id)
         return Answer({"quota_class_set": {"id": id, **views.class_limits(req, limits)}})
 
     @declares(policies.CLASS_UPDATE, body=schemas.CLASS_UPDATE, answer="quota_class_set")
     def update(self, req: Request, id: str) -> Answer:
-        wanted = req.data["quota_class_set"]
-        if id != DEFAULT:
-            raise exception.NotServed(what=f"A quota class other than {DEFAULT}")
-        limits = self.conductor.quota_defaults_update(req.context, _limits(wanted))
+        """Only those of ``default`` bind anybody, as in Nova; other classes keep what is written there."""
+        wanted = _limits(req.data["quota_class_set"])
+        if _class(id) == DEFAULT:
+            limits = self.conductor.quota_defaults_update(req.context, wanted)
+        else:
+            limits = self.conductor.quota_update(req.context, _EVERYBODY, wanted, True, id)
         return Answer({"quota_class_set": views.class_limits(req, limits)})
+
+
+def _class(name: str) -> str:
+    if len(name) > 255:
+        raise exception.ValidationError(detail="A quota class's name has at most 255 characters.")
+    return name
 
 
 def _user(req: Request) -> str | None:

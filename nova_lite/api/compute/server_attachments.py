@@ -18,7 +18,6 @@ _SERVER = "/servers/{server_id}"
 class ServerAttachments(Extension):
     alias = "os-attach-interfaces"
     title = "Interfaces, volumes and security groups of a server"
-    includes = ("server-readings",)
     routes = (
         Route("GET", _SERVER + "/os-interface", "interfaces"),
         Route("GET", _SERVER + "/os-interface/{port_id}", "interface"),

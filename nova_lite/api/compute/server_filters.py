@@ -78,7 +78,7 @@ def of_query(req: Request, all_rule: str) -> InstanceFilters | None:
                 values[name] = convert(parameter)
     if {"changes-since", "changes-before"} <= given:
         query.changes()
-    for name in ("locked", "config_drive", "deleted"):
+    for name in ("locked", "config_drive", "deleted", "soft_deleted"):
         if name in given:
             values[name] = _truth(query, name)
     values["project_id"] = _project(req, all_rule)

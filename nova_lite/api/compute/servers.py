@@ -6,13 +6,10 @@ from typing import Any
 
 from oslo_utils import strutils
 
-from nova_lite import operations
-from nova_lite.api import validation
-from nova_lite.api.compute import passwords, server_create, server_filters
+from nova_lite.api.compute import passwords, server_changes, server_create, server_filters
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.schemas import servers as schemas
 from nova_lite.api.compute.views import servers as views
-from nova_lite.api.microversions import Change
 from nova_lite.api.wsgi import Answer, Extension, Request, Route, action, declares
 from nova_lite.objects import Instance
 from nova_lite.policies import servers as policies
@@ -58,17 +55,17 @@ class Servers(Extension):
 
     @declares(policies.UPDATE, body=schemas.UPDATE, answer="server")
     def update(self, req: Request, id: str) -> Answer:
-        instance = self.conductor.instance_update(req.context, id, _changes(req))
+        instance = self.conductor.instance_update(req.context, id, server_changes.of_body(req, req.data["server"]))
         return Answer({"server": views.updated(req, instance)})
 
     @declares(policies.DELETE, status=204)
     def delete(self, req: Request, id: str) -> Answer:
-        self.compute.accept(req.context, id, operations.DELETE.kind, {})
+        self.compute.delete(req.context, id, soft=self.conf.reclaim_instance_interval > 0)
         return Answer(status=204)
 
     @declares(policies.FORCE_DELETE, status=202)
     def force_delete(self, req: Request, id: str) -> Answer:
-        self.compute.accept(req.context, id, operations.DELETE.kind, {})
+        self.compute.delete(req.context, id, soft=False)
         return Answer(status=202)
 
     def _list(self, req: Request, all_rule: str) -> tuple[list[Instance], dict[str, Any]]:
@@ -80,22 +77,3 @@ class Servers(Extension):
         limit = req.query.limit
         instances = self.conductor.instance_list(req.context, filters, limit, req.query.marker, keys, dirs)
         return instances, req.next_page("servers_links", instances, limit, lambda item: item.uuid)
-
-
-def _changes(req: Request) -> dict[str, Any]:
-    """The body in the words of the conductor."""
-    server = req.data["server"]
-    changes: dict[str, Any] = {}
-    if "name" in server:
-        changes["display_name"] = server["name"].strip()
-    if "description" in server:
-        changes["display_description"] = server["description"]
-    if "accessIPv4" in server:
-        changes["access_ip_v4"] = server["accessIPv4"] or None
-    if "accessIPv6" in server:
-        changes["access_ip_v6"] = validation.canonical_ipv6(server["accessIPv6"])
-    if "OS-DCF:diskConfig" in server:
-        changes["auto_disk_config"] = server["OS-DCF:diskConfig"] == "AUTO"
-    if "hostname" in server and req.has(Change.SERVER_HOSTNAME):
-        changes["hostname"] = server["hostname"]
-    return changes

@@ -6,6 +6,7 @@ A server that the asker does not have is a 404 here as everywhere.
 from __future__ import annotations
 
 from nova_lite import exception
+from nova_lite.api.compute import unserved_words as words
 from nova_lite.api.microversions import Change
 from nova_lite.api.wsgi import NOT_SERVED, Answer, Extension, Request, Route, action, declares
 from nova_lite.operations import OPERATIONS
@@ -14,17 +15,17 @@ from nova_lite.operations import OPERATIONS
 ACTIONS: dict[str, int | None] = {
     **dict.fromkeys(
         (
-            *("addSecurityGroup", "removeSecurityGroup", "changePassword", "confirmResize", "createBackup"),
-            *("createImage", "migrate", "os-migrateLive"),
-            *("pause", "rebuild", "rescue", "resize", "restore", "resume", "revertResize", "shelve"),
-            *("shelveOffload", "suspend", "trigger_crash_dump", "unpause", "unrescue", "unshelve"),
+            *("addSecurityGroup", "removeSecurityGroup", "confirmResize"),
+            *("migrate", "os-migrateLive"),
+            *("pause", "resize", "resume", "revertResize"),
+            *("suspend", "unpause"),
         )
     ),
     **dict.fromkeys(
         ("addFixedIp", "removeFixedIp", "addFloatingIp", "removeFloatingIp"), Change.NO_ADDRESS_ACTIONS - 1
     ),
     **dict.fromkeys(
-        ("os-getVNCConsole", "os-getSPICEConsole", "os-getRDPConsole", "os-getSerialConsole", "os-getMKSConsole"),
+        ("os-getVNCConsole", "os-getSPICEConsole", "os-getSerialConsole", "os-getMKSConsole"),
         Change.NO_CONSOLE_ACTIONS - 1,
     ),
 }
@@ -33,13 +34,29 @@ _ACCEPTED = {row.action for row in OPERATIONS.values()}
 
 _SERVER = "/servers/{server_id}"
 
+_ATTACHMENT = _SERVER + "/os-volume_attachments/{id}"
+
 _LAST_PROXY = Change.NO_PROXIES - 1
+_LAST_BOOT = Change.NO_VOLUMES_BOOT - 1
 
 #: Verbs and URLs, what they are about, and the first and the last version that have them.
 ROUTES: tuple[tuple[str, str, str, int, int | None], ...] = (
     ("POST", _SERVER + "/remote-consoles", "A console URL", Change.NO_CONSOLE_ACTIONS, None),
     ("POST", _SERVER + "/os-interface", "Changing a server's interfaces", 1, None),
+    ("DELETE", _SERVER + "/os-interface/{port_id}", "Changing a server's interfaces", 1, None),
     ("POST", _SERVER + "/os-volume_attachments", "Volumes", 1, None),
+    ("GET PUT DELETE", _ATTACHMENT, "Volumes", 1, None),
+    ("POST", "/os-assisted-volume-snapshots", "Volumes", 1, None),
+    ("DELETE", "/os-assisted-volume-snapshots/{id}", "Volumes", 1, None),
+    ("GET", "/os-console-auth-tokens/{id}", "A console token", 1, None),
+    ("GET POST", "/os-volumes_boot", "Booting from volumes", 1, _LAST_BOOT),
+    ("GET", "/os-volumes_boot/detail", "Booting from volumes", 1, _LAST_BOOT),
+    ("GET PUT DELETE", "/os-volumes_boot/{id}", "Booting from volumes", 1, _LAST_BOOT),
+    ("POST", "/os-volumes_boot/{id}/action", "Booting from volumes", 1, _LAST_BOOT),
+    ("DELETE", "/images/{id}", "Deleting an image by the compute service", 1, _LAST_PROXY),
+    ("GET POST", "/os-baremetal-nodes", "Bare metal", 1, _LAST_PROXY),
+    ("GET DELETE", "/os-baremetal-nodes/{id}", "Bare metal", 1, _LAST_PROXY),
+    ("POST", "/os-baremetal-nodes/{id}/action", "Bare metal", 1, _LAST_PROXY),
     ("POST", "/os-floating-ips", "A floating address", 1, _LAST_PROXY),
     ("DELETE", "/os-floating-ips/{id}", "A floating address", 1, _LAST_PROXY),
     ("POST", "/os-security-groups", "Changing security groups", 1, _LAST_PROXY),
@@ -72,10 +89,17 @@ class Unserved(Extension):
     @declares(NOT_SERVED, status=501)
     def refuse_action(self, req: Request, id: str) -> Answer:
         self.conductor.instance_get(req.context, id)
-        raise exception.NotServed(what=f"The server action {req.route.action}")
+        name = str(req.route.action)
+        asked = words.ACTIONS.get(name, words.Words("This"))
+        raise _refusal(f"{asked.what} (the server action {name})", asked.instead)
 
     @declares(NOT_SERVED, status=501)
     def refuse(self, req: Request, **variables: str) -> Answer:
         if "server_id" in variables:
             self.conductor.instance_get(req.context, variables["server_id"])
-        raise exception.NotServed(what=next(what for _, path, what, _, _ in ROUTES if path == req.route.path))
+        what = next(what for _, path, what, _, _ in ROUTES if path == req.route.path)
+        raise _refusal(what, words.INSTEAD[what])
+
+
+def _refusal(what: str, instead: str) -> exception.NotServed:
+    return exception.NotServed(what=what, instead=f" {instead}" if instead else "")

@@ -14,6 +14,7 @@ from nova_lite.api.identity.authority import UNSCOPED, Authority, Identity, Scop
 from nova_lite.api.identity.catalog import Catalog
 from nova_lite.api.identity.changes import Changes, found
 from nova_lite.api.identity.directory import DOMAIN_ID, DOMAIN_NAME, ROLES, User
+from nova_lite.api.identity.refused import Refused
 from nova_lite.api.identity.tokens import Token
 from nova_lite.api.rest import PUBLIC, Request, Route
 from nova_lite.api.wsgi import Answer
@@ -32,9 +33,10 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> IdentityApp:
     return IdentityApp(services, authority)
 
 
-class IdentityApp(Changes, rest.Application):
+class IdentityApp(Changes, Refused, rest.Application):
     routes = (
         *Changes.routes,
+        *Refused.routes,
         Route("GET", "/", "versions", PUBLIC),
         Route("GET", "/v3", "version", PUBLIC),
         Route("POST", "/v3/auth/tokens", "issue", PUBLIC),
@@ -82,15 +84,15 @@ class IdentityApp(Changes, rest.Application):
     def issue(self, req: Request) -> Answer:
         auth = _object(req.json_object(), "auth")
         scope = _scope(auth.get("scope"))
-        who, parent = self._authenticate(_object(auth, "identity"), scope)
+        who, parent = self._authenticate(_object(auth, "identity"), scope, req.remote_addr or "")
         text, token = self.authority.issue(who, parent)
         catalog = None if "nocatalog" in req.GET else self.listed
         return Answer(views.token(token, who, catalog), 201, {SUBJECT: text, "Vary": "X-Auth-Token"})
 
-    def _authenticate(self, identity: dict[str, Any], scope: Scope) -> tuple[Identity, Token | None]:
+    def _authenticate(self, identity: dict[str, Any], scope: Scope, address: str) -> tuple[Identity, Token | None]:
         methods = identity.get("methods")
         if methods == ["password"]:
-            user = self._by_password(_object(_object(identity, "password"), "user"))
+            user = self._by_password(_object(_object(identity, "password"), "user"), address)
             return self.authority.scoped(user, scope), None
         if methods == ["token"]:
             parent, who = self.authority.by_token(_text(_object(identity, "token"), "id"))
@@ -99,12 +101,12 @@ class IdentityApp(Changes, rest.Application):
             raise exception.ValidationError(detail="Expecting to find methods in identity.")
         raise exception.Unauthorized("Only the methods password and token are supported, one at a time.")
 
-    def _by_password(self, user: dict[str, Any]) -> User:
+    def _by_password(self, user: dict[str, Any], address: str) -> User:
         password = _text(user, "password")
         if "id" in user:
-            return self.authority.by_password(password, user_id=_text(user, "id"))
+            return self.authority.by_password(password, address, user_id=_text(user, "id"))
         domain_ok = _is_default_domain(user.get("domain"))
-        return self.authority.by_password(password, name=_text(user, "name"), domain_ok=domain_ok)
+        return self.authority.by_password(password, address, name=_text(user, "name"), domain_ok=domain_ok)
 
     def validate(self, req: Request) -> Answer:
         text, token, who = self._subject(req)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
 import os
 from typing import NamedTuple
 
@@ -12,7 +13,10 @@ from oslo_config import cfg
 from nova_lite import exception
 from nova_lite.api.identity import passwords
 from nova_lite.api.identity.directory import Content, Directory, Project, User, implied
+from nova_lite.api.identity.throttle import Throttle
 from nova_lite.api.identity.tokens import Token, Tokens, new_token
+
+LOG = logging.getLogger(__name__)
 
 _MAX_REMEMBERED = 1000
 
@@ -44,6 +48,7 @@ class Authority:
         self.tokens = Tokens(conf.identity.tokens_path)
         self._secret = os.urandom(32)
         self._good: dict[bytes, None] = {}
+        self._throttle = Throttle()
 
     def check(self) -> None:
         """Raises `ConfigurationError` when users or keys cannot be read."""
@@ -55,22 +60,34 @@ class Authority:
         return self.directory.content
 
     def by_password(
-        self, password: str, *, name: str | None = None, user_id: str | None = None, domain_ok: bool = True
+        self,
+        password: str,
+        address: str,
+        *,
+        name: str | None = None,
+        user_id: str | None = None,
+        domain_ok: bool = True,
     ) -> User:
+        """``address``: where the client is. `TooManyFailures` when it guesses."""
         content = self.content
         user = content.user(user_id) if user_id is not None else content.user_named(name or "")
+        told = user.name if user is not None else (user_id or name or "")
+        self._throttle.check(told, address)
         good = passwords.matches(password, user.password if user is not None and domain_ok else None)
         if user is None or not good or not user.enabled:
+            self._throttle.failed(told, address)
+            LOG.warning("Failed log-in as %r from %s", told[:64], address)
             raise exception.Unauthorized()
+        self._throttle.succeeded(told, address)
         return user
 
-    def by_basic(self, name: str, password: str) -> Identity:
+    def by_basic(self, name: str, password: str, address: str) -> Identity:
         """With each request a password: one that was good is known again for as long as its hash is the same."""
         user = self.content.user_named(name)
         stored = user.password if user is not None else ""
         known = hmac.digest(self._secret, "\0".join((name, password, stored)).encode(errors="replace"), hashlib.sha256)
         if known not in self._good:
-            self.by_password(password, name=name)
+            self.by_password(password, address, name=name)
             if len(self._good) >= _MAX_REMEMBERED:
                 self._good.clear()
             self._good[known] = None

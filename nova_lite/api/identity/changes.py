@@ -24,8 +24,11 @@ class Changes:
     authority: Authority
     routes: tuple[Route, ...] = (
         Route("POST", "/v3/projects", "create_project", policies.PROJECTS_CREATE),
+        Route("PATCH", "/v3/projects/{id}", "update_project", policies.PROJECTS_UPDATE),
         Route("DELETE", "/v3/projects/{id}", "delete_project", policies.PROJECTS_DELETE),
         Route("POST", "/v3/users", "create_user", policies.USERS_CREATE),
+        Route("PATCH", "/v3/users/{id}", "update_user", policies.USERS_UPDATE),
+        Route("POST", "/v3/users/{id}/password", "change_password", policies.CHANGE_PASSWORD, {"user_id": "id"}),
         Route("DELETE", "/v3/users/{id}", "delete_user", policies.USERS_DELETE),
         Route("PUT", "/v3/projects/{project_id}/users/{user_id}/roles/{role}", "grant", policies.ROLES_GRANT),
         Route("DELETE", "/v3/projects/{project_id}/users/{user_id}/roles/{role}", "revoke_role", policies.ROLES_REVOKE),
@@ -37,6 +40,16 @@ class Changes:
             made = directory.add_project(content, wanted["name"], wanted["description"] or "")
         return Answer({"project": views.project(made, req.base_url)}, 201)
 
+    def update_project(self, req: Request, id: str) -> Answer:
+        wanted = _said(req, "project", name=str, description=str | None, enabled=bool)
+        with self._changing() as content:
+            project = _project(content, id)
+            if "name" in wanted:
+                directory.rename(content, "project", project, wanted["name"])
+            project.description = wanted.get("description", project.description) or ""
+            project.enabled = wanted.get("enabled", project.enabled)
+        return Answer({"project": views.project(project, req.base_url)})
+
     def delete_project(self, req: Request, id: str) -> Answer:
         """What the project has stays: servers are for admins to delete."""
         with self._changing() as content:
@@ -44,12 +57,34 @@ class Changes:
         return Answer(status=204)
 
     def create_user(self, req: Request) -> Answer:
-        wanted = _wanted(req, "user", name=str, password=str, default_project_id=str | None)
+        wanted = _wanted(req, "user", name=str, password=str | None, default_project_id=str | None)
         with self._changing() as content:
             project_id = wanted["default_project_id"]
             project = _project(content, project_id) if project_id is not None else None
             made = directory.add_user(content, wanted["name"], wanted["password"], project)
         return Answer({"user": views.user(made, req.base_url)}, 201)
+
+    def update_user(self, req: Request, id: str) -> Answer:
+        wanted = _said(req, "user", name=str, password=str, enabled=bool, default_project_id=str | None)
+        with self._changing() as content:
+            user = _user(content, id)
+            if "name" in wanted:
+                directory.rename(content, "user", user, wanted["name"])
+            if wanted.get("default_project_id") is not None:
+                _project(content, wanted["default_project_id"])
+            user.default_project_id = wanted.get("default_project_id", user.default_project_id)
+            user.enabled = wanted.get("enabled", user.enabled)
+            if "password" in wanted:
+                directory.set_password(user, wanted["password"])
+        return Answer({"user": views.user(user, req.base_url)})
+
+    def change_password(self, req: Request, id: str) -> Answer:
+        """One's own, by who knows the old one."""
+        wanted = _wanted(req, "user", password=str, original_password=str)
+        self.authority.by_password(wanted["original_password"], req.remote_addr or "", user_id=id)
+        with self._changing() as content:
+            directory.set_password(_user(content, id), wanted["password"])
+        return Answer(status=204)
 
     def delete_user(self, req: Request, id: str) -> Answer:
         with self._changing() as content:
@@ -81,15 +116,30 @@ class Changes:
 
 def _wanted(req: Request, kind: str, **fields: Any) -> dict[str, Any]:
     """The fields of the body's object; those that may be None may be left out. Others are nobody's, as in Keystone."""
+    body = _body(req, kind)
+    return {name: _checked(kind, name, body.get(name), type_) for name, type_ in fields.items()}
+
+
+def _said(req: Request, kind: str, **fields: Any) -> dict[str, Any]:
+    """Those of the fields that are in the body's object."""
+    body = _body(req, kind)
+    return {name: _checked(kind, name, body[name], type_) for name, type_ in fields.items() if name in body}
+
+
+def _body(req: Request, kind: str) -> dict[str, Any]:
     body = req.json_object().get(kind)
     if not isinstance(body, dict):
         raise exception.ValidationError(detail=f"Expecting to find {kind} in the request, as an object.")
     if body.get("domain_id", DOMAIN_ID) != DOMAIN_ID:
         raise exception.NotFound(f"Could not find domain: {str(body['domain_id'])[:64]}.")
-    for name, type_ in fields.items():
-        if not isinstance(body.get(name), type_):
-            raise exception.ValidationError(detail=f"Expecting to find {name} in the {kind}, as a string.")
-    return {name: body.get(name) for name in fields}
+    return body
+
+
+def _checked(kind: str, name: str, value: Any, type_: Any) -> Any:
+    if not isinstance(value, type_):
+        form = "boolean" if type_ is bool else "string"
+        raise exception.ValidationError(detail=f"Expecting to find {name} in the {kind}, as a {form}.")
+    return value
 
 
 def _project(content: Content, project_id: str) -> Project:

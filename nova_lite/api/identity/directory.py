@@ -23,6 +23,7 @@ import fcntl
 import logging
 import os
 import re
+import secrets
 import threading
 import time
 import uuid
@@ -163,7 +164,8 @@ class Directory:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            content = self.load() if os.path.exists(self.path) else Content()
+            # Not what is in memory: a change that is refused, or cannot be written, is nobody's.
+            content = self._read()[0] if os.path.exists(self.path) else Content()
             yield content
             data = yaml.safe_dump(msgspec.to_builtins(content), sort_keys=False).encode()
             parse(data)
@@ -216,6 +218,14 @@ def add_project(content: Content, name: str, description: str = "") -> Project:
     return project
 
 
+def rename(content: Content, kind: str, item: Project | User, name: str) -> None:
+    """``kind``: project or user."""
+    other = content.project_named(name) if kind == "project" else content.user_named(name)
+    if other is not None and other is not item:
+        raise exception.Conflict(f"{kind.capitalize()} {name} already exists.")
+    item.name = check_name(kind, name)
+
+
 def remove_project(content: Content, project: Project) -> None:
     content.projects.remove(project)
     for user in content.users:
@@ -224,13 +234,22 @@ def remove_project(content: Content, project: Project) -> None:
             user.default_project_id = None
 
 
-def add_user(content: Content, name: str, password: str, project: Project | None = None) -> User:
+def add_user(content: Content, name: str, password: str | None, project: Project | None = None) -> User:
+    """``password`` None: nobody can log in as the user yet."""
     if content.user_named(check_name("user", name)) is not None:
         raise exception.Conflict(f"User {name} already exists.")
     user = User(id=uuid.uuid4().hex, name=name, password="", default_project_id=project.id if project else None)
-    set_password(user, password)
+    if password is None:
+        set_no_password(user)
+    else:
+        set_password(user, password)
     content.users.append(user)
     return user
+
+
+def set_no_password(user: User) -> None:
+    """Nobody logs in as the user, until there is a password."""
+    set_password(user, secrets.token_urlsafe(32))
 
 
 def set_password(user: User, password: str) -> None:

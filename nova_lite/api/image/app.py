@@ -17,7 +17,7 @@ from nova_lite.api.image import changes, listing, views
 from nova_lite.api.rest import Request, Route
 from nova_lite.api.wsgi import Answer
 from nova_lite.image import formats, store
-from nova_lite.image.local import file_path
+from nova_lite.image.store import file_path
 from nova_lite.objects import Image
 from nova_lite.policies import image_service as policies
 
@@ -52,6 +52,8 @@ class ImageApp(rest.Application):
         Route("GET", "/images/{id}", "show", policies.SHOW),
         Route("PATCH", "/images/{id}", "update", policies.UPDATE, authorizes=True),
         Route("DELETE", "/images/{id}", "delete", policies.DELETE, authorizes=True),
+        Route("PUT", "/images/{id}/tags/{tag}", "add_tag", policies.UPDATE, authorizes=True),
+        Route("DELETE", "/images/{id}/tags/{tag}", "remove_tag", policies.UPDATE, authorizes=True),
         Route("PUT", "/images/{id}/file", "upload", policies.UPLOAD, authorizes=True, streams=True),
         Route("GET", "/images/{id}/file", "download", policies.DOWNLOAD),
         Route("GET", "/schemas/image", "schema", policies.SCHEMAS),
@@ -84,7 +86,7 @@ class ImageApp(rest.Application):
     def _new(self, req: Request, body: dict[str, Any]) -> Image:
         fields = {name: changes.field(name, value) for name, value in body.items() if name in views.FIELDS}
         own = changes.properties({name: value for name, value in body.items() if name not in views.FIELDS})
-        for name in ("protected", "os_hidden", "tags"):
+        for name in ("protected", "os_hidden"):
             fields.pop(name, None)
         if "id" in fields:
             # Compute hosts keep images by id: who can make one again under its old id chooses what others get.
@@ -118,6 +120,21 @@ class ImageApp(rest.Application):
         image = self._owned(req, id)
         self.conductor.image_delete(req.context, image.id)
         store.remove(self.store_path, image.id)
+        return Answer(status=204)
+
+    def add_tag(self, req: Request, id: str, tag: str) -> Answer:
+        image = self._owned(req, id)
+        wanted = changes.tags([*image.tags, tag])
+        if wanted != image.tags:
+            self.conductor.image_update(req.context, image.id, {"tags": wanted}, None)
+        return Answer(status=204)
+
+    def remove_tag(self, req: Request, id: str, tag: str) -> Answer:
+        image = self._owned(req, id)
+        if tag not in image.tags:
+            raise exception.NotFound(f"Image {image.id} has no tag {tag[:64]}.")
+        left = [each for each in image.tags if each != tag]
+        self.conductor.image_update(req.context, image.id, {"tags": left}, None)
         return Answer(status=204)
 
     def _owned(self, req: Request, id: str) -> Image:

@@ -13,6 +13,7 @@ from nova_lite.objects import Image
 
 MAX_INT = 2**31 - 1
 MAX_PROPERTIES = 128
+MAX_TAGS = 128
 
 _FORMATS = {"disk_format": DISK_FORMATS, "container_format": CONTAINER_FORMATS}
 
@@ -30,7 +31,9 @@ def field(name: str, value: Any) -> Any:
         return _one_of(name, value, VISIBILITIES)
     if name in ("min_disk", "min_ram"):
         return _number(name, value)
-    if name in ("protected", "os_hidden", "tags"):
+    if name == "tags":
+        return tags(value)
+    if name in ("protected", "os_hidden"):
         return _unsupported(name, value)
     if value is None and name == "owner":
         return None
@@ -41,6 +44,19 @@ def properties(values: Mapping[str, Any]) -> dict[str, str]:
     if len(values) > MAX_PROPERTIES:
         raise exception.ValidationError(detail=f"An image has at most {MAX_PROPERTIES} properties.")
     return {_property_name(name): "" if value is None else _text(name, value) for name, value in values.items()}
+
+
+def tags(value: Any) -> list[str]:
+    """In order, each once."""
+    if not isinstance(value, list):
+        raise exception.ValidationError(detail="Invalid value for tags: it has to be a list.")
+    for tag in value:
+        if not isinstance(tag, str) or not 1 <= len(tag) <= 255 or not tag.isprintable():
+            raise exception.ValidationError(detail="A tag is a text of 1 to 255 printable characters.")
+    found = list(dict.fromkeys(value))
+    if len(found) > MAX_TAGS:
+        raise exception.ValidationError(detail=f"An image has at most {MAX_TAGS} tags.")
+    return found
 
 
 def patch(image: Image, operations: Any) -> dict[str, Any]:
@@ -67,7 +83,7 @@ def patch(image: Image, operations: Any) -> dict[str, Any]:
     for name in _FORMATS:
         if name in changes and image.status != "queued":
             raise exception.Forbidden(f"Attribute {name} can be replaced only for a queued image.")
-    for name in ("protected", "os_hidden", "tags"):
+    for name in ("protected", "os_hidden"):
         changes.pop(name, None)
     return changes | ({"properties": own} if own else {})
 
@@ -105,7 +121,7 @@ def _number(name: str, value: Any) -> int:
 
 
 def _unsupported(name: str, value: Any) -> Any:
-    if value not in (False, [], None):
+    if value not in (False, None):
         raise exception.ValidationError(detail=f"{name} is not supported by this image service.")
     return value
 

@@ -72,7 +72,7 @@ def _match(image: Image, name: str, value: str) -> bool:
     if name in ("created_at", "updated_at"):
         return _compare(getattr(image, name) or image.created_at, name, value)
     if name == "tag":
-        return False
+        return value in image.tags
     shown = views.show(image).get(name)
     if isinstance(shown, bool):
         return shown is (value.lower() == "true")

@@ -49,6 +49,8 @@ class _Auth:
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         try:
             who = self.identify(environ)
+        except exception.TooManyFailures as error:
+            return fault(error.code, error.message)(environ, start_response)
         except exception.Unauthorized as error:
             if not self._optional:
                 return self.refuse(error)(environ, start_response)
@@ -118,7 +120,7 @@ class BasicAuth(_Auth):
             raise exception.Unauthorized() from error
         if scheme.lower() != "basic" or not separator:
             raise exception.Unauthorized()
-        return self._authority.by_basic(name, password)
+        return self._authority.by_basic(name, password, environ.get("REMOTE_ADDR", ""))
 
     def refuse(self, error: exception.Unauthorized) -> Any:
         response = fault(401, error.message)

@@ -12,7 +12,7 @@ from nova_lite import exception
 from nova_lite.cmd.manage.app import App, Commands, at_least, key_value
 from nova_lite.conductor.db import images
 from nova_lite.image import formats, store
-from nova_lite.image.local import file_path
+from nova_lite.image.store import file_path
 from nova_lite.objects import Image
 
 

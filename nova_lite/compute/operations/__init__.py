@@ -1,22 +1,46 @@
 """What this host does for the steps of operations (`nova_lite.operations`), found by the RPC method of the order.
 
 A step whose row names a method of the driver needs nothing here. The work is done by one thread at a time per instance,
-and may be repeated after a kill. It says how it failed by raising.
+and may be repeated after a kill. It says how it failed by raising, and returns what later steps need of it, if any.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from nova_lite.compute.host import LocalHost
-from nova_lite.compute.operations import delete, power
+from nova_lite.compute.operations import delete, live_migration, password, power, rescue, resize, shelve, snapshot
 from nova_lite.objects import ActionTicket
 
-Work = Callable[[LocalHost, ActionTicket], None]
+Work = Callable[[LocalHost, ActionTicket], dict[str, Any] | None]
 
 WORK: dict[str, Work] = {
     "terminate_instance": delete.terminate_instance,
+    "snapshot_instance": snapshot.snapshot_instance,
+    "backup_instance": snapshot.backup_instance,
+    "shelve_instance": shelve.shelve_instance,
+    "shelve_offload_instance": shelve.shelve_offload_instance,
+    "unshelve_instance": shelve.unshelve_instance,
     "stop_instance": power.stop_instance,
     "start_instance": power.start_instance,
     "reboot_instance": power.reboot_instance,
+    "check_can_live_migrate_source": live_migration.check_can_live_migrate_source,
+    "pre_live_migration": live_migration.pre_live_migration,
+    "live_migration": live_migration.live_migration,
+    "rollback_live_migration": live_migration.rollback_live_migration,
+    "rollback_live_migration_at_destination": live_migration.rollback_live_migration_at_destination,
+    "post_live_migration_at_destination": live_migration.post_live_migration_at_destination,
+    "post_live_migration": live_migration.post_live_migration,
+    "resize_instance": resize.resize_instance,
+    "finish_resize": resize.finish_resize,
+    "drop_resize": resize.drop_resize,
+    "confirm_resize": resize.confirm_resize,
+    "revert_resize": resize.revert_resize,
+    "finish_revert_resize": resize.finish_revert_resize,
+    "soft_delete_instance": delete.soft_delete_instance,
+    "restore_instance": delete.restore_instance,
+    "set_admin_password": password.set_admin_password,
+    "rescue_instance": rescue.rescue_instance,
+    "unrescue_instance": rescue.unrescue_instance,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nova_lite.compute.host import LocalHost
+from nova_lite.compute.operations import power
 from nova_lite.objects import ActionTicket
 
 
@@ -12,3 +13,15 @@ def terminate_instance(host: LocalHost, ticket: ActionTicket) -> None:
     if found is not None and found.generation > ticket.generation:
         host.fences.forbid(found.uuid, found.generation)
     host.remove(ticket.instance.uuid)
+
+
+def soft_delete_instance(host: LocalHost, ticket: ActionTicket) -> None:
+    """Turn the guest off, and leave its disks. One that was never made, or is gone, is off."""
+    found = host.domain(ticket.instance.uuid)
+    if found is not None and found.generation == ticket.generation:
+        host.driver.power_off(ticket.instance.uuid, host.conf.compute.shutdown_timeout)
+
+
+def restore_instance(host: LocalHost, ticket: ActionTicket) -> None:
+    """Start what a soft delete has turned off."""
+    power.start_instance(host, ticket)

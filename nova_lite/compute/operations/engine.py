@@ -30,7 +30,8 @@ class Engine:
         A step that fences does so before the lock is asked for: a build that holds it stops at its next step.
         """
         uuid, fences = ticket.instance.uuid, self._host.fences
-        if not fences.admit(uuid, ticket.action_id, ticket.generation if step.fences else None):
+        forbidden = ticket.generation if step.fences else None
+        if not fences.admit(uuid, ticket.action_id, forbidden, ticket.position):
             LOG.info("Instance %s: %s %d came late, dropped", uuid, ticket.action, ticket.action_id)
             return
         with self._host.jobs.locks.hold(uuid):
@@ -46,21 +47,21 @@ class Engine:
         """
         uuid, fences = ticket.instance.uuid, self._host.fences
         record = fences.get(uuid)
-        if record.last_action_id != ticket.action_id:
+        if record.last_order != (ticket.action_id, ticket.position):
             LOG.info("Instance %s: %s %d was overtaken", uuid, ticket.action, ticket.action_id)
             return None
         if record.result is not None:
             return record.result
         result = self._carry_out(step, ticket)
         if result.error is None or not step.lasting:
-            fences.done(uuid, ticket.action_id, result)
+            fences.done(uuid, ticket.action_id, result, ticket.position)
         return result
 
     def _carry_out(self, step: OnHost, ticket: ActionTicket) -> ActionResult:
         uuid = ticket.instance.uuid
         try:
-            work_of(step)(self._host, ticket)
-            return ActionResult(power_state=self._host.power_state(uuid))
+            answer = work_of(step)(self._host, ticket)
+            return ActionResult(power_state=self._host.power_state(uuid), answer=answer)
         except Exception as error:
             expected = isinstance(error, exception.NovaLiteException)
             LOG.warning("Instance %s: %s failed: %s", uuid, ticket.action, error, exc_info=not expected)
@@ -84,7 +85,14 @@ class Engine:
             host.retrier.ask(
                 f"Instance {uuid}: report of {ticket.action}",
                 lambda: host.conductor.finish_action(
-                    context, host.name, ticket.action_id, result.power_state, result.error, result.details
+                    context,
+                    host.name,
+                    ticket.action_id,
+                    result.power_state,
+                    result.error,
+                    result.details,
+                    position=ticket.position,
+                    answer=result.answer,
                 ),
                 lambda: None,
             )

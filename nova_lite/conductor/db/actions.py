@@ -18,7 +18,14 @@ from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Instance, InstanceAction, InstanceActionEvent
 from nova_lite.context import RequestContext
 
+#: What the payload of an action that is over does not have any more; some of it is secret.
+FORGOTTEN = ("last_error", "admin_password")
+
 _OPEN = InstanceAction.finish_time.is_(None)
+
+#: How long an action is left alone that waits for its host. The host's return ends that sooner; this is only for a
+#: return that was overlooked.
+PARKED = datetime.timedelta(minutes=10)
 
 
 def new_owner() -> str:
@@ -64,6 +71,12 @@ def find_open(uow: UnitOfWork, instance_uuid: str, kind: str | None = None) -> I
     return uow.session.scalars(query.order_by(InstanceAction.id.desc()).limit(1)).first()
 
 
+def all_open(uow: UnitOfWork, instance_uuid: str) -> list[InstanceAction]:
+    """The newest first."""
+    query = sa.select(InstanceAction).where(_OPEN, InstanceAction.instance_uuid == instance_uuid)
+    return list(uow.session.scalars(query.order_by(InstanceAction.id.desc())))
+
+
 def last_order(uow: UnitOfWork, instance: Instance) -> int:
     """The id of the newest order that was carried out on the instance as it is now, at its host; 0 for none."""
     query = sa.select(sa.func.max(InstanceAction.id)).where(
@@ -102,24 +115,38 @@ def _at_step(uow: UnitOfWork, instance_uuids: Iterable[str], step: str, conditio
     return list(uow.session.scalars(query.where(InstanceAction.step == step)))
 
 
-def take_due(uow: UnitOfWork, conf: cfg.ConfigOpts, owner: str) -> list[InstanceAction]:
-    """For the reconciler: actions whose lease lapsed or whose deadline passed, oldest first, now leased to ``owner``.
+def due(uow: UnitOfWork, conf: cfg.ConfigOpts) -> list[int]:
+    """For the reconciler: the ids of actions whose lease lapsed or whose deadline passed, oldest first, at most
+    ``[conductor] reconcile_batch``. Nothing but the ids is read, so that a row that cannot be is found by its id."""
+    query = sa.select(InstanceAction.id).where(_OPEN, _is_due(uow)).order_by(InstanceAction.lease_expires_at)
+    return list(uow.session.scalars(query.limit(conf.conductor.reconcile_batch)))
+
+
+def take_due(uow: UnitOfWork, conf: cfg.ConfigOpts, owner: str, ids: Iterable[int]) -> list[InstanceAction]:
+    """Those of these actions that are still `due`, now leased to ``owner``. Another conductor that is about to take one
+    gets it, and is not waited for.
 
     The lease lasts as long as the next backoff step says, so a redrive that leads nowhere is repeated after that.
     """
-    due = sa.or_(InstanceAction.lease_expires_at <= uow.now, InstanceAction.deadline <= uow.now)
-    candidates = uow.session.scalars(
-        sa.select(InstanceAction)
-        .where(_OPEN, due)
-        .order_by(InstanceAction.lease_expires_at)
-        .limit(conf.conductor.reconcile_batch)
-    ).all()
+    query = sa.select(InstanceAction).where(InstanceAction.id.in_(list(ids)), _OPEN)
+    query = query.order_by(InstanceAction.lease_expires_at).with_for_update(skip_locked=True)
     taken = []
-    for action in candidates:
-        if _take(uow, action, owner, backoff(conf, action.attempts), due):
+    for action in uow.session.scalars(query).all():
+        if _take(uow, action, owner, backoff(conf, action.attempts), _is_due(uow)):
             action.attempts += 1
             taken.append(action)
     return taken
+
+
+def _is_due(uow: UnitOfWork) -> sa.ColumnElement[bool]:
+    return sa.or_(InstanceAction.lease_expires_at <= uow.now, InstanceAction.deadline <= uow.now)
+
+
+def take_up(uow: UnitOfWork, conf: cfg.ConfigOpts, action: InstanceAction, owner: str) -> None:
+    """``owner``, who holds the row, drives an action that was just freed, for as long as `take_due` would let it."""
+    action.lease_owner = owner
+    action.lease_expires_at = uow.now + datetime.timedelta(seconds=backoff(conf, action.attempts))
+    action.attempts += 1
 
 
 def backoff(conf: cfg.ConfigOpts, attempts: int) -> float:
@@ -171,11 +198,31 @@ def free(uow: UnitOfWork, action: InstanceAction) -> None:
     action.attempts = 0
 
 
+def begin_later(uow: UnitOfWork, conf: cfg.ConfigOpts, action: InstanceAction) -> None:
+    """Nobody drives the action; it is due in a moment, unless what is sent meanwhile arrives."""
+    free(uow, action)
+    action.lease_expires_at = uow.now + datetime.timedelta(seconds=backoff(conf, 0))
+
+
 def back_off(uow: UnitOfWork, conf: cfg.ConfigOpts, action: InstanceAction, cause: str) -> None:
     """Nobody drives the action now; the reconciler comes back after the next backoff step."""
     action.lease_owner = None
     action.lease_expires_at = uow.now + datetime.timedelta(seconds=backoff(conf, action.attempts))
     action.payload = {**action.payload, "last_error": cause}
+
+
+def park(uow: UnitOfWork, action: InstanceAction) -> None:
+    """Nobody drives the action before its host is back (`make_due`) or its deadline has passed: what is sent to a host
+    that is away only fills its queue."""
+    action.lease_owner = None
+    action.lease_expires_at = uow.now + PARKED
+
+
+def put_off(uow: UnitOfWork, action_id: int) -> None:
+    """Leave an action alone for a while whose row, or whose instance's, cannot be made sense of."""
+    later = uow.now + PARKED
+    changed = sa.update(InstanceAction).where(InstanceAction.id == action_id)
+    uow.change(changed.values(lease_owner=None, lease_expires_at=later, deadline=later))
 
 
 def renew_leases(
@@ -207,7 +254,7 @@ def finish(uow: UnitOfWork, action: InstanceAction, error: str | None = None, de
     action.finish_time = action.updated_at = uow.now
     action.lease_owner = None
     action.message = "Error" if error else None
-    action.payload = {key: value for key, value in action.payload.items() if key != "last_error"}
+    action.payload = {key: value for key, value in action.payload.items() if key not in FORGOTTEN}
     finish_events(uow, action, error, details)
 
 

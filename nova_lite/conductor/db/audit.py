@@ -15,12 +15,14 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from nova_lite import states
+from nova_lite.conductor.db import server_migrations
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import (
     Allocation,
     ComputeNode,
     Instance,
     InstanceAction,
+    Migration,
     Port,
     QuotaUsage,
 )
@@ -128,15 +130,46 @@ def leftover_ports(uow: UnitOfWork) -> Iterator[Problem]:
         )
 
 
+def stray_allocations(uow: UnitOfWork) -> Iterator[Problem]:
+    """Of instances that are elsewhere, and that no move connects with the host: an admin has reset the state of one
+    that was resized. Without it, what is left on the host is destroyed."""
+    waiting = sa.exists().where(
+        Migration.instance_uuid == Instance.uuid,
+        Migration.status == server_migrations.FINISHED,
+        Instance.vm_state == states.RESIZED,
+    )
+    query = (
+        sa.select(Allocation.id, Instance.uuid, ComputeNode.host)
+        .join(Instance, Instance.uuid == Allocation.instance_uuid)
+        .join(ComputeNode, ComputeNode.id == Allocation.compute_node_id)
+        .where(
+            Instance.deleted.is_(False),
+            Instance.host.is_not(None),
+            ComputeNode.host != Instance.host,
+            ~_open_action(Instance.uuid),
+            ~waiting,
+        )
+    )
+    for allocation_id, instance_uuid, host in uow.session.execute(query):
+        yield Problem(
+            "allocation",
+            f"server {instance_uuid}",
+            f"an allocation on {host}",
+            "none: it is not moving",
+            partial(UnitOfWork.change, statement=sa.delete(Allocation).where(Allocation.id == allocation_id)),
+        )
+
+
 def missing_allocations(uow: UnitOfWork) -> Iterator[Problem]:
-    """Of instances that are on a host."""
+    """Of instances that are on a host. One that is being deleted gives back its ends one after the other."""
     query = (
         sa.select(Instance.uuid, Instance.host, ComputeNode.id)
         .join(ComputeNode, sa.and_(ComputeNode.host == Instance.host, ComputeNode.node == Instance.node))
         .where(
             Instance.deleted.is_(False),
-            Instance.vm_state.in_((states.ACTIVE, states.STOPPED)),
-            ~sa.exists().where(Allocation.instance_uuid == Instance.uuid),
+            Instance.vm_state.in_((states.ACTIVE, states.STOPPED, states.RESIZED)),
+            sa.or_(Instance.task_state.is_(None), Instance.task_state != states.DELETING),
+            ~sa.exists().where(Allocation.instance_uuid == Instance.uuid, Allocation.compute_node_id == ComputeNode.id),
         )
     )
     for instance_uuid, host, node_id in uow.session.execute(query):
@@ -257,6 +290,7 @@ CHECKS = (
     leftover_allocations,
     leftover_ports,
     missing_allocations,
+    stray_allocations,
     node_counters,
     quota_counters,
 )

@@ -5,7 +5,7 @@ Two schedulers may choose the same host; whoever's update finds room gets it, ex
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import sqlalchemy as sa
@@ -13,7 +13,19 @@ import sqlalchemy as sa
 from nova_lite.conductor.db import hosts
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Allocation, ComputeNode, Instance, Service
-from nova_lite.objects import Selection
+from nova_lite.objects import Flavor, Selection
+
+#: What is claimed of a node; columns of `Allocation` and, with ``_used``, of `ComputeNode`.
+RESOURCES = ("vcpus", "memory_mb", "disk_gb")
+
+
+class Place(NamedTuple):
+    """A place that is claimed: the hypervisor, its zone, and the generation of what comes to be there."""
+
+    host: str
+    node: str | None
+    generation: int
+    zone: str | None
 
 
 def claim(uow: UnitOfWork, instance: Instance, selection: Selection) -> bool:
@@ -21,48 +33,70 @@ def claim(uow: UnitOfWork, instance: Instance, selection: Selection) -> bool:
 
     The instance gets host, node and the next generation. Its row has to be locked by the caller.
     """
+    wanted = {name: getattr(instance, name) for name in RESOURCES}
+    place = take(uow, instance, selection, wanted)
+    if place is not None:
+        move(instance, place)
+        uow.session.flush()
+    return place is not None
+
+
+def take(uow: UnitOfWork, instance: Instance, selection: Selection, wanted: Mapping[str, int]) -> Place | None:
+    """Claim ``wanted`` of the selected node for an instance that stays where it is; None when it does not fit."""
     alive = sa.select(Service.id).where(Service.up.is_(True), Service.forced_down.is_(False))
+    used = {name: getattr(ComputeNode, f"{name}_used") + wanted[name] for name in RESOURCES}
     changed = uow.change(
         sa.update(ComputeNode)
         .where(
             ComputeNode.host == selection.host,
             ComputeNode.node == selection.node,
             ComputeNode.service_id.in_(alive),
-            ComputeNode.vcpus_used + instance.vcpus <= ComputeNode.vcpus,
-            ComputeNode.memory_mb_used + instance.memory_mb <= ComputeNode.memory_mb,
-            ComputeNode.disk_gb_used + instance.disk_gb <= ComputeNode.disk_gb,
+            *(amount <= getattr(ComputeNode, name) for name, amount in used.items()),
         )
-        .values(
-            vcpus_used=ComputeNode.vcpus_used + instance.vcpus,
-            memory_mb_used=ComputeNode.memory_mb_used + instance.memory_mb,
-            disk_gb_used=ComputeNode.disk_gb_used + instance.disk_gb,
-            generation=ComputeNode.generation + 1,
-        )
+        .values(generation=ComputeNode.generation + 1, **{f"{name}_used": amount for name, amount in used.items()})
     )
     if changed != 1:
-        return False
+        return None
     node_id, zone = uow.session.execute(
         sa.select(ComputeNode.id, Service.availability_zone)
         .join(Service, Service.id == ComputeNode.service_id)
         .where(ComputeNode.host == selection.host, ComputeNode.node == selection.node)
     ).one()
-    instance.host, instance.node = selection.host, selection.node
-    instance.generation += 1
-    instance.availability_zone = zone
+    place = Place(selection.host, selection.node, next_generation(instance), zone)
     uow.session.add(
         Allocation(
             instance_uuid=instance.uuid,
             compute_node_id=node_id,
-            generation=instance.generation,
-            vcpus=instance.vcpus,
-            memory_mb=instance.memory_mb,
-            disk_gb=instance.disk_gb,
+            generation=place.generation,
             created_at=uow.now,
+            **wanted,
         )
     )
-    uow.session.flush()
     uow.touched_nodes.add(node_id)
-    return True
+    return place
+
+
+def needs(flavor: Flavor) -> dict[str, int]:
+    """What an instance of this flavor takes of a node."""
+    return {name: getattr(flavor, name) for name in RESOURCES}
+
+
+def next_generation(instance: Instance) -> int:
+    """A generation that no end of the instance ever had."""
+    instance.last_generation = max(instance.last_generation, instance.generation) + 1
+    return instance.last_generation
+
+
+def place_of(instance: Instance) -> Place | None:
+    """Where the instance is now."""
+    if instance.host is None:
+        return None
+    return Place(instance.host, instance.node, instance.generation, instance.availability_zone)
+
+
+def move(instance: Instance, place: Place) -> None:
+    """The instance is there from now on."""
+    instance.host, instance.node, instance.generation, instance.availability_zone = place
 
 
 class End(NamedTuple):
@@ -100,6 +134,16 @@ def of_instances(uow: UnitOfWork, instance_uuids: Iterable[str], host: str) -> d
     for instance_uuid, generation in uow.session.execute(query):
         found.setdefault(instance_uuid, set()).add(generation)
     return found
+
+
+def renew(uow: UnitOfWork, instance: Instance) -> None:
+    """The instance gets the next generation where it is, and its claim there is for that one from now on."""
+    nodes = sa.select(ComputeNode.id).where(ComputeNode.host == instance.host, ComputeNode.node == instance.node)
+    mine = (Allocation.instance_uuid == instance.uuid, Allocation.generation == instance.generation)
+    instance.generation = next_generation(instance)
+    uow.change(
+        sa.update(Allocation).where(*mine, Allocation.compute_node_id.in_(nodes)).values(generation=instance.generation)
+    )
 
 
 def release(uow: UnitOfWork, instance_uuid: str, end: End | None = None) -> None:

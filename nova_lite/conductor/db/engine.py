@@ -58,14 +58,16 @@ def _utcnow_postgresql(element: Any, compiler: Any, **kw: Any) -> str:
 
 
 class UnitOfWork:
-    """One transaction: its session, the database's time at its start, and what others have to hear after it.
+    """One transaction: its session, the options, the database's time at its start, and what others have to hear after
+    it.
 
     ``touched_nodes``: ids of compute nodes that were changed; ``deleted_nodes``: the last state of those that are gone;
     ``after_commit``: functions to call once it is committed.
     """
 
-    def __init__(self, session: orm.Session) -> None:
+    def __init__(self, session: orm.Session, conf: cfg.ConfigOpts) -> None:
         self.session = session
+        self.conf = conf
         self.now: datetime.datetime = session.execute(sa.select(utcnow())).scalar_one()
         self.touched_nodes: set[int] = set()
         self.deleted_nodes: dict[int, HostState] = {}
@@ -82,6 +84,7 @@ class Database:
     """``before_commit(uow)`` is called at the end of each write, inside its transaction (see `manager`)."""
 
     def __init__(self, conf: cfg.ConfigOpts, before_commit: Callable[[UnitOfWork], None] | None = None) -> None:
+        self.conf = conf
         self.engine = create_engine(conf)
         self.sessions = orm.sessionmaker(self.engine, expire_on_commit=False)
         self.before_commit = before_commit
@@ -97,7 +100,7 @@ class Database:
 
         def attempt() -> T:
             with self.sessions() as session, session.begin():
-                uow = UnitOfWork(session)
+                uow = UnitOfWork(session, self.conf)
                 result = func(uow, *args, **kwargs)
                 if self.before_commit is not None:
                     session.flush()
@@ -125,7 +128,7 @@ class Database:
             with self.engine.connect() as connection:
                 connection = connection.execution_options(nova_lite_readonly=True)
                 with orm.Session(connection) as session:
-                    return func(UnitOfWork(session), *args, **kwargs)
+                    return func(UnitOfWork(session, self.conf), *args, **kwargs)
 
         return self._retrying(attempt)
 
@@ -155,7 +158,8 @@ class Database:
 
 def create_engine(conf: cfg.ConfigOpts) -> sa.Engine:
     """An engine for ``[database] connection``, with the settings each kind of database needs here."""
-    options: dict[str, Any] = {"pool_pre_ping": True, "pool_reset_on_return": None}
+    # An error names the statement and not what it was given: passwords and user data are among that.
+    options: dict[str, Any] = {"pool_pre_ping": True, "pool_reset_on_return": None, "hide_parameters": True}
     try:
         url = sa.make_url(conf.database.connection)
     except exc.ArgumentError as error:
@@ -242,6 +246,8 @@ def translate(error: Exception) -> Exception:
 
 
 def code_of(error: exc.DBAPIError) -> Any:
-    """The database's own: PostgreSQL's SQLSTATE, MariaDB's number; None if it tells none."""
+    """The database's own: MariaDB's number (newer PyMySQL has an SQLSTATE as well, which says less), PostgreSQL's
+    SQLSTATE; None if it tells none."""
     original = error.orig
-    return getattr(original, "sqlstate", None) or (original.args[0] if original is not None and original.args else None)
+    first = original.args[0] if original is not None and original.args else None
+    return first if isinstance(first, int) else getattr(original, "sqlstate", None) or first

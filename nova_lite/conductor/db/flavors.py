@@ -7,7 +7,7 @@ import uuid
 import sqlalchemy as sa
 
 from nova_lite import exception
-from nova_lite.conductor.db import models, paging, rows
+from nova_lite.conductor.db import models, paging, patterns, rows
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.context import RequestContext
 from nova_lite.objects import Flavor
@@ -35,6 +35,7 @@ def list_(
     marker: str | None = None,
     sort_key: str = "flavorid",
     sort_dir: str = "asc",
+    name: str | None = None,
 ) -> list[Flavor]:
     """``is_public`` True: public ones and those that the context's project has access to; False: those that are not
     public; None: all. Whoever is not an admin gets what True means."""
@@ -47,6 +48,8 @@ def list_(
         query = query.where(models.Flavor.memory_mb >= min_ram)
     if min_disk is not None:
         query = query.where(models.Flavor.root_gb >= min_disk)
+    if name is not None:
+        query = query.where(models.Flavor.name.regexp_match(patterns.checked(name)))
     order = paging.Order(SORT_KEYS, [sort_key], [sort_dir], tie_breaker=models.Flavor.id)
     start = paging.start(marker, lambda flavor_id: _find(uow, context, flavor_id))
     return [to_object(row) for row in uow.session.scalars(order.page(query, start, limit))]

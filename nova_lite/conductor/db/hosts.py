@@ -24,45 +24,56 @@ from nova_lite.objects import HostReport, HostState
 def register_host(uow: UnitOfWork, conf: cfg.ConfigOpts, report: HostReport) -> int:
     """First report after a start: what is open on the host is due. The epoch that it serves in."""
     actions.make_due(uow, report.host)
-    epoch = admit(uow, report.host)
+    epoch = admit(uow, report.host, report.identity)
     record(uow, conf, report)
+    services.pin(uow, report.host, report.identity)
     return epoch
 
 
 def report_state(uow: UnitOfWork, conf: cfg.ConfigOpts, report: HostReport) -> None:
     """Heartbeat. Work before hosts: claims take their locks in that order, too."""
     actions.renew_leases(uow, conf, report.host, report.building, report.acting)
-    check_epoch(uow, report.host, report.epoch)
+    check_epoch(uow, report.host, report.epoch, report.identity)
     if record(uow, conf, report):
         actions.make_due(uow, report.host)
 
 
 def record(uow: UnitOfWork, conf: cfg.ConfigOpts, host_report: HostReport) -> bool:
-    """Write a host's report to its service and nodes. True if its daemon (re)started since the last one."""
+    """Write a host's report to its service and nodes. True if its daemon (re)started since the last one, or counted as
+    down: what is open there was not sent meanwhile."""
     aggregates = host_aggregates.of_hosts(uow, [host_report.host]).get(host_report.host, [])
     zone = host_aggregates.zone(aggregates) or conf.compute.default_availability_zone
     serving = host_report.serving
-    service = services.report_alive(uow, host_report.host, COMPUTE, "compute", host_report.version, zone, serving)
+    service, came_up = services.report_alive(
+        uow, host_report.host, COMPUTE, "compute", host_report.version, zone, serving
+    )
     restarted = service.boot_id != host_report.boot_id
     service.boot_id = host_report.boot_id
     uow.session.flush()
     compute_nodes.report(uow, service, host_report, aggregates)
-    return restarted
+    return restarted or came_up
 
 
-def admit(uow: UnitOfWork, host: str) -> int:
-    """The epoch that a host may begin to serve in; `HostForcedDown` while it may not."""
+def admit(uow: UnitOfWork, host: str, identity: str = "") -> int:
+    """The epoch that a host may begin to serve in; `HostForcedDown` while it may not.
+
+    Raises `HostIsAnother` for a machine that is not the one of this name: two of one name would each run its servers.
+    By forcing the host down an operator says that the first one runs nothing any more; the next to register is it then.
+    """
     service = services.locked(uow, host, COMPUTE)
     if service is None:
         return 0
     if service.forced_down:
         raise exception.HostForcedDown(host=host)
+    known = service.identity if service.epoch == service.identity_epoch else None
+    if identity and known and identity != known:
+        raise exception.HostIsAnother(host=host)
     return service.epoch
 
 
-def check_epoch(uow: UnitOfWork, host: str, epoch: int) -> None:
+def check_epoch(uow: UnitOfWork, host: str, epoch: int, identity: str = "") -> None:
     """Raises `HostNotAdmitted` unless the host registered since it was last forced down, or forgotten."""
-    if services.locked(uow, host, COMPUTE) is None or admit(uow, host) != epoch:
+    if services.locked(uow, host, COMPUTE) is None or admit(uow, host, identity) != epoch:
         raise exception.HostEpochOver(host=host)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -17,7 +18,8 @@ _CHANGEABLE = frozenset(rows.shared_fields(Image, models.Image)) - {"id", "prope
 
 def to_object(row: models.Image) -> Image:
     """The store's checksums are all of one kind, which is the default of `Image`."""
-    return rows.to_object(Image, row, properties={name: str(value) for name, value in row.properties.items()})
+    properties = {name: str(value) for name, value in row.properties.items()}
+    return rows.to_object(Image, row, properties=properties, tags=row.tags or [])
 
 
 def list_(
@@ -94,6 +96,40 @@ def delete(uow: UnitOfWork, context: RequestContext, image_id: str) -> Image:
     row = _get_row(uow, context, image_id, to="delete")
     uow.session.delete(row)
     return to_object(row)
+
+
+def require(uow: UnitOfWork, image_id: str) -> None:
+    """Raises `ImageNotFound` when there is no such image, whoever may see it."""
+    if by_id(uow, image_id) is None:
+        raise exception.ImageNotFound(image_id=image_id)
+
+
+def drop(uow: UnitOfWork, image_ids: Iterable[str]) -> None:
+    """Delete these images, whosever they are; quiet about those that are gone."""
+    uow.change(sa.delete(models.Image).where(models.Image.id.in_(list(image_ids))))
+
+
+def activate(uow: UnitOfWork, image_id: str) -> Image | None:
+    """The image's data is in its place; None when it was deleted meanwhile."""
+    row = uow.session.get(models.Image, image_id, with_for_update=True)
+    if row is None:
+        return None
+    row.status, row.updated_at = "active", uow.now
+    uow.session.flush()
+    return to_object(row)
+
+
+def hide_beyond(uow: UnitOfWork, project_id: str, properties: Mapping[str, str], kept: int) -> list[str]:
+    """Have nobody see the project's active images with these properties, without the newest ``kept``. Returns the ids
+    of all that are hidden: their files go first, then they are dropped."""
+    query = sa.select(models.Image).where(models.Image.owner == project_id)
+    query = query.where(models.Image.status.in_(("active", "deleted"))).with_for_update()
+    newest = query.order_by(models.Image.created_at.desc(), models.Image.id.desc())
+    found = [row for row in uow.session.scalars(newest) if properties.items() <= row.properties.items()]
+    for row in [row for row in found if row.status == "active"][kept:]:
+        row.status = "deleted"
+    uow.session.flush()
+    return [row.id for row in found if row.status == "deleted"]
 
 
 def _get_row(uow: UnitOfWork, context: RequestContext, image_id: str, to: str | None = None) -> models.Image:

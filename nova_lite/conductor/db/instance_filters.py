@@ -83,11 +83,15 @@ def _conditions(filters: InstanceFilters) -> Iterator[sa.ColumnElement[bool]]:
 
 
 def _deleted(filters: InstanceFilters) -> Iterator[sa.ColumnElement[bool]]:
-    """Asked for changes, deleted ones are among them; else only the one kind or the other."""
+    """Asked for changes, deleted ones are among them; else only the one kind or the other. Those that are soft-deleted
+    are in neither, unless they are asked for."""
     if filters.deleted:
-        yield Instance.deleted.is_(True)
+        soft = Instance.soft_deleted_at.is_not(None) if filters.soft_deleted else sa.false()
+        yield sa.or_(Instance.deleted.is_(True), soft)
     elif filters.changes_since is None and filters.changes_before is None:
         yield Instance.deleted.is_(False)
+        if not filters.soft_deleted:
+            yield Instance.soft_deleted_at.is_(None)
 
 
 def _addresses(filters: InstanceFilters) -> Iterator[sa.ColumnElement[bool]]:

@@ -5,6 +5,7 @@ What an instance goes through is written elsewhere (`nova_lite.conductor.operati
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -19,7 +20,10 @@ from nova_lite.context import RequestContext
 from nova_lite.objects import Fault, Flavor, Instance, InstanceFilters
 
 #: What `update` may change.
-UPDATABLE = ("display_name", "display_description", "hostname", "access_ip_v4", "access_ip_v6", "auto_disk_config")
+UPDATABLE = (
+    *("display_name", "display_description", "hostname", "access_ip_v4", "access_ip_v6", "auto_disk_config"),
+    "requested_availability_zone",
+)
 
 #: Nova's sort keys for servers.
 SORT_KEYS = {
@@ -129,6 +133,16 @@ def movable(uow: UnitOfWork) -> Sequence[models.Instance]:
     return uow.session.scalars(query.order_by(models.Instance.id)).all()
 
 
+def to_reclaim(uow: UnitOfWork, seconds: int, most: int) -> list[str]:
+    """Uuids of at most so many that were soft-deleted more than ``seconds`` ago and are not being deleted yet, the
+    oldest first."""
+    before = uow.now - datetime.timedelta(seconds=seconds)
+    row = models.Instance
+    idle = sa.or_(row.task_state.is_(None), row.task_state != states.DELETING)
+    query = sa.select(row.uuid).where(row.soft_deleted_at <= before, row.deleted.is_(False), idle)
+    return list(uow.session.scalars(query.order_by(row.soft_deleted_at).limit(most)))
+
+
 def get(uow: UnitOfWork, context: RequestContext, instance_uuid: str) -> Instance:
     return _with_group(uow, get_row(uow, context, instance_uuid))
 
@@ -160,16 +174,46 @@ def list_(
         raise
 
 
+def to_offload(uow: UnitOfWork, shelved_before: datetime.datetime, limit: int) -> list[str]:
+    """Uuids of instances that are shelved since then, and still on a host."""
+    row = models.Instance
+    query = sa.select(row.uuid).where(row.shelved_at <= shelved_before, row.vm_state == states.SHELVED)
+    query = query.where(row.task_state.is_(None), ~row.deleted).order_by(row.shelved_at).limit(limit)
+    return list(uow.session.scalars(query))
+
+
 def update(uow: UnitOfWork, context: RequestContext, instance_uuid: str, changes: dict[str, Any]) -> Instance:
     """Change some of `UPDATABLE`."""
     unknown = sorted(set(changes) - set(UPDATABLE))
     if unknown:
         raise exception.InvalidInput(reason=f"{', '.join(unknown)} of a server cannot be changed")
     row = get_row(uow, context, instance_uuid, lock=True)
+    if changes.get("requested_availability_zone") is not None:
+        _check_pinnable(row, changes["requested_availability_zone"])
     for name, value in changes.items():
         setattr(row, name, value)
     row.updated_at = uow.now
     return _with_group(uow, row)
+
+
+def of_project(uow: UnitOfWork, project_id: str, uuids: Iterable[str]) -> set[str]:
+    """Those of ``uuids`` that are instances of the project."""
+    table = models.Instance
+    return set(uow.session.scalars(sa.select(table.uuid).where(table.uuid.in_(uuids), table.project_id == project_id)))
+
+
+def _check_pinnable(row: models.Instance, zone: str) -> None:
+    """An instance is pinned to the zone that it is in, and must be unpinned before."""
+    pinned = row.requested_availability_zone
+    if pinned is not None and pinned != zone:
+        raise exception.Conflict(
+            "Cannot change pinned availability zone directly. Unpin first by setting pinned_availability_zone to null."
+        )
+    if pinned is None and zone != row.availability_zone:
+        raise exception.Conflict(
+            f"Server can only be pinned to its current availability zone '{row.availability_zone}', but '{zone}' was "
+            "requested."
+        )
 
 
 def _with_group(uow: UnitOfWork, row: models.Instance) -> Instance:

@@ -49,7 +49,8 @@ class Changed(Created):
 
 
 class Service(Numbered, Changed, Base):
-    """A daemon. ``up`` is the host lease: cleared by the conductor when ``last_seen_up`` is too old."""
+    """A daemon. ``up`` is the host lease: cleared by the conductor when ``last_seen_up`` is too old. ``identity``: of
+    the machine that registered, since ``identity_epoch``."""
 
     __tablename__ = "services"
     __table_args__ = (sa.UniqueConstraint("host", "binary"),)
@@ -64,6 +65,8 @@ class Service(Numbered, Changed, Base):
     disabled_reason: Mapped[str | None] = mapped_column(Name)
     forced_down: Mapped[bool] = mapped_column(default=False)
     epoch: Mapped[int] = mapped_column(default=0)
+    identity: Mapped[str | None] = mapped_column(sa.String(64))
+    identity_epoch: Mapped[int] = mapped_column(default=0, server_default=sa.text("0"))
     availability_zone: Mapped[str] = mapped_column(Name, default="internal")
     boot_id: Mapped[str] = mapped_column(Uuid, default="")
     last_seen_up: Mapped[datetime.datetime | None] = mapped_column(Time)
@@ -104,7 +107,7 @@ class ComputeNode(Numbered, Changed, Base):
 class Allocation(Numbered, Created, Base):
     """What one instance takes of one hypervisor: the only truth of what is used.
 
-    An instance has one while it is placed. ``generation`` is the build attempt it was made for.
+    An instance has one while it is placed, two while it moves. ``generation`` is the attempt it was made for.
     """
 
     __tablename__ = "allocations"
@@ -145,7 +148,11 @@ class Instance(Numbered, Changed, Base):
 
     ``flavor``, ``image`` and ``boot_images`` (kernel and ramdisk, by id) are snapshots taken at create.
     ``request`` is what only the build needs: networks, forced host, injected files, password; it is emptied when the
-    build ends. ``network_call_until``: a call to the network service that may still take effect is over by then.
+    build ends. ``shelved_image``: what it is built of when it is unshelved; ``shelved_at``: when it was shelved, or is
+    to be offloaded once more, unless it is. ``soft_deleted_at``: its quota was given back then, and some time after
+    that it is deleted for good. ``network_call_until``: a call to the network service that may still take effect is
+    over by then. ``generation``: of what is at ``host``; ``last_generation``: the highest that was ever given out.
+    ``extra_vcpus``, ``extra_memory_mb``: what quota counts besides its flavor while a resize is open.
     """
 
     __tablename__ = "instances"
@@ -170,6 +177,7 @@ class Instance(Numbered, Changed, Base):
     host: Mapped[str | None] = mapped_column(Name)
     node: Mapped[str | None] = mapped_column(Name)
     generation: Mapped[int] = mapped_column(default=0)
+    last_generation: Mapped[int] = mapped_column(default=0, server_default=sa.text("0"))
     availability_zone: Mapped[str | None] = mapped_column(Name)
     requested_availability_zone: Mapped[str | None] = mapped_column(Name)
     image_ref: Mapped[str] = mapped_column(Name, default="")
@@ -184,6 +192,8 @@ class Instance(Numbered, Changed, Base):
     vcpus: Mapped[int]
     memory_mb: Mapped[int]
     disk_gb: Mapped[int]
+    extra_vcpus: Mapped[int] = mapped_column(default=0, server_default=sa.text("0"))
+    extra_memory_mb: Mapped[int] = mapped_column(default=0, server_default=sa.text("0"))
     key_name: Mapped[str | None] = mapped_column(Name)
     key_data: Mapped[str | None] = mapped_column(sa.Text)
     user_data: Mapped[str | None] = mapped_column(LongText)
@@ -199,9 +209,12 @@ class Instance(Numbered, Changed, Base):
     security_groups: Mapped[list[str]] = mapped_column(sa.JSON, default=list)
     scheduler_hints: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
     fault: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
+    shelved_image: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
+    shelved_at: Mapped[datetime.datetime | None] = mapped_column(Time, index=True)
     network_call_until: Mapped[datetime.datetime | None] = mapped_column(Time)
     launched_at: Mapped[datetime.datetime | None] = mapped_column(Time)
     terminated_at: Mapped[datetime.datetime | None] = mapped_column(Time)
+    soft_deleted_at: Mapped[datetime.datetime | None] = mapped_column(Time, index=True)
     deleted: Mapped[bool] = mapped_column(default=False)
 
     tags: Mapped[list[InstanceTag]] = relationship(lazy="selectin", cascade="all, delete-orphan")
@@ -242,6 +255,38 @@ class InstanceGroupMember(Base):
 
     instance_uuid: Mapped[str] = mapped_column(Uuid, primary_key=True)
     group_id: Mapped[int] = mapped_column(sa.ForeignKey("instance_groups.id"), index=True)
+
+
+class Migration(Numbered, Changed, Base):
+    """A resize, a cold migration or another move of an instance, as Nova's API shows it.
+
+    ``source`` and ``destination``: its two ends (`nova_lite.conductor.db.claims.Place`), the latter once it is
+    claimed, with its address. ``old_flavor`` and ``new_flavor`` are snapshots; ``vm_state``: what the instance was
+    before. ``progress``: of a live migration, as its host last told it.
+    """
+
+    __tablename__ = "migrations"
+    __table_args__ = (
+        sa.Index(None, "instance_uuid", "id"),
+        sa.Index(None, "status", "updated_at"),
+        sa.Index(None, "created_at"),
+    )
+
+    uuid: Mapped[str] = mapped_column(Uuid, unique=True)
+    instance_uuid: Mapped[str] = mapped_column(Uuid)
+    migration_type: Mapped[str] = mapped_column(sa.String(32))
+    status: Mapped[str] = mapped_column(sa.String(32))
+    user_id: Mapped[str | None] = mapped_column(Name)
+    project_id: Mapped[str | None] = mapped_column(Name)
+    source: Mapped[dict[str, Any]] = mapped_column(sa.JSON)
+    destination: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
+    source_host: Mapped[str] = mapped_column(Name, index=True)
+    destination_host: Mapped[str | None] = mapped_column(Name, index=True)
+    destination_ip: Mapped[str | None] = mapped_column(sa.String(64))
+    old_flavor: Mapped[dict[str, Any]] = mapped_column(sa.JSON)
+    new_flavor: Mapped[dict[str, Any]] = mapped_column(sa.JSON)
+    vm_state: Mapped[str] = mapped_column(sa.String(32))
+    progress: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
 
 
 class InstanceAction(Numbered, Base):
@@ -350,6 +395,7 @@ class Image(Changed, Base):
     visibility: Mapped[str] = mapped_column(sa.String(16), default="public")
     owner: Mapped[str | None] = mapped_column(Name)
     properties: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
+    tags: Mapped[list[str] | None] = mapped_column(sa.JSON)
 
 
 class Network(Created, Base):

@@ -16,7 +16,8 @@ def checked(pattern: str) -> str:
     """A pattern that finds the same texts and cannot keep the database busy; raises `InvalidInput`.
 
     Searching backtracks, and on SQLite it holds up the whole conductor. What explodes is a repeated group, and choices
-    and repeats in numbers. ``.*`` at either end finds nothing more, so it is dropped before they are counted.
+    and repeats in numbers. Nothing may begin with ``(?``, whose flags change what all of this means. ``.*`` at either
+    end finds nothing more, so it is dropped before they are counted.
     """
     shown = repr(pattern[:MAX_LENGTH])
     try:
@@ -33,6 +34,6 @@ def checked(pattern: str) -> str:
 def _cost(pattern: str) -> int:
     plain = re.sub(r"\\.", "x", pattern, flags=re.DOTALL)
     plain = re.sub(r"\[\^?\]?[^\]]*\]", "x", plain)
-    if re.search(r"\)[*+{]", plain):
+    if "(?" in plain or re.search(r"\)[*+{]", plain):
         return MAX_COST + 1
     return REPEAT_COST * len(re.findall(r"[*+{]", plain)) + CHOICE_COST * len(re.findall(r"[?|]", plain))

@@ -25,12 +25,13 @@ class Counted(NamedTuple):
         return self.user if self.project is None else self.project
 
 
-_LIVE = (Instance.project_id, Instance.user_id, Instance.deleted.is_(False))
+_COUNTS = sa.and_(Instance.deleted.is_(False), Instance.soft_deleted_at.is_(None))
+_LIVE = (Instance.project_id, Instance.user_id, _COUNTS)
 
 COUNTED: dict[str, Counted] = {
     "instances": Counted(sa.func.count(Instance.id), *_LIVE),
-    "cores": Counted(sa.func.sum(Instance.vcpus), *_LIVE),
-    "ram": Counted(sa.func.sum(Instance.memory_mb), *_LIVE),
+    "cores": Counted(sa.func.sum(Instance.vcpus + Instance.extra_vcpus), *_LIVE),
+    "ram": Counted(sa.func.sum(Instance.memory_mb + Instance.extra_memory_mb), *_LIVE),
     "server_groups": Counted(
         sa.func.count(InstanceGroup.id), InstanceGroup.project_id, InstanceGroup.user_id, sa.true()
     ),

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from nova_lite import exception
-from nova_lite.conductor.db import compute_nodes
+from nova_lite.conductor.db import actions, compute_nodes
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Service
 from nova_lite.conductor.db.rows import to_object
@@ -34,8 +34,9 @@ def report(uow: UnitOfWork, host: str, binary: str, topic: str, version: str) ->
 
 def report_alive(
     uow: UnitOfWork, host: str, binary: str, topic: str, version: str, zone: str, serving: bool = True
-) -> Service:
-    """Its service row, locked and brought up to date. One that does not serve (yet) stays what it was, up or down."""
+) -> tuple[Service, bool]:
+    """Its service row, locked and brought up to date, and whether it counted as down until now. One that does not serve
+    (yet) stays what it was, up or down."""
     service = locked(uow, host, binary)
     if service is None:
         insert_if_missing(
@@ -59,10 +60,18 @@ def report_alive(
     if (service.topic, service.version, service.availability_zone) != (topic, version, zone):
         service.topic, service.version, service.availability_zone = topic, version, zone
         compute_nodes.touch_all(uow, service)
-    if serving and not service.up and not service.forced_down:
+    came_up = serving and not service.up and not service.forced_down
+    if came_up:
         service.up = True
         compute_nodes.touch_all(uow, service)
-    return service
+    return service, came_up
+
+
+def pin(uow: UnitOfWork, host: str, identity: str) -> None:
+    """From now on the compute host of this name is the machine of this identity, unless it tells none."""
+    service = locked(uow, host, COMPUTE)
+    if service is not None and identity:
+        service.identity, service.identity_epoch = identity, service.epoch
 
 
 def locked(uow: UnitOfWork, host: str, binary: str) -> Service | None:
@@ -103,7 +112,8 @@ def list_(uow: UnitOfWork, host: str | None = None, binary: str | None = None) -
 def update(uow: UnitOfWork, service_id: str, changes: dict[str, Any]) -> ServiceObject:
     """Change ``disabled``, ``disabled_reason``, ``forced_down``.
 
-    Enabling clears the reason. Forcing down raises the epoch: what the host did before does not count any more. A
+    Enabling clears the reason. Forcing down raises the epoch: what the host did before does not count any more, and
+    whether what waits for it can go on without it is seen at once. A
     compute host that is no longer forced down is up again once it has registered.
     """
     unknown = sorted(set(changes) - {"disabled", "disabled_reason", "forced_down"})
@@ -120,6 +130,7 @@ def update(uow: UnitOfWork, service_id: str, changes: dict[str, Any]) -> Service
         if changes["forced_down"] and not service.forced_down:
             service.epoch += 1
             service.up = False
+            actions.make_due(uow, service.host)
         service.forced_down = bool(changes["forced_down"])
     service.updated_at = uow.now
     if (service.up, service.disabled, service.forced_down) != before:
@@ -147,6 +158,12 @@ def zone_exists(uow: UnitOfWork, zone: str) -> bool:
     """Does any service that is enabled make it a zone for instances?"""
     query = sa.select(Service.id).where(Service.availability_zone == zone, Service.disabled.is_(False))
     return zone != INTERNAL_ZONE and uow.session.scalars(query).first() is not None
+
+
+def zone_of(uow: UnitOfWork, host: str) -> str | None:
+    """The zone of a compute host."""
+    query = sa.select(Service.availability_zone).where(Service.host == host, Service.binary == "nova-compute")
+    return uow.session.scalar(query)
 
 
 def availability_zones(uow: UnitOfWork) -> list[AvailabilityZone]:

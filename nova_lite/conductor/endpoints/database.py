@@ -29,6 +29,7 @@ from nova_lite.conductor.db import (
     networks,
     quotas,
     server_groups,
+    server_migrations,
     services,
     usage,
 )
@@ -57,6 +58,9 @@ READS: dict[str, Function] = {
     "keypair_get": keypairs.get,
     "keypair_list": keypairs.list_,
     "limits_get": quotas.get,
+    "migration_get": server_migrations.get,
+    "migration_list": server_migrations.list_,
+    "migrations_in_progress": server_migrations.in_progress,
     "network_list": networks.list_,
     "quota_defaults_get": quotas.defaults,
     "server_group_get": server_groups.get,

@@ -10,7 +10,7 @@ import logging
 
 import msgspec
 
-from nova_lite import exception, operations
+from nova_lite import exception, operations, states
 from nova_lite.conductor.db import actions, claims, hosts, instances, networks
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Instance
@@ -21,7 +21,6 @@ from nova_lite.context import RequestContext
 from nova_lite.network.driver import NetworkCall, Verb
 from nova_lite.objects import VIF, BuildNetworks, BuildResult, NetworkRequest, Outcome
 from nova_lite.operations import OnHost
-from nova_lite.states import DELETING
 
 LOG = logging.getLogger(__name__)
 
@@ -121,7 +120,8 @@ class Building:
             act = _building(uow, result.instance_uuid, result.host, result.generation)
         except (exception.InstanceGone, exception.StaleReport):
             return False
-        if result.outcome == Outcome.RESCHEDULED:
+        act.instance.power_state = states.PowerState.NOSTATE
+        if result.outcome == Outcome.RESCHEDULED and act.row.has_choice:
             if act.instance.node is not None:
                 hosts.build_failed(uow, result.host, act.instance.node)
             return self._rescheduled(act, result)
@@ -176,7 +176,7 @@ def built(engine: Engine, act: Act, power_state: int, root_device_name: str | No
 def _building(uow: UnitOfWork, instance_uuid: str, host: str, generation: int) -> Act:
     """The instance and its open build, locked; raises `InstanceGone` or `StaleReport` when that build is over."""
     instance = instances.lock(uow, instance_uuid)
-    if instance is None or instance.deleted or instance.task_state == DELETING:
+    if instance is None or instance.deleted or instance.task_state == states.DELETING:
         raise exception.InstanceGone(instance_id=instance_uuid)
     action = actions.find_open(uow, instance_uuid)
     if action is None or action.step != operations.BUILD or (instance.host, instance.generation) != (host, generation):
@@ -186,7 +186,7 @@ def _building(uow: UnitOfWork, instance_uuid: str, host: str, generation: int) -
 
 def _is_current(instance: Instance, result: BuildResult) -> bool:
     """Whether the instance is still wanted, and is what the host reports about."""
-    wanted = not instance.deleted and instance.task_state != DELETING
+    wanted = not instance.deleted and instance.task_state != states.DELETING
     return wanted and (instance.host, instance.generation) == (result.host, result.generation)
 
 

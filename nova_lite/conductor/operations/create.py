@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -67,11 +67,12 @@ def create_instances(
     if repeated:
         return _result(repeated)
     flavor = _flavor(uow, context, request)
-    image, boot_images = _images(uow, context, request, flavor)
+    image, boot_images = find_images(uow, context, request.image_ref, request.images, flavor)
     key = None if request.key_name is None else keypairs.find(uow, context.user_id or "", request.key_name)
     if request.key_name is not None and key is None:
         raise exception.KeypairUnavailable()
-    _check_limits(quotas.bounds(uow, conf, context.project_id, context.user_id), request)
+    limits = quotas.bounds(uow, conf, context.project_id, context.user_id)
+    check_limits(limits, request.metadata, request.injected_files)
     _check_security_groups(request)
     _check_placement(uow, request)
     requested_networks = network.resolve(networks.Store(uow), context, request.networks, answer)
@@ -114,28 +115,30 @@ def _flavor(uow: UnitOfWork, context: RequestContext, request: CreateRequest) ->
     return flavor
 
 
-def _images(
-    uow: UnitOfWork, context: RequestContext, request: CreateRequest, flavor: Flavor
+def find_images(
+    uow: UnitOfWork, context: RequestContext, image_ref: str, described: Mapping[str, Image], flavor: Flavor | None
 ) -> tuple[Image | None, dict[str, Image]]:
-    """The image, and by id its kernel and ramdisk; None for a request without one."""
-    if not request.image_ref:
+    """The image, and by id its kernel and ramdisk; None for a request without one. ``described``: by id, where the API
+    knows them (Glance). Raises a 400 unless a server of this flavor (None: of any) can boot from it."""
+    if not image_ref:
         return None, {}
-    image = _visible_image(uow, context, request, request.image_ref)
+    image = _visible_image(uow, context, described, image_ref)
     if image is None:
         raise exception.ImageUnavailable()
     if image.status != "active":
         raise exception.ImageNotActive(image_id=image.id)
     boot_images = {}
     for part, part_id in image.boot_parts():
-        found = _visible_image(uow, context, request, part_id)
+        found = _visible_image(uow, context, described, part_id)
         if found is None:
             raise exception.InvalidInput(reason=f"image {image.id} names a {part} {part_id} that does not exist")
         boot_images[part_id] = found
-    _check_flavor_fits(image, flavor)
+    if flavor is not None:
+        check_flavor_fits(image, flavor)
     return image, boot_images
 
 
-def _check_flavor_fits(image: Image, flavor: Flavor) -> None:
+def check_flavor_fits(image: Image, flavor: Flavor) -> None:
     if image.min_ram > flavor.memory_mb:
         raise exception.FlavorMemoryTooSmall(flavor_mb=flavor.memory_mb, image_mb=image.min_ram)
     needed_gb = max(image.min_disk, -(-image.size // GIB))
@@ -143,27 +146,28 @@ def _check_flavor_fits(image: Image, flavor: Flavor) -> None:
         raise exception.FlavorDiskTooSmall(flavor_size=flavor.root_gb, image_min_disk=needed_gb)
 
 
-def _visible_image(uow: UnitOfWork, context: RequestContext, request: CreateRequest, image_id: str) -> Image | None:
-    """From the request, where the API described it (Glance), else from the database."""
-    if request.images:
-        return request.images.get(image_id)
+def _visible_image(
+    uow: UnitOfWork, context: RequestContext, described: Mapping[str, Image], image_id: str
+) -> Image | None:
+    if described:
+        return described.get(image_id)
     try:
         return images.get(uow, context, image_id)
     except exception.ImageNotFound:
         return None
 
 
-def _check_limits(limits: dict[str, int], request: CreateRequest) -> None:
-    """Limits that count within one request."""
+def check_limits(limits: Mapping[str, int], metadata: Mapping[str, str], injected_files: Mapping[str, str]) -> None:
+    """Limits that count within one request. ``injected_files``: path to base64."""
 
     def over(resource: str, value: int) -> bool:
         return 0 <= limits[resource] < value
 
-    if over("metadata_items", len(request.metadata)):
+    if over("metadata_items", len(metadata)):
         raise exception.MetadataLimitExceeded(allowed=limits["metadata_items"])
-    if over("injected_files", len(request.injected_files)):
+    if over("injected_files", len(injected_files)):
         raise exception.InjectedFileLimitExceeded(reason="Maximum number of injected files exceeded")
-    for path, content in request.injected_files.items():
+    for path, content in injected_files.items():
         if over("injected_file_path_length", len(path)):
             raise exception.InjectedFileLimitExceeded(reason=f"Injected file path too long: {path[:64]}...")
         if over("injected_file_content_bytes", len(content) * 3 // 4):
@@ -258,13 +262,18 @@ def _instance(
         access_ip_v4=request.access_ip_v4,
         access_ip_v6=request.access_ip_v6,
         metadata_=request.metadata,
-        system_metadata={} if image is None else {f"image_{k}": str(v)[:255] for k, v in image.properties.items()},
+        system_metadata={} if image is None else image_metadata(image),
         security_groups=request.security_groups or ["default"],
         scheduler_hints=request.scheduler_hints,
         tags=[InstanceTag(tag=tag) for tag in dict.fromkeys(request.tags)],
         created_at=uow.now,
         updated_at=uow.now,
     )
+
+
+def image_metadata(image: Image) -> dict[str, str]:
+    """What an instance remembers of its image, in its system metadata."""
+    return {f"image_{name}": str(value)[:255] for name, value in image.properties.items()}
 
 
 def _wants_config_drive(image: Image) -> bool:

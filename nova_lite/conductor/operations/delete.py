@@ -1,26 +1,62 @@
-"""Delete: what changes when the hosts have confirmed, or are down."""
+"""Delete: what changes when the hosts have confirmed, or are down; and what a soft delete leaves to be restored."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from nova_lite import states
-from nova_lite.conductor.db import quotas, server_groups
+from nova_lite.conductor.db import quotas, server_groups, server_migrations
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Instance
 from nova_lite.conductor.operations.own import Own
+from nova_lite.context import RequestContext
 from nova_lite.operations import Step
 
 
 class Delete(Own):
+    """``payload``: ``soft``, if it is to be one."""
+
+    def accept(
+        self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
+    ) -> dict[str, Any] | None:
+        """What is soft-deleted stays so, and is reclaimed when it was to be. The image of a shelved instance goes with
+        it."""
+        if payload.get("soft") and instance.vm_state == states.SOFT_DELETED:
+            return None
+        shelved = instance.shelved_image
+        return payload if shelved is None else {**payload, "image_id": shelved["id"]}
+
     def record(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
-        """Quota is free again; claim and addresses are given back by the steps that follow."""
+        """Quota is free again, once; claim and addresses are given back by the steps that follow, if any do."""
         if step.becomes is None or instance.deleted:
             return
-        instance.vm_state = step.becomes
-        instance.task_state = None
+        if instance.soft_deleted_at is None:
+            quotas.give_back(uow, instance.project_id, _taken(instance))
+        instance.vm_state, instance.task_state = step.becomes, None
+        instance.updated_at = uow.now
+        if step.becomes == states.SOFT_DELETED:
+            instance.soft_deleted_at = instance.soft_deleted_at or uow.now
+            return
         instance.power_state = states.PowerState.NOSTATE
         instance.deleted = True
-        instance.terminated_at = instance.updated_at = uow.now
+        instance.terminated_at = uow.now
         instance.request = {}
-        taken = {"instances": 1, "cores": instance.vcpus, "ram": instance.memory_mb}
-        quotas.give_back(uow, instance.project_id, taken)
+        instance.shelved_image, instance.shelved_at = None, None
+        instance.extra_vcpus = instance.extra_memory_mb = 0
         server_groups.leave(uow, instance.uuid)
+        server_migrations.end_with_instance(uow, instance.uuid)
+
+
+class Restore(Own):
+    def accept(
+        self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
+    ) -> dict[str, Any] | None:
+        """From here on it is one that is stopped, and is being started; raises `QuotaExceeded`."""
+        quotas.take(uow, uow.conf, instance.project_id, _taken(instance), instance.user_id)
+        instance.vm_state, instance.soft_deleted_at = states.STOPPED, None
+        return payload
+
+
+def _taken(instance: Instance) -> dict[str, int]:
+    cores, ram = instance.vcpus + instance.extra_vcpus, instance.memory_mb + instance.extra_memory_mb
+    return {"instances": 1, "cores": cores, "ram": ram}

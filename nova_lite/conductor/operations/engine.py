@@ -10,23 +10,27 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent import futures
 from typing import Any
 
+import msgspec
 from oslo_config import cfg
 
-from nova_lite import exception, operations, states
+from nova_lite import exception, hooks, operations, states
 from nova_lite.compute.rpcapi import ComputeRPC, send_ticket
 from nova_lite.conductor.db import actions, claims, hosts, instances, networks
 from nova_lite.conductor.db.engine import Database, UnitOfWork, translate
 from nova_lite.conductor.db.models import Instance, InstanceAction
-from nova_lite.conductor.operations import faults
+from nova_lite.conductor.operations import faults, images
 from nova_lite.conductor.operations.registry import own
 from nova_lite.context import RequestContext
+from nova_lite.image.driver import ImageBackend, ImageCall
 from nova_lite.network.driver import NetworkBackend, NetworkCall, Verb
-from nova_lite.objects import ActionTicket
-from nova_lite.operations import Network, OnHost, Operation, Release, Schedule, Step
+from nova_lite.objects import ActionTicket, BuildRequest, RequestSpec
+from nova_lite.objects import Image as ImageObject
+from nova_lite.operations import MOVE, End, Image, ImageVerb, Network, OnHost, Operation, Release, Schedule, Step
+from nova_lite.scheduler.rpcapi import SchedulerRPC
 from nova_lite.states import PowerState
 
 LOG = logging.getLogger(__name__)
@@ -40,13 +44,16 @@ NO_DEADLINE = datetime.timedelta(days=3650)
 
 @dataclasses.dataclass
 class Act:
-    """An action and its instance, locked until the transaction ends. ``cause`` and ``details``: why it fails."""
+    """An action and its instance, locked until the transaction ends. ``cause`` and ``details``: why it fails.
+    ``ordered``: the step whose order goes out with the commit. ``swept``: the reconciler sends it."""
 
     uow: UnitOfWork
     instance: Instance
     action: InstanceAction
     cause: str = ""
     details: str = ""
+    ordered: str = ""
+    swept: bool = False
 
     @property
     def row(self) -> Operation:
@@ -68,11 +75,21 @@ class Act:
 class Engine:
     """Accepts and drives operations. `nova_lite.conductor.operations.building` adds how builds are reported."""
 
-    def __init__(self, db: Database, conf: cfg.ConfigOpts, network: NetworkBackend, compute: ComputeRPC) -> None:
+    def __init__(
+        self,
+        db: Database,
+        conf: cfg.ConfigOpts,
+        network: NetworkBackend,
+        compute: ComputeRPC,
+        scheduler: SchedulerRPC,
+        image_backend: ImageBackend,
+    ) -> None:
         self.db = db
         self.conf = conf
         self.network = network
         self.compute = compute
+        self.scheduler = scheduler
+        self.images = image_backend
         self.effects: futures.Executor = futures.ThreadPoolExecutor(PARALLEL_EFFECTS, thread_name_prefix="effect")
 
     def stop(self) -> None:
@@ -85,7 +102,33 @@ class Engine:
     ) -> ActionTicket:
         """Write the action, or raise 404 or 409; the ticket is the order to its host. A repeated request gets its
         ticket again."""
+        if own(action).asks:
+            question = self.db.read(self._question, context, instance_uuid, action, payload)
+            if question is not None:
+                self._agree(context, question)
         return self.db.write(self._accept_action, context, instance_uuid, action, payload)
+
+    def _question(
+        self, uow: UnitOfWork, context: RequestContext, instance_uuid: str, kind: str, payload: dict[str, Any]
+    ) -> RequestSpec | None:
+        instance = instances.get_row(uow, context, instance_uuid, deleted=True)
+        if instance.deleted or actions.find_by_request(uow, context.request_id, kind, instance_uuid) is not None:
+            return None
+        check(context, instance, operations.get(kind, payload))
+        return own(kind).question(uow, self.conf, context, instance, payload)
+
+    def _agree(self, context: RequestContext, question: RequestSpec) -> None:
+        """Raises `UnsuitableHost` if the scheduler says no."""
+        try:
+            self.scheduler.select_destinations(context, question)
+        except exception.NoValidHost as error:
+            raise exception.UnsuitableHost(reason=error.kwargs.get("reason", error.message)) from error
+
+    def accept_in(
+        self, uow: UnitOfWork, context: RequestContext, instance_uuid: str, kind: str, payload: dict[str, Any]
+    ) -> ActionTicket:
+        """`accept_action` in a transaction that is under way; the reconciler sends the order."""
+        return self._accept_action(uow, context, instance_uuid, kind, payload)
 
     def _accept_action(
         self, uow: UnitOfWork, context: RequestContext, instance_uuid: str, kind: str, payload: dict[str, Any]
@@ -109,11 +152,10 @@ class Engine:
         if kept is None:
             return nothing_to_do(context, instance, kind)
         if row.supersedes:
-            while (earlier := actions.find_open(uow, instance_uuid)) is not None:
-                actions.finish(uow, earlier, f"superseded by {kind}")
-                uow.session.flush()
+            self._supersede(uow, instance, row)
         instance.updated_at = uow.now
         act = Act(uow, instance, actions.open_action(uow, self.conf, context, instance, kind, kept))
+        row = act.row
         if row.steps:
             self._begin(act, row.steps[0])
             uow.session.flush()
@@ -122,6 +164,31 @@ class Engine:
             actions.start_event(uow, act.action, f"api_{kind}", self.conf.host)
             actions.finish(uow, act.action)
         return ticket(act)
+
+    def _supersede(self, uow: UnitOfWork, instance: Instance, row: Operation) -> None:
+        """Close what is open; raises `InstanceInvalidState` while something is undone that has to end first. What an
+        action has of the image backend is given back beside the later one."""
+        for earlier in actions.all_open(uow, instance.uuid):
+            act = Act(uow, instance, earlier)
+            step = act.step
+            if isinstance(step, Image) and step.goes_on:
+                continue
+            undone = act.row.is_undo(step.name)
+            if undone and not row.takes_over:
+                raise exception.InstanceInvalidState(
+                    method=row.method, instance_id=instance.uuid, attr="unfinished action", state=earlier.action
+                )
+            undos = () if undone else act.row.undos(step.name)
+            discard = next((undo for undo in undos if isinstance(undo, Image)), None)
+            if discard is None:
+                actions.finish(uow, earlier, f"superseded by {row.kind}")
+                own(earlier.action).failed(uow, instance)
+                continue
+            actions.finish_events(uow, earlier, f"superseded by {row.kind}")
+            actions.free(uow, earlier)
+            earlier.payload = {**earlier.payload, "superseded": f"superseded by {row.kind}"}
+            self._begin(act, discard)
+        uow.session.flush()
 
     # --- plan
 
@@ -136,22 +203,34 @@ class Engine:
         if isinstance(step, Schedule):
             action.host = None
         elif isinstance(step, OnHost):
-            self._begin_at(act, step, _ends(act, step))
+            self._begin_at(act, step, _ends(act, step.at))
         elif isinstance(step, Network) and self.network.remote:
             action.deadline = uow.now + NO_DEADLINE
-            uow.after_commit.append(lambda: self._in_background(action.id))
+            uow.after_commit.append(lambda: self.in_background(lambda: self.tell_network(action.id)))
+        elif isinstance(step, Image):
+            if step.goes_on:
+                action.deadline = uow.now + NO_DEADLINE
+            uow.after_commit.append(lambda: self.in_background(lambda: self.tell_images(action.id)))
         else:
             if isinstance(step, Network):
                 self.network.deallocate(networks.Store(uow), instance.uuid)
             elif isinstance(step, Release):
-                claims.release(uow, instance.uuid)
-                if not instance.deleted:
-                    instance.host = instance.node = None
+                self._release(act, step)
             self.advance(act)
+
+    def _release(self, act: Act, step: Release) -> None:
+        uow, instance = act.uow, act.instance
+        if step.end in MOVE:
+            for end in _ends(act, step.end):
+                claims.release(uow, instance.uuid, end)
+            return
+        claims.release(uow, instance.uuid)
+        if not instance.deleted:
+            instance.host = instance.node = None
 
     def _takes_time(self, step: Step) -> bool:
         """Whether anybody else is asked; else it is recorded where it is planned."""
-        return isinstance(step, Schedule | OnHost) or (isinstance(step, Network) and self.network.remote)
+        return isinstance(step, Schedule | OnHost | Image) or (isinstance(step, Network) and self.network.remote)
 
     def _begin_at(self, act: Act, step: OnHost, ends: list[claims.End]) -> None:
         """Address the order to the first of these ends. Without any the step is done."""
@@ -164,8 +243,10 @@ class Engine:
             actions.start_event(uow, action, step.event, action.host)
         if step.away is not None and not hosts.is_up(uow, action.host):
             self._leave_for_later(act, step)
-        elif step.lasting and act.row.is_undo(step.name):
+        elif step.lasting and (act.row.is_undo(step.name) or step.at in MOVE):
             action.deadline = uow.now + NO_DEADLINE
+        elif step.at in MOVE and not hosts.is_up(uow, action.host):
+            self.fail(act, f"Host {action.host} is not up.", answered=False, begun=False)
 
     def _leave_for_later(self, act: Act, step: OnHost) -> None:
         """The host is down: record the step for the owner now; the action stays open until the host is back."""
@@ -179,6 +260,10 @@ class Engine:
     def done(self, act: Act) -> None:
         """The step is done."""
         act.instance.updated_at = act.uow.now
+        if act.step.moves_to is not None:
+            there = place(act, act.step.moves_to)
+            assert there is not None
+            claims.move(act.instance, there)
         own(act.action.action).record(act.uow, act.instance, act.step)
         self.advance(act)
 
@@ -195,14 +280,32 @@ class Engine:
                 actions.free(uow, action)
             action.attempts = 0
             self._begin(act, following)
+            if not driven:
+                self._order(act)
             return
-        act.instance.request = {}
+        if not isinstance(act.step, Image):  # beside it, a later operation may have begun
+            act.instance.request = {}
         if not row.is_undo(name):
             actions.finish(uow, action)
             return
+        if not isinstance(act.step, Image):
+            act.instance.task_state = None
         fault = act.instance.fault or {}
-        cause = act.cause or fault.get("message", "It was given up.")
+        causes = (act.cause, action.payload.get("superseded"), action.payload.get("cause"), fault.get("message"))
+        cause = next(filter(None, causes), "It was given up.")
         actions.finish(uow, action, cause, act.details)
+        own(action.action).failed(uow, act.instance)
+
+    def _order(self, act: Act) -> None:
+        """Send the order of a step that was just begun as soon as that is committed; if it is lost, the reconciler
+        sends it a moment later."""
+        if act.swept or act.action.finish_time is not None or act.ordered == act.action.step:
+            return
+        order, context = ticket(act), act.context
+        if order.host is not None:
+            act.ordered = act.action.step
+            actions.begin_later(act.uow, self.conf, act.action)
+            act.uow.after_commit.append(lambda: self.in_background(lambda: self.send(order, context)))
 
     def again(self, act: Act, name: str, error: str, details: str) -> None:
         """The step has failed in a way that others may do better: back to an earlier one."""
@@ -210,26 +313,31 @@ class Engine:
         actions.free(act.uow, act.action)
         self._begin(act, act.row.step(name))
 
-    def fail(self, act: Act, cause: str, details: str = "", *, answered: bool) -> None:
-        """The step has failed for good: undo it and what came before. ``answered``: by its host, which has undone its
-        own part."""
+    def fail(self, act: Act, cause: str, details: str = "", *, answered: bool, begun: bool = True) -> None:
+        """The step has failed for good: undo it and what came before. ``answered``: its host says so. Not ``begun``:
+        nobody was told of it, so that only what came before has to be undone."""
         act.cause, act.details = cause, details
         uow, instance, row, step = act.uow, act.instance, act.row, act.step
-        undos = () if row.is_undo(step.name) else row.undos(step.name)
-        if answered and undos and isinstance(undos[0], OnHost):
-            undos = undos[1:]
+        undos = () if row.is_undo(step.name) else row.undos(step.name, begun)
         instance.task_state = None
         instance.updated_at = uow.now
         if undos and row.failed is not None:
             faults.set_error(uow, instance, cause, details)
-        elif answered:
+        elif undos:
+            act.action.payload = {**act.action.payload, "cause": cause}
+        if answered and (all(isinstance(undo, Image) for undo in undos) if undos else step.becomes is not None):
             _settle(uow, instance, cause, details)
+        if answered and isinstance(step, OnHost) and step.cleans_up:
+            undos = undos[1:]
         if not undos:
+            instance.request = {}
             actions.finish(uow, act.action, cause, details)
+            own(act.action.action).failed(uow, instance)
             return
         actions.finish_events(uow, act.action, cause, details)
         actions.free(uow, act.action)
         self._begin(act, undos[0])
+        self._order(act)
 
     # --- what hosts report
 
@@ -241,20 +349,39 @@ class Engine:
         power_state: int | None,
         error: str | None,
         details: str,
+        position: int = 0,
+        answer: dict[str, Any] | None = None,
     ) -> None:
         """An order was carried out, or not. One that is over, or is not this host's, stays as it is."""
-        self.db.write(self._finish_action, host, action_id, power_state, error, details)
+        self.db.write(self._finish_action, host, action_id, power_state, error, details, position, answer)
+
+    def order_is_wanted(self, context: RequestContext, host: str, action_id: int, position: int) -> bool:
+        return self.db.write(ordered, host, action_id, position) is not None
 
     def _finish_action(
-        self, uow: UnitOfWork, host: str, action_id: int, power_state: int | None, error: str | None, details: str
+        self,
+        uow: UnitOfWork,
+        host: str,
+        action_id: int,
+        power_state: int | None,
+        error: str | None,
+        details: str,
+        position: int,
+        answer: dict[str, Any] | None,
     ) -> None:
-        act = lock_act(uow, action_id)
-        if act is None or act.action.host != host or not isinstance(act.step, OnHost):
+        act = ordered(uow, host, action_id, position)
+        if act is None or not isinstance(act.step, OnHost):
             return
         step, action = act.step, act.action
         if power_state is not None:
             act.instance.power_state = power_state
-        if error is None:
+        if error is None and step.revives and (answer or {}).get("done"):
+            LOG.info("The %s of %s was done after all", action.action, act.instance.uuid)
+            action.step = act.row.undone_by(step.name).name
+            self.done(act)
+        elif error is None:
+            if answer is not None:
+                action.payload = {**action.payload, "answers": {**action.payload.get("answers", {}), step.name: answer}}
             self._done_at_end(act, step)
         elif step.lasting:
             LOG.warning("%s of %s failed on %s: %s", action.action, act.instance.uuid, host, error)
@@ -266,7 +393,7 @@ class Engine:
     def _done_at_end(self, act: Act, step: OnHost) -> None:
         """The step is done at one end: release it and order the next one, or finish the step."""
         action = act.action
-        left = [end for end in _ends(act, step) if end != (action.host, action.generation)]
+        left = [end for end in _ends(act, step.at) if end != (action.host, action.generation)]
         if not left:
             self.done(act)
             return
@@ -275,19 +402,36 @@ class Engine:
         actions.free(act.uow, action)
         action.step = step.name
         self._begin_at(act, step, left)
+        self._order(act)
+
+    def report_task(self, context: RequestContext, host: str, action_id: int, task_state: str) -> bool:
+        """A host has come to a task state of its step; whether the action is still wanted."""
+        return self.db.write(self._report_task, host, action_id, task_state)
+
+    def _report_task(self, uow: UnitOfWork, host: str, action_id: int, task_state: str) -> bool:
+        act = lock_act(uow, action_id)
+        if act is None or act.action.host != host or not isinstance(act.step, OnHost):
+            return False
+        order = (act.step.task, *act.step.tasks)
+        now = act.instance.task_state
+        if task_state in order and now in order and order.index(now) < order.index(task_state):
+            act.instance.task_state = task_state
+            act.instance.updated_at = uow.now
+        return True
 
     # --- deadlines
 
-    def take_due(self, uow: UnitOfWork, owner: str) -> list[Act]:
-        """For the reconciler: lease what is due to ``owner``, end what is past its deadline, and settle in the same
-        transaction what needs no other daemon. What is left has to be driven."""
+    def take_due(self, uow: UnitOfWork, owner: str, ids: Iterable[int]) -> list[Act]:
+        """For the reconciler: lease to ``owner`` what is due of these actions, end what is past its deadline, and
+        settle in the same transaction what needs no other daemon. What is left has to be driven; what its host would
+        have to do that is away waits for it."""
         due = []
-        for action in actions.take_due(uow, self.conf, owner):
+        for action in actions.take_due(uow, self.conf, owner, ids):
             instance = instances.lock(uow, action.instance_uuid)
             uow.session.refresh(action)
             if instance is None or action.finish_time is not None:
                 continue
-            act = Act(uow, instance, action)
+            act = Act(uow, instance, action, swept=True)
             try:
                 step = act.step
             except LookupError:
@@ -297,9 +441,20 @@ class Engine:
                 self._expire(act, step)
             elif isinstance(step, OnHost) and step.away and step.away != action.step and _is_away(act):
                 self._leave_for_later(act, step)
-            if action.finish_time is None:
+            else:
+                self._pass_forced_down(act)
+            if action.finish_time is None and not self._parked(act):
+                if action.lease_owner != owner:
+                    actions.take_up(uow, self.conf, action, owner)
                 due.append(act)
         return due
+
+    def _parked(self, act: Act) -> bool:
+        """Whether only a host could go on with it that is away; then it waits for that."""
+        if not isinstance(act.step, OnHost) or not _is_away(act):
+            return False
+        actions.park(act.uow, act.action)
+        return True
 
     def _expire(self, act: Act, step: Step) -> None:
         """Past its deadline: fail the action, which keeps its claim until its host has answered. A lasting step only
@@ -313,6 +468,22 @@ class Engine:
             action.deadline = uow.now + datetime.timedelta(seconds=self.conf.conductor.action_deadline)
         else:
             self.fail(act, cause, answered=False)
+
+    def _pass_forced_down(self, act: Act) -> None:
+        """By the operator's word an end of a move is off, and what does not belong there is destroyed before it serves
+        again: there is nothing left to remove. What it had to do otherwise has failed, or waits until it is back."""
+        while act.action.finish_time is None:
+            step = act.step
+            if not isinstance(step, OnHost) or step.at not in MOVE:
+                return
+            if not hosts.is_forced_down(act.uow, str(act.action.host)):
+                return
+            if step.fences:
+                self.done(act)
+            elif not step.lasting:
+                self.fail(act, f"Host {act.action.host} is forced down.", answered=False)
+            else:
+                return
 
     def _why_late(self, act: Act) -> str:
         action = act.action
@@ -334,8 +505,13 @@ class Engine:
         except exception.MessagingUnavailable as error:
             LOG.warning("%s of %s could not be sent: %s", order.action, order.instance.uuid, error.message)
 
-    def _in_background(self, action_id: int) -> None:
-        self.effects.submit(self.guarded, lambda: self.tell_network(action_id))
+    def in_background(self, effect: Callable[[], None]) -> None:
+        self.effects.submit(self.guarded, effect)
+
+    def tell(self, action_id: int) -> None:
+        """The effect of the action's step, if another service is to be told."""
+        self.tell_network(action_id)
+        self.tell_images(action_id)
 
     def guarded(self, effect: Callable[[], None]) -> None:
         """Run an effect; a failure is logged, and the effect is repeated after the lease."""
@@ -386,6 +562,62 @@ class Engine:
             LOG.warning("The network service could not be told about %s: %s", act.instance.uuid, cause)
             actions.back_off(uow, self.conf, act.action, cause)
 
+    def tell_images(self, action_id: int) -> None:
+        """The effect of an `Image` step, between its two transactions."""
+        try:
+            planned = self.db.write(self._image_call, action_id)
+            if planned is None:
+                return
+            verb, call = planned
+            answer = self._ask_images(verb, call)
+        except exception.NovaLiteException as error:
+            self.db.write(self._image_failed, action_id, error)
+            return
+        if not self.db.write(self._image_told, action_id, verb, call, answer):
+            self.images.discard(call)
+
+    def _ask_images(self, verb: ImageVerb, call: ImageCall) -> Any:
+        ask: Callable[[ImageCall], Any] = getattr(self.images, verb)
+        refused = hooks.reach("image", verb, "before") == hooks.ERROR
+        answer = None if refused else ask(call)
+        if refused or hooks.reach("image", verb, "after") == hooks.ERROR:
+            raise exception.ServiceUnavailable("A test refuses the call to the image backend.")
+        return answer
+
+    def _image_call(self, uow: UnitOfWork, action_id: int) -> tuple[ImageVerb, ImageCall] | None:
+        act = lock_act(uow, action_id)
+        if act is None or not isinstance(act.step, Image):
+            return None
+        actions.extend(uow, self.conf, act.action)
+        return act.step.verb, images.plan(uow, self.images, act.step.verb, act.instance, act.action)
+
+    def _image_told(self, uow: UnitOfWork, action_id: int, verb: ImageVerb, call: ImageCall, answer: Any) -> bool:
+        """False: what was published is not wanted any more."""
+        images.drop(uow, call.gone)
+        act = lock_act(uow, action_id)
+        if act is None or not isinstance(act.step, Image) or act.step.verb is not verb:
+            return verb is not ImageVerb.PUBLISH or images.is_wanted(uow, self.images, call.image_id)
+        if act.step.goes_on:
+            self.advance(act)
+            return True
+        image = images.published(uow, self.images, call.image_id, answer)
+        if image is None:
+            self.fail(act, exception.ImageNotFound(image_id=call.image_id).message, answered=True)
+            return False
+        own(act.action.action).published(uow, act.instance, image)
+        self.done(act)
+        return True
+
+    def _image_failed(self, uow: UnitOfWork, action_id: int, error: exception.NovaLiteException) -> None:
+        act = lock_act(uow, action_id)
+        if act is None or not isinstance(act.step, Image):
+            return
+        LOG.warning("The image backend failed at %s of %s: %s", act.step.verb, act.action.action, error.message)
+        if act.step.goes_on or isinstance(error, exception.ServiceUnavailable):
+            actions.back_off(uow, self.conf, act.action, error.message)
+        else:
+            self.fail(act, error.message, answered=True)
+
 
 def check(context: RequestContext, instance: Instance, row: Operation) -> None:
     """Whether the instance's state allows the operation; raises a 409."""
@@ -407,15 +639,37 @@ def ticket(act: Act) -> ActionTicket:
     action = act.action
     step = act.step if action.finish_time is None else None
     wanted = isinstance(step, OnHost) and step.method in operations.order_methods()
+    builds = step is not None and step.name == operations.BUILD
     return ActionTicket(
         action_id=action.id,
         action=action.action,
         method=step.method if isinstance(step, OnHost) else "",
         instance=instances.to_object(act.instance),
         generation=action.generation,
-        host=action.host if wanted else None,
+        host=action.host if wanted or builds else None,
         request_id=action.request_id,
         payload=action.payload,
+        position=act.row.position(act.step.name) if wanted else 0,
+        build=build_request(act) if builds else None,
+    )
+
+
+def build_request(act: Act) -> BuildRequest:
+    """The order to build, made from the rows as they are now; a redrive makes the same."""
+    instance, action = act.instance, act.action
+    source = instance.shelved_image or instance.image
+    image = None if source is None else msgspec.convert(source, ImageObject)
+    boot_images = msgspec.convert(instance.boot_images or {}, dict[str, ImageObject])
+    return BuildRequest(
+        instance=instances.to_object(instance),
+        generation=instance.generation,
+        action_id=action.id,
+        request_id=action.request_id,
+        image=image,
+        images={image.id: image, **boot_images} if image else {},
+        limits=action.payload.get("limits", {}),
+        injected_files=instance.request.get("injected_files", {}),
+        admin_password=instance.request.get("admin_password"),
     )
 
 
@@ -431,12 +685,28 @@ def nothing_to_do(context: RequestContext, instance: Instance, kind: str) -> Act
     )
 
 
-def _ends(act: Act, step: OnHost) -> list[claims.End]:
-    """Where the step happens, in order."""
+def _ends(act: Act, at: End) -> list[claims.End]:
+    """Where a step happens, in order."""
     instance = act.instance
-    if step.at is operations.End.EVERY:
+    if at is End.EVERY:
         return claims.ends(act.uow, instance)
+    if at in MOVE:
+        return [claims.End(there.host, there.generation)] if (there := place(act, at)) is not None else []
     return [] if instance.host is None else [claims.End(instance.host, instance.generation)]
+
+
+def place(act: Act, end: End) -> claims.Place | None:
+    """An end of a move, as the action's payload has it; None for a destination that is not claimed yet."""
+    found = act.action.payload.get(end.value)
+    return None if found is None else claims.Place(**found)
+
+
+def ordered(uow: UnitOfWork, host: str, action_id: int, position: int) -> Act | None:
+    """The action, if it waits for this order of this host: a late report is about another step."""
+    act = lock_act(uow, action_id)
+    if act is None or act.action.host != host or not isinstance(act.step, OnHost):
+        return None
+    return act if act.row.position(act.step.name) == position else None
 
 
 def lock_act(uow: UnitOfWork, action_id: int) -> Act | None:

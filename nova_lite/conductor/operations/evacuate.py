@@ -26,7 +26,7 @@ class Evacuate(Own):
         _check(uow, instance, target)
         claims.release(uow, instance.uuid)
         instance.host = instance.node = None
-        instance.generation += 1
+        instance.generation = claims.next_generation(instance)
         instance.request = {"admin_password": payload.get("admin_password")}
         if target is not None:  # in the words of a request for a new server
             wanted = {"forced_host": target} if payload.get("forced") else {"requested_destination": {"host": target}}

@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
-from nova_lite.conductor.operations.delete import Delete
+from nova_lite.conductor.operations.delete import Delete, Restore
 from nova_lite.conductor.operations.evacuate import Evacuate
+from nova_lite.conductor.operations.live_migrate import LiveMigrate
 from nova_lite.conductor.operations.lock import Lock, Unlock
 from nova_lite.conductor.operations.own import Own
+from nova_lite.conductor.operations.password import ChangePassword
+from nova_lite.conductor.operations.rebuild import Rebuild
+from nova_lite.conductor.operations.rescue import Rescue
 from nova_lite.conductor.operations.reset_state import ResetState
+from nova_lite.conductor.operations.resize import ConfirmResize, Migrate, Resize, RevertResize
+from nova_lite.conductor.operations.shelve import Shelve, ShelveOffload, Unshelve
+from nova_lite.conductor.operations.snapshot import Snapshot
 
 _OWN: dict[str, Own] = {
     "delete": Delete(),
     "evacuate": Evacuate(),
     "lock": Lock(),
     "unlock": Unlock(),
+    "rebuild": Rebuild(),
+    "rescue": Rescue(),
+    "changePassword": ChangePassword(),
+    "restore": Restore(),
     "reset_state": ResetState(),
+    "resize": Resize(),
+    "migrate": Migrate(),
+    "confirmResize": ConfirmResize(),
+    "revertResize": RevertResize(),
+    "live-migration": LiveMigrate(),
+    "createImage": Snapshot(),
+    "createBackup": Snapshot(),
+    "shelve": Shelve(),
+    "shelveOffload": ShelveOffload(),
+    "unshelve": Unshelve(),
 }
 _NOTHING = Own()
 

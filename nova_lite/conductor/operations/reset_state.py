@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nova_lite import exception, operations
+from nova_lite import exception, operations, states
 from nova_lite.conductor.db import actions
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Instance
@@ -20,8 +20,12 @@ class ResetState(Own):
         reboot is closed as superseded, though what its host has begun of it is not called back.
 
         Raises `InstanceInvalidState` while something is open that only its own end gives back: what lasts until it has
-        worked, and whatever has undos.
+        worked, and whatever has undos; and for one that is soft-deleted, which is restored.
         """
+        if instance.vm_state == states.SOFT_DELETED:
+            raise exception.InstanceInvalidState(
+                method="reset_state", instance_id=instance.uuid, attr="vm_state", state=instance.vm_state
+            )
         underway = actions.find_open(uow, instance.uuid)
         if underway is not None and _ends_by_itself(underway.action, underway.step, underway.payload):
             raise exception.InstanceInvalidState(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
@@ -16,12 +17,28 @@ from nova_lite import exception, operations
 from nova_lite.conductor.db import actions, claims, instances, server_groups
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Instance
-from nova_lite.conductor.operations.engine import Act, Engine
+from nova_lite.conductor.operations.engine import Act, Engine, build_request, ticket
+from nova_lite.conductor.operations.registry import own
 from nova_lite.context import RequestContext
-from nova_lite.objects import BuildRequest, Destination, Flavor, Image, RequestedDestination, RequestSpec, Selection
+from nova_lite.objects import (
+    ActionTicket,
+    BuildRequest,
+    Destination,
+    Flavor,
+    Image,
+    RequestedDestination,
+    RequestSpec,
+    Selection,
+)
+from nova_lite.operations import End, Schedule
 from nova_lite.scheduler.rpcapi import SchedulerRPC
 
 LOG = logging.getLogger(__name__)
+
+#: In place of servers that a hint may not name; no host has it.
+NOWHERE = "00000000-0000-0000-0000-000000000000"
+
+Order = BuildRequest | ActionTicket
 
 #: How often in one go the scheduler is asked again because others were faster to claim.
 CLAIM_ROUNDS = 5
@@ -75,9 +92,14 @@ class Scheduling:
             destination.instance_uuid: destination for destination in self.scheduler.select_destinations(context, spec)
         }
 
-    def _send(self, context: RequestContext, requests: list[tuple[str, BuildRequest]], token: str) -> None:
-        """Send the builds. One that no queue takes is retried before its lease lapses: nobody has begun it."""
-        unsent = [each.action_id for host, each in requests if not self.send(context, host, each)]
+    def _send(self, context: RequestContext, requests: list[tuple[str, Order]], token: str) -> None:
+        """Send the orders. A build that no queue takes is retried before its lease lapses: nobody has begun it."""
+        unsent = []
+        for host, each in requests:
+            if isinstance(each, ActionTicket):
+                self.engine.send(each, context)
+            elif not self.send(context, host, each):
+                unsent.append(each.action_id)
         if unsent:
             self.db.write(actions.retry_later, self.conf, unsent, token, "its compute host could not be reached")
 
@@ -107,9 +129,12 @@ class Scheduling:
             action = by_uuid[row.uuid]
             event = operations.get(action.action, action.payload).step(operations.SCHEDULE).event
             actions.start_event(uow, action, str(event), self.conf.host)
-            spec = request_spec(uow, row, list(action.payload.get("tried", [])), action.payload.get("excluded", []))
+            payload = action.payload
+            tried, excluded = list(payload.get("tried", [])), payload.get("excluded", [])
+            spec = request_spec(uow, row, tried, excluded, payload.get("flavor"))
             destination = spec.requested_destination and spec.requested_destination.host
-            group = (row.reservation_id, spec.forced_host or "", destination or "", *spec.ignore_hosts)
+            size = spec.flavor.flavorid if "flavor" in payload else ""
+            group = (row.reservation_id, spec.forced_host or "", destination or "", size, *spec.ignore_hosts)
             wanted.append(_Wanted(action.id, row.uuid, group, spec))
         return wanted
 
@@ -126,9 +151,9 @@ class Scheduling:
 
     def _claim(
         self, uow: UnitOfWork, wanted: list[_Wanted], destinations: dict[str, Destination], token: str
-    ) -> tuple[list[tuple[str, BuildRequest]], list[_Wanted]]:
-        """Claim what can be claimed; the builds to send, and the instances whose hosts were all full by now."""
-        placed: list[tuple[str, BuildRequest]] = []
+    ) -> tuple[list[tuple[str, Order]], list[_Wanted]]:
+        """Claim what can be claimed; the orders to send, and the instances whose hosts were all full by now."""
+        placed: list[tuple[str, Order]] = []
         lost: list[_Wanted] = []
         # In the order of the hosts, so that two conductors do not lock the same rows the other way round.
         for item in sorted(wanted, key=lambda item: destinations[item.instance_uuid].selected.host):
@@ -142,7 +167,8 @@ class Scheduling:
                     actions.extend(uow, self.conf, act.action)
                     with uow.session.no_autoflush:  # one update of the action says it all
                         self.engine.advance(act, driven=True)
-                    placed.append((selection.host, build_request(act)))
+                    if act.action.finish_time is None:
+                        placed.append((selection.host, _order(act)))
                     break
             else:
                 lost.append(item)
@@ -162,36 +188,37 @@ def _claimed(act: Act, item: _Wanted, selection: Selection) -> bool:
     uow, instance = act.uow, act.instance
     if item.spec.instance_group is not None and not server_groups.keeps_policy(uow, instance.uuid, selection.host):
         return False
-    return claims.claim(uow, instance, selection)
+    step = act.step
+    if not isinstance(step, Schedule) or step.moves:
+        return claims.claim(uow, instance, selection)
+    place = claims.take(uow, instance, selection, claims.needs(item.spec.flavor))
+    if place is None:
+        return False
+    act.action.payload = {**act.action.payload, End.DESTINATION.value: place._asdict()}
+    own(act.action.action).claimed(uow, instance, place)
+    return True
 
 
-def build_request(act: Act) -> BuildRequest:
-    """The order to build, made from the rows as they are now; a redrive makes the same."""
-    instance, action = act.instance, act.action
-    image = None if instance.image is None else msgspec.convert(instance.image, Image)
-    boot_images = msgspec.convert(instance.boot_images or {}, dict[str, Image])
-    return BuildRequest(
-        instance=instances.to_object(instance),
-        generation=instance.generation,
-        action_id=action.id,
-        request_id=action.request_id,
-        image=image,
-        images={image.id: image, **boot_images} if image else {},
-        limits=action.payload.get("limits", {}),
-        injected_files=instance.request.get("injected_files", {}),
-        admin_password=instance.request.get("admin_password"),
-    )
+def _order(act: Act) -> Order:
+    """What follows the claim: a build, or an order of another step."""
+    return build_request(act) if act.action.step == operations.BUILD else ticket(act)
 
 
-def request_spec(uow: UnitOfWork, instance: Instance, tried: list[str], excluded: Iterable[str] = ()) -> RequestSpec:
+def request_spec(
+    uow: UnitOfWork,
+    instance: Instance,
+    tried: list[str],
+    excluded: Iterable[str] = (),
+    flavor: dict[str, Any] | None = None,
+) -> RequestSpec:
     """What the scheduler has to know of an instance; ``tried`` are the hosts that could not build it, ``excluded``
-    others that it is not to go to."""
+    others that it is not to go to, ``flavor`` the one that it is to have."""
     wanted = instance.request.get("requested_destination")
     return RequestSpec(
         instance_uuids=[instance.uuid],
         project_id=instance.project_id,
         user_id=instance.user_id,
-        flavor=msgspec.convert(instance.flavor, Flavor),
+        flavor=msgspec.convert(flavor or instance.flavor, Flavor),
         image=None if instance.image is None else msgspec.convert(instance.image, Image),
         availability_zone=instance.requested_availability_zone,
         forced_host=instance.request.get("forced_host"),
@@ -200,5 +227,21 @@ def request_spec(uow: UnitOfWork, instance: Instance, tried: list[str], excluded
         ignore_hosts=[*excluded, *tried],
         attempt=len(tried) + 1,
         instance_group=server_groups.of_instance(uow, instance.uuid) if instance.scheduler_hints.get("group") else None,
-        scheduler_hints=instance.scheduler_hints,
+        scheduler_hints=_hints(uow, instance),
     )
+
+
+def _hints(uow: UnitOfWork, instance: Instance) -> dict[str, list[str] | str]:
+    """The hints, of which those about servers count only for the project's own: whether a host was found would tell
+    where others' are. A server that is not one's own is nowhere."""
+    found = dict(instance.scheduler_hints)
+    named = {hint: _several(found[hint]) for hint in ("same_host", "different_host") if hint in found}
+    wanted = {uuid for uuids in named.values() for uuid in uuids}
+    if wanted:
+        own = instances.of_project(uow, instance.project_id, wanted)
+        found |= {hint: [uuid for uuid in uuids if uuid in own] or [NOWHERE] for hint, uuids in named.items()}
+    return found
+
+
+def _several(value: list[str] | str) -> list[str]:
+    return [value] if isinstance(value, str) else value

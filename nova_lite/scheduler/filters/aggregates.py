@@ -72,6 +72,7 @@ class AggregateImagePropertiesIsolation(HostFilter):
     it. With a namespace, only keys that begin with it count."""
 
     run_once_per_request = True
+    judges_images = True
 
     def __init__(self, namespace: str | None = None, separator: str = ".") -> None:
         self._prefix = f"{namespace}{separator}" if namespace else ""

@@ -23,6 +23,9 @@ class HostFilter(abc.ABC):
     #: Also a host that the request names has to pass: the claim would refuse it, however often it is tried.
     binds_forced_hosts = False
 
+    #: What it judges depends on the image: a server that gets another one where it is has to pass again.
+    judges_images = False
+
     @classmethod
     def from_conf(cls, conf: cfg.ConfigOpts) -> HostFilter:
         """Build the filter; for a plugin that has options of its own."""

@@ -42,6 +42,7 @@ class ImagePropertiesFilter(HostFilter):
     """The host has to have the image's architecture, hypervisor type, hypervisor version and vm mode."""
 
     run_once_per_request = True
+    judges_images = True
 
     def applies(self, spec: RequestSpec) -> bool:
         names = (*ARCHITECTURE, *HYPERVISOR_TYPE, *HYPERVISOR_VERSION, *VM_MODE)

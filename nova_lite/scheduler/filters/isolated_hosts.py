@@ -15,6 +15,7 @@ class IsolatedHostsFilter(HostFilter):
     ``restrict_isolated_hosts_to_isolated_images``."""
 
     run_once_per_request = True
+    judges_images = True
 
     def __init__(self, hosts: Collection[str] = (), images: Collection[str] = (), restrict: bool = True) -> None:
         self._hosts = frozenset(hosts)

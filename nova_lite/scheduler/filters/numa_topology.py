@@ -24,6 +24,7 @@ class NUMATopologyFilter(HostFilter):
     """Refuses requests for dedicated CPUs, huge pages or NUMA nodes, which no driver here provides."""
 
     run_once_per_request = True
+    judges_images = True
 
     def applies(self, spec: RequestSpec) -> bool:
         return unsupported(spec) is not None

@@ -17,6 +17,8 @@ ROOT = "disk"
 EPHEMERAL = "disk.eph0"
 SWAP = "disk.swap"
 CONFIG_DRIVE = "disk.config"
+RESCUE = "disk.rescue"
+RESCUE_CONFIG_DRIVE = "disk.config.rescue"
 
 _MIB = 1024**2
 
@@ -57,26 +59,42 @@ class DiskMaker:
         names = (f"vd{letter}" for letter in string.ascii_lowercase)
         disks = [self._root(directory, spec.image, flavor.root_gb, next(names))]
         if flavor.ephemeral_gb:
-            disks.append(_formatted(directory, EPHEMERAL, flavor.ephemeral_gb * images.GIB, next(names), _EXT4))
+            disks.append(formatted(directory, EPHEMERAL, flavor.ephemeral_gb * images.GIB, next(names), EXT4))
         if flavor.swap:
-            disks.append(_formatted(directory, SWAP, flavor.swap * _MIB, next(names), _SWAP))
+            disks.append(formatted(directory, SWAP, flavor.swap * _MIB, next(names), SWAP_AREA))
         if configdrive.is_wanted(spec.instance, spec.image, self._force_config_drive):
             path = os.path.join(directory, CONFIG_DRIVE)
             configdrive.make(path, spec)
             disks.append(Disk(path=path, device=next(names), format="raw", read_only=True))
-        return DiskSet(disks=disks, direct_boot=self._direct_boot(spec.image, spec.images))
+        return DiskSet(disks=disks, direct_boot=self.direct_boot(spec.image, spec.images))
+
+    def make_rescue(self, directory: str, spec: SpawnSpec) -> DiskSet:
+        """A root disk of the rescue image, as big as that is, and a config drive if the guest has one. What an earlier
+        try has left is replaced."""
+        assert spec.image is not None
+        for name in (RESCUE, RESCUE_CONFIG_DRIVE):
+            files.remove(os.path.join(directory, name))
+        disks = [self._overlay(os.path.join(directory, RESCUE), spec.image, 0, "vda")]
+        if os.path.exists(os.path.join(directory, CONFIG_DRIVE)):
+            path = os.path.join(directory, RESCUE_CONFIG_DRIVE)
+            configdrive.make(path, spec)
+            disks.append(Disk(path=path, device="", format="raw", read_only=True))
+        return DiskSet(disks=disks, direct_boot=self.direct_boot(spec.image, spec.images))
 
     def _root(self, directory: str, image: Image, root_gb: int, device: str) -> Disk:
+        return self._overlay(os.path.join(directory, ROOT), image, root_gb, device)
+
+    def _overlay(self, path: str, image: Image, root_gb: int, device: str) -> Disk:
         """An overlay as big as the flavor says (0: as the image is), so that all guests share the image's blocks."""
         base = self._cache.get(image)
         images.check_fits(base.virtual_size, root_gb)
-        path = os.path.join(directory, ROOT)
         size = root_gb * images.GIB or base.virtual_size
         self._qemu_img.create_overlay(path, base.path, base.format, size)
         os.chmod(path, 0o600)
         return Disk(path=path, device=device, format="qcow2")
 
-    def _direct_boot(self, image: Image, others: dict[str, Image]) -> DirectBoot | None:
+    def direct_boot(self, image: Image, others: dict[str, Image]) -> DirectBoot | None:
+        """How the image says that it is started: its kernel and ramdisk, from the cache."""
         if image.kernel_id is None:
             return None
         ramdisk = self._boot_file(others, image.ramdisk_id) if image.ramdisk_id else None
@@ -92,11 +110,11 @@ class DiskMaker:
         return self._cache.get(others[image_id]).path
 
 
-_EXT4 = ("mkfs.ext4", "-q", "-F", "-L", "ephemeral0")
-_SWAP = ("mkswap", "-L", "swap")
+EXT4 = ("mkfs.ext4", "-q", "-F", "-L", "ephemeral0")
+SWAP_AREA = ("mkswap", "-L", "swap")
 
 
-def _formatted(directory: str, name: str, size: int, device: str, command: tuple[str, ...]) -> Disk:
+def formatted(directory: str, name: str, size: int, device: str, command: tuple[str, ...]) -> Disk:
     """A sparse file of ``size`` bytes, with an empty file system or swap area in it."""
     path = os.path.join(directory, name)
     with open(path, "wb", opener=files.private_opener) as file:

@@ -74,6 +74,10 @@ class Domains:
         domain = self._lookup(instance_uuid)
         return domain is not None and self._info(domain) is None
 
+    def has(self, instance_uuid: str) -> bool:
+        """Whether any domain has this uuid, ours or not."""
+        return self._lookup(instance_uuid) is not None
+
     def _lookup(self, instance_uuid: str) -> Any:
         return self._connection.call_unless(_GONE, self._connection.get().lookupByUUIDString, instance_uuid)
 

@@ -11,26 +11,45 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
+import libvirt
+import msgspec
 from oslo_config import cfg
 
 from nova_lite import exception
-from nova_lite.objects import VIF, Diagnostics, Image, Instance, Inventory
+from nova_lite.objects import (
+    VIF,
+    Diagnostics,
+    DiskSource,
+    Image,
+    Instance,
+    Inventory,
+    LiveDestination,
+    LiveSource,
+    MigrationProgress,
+    Wish,
+)
 from nova_lite.states import PowerState
 from nova_lite.virt import images
-from nova_lite.virt.driver import ComputeDriver, DomainInfo, FetchImage, SpawnSpec, instances_path
-from nova_lite.virt.libvirt import console, diagnostics, guestxml, inventory, kvm, monitor
+from nova_lite.virt.driver import ComputeDriver, DomainInfo, FetchImage, SpawnSpec, instances_path, snapshots_path
+from nova_lite.virt.libvirt import console, diagnostics, guestxml, inventory, kvm, migration, monitor, transfer
 from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
-from nova_lite.virt.libvirt.disks import CONFIG_DRIVE, DiskMaker
+from nova_lite.virt.libvirt.disks import CONFIG_DRIVE, DiskMaker, DiskSet
 from nova_lite.virt.libvirt.domains import Domains
 from nova_lite.virt.libvirt.events import EventRelay
 from nova_lite.virt.libvirt.imagecache import ImageCache
+from nova_lite.virt.libvirt.moved import MovedDisks
 from nova_lite.virt.libvirt.networks import Networks
 from nova_lite.virt.libvirt.records import Records
+from nova_lite.virt.libvirt.rescue import Rescue
+from nova_lite.virt.libvirt.snapshots import Snapshotter
 
 LOG = logging.getLogger(__name__)
 
 SOFT = "SOFT"
+
+_NO_AGENT = (libvirt.VIR_ERR_AGENT_UNRESPONSIVE, libvirt.VIR_ERR_ARGUMENT_UNSUPPORTED)
 
 
 class LibvirtDriver(ComputeDriver):
@@ -43,7 +62,10 @@ class LibvirtDriver(ComputeDriver):
         self._networks = Networks(self._connection)
         qemu_img = images.QemuImg(conf)
         self._cache = ImageCache(self._records.base_path, qemu_img, fetch_image)
+        self._snapshots = Snapshotter(self._connection, self._domains, qemu_img)
         self._disks = DiskMaker(self._cache, qemu_img, conf.force_config_drive)
+        self._moved = MovedDisks(conf, self._disks, self._cache, qemu_img)
+        self._rescue = Rescue(self._connection, self._domains, self._records, self._disks)
         self._virt_type = conf.libvirt.virt_type
         self._capabilities: str | None = None
         self._monitor = monitor.CpuMonitor(self._connection) if monitor.NAME in conf.compute_monitors else None
@@ -68,6 +90,7 @@ class LibvirtDriver(ComputeDriver):
                 reason=f"libvirt cannot run {self._virt_type} guests on host {self.host}: {error.kwargs['reason']}"
             ) from error
         LOG.info("Guests on host %s are of type %s", self.host, self._virt_type)
+        self._snapshots.end_copies(snapshots_path(self.conf, self.host))
 
     def get_inventory(self) -> Inventory:
         running = sum(info.power_state == PowerState.RUNNING for info in self._domains.all())
@@ -126,11 +149,7 @@ class LibvirtDriver(ComputeDriver):
         with contextlib.ExitStack() as undo, _files_errors():
             undo.callback(self._undo, "its files", self._records.remove, instance_uuid)
             directory = self._records.create(instance_uuid, spec.generation)
-            disks = self._disks.make(directory, spec)
-            networks = self._networks.run_by_libvirt(spec.vifs)
-            xml = guestxml.guest_xml(
-                spec, self.host, directory, disks, self._virt_type, self.conf.libvirt.tb_cache_mb, networks
-            )
+            xml = self._xml(spec, directory, self._disks.make(directory, spec))
             spec.fence()
             undo.callback(self._undo, "its domain", self._domains.remove, instance_uuid)
             started = time.monotonic()
@@ -138,6 +157,12 @@ class LibvirtDriver(ComputeDriver):
             self._domains.start(domain, instance_uuid, self.conf.libvirt.spawn_timeout)
             undo.pop_all()
         kvm.explain_slow_start(instance_uuid, time.monotonic() - started, self._host_capabilities())
+
+    def _xml(self, spec: SpawnSpec, directory: str, disks: DiskSet) -> str:
+        networks = self._networks.run_by_libvirt(spec.vifs)
+        return guestxml.guest_xml(
+            spec, self.host, directory, disks, self._virt_type, self.conf.libvirt.tb_cache_mb, networks
+        )
 
     def _is_there(self, spec: SpawnSpec) -> bool:
         """Whether the domain already runs at this generation. An older or half-made one is removed."""
@@ -170,10 +195,94 @@ class LibvirtDriver(ComputeDriver):
         with _files_errors():
             self._records.remove(instance_uuid)
 
+    # --- moving to another host while it is off
+
+    def migrate_disk_and_power_off(self, instance_uuid: str, timeout: int) -> DiskSource:
+        """What it had suspended to disk stays behind, as with a power cut."""
+        domain, _ = self._domains.get(instance_uuid)
+        self.power_off(instance_uuid, timeout)
+        if self._connection.call(domain.hasManagedSaveImage, 0):
+            self._connection.call(domain.managedSaveRemove, 0)
+        with _files_errors():
+            return transfer.offer(self.conf, self._records.directory(instance_uuid))
+
+    def finish_migration(self, spec: SpawnSpec, source: DiskSource, power_on: bool) -> None:
+        """A fetch that was killed is gone on with."""
+        instance_uuid = spec.instance.uuid
+        resumed = self._records.generation(instance_uuid) == spec.generation and not self._domains.has(instance_uuid)
+        if not resumed and self._is_there(spec):
+            return
+        with contextlib.ExitStack() as undo, _files_errors():
+            undo.callback(self._undo, "its files", self._records.remove, instance_uuid)
+            if resumed:
+                directory = self._records.directory(instance_uuid)
+            else:
+                directory = self._records.create(instance_uuid, spec.generation, beside=True)
+            fetcher = transfer.Fetcher(self.conf, source, instance_uuid, directory)
+            fetcher.fetch()
+            xml = self._xml(spec, directory, self._moved.adopt(directory, spec, fetcher))
+            spec.fence()
+            undo.callback(self._undo, "its domain", self._domains.remove, instance_uuid)
+            domain = self._domains.define(xml)
+            if power_on:
+                self._domains.start(domain, instance_uuid, self.conf.libvirt.spawn_timeout)
+            undo.pop_all()
+
+    # --- moving to another host while it runs
+
+    def check_can_live_migrate_source(self, instance_uuid: str) -> LiveSource:
+        domain, info = self._domains.get(instance_uuid)
+        if info.power_state not in (PowerState.RUNNING, PowerState.PAUSED):
+            raise exception.MigrationPreCheckError(reason="the guest does not run")
+        with _files_errors():
+            found = migration.source_of(
+                self.conf, self._connection.call(domain.XMLDesc, 0), self._records.directory(instance_uuid)
+            )
+        sizes = {name: self._capacity(domain, instance_uuid, name) for name in found.disks}
+        return msgspec.structs.replace(found, disks=sizes)
+
+    def _capacity(self, domain: Any, instance_uuid: str, name: str) -> int:
+        """Of one of its disks, in bytes, as the guest sees it."""
+        path = os.path.join(self._records.directory(instance_uuid), name)
+        return int(self._connection.call(domain.blockInfo, path, 0)[0])
+
+    def pre_live_migration(self, spec: SpawnSpec, source: LiveSource) -> LiveDestination:
+        instance_uuid = spec.instance.uuid
+        if source.driver != transfer.DRIVER:
+            raise exception.MigrationPreCheckError(reason=f"the guest is one of driver {source.driver}")
+        if self._is_there(spec):
+            raise exception.MigrationPreCheckError(reason="it runs at the destination already")
+        with contextlib.ExitStack() as undo, _files_errors():
+            undo.callback(self._undo, "its files", self._records.remove, instance_uuid)
+            directory = self._records.create(instance_uuid, spec.generation, beside=True)
+            paths, whole = self._moved.make_ready(directory, spec, source)
+            spec.fence()
+            undo.pop_all()
+        return LiveDestination(
+            driver=transfer.DRIVER,
+            host=self.host,
+            generation=spec.generation,
+            address=self.conf.libvirt.live_migration_inbound_addr or self.conf.my_ip,
+            paths=paths,
+            whole=whole,
+        )
+
+    def live_migration(
+        self, instance_uuid: str, destination: LiveDestination, watch: Callable[[MigrationProgress], Wish]
+    ) -> None:
+        domain, _ = self._domains.get(instance_uuid)
+        migration.Migration(self.conf, self._connection, instance_uuid, destination).run(domain, watch)
+
+    def settle_live_migration(self, instance_uuid: str, destination: LiveDestination) -> bool:
+        return migration.Migration(self.conf, self._connection, instance_uuid, destination).settle()
+
     # --- power
 
     def power_on(self, instance_uuid: str) -> None:
-        domain, _ = self._domains.get(instance_uuid)
+        domain, info = self._domains.get(instance_uuid)
+        if self._rescue.is_rescued(instance_uuid) and info.power_state != PowerState.RUNNING:
+            with _files_errors():
+                self._rescue.restore(instance_uuid)
         self._domains.start(domain, instance_uuid, self.conf.libvirt.spawn_timeout)
 
     def power_off(self, instance_uuid: str, timeout: int) -> None:
@@ -185,12 +294,48 @@ class LibvirtDriver(ComputeDriver):
         """Off and on again, so that the outcome can be seen, which libvirt's own reboot does not show. What was
         suspended starts afresh."""
         domain, _ = self._domains.get(instance_uuid)
-        if self._connection.call(domain.hasManagedSaveImage, 0):
-            self._connection.call(domain.managedSaveRemove, 0)
+        self._drop_memory(domain)
         self.power_off(instance_uuid, timeout if reboot_type == SOFT else 0)
         self.power_on(instance_uuid)
 
+    def _drop_memory(self, domain: Any) -> None:
+        """Forget the memory of a suspended guest."""
+        if self._connection.call(domain.hasManagedSaveImage, 0):
+            self._connection.call(domain.managedSaveRemove, 0)
+
     # --- what only some drivers can
+
+    def set_admin_password(self, instance_uuid: str, user: str, password: str) -> None:
+        domain, _ = self._domains.get(instance_uuid)
+        try:
+            self._connection.call(domain.setUserPassword, user, password, 0)
+        except LibvirtFailure as error:
+            if error.error_code in _NO_AGENT:
+                raise exception.GuestAgentUnresponsive(instance_uuid=instance_uuid) from error
+            raise
+
+    def trigger_crash_dump(self, instance_uuid: str) -> None:
+        """A non-maskable interrupt; what the guest does then is its own matter."""
+        domain, _ = self._domains.get(instance_uuid)
+        self._connection.call(domain.injectNMI, 0)
+
+    def rescue(self, spec: SpawnSpec, timeout: int) -> None:
+        instance_uuid = spec.instance.uuid
+        domain, _ = self._domains.get(instance_uuid)
+        self._drop_memory(domain)
+        self.power_off(instance_uuid, timeout)
+        with _files_errors():
+            self._rescue.define(spec)
+            try:
+                self._domains.start(domain, instance_uuid, self.conf.libvirt.spawn_timeout)
+            except exception.VirtDriverError:
+                self._domains.cut_power(domain)
+                self._rescue.restore(instance_uuid)
+                raise
+
+    def unrescue(self, instance_uuid: str) -> None:
+        self.power_off(instance_uuid, 0)
+        self.power_on(instance_uuid)
 
     def pause(self, instance_uuid: str) -> None:
         domain, info = self._domains.get(instance_uuid)
@@ -213,6 +358,10 @@ class LibvirtDriver(ComputeDriver):
 
     def resume(self, instance_uuid: str) -> None:
         self.power_on(instance_uuid)
+
+    def snapshot(self, instance_uuid: str, target: str, check: Callable[[], None]) -> None:
+        with _files_errors():
+            self._snapshots.snapshot(instance_uuid, self._records.directory(instance_uuid), target, check)
 
     def get_console_output(self, instance_uuid: str, length: int | None) -> str:
         self._domains.get(instance_uuid)

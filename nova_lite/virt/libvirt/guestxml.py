@@ -11,18 +11,23 @@ import xml.etree.ElementTree as ET
 from collections.abc import Collection
 
 import msgspec
+from oslo_utils import strutils
 
-from nova_lite.objects import VIF
+from nova_lite.objects import VIF, Image
+from nova_lite.objects.image import GUEST_AGENT
 from nova_lite.version import VERSION
 from nova_lite.virt.driver import SpawnSpec
 from nova_lite.virt.libvirt import kvm, names
-from nova_lite.virt.libvirt.disks import Disk, DiskSet
+from nova_lite.virt.libvirt.disks import DirectBoot, Disk, DiskSet
 
 #: Our namespace in a domain's metadata.
 NAMESPACE = "urn:nova-lite:instance:1"
 PREFIX = "novalite"
 
 CONSOLE_LOG = "console.log"
+
+#: Where qemu's guest agent listens in the guest.
+AGENT_CHANNEL = "org.qemu.guest_agent.0"
 
 #: libvirt's names of the models in `kvm.CPU_MODELS`.
 CPU_MODES = {kvm.KVM: "host-passthrough", kvm.QEMU: "maximum"}
@@ -68,7 +73,8 @@ def guest_xml(
     _text(domain, "on_poweroff", "destroy")
     _text(domain, "on_reboot", "restart")
     _text(domain, "on_crash", "destroy")
-    _devices(domain, spec.vifs, libvirt_networks, disks.disks, os.path.join(directory, CONSOLE_LOG))
+    console_log = os.path.join(directory, CONSOLE_LOG)
+    _devices(domain, spec.vifs, libvirt_networks, disks.disks, console_log, _has_agent(spec.image))
     return ET.tostring(domain, encoding="unicode")
 
 
@@ -117,7 +123,12 @@ def _sysinfo(domain: ET.Element, instance_uuid: str) -> None:
 def _boot(domain: ET.Element, disks: DiskSet) -> None:
     os_element = ET.SubElement(domain, "os")
     _text(os_element, "type", "hvm", arch="x86_64", machine="pc")
-    direct = disks.direct_boot
+    add_boot(os_element, disks.direct_boot)
+    ET.SubElement(os_element, "smbios", mode="sysinfo")
+
+
+def add_boot(os_element: ET.Element, direct: DirectBoot | None) -> None:
+    """What the guest boots: its first disk, or a kernel that the hypervisor starts itself."""
     if direct is None:
         ET.SubElement(os_element, "boot", dev="hd")
     else:
@@ -125,7 +136,6 @@ def _boot(domain: ET.Element, disks: DiskSet) -> None:
         if direct.ramdisk:
             _text(os_element, "initrd", direct.ramdisk)
         _text(os_element, "cmdline", direct.command_line)
-    ET.SubElement(os_element, "smbios", mode="sysinfo")
 
 
 def _clock(domain: ET.Element, virt_type: str) -> None:
@@ -136,31 +146,44 @@ def _clock(domain: ET.Element, virt_type: str) -> None:
     ET.SubElement(clock, "timer", name="hpet", present="no")
 
 
+def _has_agent(image: Image | None) -> bool:
+    return image is not None and strutils.bool_from_string(image.properties.get(GUEST_AGENT))
+
+
 def _devices(
-    domain: ET.Element, vifs: list[VIF], libvirt_networks: Collection[str], disks: list[Disk], console_log: str
+    domain: ET.Element,
+    vifs: list[VIF],
+    libvirt_networks: Collection[str],
+    disks: list[Disk],
+    console_log: str,
+    with_agent: bool,
 ) -> None:
     devices = ET.SubElement(domain, "devices")
     for disk in disks:
-        _disk(devices, disk)
+        devices.append(disk_element(disk))
     ET.SubElement(devices, "controller", type="usb", model="none")
     for vif in vifs:
         _interface(devices, vif, vif.network.id in libvirt_networks)
     serial = ET.SubElement(devices, "serial", type="pty")
     ET.SubElement(serial, "log", file=console_log, append="on")
     ET.SubElement(serial, "target", port="0")
+    if with_agent:
+        channel = ET.SubElement(devices, "channel", type="unix")
+        ET.SubElement(channel, "target", type="virtio", name=AGENT_CHANNEL)
     balloon = ET.SubElement(devices, "memballoon", model="virtio")
     ET.SubElement(balloon, "stats", period="10")
     rng = ET.SubElement(devices, "rng", model="virtio")
     _text(rng, "backend", "/dev/urandom", model="random")
 
 
-def _disk(devices: ET.Element, disk: Disk) -> None:
-    element = ET.SubElement(devices, "disk", type="file", device="disk")
+def disk_element(disk: Disk) -> ET.Element:
+    element = ET.Element("disk", type="file", device="disk")
     ET.SubElement(element, "driver", name="qemu", type=disk.format, discard="unmap")
     ET.SubElement(element, "source", file=disk.path)
     ET.SubElement(element, "target", dev=disk.device, bus="virtio")
     if disk.read_only:
         ET.SubElement(element, "readonly")
+    return element
 
 
 def _interface(devices: ET.Element, vif: VIF, on_libvirt_network: bool) -> None:

@@ -3,6 +3,7 @@
 ::
 
     <instances_path>/<uuid>/instance.json    whose it is; disks, config drive and console log lie beside it
+    <instances_path>/<uuid>@<host>/          the same, where another host of the same path has (or had) the first name
     <instances_path>/_interfaces/<uuid>.json what `plug_vifs` made, so that `unplug_vifs` can remove it
     <instances_path>/_base/                  image cache
 
@@ -74,10 +75,11 @@ class Records:
 
     # --- instance directories
 
-    def create(self, instance_uuid: str, generation: int) -> str:
+    def create(self, instance_uuid: str, generation: int, beside: bool = False) -> str:
         """Make the instance's directory, with its record in it from the first moment; returns its path.
 
-        Raises OSError also when there is one already, which then is another host's: ours was removed before.
+        Raises OSError also when there is one already, which then is another host's: ours was removed before. Unless it
+        may be made ``beside`` that.
         """
         record = InstanceRecord(uuid=instance_uuid, host=self._host, generation=generation)
         unfinished = os.path.join(self.instances_path, self._unfinished(instance_uuid))
@@ -85,7 +87,9 @@ class Records:
         os.mkdir(unfinished)
         os.chmod(unfinished, DIRECTORY_MODE)
         files.write_atomically(os.path.join(unfinished, _RECORD), msgspec.json.encode(record), durable=False)
-        path = self.directory(instance_uuid)
+        path = self._plain(instance_uuid)
+        if beside and os.path.lexists(path):
+            path = self._beside(instance_uuid)
         try:
             os.rename(unfinished, path)
         except OSError:
@@ -95,7 +99,19 @@ class Records:
 
     def directory(self, instance_uuid: str) -> str:
         """Where the instance's files are, or would be; an uuid that is none raises ValueError."""
+        beside = self._beside(instance_uuid)
+        return beside if os.path.isdir(beside) else self._plain(instance_uuid)
+
+    def _plain(self, instance_uuid: str) -> str:
         return os.path.join(self.instances_path, str(uuid.UUID(instance_uuid)))
+
+    def _beside(self, instance_uuid: str) -> str:
+        return f"{self._plain(instance_uuid)}@{self._host}"
+
+    def generation(self, instance_uuid: str) -> int | None:
+        """Of which attempt the instance's directory is, if there is one of this host's."""
+        record = self._read(os.path.join(self.directory(instance_uuid), _RECORD), InstanceRecord)
+        return None if record is None else record.generation
 
     def owns(self, instance_uuid: str) -> bool:
         """Whether there is a directory of the instance, and it is this host's."""
@@ -134,7 +150,8 @@ class Records:
 
     def uuids(self) -> set[str]:
         """Of instances that have anything here that is this host's."""
-        found = {name for name in os.listdir(self.instances_path) if _is_uuid(name) and self.owns(name)}
+        named = {uuid_of(name) for name in os.listdir(self.instances_path)}
+        found = {instance_uuid for instance_uuid in named if instance_uuid is not None and self.owns(instance_uuid)}
         for name in os.listdir(os.path.join(self.instances_path, INTERFACES)):
             record = self._read(os.path.join(self.instances_path, INTERFACES, name), InterfaceRecord)
             if record is not None:
@@ -155,6 +172,12 @@ class Records:
 
     def _unfinished(self, instance_uuid: str) -> str:
         return f".new-{self._host}-{instance_uuid}"
+
+
+def uuid_of(name: str) -> str | None:
+    """Whose directory has this name; None if it is no instance's."""
+    plain = name.partition("@")[0]
+    return plain if _is_uuid(plain) and "/" not in name else None
 
 
 def _is_uuid(name: str) -> bool:

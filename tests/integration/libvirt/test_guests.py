@@ -8,10 +8,13 @@ import subprocess
 import sys
 import threading
 import time
+import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import libvirt
+import msgspec
 import pytest
 
 from nova_lite import exception
@@ -220,6 +223,156 @@ def test_a_domain_that_is_not_there(driver: LibvirtDriver, images: Images) -> No
     ):
         with pytest.raises(exception.DomainNotFound):
             ask()
+
+
+def test_a_rebuilt_guest_begins_anew_with_its_address(
+    connection: Any, driver: LibvirtDriver, images: Images, new_vif: NewVif
+) -> None:
+    """As the host does it: the older generation is removed, then the new one is made."""
+    vif = new_vif()
+    spec = guest_spec(images, [vif], hostname="rebuilt", config_drive=True, user_data=user_data("echo first life"))
+    instance_uuid = spec.instance.uuid
+    boot(driver, spec)
+    console_line(driver, instance_uuid, "first life")
+    disk = Path(driver._records.directory(instance_uuid), "disk")
+    first = disk.stat().st_ino
+
+    driver.destroy(instance_uuid)
+    driver.unplug_vifs(instance_uuid)
+    spec.generation, spec.instance.user_data, spec.image = 2, user_data("echo second life"), images.disk
+    boot(driver, spec)
+    assert guest_lines(driver, instance_uuid) == [(instance_uuid, "rebuilt", vif.address)]
+    console_line(driver, instance_uuid, "second life")
+    assert "first life" not in driver.get_console_output(instance_uuid, None)
+    assert disk.stat().st_ino != first
+    assert [info.generation for info in driver.list_domains()] == [2]
+    assert "<kernel>" not in connection.lookupByUUIDString(instance_uuid).XMLDesc(), "it boots from the other image"
+    driver.destroy(instance_uuid)
+    driver.unplug_vifs(instance_uuid)
+    assert_nothing_left(connection, driver, spec)
+
+
+MARKS = """
+mark() { [ "$(dd if=/dev/$1 bs=512 skip=2000 count=1 2>/dev/null | head -c 6)" = marked ] && echo marked; }
+[ "$(mark vda)$(mark vdb)" = marked ] || printf marked | dd of=/dev/vda bs=512 seek=2000 conv=notrunc 2>/dev/null
+sync
+echo "disks: vda=$(mark vda) vdb=$(mark vdb)"
+"""
+
+
+def disk_lines(driver: LibvirtDriver, instance_uuid: str, count: int) -> list[str]:
+    """What the guest has said of its disks, as soon as it has said so ``count`` times."""
+
+    def said() -> list[str]:
+        lines = driver.get_console_output(instance_uuid, None).splitlines()
+        found = [line.strip() for line in lines if line.startswith("disks: ")]
+        return found if len(found) >= count else []
+
+    lines: list[str] = wait_for(f"line {count} about disks", said)
+    return lines
+
+
+def test_a_rescued_guest_has_its_own_disk_beside_it_and_gets_it_back(
+    connection: Any, driver: LibvirtDriver, images: Images, new_vif: NewVif
+) -> None:
+    """The guest marks the disk that it first boots from, and says where the mark is."""
+    vif = new_vif()
+    spec = guest_spec(images, [vif], hostname="rescued", config_drive=True, user_data=user_data(MARKS))
+    instance_uuid = spec.instance.uuid
+    boot(driver, spec)
+    assert disk_lines(driver, instance_uuid, 1) == ["disks: vda=marked vdb="]
+    directory = Path(driver._records.directory(instance_uuid))
+    domain = connection.lookupByUUIDString(instance_uuid)
+
+    def defined() -> str:
+        return str(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
+
+    before, files_before = defined(), {path.name for path in directory.iterdir()}
+
+    for image in (images.ami, images.disk):
+        rescue_spec = guest_spec(images, [vif], image=image)
+        rescue_spec.instance, rescue_spec.admin_password = spec.instance, "s3cret"
+        said = len(disk_lines(driver, instance_uuid, 1))
+        driver.rescue(rescue_spec, 60)
+        assert driver.get_info(instance_uuid).power_state == PowerState.RUNNING
+        assert driver.get_info(instance_uuid).generation == spec.generation
+        assert disk_lines(driver, instance_uuid, said + 1)[-1] == "disks: vda= vdb=marked"
+        assert b"s3cret" in (directory / "disk.config.rescue").read_bytes()
+        targets = [(disk.get("dev")) for disk in ET.fromstring(domain.XMLDesc()).iterfind("devices/disk/target")]
+        assert targets == ["vda", "vdb", "vdc"]
+
+        driver.unrescue(instance_uuid)
+        assert defined() == before, "the very domain as it was"
+        assert {path.name for path in directory.iterdir()} == files_before
+        assert disk_lines(driver, instance_uuid, said + 2)[-1] == "disks: vda=marked vdb="
+    assert set(guest_lines(driver, instance_uuid, 5)) == {(instance_uuid, "rescued", vif.address)}
+    driver.destroy(instance_uuid)
+    driver.unplug_vifs(instance_uuid)
+    assert_nothing_left(connection, driver, spec)
+
+
+def test_a_rescue_that_fails_leaves_the_domain_as_it_was(
+    connection: Any, driver: LibvirtDriver, images: Images, blank: Image, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = guest_spec(images, [], image=blank)
+    instance_uuid = spec.instance.uuid
+    boot(driver, spec)
+    domain = connection.lookupByUUIDString(instance_uuid)
+    before = domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
+    gone = Image(id="6d9f3b7e-0000-4000-8000-000000000000", name="/nonexistent/image", disk_format="raw")
+    bad = guest_spec(images, [], image=gone)
+    bad.instance = spec.instance
+    with pytest.raises(exception.ImageFileMissing):
+        driver.rescue(bad, 0)
+    assert domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE) == before
+    assert not driver._rescue.is_rescued(instance_uuid)
+
+    spec.image = blank
+    monkeypatch.setattr(driver._domains, "start", fail)
+    with pytest.raises(exception.VirtDriverError, match="told to fail"):
+        driver.rescue(spec, 0)
+    monkeypatch.undo()
+    assert domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE) == before
+    assert (driver.get_info(instance_uuid).power_state, driver._rescue.is_rescued(instance_uuid)) == (
+        PowerState.SHUTDOWN,
+        False,
+    )
+
+    driver._rescue.define(spec)  # and here the daemon was killed
+    driver.power_on(instance_uuid)
+    assert domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE) == before, "a start ends what is left of a rescue"
+    driver.rescue(spec, 0)
+    driver.destroy(instance_uuid)
+    assert_nothing_left(connection, driver, spec)
+
+
+def test_a_guest_that_is_sent_an_interrupt_says_so(connection: Any, driver: LibvirtDriver, images: Images) -> None:
+    spec = guest_spec(images, [], hostname="dumped", memory_mb=96)
+    instance_uuid = spec.instance.uuid
+    boot(driver, spec)
+    guest_lines(driver, instance_uuid)
+    driver.trigger_crash_dump(instance_uuid)
+    wait_for("word of an NMI", lambda: "NMI" in driver.get_console_output(instance_uuid, None))
+    driver.power_off(instance_uuid, 0)
+    with pytest.raises(exception.VirtDriverError):
+        driver.trigger_crash_dump(instance_uuid)
+    driver.destroy(instance_uuid)
+
+
+@pytest.mark.parametrize("with_channel", [True, False])
+def test_a_password_needs_an_agent_that_answers(
+    connection: Any, driver: LibvirtDriver, images: Images, blank: Image, with_channel: bool
+) -> None:
+    image = msgspec.structs.replace(blank, properties={"hw_qemu_guest_agent": "yes"} if with_channel else {})
+    spec = guest_spec(images, [], image=image)
+    instance_uuid = spec.instance.uuid
+    boot(driver, spec)
+    xml = connection.lookupByUUIDString(instance_uuid).XMLDesc()
+    assert ("org.qemu.guest_agent.0" in xml) is with_channel
+    with pytest.raises(exception.GuestAgentUnresponsive) as caught:
+        driver.set_admin_password(instance_uuid, "root", "s3cret")
+    assert "s3cret" not in str(caught.value)
+    driver.destroy(instance_uuid)
 
 
 # --- failures

@@ -27,7 +27,7 @@ STRANGER = "mallory:other"
 
 def make_conf(tmp_path: Path, text: str = "") -> cfg.ConfigOpts:
     file = tmp_path / "api.conf"
-    file.write_text(f"[api]\npaste_config = {ROOT}/etc/nova-lite/api-paste.ini\n{text}")
+    file.write_text(f"[api]\npaste_config = {ROOT}/etc/nova-lite/api-paste.ini\nauth_strategy = noauth2\n{text}")
     conf = cfg.ConfigOpts()
     nova_conf.register_opts(conf)
     conf(["--config-file", str(file)], project="nova-lite", default_config_dirs=[])

@@ -103,10 +103,10 @@ def test_caching_images(made: Client) -> None:
     assert made.asked("aggregate_cache_images") == ("1", [IMAGE_ID], {})
 
 
-def test_unknown_query_parameters_are_errors_since_2_75(made: Client) -> None:
+def test_unknown_query_parameters_are_errors_since_2_102(made: Client) -> None:
     for path in (PATH, f"{PATH}/1"):
-        assert made("GET", f"{path}?x=1", token=ADMIN, version="2.74").status_code == 200
-        assert made("GET", f"{path}?x=1", token=ADMIN, version="2.75").status_code == 400
+        assert made("GET", f"{path}?x=1", token=ADMIN, version="2.101").status_code == 200
+        assert made("GET", f"{path}?x=1", token=ADMIN, version="2.102").status_code == 400
 
 
 @pytest.mark.parametrize(

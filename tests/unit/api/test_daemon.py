@@ -45,7 +45,8 @@ class Daemon:
     def __init__(self, path: Path, mode: str = "threading", **options: Any) -> None:
         self.port = options.pop("port", None) or free_port()
         self.scheme = "https" if "enabled_ssl_apis" in options else "http"
-        values = {"port": self.port, "paste_config": f"{ROOT}/etc/nova-lite/api-paste.ini"} | options
+        values = {"port": self.port, "paste_config": f"{ROOT}/etc/nova-lite/api-paste.ini", "auth_strategy": "noauth2"}
+        values |= options
         config = path / "api.conf"
         config.write_text(
             f"[DEFAULT]\ntransport_url = rabbit://u:p@127.0.0.1:{free_port()}/\n[api]\n"
@@ -153,6 +154,42 @@ def test_workers(tmp_path: Path, mode: str) -> None:
         assert daemon.end() == 0
         assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
     assert f"worker {victim} ended with signal 9" in daemon.log.read_text()
+
+
+def connections_of(pid: int, port: int) -> int:
+    """How many connections to the port this process has open."""
+    open_ = {
+        fields[9]
+        for fields in map(str.split, Path("/proc/net/tcp").read_text().splitlines()[1:])
+        if fields[1].endswith(f":{port:04X}") and fields[3] == "01"
+    }
+    links = [link.readlink().name for link in Path(f"/proc/{pid}/fd").iterdir() if link.is_symlink()]
+    return sum(f"socket:[{inode}]" in links for inode in open_)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_connections_are_spread_over_workers(tmp_path: Path, mode: str) -> None:
+    """Of 64, each of two gets its part: the kernel draws by the client's port, so that fewer than 17 is a fault."""
+    with running(tmp_path, mode, workers=2) as daemon, contextlib.ExitStack() as clients:
+        workers = wait_for("two workers", lambda: len(daemon.workers()) == 2 and daemon.workers())
+        address = ("127.0.0.1", daemon.port)
+        opened = [clients.enter_context(socket.create_connection(address, 20)) for _ in range(64)]
+        for client in opened:
+            client.sendall(b"GET /v2.1 HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert client.recv(4096).startswith(b"HTTP/1.1 200")
+        spread = [connections_of(pid, daemon.port) for pid in workers]
+        print(mode, spread)
+        assert sum(spread) == 64
+        assert min(spread) > 16
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_connections_wait_for_the_successor_of_a_worker(tmp_path: Path, mode: str) -> None:
+    """Who connects while a worker is missing is answered by the next one at the latest."""
+    with running(tmp_path, mode, workers=2) as daemon:
+        workers = wait_for("two workers", lambda: len(daemon.workers()) == 2 and daemon.workers())
+        os.kill(min(workers), signal.SIGKILL)
+        assert [daemon.get("/v2.1").status_code for _ in range(40)] == [200] * 40
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -44,7 +44,7 @@ QUERIES = st.lists(
     ),
     max_size=3,
 )
-VERSIONS = st.sampled_from(["2.1", "2.19", "2.36", "2.37", "2.57", "2.74", "2.96"])
+VERSIONS = st.sampled_from(["2.1", "2.19", "2.36", "2.37", "2.57", "2.74", "2.104"])
 QUICK = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 
 

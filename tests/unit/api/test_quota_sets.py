@@ -110,7 +110,15 @@ def test_a_users_limit_above_the_projects(api: Client) -> None:
 
 
 def test_other_classes(api: Client) -> None:
-    fault(api("PUT", "/os-quota-class-sets/gold", {"quota_class_set": {}}, token=ADMIN), "notImplemented", 501)
+    """They keep their limits, which bind nobody."""
+    gold, silver = "/os-quota-class-sets/gold", "/os-quota-class-sets/silver"
+    default = api.json("GET", CLASS, token=ADMIN)["quota_class_set"]
+    assert api.json("PUT", gold, {"quota_class_set": {"cores": 3}}, token=ADMIN)["quota_class_set"]["cores"] == 3
+    assert api.json("GET", gold, token=ADMIN)["quota_class_set"] == default | {"id": "gold", "cores": 3}
+    assert api.json("GET", silver, token=ADMIN)["quota_class_set"] == default | {"id": "silver"}
+    assert api.json("GET", CLASS, token=ADMIN)["quota_class_set"] == default
+    assert api.json("GET", "/os-quota-sets/demo", token=ADMIN)["quota_set"]["cores"] == default["cores"]
+    fault(api("GET", f"/os-quota-class-sets/{'g' * 256}", token=ADMIN), "badRequest", 400)
 
 
 def test_who_may(api: Client) -> None:

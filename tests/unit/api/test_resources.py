@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from typing import Any
 
 import pytest
 
-from nova_lite.api import router
+from nova_lite.api import inventory, router
 from nova_lite.api.compute import extra_spec_rules, ssh_keys
 from nova_lite.exception import InvalidKeypair, ValidationError
-from tests.unit.api.conftest import ADMIN, Client, fault, make_client, make_conf
+from tests.unit.api.conftest import ADMIN, ROOT, Client, fault, make_client, make_conf
 from tests.unit.api.fakes import IMAGE_ID, NETWORK_ID, NODE_ID, SERVICE_ID, make_action, make_instance
 
 RSA_LIKE = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKotuhLbl9jfEG3+ro7D+5cGG9LmDay91HqOs+RyVskj root@vm"
@@ -45,7 +46,7 @@ def test_no_swap_is_an_empty_string_before_2_75(api: Client) -> None:
 
 def test_flavor_list_parameters(api: Client) -> None:
     api("GET", "/flavors?minRam=1&minDisk=2&sort_key=name&sort_dir=desc&is_public=None")
-    assert api.asked("flavor_list") == (True, 1, 2, 1000, None, "name", "desc")
+    assert api.asked("flavor_list") == (True, 1, 2, 1000, None, "name", "desc", None)
     for query, expected in (("", True), ("?is_public=None", None), ("?is_public=false", False)):
         api("GET", f"/flavors{query}", token=ADMIN)
         assert api.asked("flavor_list")[0] is expected
@@ -643,11 +644,28 @@ def test_unknown_action(api: Client, log: str) -> None:
 
 def test_extensions(api: Client) -> None:
     extensions = api.json("GET", "/extensions")["extensions"]
-    assert {"servers", "flavors", "os-keypairs", "os-hypervisors"} <= {item["alias"] for item in extensions}
+    names = {item["alias"]: item["name"] for item in extensions}
+    facts = dict(line.split() for line in (ROOT / "tests/unit/api/nova_extensions.txt").read_text().splitlines()[1:])
+    assert names.items() <= facts.items(), "an alias or a name that Nova has not"
+    assert {"os-keypairs", "os-hypervisors", "os-server-start-stop", "OS-EXT-STS", "os-multiple-create"} <= set(names)
+    assert not {"os-cells", "os-baremetal-nodes", "os-fping", "os-unserved", "server-readings"} & set(names)
     assert all(set(item) == {"alias", "name", "description", "namespace", "updated", "links"} for item in extensions)
     assert api.json("GET", "/extensions/os-keypairs")["extension"]["alias"] == "os-keypairs"
-    assert api.json("GET", "/extensions/os-consoles")["extension"]["alias"] == "os-consoles"
-    assert api("GET", "/extensions/x").status_code == 404
+    assert fault(api("GET", "/extensions/x"), "itemNotFound", 404) == "There is no extension x here."
+
+
+def test_what_is_listed_is_what_is_served() -> None:
+    from nova_lite.api.compute import extensions
+
+    facts = {line.split()[0] for line in (ROOT / "tests/unit/api/nova_extensions.txt").read_text().splitlines()[1:]}
+    removed = {"os-agents", "os-cells", "os-cell-capacities", "os-certificates", "os-cloudpipe", "os-cloudpipe-update"}
+    removed |= {"os-fixed-ips", "os-floating-ip-dns", "os-floating-ips-bulk", "os-fping", "os-networks-associate"}
+    removed |= {"os-security-group-default-rules", "os-virtual-interfaces"}
+    assert set(extensions.PARTS) == facts - removed - {"os-hide-server-addresses"}
+    shapes = {re.sub(r"{\w+}", "{}", f"{row.method} {row.path}") for row in inventory.entries()}
+    actions = {row.action for row in inventory.entries()}
+    assert {part.route for part in extensions.PARTS.values()} <= shapes | actions
+    assert len(extensions.served()) >= 65
 
 
 def test_a_broken_extension_is_left_out(tmp_path, monkeypatch: pytest.MonkeyPatch, caplog) -> None:

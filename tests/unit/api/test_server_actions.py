@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from typing import Any
 
+import pytest
+
+from nova_lite.api.compute.server_actions import ELSEWHERE, STATUS
 from nova_lite.operations import OPERATIONS
 from tests.unit.api.conftest import ADMIN, Client
 
@@ -13,20 +17,19 @@ from tests.unit.api.conftest import ADMIN, Client
 CODE = """
 import json
 from nova_lite import operations, states
-step = operations.OnHost("perform", "trigger_crash_dump")
-operations.OPERATIONS["dump"] = operations.Operation(
-    "dump", allowed=(states.ACTIVE,), steps=(step,), action="trigger_crash_dump",
-    rule="os_compute_api:os-crash:trigger", admin=True, summary="Crash a server",
+step = operations.OnHost("perform", "melt_instance")
+operations.OPERATIONS["melt"] = operations.Operation(
+    "melt", allowed=(states.ACTIVE,), steps=(step,), action="melt",
+    rule="os_compute_api:os-melt:melt", admin=True, summary="Melt a server",
 )
 from nova_lite import policies
 from nova_lite.api import inventory
-found = [entry for entry in inventory.entries() if entry.action == "trigger_crash_dump"]
-rule = next(rule for rule in policies.list_rules() if rule.name == "os_compute_api:os-crash:trigger")
+found = [entry for entry in inventory.entries() if entry.action == "melt"]
+rule = next(rule for rule in policies.list_rules() if rule.name == "os_compute_api:os-melt:melt")
 print(json.dumps({
     "policies": [entry.declared.policy for entry in found],
     "check": rule.check_str,
     "description": rule.description,
-    "aliases": [alias for row in inventory.router.extension_classes() for alias in row.includes if alias == "os-crash"],
 }))
 """
 
@@ -35,25 +38,78 @@ def test_a_row_is_all_that_an_action_needs() -> None:
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", CODE], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {
-        "policies": ["os_compute_api:os-crash:trigger"],
+        "policies": ["os_compute_api:os-melt:melt"],
         "check": "rule:context_is_admin",
-        "description": "Crash a server (trigger_crash_dump)",
-        "aliases": ["os-crash"],
+        "description": "Melt a server (melt)",
     }
 
 
 def test_every_row_with_an_action_is_accepted_and_sent_on(api: Client) -> None:
-    bodies = {"reboot": {"type": "Hard"}}
+    live: dict[str, Any] = {"host": None, "block_migration": True, "disk_over_commit": False}
+    bodies = {"reboot": {"type": "Hard"}, "changePassword": {"adminPass": "x"}, "os-migrateLive": live}
+    bodies["resize"] = {"flavorRef": "2"}
     for row in OPERATIONS.values():
-        if row.action is None:
+        if row.action is None or row.kind in ELSEWHERE:
             continue
         instance = api.conductor.add()
-        response = api("POST", f"/servers/{instance.uuid}/action", {row.action: bodies.get(row.action)}, token=ADMIN)
-        assert (response.status_code, response.body) == (202, b"")
+        body = {row.action: bodies.get(row.action)}
+        path = f"/servers/{instance.uuid}/action"
+        if row.microversion > 1:
+            assert api("POST", path, body, version=f"2.{row.microversion - 1}", token=ADMIN).status_code == 404
+        response = api("POST", path, body, version=f"2.{row.microversion}", token=ADMIN)
+        assert (response.status_code, response.body) == (STATUS.get(row.kind, 202), b"")
         assert api.asked("accept_action")[:2] == (instance.uuid, row.kind)
+
+
+@pytest.mark.parametrize("body", [None, {}, {"adminPass": 1}, {"adminPass": "x", "user": "y"}])
+def test_a_password_has_to_be_named(api: Client, body: Any) -> None:
+    instance = api.conductor.add()
+    assert api("POST", f"/servers/{instance.uuid}/action", {"changePassword": body}).status_code == 400
 
 
 def test_the_body_of_a_reboot_is_its_payload(api: Client) -> None:
     instance = api.conductor.add()
     assert api("POST", f"/servers/{instance.uuid}/action", {"reboot": {"type": "hard"}}).status_code == 202
     assert api.asked("accept_action") == (instance.uuid, "reboot", {"reboot_type": "HARD"})
+
+
+@pytest.mark.parametrize(
+    ("version", "body", "payload"),
+    [
+        ("2.24", {"disk_over_commit": False, "block_migration": False}, {"forced": True, "block": False}),
+        ("2.25", {"block_migration": "auto"}, {"forced": True, "block": None}),
+        ("2.30", {"block_migration": True}, {"forced": False, "block": True}),
+        ("2.30", {"block_migration": "auto", "force": True}, {"forced": True, "block": None}),
+        ("2.68", {"block_migration": "auto"}, {"forced": False, "block": None}),
+    ],
+)
+def test_what_a_live_migration_is_asked_for(api: Client, version: str, body: Any, payload: Any) -> None:
+    instance = api.conductor.add()
+    wanted = {"os-migrateLive": {"host": "there", **body}}
+    response = api("POST", f"/servers/{instance.uuid}/action", wanted, version=version, token=ADMIN)
+    assert response.status_code == 202
+    assert api.asked("accept_action")[2] == {"host": "there", **payload}
+
+
+@pytest.mark.parametrize(
+    ("version", "body"),
+    [
+        ("2.24", {"host": None, "block_migration": "auto", "disk_over_commit": False}),
+        ("2.24", {"host": None, "block_migration": True}),
+        ("2.25", {"host": None, "block_migration": True, "disk_over_commit": False}),
+        ("2.29", {"host": None, "block_migration": True, "force": True}),
+        ("2.68", {"host": None, "block_migration": True, "force": True}),
+        ("2.96", {"block_migration": "auto"}),
+        ("2.96", {"host": 1, "block_migration": "auto"}),
+    ],
+)
+def test_live_migrations_that_no_version_knows(api: Client, version: str, body: Any) -> None:
+    instance = api.conductor.add()
+    path = f"/servers/{instance.uuid}/action"
+    assert api("POST", path, {"os-migrateLive": body}, version=version, token=ADMIN).status_code == 400
+
+
+def test_live_migrations_are_for_admins(api: Client) -> None:
+    instance = api.conductor.add()
+    body = {"os-migrateLive": {"host": None, "block_migration": "auto"}}
+    assert api("POST", f"/servers/{instance.uuid}/action", body, version="2.96").status_code == 403

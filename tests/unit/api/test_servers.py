@@ -40,6 +40,7 @@ ADDED: list[tuple[str, set[str]]] = [
     ("2.71", {"server_groups"}),
     ("2.73", {"locked_reason"}),
     ("2.96", {"pinned_availability_zone"}),
+    ("2.100", {"scheduler_hints"}),
 ]
 FOR_ADMINS = {
     f"OS-EXT-SRV-ATTR:{name}"
@@ -81,11 +82,11 @@ def test_keys_for_an_admin(api: Client, version: str) -> None:
     assert set(listed) == keys_at(version) - {"server_groups"}
 
 
-@pytest.mark.parametrize("version", ["2.1", "2.3", "2.16", "2.89", "2.90", "2.96"])
+@pytest.mark.parametrize("version", ["2.1", "2.3", "2.16", "2.89", "2.90", "2.96", "2.104"])
 def test_keys_for_the_owner(api: Client, version: str) -> None:
     instance = api.conductor.add()
     shown = api.json("GET", f"/servers/{instance.uuid}", version=version)["server"]
-    hidden = FOR_ADMINS if version in ("2.90", "2.96") else FOR_ADMINS | {"OS-EXT-SRV-ATTR:hostname"}
+    hidden = FOR_ADMINS if version in ("2.90", "2.96", "2.104") else FOR_ADMINS | {"OS-EXT-SRV-ATTR:hostname"}
     assert set(shown) == keys_at(version) - hidden
 
 

@@ -34,7 +34,12 @@ from nova_lite.virt import fake
 
 UUID = "11111111-1111-4111-8111-111111111111"
 HOST = "host-a"
-METHODS = {"delete": "terminate_instance", "evacuate": "stop_instance"}
+METHODS = {
+    "createImage": "snapshot_instance",
+    "shelveOffload": "shelve_offload_instance",
+    "delete": "terminate_instance",
+    "evacuate": "stop_instance",
+}
 CREATE, LATER = 10, 20
 DEADLINE = 10.0
 
@@ -94,6 +99,9 @@ class FakeConductor:
         self.verdicts: list[DomainVerdict] = []
         self.down = False
         self.epoch = 3
+        self.wanted = True
+        self.images: dict[str, Image] = {}
+        self.answers: list[dict[str, Any] | None] = []
 
     def register_host(self, context: RequestContext, report: HostReport) -> int:
         self._called("register_host", report)
@@ -119,8 +127,31 @@ class FakeConductor:
         power_state: int | None,
         error: str | None,
         details: str,
+        position: int = 0,
+        answer: dict[str, Any] | None = None,
     ) -> None:
+        self.answers.append(answer)
         self._called("finish_action", (action_id, power_state, error))
+
+    def report_task(self, context: RequestContext, host: str, action_id: int, task_state: str) -> bool:
+        self._called("report_task", (action_id, task_state))
+        return self.wanted
+
+    def image_get(self, context: RequestContext, image_id: str) -> Image:
+        if image_id not in self.images:
+            raise exception.ImageNotFound(image_id=image_id)
+        return self.images[image_id]
+
+    def image_update(
+        self, context: RequestContext, image_id: str, changes: dict[str, Any], expected_status: str | None
+    ) -> Image:
+        self._called("image_update", (image_id, changes))
+        self.images[image_id] = msgspec.structs.replace(self.image_get(context, image_id), **changes)
+        return self.images[image_id]
+
+    def order_is_wanted(self, context: RequestContext, host: str, action_id: int, position: int) -> bool:
+        self._called("order_is_wanted", (host, action_id, position))
+        return self.wanted
 
     def reconcile_domains(
         self, context: RequestContext, host: str, domains: list[DomainReport], leftovers: list[str]
@@ -189,7 +220,8 @@ class Host:
         self.conf = make_conf(path, **compute)
         self.conductor = conductor or FakeConductor()
         self.driver = HookedDriver(self.conf, name, self._fetch_image)
-        self.manager = manager.ComputeManager(self.conf, name, self.driver, self.conductor)  # type: ignore[arg-type]
+        self.images = local.LocalImages(self.conf, self.conductor)  # type: ignore[arg-type]
+        self.manager = manager.ComputeManager(self.conf, name, self.driver, self.conductor, self.images)  # type: ignore[arg-type]
         # Pauses of whole seconds are for real life.
         self.manager.host.retrier._interval = 0.02
         self.context = get_admin_context()

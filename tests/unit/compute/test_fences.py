@@ -224,3 +224,17 @@ def test_whatever_happens_a_given_up_generation_is_never_made_again(
             store.refuse(failure(generation)) if event == "refuse" else store.forbid(UUID, generation)
             given_up = max(given_up, generation)
         assert max(0, store.get(UUID).fenced_generation) == given_up
+
+
+def test_a_host_keeps_its_identity_and_another_has_another(store: FenceStore, tmp_path: Path) -> None:
+    identity = store.identity()
+    assert again(store).identity() == identity
+    assert FenceStore(str(tmp_path / "other")).identity() != identity
+    again(store).prune(before=1e12)
+    assert again(store).identity() == identity
+
+
+def test_an_identity_that_cannot_be_read_is_not_replaced(store: FenceStore) -> None:
+    Path(store._directory, "identity").write_text("what")
+    with pytest.raises(exception.ConfigurationError, match="identity"):
+        store.identity()

@@ -132,7 +132,7 @@ def test_a_driver_without_a_console_says_so(host: Host) -> None:
         pass
 
     conf = host.conf
-    mute = ComputeManager(conf, "host-b", Mute(), FakeConductor())  # type: ignore[arg-type]
+    mute = ComputeManager(conf, "host-b", Mute(), FakeConductor(), host.images)  # type: ignore[arg-type]
     with pytest.raises(exception.NotImplementedByDriver):
         mute.get_console_output(host.context, UUID, None)
     with pytest.raises(exception.NotImplementedByDriver):

@@ -82,3 +82,37 @@ def test_a_connection_that_breaks_is_dropped_with_one_line(db: Database, caplog:
     assert [record.exc_info for record in caplog.records] == [None]
     assert "A connection to the database broke: the server is gone" in caplog.text
     assert db.read(lambda uow: uow.now)
+
+
+def test_errors_do_not_tell_what_statements_were_given(db: Database) -> None:
+    """Passwords and user data are among that."""
+
+    def twice(uow: UnitOfWork) -> None:
+        for _ in range(2):
+            make.instance(uow, uuid="0" * 36, user_data="c2VjcmV0")
+
+    with pytest.raises(sa.exc.IntegrityError) as caught:
+        db.write(twice)
+    assert "c2VjcmV0" not in str(caught.value)
+
+
+class Refusal(Exception):
+    """As a driver raises it."""
+
+    def __init__(self, *args: object, sqlstate: str | None = None) -> None:
+        super().__init__(*args)
+        self.sqlstate = sqlstate
+
+
+@pytest.mark.parametrize(
+    ("refusal", "code"),
+    [
+        (Refusal(1205, "Lock wait timeout exceeded", sqlstate="HY000"), 1205),
+        (Refusal(1205, "Lock wait timeout exceeded"), 1205),
+        (Refusal("could not serialize access", sqlstate="40001"), "40001"),
+        (Refusal("database is locked"), "database is locked"),
+        (Refusal(), None),
+    ],
+)
+def test_an_errors_code_is_the_one_that_says_most(refusal: Exception, code: object) -> None:
+    assert engine.code_of(sa.exc.OperationalError("SELECT 1", None, refusal)) == code

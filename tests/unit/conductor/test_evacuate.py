@@ -121,7 +121,6 @@ def test_what_is_to_be_off_is_stopped_by_its_new_host(world: World, before: str,
     world.report(uuid, target, request.generation, BUILT)
     world.report(uuid, target, request.generation, BUILT)
     assert world.open_actions() == [("evacuate", "perform")]
-    assert world.reconciler.sweep() == 1
     (ticket,) = world.compute.tickets
     assert (ticket.action, ticket.host, ticket.generation) == ("evacuate", target, request.generation)
     world.reports.finish_action(world.context(), target, ticket.action_id, 4, None, "")
@@ -184,9 +183,9 @@ def test_a_delete_meanwhile(world: World) -> None:
     assert verdicts(world, host, uuid, generation) == [Verdict.DESTROY]
 
 
-def host_report(host: str, epoch: int = 0) -> objects.HostReport:
+def host_report(host: str, epoch: int = 0, identity: str = "") -> objects.HostReport:
     inventory = objects.Inventory(node=host, vcpus=4, memory_mb=1024, disk_gb=50, hypervisor_type="fake")
-    return objects.HostReport(host=host, boot_id="b", inventories=[inventory], epoch=epoch)
+    return objects.HostReport(host=host, boot_id="b", inventories=[inventory], epoch=epoch, identity=identity)
 
 
 def test_a_host_serves_only_in_the_epoch_that_it_registered_in(world: World) -> None:
@@ -208,3 +207,32 @@ def test_a_host_serves_only_in_the_epoch_that_it_registered_in(world: World) -> 
     with pytest.raises(exception.HostEpochOver):
         world.db.write(hosts.report_state, world.conf, host_report("host1", second))
     assert world.db.write(hosts.register_host, world.conf, host_report("host1")) == 0
+
+
+def test_two_machines_of_one_name_do_not_both_serve(world: World) -> None:
+    """Each would build what is ordered of the other, and their heartbeats would take turns."""
+    epoch = world.db.write(hosts.register_host, world.conf, host_report("host1", identity="first"))
+    for write in (hosts.register_host, hosts.report_state):
+        with pytest.raises(exception.HostIsAnother, match="Host host1 is registered as another machine"):
+            world.db.write(write, world.conf, host_report("host1", epoch, identity="second"))
+    world.db.write(hosts.report_state, world.conf, host_report("host1", epoch, identity="first"))
+    assert world.db.write(hosts.register_host, world.conf, host_report("host1", identity="first")) == epoch
+
+
+def test_another_machine_of_the_name_serves_once_the_first_was_forced_down(world: World) -> None:
+    first = world.db.write(hosts.register_host, world.conf, host_report("host1", identity="first"))
+    force_down(world, "host1")
+    force_down(world, "host1", False)
+    second = world.db.write(hosts.register_host, world.conf, host_report("host1", identity="second"))
+    world.db.write(hosts.report_state, world.conf, host_report("host1", second, identity="second"))
+    for epoch in (first, second):
+        with pytest.raises(exception.HostIsAnother):
+            world.db.write(hosts.report_state, world.conf, host_report("host1", epoch, identity="first"))
+
+
+def test_a_daemon_that_tells_no_identity_serves(world: World) -> None:
+    """Of an earlier version."""
+    epoch = world.db.write(hosts.register_host, world.conf, host_report("host1", identity="first"))
+    assert world.db.write(hosts.register_host, world.conf, host_report("host1")) == epoch
+    with pytest.raises(exception.HostIsAnother):
+        world.db.write(hosts.register_host, world.conf, host_report("host1", identity="second"))

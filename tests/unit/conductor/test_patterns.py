@@ -25,6 +25,7 @@ LONG = ["a" * 255, "a" * 254 + "b", "ab" * 127, ".*" * 127]
         ("^.*web.*$", "web"),
         (r"10\.0\.0\.\d+", r"10\.0\.0\.\d+"),
         (r"a\.*", r"a\.*"),
+        (r"\(?x", r"\(?x"),
         ("(web|db)-1", "(web|db)-1"),
         ("[*+()|]", "[*+()|]"),
         (r"\(a\)*", r"\(a\)*"),
@@ -48,6 +49,9 @@ def test_useful(pattern: str, kept: str) -> None:
         "x{1,9}" * 3,
         "[a",
         "?",
+        r"(?x)(a|a) *b$",
+        "(?i)web",
+        "a(?#)*",
     ],
 )
 def test_refused(pattern: str) -> None:

@@ -50,6 +50,7 @@ def test_a_new_file_holds_the_cloud(tmp_path: pathlib.Path) -> None:
     assert cloud["auth_type"] == "admin_token"
     assert cloud["auth"] == {"endpoint": URL, "token": "admin:admin"}
     assert cloud["compute_endpoint_override"] == URL
+    assert cloud["floating_ip_source"] == "none"
     assert path.stat().st_mode & 0o777 == 0o644
 
 

@@ -60,6 +60,11 @@ def test_option_is_in_the_sample_as_it_is(key: tuple[str, str]) -> None:
     )
 
 
+@pytest.mark.parametrize("line", ["#rabbit_qos_prefetch_count = 100", "#rpc_response_timeout = 20"])
+def test_libraries_have_our_defaults_in_the_sample(line: str) -> None:
+    assert line in SAMPLE.read_text().splitlines()
+
+
 def test_the_sample_has_no_option_that_is_gone() -> None:
     our_groups = {group for group, _ in OURS} - {"[DEFAULT]"}
     committed = {key for key in entries(SAMPLE.read_text()) if key[0] in our_groups}

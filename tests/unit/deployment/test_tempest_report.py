@@ -31,8 +31,13 @@ def script() -> Any:
 @pytest.mark.parametrize(
     ("test", "cause", "refused", "need"),
     [
-        ("a", "Details: The server action rebuild is not supported by this cloud.", "", "later: the action rebuild"),
-        ("a", "Details: The server action removeFloatingIp is not supported by this cloud.", "", "Neutron"),
+        (
+            "a",
+            "Details: A (the server action rebuild) is not supported by this cloud.",
+            "",
+            "later: the action rebuild",
+        ),
+        ("a", "Details: Taking it (the server action removeFloatingIp) is not supported by this cloud.", "", "Neutron"),
         ("a", "Resize not available.", "", "later: the action resize"),
         ("a", "Object not found", "404 POST /v2.1/os-security-groups", "Neutron"),
         ("a", "AttachVolumeTestJSON skipped as Cinder is not available", "", "Cinder"),

@@ -220,6 +220,7 @@ def test_the_domain_file_is_what_tests_read(fake_driver: fake.FakeDriver, tmp_pa
     assert json.loads(text) | {"hostname": "one"} == {
         "uuid": UUID,
         "generation": 4,
+        "generations": {},
         "power_state": 1,
         "hostname": "one",
         "address": "10.0.0.5",
@@ -227,7 +228,39 @@ def test_the_domain_file_is_what_tests_read(fake_driver: fake.FakeDriver, tmp_pa
         "memory_mb": 512,
         "disk_gb": 1,
         "config_drive": False,
+        "rescued": False,
     }
+
+
+def test_a_rescued_domain_boots_something_else_until_it_is_started_or_unrescued(
+    fake_driver: fake.FakeDriver, tmp_path: Path
+) -> None:
+    fake_driver.spawn(spec())
+    disks = tmp_path / "instances" / f"fake-{HOST}" / "disks" / UUID
+    for back in (
+        lambda: fake_driver.unrescue(UUID),
+        lambda: fake_driver.reboot(UUID, "HARD", 0),
+        lambda: (fake_driver.power_off(UUID, 0), fake_driver.power_on(UUID)),
+    ):
+        for _ in range(2):
+            fake_driver.rescue(spec(), 0)
+            assert "fake rescue system is booting" in fake_driver.get_console_output(UUID, 3)
+            assert (disks / "disk.rescue").exists()
+        back()
+        assert "fake guest is booting" in fake_driver.get_console_output(UUID, 3)
+        assert not (disks / "disk.rescue").exists()
+        assert fake_driver.get_info(UUID).power_state == PowerState.RUNNING
+
+
+def test_passwords_and_crash_dumps_show_on_the_console(fake_driver: fake.FakeDriver) -> None:
+    fake_driver.spawn(spec())
+    fake_driver.set_admin_password(UUID, "root", "s3cret")
+    fake_driver.trigger_crash_dump(UUID)
+    console = fake_driver.get_console_output(UUID, 2)
+    assert "for root" in console and "crash dump" in console and "s3cret" not in console
+    fake_driver.power_off(UUID, 0)
+    with pytest.raises(exception.VirtDriverError):
+        fake_driver.trigger_crash_dump(UUID)
 
 
 def test_diagnostics_tell_the_domain_as_it_was_made(fake_driver: fake.FakeDriver) -> None:

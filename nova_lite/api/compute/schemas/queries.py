@@ -5,7 +5,9 @@ from __future__ import annotations
 from nova_lite.api.compute.schemas import types as t
 from nova_lite.api.microversions import Change, Versioned
 
-NOTHING = t.query({})
+#: Parameters were ignored until 2.102 by what takes none.
+NOTHING = Versioned({1: t.loose_query({}), Change.NO_UNKNOWN_QUERIES: t.strict({})})
+NOTHING_STRICT = t.strict({})
 
 _IMAGES: t.Schema = {
     **t.PAGING,

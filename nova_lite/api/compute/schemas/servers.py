@@ -162,13 +162,28 @@ _UPDATE_21: t.Schema = {
 }
 _UPDATE_219 = {**_UPDATE_21, "description": t.DESCRIPTION}
 
+_UPDATE_294 = {**_UPDATE_219, "hostname": _FQDN}
+
 UPDATE = Versioned(
     {
         1: t.wrapped("server", t.strict(_UPDATE_21)),
         Change.SERVER_DESCRIPTION: t.wrapped("server", t.strict(_UPDATE_219)),
         Change.SERVER_HOSTNAME: t.wrapped("server", t.strict({**_UPDATE_219, "hostname": _HOSTNAME})),
-        Change.FQDN_HOSTNAME: t.wrapped("server", t.strict({**_UPDATE_219, "hostname": _FQDN})),
+        Change.FQDN_HOSTNAME: t.wrapped("server", t.strict(_UPDATE_294)),
+        Change.ZONE_PINNED_LATER: t.wrapped(
+            "server", t.strict({**_UPDATE_294, "pinned_availability_zone": {"oneOf": [t.NAME, {"type": "null"}]}})
+        ),
     }
+)
+
+# --- shares
+
+SHARE = t.wrapped(
+    "share",
+    t.strict(
+        {"share_id": t.UUID, "tag": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[a-zA-Z0-9-]*$"}},
+        ("share_id",),
+    ),
 )
 
 # --- tags
@@ -199,6 +214,50 @@ EVACUATE = Versioned(
         Change.EVACUATE_AUTO: t.wrapped("evacuate", t.strict(_EVACUATE_214)),
         Change.EVACUATE_FORCE: t.wrapped("evacuate", t.strict({**_EVACUATE_214, "force": t.BOOLEAN})),
         Change.NO_FORCE: t.wrapped("evacuate", t.strict(_EVACUATE_214)),
+    }
+)
+
+CHANGE_PASSWORD = t.wrapped("changePassword", t.strict({"adminPass": {"type": "string"}}, ("adminPass",)))
+
+RESCUE = t.wrapped(
+    "rescue",
+    {**t.strict({"adminPass": {"type": "string"}, "rescue_image_ref": t.UUID}), "type": ["object", "null"]},
+)
+
+_PERSONALITY = _SERVER_21["personality"]
+_REBUILD_21: t.Schema = {
+    "imageRef": t.UUID,
+    "name": t.NAME,
+    "adminPass": {"type": "string"},
+    "metadata": t.METADATA,
+    "preserve_ephemeral": t.BOOLEAN,
+    "OS-DCF:diskConfig": t.DISK_CONFIG,
+    "accessIPv4": t.IPV4_OR_EMPTY,
+    "accessIPv6": t.IPV6_OR_EMPTY,
+    "personality": _PERSONALITY,
+}
+_REBUILD_219 = {**_REBUILD_21, "description": t.DESCRIPTION}
+_REBUILD_254 = {**_REBUILD_219, "key_name": {"oneOf": [t.TEXT, {"type": "null"}]}}
+_REBUILD_257 = {
+    **{key: value for key, value in _REBUILD_254.items() if key != "personality"},
+    "user_data": {**_SERVER_21["user_data"], "type": ["string", "null"]},
+}
+_REBUILD_263 = {**_REBUILD_257, "trusted_image_certificates": _SERVER_263["trusted_image_certificates"]}
+
+
+def _rebuild(properties: t.Schema) -> t.Schema:
+    return t.wrapped("rebuild", t.strict(properties, ("imageRef",)))
+
+
+REBUILD = Versioned(
+    {
+        1: _rebuild(_REBUILD_21),
+        Change.SERVER_DESCRIPTION: _rebuild(_REBUILD_219),
+        Change.REBUILD_KEY: _rebuild(_REBUILD_254),
+        Change.NO_PERSONALITY: _rebuild(_REBUILD_257),
+        Change.TRUSTED_CERTIFICATES: _rebuild(_REBUILD_263),
+        Change.SERVER_HOSTNAME: _rebuild({**_REBUILD_263, "hostname": _HOSTNAME}),
+        Change.FQDN_HOSTNAME: _rebuild({**_REBUILD_263, "hostname": _FQDN}),
     }
 )
 

@@ -52,11 +52,11 @@ def _whole(req: Request, flavor: Flavor, with_specs: bool) -> dict[str, Any]:
         "disk": flavor.root_gb,
         "swap": flavor.swap or no_swap,
         "OS-FLV-EXT-DATA:ephemeral": flavor.ephemeral_gb,
-        "OS-FLV-DISABLED:disabled": flavor.disabled,
         "vcpus": flavor.vcpus,
         "os-flavor-access:is_public": flavor.is_public,
-        "rxtx_factor": flavor.rxtx_factor,
     }
+    if not req.has(Change.NO_UNKNOWN_QUERIES):
+        view |= {"OS-FLV-DISABLED:disabled": flavor.disabled, "rxtx_factor": flavor.rxtx_factor}
     if with_specs:
         view["extra_specs"] = flavor.extra_specs
     return view

@@ -6,6 +6,7 @@ import hashlib
 from typing import Any
 
 from nova_lite import states
+from nova_lite.api.compute import image_properties
 from nova_lite.api.compute.views import flavors as flavor_views
 from nova_lite.api.compute.views import times
 from nova_lite.api.microversions import Change
@@ -108,6 +109,18 @@ def updated(req: Request, instance: Instance) -> dict[str, Any]:
     return server
 
 
+def rebuilt(req: Request, instance: Instance, admin_password: str | None) -> dict[str, Any]:
+    """A rebuild's answer: an update's, and what else a rebuild may change; ``admin_password`` is told this one time."""
+    server = updated(req, instance)
+    if req.has(Change.REBUILD_KEY):
+        server["key_name"] = instance.key_name
+    if req.has(Change.NO_PERSONALITY):
+        server["user_data"] = instance.user_data
+    if admin_password is not None:
+        server["adminPass"] = admin_password
+    return server
+
+
 def _whole(req: Request, instance: Instance) -> dict[str, Any]:
     server = _plain(req, instance, with_mac=True)
     server.update(
@@ -133,6 +146,8 @@ def _whole(req: Request, instance: Instance) -> dict[str, Any]:
         server["host_status"] = (instance.host_status or "UNKNOWN") if instance.host else ""
     if req.has(Change.PINNED_ZONE):
         server["pinned_availability_zone"] = instance.requested_availability_zone
+    if req.has(Change.SCHEDULER_HINTS):
+        server["scheduler_hints"] = instance.scheduler_hints
     return server
 
 
@@ -231,7 +246,10 @@ def _image(req: Request, instance: Instance) -> Any:
     if not instance.image_ref:
         return ""
     link = {"rel": "bookmark", "href": req.bookmark("images", instance.image_ref)}
-    return {"id": instance.image_ref, "links": [link]}
+    image: dict[str, Any] = {"id": instance.image_ref, "links": [link]}
+    if req.has(Change.IMAGE_PROPERTIES):
+        image["properties"] = image_properties.shown(instance.system_metadata)
+    return image
 
 
 def _flavor(req: Request, instance: Instance) -> dict[str, Any]:

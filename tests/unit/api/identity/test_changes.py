@@ -51,7 +51,7 @@ def test_a_user_of_a_new_project_logs_in(world: World, admin: str) -> None:
         ("projects", {"project": {"name": "lab", "domain_id": "other"}}, 404),
         ("users", {"user": {"name": "alice", "password": "x"}}, 409),
         ("users", {"user": {"name": "carol", "password": ""}}, 400),
-        ("users", {"user": {"name": "carol"}}, 400),
+        ("users", {"user": {"name": "carol", "password": 5}}, 400),
         ("users", {"user": {"name": "carol", "password": "x", "default_project_id": "nowhere"}}, 404),
     ],
 )
@@ -64,6 +64,9 @@ def test_what_is_refused(world: World, admin: str, path: str, body: Any, code: i
 def test_only_admins(world: World) -> None:
     member = world.token("alice")
     role = f"/v3/projects/{world.ops.id}/users/id-of-alice/roles/{role_id('admin')}"
+    for path in (f"/v3/projects/{world.demo.id}", "/v3/users/id-of-bob", "/v3/users/id-of-alice"):
+        kind = path.split("/")[2].removesuffix("s")
+        assert error(world("PATCH", path, {kind: {"enabled": True}}, member), 403)
     before = world.users.load()
     assert error(world("POST", "/v3/projects", {"project": {"name": "lab"}}, member), 403)
     assert error(world("POST", "/v3/users", {"user": {"name": "carol", "password": "x"}}, member), 403)
@@ -71,6 +74,84 @@ def test_only_admins(world: World) -> None:
         assert error(world(method, path, None, member), 403)
     assert error(world("DELETE", f"/v3/projects/{world.demo.id}", None, member), 403)
     assert world.users.load() == before
+
+
+def test_a_user_without_a_password_logs_in_when_there_is_one(world: World, admin: str) -> None:
+    user = world("POST", "/v3/users", {"user": {"name": "carol"}}, admin).json["user"]
+    for password in ("", "carol's"):
+        assert error(world.log_in("carol", password), 401)
+    path = f"/v3/users/{user['id']}"
+    assert world("PATCH", path, {"user": {"password": "carol's"}}, admin).status_code == 200
+    token = world.log_in("carol", "carol's").headers["X-Subject-Token"]
+    own = {"user": {"password": "new", "original_password": "wrong"}}
+    assert error(world("POST", f"{path}/password", own, token), 401)
+    own["user"]["original_password"] = "carol's"
+    assert error(world("POST", f"{path}/password", own, world.token("alice")), 403)
+    assert world("POST", f"{path}/password", own, token).status_code == 204
+    assert error(world.log_in("carol", "carol's"), 401)
+    assert world.log_in("carol", "new").status_code == 201
+
+
+def test_projects_and_users_are_changed(world: World, admin: str) -> None:
+    path = f"/v3/projects/{world.ops.id}"
+    changed = world("PATCH", path, {"project": {"name": "op", "description": "d", "enabled": False}}, admin)
+    assert (changed.status_code, changed.json["project"]["name"]) == (200, "op")
+    assert world("PATCH", path, {"project": {"description": None}}, admin).json["project"]["description"] == ""
+    project = world("GET", path, None, admin).json["project"]
+    assert (project["name"], project["description"], project["enabled"]) == ("op", "", False)
+    wanted = {"name": "ally", "enabled": False, "default_project_id": world.ops.id, "email": "a@example"}
+    user = world("PATCH", "/v3/users/id-of-alice", {"user": wanted}, admin).json["user"]
+    assert (user["name"], user["enabled"], user["default_project_id"]) == ("ally", False, world.ops.id)
+    before = world.users.load()
+    for kind, id, body, code in (
+        ("projects", world.ops.id, {"project": {"name": "demo"}}, 409),
+        ("projects", world.ops.id, {"project": {"enabled": "no"}}, 400),
+        ("projects", "nowhere", {"project": {}}, 404),
+        ("users", "id-of-alice", {"user": {"name": "admin"}}, 409),
+        ("users", "id-of-alice", {"user": {"password": ""}}, 400),
+        ("users", "id-of-alice", {"user": {"default_project_id": "nowhere"}}, 404),
+    ):
+        assert error(world("PATCH", f"/v3/{kind}/{id}", body, admin), code)
+    assert world.users.load() == before
+
+
+def test_what_is_refused_is_not_in_memory_either(world: World, admin: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change that fails after it was made, or that cannot be written, is as if it had not been asked for."""
+
+    def refuse(path: str, data: bytes) -> None:
+        raise OSError(errno.EROFS, "refused", path)
+
+    alice = "/v3/users/id-of-alice"
+    assert error(world("PATCH", alice, {"user": {"name": "eve", "default_project_id": "nowhere"}}, admin), 404)
+    monkeypatch.setattr("nova_lite.api.identity.directory._write", refuse)
+    assert error(world("DELETE", alice, None, admin), 403)
+    assert error(world("PATCH", alice, {"user": {"name": "eve"}}, admin), 403)
+    assert world("GET", alice, None, admin).json["user"]["name"] == "alice"
+    assert world.log_in("alice").status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "says"),
+    [
+        ("POST", "/v3/roles", "nova-lite-manage user grant"),
+        ("DELETE", "/v3/roles/x", "openstack role add"),
+        ("POST", "/v3/domains", "There is one, default."),
+        ("PATCH", "/v3/domains/default", "There is one, default."),
+        ("GET", "/v3/groups", "nova-lite-manage user grant"),
+        ("POST", "/v3/services", "enabled_apis"),
+        ("DELETE", "/v3/endpoints/x", "enabled_apis"),
+        ("POST", "/v3/regions", "[identity] region"),
+    ],
+)
+def test_what_this_identity_service_cannot(world: World, admin: str, method: str, path: str, says: str) -> None:
+    told = error(world(method, path, {}, admin), 501)
+    assert " is not supported by this cloud. " in told
+    assert says in told
+
+
+def test_a_verb_that_a_url_has_not(world: World, admin: str) -> None:
+    told = error(world("PUT", "/v3/projects", {}, admin), 405)
+    assert told == "PUT is not supported here by this cloud; GET, POST may be used."
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])

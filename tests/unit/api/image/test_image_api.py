@@ -193,7 +193,11 @@ def test_create(images: Images) -> None:
         {"id": "none"},
         {"id": 5},
         {"protected": True},
-        {"tags": ["t"]},
+        {"tags": "t"},
+        {"tags": [5]},
+        {"tags": [""]},
+        {"tags": ["t" * 256]},
+        {"tags": [str(n) for n in range(129)]},
         {"own": 5},
         {"own": "x" * 5000},
         {f"k{n}": "v" for n in range(129)},
@@ -201,6 +205,22 @@ def test_create(images: Images) -> None:
 )
 def test_create_refuses(images: Images, change: dict[str, Any]) -> None:
     fault(images("POST", "/v2/images", BODY | change), "badRequest", 400)
+
+
+def test_tags(images: Images) -> None:
+    made = images("POST", "/v2/images", BODY | {"tags": ["b", "a", "b"]}).json
+    assert made["tags"] == ["b", "a"]
+    path = f"/v2/images/{made['id']}"
+    assert [images("PUT", f"{path}/tags/c").status_code for _ in range(2)] == [204, 204]
+    assert images("DELETE", f"{path}/tags/b").status_code == 204
+    fault(images("DELETE", f"{path}/tags/b"), "itemNotFound", 404)
+    assert images("GET", path).json["tags"] == ["a", "c"]
+    found = {query: images("GET", f"/v2/images?{query}").json["images"] for query in ("tag=a", "tag=b", "tag=a&tag=c")}
+    assert [one["id"] for one in found["tag=a"]] == [one["id"] for one in found["tag=a&tag=c"]] == [made["id"]]
+    assert found["tag=b"] == []
+    assert images.patch(images.conductor.images[made["id"]], ("replace", "/tags", ["d"])).json["tags"] == ["d"]
+    others = images.add(owner="other", visibility="public")
+    fault(images("PUT", f"/v2/images/{others.id}/tags/x"), "forbidden", 403)
 
 
 def test_what_only_admins_may(images: Images) -> None:

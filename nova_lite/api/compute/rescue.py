@@ -1,0 +1,22 @@
+"""Booting a server from a rescue image."""
+
+from __future__ import annotations
+
+from nova_lite.api.compute import passwords
+from nova_lite.api.compute.schemas import servers as schemas
+from nova_lite.api.wsgi import Answer, Extension, Request, action, declares
+from nova_lite.operations import RESCUE
+
+
+class Rescue(Extension):
+    alias = "os-rescue"
+    title = "Rescue"
+    routes = (action("servers", str(RESCUE.action), "rescue"),)
+
+    @declares(str(RESCUE.rule), body=schemas.RESCUE, answer="adminPass")
+    def rescue(self, req: Request, id: str) -> Answer:
+        """From the image that is named, else from the server's own."""
+        body = req.data["rescue"] or {}
+        password = passwords.of_body(body)
+        self.compute.rescue(req.context, id, body.get("rescue_image_ref"), password)
+        return Answer({"adminPass": password} if self.conf.api.enable_instance_password else {})

@@ -1,0 +1,89 @@
+"""Actions that make an image of a server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from nova_lite import exception, operations
+from nova_lite.api.compute.schemas import server_images as schemas
+from nova_lite.api.microversions import Change
+from nova_lite.api.wsgi import Answer, Extension, Request, action, declares
+from nova_lite.compute.api import API
+from nova_lite.image import snapshots
+from nova_lite.objects import Image
+from nova_lite.policies import servers as policies
+
+#: Properties that one request may give; `limits` tells it as maxImageMeta.
+_MAXIMUM = 128
+
+#: What the image of a server is called to which the user gave no name: the server's name, and this.
+SHELVED = "-shelved"
+
+
+class ServerImages(Extension):
+    alias = "os-create-backup"
+    title = "Images of servers"
+    routes = (
+        action("servers", "createImage", "create_image"),
+        action("servers", "createBackup", "create_backup"),
+    )
+
+    @declares(policies.CREATE_IMAGE, body=schemas.CREATE_IMAGE, status=202)
+    def create_image(self, req: Request, id: str) -> Answer:
+        body = req.data["createImage"]
+        properties = _properties(req, body)
+        kind = operations.CREATE_IMAGE.kind
+        return _answer(req, make(self.compute, req, id, kind, body["name"], snapshots.SNAPSHOT, properties))
+
+    @declares(policies.CREATE_BACKUP, body=schemas.CREATE_BACKUP, status=202)
+    def create_backup(self, req: Request, id: str) -> Answer:
+        """Of a ``rotation`` of 0 nothing is kept, so there is nothing to tell of."""
+        body = req.data["createBackup"]
+        backup_type, rotation = body["backup_type"], int(body["rotation"])
+        properties = {**_properties(req, body), "backup_type": backup_type}
+        kind, more = operations.CREATE_BACKUP.kind, {"backup_type": backup_type, "rotation": rotation}
+        image = make(self.compute, req, id, kind, body["name"], snapshots.BACKUP, properties, **more)
+        return _answer(req, image) if rotation else Answer(status=202)
+
+
+def make(
+    compute: API,
+    req: Request,
+    id: str,
+    kind: str,
+    name: str | None,
+    image_type: str,
+    properties: dict[str, str],
+    **payload: Any,
+) -> Image:
+    """Have an operation accepted that makes an image; returns the image, which is queued. What another service has made
+    of it goes away again when the operation is refused."""
+    instance = compute.conductor.instance_get(req.context, id)
+    name = name or f"{instance.display_name}{SHELVED}"[:255]
+    image = snapshots.image_of(req.context, instance, name, image_type, properties)
+    registered = compute.images.register(req.context, image)
+    image = registered or image
+    payload |= {"image": msgspec.to_builtins(image), "registered": registered is not None}
+    try:
+        compute.accept(req.context, id, kind, payload)
+    except exception.ServiceUnavailable:
+        raise  # it may have been accepted
+    except exception.NovaLiteException:
+        compute.images.withdraw(req.context, image.id)
+        raise
+    return image
+
+
+def _properties(req: Request, body: dict[str, Any]) -> dict[str, str]:
+    properties: dict[str, str] = body.get("metadata", {})
+    if not req.has(Change.NO_IMAGE_METADATA) and len(properties) > _MAXIMUM:
+        raise exception.Forbidden("Image metadata limit exceeded")
+    return properties
+
+
+def _answer(req: Request, image: Image) -> Answer:
+    if req.has(Change.IMAGE_ID):
+        return Answer({"image_id": image.id}, 202)
+    return Answer(status=202, headers={"Location": req.link("images", image.id)})

@@ -1,0 +1,52 @@
+"""``/servers/{server_id}/shares``: no host here can mount a share of a file share service, so there are none."""
+
+from __future__ import annotations
+
+from nova_lite import exception, states
+from nova_lite.api.compute.schemas import queries
+from nova_lite.api.compute.schemas import servers as schemas
+from nova_lite.api.microversions import Change
+from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.policies import servers as policies
+
+_PATH = "/servers/{server_id}/shares"
+
+
+class ServerShares(Extension):
+    """As Nova answers while its hosts cannot."""
+
+    alias = "server-shares"
+    title = "Shares of a server"
+    routes = (
+        Route("GET", _PATH, "index", since=Change.SHARES),
+        Route("POST", _PATH, "create", since=Change.SHARES),
+        Route("GET", _PATH + "/{id}", "show", since=Change.SHARES),
+        Route("DELETE", _PATH + "/{id}", "delete", since=Change.SHARES),
+    )
+
+    @declares(policies.SHARES_INDEX, query=queries.NOTHING_STRICT, answer="shares")
+    def index(self, req: Request, server_id: str) -> Answer:
+        self.conductor.instance_get(req.context, server_id)
+        return Answer({"shares": []})
+
+    @declares(policies.SHARES_CREATE, body=schemas.SHARE, status=201, answer="share")
+    def create(self, req: Request, server_id: str) -> Answer:
+        self._stopped(req, server_id, "create share")
+        raise exception.Forbidden("Feature not supported until computes have not been updated.")
+
+    @declares(policies.SHARES_SHOW, query=queries.NOTHING_STRICT, answer="share")
+    def show(self, req: Request, server_id: str, id: str) -> Answer:
+        self.conductor.instance_get(req.context, server_id)
+        raise exception.NotFound(f"Share {id[:64]} could not be found.")
+
+    @declares(policies.SHARES_DELETE)
+    def delete(self, req: Request, server_id: str, id: str) -> Answer:
+        self._stopped(req, server_id, "delete share")
+        raise exception.NotFound(f"Share {id[:64]} could not be found.")
+
+    def _stopped(self, req: Request, server_id: str, method: str) -> None:
+        instance = self.conductor.instance_get(req.context, server_id)
+        if instance.vm_state not in (states.STOPPED, states.ERROR):
+            raise exception.InstanceInvalidState(
+                method=method, instance_id=server_id, attr="vm_state", state=instance.vm_state
+            )

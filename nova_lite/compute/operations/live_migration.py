@@ -1,0 +1,101 @@
+"""Live migration: what the source and the destination do.
+
+The source's hypervisor alone knows where the guest is until it has handed it over. Whatever is repeated begins with
+asking it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from nova_lite import exception
+from nova_lite.compute.claims import Resources
+from nova_lite.compute.host import LocalHost
+from nova_lite.compute.operations import ends
+from nova_lite.context import get_admin_context
+from nova_lite.objects import ActionTicket, LiveDestination, LiveSource, MigrationProgress, Wish
+from nova_lite.virt.driver import LiveMigrating
+
+
+def check_can_live_migrate_source(host: LocalHost, ticket: ActionTicket) -> dict[str, Any]:
+    """At the source: answers what the destination has to make ready."""
+    driver = _driver(host)
+    host.require_domain(ticket)
+    if ticket.payload.get("block") is False:
+        raise exception.MigrationPreCheckError(
+            reason=f"Instance {ticket.instance.uuid} is not on shared storage: block_migration is needed."
+        )
+    return {"live": msgspec.to_builtins(driver.check_can_live_migrate_source(ticket.instance.uuid))}
+
+
+def pre_live_migration(host: LocalHost, ticket: ActionTicket) -> dict[str, Any]:
+    """At the destination: room, interfaces and files; answers where they are."""
+    uuid, generation, payload = ticket.instance.uuid, ticket.generation, ticket.payload
+    driver = _driver(host)
+    host.fences.check(uuid, generation)
+    ends.require_wanted(host, ticket)
+    found = host.domain(uuid)
+    if found is not None and found.generation < generation:
+        host.clear(uuid)
+    host.claims.instance_claim(uuid, Resources.of(ticket.instance.flavor), payload.get("limits", {}))
+    host.driver.plug_vifs(ticket.instance, ticket.instance.vifs)
+    spec = ends.spawn_spec(host, ticket, ticket.instance)
+    source = msgspec.convert(payload["answers"]["check"]["live"], LiveSource)
+    return {"live": msgspec.to_builtins(driver.pre_live_migration(spec, source))}
+
+
+def live_migration(host: LocalHost, ticket: ActionTicket) -> None:
+    """At the source: hand the guest over. One that a killed daemon has left going on is ended first."""
+    uuid = ticket.instance.uuid
+    driver, destination = _driver(host), _destination(ticket)
+    if driver.settle_live_migration(uuid, destination):
+        return
+    host.require_domain(ticket)
+    driver.live_migration(uuid, destination, lambda progress: _wish(host, ticket, progress))
+
+
+def _wish(host: LocalHost, ticket: ActionTicket, progress: MigrationProgress) -> Wish:
+    """What is to become of it. While nobody answers it goes on; a later order ends it."""
+    if host.fences.get(ticket.instance.uuid).last_order != (ticket.action_id, ticket.position):
+        return Wish.ABORT
+    try:
+        return host.conductor.live_migration_progress(
+            get_admin_context(), host.name, ticket.action_id, ticket.position, progress
+        )
+    except exception.ServiceUnavailable:
+        return Wish.GO_ON
+
+
+def rollback_live_migration(host: LocalHost, ticket: ActionTicket) -> dict[str, Any]:
+    """At the source, which has not said how it ended: answers whether the guest has moved."""
+    return {"done": _driver(host).settle_live_migration(ticket.instance.uuid, _destination(ticket))}
+
+
+def rollback_live_migration_at_destination(host: LocalHost, ticket: ActionTicket) -> None:
+    """Nothing of this generation is left, which is fenced by now; the guest is at the source."""
+    ends.remove_end(host, ticket)
+
+
+def post_live_migration_at_destination(host: LocalHost, ticket: ActionTicket) -> None:
+    """The guest is this host's from now on."""
+    uuid = ticket.instance.uuid
+    ends.require_generation(host, ticket)
+    host.fences.built(uuid, ticket.generation, Resources.of(ticket.instance.flavor))
+    host.driver.plug_vifs(ticket.instance, ticket.instance.vifs)
+
+
+def post_live_migration(host: LocalHost, ticket: ActionTicket) -> None:
+    """At the source, which the guest has left: its disks and interfaces go."""
+    ends.remove_end(host, ticket)
+
+
+def _destination(ticket: ActionTicket) -> LiveDestination:
+    return msgspec.convert(ticket.payload["answers"]["prepare"]["live"], LiveDestination)
+
+
+def _driver(host: LocalHost) -> LiveMigrating:
+    if not isinstance(host.driver, LiveMigrating):
+        raise exception.NotImplementedByDriver(operation="live migration")
+    return host.driver

@@ -1,0 +1,16 @@
+"""Setting the administrator's password inside a guest."""
+
+from __future__ import annotations
+
+from nova_lite import exception
+from nova_lite.compute.host import LocalHost
+from nova_lite.objects import ActionTicket
+from nova_lite.virt.driver import SettingPasswords
+
+
+def set_admin_password(host: LocalHost, ticket: ActionTicket) -> None:
+    """``payload``: ``user``, whose it is, and ``admin_password``."""
+    host.require_domain(ticket)
+    if not isinstance(host.driver, SettingPasswords):
+        raise exception.NotImplementedByDriver(operation="setting passwords")
+    host.driver.set_admin_password(ticket.instance.uuid, ticket.payload["user"], ticket.payload["admin_password"])

@@ -1,0 +1,41 @@
+"""Rescue and unrescue on the host."""
+
+from __future__ import annotations
+
+import msgspec
+
+from nova_lite import exception
+from nova_lite.compute.host import LocalHost
+from nova_lite.objects import ActionTicket, Image
+from nova_lite.virt.driver import Rescuing, SpawnSpec
+
+
+def rescue_instance(host: LocalHost, ticket: ActionTicket) -> None:
+    """``payload``: ``image`` to boot from, its kernel and ramdisk in ``images``, ``admin_password``."""
+    driver = _rescuing(host, ticket)
+    image = msgspec.convert(ticket.payload["image"], Image)
+    spec = SpawnSpec(
+        instance=ticket.instance,
+        generation=ticket.generation,
+        vifs=ticket.instance.vifs,
+        image=image,
+        images={image.id: image, **msgspec.convert(ticket.payload["images"], dict[str, Image])},
+        injected_files={},
+        admin_password=ticket.payload.get("admin_password"),
+        fence=lambda: None,
+    )
+    host.driver.plug_vifs(ticket.instance, ticket.instance.vifs)
+    driver.rescue(spec, host.conf.compute.shutdown_timeout)
+
+
+def unrescue_instance(host: LocalHost, ticket: ActionTicket) -> None:
+    driver = _rescuing(host, ticket)
+    host.driver.plug_vifs(ticket.instance, ticket.instance.vifs)
+    driver.unrescue(ticket.instance.uuid)
+
+
+def _rescuing(host: LocalHost, ticket: ActionTicket) -> Rescuing:
+    host.require_domain(ticket)
+    if not isinstance(host.driver, Rescuing):
+        raise exception.NotImplementedByDriver(operation="rescue")
+    return host.driver

@@ -1,0 +1,94 @@
+"""Resize and cold migration: what the source and the destination do.
+
+At the source the guest is off and held back, its disks untouched, until it is removed there (the move is confirmed) or
+let go (it is taken back). At the destination it comes to be like a build: fenced, claimed, and nothing is left of a
+failure.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from nova_lite import exception
+from nova_lite.compute.claims import Resources
+from nova_lite.compute.host import LocalHost
+from nova_lite.compute.operations import ends
+from nova_lite.objects import ActionTicket, DiskSource, Flavor
+from nova_lite.virt.driver import Migrating
+
+
+def resize_instance(host: LocalHost, ticket: ActionTicket) -> dict[str, Any]:
+    """At the source: the guest goes off and stays so; answers where its disks can be fetched."""
+    uuid = ticket.instance.uuid
+    driver = _driver(host)
+    ends.require_generation(host, ticket)
+    host.fences.hold(uuid, ticket.generation)
+    source = driver.migrate_disk_and_power_off(uuid, host.conf.compute.shutdown_timeout)
+    return {"disks": msgspec.to_builtins(source)}
+
+
+def finish_resize(host: LocalHost, ticket: ActionTicket) -> None:
+    """At the destination: make the guest of the source's disks, and start it if it ran.
+
+    The payload names the flavor, images, whether it ran, and the source's answer. A failure leaves the disks as far as
+    they have come; the order to drop it that follows removes them.
+    """
+    uuid, generation, payload = ticket.instance.uuid, ticket.generation, ticket.payload
+    found = host.domain(uuid)
+    if found is not None and found.generation == generation and host.is_complete(found):
+        return
+    host.fences.check(uuid, generation)
+    ends.require_wanted(host, ticket)
+    if found is not None:
+        host.clear(uuid)
+    driver = _driver(host)
+    flavor = msgspec.convert(payload["flavor"], Flavor)
+    resources = Resources.of(flavor)
+    host.claims.instance_claim(uuid, resources, payload.get("limits", {}))
+    instance = msgspec.structs.replace(ticket.instance, flavor=flavor)
+    host.driver.plug_vifs(instance, instance.vifs)
+    driver.finish_migration(
+        ends.spawn_spec(host, ticket, instance),
+        msgspec.convert(payload["answers"]["leave"]["disks"], DiskSource),
+        bool(payload["running"]),
+    )
+    host.fences.built(uuid, generation, resources)
+
+
+def drop_resize(host: LocalHost, ticket: ActionTicket) -> dict[str, Any]:
+    """At the destination, where the move was given up. If it was completed before the fence came, nobody had heard of
+    that: it is left as it is, what its guest has written since included, and the answer says so."""
+    found = host.domain(ticket.instance.uuid)
+    record = host.fences.get(ticket.instance.uuid)
+    done = found is not None and found.generation == record.built_generation == ticket.generation
+    if not done:
+        ends.remove_end(host, ticket)
+    return {"done": done}
+
+
+def confirm_resize(host: LocalHost, ticket: ActionTicket) -> None:
+    """At the source, after the move."""
+    ends.remove_end(host, ticket)
+
+
+def revert_resize(host: LocalHost, ticket: ActionTicket) -> None:
+    """At the destination, which is given up."""
+    ends.remove_end(host, ticket)
+
+
+def finish_revert_resize(host: LocalHost, ticket: ActionTicket) -> None:
+    """At the source: the guest is let go on, and runs if it ran before."""
+    uuid = ticket.instance.uuid
+    ends.require_generation(host, ticket)
+    host.fences.let_go(uuid)
+    if ticket.payload["running"]:
+        host.driver.plug_vifs(ticket.instance, ticket.instance.vifs)
+        host.driver.power_on(uuid)
+
+
+def _driver(host: LocalHost) -> Migrating:
+    if not isinstance(host.driver, Migrating):
+        raise exception.NotImplementedByDriver(operation="resize")
+    return host.driver

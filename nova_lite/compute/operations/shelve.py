@@ -1,0 +1,23 @@
+"""Shelve, offload and unshelve on the host."""
+
+from __future__ import annotations
+
+from nova_lite.compute.host import LocalHost
+from nova_lite.compute.operations import power, snapshot
+from nova_lite.objects import ActionTicket
+
+
+def shelve_instance(host: LocalHost, ticket: ActionTicket) -> None:
+    """Shut the guest down, and make the image that it may be built of again."""
+    power.stop_instance(host, ticket)
+    snapshot.upload_snapshot(host, ticket)
+
+
+def shelve_offload_instance(host: LocalHost, ticket: ActionTicket) -> None:
+    """Remove all that is here of the instance, which never comes back at this generation."""
+    host.remove(ticket.instance.uuid)
+
+
+def unshelve_instance(host: LocalHost, ticket: ActionTicket) -> None:
+    """It was not offloaded: start it."""
+    power.start_instance(host, ticket)

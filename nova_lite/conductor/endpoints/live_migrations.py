@@ -1,0 +1,115 @@
+"""RPC methods of live migrations that go on: how far they are, and what the user wants of them.
+
+That wish is kept with the action; the source, which tells its progress every second or so, is answered it.
+"""
+
+from __future__ import annotations
+
+from oslo_config import cfg
+
+from nova_lite import exception, operations, states
+from nova_lite.conductor.db import actions, instances, server_migrations
+from nova_lite.conductor.db.engine import Database, UnitOfWork
+from nova_lite.conductor.db.models import Instance, InstanceAction, Migration
+from nova_lite.conductor.operations.engine import ordered
+from nova_lite.context import RequestContext
+from nova_lite.objects import MigrationProgress, Wish
+
+KIND = operations.LIVE_MIGRATE.kind
+
+
+class LiveMigrations:
+    """RPC methods of the source's host, and of the API."""
+
+    def __init__(self, db: Database, conf: cfg.ConfigOpts) -> None:
+        self.db = db
+        self.conf = conf
+
+    def live_migration_progress(
+        self, context: RequestContext, host: str, action_id: int, position: int, progress: MigrationProgress
+    ) -> Wish:
+        return self.db.write(self._progress, host, action_id, position, progress)
+
+    def _progress(self, uow: UnitOfWork, host: str, action_id: int, position: int, progress: MigrationProgress) -> Wish:
+        """A migration that nobody waits for any more is to end."""
+        act = ordered(uow, host, action_id, position)
+        row = None if act is None else server_migrations.current(uow, act.instance.uuid)
+        if act is None or row is None:
+            return Wish.ABORT
+        values = {f"{what}_{part}_bytes": getattr(progress, f"{what}_{part}") for what in _WHAT for part in _PARTS}
+        row.progress = {**(row.progress or {}), **values}
+        row.updated_at = uow.now
+        total, remaining = progress.memory_total, progress.memory_remaining
+        act.instance.progress = 0 if not total else max(0, min(100, 100 - 100 * remaining // total))
+        actions.extend(uow, self.conf, act.action, self.conf.conductor.live_migration_deadline)
+        return Wish(act.action.payload.get("wish", Wish.GO_ON))
+
+    def live_migration_abort(
+        self, context: RequestContext, instance_uuid: str, migration_id: int, early: bool = False
+    ) -> None:
+        self.db.write(self._abort, context, instance_uuid, migration_id, early)
+
+    def _abort(
+        self, uow: UnitOfWork, context: RequestContext, instance_uuid: str, migration_id: int, early: bool
+    ) -> None:
+        instance, action = _going_on(uow, context, instance_uuid, "abort live migration")
+        row = _migration(uow, instance, migration_id)
+        if row is None:
+            raise exception.MigrationNotFoundForInstance(migration_id=migration_id, instance_id=instance_uuid)
+        allowed = [server_migrations.RUNNING]
+        if early:
+            allowed += [server_migrations.QUEUED, server_migrations.PREPARING]
+        _require(row, allowed, "abort live migration")
+        action.payload = {**action.payload, "wish": Wish.ABORT.value}
+        row.progress = {**(row.progress or {}), "aborted": 1}
+
+    def live_migration_force_complete(self, context: RequestContext, instance_uuid: str, migration_id: int) -> None:
+        self.db.write(self._force_complete, context, instance_uuid, migration_id)
+
+    def _force_complete(self, uow: UnitOfWork, context: RequestContext, instance_uuid: str, migration_id: int) -> None:
+        instance, action = _going_on(uow, context, instance_uuid, "force_complete")
+        if instance.locked and not context.is_admin:
+            raise exception.InstanceIsLocked(instance_id=instance_uuid)
+        if instance.vm_state != states.ACTIVE:
+            raise exception.InstanceInvalidState(
+                method="force_complete", instance_id=instance_uuid, attr="vm_state", state=instance.vm_state
+            )
+        row = _migration(uow, instance, migration_id)
+        if row is None:
+            raise exception.MigrationNotThere(migration_id=migration_id, instance_id=instance_uuid)
+        _require(row, [server_migrations.RUNNING], "force complete")
+        if action.payload.get("wish") is None:
+            action.payload = {**action.payload, "wish": Wish.FORCE_COMPLETE.value}
+
+
+_WHAT = ("memory", "disk")
+_PARTS = ("total", "processed", "remaining")
+
+
+def _going_on(
+    uow: UnitOfWork, context: RequestContext, instance_uuid: str, method: str
+) -> tuple[Instance, InstanceAction]:
+    """The instance and its open live migration; raises a 404 or a 409."""
+    instance = instances.get_row(uow, context, instance_uuid, lock=True)
+    action = actions.find_open(uow, instance_uuid, KIND)
+    if action is None or instance.task_state != states.MIGRATING:
+        raise exception.InstanceInvalidState(
+            method=method, instance_id=instance_uuid, attr="task_state", state=instance.task_state
+        )
+    return instance, action
+
+
+def _migration(uow: UnitOfWork, instance: Instance, migration_id: int) -> Migration | None:
+    row = uow.session.get(Migration, migration_id)
+    return None if row is None or row.instance_uuid != instance.uuid else row
+
+
+def _require(row: Migration, allowed: list[str], method: str) -> None:
+    live = row.migration_type == server_migrations.LIVE_MIGRATION
+    if not live or row.status not in allowed:
+        raise exception.InvalidMigrationState(
+            migration_id=row.id,
+            instance_uuid=row.instance_uuid,
+            state=row.status if live else row.migration_type,
+            method=method,
+        )

@@ -1,0 +1,194 @@
+"""Resize and cold migration: accepting them, what a finished step makes of the instance, and the owner's word after it.
+
+While one is open, quota counts the larger of both flavors: what the instance has, and in its ``extra_*`` what the other
+one has besides.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from nova_lite import exception, operations, states
+from nova_lite.conductor.db import claims, flavors, hosts, quotas, server_migrations
+from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.conductor.db.models import Instance, Migration
+from nova_lite.conductor.operations.create import check_flavor_fits
+from nova_lite.conductor.operations.own import Own
+from nova_lite.context import RequestContext
+from nova_lite.objects import Flavor, Image
+from nova_lite.operations import Step
+from nova_lite.states import PowerState
+
+
+class Resize(Own):
+    """``payload``: ``flavor_id``, and ``auto_disk_config`` if it is to change."""
+
+    kind = server_migrations.RESIZE
+
+    def accept(
+        self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
+    ) -> dict[str, Any] | None:
+        source = claims.place_of(instance)
+        assert source is not None
+        _check_one_end(uow, instance, payload)
+        flavor = self._flavor(uow, context, instance, payload)
+        _take_extra(uow, instance, flavor)
+        if payload.get("auto_disk_config") is not None:
+            instance.auto_disk_config = payload["auto_disk_config"]
+        target = payload.get("host")
+        instance.request = {} if target is None else {"requested_destination": {"host": target}}
+        server_migrations.begin(uow, context, instance, self.kind, source, flavor)
+        return {
+            "source": source._asdict(),
+            "flavor": msgspec.to_builtins(flavor),
+            "image": instance.image,
+            "boot_images": instance.boot_images,
+            "running": instance.vm_state == states.ACTIVE,
+            "excluded": [source.host],
+        }
+
+    def _flavor(self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]) -> Flavor:
+        """The flavor that it is to have; raises a 400 for one that it cannot get."""
+        try:
+            flavor = flavors.get(uow, context, payload["flavor_id"])
+        except exception.FlavorNotFound as error:
+            raise exception.FlavorUnavailable(flavor_id=payload["flavor_id"]) from error
+        old = msgspec.convert(instance.flavor, Flavor)
+        if flavor.flavorid == old.flavorid:
+            raise exception.CannotResizeToSameFlavor()
+        if flavor.disabled:
+            raise exception.FlavorUnavailable(flavor_id=payload["flavor_id"])
+        if old.root_gb and not flavor.root_gb:
+            raise exception.CannotResizeDisk(reason="Resize to zero disk flavor is not allowed.")
+        if flavor.root_gb < old.root_gb or flavor.ephemeral_gb < old.ephemeral_gb:
+            raise exception.CannotResizeDisk(reason="Unable to resize disk down.")
+        if instance.image is not None:
+            check_flavor_fits(msgspec.convert(instance.image, Image), flavor)
+        return flavor
+
+    def claimed(self, uow: UnitOfWork, instance: Instance, place: claims.Place) -> None:
+        row = _open(uow, instance)
+        server_migrations.destined(uow, row, place)
+        server_migrations.turn(uow, row, server_migrations.MIGRATING)
+
+    def record(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
+        super().record(uow, instance, step)
+        row = _open(uow, instance)
+        if step.name == operations.LEAVE:
+            server_migrations.turn(uow, row, server_migrations.POST_MIGRATING)
+        elif step.name == operations.ARRIVE:
+            _set_flavor(instance, row.new_flavor)
+            _count_larger(instance, row)
+            instance.progress = 100
+            server_migrations.turn(uow, row, server_migrations.FINISHED)
+        elif step.name == operations.RETURN:
+            instance.vm_state, instance.fault = row.vm_state, None
+
+    def failed(self, uow: UnitOfWork, instance: Instance) -> None:
+        _give_back_extra(uow, instance)
+        row = server_migrations.current(uow, instance.uuid)
+        if row is not None:
+            server_migrations.turn(uow, row, server_migrations.ERROR)
+
+
+class Migrate(Resize):
+    """``payload``: ``host``, or None where the scheduler is to choose."""
+
+    kind = server_migrations.MIGRATION
+
+    def _flavor(self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]) -> Flavor:
+        target = payload.get("host")
+        if target is not None and not hosts.exists(uow, target):
+            raise exception.ComputeHostUnknown(host=target)
+        if target == instance.host:
+            raise exception.CannotMigrateToSameHost()
+        return msgspec.convert(instance.flavor, Flavor)
+
+
+class ConfirmResize(Own):
+    def accept(
+        self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
+    ) -> dict[str, Any] | None:
+        row = _finished(uow, instance)
+        server_migrations.turn(uow, row, server_migrations.CONFIRMING)
+        return server_migrations.ends(row)
+
+    def record(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
+        super().record(uow, instance, step)
+        if instance.power_state == PowerState.SHUTDOWN:
+            instance.vm_state = states.STOPPED
+        _give_back_extra(uow, instance)
+        server_migrations.turn(uow, _open(uow, instance), server_migrations.CONFIRMED)
+
+
+class RevertResize(Own):
+    def accept(
+        self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
+    ) -> dict[str, Any] | None:
+        row = _finished(uow, instance)
+        server_migrations.turn(uow, row, server_migrations.REVERTING)
+        return {**server_migrations.ends(row), "running": row.vm_state == states.ACTIVE}
+
+    def record(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
+        super().record(uow, instance, step)
+        row = _open(uow, instance)
+        if step.name == operations.DROP:
+            _set_flavor(instance, row.old_flavor)
+            _count_larger(instance, row)
+        else:
+            instance.vm_state = row.vm_state
+            _give_back_extra(uow, instance)
+            server_migrations.turn(uow, row, server_migrations.REVERTED)
+
+
+def _open(uow: UnitOfWork, instance: Instance) -> Migration:
+    row = server_migrations.current(uow, instance.uuid)
+    assert row is not None, f"no migration of {instance.uuid} is open"
+    return row
+
+
+def _finished(uow: UnitOfWork, instance: Instance) -> Migration:
+    """The migration that waits for its owner's word."""
+    row = server_migrations.current(uow, instance.uuid)
+    if row is None or row.status != server_migrations.FINISHED:
+        raise exception.NotResized()
+    return row
+
+
+def _check_one_end(uow: UnitOfWork, instance: Instance, payload: dict[str, Any]) -> None:
+    """Raises a 409 for an instance that still holds something elsewhere: an admin has reset its state amid a move."""
+    if len(claims.ends(uow, instance)) > 1:
+        raise exception.InstanceInvalidState(
+            method="resize" if "flavor_id" in payload else "migrate",
+            instance_id=instance.uuid,
+            attr="migration",
+            state="unfinished",
+        )
+
+
+def _set_flavor(instance: Instance, values: dict[str, Any]) -> None:
+    flavor = msgspec.convert(values, Flavor)
+    instance.flavorid, instance.flavor = flavor.flavorid, values
+    instance.vcpus, instance.memory_mb, instance.disk_gb = flavor.vcpus, flavor.memory_mb, flavor.disk_gb
+
+
+def _take_extra(uow: UnitOfWork, instance: Instance, flavor: Flavor) -> None:
+    """Raises `QuotaExceeded`, a 403."""
+    cores, ram = max(0, flavor.vcpus - instance.vcpus), max(0, flavor.memory_mb - instance.memory_mb)
+    quotas.take(uow, uow.conf, instance.project_id, {"cores": cores, "ram": ram}, instance.user_id)
+    instance.extra_vcpus, instance.extra_memory_mb = cores, ram
+
+
+def _count_larger(instance: Instance, row: Migration) -> None:
+    """Quota goes on counting the larger of both flavors, whichever the instance has."""
+    old, new = msgspec.convert(row.old_flavor, Flavor), msgspec.convert(row.new_flavor, Flavor)
+    instance.extra_vcpus = max(old.vcpus, new.vcpus) - instance.vcpus
+    instance.extra_memory_mb = max(old.memory_mb, new.memory_mb) - instance.memory_mb
+
+
+def _give_back_extra(uow: UnitOfWork, instance: Instance) -> None:
+    amounts = {"cores": instance.extra_vcpus, "ram": instance.extra_memory_mb}
+    instance.extra_vcpus = instance.extra_memory_mb = 0
+    quotas.give_back(uow, instance.project_id, amounts)

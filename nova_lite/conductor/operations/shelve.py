@@ -1,0 +1,75 @@
+"""Shelve, offload, unshelve: what the instance keeps meanwhile, and where it goes when it comes back."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import msgspec
+
+from nova_lite import exception, states
+from nova_lite.conductor.db import hosts, services
+from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.conductor.db.models import Instance
+from nova_lite.conductor.operations.own import Own
+from nova_lite.conductor.operations.snapshot import Snapshot
+from nova_lite.context import RequestContext
+from nova_lite.objects import Image
+from nova_lite.operations import Step
+
+#: After an offload that has failed, the next one is begun so much later.
+RETRY = datetime.timedelta(minutes=5)
+
+
+class Shelve(Snapshot):
+    def published(self, uow: UnitOfWork, instance: Instance, image: Image) -> None:
+        instance.shelved_image = msgspec.to_builtins(image)
+        instance.shelved_at = uow.now
+
+
+class ShelveOffload(Own):
+    def accept(
+        self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
+    ) -> dict[str, Any] | None:
+        instance.shelved_at = uow.now + RETRY
+        return payload
+
+    def record(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
+        super().record(uow, instance, step)
+        instance.power_state = states.PowerState.NOSTATE
+        instance.shelved_at = None
+
+
+class Unshelve(Own):
+    def accept(
+        self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
+    ) -> dict[str, Any] | None:
+        """``payload``: ``availability_zone`` (None: any, from now on) and ``host``, where they are given; both are only
+        for one that is on no host."""
+        offloaded = instance.vm_state == states.SHELVED_OFFLOADED
+        if payload and not offloaded:
+            raise exception.UnshelveInstanceInvalidState(instance_uuid=instance.uuid, state=instance.vm_state)
+        if offloaded:
+            _choose(uow, instance, payload)
+        image = instance.shelved_image or {}
+        kept = {"offloaded": True, "tried": []} if offloaded else {}
+        return {**kept, "image_id": image.get("id", "")}
+
+    def record(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
+        super().record(uow, instance, step)
+        instance.shelved_image, instance.shelved_at = None, None
+
+
+def _choose(uow: UnitOfWork, instance: Instance, wanted: dict[str, Any]) -> None:
+    """Where it may go. Raises a 4xx for a zone or host that there is not, or that do not go together."""
+    zone = wanted.get("availability_zone", instance.requested_availability_zone)
+    if wanted.get("availability_zone") is not None and not services.zone_exists(uow, str(zone)):
+        raise exception.AvailabilityZoneUnavailable()
+    host = wanted.get("host")
+    if host is not None:
+        if not hosts.exists(uow, host):
+            raise exception.ComputeHostUnknown(host=host)
+        if zone is not None and services.zone_of(uow, host) != zone:
+            raise exception.UnshelveHostNotInAZ(host=host, availability_zone=zone)
+    instance.requested_availability_zone = zone
+    instance.request = {} if host is None else {"requested_destination": {"host": host}}

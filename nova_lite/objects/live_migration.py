@@ -1,0 +1,49 @@
+"""A live migration, as its two hosts and the conductor tell each other of it."""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from nova_lite.objects.migration import DiskSource
+
+
+class LiveSource(msgspec.Struct, kw_only=True, frozen=True):
+    """What the destination has to make ready: disks by name, with their size in bytes as the guest sees it; ``files``:
+    what it has to fetch besides, because the migration itself does not bring it."""
+
+    driver: str
+    disks: dict[str, int]
+    files: DiskSource | None = None
+
+
+class LiveDestination(msgspec.Struct, kw_only=True, frozen=True):
+    """What is ready: where host ``host`` at ``address`` keeps each file, by its name. ``whole``: it does not have the
+    image that the root disk begins with."""
+
+    driver: str
+    host: str
+    generation: int
+    address: str
+    paths: dict[str, str] = msgspec.field(default_factory=dict)
+    whole: bool = False
+
+
+class MigrationProgress(msgspec.Struct, kw_only=True, frozen=True):
+    """Bytes of memory and of disks."""
+
+    memory_total: int = 0
+    memory_processed: int = 0
+    memory_remaining: int = 0
+    disk_total: int = 0
+    disk_processed: int = 0
+    disk_remaining: int = 0
+
+
+class Wish(enum.StrEnum):
+    """What the user wants of a live migration that goes on."""
+
+    GO_ON = "go_on"
+    ABORT = "abort"
+    FORCE_COMPLETE = "force_complete"

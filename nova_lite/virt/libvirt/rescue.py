@@ -1,0 +1,99 @@
+"""Guests that boot from a rescue image, with their own disks beside it.
+
+While a guest is rescued, ``unrescue.xml`` in its directory is its domain as it was, to the letter: it is written before
+anything is changed, and goes last. ``disk.rescue`` and ``disk.config.rescue`` are the rescue system's.
+"""
+
+from __future__ import annotations
+
+import os
+import string
+import xml.etree.ElementTree as ET
+
+import libvirt
+
+from nova_lite import exception, files
+from nova_lite.virt.driver import SpawnSpec
+from nova_lite.virt.libvirt import guestxml
+from nova_lite.virt.libvirt.connection import Connection
+from nova_lite.virt.libvirt.disks import CONFIG_DRIVE, RESCUE, RESCUE_CONFIG_DRIVE, DiskMaker, DiskSet
+from nova_lite.virt.libvirt.domains import Domains
+from nova_lite.virt.libvirt.records import Records
+
+SAVED = "unrescue.xml"
+
+
+class Rescue:
+    def __init__(self, connection: Connection, domains: Domains, records: Records, disks: DiskMaker) -> None:
+        self._connection = connection
+        self._domains = domains
+        self._records = records
+        self._disks = disks
+
+    def is_rescued(self, instance_uuid: str) -> bool:
+        """Also half way there, or half way back."""
+        return os.path.exists(self._saved(instance_uuid))
+
+    def define(self, spec: SpawnSpec) -> None:
+        """Make the domain, which is off, boot from the rescue image. On failure it is what it was before."""
+        instance_uuid = spec.instance.uuid
+        directory = self._records.directory(instance_uuid)
+        if not self.is_rescued(instance_uuid):
+            domain, _ = self._domains.get(instance_uuid)
+            xml: str = self._connection.call(
+                domain.XMLDesc, libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
+            )
+            files.write_atomically(self._saved(instance_uuid), xml.encode())
+        try:
+            disks = self._disks.make_rescue(directory, spec)
+            self._domains.define(rescue_xml(self._read(instance_uuid), disks))
+        except (exception.NovaLiteException, OSError):
+            self.restore(instance_uuid)
+            raise
+
+    def restore(self, instance_uuid: str) -> None:
+        """Make the domain, which is off, what it was before; nothing is left of the rescue. Quiet if there is none."""
+        if not self.is_rescued(instance_uuid):
+            return
+        self._domains.define(self._read(instance_uuid))
+        for name in (RESCUE, RESCUE_CONFIG_DRIVE, SAVED):
+            files.remove(os.path.join(self._records.directory(instance_uuid), name))
+
+    def _saved(self, instance_uuid: str) -> str:
+        return os.path.join(self._records.directory(instance_uuid), SAVED)
+
+    def _read(self, instance_uuid: str) -> str:
+        with open(self._saved(instance_uuid), encoding="utf-8") as file:
+            return file.read()
+
+
+def rescue_xml(domain_xml: str, rescue: DiskSet) -> str:
+    """The domain with the rescue disk first, its own disks behind that, and the rescue system's config drive, if it has
+    one, in place of its own. Disks get new addresses: guests name them by these."""
+    domain = ET.fromstring(domain_xml)  # noqa: S314 our own domain, out of libvirt's parsed tree
+    os_element, devices = domain.find("os"), domain.find("devices")
+    assert os_element is not None and devices is not None
+    for tag in ("boot", "kernel", "initrd", "cmdline"):
+        for element in os_element.findall(tag):
+            os_element.remove(element)
+    guestxml.add_boot(os_element, rescue.direct_boot)
+    root, *config_drives = rescue.disks
+    own = devices.findall("disk")
+    for disk in own:
+        devices.remove(disk)
+    kept = [disk for disk in own if not (config_drives and _file_name(disk) == CONFIG_DRIVE)]
+    every = [guestxml.disk_element(root), *kept, *(guestxml.disk_element(drive) for drive in config_drives)]
+    for letter, disk in zip(string.ascii_lowercase, every, strict=False):
+        target, address = disk.find("target"), disk.find("address")
+        assert target is not None
+        target.set("dev", f"vd{letter}")
+        if address is not None:
+            disk.remove(address)
+    for position, disk in enumerate(every):
+        devices.insert(position, disk)
+    return ET.tostring(domain, encoding="unicode")
+
+
+def _file_name(disk: ET.Element) -> str:
+    source = disk.find("source")
+    return "" if source is None else os.path.basename(source.get("file", ""))

@@ -1,0 +1,219 @@
+"""Servers move between hosts while they run, with users that change their minds and daemons that fail meanwhile."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import requests
+
+from tests.functional import cloud
+from tests.functional.cloud import Cloud, wait_for
+
+LATEST = "2.96"
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+    with cloud.running(tmp_path_factory.mktemp("live"), computes=2) as ready:
+        yield ready
+
+
+@pytest.fixture
+def tidy(running: Cloud) -> Iterator[Cloud]:
+    yield running
+    for host in running.computes:
+        running.control_host(host)
+        if host not in running.processes:
+            running.start(host)
+    running.wait_until_ready()
+    running.delete_all()
+    wait_for("nothing is left", lambda: running.domains() == {})
+    running.audit()
+
+
+def placed(running: Cloud) -> tuple[str, str, str]:
+    """A server that runs, its host and the other one."""
+    (server_id,) = running.create()
+    host = running.wait_active([server_id])[server_id]["OS-EXT-SRV-ATTR:host"]
+    (other,) = set(running.computes) - {host}
+    return server_id, host, other
+
+
+def migrate(running: Cloud, server_id: str, version: str = LATEST, **body: Any) -> requests.Response:
+    wanted = {"os-migrateLive": {"block_migration": "auto", "host": None, **body}}
+    return running.request("POST", f"/servers/{server_id}/action", wanted, version=version)
+
+
+def settled(running: Cloud, server_id: str) -> dict[str, Any]:
+    def found() -> dict[str, Any] | None:
+        server = running.show(server_id)
+        return server if server is not None and server["OS-EXT-STS:task_state"] is None else None
+
+    server: dict[str, Any] = wait_for(f"{server_id} is settled", found)
+    return server
+
+
+def place(running: Cloud, server_id: str) -> tuple[str, str]:
+    server = settled(running, server_id)
+    return server["status"], server["OS-EXT-SRV-ATTR:host"]
+
+
+def in_progress(running: Cloud, server_id: str) -> list[dict[str, Any]]:
+    answer = running.request("GET", f"/servers/{server_id}/migrations", version=LATEST)
+    found: list[dict[str, Any]] = answer.json()["migrations"]
+    return found
+
+
+def going_on(running: Cloud, server_id: str) -> dict[str, Any]:
+    """The migration, as soon as some of the memory has been moved."""
+
+    def found() -> dict[str, Any] | None:
+        return next((each for each in in_progress(running, server_id) if each["memory_processed_bytes"]), None)
+
+    migration: dict[str, Any] = wait_for("progress", found)
+    return migration
+
+
+def statuses(running: Cloud, server_id: str) -> list[str]:
+    query = f"/os-migrations?instance_uuid={server_id}"
+    return [each["status"] for each in running.request("GET", query, version=LATEST).json()["migrations"]]
+
+
+def domain(running: Cloud, host: str, server_id: str) -> dict[str, Any]:
+    file = running.path / host / "instances" / f"fake-{host}" / "domains" / f"{server_id}.json"
+    found: dict[str, Any] = json.loads(file.read_text())
+    return found
+
+
+def events(running: Cloud, server_id: str) -> list[tuple[str, str]]:
+    actions = running.request("GET", f"/servers/{server_id}/os-instance-actions").json()["instanceActions"]
+    request_id = next(action["request_id"] for action in actions if action["action"] == "live-migration")
+    found = running.request("GET", f"/servers/{server_id}/os-instance-actions/{request_id}").json()["instanceAction"]
+    return [(event["event"], event["result"]) for event in found["events"]]
+
+
+def test_there_and_back(tidy: Cloud) -> None:
+    server_id, host, other = placed(tidy)
+    assert migrate(tidy, server_id).status_code == 202
+    assert place(tidy, server_id) == ("ACTIVE", other)
+    assert tidy.holders(server_id) == {other}
+    assert statuses(tidy, server_id) == ["completed"]
+    assert in_progress(tidy, server_id) == []
+    assert events(tidy, server_id) == [
+        ("conductor_live_migrate_instance", "Success"),
+        ("compute_check_can_live_migrate_source", "Success"),
+        ("compute_pre_live_migration", "Success"),
+        ("compute_live_migration", "Success"),
+        ("compute_post_live_migration_at_destination", "Success"),
+        ("compute_post_live_migration", "Success"),
+    ]
+    tidy.audit()
+    assert migrate(tidy, server_id, host=host).status_code == 202
+    assert place(tidy, server_id) == ("ACTIVE", host)
+    assert tidy.holders(server_id) == {host}
+
+
+def test_what_is_refused(tidy: Cloud) -> None:
+    server_id, host, other = placed(tidy)
+    itself = migrate(tidy, server_id, host=host)
+    assert itself.status_code == 400
+    assert itself.json()["badRequest"]["message"] == (
+        f"Unable to migrate instance ({server_id}) to current host ({host})."
+    )
+    assert migrate(tidy, server_id, host="nowhere").status_code == 400
+    assert migrate(tidy, server_id, "2.24").status_code == 400
+    assert migrate(tidy, server_id, "2.29", force=True).status_code == 400
+    assert migrate(tidy, server_id, "2.68", force=True).status_code == 400
+    assert migrate(tidy, server_id, "2.24", block_migration=True, disk_over_commit=False, host=other).status_code == 202
+    assert place(tidy, server_id) == ("ACTIVE", other)
+    assert tidy.request("POST", f"/servers/{server_id}/action", {"os-stop": None}).status_code == 202
+    settled(tidy, server_id)
+    refused = migrate(tidy, server_id)
+    assert refused.status_code == 409
+    assert "Cannot 'os-migrateLive' instance" in refused.json()["conflictingRequest"]["message"]
+
+
+def test_without_block_migration_there_is_nothing_to_share(tidy: Cloud) -> None:
+    server_id, host, _ = placed(tidy)
+    assert migrate(tidy, server_id, block_migration=False).status_code == 202
+    assert place(tidy, server_id) == ("ACTIVE", host)
+    assert (tidy.holders(server_id), statuses(tidy, server_id)) == ({host}, ["error"])
+
+
+def test_progress_and_abort(tidy: Cloud) -> None:
+    server_id, host, other = placed(tidy)
+    tidy.control_host(host, live_migration_delay=30.0)
+    assert migrate(tidy, server_id).status_code == 202
+    migration = going_on(tidy, server_id)
+    assert (migration["source_compute"], migration["dest_compute"]) == (host, other)
+    assert 0 < migration["memory_processed_bytes"] < migration["memory_total_bytes"]
+    path = f"/servers/{server_id}/migrations/{migration['id']}"
+    assert tidy.request("GET", path, version=LATEST).json()["migration"]["status"] == "running"
+    assert tidy.request("DELETE", f"/servers/{server_id}/migrations/99999", version=LATEST).status_code == 404
+    assert tidy.request("DELETE", path, version=LATEST).status_code == 202
+    assert place(tidy, server_id) == ("ACTIVE", host)
+    assert (tidy.holders(server_id), statuses(tidy, server_id)) == ({host}, ["cancelled"])
+    assert tidy.request("DELETE", path, version=LATEST).status_code == 409
+
+
+def test_force_complete(tidy: Cloud) -> None:
+    """Left alone it would go on for longer than anybody waits here."""
+    server_id, host, other = placed(tidy)
+    tidy.control_host(host, live_migration_delay=10 * cloud.DEADLINE / 3)
+    assert migrate(tidy, server_id).status_code == 202
+    wait_for("it runs", lambda: any(each["status"] == "running" for each in in_progress(tidy, server_id)))
+    (migration,) = in_progress(tidy, server_id)
+    path = f"/servers/{server_id}/migrations/{migration['id']}/action"
+    assert tidy.request("POST", path, {"force_complete": {}}, version=LATEST).status_code == 400
+    assert tidy.request("POST", path, {"force_complete": None}, version=LATEST).status_code == 202
+    assert place(tidy, server_id) == ("ACTIVE", other)
+    assert statuses(tidy, server_id) == ["completed"]
+
+
+@pytest.mark.parametrize("step", ["pre_live_migration", "live_migration", "check_can_live_migrate"])
+def test_a_failure_leaves_it_where_it_runs(tidy: Cloud, step: str) -> None:
+    server_id, host, other = placed(tidy)
+    for each in (host, other):
+        tidy.control_host(each, fail_at=[step], fail_count=-1)
+    assert migrate(tidy, server_id).status_code == 202
+    assert place(tidy, server_id) == ("ACTIVE", host)
+    assert (tidy.holders(server_id), statuses(tidy, server_id)) == ({host}, ["error"])
+    assert domain(tidy, host, server_id)["power_state"] == 1
+
+
+def test_a_move_that_its_source_does_not_know_of_is_one_all_the_same(tidy: Cloud) -> None:
+    """It fails right after the guest has gone; who is started next finds it gone."""
+    server_id, host, other = placed(tidy)
+    tidy.control_host(host, delays={"live_migration_after_move": 600.0})
+    assert migrate(tidy, server_id).status_code == 202
+    wait_for("it has gone", lambda: other in tidy.domains().get(server_id, ()))
+    tidy.kill(host)
+    tidy.control_host(host)
+    tidy.start(host)
+    assert place(tidy, server_id) == ("ACTIVE", other)
+    assert (tidy.holders(server_id), statuses(tidy, server_id)) == ({other}, ["completed"])
+
+
+def test_a_source_that_is_killed_halfway_begins_again(tidy: Cloud) -> None:
+    server_id, host, other = placed(tidy)
+    tidy.control_host(host, live_migration_delay=30.0)
+    assert migrate(tidy, server_id).status_code == 202
+    going_on(tidy, server_id)
+    tidy.kill(host)
+    tidy.control_host(host)
+    tidy.start(host)
+    assert place(tidy, server_id) == ("ACTIVE", other)
+    assert tidy.holders(server_id) == {other}
+
+
+def test_delete_amid_it(tidy: Cloud) -> None:
+    server_id, host, _ = placed(tidy)
+    tidy.control_host(host, live_migration_delay=30.0)
+    assert migrate(tidy, server_id).status_code == 202
+    going_on(tidy, server_id)
+    assert tidy.request("DELETE", f"/servers/{server_id}").status_code == 204
+    wait_for("it is gone", lambda: tidy.show(server_id) is None)
+    wait_for("nothing is left", lambda: tidy.domains() == {})

@@ -1,0 +1,198 @@
+"""Servers move between hosts, off: resized, confirmed, taken back, with hosts and daemons that fail in between."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import requests
+
+from tests.functional import cloud
+from tests.functional.cloud import Cloud, wait_for
+
+BIGGER = "900"
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+    with cloud.running(tmp_path_factory.mktemp("resize"), computes=2) as ready:
+        body = {"flavor": {"name": "bigger", "id": BIGGER, "vcpus": 2, "ram": 128, "disk": 2}}
+        assert ready.request("POST", "/flavors", body).status_code == 200
+        yield ready
+
+
+@pytest.fixture
+def tidy(running: Cloud) -> Iterator[Cloud]:
+    yield running
+    for host in running.computes:
+        running.control_host(host)
+        running.force_down(host, False)
+        if host not in running.processes:
+            running.start(host)
+    running.fenced.clear()
+    running.wait_until_ready()
+    running.delete_all()
+    wait_for("nothing is left", lambda: running.domains() == {})
+    running.audit()
+
+
+def act(running: Cloud, server_id: str, body: dict[str, Any], version: str = "2.1") -> requests.Response:
+    return running.request("POST", f"/servers/{server_id}/action", body, version=version)
+
+
+def placed(running: Cloud) -> tuple[str, str, str]:
+    """A server that runs, its host and the other one."""
+    (server_id,) = running.create()
+    host = running.wait_active([server_id])[server_id]["OS-EXT-SRV-ATTR:host"]
+    (other,) = set(running.computes) - {host}
+    return server_id, host, other
+
+
+def settled(running: Cloud, server_id: str, status: str) -> dict[str, Any]:
+    def found() -> dict[str, Any] | None:
+        server = running.show(server_id)
+        idle = server is not None and server["OS-EXT-STS:task_state"] is None
+        return server if server is not None and idle and server["status"] == status else None
+
+    server: dict[str, Any] = wait_for(f"{server_id} is {status}", found)
+    return server
+
+
+def resized(running: Cloud) -> tuple[str, str, str]:
+    server_id, host, other = placed(running)
+    assert act(running, server_id, {"resize": {"flavorRef": BIGGER}}).status_code == 202
+    server = settled(running, server_id, "VERIFY_RESIZE")
+    assert (server["OS-EXT-SRV-ATTR:host"], server["flavor"]["id"]) == (other, BIGGER)
+    return server_id, host, other
+
+
+def domain(running: Cloud, host: str, server_id: str) -> dict[str, Any]:
+    file = running.path / host / "instances" / f"fake-{host}" / "domains" / f"{server_id}.json"
+    found: dict[str, Any] = json.loads(file.read_text())
+    return found
+
+
+def events(running: Cloud, server_id: str, kind: str) -> list[tuple[str, str]]:
+    actions = running.request("GET", f"/servers/{server_id}/os-instance-actions").json()["instanceActions"]
+    request_id = next(action["request_id"] for action in actions if action["action"] == kind)
+    found = running.request("GET", f"/servers/{server_id}/os-instance-actions/{request_id}").json()["instanceAction"]
+    return [(event["event"], event["result"]) for event in found["events"]]
+
+
+def test_resize_and_confirm(tidy: Cloud) -> None:
+    server_id, host, other = resized(tidy)
+    assert tidy.holders(server_id) == {host, other}
+    assert (domain(tidy, host, server_id)["power_state"], domain(tidy, other, server_id)["vcpus"]) == (4, 2)
+    tidy.audit()
+    assert act(tidy, server_id, {"confirmResize": None}).status_code == 204
+    settled(tidy, server_id, "ACTIVE")
+    assert tidy.holders(server_id) == {other}
+    assert events(tidy, server_id, "resize") == [
+        ("conductor_migrate_server", "Success"),
+        ("compute_resize_instance", "Success"),
+        ("compute_finish_resize", "Success"),
+    ]
+    assert events(tidy, server_id, "confirmResize") == [("compute_confirm_resize", "Success")]
+
+
+def test_resize_and_revert_and_again(tidy: Cloud) -> None:
+    server_id, host, other = resized(tidy)
+    assert act(tidy, server_id, {"revertResize": None}).status_code == 202
+    server = settled(tidy, server_id, "ACTIVE")
+    assert (server["OS-EXT-SRV-ATTR:host"], server["flavor"]["id"]) == (host, "1")
+    assert (tidy.holders(server_id), domain(tidy, host, server_id)["power_state"]) == ({host}, 1)
+    assert act(tidy, server_id, {"resize": {"flavorRef": BIGGER}}).status_code == 202
+    settled(tidy, server_id, "VERIFY_RESIZE")
+    assert domain(tidy, other, server_id)["generation"] == 3
+
+
+def test_migrate_a_stopped_server_to_a_host(tidy: Cloud) -> None:
+    server_id, host, other = placed(tidy)
+    assert act(tidy, server_id, {"os-stop": None}).status_code == 202
+    settled(tidy, server_id, "SHUTOFF")
+    assert act(tidy, server_id, {"migrate": {"host": host}}, "2.56").status_code == 400
+    assert act(tidy, server_id, {"migrate": {"host": "nowhere"}}, "2.56").status_code == 400
+    assert act(tidy, server_id, {"migrate": {"host": other}}, "2.56").status_code == 202
+    settled(tidy, server_id, "VERIFY_RESIZE")
+    assert domain(tidy, other, server_id)["power_state"] == 4
+    assert act(tidy, server_id, {"confirmResize": None}).status_code == 204
+    settled(tidy, server_id, "SHUTOFF")
+    assert act(tidy, server_id, {"os-start": None}).status_code == 202
+    settled(tidy, server_id, "ACTIVE")
+
+
+@pytest.mark.parametrize("step", ["copy_disk", "finish_migration", "finish_migration_after_domain"])
+def test_a_destination_that_fails(tidy: Cloud, step: str) -> None:
+    server_id, host, other = placed(tidy)
+    tidy.control_host(other, fail_at=[step])
+    assert act(tidy, server_id, {"resize": {"flavorRef": BIGGER}}).status_code == 202
+    server = settled(tidy, server_id, "ACTIVE")
+    assert (server["OS-EXT-SRV-ATTR:host"], server["flavor"]["id"]) == (host, "1")
+    assert (tidy.holders(server_id), domain(tidy, host, server_id)["power_state"]) == ({host}, 1)
+    assert events(tidy, server_id, "resize")[-1] == ("compute_finish_resize", "Error")
+
+
+def test_a_source_that_fails(tidy: Cloud) -> None:
+    server_id, host, _ = placed(tidy)
+    tidy.control_host(host, fail_at=["migrate_disk"])
+    assert act(tidy, server_id, {"migrate": None}).status_code == 202
+    settled(tidy, server_id, "ACTIVE")
+    assert (tidy.holders(server_id), domain(tidy, host, server_id)["power_state"]) == ({host}, 1)
+
+
+def test_no_room(tidy: Cloud) -> None:
+    server_id, _, other = placed(tidy)
+    tidy.kill(other)
+    assert tidy.force_down(other).status_code == 200
+    assert act(tidy, server_id, {"resize": {"flavorRef": BIGGER}}).status_code == 202
+    settled(tidy, server_id, "ACTIVE")
+    assert events(tidy, server_id, "resize") == [("conductor_migrate_server", "Error")]
+
+
+def test_a_destination_that_is_killed_goes_on(tidy: Cloud) -> None:
+    server_id, _, other = placed(tidy)
+    tidy.control_host(other, delays={"copy_disk": 2.0})
+    assert act(tidy, server_id, {"resize": {"flavorRef": BIGGER}}).status_code == 202
+    wait_for("the destination is at it", lambda: other in tidy.holders(server_id))
+    tidy.kill(other)
+    tidy.control_host(other)
+    tidy.start(other)
+    settled(tidy, server_id, "VERIFY_RESIZE")
+    assert tidy.domains() == {server_id: other}
+
+
+def test_a_destination_that_is_lost_for_good(tidy: Cloud) -> None:
+    """It comes back with an order to make the guest in its queue, and does not."""
+    server_id, host, other = placed(tidy)
+    tidy.control_host(other, delays={"copy_disk": 600.0})
+    assert act(tidy, server_id, {"resize": {"flavorRef": BIGGER}}).status_code == 202
+    wait_for("the destination is at it", lambda: other in tidy.holders(server_id))
+    tidy.kill(other)
+    assert tidy.force_down(other).status_code == 200
+    server = settled(tidy, server_id, "ACTIVE")
+    assert (server["OS-EXT-SRV-ATTR:host"], domain(tidy, host, server_id)["power_state"]) == (host, 1)
+    tidy.control_host(other)
+    assert tidy.force_down(other, False).status_code == 200
+    tidy.start(other)
+    wait_for("it has cleaned up", lambda: tidy.holders(server_id) == {host})
+    assert tidy.domains() == {server_id: host}
+
+
+@pytest.mark.parametrize("moment", ["leaving", "arriving", "resized", "confirming", "reverting"])
+def test_delete_at_any_moment(tidy: Cloud, moment: str) -> None:
+    if moment in ("resized", "confirming", "reverting"):
+        server_id, _, _ = resized(tidy)
+        if moment == "confirming":
+            act(tidy, server_id, {"confirmResize": None})
+        elif moment == "reverting":
+            act(tidy, server_id, {"revertResize": None})
+    else:
+        server_id, host, other = placed(tidy)
+        tidy.control_host(host if moment == "leaving" else other, delays={"migrate_disk": 1.0, "copy_disk": 1.0})
+        assert act(tidy, server_id, {"resize": {"flavorRef": BIGGER}}).status_code == 202
+        task = "resize_migrating" if moment == "leaving" else "resize_finish"
+        wait_for(task, lambda: (tidy.show(server_id) or {})["OS-EXT-STS:task_state"] == task)
+    assert tidy.request("DELETE", f"/servers/{server_id}").status_code == 204
+    wait_for("nothing is left", lambda: not tidy.holders(server_id))

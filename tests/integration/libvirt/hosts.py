@@ -1,0 +1,106 @@
+"""Two libvirt hosts on one machine: its own libvirtd, and one that `devstack/libvirt-host.sh` starts. And an SSH daemon
+through which one may fetch the other's disks."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from oslo_config import cfg
+
+from nova_lite import conf as configuration
+from nova_lite.image import local
+from nova_lite.virt.libvirt.driver import LibvirtDriver
+
+SCRIPT = Path(__file__).parents[3] / "devstack" / "libvirt-host.sh"
+#: Of the second host; another run of the tests beside this one has another.
+NUMBER = str(20 + os.getpid() % 79)
+HERE, THERE = "169.254.76.1", f"169.254.76.{NUMBER}"
+URI = "qemu+unix:///system?socket=/run/nova-lite-hosts/%s/libvirt-sock"
+
+
+def second_host(action: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([SCRIPT, action, NUMBER], capture_output=True, text=True, timeout=180, check=False)
+
+
+def make_driver(path: Path, name: str, address: str, **options: Any) -> LibvirtDriver:
+    """A compute host's driver, with the state directory ``path``, on the libvirtd of ``address``."""
+    conf = cfg.ConfigOpts()
+    configuration.register_opts(conf)
+    conf([], default_config_files=[])
+    path.mkdir(mode=0o755, exist_ok=True)
+    conf.set_override("state_path", str(path))
+    conf.set_override("connection_uri", URI % address, "libvirt")
+    conf.set_override("live_migration_inbound_addr", address, "libvirt")
+    for option, value in options.items():
+        conf.set_override(option, value, "libvirt")
+    driver = LibvirtDriver(conf, name, lambda image, target: local.copy(image, image.name, target))
+    driver.init_host()
+    return driver
+
+
+@dataclasses.dataclass
+class SshDaemon:
+    """On loopback; whoever has ``key`` may read ``directory``, and do nothing else."""
+
+    port: int
+    key: Path
+    known_hosts: Path
+    process: subprocess.Popen[bytes]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return {
+            "migration_ssh_port": self.port,
+            "migration_ssh_key": str(self.key),
+            "migration_ssh_known_hosts": str(self.known_hosts),
+        }
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def ssh_daemon(path: Path, directory: Path, address: str = "127.0.0.1") -> Iterator[SshDaemon]:
+    path.mkdir(mode=0o700)
+    os.makedirs("/run/sshd", exist_ok=True)
+    for name in ("host_key", "key"):
+        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path / name)]
+        subprocess.run(command, check=True, timeout=30)
+    port = free_port()
+    allowed = (path / "key.pub").read_text()
+    (path / "authorized_keys").write_text(f'restrict,command="/usr/bin/rrsync -ro {directory}" {allowed}')
+    (path / "known_hosts").write_text(f"[{address}]:{port} {(path / 'host_key.pub').read_text()}")
+    (path / "sshd_config").write_text(
+        f"ListenAddress 127.0.0.1\nPort {port}\nHostKey {path}/host_key\nAuthorizedKeysFile {path}/authorized_keys\n"
+        f"PidFile none\nUsePAM no\nStrictModes no\nPasswordAuthentication no\nPermitRootLogin prohibit-password\n"
+    )
+    process = subprocess.Popen(
+        ["/usr/sbin/sshd", "-D", "-E", str(path / "log"), "-f", str(path / "sshd_config")], stdin=subprocess.DEVNULL
+    )
+    try:
+        _wait_for_port(port)
+        yield SshDaemon(port, path / "key", path / "known_hosts", process)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(10)
+
+
+def _wait_for_port(port: int) -> None:
+    deadline = time.monotonic() + 20
+    while True:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        assert time.monotonic() < deadline, "sshd does not answer"
+        time.sleep(0.05)

@@ -1,0 +1,239 @@
+"""Guests that go from one libvirt host to another, both on this machine, while they are off."""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import subprocess
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from nova_lite import exception
+from nova_lite.objects import DiskSource, Image
+from nova_lite.states import PowerState
+from nova_lite.virt.driver import SpawnSpec
+from nova_lite.virt.libvirt import transfer
+from nova_lite.virt.libvirt.driver import LibvirtDriver
+from tests.integration.libvirt import hosts
+from tests.integration.libvirt.conftest import Images, guest_spec, wait_for
+from tests.unit.virt.builders import make_flavor
+
+#: Says what the disk says and how big it is, and leaves its mark there.
+MARKS = """
+found=$(dd if=/dev/vda bs=512 skip=1024 count=1 2>/dev/null | tr -d '\\000\\n')
+echo "on disk: ${found:-nothing}, sectors $(cat /sys/class/block/vda/size)"
+echo marked-by-a-guest | dd of=/dev/vda bs=512 seek=1024 conv=notrunc,sync 2>/dev/null
+sync
+echo "mark written"
+"""
+
+MakeHost = Callable[..., LibvirtDriver]
+
+
+@pytest.fixture(scope="session")
+def second_host(connection: Any) -> Iterator[None]:
+    """The libvirtd of `hosts.THERE`; nothing of it is left at the end."""
+    started = hosts.second_host("start")
+    if started.returncode:
+        pytest.fail(f"the second libvirt host does not start: {started.stderr}")
+    assert hosts.second_host("start").returncode == 0, "started twice"
+    yield
+    assert hosts.second_host("stop").returncode == 0
+    assert not os.path.exists(f"/run/nova-lite-hosts/.{hosts.NUMBER}")
+    assert not os.path.exists(f"/sys/class/net/nl-host{hosts.NUMBER}")
+    assert hosts.second_host("status").returncode != 0
+
+
+@pytest.fixture
+def make_host(directory: Path, second_host: None) -> Iterator[MakeHost]:
+    """Compute hosts by name and address; what they have left at the end goes."""
+    drivers: list[LibvirtDriver] = []
+    run = uuid.uuid4().hex[:8]
+
+    def make(name: str, address: str, **options: Any) -> LibvirtDriver:
+        path = directory / f"{options.pop('path', name)}-{run}"
+        drivers.append(hosts.make_driver(path, f"{name}-{run}", address, **options))
+        return drivers[-1]
+
+    yield make
+    for driver in drivers:
+        for instance_uuid in {info.uuid for info in driver.list_domains()} | driver.leftovers():
+            driver.destroy(instance_uuid)
+    for driver in drivers:
+        shutil.rmtree(driver.conf.state_path, ignore_errors=True)
+
+
+def marking_guest(images: Images, **changes: Any) -> SpawnSpec:
+    script = base64.b64encode(f"#!/bin/sh\n{MARKS}".encode()).decode()
+    return guest_spec(images, [], config_drive=True, user_data=script, **changes)
+
+
+def lines(driver: LibvirtDriver, spec: SpawnSpec, start: str) -> list[str]:
+    text = driver.get_console_output(spec.instance.uuid, None)
+    return [line.strip() for line in text.splitlines() if line.startswith(start)]
+
+
+def run_and_mark(driver: LibvirtDriver, spec: SpawnSpec, found: str) -> None:
+    wait_for("mark", lambda: lines(driver, spec, "mark written"))
+    assert lines(driver, spec, "on disk:")[-1].startswith(f"on disk: {found},")
+
+
+def arriving(spec: SpawnSpec, generation: int = 2, **changes: Any) -> SpawnSpec:
+    flavor = msgspec.structs.replace(spec.instance.flavor, **changes)
+    instance = msgspec.structs.replace(spec.instance, flavor=flavor)
+    return msgspec.structs.replace(spec, instance=instance, generation=generation)
+
+
+def state(driver: LibvirtDriver, spec: SpawnSpec) -> PowerState | None:
+    try:
+        return driver.get_info(spec.instance.uuid).power_state
+    except exception.DomainNotFound:
+        return None
+
+
+def instance_path(driver: LibvirtDriver, spec: SpawnSpec) -> Path:
+    return Path(driver.conf.state_path, "instances", spec.instance.uuid)
+
+
+def test_a_guest_moves_with_its_disks_and_returns(make_host: MakeHost, images: Images) -> None:
+    here, there = make_host("here", hosts.HERE), make_host("there", hosts.THERE)
+    spec = marking_guest(images)
+    here.spawn(spec)
+    run_and_mark(here, spec, "nothing")
+
+    source = here.migrate_disk_and_power_off(spec.instance.uuid, 30)
+    assert state(here, spec) == PowerState.SHUTDOWN
+    bigger = arriving(spec, root_gb=2, ephemeral_gb=1, swap=16)
+    there.finish_migration(bigger, source, power_on=True)
+    run_and_mark(there, bigger, "marked-by-a-guest")
+    assert lines(there, bigger, "on disk:")[-1].endswith(f"sectors {2 * 1024**3 // 512}")
+    assert (state(here, spec), state(there, spec)) == (PowerState.SHUTDOWN, PowerState.RUNNING)
+    assert there.get_info(spec.instance.uuid).generation == 2
+    there.finish_migration(bigger, source, power_on=True)
+
+    there.destroy(spec.instance.uuid)
+    assert state(there, spec) is None
+    assert not instance_path(there, spec).exists()
+    here.power_on(spec.instance.uuid)
+    wait_for("second boot", lambda: len(lines(here, spec, "mark written")) == 2)
+    assert lines(here, spec, "on disk:")[-1].startswith("on disk: marked-by-a-guest,")
+
+
+def test_hosts_that_share_a_directory_have_one_of_their_own_for_each(make_host: MakeHost, images: Images) -> None:
+    here = make_host("here", hosts.HERE, path="shared")
+    there = make_host("there", hosts.THERE, path="shared")
+    spec = marking_guest(images)
+    here.spawn(spec)
+    run_and_mark(here, spec, "nothing")
+    source = here.migrate_disk_and_power_off(spec.instance.uuid, 30)
+    there.finish_migration(arriving(spec), source, power_on=True)
+    run_and_mark(there, spec, "marked-by-a-guest")
+    here.destroy(spec.instance.uuid)
+    assert state(there, spec) == PowerState.RUNNING
+    assert (here.leftovers(), there.leftovers()) == (set(), set())
+    assert not instance_path(here, spec).exists()
+
+
+@pytest.fixture
+def over_ssh(make_host: MakeHost, directory: Path) -> Iterator[tuple[LibvirtDriver, LibvirtDriver, hosts.SshDaemon]]:
+    """Two hosts of which the second can get at the first one's disks by SSH."""
+    if shutil.which("sshd", path="/usr/sbin") is None or not os.path.exists("/usr/bin/rrsync"):
+        pytest.skip("no sshd, or no rrsync, here")
+    here = make_host("here", hosts.HERE)
+    path = directory / f"ssh-{uuid.uuid4().hex[:8]}"
+    with hosts.ssh_daemon(path, Path(here.conf.state_path, "instances")) as daemon:
+        yield here, make_host("there", hosts.THERE, **daemon.options), daemon
+    shutil.rmtree(path)
+
+
+def distant(source: DiskSource, **changes: Any) -> DiskSource:
+    """As another machine would see it: without the marker, over loopback."""
+    files = [file for file in source.files if file.name != transfer.MARKER]
+    return msgspec.structs.replace(source, host="127.0.0.1", **{"files": files, **changes})
+
+
+def test_disks_travel_over_ssh(over_ssh: tuple[LibvirtDriver, LibvirtDriver, hosts.SshDaemon], images: Images) -> None:
+    here, there, _ = over_ssh
+    spec = marking_guest(images)
+    here.spawn(spec)
+    run_and_mark(here, spec, "nothing")
+    source = distant(here.migrate_disk_and_power_off(spec.instance.uuid, 30))
+    there.finish_migration(arriving(spec), source, power_on=True)
+    run_and_mark(there, spec, "marked-by-a-guest")
+
+
+def test_what_is_not_as_offered_is_refused_and_leaves_the_source_as_it_was(
+    over_ssh: tuple[LibvirtDriver, LibvirtDriver, hosts.SshDaemon], images: Images, blank: Image
+) -> None:
+    here, there, _ = over_ssh
+    spec = guest_spec(images, [], blank)
+    here.spawn(spec)
+    source = distant(here.migrate_disk_and_power_off(spec.instance.uuid, 0))
+    root = source.files[0]
+    other = str(uuid.uuid4())
+    for wrong in (
+        distant(source, files=[msgspec.structs.replace(root, checksum="0" * 64)]),
+        distant(source, files=[msgspec.structs.replace(root, name="../../_base/locks")]),
+        distant(source, files=[msgspec.structs.replace(root, size=2**62)]),
+        distant(source, location=f"/etc/{other}"),
+        distant(source, location="/etc/ssh"),
+        distant(source, driver="fake"),
+        msgspec.structs.replace(distant(source), host="-oProxyCommand=touch /tmp/x"),
+    ):
+        with pytest.raises(exception.VirtDriverError):
+            there.finish_migration(arriving(spec), wrong, power_on=True)
+        assert state(there, spec) is None
+        assert there.leftovers() == set()
+    here.power_on(spec.instance.uuid)
+    assert state(here, spec) == PowerState.RUNNING
+
+
+def test_an_image_that_is_gone_comes_from_the_source(
+    over_ssh: tuple[LibvirtDriver, LibvirtDriver, hosts.SshDaemon], images: Images, directory: Path
+) -> None:
+    here, there, _ = over_ssh
+    file = directory / f"gone-{uuid.uuid4().hex}.img"
+    file.write_bytes(b"contents of the image".ljust(1024**2, b"\0"))
+    image = msgspec.structs.replace(images.disk, id=str(uuid.uuid4()), name=str(file), disk_format="raw")
+    image = msgspec.structs.replace(image, size=1024**2, checksum=transfer.checksum(str(file)))
+    spec = guest_spec(images, [], image)
+    here.spawn(spec)
+    source = distant(here.migrate_disk_and_power_off(spec.instance.uuid, 0))
+    file.unlink()
+    there.finish_migration(arriving(spec), source, power_on=False)
+    assert state(there, spec) == PowerState.SHUTDOWN
+    disk = instance_path(there, spec) / "disk"
+    info = subprocess.run(["qemu-img", "info", "--output=json", disk], capture_output=True, check=True).stdout
+    assert "backing-filename" not in msgspec.json.decode(info)
+    command = ["qemu-img", "compare", str(disk), str(instance_path(here, spec) / "disk")]
+    assert subprocess.run(command, check=False).returncode == 0
+    assert sorted(os.listdir(disk.parent)) == ["disk", "instance.json"]
+
+
+def test_a_killed_fetch_is_a_leftover_and_goes_on_where_it_was(
+    over_ssh: tuple[LibvirtDriver, LibvirtDriver, hosts.SshDaemon], images: Images, blank: Image
+) -> None:
+    here, there, _ = over_ssh
+    spec = guest_spec(images, [], blank)
+    here.spawn(spec)
+    source = distant(here.migrate_disk_and_power_off(spec.instance.uuid, 0))
+    moved = arriving(spec)
+    path = Path(there._records.create(spec.instance.uuid, moved.generation))
+    whole = (instance_path(here, spec) / "disk").read_bytes()
+    (path / "disk").write_bytes(whole[: len(whole) // 2])
+    inode = (path / "disk").stat().st_ino
+    assert there.leftovers() == {spec.instance.uuid}
+    there.finish_migration(moved, source, power_on=True)
+    assert (path / "disk").stat().st_ino == inode
+    assert state(there, spec) == PowerState.RUNNING
+    assert there.leftovers() == set()
+
+
+def test_flavors_are_kept(images: Images) -> None:
+    assert arriving(guest_spec(images, []), root_gb=5).instance.flavor == make_flavor(root_gb=5)

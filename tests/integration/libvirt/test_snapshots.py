@@ -1,0 +1,162 @@
+"""Images of real guests' disks: looked at with qemu-img, and booted."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import libvirt
+import pytest
+
+from nova_lite.objects import Image
+from nova_lite.states import PowerState
+from nova_lite.virt.driver import SpawnSpec, snapshots_path
+from nova_lite.virt.libvirt.driver import LibvirtDriver
+from tests.integration.libvirt.conftest import Images, MakeDriver, boot, guest_lines, guest_spec, wait_for
+from tests.integration.libvirt.test_guests import console_line, user_data
+from tests.unit.virt.builders import make_image
+
+#: The test guest's root disk has no file system.
+WRITE = "echo first | busybox dd of=/dev/vda bs=512 seek=100 conv=fsync && echo marker is written"
+READ = 'echo "marker is $(busybox dd if=/dev/vda bs=512 skip=100 count=1 2>/dev/null | busybox head -n 1)"'
+
+
+@pytest.fixture
+def target(directory: Path, driver: LibvirtDriver) -> Iterator[Path]:
+    """A file that the snapshot goes to; nothing else stays in its directory."""
+    path = Path(snapshots_path(driver.conf, driver.host))
+    path.mkdir(parents=True)
+    path.chmod(0o711)
+    yield path / "image"
+    assert [file.name for file in path.iterdir() if file.name != "image"] == []
+
+
+def go_on() -> None:
+    """Nobody wants it to end."""
+
+
+def info(path: Path) -> dict[str, Any]:
+    answer = subprocess.run(["qemu-img", "info", "--output=json", str(path)], capture_output=True, check=True)
+    found: dict[str, Any] = json.loads(answer.stdout)
+    return found
+
+
+def image_of(path: Path, images: Images) -> Image:
+    """As Nova has it: with the properties of the image that its server was made of."""
+    assert (info(path)["format"], info(path).get("backing-filename")) == ("qcow2", None)
+    assert subprocess.run(["qemu-img", "check", "-q", str(path)], check=False).returncode == 0
+    return make_image(path, "qcow2", properties=images.ami.properties)
+
+
+def mirrors(connection: Any, instance_uuid: str) -> list[ET.Element]:
+    xml = ET.fromstring(connection.lookupByUUIDString(instance_uuid).XMLDesc(0))
+    return xml.findall("./devices/disk/mirror")
+
+
+def says_its_marker(driver: LibvirtDriver, images: Images, image: Image) -> str:
+    """What a new guest, made of the image, finds in it."""
+    spec = guest_spec(images, [], image=image, hostname="second", config_drive=True, user_data=user_data(READ))
+    boot(driver, spec)
+    assert guest_lines(driver, spec.instance.uuid)[0][0] == spec.instance.uuid
+    line = console_line(driver, spec.instance.uuid, "marker is")
+    driver.destroy(spec.instance.uuid)
+    return line.strip()
+
+
+def writer(driver: LibvirtDriver, images: Images) -> SpawnSpec:
+    spec = guest_spec(images, [], hostname="first", config_drive=True, user_data=user_data(WRITE))
+    boot(driver, spec)
+    console_line(driver, spec.instance.uuid, "marker is written")
+    return spec
+
+
+def test_a_snapshot_of_a_running_guest_boots_with_what_it_had_written(
+    connection: Any, driver: LibvirtDriver, images: Images, target: Path
+) -> None:
+    spec = writer(driver, images)
+    instance_uuid = spec.instance.uuid
+    checks = []
+    driver.snapshot(instance_uuid, str(target), lambda: checks.append(driver.get_info(instance_uuid).power_state))
+    assert set(checks) <= {PowerState.RUNNING}
+    assert driver.get_info(instance_uuid).power_state == PowerState.RUNNING
+    assert mirrors(connection, instance_uuid) == []
+    assert len(guest_lines(driver, instance_uuid)) == 1, "it was booted anew"
+    assert says_its_marker(driver, images, image_of(target, images)) == "marker is first"
+    driver.reboot(instance_uuid, "HARD", 0)
+    guest_lines(driver, instance_uuid, 2)
+    driver.destroy(instance_uuid)
+
+
+def off(driver: LibvirtDriver, instance_uuid: str) -> None:
+    driver.power_off(instance_uuid, 60)
+
+
+@pytest.mark.parametrize(
+    ("become", "power_state"),
+    [
+        (off, PowerState.SHUTDOWN),
+        (LibvirtDriver.pause, PowerState.PAUSED),
+        (LibvirtDriver.suspend, PowerState.SHUTDOWN),
+    ],
+)
+def test_a_snapshot_leaves_the_guest_as_it_is(
+    connection: Any,
+    driver: LibvirtDriver,
+    images: Images,
+    target: Path,
+    become: Callable[[LibvirtDriver, str], None],
+    power_state: PowerState,
+) -> None:
+    spec = writer(driver, images)
+    become(driver, spec.instance.uuid)
+    driver.snapshot(spec.instance.uuid, str(target), go_on)
+    assert driver.get_info(spec.instance.uuid).power_state == power_state
+    assert mirrors(connection, spec.instance.uuid) == []
+    assert says_its_marker(driver, images, image_of(target, images)) == "marker is first"
+    driver.destroy(spec.instance.uuid)
+
+
+class Enough(Exception):
+    """Raised in the middle."""
+
+
+def test_what_is_ended_in_the_middle_leaves_nothing(
+    connection: Any, driver: LibvirtDriver, images: Images, target: Path
+) -> None:
+    spec = guest_spec(images, [], hostname="ended")
+    boot(driver, spec)
+    guest_lines(driver, spec.instance.uuid)
+    disk = Path(driver.conf.state_path, "instances", spec.instance.uuid, "disk")
+
+    def end() -> None:
+        raise Enough
+
+    with pytest.raises(Enough):
+        driver._snapshots._copy(connection.lookupByUUIDString(spec.instance.uuid), str(disk), f"{target}.copy", end)
+    Path(f"{target}.copy").unlink()
+    assert mirrors(connection, spec.instance.uuid) == []
+    assert not target.exists()
+    driver.destroy(spec.instance.uuid)
+
+
+def test_the_copy_of_a_killed_daemon_ends_with_its_next_start(
+    connection: Any, make_driver: MakeDriver, driver: LibvirtDriver, images: Images, target: Path
+) -> None:
+    spec = guest_spec(images, [], hostname="killed")
+    boot(driver, spec)
+    guest_lines(driver, spec.instance.uuid)
+    domain = connection.lookupByUUIDString(spec.instance.uuid)
+    copy = f"{target}.copy"
+    xml = f"<disk type='file'><source file='{copy}'/><driver type='qcow2'/></disk>"
+    domain.blockCopy("vda", xml, {}, libvirt.VIR_DOMAIN_BLOCK_COPY_TRANSIENT_JOB)
+    assert wait_for("mirror", lambda: mirrors(connection, spec.instance.uuid))
+    driver.init_host()
+    assert mirrors(connection, spec.instance.uuid) == []
+    Path(copy).unlink()
+    driver.snapshot(spec.instance.uuid, str(target), go_on)
+    image_of(target, images)
+    driver.destroy(spec.instance.uuid)

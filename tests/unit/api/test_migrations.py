@@ -1,0 +1,84 @@
+"""Moves of servers in each form that a client may ask for."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pytest
+
+from nova_lite.objects import ServerMigration
+from tests.unit.api.conftest import ADMIN, Client, fault
+
+TIME = datetime.datetime(2026, 11, 21, 8, 20, 32, 425308)
+
+
+def migration(uuid: str, **values: Any) -> ServerMigration:
+    fields: dict[str, Any] = {
+        "id": 7,
+        "uuid": "u7",
+        "instance_uuid": uuid,
+        "migration_type": "live-migration",
+        "status": "running",
+        "source_compute": "a",
+        "source_node": "a",
+        "dest_compute": "b",
+        "dest_node": "b",
+        "dest_host": "10.0.0.2",
+        "old_flavor_id": 1,
+        "new_flavor_id": 2,
+        "created_at": TIME,
+        "user_id": "u",
+        "project_id": "p",
+    }
+    return ServerMigration(**fields | values)
+
+
+SHOWN = {"created_at", "dest_compute", "dest_host", "dest_node", "id", "source_compute", "source_node", "status"}
+LISTED = SHOWN | {"updated_at", "instance_uuid", "new_instance_type_id", "old_instance_type_id"}
+OWNERS = {"user_id", "project_id"}
+
+
+@pytest.mark.parametrize(
+    ("version", "keys"),
+    [
+        ("2.1", LISTED),
+        ("2.23", LISTED | {"migration_type", "links"}),
+        ("2.59", LISTED | {"migration_type", "links", "uuid"}),
+        ("2.80", LISTED | {"migration_type", "links", "uuid"} | OWNERS),
+    ],
+)
+def test_listed(api: Client, monkeypatch: pytest.MonkeyPatch, version: str, keys: set[str]) -> None:
+    uuid = api.conductor.add().uuid
+    monkeypatch.setattr(api.conductor, "migration_list", lambda *_: [migration(uuid)], raising=False)
+    (shown,) = api.json("GET", "/os-migrations", version=version, token=ADMIN)["migrations"]
+    assert set(shown) == keys
+    assert shown["created_at"] == "2026-11-21T08:20:32.425308"
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({}, None),
+        ({"migration_type": "resize"}, "Migration 7 for server {uuid} is not live-migration."),
+        ({"status": "completed"}, "Live migration 7 for server {uuid} is not in progress."),
+    ],
+)
+def test_one_of_a_server(
+    api: Client, monkeypatch: pytest.MonkeyPatch, values: dict[str, str], said: str | None
+) -> None:
+    uuid = api.conductor.add().uuid
+    found = migration(uuid, progress={"memory_total_bytes": 5}, **values)
+    monkeypatch.setattr(api.conductor, "migration_get", lambda *_: found, raising=False)
+    path = f"/servers/{uuid}/migrations/7"
+    if said is None:
+        shown = api.json("GET", path, version="2.23", token=ADMIN)["migration"]
+        assert (shown["server_uuid"], shown["memory_total_bytes"], shown["disk_total_bytes"]) == (uuid, 5, None)
+    else:
+        assert fault(api("GET", path, version="2.23", token=ADMIN), "itemNotFound", 404) == said.format(uuid=uuid)
+
+
+@pytest.mark.parametrize("name", ["8", "x", "9" * 30])
+def test_one_that_there_is_not(api: Client, name: str) -> None:
+    uuid = api.conductor.add().uuid
+    fault(api("GET", f"/servers/{uuid}/migrations/{name}", version="2.23", token=ADMIN), "itemNotFound", 404)

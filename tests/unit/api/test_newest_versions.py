@@ -1,0 +1,120 @@
+"""What the microversions from 2.97 on changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nova_lite import exception, states
+from nova_lite.api import inventory
+from tests.unit.api.conftest import ADMIN, STRANGER, Client, fault
+
+SHARE = "3e9b8d9e-4f8a-4a3c-9a7e-0d7a4b6f1c11"
+
+
+def test_there_are_no_shares(api: Client) -> None:
+    instance = api.conductor.add(vm_state=states.STOPPED)
+    path = f"/servers/{instance.uuid}/shares"
+    fault(api("GET", path, version="2.96"), "itemNotFound", 404)
+    assert api.json("GET", path, version="2.97") == {"shares": []}
+    for method in ("GET", "DELETE"):
+        told = fault(api(method, f"{path}/{SHARE}", version="2.97"), "itemNotFound", 404)
+        assert told == f"Share {SHARE} could not be found."
+    fault(api("GET", path, version="2.97", token=STRANGER), "itemNotFound", 404)
+    fault(api("GET", f"{path}?x=1", version="2.97"), "badRequest", 400)
+
+
+def test_a_share_is_refused_as_where_no_host_can(api: Client) -> None:
+    stopped, active = api.conductor.add(vm_state=states.STOPPED), api.conductor.add(vm_state=states.ACTIVE)
+    body = {"share": {"share_id": SHARE, "tag": "data"}}
+    told = fault(api("POST", f"/servers/{stopped.uuid}/shares", body, version="2.97"), "forbidden", 403)
+    assert told == "Feature not supported until computes have not been updated."
+    told = fault(api("POST", f"/servers/{active.uuid}/shares", body, version="2.97"), "conflictingRequest", 409)
+    assert told == f"Cannot 'create share' instance {active.uuid} while it is in vm_state active"
+    for wrong in ({}, {"share": {}}, {"share": {"share_id": "x"}}, {"share": {"share_id": SHARE, "tag": "a b"}}):
+        fault(api("POST", f"/servers/{stopped.uuid}/shares", wrong, version="2.97"), "badRequest", 400)
+
+
+def test_a_server_shows_what_nova_knows_of_its_image(api: Client) -> None:
+    remembered = {"image_hw_disk_bus": "scsi", "image_os_distro": "debian", "image_owner_id": "x", "image_my-own": "y"}
+    instance = api.conductor.add(system_metadata={**remembered, "password": "secret"})
+    for path, key in ((f"/servers/{instance.uuid}", "server"), ("/servers/detail", "servers")):
+        before = api.json("GET", path, version="2.97")[key]
+        after = api.json("GET", path, version="2.98")[key]
+        before, after = (one[0] if isinstance(one, list) else one for one in (before, after))
+        assert "properties" not in before["image"]
+        assert after["image"]["properties"] == {"hw_disk_bus": "scsi", "os_distro": "debian", "owner_id": "x"}
+    volume = api.conductor.add(image_ref="")
+    assert api.json("GET", f"/servers/{volume.uuid}", version="2.98")["server"]["image"] == ""
+
+
+def test_a_server_shows_its_hints(api: Client) -> None:
+    hints = {"same_host": [SHARE], "query": "[]"}
+    instance = api.conductor.add(scheduler_hints=hints)
+    path = f"/servers/{instance.uuid}"
+    assert "scheduler_hints" not in api.json("GET", path, version="2.99")["server"]
+    assert api.json("GET", path, version="2.100")["server"]["scheduler_hints"] == hints
+    update = {"server": {"name": "n"}}
+    assert api.json("PUT", path, update, version="2.100")["server"]["scheduler_hints"] == hints
+    assert api.json("GET", "/servers/detail", version="2.100")["servers"][0]["scheduler_hints"] == hints
+
+
+def test_flavors_lose_two_fields(api: Client) -> None:
+    gone = {"rxtx_factor", "OS-FLV-DISABLED:disabled"}
+    for version, there in (("2.101", gone), ("2.102", set())):
+        (one, *_) = api.json("GET", "/flavors/detail", version=version)["flavors"]
+        assert set(one) & gone == there
+    body: dict[str, Any] = {"flavor": {"name": "f", "ram": 1, "vcpus": 1, "disk": 0, "rxtx_factor": 1.0}}
+    told = fault(api("POST", "/flavors", body, version="2.102", token=ADMIN), "badRequest", 400)
+    assert "'rxtx_factor' was unexpected" in told
+    del body["flavor"]["rxtx_factor"]
+    made = api.json("POST", "/flavors", body, version="2.102", token=ADMIN)["flavor"]
+    assert not set(made) & gone
+    assert api("GET", "/flavors?sort_key=rxtx_factor", version="2.101").status_code == 200
+    fault(api("GET", "/flavors?sort_key=rxtx_factor", version="2.102"), "badRequest", 400)
+
+
+def test_flavors_are_found_by_name(api: Client) -> None:
+    for name in ("web.small", "web.large", "db"):
+        body = {"flavor": {"name": name, "ram": 1, "vcpus": 1, "disk": 0}}
+        api.json("POST", "/flavors", body, token=ADMIN)
+    for path in ("/flavors", "/flavors/detail"):
+        found = api.json("GET", f"{path}?name=^web", version="2.102")["flavors"]
+        assert {one["name"] for one in found} == {"web.small", "web.large"}
+    fault(api("GET", "/flavors?name=web", version="2.101"), "badRequest", 400)
+    assert len(api.json("GET", "/flavors?name=web", version="2.74")["flavors"]) > 2
+    fault(api("GET", "/flavors?name=(", version="2.102"), "badRequest", 400)
+
+
+QUERIES = sorted({row.path for row in inventory.entries() if row.served and row.method == "GET" and row.until is None})
+
+
+@pytest.mark.parametrize("path", QUERIES)
+def test_no_get_takes_unknown_parameters(api: Client, path: str) -> None:
+    url = path.replace("{", "").replace("}", "") + "?nonsense=1"
+    told = fault(api("GET", url, version="2.102", token=ADMIN), "badRequest", 400)
+    assert "nonsense" in told
+
+
+def test_what_takes_no_parameters_ignored_them(api: Client) -> None:
+    instance = api.conductor.add()
+    assert api("GET", f"/servers/{instance.uuid}?nonsense=1", version="2.101").status_code == 200
+    assert api("GET", "/extensions?nonsense=1", version="2.101").status_code == 200
+
+
+def test_volumes_boot_is_gone(api: Client) -> None:
+    fault(api("GET", "/os-volumes_boot", version="2.102"), "notImplemented", 501)
+    fault(api("GET", "/os-volumes_boot", version="2.103"), "itemNotFound", 404)
+
+
+def test_a_zone_is_pinned_and_unpinned(api: Client) -> None:
+    instance = api.conductor.add()
+    path = f"/servers/{instance.uuid}"
+    body = {"server": {"pinned_availability_zone": None}}
+    fault(api("PUT", path, body, version="2.103"), "badRequest", 400)
+    assert api.json("PUT", path, body, version="2.104")["server"]["pinned_availability_zone"] is None
+    assert api.asked("instance_update") == (instance.uuid, {"requested_availability_zone": None})
+    fault(api("PUT", path, {"server": {"pinned_availability_zone": 5}}, version="2.104"), "badRequest", 400)
+    api.conductor.error = exception.Conflict("no")
+    fault(api("PUT", path, {"server": {"pinned_availability_zone": "z"}}, version="2.104"), "conflictingRequest", 409)

@@ -1,0 +1,54 @@
+"""The server actions rescue and unrescue."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nova_lite import exception
+from tests.unit.api.conftest import Client, fault
+from tests.unit.api.fakes import IMAGE_ID
+
+
+def rescue(api: Client, body: Any) -> Any:
+    instance = api.conductor.add()
+    return api("POST", f"/servers/{instance.uuid}/action", {"rescue": body})
+
+
+@pytest.mark.parametrize("image", [None, IMAGE_ID])
+def test_it_answers_the_password(api: Client, image: str | None) -> None:
+    body = {"adminPass": "x"} | ({} if image is None else {"rescue_image_ref": image})
+    response = rescue(api, body)
+    assert (response.status_code, response.json) == (200, {"adminPass": "x"})
+    _, kind, payload = api.asked("accept_action")
+    assert (kind, payload) == ("rescue", {"image_ref": image, "images": {}, "admin_password": "x"})
+
+
+@pytest.mark.parametrize("body", [None, {}])
+def test_a_password_is_made_where_none_is_given(api: Client, body: Any) -> None:
+    assert len(rescue(api, body).json["adminPass"]) == 12
+
+
+@pytest.mark.parametrize(
+    "body", [{"rescue_image_ref": ""}, {"rescue_image_ref": "none"}, {"adminPass": 1}, {"image": IMAGE_ID}, [], "x"]
+)
+def test_bodies_that_are_refused(api: Client, body: Any) -> None:
+    fault(rescue(api, body), "badRequest", 400)
+
+
+@pytest.mark.parametrize(
+    ("error", "name", "code"),
+    [
+        (exception.UnsupportedRescueImage(image="i"), "badRequest", 400),
+        (exception.InstanceNotRescuable(instance_id="i", reason="no image"), "badRequest", 400),
+        (
+            exception.InstanceInvalidState(method="rescue", instance_id="i", attr="vm_state", state="rescued"),
+            "conflictingRequest",
+            409,
+        ),
+    ],
+)
+def test_what_the_conductor_refuses(api: Client, error: Exception, name: str, code: int) -> None:
+    api.conductor.error = error
+    fault(rescue(api, None), name, code)

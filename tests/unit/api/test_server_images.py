@@ -1,0 +1,165 @@
+"""Actions that make images of servers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nova_lite import exception
+from nova_lite.image.local import LocalImages
+from nova_lite.objects import Image
+from tests.unit.api.conftest import ADMIN, Client
+from tests.unit.api.fakes import IMAGE_ID
+
+
+def ask(api: Client, uuid: str, body: dict[str, Any], version: str = "2.1", **more: Any) -> Any:
+    return api("POST", f"/servers/{uuid}/action", body, version=version, **more)
+
+
+def test_the_image_is_told_by_its_location_and_later_by_its_id(api: Client) -> None:
+    instance = api.conductor.add(image_ref=IMAGE_ID, system_metadata={"image_os": "linux", "image_img_signature": "x"})
+    answer = ask(api, instance.uuid, {"createImage": {"name": "snap", "metadata": {"a": "b", "os": "mine"}}})
+    assert (answer.status_code, answer.body) == (202, b"")
+    uuid, kind, payload = api.asked("accept_action")
+    assert (uuid, kind, payload["registered"]) == (instance.uuid, "createImage", False)
+    image = payload["image"]
+    assert answer.headers["Location"].endswith(f"/v2.1/images/{image['id']}")
+    assert (image["name"], image["status"], image["visibility"]) == ("snap", "queued", "private")
+    assert (image["disk_format"], image["container_format"]) == ("qcow2", "bare")
+    assert (image["owner"], image["min_disk"]) == (instance.project_id, instance.flavor.root_gb)
+    assert image["properties"] == {
+        "os": "mine",
+        "a": "b",
+        "instance_uuid": instance.uuid,
+        "user_id": api.conductor.contexts[-1].user_id,
+        "owner_id": instance.project_id,
+        "image_type": "snapshot",
+        "image_state": "available",
+        "image_location": "snapshot",
+        "base_image_ref": IMAGE_ID,
+    }
+    answer = ask(api, instance.uuid, {"createImage": {"name": "snap"}}, "2.45")
+    assert (answer.status_code, "Location" in answer.headers) == (202, False)
+    assert answer.json == {"image_id": api.asked("accept_action")[2]["image"]["id"]}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [None, {}, {"name": ""}, {"name": "x" * 256}, {"name": "x", "metadata": {"k": 1}}, {"name": "x", "more": 1}],
+)
+def test_a_malformed_body_is_a_400(api: Client, body: Any) -> None:
+    assert ask(api, api.conductor.add().uuid, {"createImage": body}).status_code == 400
+
+
+def test_too_many_properties_are_a_403_as_long_as_there_is_a_limit(api: Client) -> None:
+    instance = api.conductor.add()
+    body = {"createImage": {"name": "x", "metadata": {str(number): "" for number in range(129)}}}
+    assert ask(api, instance.uuid, body, "2.38").status_code == 403
+    assert ask(api, instance.uuid, body, "2.39").status_code == 202
+
+
+def test_a_server_of_others_is_a_404(api: Client) -> None:
+    instance = api.conductor.add(project_id="theirs")
+    assert ask(api, instance.uuid, {"createImage": {"name": "x"}}).status_code == 404
+    assert ask(api, instance.uuid, {"createImage": {"name": "x"}}, token=ADMIN).status_code == 202
+
+
+class Registered:
+    """What Glance does of it."""
+
+    def __init__(self) -> None:
+        self.images: list[str] = []
+
+    def register(self, context: Any, image: Image) -> Image:
+        self.images.append("made")
+        image.id = "made"
+        return image
+
+    def withdraw(self, context: Any, image_id: str) -> None:
+        self.images.remove(image_id)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "left"),
+    [
+        (None, 202, ["made"]),
+        (exception.InstanceIsLocked(instance_id="i"), 409, []),
+        (exception.MessagingUnavailable(what="it"), 503, ["made"]),
+    ],
+)
+def test_what_a_service_has_made_goes_when_the_operation_is_refused(
+    api: Client, monkeypatch: pytest.MonkeyPatch, error: Exception | None, status: int, left: list[str]
+) -> None:
+    glance = Registered()
+    monkeypatch.setattr(LocalImages, "register", glance.register)
+    monkeypatch.setattr(LocalImages, "withdraw", glance.withdraw)
+
+    def refuse(*_: Any) -> None:
+        assert error is not None
+        raise error
+
+    if error is not None:
+        monkeypatch.setattr(api.conductor, "accept_action", refuse)
+    answer = ask(api, api.conductor.add().uuid, {"createImage": {"name": "x"}}, "2.45")
+    assert (answer.status_code, glance.images) == (status, left)
+
+
+def test_a_backup_says_of_which_kind_it_is_and_how_many_are_kept(api: Client) -> None:
+    instance = api.conductor.add()
+    body = {"createBackup": {"name": "b", "backup_type": "daily", "rotation": "2", "metadata": {"a": "b"}}}
+    answer = ask(api, instance.uuid, body, "2.45")
+    uuid, kind, payload = api.asked("accept_action")
+    assert (uuid, kind, payload["backup_type"], payload["rotation"]) == (instance.uuid, "createBackup", "daily", 2)
+    properties = payload["image"]["properties"]
+    assert (properties["image_type"], properties["backup_type"], properties["a"]) == ("backup", "daily", "b")
+    assert (answer.status_code, answer.json) == (202, {"image_id": payload["image"]["id"]})
+    body["createBackup"]["rotation"] = 0
+    answer = ask(api, instance.uuid, body)
+    assert (answer.status_code, answer.body, "Location" in answer.headers) == (202, b"", False)
+
+
+@pytest.mark.parametrize("rotation", [-1, "x", None, True])
+def test_a_rotation_is_a_number(api: Client, rotation: Any) -> None:
+    body = {"createBackup": {"name": "b", "backup_type": "daily", "rotation": rotation}}
+    assert ask(api, api.conductor.add().uuid, body).status_code == 400
+
+
+def test_shelve_names_its_image_after_the_server(api: Client) -> None:
+    instance = api.conductor.add(display_name="vm")
+    assert ask(api, instance.uuid, {"shelve": None}).status_code == 202
+    uuid, kind, payload = api.asked("accept_action")
+    assert (uuid, kind, payload["image"]["name"]) == (instance.uuid, "shelve", "vm-shelved")
+
+
+def test_only_admins_have_a_server_leave_its_host(api: Client) -> None:
+    instance = api.conductor.add()
+    assert ask(api, instance.uuid, {"shelveOffload": None}).status_code == 403
+    assert ask(api, instance.uuid, {"shelveOffload": None}, token=ADMIN).status_code == 202
+    assert api.asked("accept_action") == (instance.uuid, "shelveOffload", {})
+
+
+@pytest.mark.parametrize(
+    ("version", "body", "token", "status", "payload"),
+    [
+        ("2.1", None, None, 202, {}),
+        ("2.76", {"availability_zone": "ignored"}, None, 202, {}),
+        ("2.77", None, None, 202, {}),
+        ("2.77", {"availability_zone": "z"}, None, 202, {"availability_zone": "z"}),
+        ("2.77", {}, None, 400, None),
+        ("2.77", {"availability_zone": None}, None, 400, None),
+        ("2.77", {"availability_zone": "z", "host": "h"}, ADMIN, 400, None),
+        ("2.91", {"availability_zone": None}, None, 202, {"availability_zone": None}),
+        ("2.91", {"host": "h"}, None, 403, None),
+        ("2.91", {"host": "h"}, ADMIN, 202, {"host": "h"}),
+        ("2.91", {}, ADMIN, 400, None),
+    ],
+)
+def test_unshelve_says_where_to_by_its_version(
+    api: Client, version: str, body: Any, token: str | None, status: int, payload: Any
+) -> None:
+    instance = api.conductor.add()
+    more = {"token": token} if token else {}
+    assert ask(api, instance.uuid, {"unshelve": body}, version, **more).status_code == status
+    if payload is not None:
+        assert api.asked("accept_action") == (instance.uuid, "unshelve", payload)

@@ -1,0 +1,60 @@
+"""Deletes that can be taken back, over the API."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from oslo_config import cfg
+
+from nova_lite import exception
+from tests.unit.api.conftest import ADMIN, Client
+
+
+def asked(api: Client) -> list[Any]:
+    return [arguments[2] for method, arguments in api.conductor.asked if method == "accept_action"]
+
+
+def delete(api: Client, conf: cfg.ConfigOpts, interval: int) -> Any:
+    conf.set_override("reclaim_instance_interval", interval)
+    return api("DELETE", f"/servers/{api.conductor.add().uuid}")
+
+
+@pytest.mark.parametrize(("interval", "payload"), [(0, {}), (60, {"soft": True})])
+def test_a_delete_is_soft_by_the_option(api: Client, conf: cfg.ConfigOpts, interval: int, payload: Any) -> None:
+    assert delete(api, conf, interval).status_code == 204
+    assert asked(api) == [payload]
+
+
+def test_what_there_is_nothing_to_keep_of_is_deleted_for_good(
+    api: Client, conf: cfg.ConfigOpts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accept = api.conductor.accept_action
+
+    def refuse(context: Any, uuid: str, action: str, payload: Any) -> Any:
+        if payload:
+            raise exception.InstanceInvalidState(method=action, instance_id=uuid, attr="vm_state", state="building")
+        return accept(context, uuid, action, payload)
+
+    monkeypatch.setattr(api.conductor, "accept_action", refuse)
+    assert delete(api, conf, 60).status_code == 204
+    assert asked(api) == [{}]
+
+
+def test_a_lock_holds(api: Client, conf: cfg.ConfigOpts) -> None:
+    api.conductor.error = exception.InstanceIsLocked(instance_id="i")
+    assert delete(api, conf, 60).status_code == 409
+    assert len(asked(api)) == 1
+
+
+def test_a_forced_delete_is_never_soft(api: Client, conf: cfg.ConfigOpts) -> None:
+    conf.set_override("reclaim_instance_interval", 60)
+    uuid = api.conductor.add().uuid
+    assert api("POST", f"/servers/{uuid}/action", {"forceDelete": None}).status_code == 202
+    assert asked(api) == [{}]
+
+
+@pytest.mark.parametrize(("token", "expected"), [(ADMIN, True), ("alice:demo", False)])
+def test_only_admins_list_what_is_soft_deleted(api: Client, token: str, expected: bool) -> None:
+    assert api("GET", "/servers?soft_deleted=true", token=token).status_code == 200
+    assert api.asked("instance_list")[0].soft_deleted is expected

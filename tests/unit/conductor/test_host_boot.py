@@ -1,0 +1,58 @@
+"""Guests of a machine that has booted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from nova_lite.conductor.db import models
+from nova_lite.objects import DomainReport
+from tests.unit.conductor.test_lifecycle import World
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def off(world: World, lost_power: bool, vm_state: str = "active") -> tuple[str, str]:
+    """What its host reports after it has booted; the server's uuid and its host."""
+    uuid, host, generation = world.built()
+    world.db.write(lambda uow: uow.session.execute(sa.update(models.Instance).values(vm_state=vm_state)))
+    report = DomainReport(uuid=uuid, generation=generation, power_state=4, last_action_id=0, lost_power=lost_power)
+    for _ in range(2):
+        world.reports.reconcile_domains(world.context(admin=True), host, [report], [])
+    return uuid, host
+
+
+def test_what_ran_is_started_again_by_an_action(world: World) -> None:
+    uuid, host = off(world, lost_power=True)
+    assert world.open_actions() == [("start", "perform")]
+    assert (world.instance(uuid).vm_state, world.instance(uuid).task_state) == ("stopped", "powering-on")
+    world.let_time_pass(3)
+    world.reconciler.sweep()
+    (ticket,) = world.compute.tickets
+    assert (ticket.method, ticket.host) == ("start_instance", host)
+    world.reports.finish_action(world.context(), host, ticket.action_id, 1, None, "")
+    assert (world.instance(uuid).vm_state, world.open_actions()) == ("active", [])
+
+
+def test_a_locked_server_is_started_too(world: World) -> None:
+    uuid, host, generation = world.built()
+    world.lifecycle.accept_action(world.context(admin=True), uuid, "lock", {})
+    report = DomainReport(uuid=uuid, generation=generation, power_state=4, last_action_id=0, lost_power=True)
+    world.reports.reconcile_domains(world.context(admin=True), host, [report], [])
+    assert world.open_actions() == [("start", "perform")]
+
+
+@pytest.mark.parametrize("vm_state", ["stopped", "paused", "suspended", "rescued", "soft-delete", "error"])
+def test_what_did_not_run_is_not(world: World, vm_state: str) -> None:
+    off(world, lost_power=True, vm_state=vm_state)
+    assert world.open_actions() == []
+
+
+def test_without_the_option_it_is_stopped(world: World) -> None:
+    uuid, _ = off(world, lost_power=False)
+    assert (world.instance(uuid).vm_state, world.open_actions()) == ("stopped", [])

@@ -1,0 +1,174 @@
+"""Live migration in the conductor: both ends, what is undone where, and what the user wants; hosts are played here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nova_lite import exception, states
+from nova_lite.conductor.db import server_migrations
+from nova_lite.conductor.endpoints.live_migrations import LiveMigrations
+from nova_lite.objects import MigrationProgress, Wish
+from tests.unit.conductor.test_resize import Moving
+
+RUNNING = 1
+SOURCE = {"live": {"driver": "fake", "disks": {"disk": 1024}}}
+READY = {"live": {"driver": "fake", "host": "host2", "generation": 2, "address": "127.0.0.1"}}
+PROGRESS = MigrationProgress(memory_total=100, memory_processed=40, memory_remaining=60)
+
+
+class Live(Moving):
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.live = LiveMigrations(self.db, self.conf)
+
+    def expect(self, method: str, host: str, generation: int) -> None:
+        assert (self.order.method, self.order.host, self.order.generation) == (method, host, generation)
+
+    def prepared(self) -> None:
+        """On its way: the next order is to hand it over."""
+        self.act("live-migration", host=None)
+        self.expect("check_can_live_migrate_source", "host1", 1)
+        self.answer(RUNNING, answer=SOURCE)
+        self.expect("pre_live_migration", "host2", 2)
+        self.answer(answer=READY)
+        self.expect("live_migration", "host1", 1)
+
+    def dropped(self) -> None:
+        self.expect("rollback_live_migration_at_destination", "host2", 2)
+        assert self.state == (states.ACTIVE, states.MIGRATING, "host1", 1)
+        self.answer()
+
+    def expire(self) -> None:
+        self.let_time_pass(self.conf.conductor.live_migration_deadline + 1)
+        self.is_heard("host1")
+        self.is_heard("host2")
+        self.reconciler.sweep()
+
+    def tell(self) -> Wish:
+        order = self.order
+        return self.live.live_migration_progress(
+            self.context(), str(order.host), order.action_id, order.position, PROGRESS
+        )
+
+    def at_source(self) -> None:
+        assert self.state == (states.ACTIVE, None, "host1", 1)
+        assert self.used() == {"host1": 1, "host2": 0}
+        assert (self.open_actions(), self.problems()) == ([], [])
+
+    def at_destination(self) -> None:
+        """The source has handed it over."""
+        assert self.state == (states.ACTIVE, states.MIGRATING, "host2", 2)
+        self.expect("post_live_migration_at_destination", "host2", 2)
+        self.answer(RUNNING)
+        self.expect("post_live_migration", "host1", 1)
+        self.answer()
+        assert self.state == (states.ACTIVE, None, "host2", 2)
+        assert self.used() == {"host1": 0, "host2": 1}
+        assert (self.open_actions(), self.problems(), self.statuses()) == ([], [], ["completed"])
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Live:
+    return Live(tmp_path)
+
+
+def test_it_moves(world: Live) -> None:
+    world.prepared()
+    assert world.state == (states.ACTIVE, states.MIGRATING, "host1", 1)
+    assert (world.used(), world.statuses()) == ({"host1": 1, "host2": 1}, ["running"])
+    assert world.problems() == []
+    assert world.order.payload["answers"]["prepare"] == READY
+    world.answer()
+    world.at_destination()
+
+
+@pytest.mark.parametrize("step", ["check", "prepare", "hand_over"])
+def test_a_failure_is_undone(world: Live, step: str) -> None:
+    if step == "hand_over":
+        world.prepared()
+    else:
+        world.act("live-migration", host=None)
+        if step == "prepare":
+            world.answer(RUNNING, answer=SOURCE)
+    world.answer(RUNNING, error="no")
+    if step != "check":
+        world.dropped()
+    world.at_source()
+    assert world.statuses() == ["error"]
+
+
+def test_who_does_not_answer_is_asked_where_the_guest_is(world: Live) -> None:
+    world.prepared()
+    late = world.order
+    world.expire()
+    world.expect("rollback_live_migration", "host1", 1)
+    assert world.order.position > late.position
+    world.answer(answer={"done": False})
+    world.dropped()
+    world.at_source()
+
+
+def test_what_had_moved_before_it_was_undone_has_moved(world: Live) -> None:
+    world.prepared()
+    world.expire()
+    asked = world.order.position
+    world.answer(answer={"done": True})
+    assert world.order.position > asked, "its source would take what follows for an order of before"
+    world.at_destination()
+
+
+def test_progress_and_abort(world: Live) -> None:
+    world.prepared()
+    assert world.tell() is Wish.GO_ON
+    (migration,) = world.db.read(lambda uow: server_migrations.in_progress(uow, world.uuid))
+    assert migration.progress["memory_remaining_bytes"] == 60
+    assert world.row.progress == 40
+    world.live.live_migration_abort(world.context(admin=True), world.uuid, migration.id)
+    assert world.tell() is Wish.ABORT
+    world.answer(RUNNING, error="aborted")
+    world.dropped()
+    world.at_source()
+    assert world.statuses() == ["cancelled"]
+
+
+def test_force_complete(world: Live) -> None:
+    world.prepared()
+    world.live.live_migration_force_complete(world.context(admin=True), world.uuid, 1)
+    assert world.tell() is Wish.FORCE_COMPLETE
+
+
+def test_what_nobody_waits_for_any_more_is_to_end(world: Live) -> None:
+    world.prepared()
+    order = world.order
+    world.act("delete")
+    told = world.live.live_migration_progress(
+        world.context(), str(order.host), order.action_id, order.position, PROGRESS
+    )
+    assert told is Wish.ABORT
+
+
+def test_wishes_that_are_refused(world: Live) -> None:
+    admin: Any = world.context(admin=True)
+    with pytest.raises(exception.InstanceInvalidState):
+        world.live.live_migration_abort(admin, world.uuid, 1)
+    world.act("live-migration", host=None)
+    with pytest.raises(exception.InvalidMigrationState):
+        world.live.live_migration_abort(admin, world.uuid, 1)
+    with pytest.raises(exception.InvalidMigrationState):
+        world.live.live_migration_force_complete(admin, world.uuid, 1)
+    with pytest.raises(exception.MigrationNotFoundForInstance):
+        world.live.live_migration_abort(admin, world.uuid, 77)
+    with pytest.raises(exception.MigrationNotThere):
+        world.live.live_migration_force_complete(admin, world.uuid, 77)
+    world.live.live_migration_abort(admin, world.uuid, 1, early=True)
+
+
+@pytest.mark.parametrize(
+    ("host", "error"), [("host1", exception.UnableToMigrateToSelf), ("nowhere", exception.ComputeHostUnknown)]
+)
+def test_hosts_that_it_cannot_go_to(world: Live, host: str, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        world.act("live-migration", host=host)

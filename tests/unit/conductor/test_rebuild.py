@@ -1,0 +1,251 @@
+"""What a rebuild goes through in the conductor."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import sqlalchemy as sa
+
+from nova_lite import exception, objects, states
+from nova_lite.conductor.db import images, instances, models
+from nova_lite.objects import DomainReport, Outcome, Verdict
+from tests.unit.conductor.test_lifecycle import BUILT, World
+
+NEW = objects.Image(id="new", name="new", properties={"os": "new", "kernel_id": "k"})
+KERNEL = objects.Image(id="k", name="kernel")
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    made = World(tmp_path)
+    made.db.write(images.create, objects.Image(id="old", name="old", properties={"os": "old"}))
+    return made
+
+
+def rebuild(world: World, uuid: str, image: str = "old", **payload: Any) -> objects.ActionTicket:
+    described = msgspec.to_builtins({"new": NEW, "k": KERNEL}) if image == "new" else {}
+    whole = {"image_ref": image, "images": described, "changes": {}, "injected_files": {}, **payload}
+    return world.lifecycle.accept_action(world.context(), uuid, "rebuild", whole)
+
+
+def set_row(world: World, uuid: str, **values: Any) -> None:
+    query = sa.update(models.Instance).where(models.Instance.uuid == uuid).values(**values)
+    world.db.write(lambda uow: uow.session.execute(query))
+
+
+def begin(world: World, ticket: objects.ActionTicket) -> objects.BuildRequest:
+    assert ticket.build is not None
+    world.reports.start_build(world.context(), ticket.instance.uuid, ticket.host, ticket.build.generation)
+    return ticket.build
+
+
+def generations(world: World) -> list[int]:
+    return world.db.read(lambda uow: list(uow.session.scalars(sa.select(models.Allocation.generation))))
+
+
+def test_it_is_built_at_the_next_generation_where_it_is(world: World) -> None:
+    uuid, host, generation = world.built(image_ref="old")
+    address = world.instance(uuid).vifs[0].address
+    ticket = rebuild(world, uuid, "new", admin_password="s3cret", injected_files={"/etc/motd": "aGk="})
+    accepted = world.instance(uuid)
+    assert (accepted.vm_state, accepted.task_state, accepted.host) == ("active", "rebuilding", host)
+    assert (accepted.image_ref, accepted.kernel_id) == ("new", "k")
+    assert accepted.system_metadata == {"image_os": "new", "image_kernel_id": "k"}
+    request = begin(world, ticket)
+    assert (ticket.host, request.generation) == (host, generation + 1)
+    assert (request.admin_password, request.injected_files) == ("s3cret", {"/etc/motd": "aGk="})
+    assert (request.image, request.images["k"]) == (NEW, KERNEL)
+    assert world.instance(uuid).task_state == "rebuild_spawning"
+    assert (generations(world), world.used()) == ([generation + 1], {"host1": 1, "host2": 0})
+    world.report(uuid, host, request.generation, BUILT)
+    rebuilt = world.instance(uuid)
+    assert (rebuilt.vm_state, rebuilt.task_state, rebuilt.vifs[0].address) == ("active", None, address)
+    assert world.open_actions() == []
+    row = world.db.read(lambda uow: instances.rows_by_uuid(uow, [uuid])[uuid])
+    assert row.request == {}, "its password is forgotten"
+
+
+def test_what_its_host_had_of_it_belongs_nowhere_from_then_on(world: World) -> None:
+    uuid, host, generation = world.built(image_ref="old")
+    rebuild(world, uuid)
+    domains = [DomainReport(uuid=uuid, generation=each, power_state=1) for each in (generation, generation + 1)]
+    verdicts = world.reports.reconcile_domains(world.context(), host, domains, [uuid])
+    assert [each.verdict for each in verdicts] == [Verdict.DESTROY, Verdict.KEEP]
+
+
+def test_what_the_request_names_is_changed_and_nothing_else(world: World) -> None:
+    uuid, _, _ = world.built(image_ref="old", metadata={"a": "1"}, user_data="b2xk")
+    rebuild(world, uuid, changes={"display_name": "other", "metadata_": {"b": "2"}})
+    found = world.instance(uuid)
+    assert (found.display_name, found.metadata, found.user_data, found.hostname) == ("other", {"b": "2"}, "b2xk", "vm")
+
+
+def test_an_unknown_key_is_refused_and_none_takes_it_away(world: World) -> None:
+    uuid, _, _ = world.built(image_ref="old")
+    set_row(world, uuid, key_name="k1", key_data="ssh-rsa AAAA")
+    with pytest.raises(exception.KeypairUnavailable):
+        rebuild(world, uuid, key_name="none")
+    assert world.instance(uuid).key_name == "k1"
+    rebuild(world, uuid, key_name=None)
+    assert (world.instance(uuid).key_name, world.instance(uuid).key_data) == (None, None)
+
+
+def test_the_scheduler_is_asked_about_another_image_and_no_other(world: World) -> None:
+    uuid, host, _ = world.built(image_ref="old")
+    asked = len(world.scheduler.specs)
+    ticket = rebuild(world, uuid)
+    assert len(world.scheduler.specs) == asked
+    world.report(uuid, host, begin(world, ticket).generation, BUILT)
+    rebuild(world, uuid, "new")
+    spec = world.scheduler.specs[-1]
+    assert (len(world.scheduler.specs), spec.image, spec.stays) == (asked + 1, NEW, True)
+    assert spec.requested_destination == objects.RequestedDestination(host=host, node=host)
+
+
+def test_an_image_that_the_host_cannot_run_is_refused_and_nothing_changes(world: World) -> None:
+    uuid, _, generation = world.built(image_ref="old")
+    world.scheduler.hosts = []
+    with pytest.raises(exception.UnsuitableHost) as caught:
+        rebuild(world, uuid, "new")
+    assert caught.value.code == 400
+    assert (world.instance(uuid).image_ref, generations(world), world.open_actions()) == ("old", [generation], [])
+
+
+@pytest.mark.parametrize("image", ["none", "big"])
+def test_an_image_that_is_not_there_or_does_not_fit_is_refused(world: World, image: str) -> None:
+    uuid, _, generation = world.built(image_ref="old")
+    world.db.write(images.create, objects.Image(id="big", name="big", min_ram=9999))
+    with pytest.raises(exception.Invalid):
+        rebuild(world, uuid, image)
+    assert (world.instance(uuid).task_state, generations(world)) == (None, [generation])
+
+
+def test_limits_of_a_request_hold(world: World) -> None:
+    uuid, _, _ = world.built(image_ref="old")
+    with pytest.raises(exception.MetadataLimitExceeded):
+        rebuild(world, uuid, changes={"metadata_": {str(number): "" for number in range(129)}})
+    with pytest.raises(exception.InjectedFileLimitExceeded):
+        rebuild(world, uuid, injected_files={str(number): "" for number in range(6)})
+
+
+@pytest.mark.parametrize("vm_state", ["paused", "suspended", "building", "rescued", "soft-delete"])
+def test_other_states_are_refused(world: World, vm_state: str) -> None:
+    uuid, _, _ = world.built(image_ref="old")
+    set_row(world, uuid, vm_state=vm_state)
+    with pytest.raises(exception.InstanceInvalidState, match=f"Cannot 'rebuild' .* vm_state {vm_state}"):
+        rebuild(world, uuid)
+
+
+def test_a_request_that_comes_twice_is_one_and_another_is_refused(world: World) -> None:
+    uuid, _, generation = world.built(image_ref="old")
+    context = world.context()
+    whole = {"image_ref": "old", "images": {}, "changes": {}, "injected_files": {}}
+    tickets = [world.lifecycle.accept_action(context, uuid, "rebuild", whole) for _ in range(2)]
+    assert tickets[0] == tickets[1]
+    assert generations(world) == [generation + 1]
+    with pytest.raises(exception.InstanceInvalidState, match="task_state rebuilding"):
+        rebuild(world, uuid)
+
+
+def test_what_was_stopped_is_stopped_again(world: World) -> None:
+    uuid, host, _ = world.built(image_ref="old")
+    set_row(world, uuid, vm_state="stopped", power_state=4)
+    request = begin(world, rebuild(world, uuid))
+    world.report(uuid, host, request.generation, BUILT)
+    assert world.open_actions() == [("rebuild", "perform")]
+    (ticket,) = world.compute.tickets
+    assert (ticket.method, ticket.host, ticket.generation) == ("stop_instance", host, request.generation)
+    world.reports.finish_action(world.context(), host, ticket.action_id, 4, None, "")
+    assert (world.instance(uuid).vm_state, world.open_actions()) == ("stopped", [])
+
+
+@pytest.mark.parametrize("outcome", [Outcome.RESCHEDULED, Outcome.ABORTED])
+def test_one_that_failed_keeps_its_place_and_may_be_tried_again(world: World, outcome: Outcome) -> None:
+    uuid, host, _ = world.built(image_ref="old")
+    request = begin(world, rebuild(world, uuid, admin_password="s3cret"))
+    world.report(uuid, host, request.generation, outcome, "no disk")
+    failed = world.instance(uuid)
+    assert (failed.vm_state, failed.task_state, failed.host, failed.power_state) == ("error", None, host, 0)
+    assert failed.fault is not None and "no disk" in failed.fault.message
+    assert (len(failed.vifs), world.used(), world.open_actions()) == (1, {"host1": 1, "host2": 0}, [])
+    row = world.db.read(lambda uow: instances.rows_by_uuid(uow, [uuid])[uuid])
+    assert row.request == {}
+    request = begin(world, rebuild(world, uuid))
+    world.report(uuid, host, request.generation, BUILT)
+    assert (world.instance(uuid).vm_state, world.instance(uuid).fault) == (states.ACTIVE, None)
+
+
+def test_a_lost_order_is_sent_again(world: World) -> None:
+    uuid, host, generation = world.built(image_ref="old")
+    sent = len(world.compute.builds)
+    rebuild(world, uuid)
+    world.let_time_pass(3)
+    assert world.reconciler.sweep() == 1
+    ((to, request),) = world.compute.builds[sent:]
+    assert (to, request.generation) == (host, generation + 1)
+
+
+def test_past_its_deadline_its_host_is_asked_and_it_stays_there(world: World) -> None:
+    uuid, host, _ = world.built(image_ref="old")
+    begin(world, rebuild(world, uuid))
+    world.let_time_pass(world.conf.conductor.action_deadline + 1)
+    world.compute.fenced = exception.MessagingUnavailable(what="fence_instance")
+    world.reconciler.sweep()
+    assert (world.instance(uuid).vm_state, world.open_actions()) == ("error", [("rebuild", "compensate")])
+    world.compute.fenced = True
+    world.let_time_pass(60)
+    world.reconciler.sweep()
+    assert (world.open_actions(), world.used()) == ([], {"host1": 1, "host2": 0})
+    assert (world.instance(uuid).host, world.instance(uuid).power_state) == (host, 0)
+
+
+def test_past_its_deadline_one_that_runs_is_what_was_asked_for(world: World) -> None:
+    uuid, _, _ = world.built(image_ref="old")
+    begin(world, rebuild(world, uuid))
+    world.compute.fenced = False
+    world.let_time_pass(world.conf.conductor.action_deadline + 1)
+    world.reconciler.sweep()
+    assert (world.instance(uuid).vm_state, world.instance(uuid).fault, world.open_actions()) == ("active", None, [])
+
+
+def test_a_report_of_the_generation_before_is_stale(world: World) -> None:
+    uuid, host, generation = world.built(image_ref="old")
+    rebuild(world, uuid)
+    with pytest.raises(exception.StaleReport):
+        world.report(uuid, host, generation, BUILT)
+    assert world.open_actions() == [("rebuild", "build")]
+
+
+def test_a_guest_that_turns_itself_off_later_is_seen(world: World) -> None:
+    """A rebuild is no order that a host's fences remember, so no report has to wait for it."""
+    uuid, host, _ = world.built(image_ref="old")
+    request = begin(world, rebuild(world, uuid))
+    world.report(uuid, host, request.generation, BUILT)
+    off = DomainReport(uuid=uuid, generation=request.generation, power_state=4, last_action_id=0)
+    world.reports.reconcile_domains(world.context(), host, [off], [])
+    assert world.instance(uuid).vm_state == "stopped"
+
+
+def test_a_delete_meanwhile(world: World) -> None:
+    uuid, host, generation = world.built(image_ref="old")
+    rebuild(world, uuid)
+    ticket = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
+    assert (ticket.host, ticket.generation, world.open_actions()) == (host, generation + 1, [("delete", "perform")])
+
+
+@pytest.mark.parametrize("kind", ["stop", "reboot"])
+def test_while_it_is_undone_only_what_takes_over_is_accepted(world: World, kind: str) -> None:
+    """A stop would be done of what is about to be removed, and would let nobody ask the host any more."""
+    uuid, _, generation = world.built(image_ref="old")
+    begin(world, rebuild(world, uuid))
+    world.compute.fenced = exception.MessagingUnavailable(what="fence_instance")
+    world.let_time_pass(world.conf.conductor.action_deadline + 1)
+    world.reconciler.sweep()
+    with pytest.raises(exception.InstanceInvalidState, match=f"Cannot '{kind}' .* unfinished action rebuild"):
+        world.lifecycle.accept_action(world.context(), uuid, kind, {"reboot_type": "HARD"})
+    assert world.open_actions() == [("rebuild", "compensate")]
+    rebuild(world, uuid)
+    assert (world.open_actions(), generations(world)) == ([("rebuild", "build")], [generation + 2])

@@ -1,0 +1,117 @@
+"""What a rescue goes through in the conductor."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import sqlalchemy as sa
+
+from nova_lite import exception, objects
+from nova_lite.conductor.db import images, models
+from nova_lite.objects import DomainReport
+from tests.unit.conductor.test_lifecycle import World
+
+OWN = objects.Image(id="old", name="old")
+OTHER = objects.Image(id="other", name="other", min_ram=9999, properties={"kernel_id": "k"})
+KERNEL = objects.Image(id="k", name="kernel")
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    made = World(tmp_path)
+    made.db.write(images.create, OWN)
+    return made
+
+
+def accept(world: World, uuid: str, kind: str, **payload: Any) -> objects.ActionTicket:
+    return world.lifecycle.accept_action(world.context(), uuid, kind, payload)
+
+
+def finish(world: World, ticket: objects.ActionTicket, power_state: int | None, error: str | None = None) -> None:
+    world.reports.finish_action(world.context(), str(ticket.host), ticket.action_id, power_state, error, "")
+
+
+def payloads(world: World) -> list[Any]:
+    return world.db.read(lambda uow: list(uow.session.scalars(sa.select(models.InstanceAction.payload))))
+
+
+def test_it_boots_from_its_own_image_unless_another_is_named(world: World) -> None:
+    uuid, _, generation = world.built(image_ref="old")
+    world.db.write(images.delete, world.context(admin=True), "old")
+    ticket = accept(world, uuid, "rescue", image_ref=None, images={}, admin_password="s3cret")
+    assert (ticket.method, ticket.generation) == ("rescue_instance", generation)
+    assert ticket.payload["image"]["id"] == "old"
+    assert (world.instance(uuid).vm_state, world.instance(uuid).task_state) == ("active", "rescuing")
+    finish(world, ticket, 1)
+    assert (world.instance(uuid).vm_state, world.instance(uuid).task_state) == ("rescued", None)
+
+
+def test_its_password_is_forgotten_when_it_is_over(world: World) -> None:
+    uuid, _, _ = world.built(image_ref="old")
+    ticket = accept(world, uuid, "rescue", admin_password="s3cret")
+    assert ticket.payload["admin_password"] == "s3cret"
+    finish(world, ticket, 1)
+    assert "s3cret" not in str(payloads(world))
+
+
+def test_another_image_needs_not_fit_the_flavor(world: World) -> None:
+    uuid, _, _ = world.built(image_ref="old")
+    described = msgspec.to_builtins({"other": OTHER, "k": KERNEL})
+    payload = accept(world, uuid, "rescue", image_ref="other", images=described).payload
+    assert msgspec.convert(payload["image"], objects.Image) == OTHER
+    assert msgspec.convert(payload["images"], dict[str, objects.Image]) == {"k": KERNEL}
+
+
+def test_an_image_that_is_not_there_is_refused(world: World) -> None:
+    uuid, _, _ = world.built(image_ref="old")
+    with pytest.raises(exception.UnsupportedRescueImage, match="Requested rescue image 'none' is not supported"):
+        accept(world, uuid, "rescue", image_ref="none", images={})
+    assert world.open_actions() == []
+
+
+def test_a_server_without_an_image_needs_one(world: World) -> None:
+    uuid, _, _ = world.built()
+    with pytest.raises(exception.InstanceNotRescuable):
+        accept(world, uuid, "rescue", image_ref=None)
+
+
+def test_one_that_failed_is_what_its_guest_is(world: World) -> None:
+    uuid, _, _ = world.built(image_ref="old")
+    finish(world, accept(world, uuid, "rescue"), 4, "no disk")
+    assert (world.instance(uuid).vm_state, world.open_actions()) == ("stopped", [])
+
+
+@pytest.mark.parametrize("power_state", [1, 4, None])
+def test_an_unrescue_that_failed_leaves_it_rescued(world: World, power_state: int | None) -> None:
+    uuid, _, _ = world.built(image_ref="old")
+    finish(world, accept(world, uuid, "rescue"), 1)
+    finish(world, accept(world, uuid, "unrescue"), power_state, "no disk")
+    assert world.instance(uuid).vm_state == "rescued"
+    finish(world, accept(world, uuid, "unrescue"), 1)
+    assert world.instance(uuid).vm_state == "active"
+
+
+def test_it_stays_rescued_whatever_its_guest_does(world: World) -> None:
+    uuid, host, generation = world.built(image_ref="old")
+    ticket = accept(world, uuid, "rescue")
+    finish(world, ticket, 1)
+    off = DomainReport(uuid=uuid, generation=generation, power_state=4, last_action_id=ticket.action_id)
+    world.reports.reconcile_domains(world.context(), host, [off], [])
+    assert (world.instance(uuid).vm_state, world.instance(uuid).power_state) == ("rescued", 4)
+
+
+@pytest.mark.parametrize("kind", ["stop", "start", "reboot", "pause", "suspend", "rescue", "rebuild"])
+def test_what_a_rescued_server_refuses(world: World, kind: str) -> None:
+    uuid, _, _ = world.built(image_ref="old")
+    finish(world, accept(world, uuid, "rescue"), 1)
+    with pytest.raises(exception.InstanceInvalidState, match="while it is in vm_state rescued"):
+        accept(world, uuid, kind, image_ref="old", images={}, changes={}, injected_files={}, reboot_type="HARD")
+
+
+def test_it_can_be_deleted(world: World) -> None:
+    uuid, _, _ = world.built(image_ref="old")
+    finish(world, accept(world, uuid, "rescue"), 1)
+    assert accept(world, uuid, "delete").method == "terminate_instance"

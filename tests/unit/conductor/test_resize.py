@@ -1,0 +1,386 @@
+"""Resize and cold migration in the conductor: both ends, what is undone where, and quota; hosts are played here."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from nova_lite import exception, objects, states
+from nova_lite.conductor.db import actions, audit, flavors, models, quotas, server_migrations
+from nova_lite.objects import Verdict
+from tests.unit.conductor.test_evacuate import force_down
+from tests.unit.conductor.test_lifecycle import World
+
+DISKS = {"disks": {"driver": "fake", "host": "127.0.0.1", "location": "/disks", "files": []}}
+RUNNING, SHUTDOWN = 1, 4
+
+
+class Moving(World):
+    """A server of flavor 1 on host1, and flavor 2: two vCPUs."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.db.write(
+            lambda uow: flavors.create(uow, objects.Flavor(flavorid="2", name="m2", vcpus=2, memory_mb=512, root_gb=2))
+        )
+        self.uuid, self.source, self.generation = self.built()
+
+    def act(self, kind: str, **payload: Any) -> objects.ActionTicket:
+        """Accept it, and send what the API would."""
+        ticket = self.lifecycle.accept_action(self.context(admin=True), self.uuid, kind, payload)
+        if ticket.host is not None:
+            self.compute.tickets.append(ticket)
+        self.lifecycle.build_instances(self.context(), [self.uuid])
+        return ticket
+
+    @property
+    def order(self) -> objects.ActionTicket:
+        return self.compute.tickets[-1]
+
+    def answer(self, power_state: int | None = None, error: str | None = None, answer: Any = None) -> None:
+        """The host of the newest order reports it."""
+        order = self.order
+        self.reports.finish_action(
+            self.context(), order.host, order.action_id, power_state, error, "", order.position, answer
+        )
+
+    def left(self) -> None:
+        assert (self.order.method, self.order.host) == ("resize_instance", self.source)
+        self.answer(SHUTDOWN, answer=DISKS)
+
+    def resized(self) -> None:
+        self.act("resize", flavor_id="2")
+        self.left()
+        assert (self.order.method, self.order.host) == ("finish_resize", "host2")
+        self.answer(RUNNING)
+
+    def speaks(self, host: str) -> None:
+        """A silent host is heard again."""
+        up = sa.update(models.Service).where(models.Service.host == host).values(up=True)
+        self.db.write(lambda uow: uow.change(up))
+
+    @property
+    def row(self) -> models.Instance:
+        query = sa.select(models.Instance).where(models.Instance.uuid == self.uuid)
+        return self.db.read(lambda uow: uow.session.scalars(query).one())
+
+    @property
+    def state(self) -> tuple[str, str | None, str | None, int]:
+        row = self.row
+        return row.vm_state, row.task_state, row.host, row.generation
+
+    def cores(self) -> int:
+        return self.db.read(lambda uow: quotas.get(uow, self.conf, "p1").quotas["cores"].used)
+
+    def statuses(self) -> list[str]:
+        query = sa.select(models.Migration.status).order_by(models.Migration.id)
+        return self.db.read(lambda uow: list(uow.session.scalars(query)))
+
+    def problems(self) -> list[audit.Problem]:
+        return self.db.read(audit.find)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Moving:
+    return Moving(tmp_path)
+
+
+def test_resize_and_confirm(world: Moving) -> None:
+    world.act("resize", flavor_id="2")
+    assert world.state == (states.ACTIVE, states.RESIZE_MIGRATING, "host1", 1)
+    assert world.used() == {"host1": 1, "host2": 2}
+    assert world.cores() == 2
+    assert world.problems() == []
+    world.left()
+    assert world.state == (states.ACTIVE, states.RESIZE_FINISH, "host1", 1)
+    assert world.order.generation == 2
+    assert world.order.payload["answers"]["leave"] == DISKS
+    world.answer(RUNNING)
+    assert world.state == (states.RESIZED, None, "host2", 2)
+    assert world.row.flavorid == "2"
+    assert world.statuses() == ["finished"]
+    assert world.problems() == []
+
+    world.act("confirmResize")
+    assert (world.order.method, world.order.host, world.order.generation) == ("confirm_resize", "host1", 1)
+    assert world.state == (states.RESIZED, states.RESIZE_CONFIRMING, "host2", 2)
+    world.answer()
+    assert world.state == (states.ACTIVE, None, "host2", 2)
+    assert world.used() == {"host1": 0, "host2": 2}
+    assert (world.cores(), world.statuses(), world.open_actions()) == (2, ["confirmed"], [])
+    assert world.problems() == []
+
+
+def test_resize_and_revert(world: Moving) -> None:
+    world.resized()
+    world.act("revertResize")
+    assert (world.order.method, world.order.host, world.order.generation) == ("revert_resize", "host2", 2)
+    world.answer()
+    assert (world.order.method, world.order.host, world.order.generation) == ("finish_revert_resize", "host1", 1)
+    assert world.state == (states.RESIZED, states.RESIZE_REVERTING, "host1", 1)
+    assert world.used() == {"host1": 1, "host2": 0}
+    assert world.cores() == 2
+    world.answer(RUNNING)
+    assert world.state == (states.ACTIVE, None, "host1", 1)
+    assert world.row.flavorid == "1"
+    assert (world.cores(), world.statuses(), world.open_actions()) == (1, ["reverted"], [])
+    assert world.problems() == []
+
+
+def test_a_generation_is_never_given_twice(world: Moving) -> None:
+    world.resized()
+    world.act("revertResize")
+    world.answer()
+    world.answer(RUNNING)
+    world.act("resize", flavor_id="2")
+    world.left()
+    assert world.order.generation == 3
+
+
+def test_a_stopped_server_stays_stopped(world: Moving) -> None:
+    world.act("stop")
+    world.answer(SHUTDOWN)
+    world.act("migrate")
+    world.left()
+    assert world.order.payload["running"] is False
+    world.answer(SHUTDOWN)
+    world.act("confirmResize")
+    world.answer()
+    assert world.state == (states.STOPPED, None, "host2", 2)
+
+
+def test_no_room_leaves_all_as_it_was(world: Moving) -> None:
+    world.scheduler.hosts = ["host1"]
+    world.act("resize", flavor_id="2")
+    assert world.state == (states.ACTIVE, None, "host1", 1)
+    assert (world.cores(), world.statuses(), world.open_actions()) == (1, ["error"], [])
+    assert world.used() == {"host1": 1, "host2": 0}
+    assert world.problems() == []
+
+
+def test_a_destination_that_fails_is_dropped_and_the_source_goes_on(world: Moving) -> None:
+    world.act("resize", flavor_id="2")
+    world.left()
+    world.answer(error="disk full")
+    assert (world.order.method, world.order.host) == ("drop_resize", "host2")
+    assert world.state == (states.ACTIVE, states.RESIZE_REVERTING, "host1", 1)
+    world.answer()
+    assert (world.order.method, world.order.host) == ("finish_revert_resize", "host1")
+    world.answer(RUNNING)
+    assert world.state == (states.ACTIVE, None, "host1", 1)
+    assert (world.cores(), world.statuses(), world.open_actions()) == (1, ["error"], [])
+    assert world.used() == {"host1": 1, "host2": 0}
+
+
+def test_what_was_done_at_the_destination_is_not_thrown_away(world: Moving) -> None:
+    """It had arrived, and nobody heard of it until its time was over."""
+    world.act("resize", flavor_id="2")
+    world.left()
+    world.let_time_pass(world.conf.conductor.migration_deadline + 1)
+    world.reconciler.sweep()
+    assert (world.order.method, world.order.host) == ("drop_resize", "host2")
+    world.answer(RUNNING, answer={"done": True})
+    assert world.state == (states.RESIZED, None, "host2", 2)
+    assert (world.row.flavorid, world.statuses(), world.open_actions()) == ("2", ["finished"], [])
+    assert world.used() == {"host1": 1, "host2": 2}
+
+
+def test_a_source_that_fails_gets_no_destination(world: Moving) -> None:
+    world.act("resize", flavor_id="2")
+    world.answer(error="the domain does not stop")
+    assert (world.order.method, world.order.host) == ("finish_revert_resize", "host1")
+    world.answer(RUNNING)
+    assert world.state == (states.ACTIVE, None, "host1", 1)
+    assert world.used() == {"host1": 1, "host2": 0}
+
+
+def test_a_destination_that_went_away_gets_no_order(world: Moving) -> None:
+    world.act("resize", flavor_id="2")
+    world.silence("host2")
+    world.left()
+    assert (world.order.method, world.order.host) == ("finish_revert_resize", "host1")
+    world.answer(RUNNING)
+    assert world.state == (states.ACTIVE, None, "host1", 1)
+    assert world.used() == {"host1": 1, "host2": 0}
+
+
+def test_a_silent_destination_is_waited_for_before_the_source_goes_on(world: Moving) -> None:
+    world.act("resize", flavor_id="2")
+    world.left()
+    world.silence("host2")
+    world.let_time_pass(world.conf.conductor.migration_deadline + 1)
+    world.reconciler.sweep()
+    world.let_time_pass(10 * world.conf.conductor.action_deadline)
+    world.reconciler.sweep()
+    assert world.open_actions() == [("resize", "drop")]
+    assert world.order.method == "finish_resize"
+    assert world.state == (states.ACTIVE, states.RESIZE_REVERTING, "host1", 1)
+    world.db.write(actions.make_due, "host2")
+    world.speaks("host2")
+    world.reconciler.sweep()
+    assert (world.order.method, world.order.host) == ("drop_resize", "host2")
+
+
+def test_forced_down_is_the_word_that_the_destination_has_nothing(world: Moving) -> None:
+    world.act("resize", flavor_id="2")
+    world.left()
+    force_down(world, "host2")
+    world.reconciler.sweep()
+    world.reconciler.sweep()
+    assert (world.order.method, world.order.host) == ("finish_revert_resize", "host1")
+    world.answer(RUNNING)
+    assert world.state == (states.ACTIVE, None, "host1", 1)
+    assert world.used() == {"host1": 1, "host2": 0}
+
+
+def test_late_reports_of_earlier_steps_change_nothing(world: Moving) -> None:
+    """Both steps of the source are the same action's."""
+    world.act("resize", flavor_id="2")
+    leave = world.order
+    world.answer(error="the domain does not stop")
+    assert world.order.position > leave.position
+    world.reports.finish_action(world.context(), "host1", leave.action_id, SHUTDOWN, None, "", leave.position, DISKS)
+    assert world.state == (states.ACTIVE, states.RESIZE_REVERTING, "host1", 1)
+
+
+def test_only_the_current_order_is_wanted(world: Moving) -> None:
+    world.act("resize", flavor_id="2")
+    world.left()
+    order = world.order
+    assert world.reports.order_is_wanted(world.context(), "host2", order.action_id, order.position)
+    assert not world.reports.order_is_wanted(world.context(), "host1", order.action_id, order.position)
+    world.answer(error="disk full")
+    assert not world.reports.order_is_wanted(world.context(), "host2", order.action_id, order.position)
+
+
+@pytest.mark.parametrize("moment", ["leave", "arrive", "resized", "confirm", "revert"])
+def test_delete_at_any_moment_goes_to_both_ends(world: Moving, moment: str) -> None:
+    world.act("resize", flavor_id="2")
+    if moment != "leave":
+        world.left()
+    if moment in ("resized", "confirm", "revert"):
+        world.answer(RUNNING)
+    if moment in ("confirm", "revert"):
+        world.act(f"{moment}Resize")
+    world.act("delete")
+    seen = set()
+    for _ in range(2):
+        assert world.order.method == "terminate_instance"
+        seen.add((world.order.host, world.order.generation))
+        world.answer()
+    assert seen == {("host1", 1), ("host2", 2)}
+    assert world.row.deleted
+    assert world.used() == {"host1": 0, "host2": 0}
+    assert (world.cores(), world.open_actions(), world.problems()) == (0, [], [])
+    assert world.statuses() == ["confirmed" if moment in ("resized", "confirm", "revert") else "error"]
+
+
+def test_domains_of_both_ends_belong(world: Moving) -> None:
+    world.resized()
+    for host, generation, verdict in (
+        ("host1", 1, Verdict.KEEP),
+        ("host2", 2, Verdict.KEEP),
+        ("host2", 1, Verdict.DESTROY),
+    ):
+        report = objects.DomainReport(uuid=world.uuid, generation=generation, power_state=RUNNING)
+        (found,) = world.reports.reconcile_domains(world.context(), host, [report], [])
+        assert (found.verdict, host, generation) == (verdict, host, generation)
+
+
+@pytest.mark.parametrize(
+    ("flavor", "error"),
+    [
+        ({"flavorid": "1"}, exception.CannotResizeToSameFlavor),
+        ({"flavorid": "none"}, exception.FlavorUnavailable),
+        ({"flavorid": "3", "root_gb": 0}, exception.CannotResizeDisk),
+        ({"flavorid": "4", "disabled": True}, exception.FlavorUnavailable),
+        ({"flavorid": "5", "vcpus": 100}, exception.QuotaExceeded),
+    ],
+)
+def test_refused(world: Moving, flavor: dict[str, Any], error: type[Exception]) -> None:
+    values = {"name": flavor["flavorid"], "vcpus": 1, "memory_mb": 64, "root_gb": 5, **flavor}
+    if flavor["flavorid"] not in ("1", "none"):
+        world.db.write(lambda uow: flavors.create(uow, objects.Flavor(**values)))
+    with pytest.raises(error):
+        world.act("resize", flavor_id=flavor["flavorid"])
+    assert (world.cores(), world.statuses(), world.open_actions()) == (1, [], [])
+
+
+def test_confirm_and_revert_need_a_resize(world: Moving) -> None:
+    for kind in ("confirmResize", "revertResize"):
+        with pytest.raises(exception.InstanceInvalidState, match=r"Cannot '.*_resize' instance .* vm_state active"):
+            world.act(kind)
+
+
+def test_migrate_to_a_host(world: Moving) -> None:
+    with pytest.raises(exception.CannotMigrateToSameHost):
+        world.act("migrate", host="host1")
+    with pytest.raises(exception.ComputeHostUnknown):
+        world.act("migrate", host="nowhere")
+    world.act("migrate", host="host2")
+    (wanted,) = [spec.requested_destination for spec in world.scheduler.specs[-1:]]
+    assert wanted is not None and wanted.host == "host2"
+    assert world.scheduler.specs[-1].ignore_hosts == ["host1"]
+
+
+def test_what_nobody_confirms_is_confirmed_in_time(world: Moving) -> None:
+    world.conf.set_override("resize_confirm_window", 60)
+    world.resized()
+    world.reconciler.sweep()
+    assert world.open_actions() == []
+
+    def wait(uow: Any) -> None:
+        for row in uow.session.scalars(sa.select(models.Migration)):
+            row.updated_at -= datetime.timedelta(seconds=61)
+
+    world.db.write(wait)
+    world.reconciler.sweep()
+    assert (world.order.method, world.order.host) == ("confirm_resize", "host1")
+    world.answer()
+    assert world.state == (states.ACTIVE, None, "host2", 2)
+
+
+def test_a_server_whose_state_was_reset_amid_a_move_is_not_confirmed(world: Moving) -> None:
+    world.conf.set_override("resize_confirm_window", 1)
+    world.resized()
+    world.act("reset_state", vm_state=states.ACTIVE)
+    world.db.write(lambda uow: uow.change(sa.update(models.Migration).values(updated_at=models.Migration.created_at)))
+    world.reconciler.sweep()
+    assert world.open_actions() == []
+    with pytest.raises(exception.InstanceInvalidState):
+        world.act("resize", flavor_id="1")
+    assert [(each.found, each.expected) for each in world.problems()] == [
+        ("an allocation on host1", "none: it is not moving")
+    ]
+    world.db.write(audit.fix)
+    assert (world.problems(), world.used()) == ([], {"host1": 0, "host2": 2})
+
+
+def test_the_list_of_migrations(world: Moving) -> None:
+    def found(**filters: Any) -> list[tuple[str, str, str | None]]:
+        rows = world.db.read(server_migrations.list_, objects.MigrationFilters(**filters))
+        return [(row.migration_type, row.status, row.dest_compute) for row in rows]
+
+    world.resized()
+    world.act("revertResize")
+    world.answer()
+    world.answer(RUNNING)
+    world.scheduler.hosts = ["host1"]
+    world.act("migrate")
+    resize, migration = ("resize", "reverted", "host2"), ("migration", "error", None)
+    assert found() == [migration, resize]
+    assert found(status=["error", "done"]) == [migration]
+    assert found(host=["host2"]) == found(migration_type=["resize"]) == [resize]
+    assert found(instance_uuid=["other"]) == found(project_id=["p2"]) == []
+    newest, oldest = world.db.read(server_migrations.list_, objects.MigrationFilters())
+    assert world.db.read(server_migrations.list_, objects.MigrationFilters(), 1, newest.uuid) == [oldest]
+    with pytest.raises(exception.MarkerNotFound):
+        world.db.read(server_migrations.list_, objects.MigrationFilters(), 1, "nosuch")
+    assert world.db.read(server_migrations.get, world.uuid, oldest.id).new_flavor_id == oldest.new_flavor_id != 0
+    with pytest.raises(exception.MigrationNotFound):
+        world.db.read(server_migrations.get, "other", oldest.id)
+    assert world.db.read(server_migrations.in_progress, world.uuid) == []

@@ -1,0 +1,34 @@
+"""What the scheduler is told of an instance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nova_lite.conductor.db import instances
+from nova_lite.conductor.db.engine import Database, UnitOfWork
+from nova_lite.conductor.operations import scheduling
+from tests.unit.conductor import make
+
+
+def hints_of(db: Database, hints: dict[str, Any]) -> dict[str, Any]:
+    def told(uow: UnitOfWork) -> dict[str, Any]:
+        uuid = make.instance(uow, scheduler_hints=hints)
+        row = instances.lock(uow, uuid)
+        assert row is not None
+        return scheduling.request_spec(uow, row, []).scheduler_hints
+
+    return db.write(told)
+
+
+def test_hints_are_about_the_projects_own_servers(db: Database) -> None:
+    """Or an ACTIVE server would tell that another project's is on some host, and which."""
+    mine, theirs = db.write(make.instance), db.write(make.instance, project_id="p2")
+    nowhere = [scheduling.NOWHERE]
+    assert hints_of(db, {"same_host": theirs, "query": "[]"}) == {"same_host": nowhere, "query": "[]"}
+    assert hints_of(db, {"same_host": [theirs, mine]}) == {"same_host": [mine]}
+    assert hints_of(db, {"different_host": [theirs, mine], "same_host": mine}) == {
+        "different_host": [mine],
+        "same_host": [mine],
+    }
+    assert hints_of(db, {"different_host": theirs}) == {"different_host": nowhere}
+    assert hints_of(db, {}) == {}

@@ -1,0 +1,480 @@
+"""Images of servers in the conductor: their rows, what becomes of their files, and how each ending leaves both."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from nova_lite import exception, objects, operations, states
+from nova_lite.conductor.db import images, instances, models
+from nova_lite.conductor.operations.engine import lock_act
+from nova_lite.image import store
+from nova_lite.virt.fake import QCOW2_HEADER
+from tests.unit.conductor.test_lifecycle import World
+
+IMAGE = "99999999-9999-4999-8999-999999999999"
+DATA = QCOW2_HEADER + b"data"
+
+
+class Snapshots(World):
+    """``uuid``: an ACTIVE server."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.uuid, self.host, self.generation = self.built()
+        self.store = store.prepare_below(self.conf.image.store_path)
+
+    def snapshot(self, kind: str = "createImage", image_id: str = IMAGE, **payload: Any) -> objects.ActionTicket:
+        image = objects.Image(
+            id=image_id, name="snap", status="queued", owner="p1", visibility="private", properties={"a": "b"}
+        )
+        payload = {"image": msgspec.to_builtins(image), "registered": False, **payload}
+        return self.lifecycle.accept_action(self.context(), self.uuid, kind, payload)
+
+    def upload(self, image_id: str = IMAGE, data: bytes = DATA) -> Path:
+        """As the host does."""
+        path = Path(store.prepare_below(self.store, store.UPLOADS, self.host), image_id)
+        path.write_bytes(data)
+        changes = {"status": "saving", "size": len(data), "checksum": "c"}
+        self.db.write(images.update, self.context(admin=True), image_id, changes)
+        return path
+
+    def finish(self, ticket: objects.ActionTicket, error: str | None = None, power_state: int = 1) -> None:
+        self.reports.finish_action(self.context(), self.host, ticket.action_id, power_state, error, "")
+
+    def image(self, image_id: str = IMAGE) -> objects.Image | None:
+        return self.db.read(images.by_id, image_id)
+
+    def files(self) -> list[str]:
+        return sorted(name for _, _, names in os.walk(self.store) for name in names)
+
+    def result(self, kind: str = "createImage") -> list[tuple[str, str | None]]:
+        """Events of the last action of this kind, and how each ended."""
+
+        def read(uow: Any) -> list[tuple[str, str | None]]:
+            rows = uow.session.query(models.InstanceAction).filter_by(action=kind).order_by(models.InstanceAction.id)
+            return [(event.event, event.result) for event in rows.all()[-1].events]
+
+        return self.db.read(read)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Snapshots:
+    return Snapshots(tmp_path)
+
+
+def test_an_image_is_made(world: Snapshots) -> None:
+    ticket = world.snapshot()
+    assert (ticket.method, ticket.host) == ("snapshot_instance", world.host)
+    made = world.image()
+    assert made is not None
+    assert (made.status, made.properties) == ("queued", {"a": "b"})
+    assert world.instance(world.uuid).task_state == states.IMAGE_SNAPSHOT_PENDING
+    for task in (states.IMAGE_SNAPSHOT, states.IMAGE_PENDING_UPLOAD, states.IMAGE_UPLOADING):
+        assert world.reports.report_task(world.context(), world.host, ticket.action_id, task)
+        assert world.instance(world.uuid).task_state == task
+    assert world.reports.report_task(world.context(), world.host, ticket.action_id, states.IMAGE_SNAPSHOT)
+    assert world.instance(world.uuid).task_state == states.IMAGE_UPLOADING, "it does not go back"
+    world.upload()
+    world.finish(ticket)
+    made = world.image()
+    assert made is not None
+    assert (made.status, made.size, made.checksum) == ("active", len(DATA), "c")
+    assert world.files() == [IMAGE]
+    assert Path(world.store, IMAGE).read_bytes() == DATA
+    after = world.instance(world.uuid)
+    assert (after.vm_state, after.task_state) == (states.ACTIVE, None)
+    assert world.open_actions() == []
+    assert world.result() == [("compute_snapshot_instance", "Success")]
+
+
+def test_nobody_else_says_how_far_it_is(world: Snapshots) -> None:
+    ticket = world.snapshot()
+    for host, action, task in (("other", ticket.action_id, states.IMAGE_UPLOADING), (world.host, 99, states.DELETING)):
+        assert not world.reports.report_task(world.context(), host, action, task)
+    assert world.reports.report_task(world.context(), world.host, ticket.action_id, states.DELETING)
+    assert world.instance(world.uuid).task_state == states.IMAGE_SNAPSHOT_PENDING
+
+
+def gone(world: Snapshots) -> None:
+    assert world.image() is None
+    assert world.files() == []
+    assert world.open_actions() == []
+
+
+@pytest.mark.parametrize("uploaded", [False, True])
+def test_a_failure_on_the_host_leaves_no_image(world: Snapshots, uploaded: bool) -> None:
+    ticket = world.snapshot()
+    if uploaded:
+        world.upload()
+    world.finish(ticket, "The disk is full.")
+    gone(world)
+    after = world.instance(world.uuid)
+    assert (after.vm_state, after.task_state) == (states.ACTIVE, None)
+    assert world.result() == [("compute_snapshot_instance", "Error")]
+    assert not world.reports.report_task(world.context(), world.host, ticket.action_id, states.IMAGE_UPLOADING)
+
+
+def test_an_image_that_is_not_done_in_time_goes_away(world: Snapshots) -> None:
+    world.snapshot()
+    world.upload()
+    world.let_time_pass(world.conf.conductor.action_deadline + 1)
+    world.reconciler.sweep()
+    assert world.image() is not None, "a snapshot may take longer than other actions"
+    world.let_time_pass(world.conf.conductor.snapshot_deadline)
+    world.reconciler.sweep()
+    gone(world)
+    assert world.instance(world.uuid).vm_state == states.ACTIVE
+
+
+@pytest.mark.parametrize("uploaded", [False, True])
+def test_a_delete_meanwhile_takes_the_image_away(world: Snapshots, uploaded: bool) -> None:
+    ticket = world.snapshot()
+    if uploaded:
+        world.upload()
+    delete = world.lifecycle.accept_action(world.context(), world.uuid, "delete", {})
+    assert world.image() is None
+    assert world.files() == []
+    assert world.open_actions() == [("delete", "perform")]
+    assert world.instance(world.uuid).task_state == states.DELETING
+    world.finish(ticket)
+    world.finish(delete)
+    assert world.instance(world.uuid).deleted
+    gone(world)
+
+
+def link(path: Path) -> None:
+    path.rename(path.with_suffix(".other"))
+    path.symlink_to(path.with_suffix(".other"))
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        Path.unlink,
+        link,
+        lambda path: path.with_suffix(".other").hardlink_to(path),
+        lambda path: path.write_bytes(b"no qcow2" * 40),
+        lambda path: path.write_bytes(QCOW2_HEADER[:8] + b"\x01" * 96),
+    ],
+)
+def test_what_a_host_must_not_upload_is_no_image(world: Snapshots, spoil: Callable[[Path], Any]) -> None:
+    ticket = world.snapshot()
+    spoil(world.upload())
+    world.finish(ticket)
+    assert world.image() is None
+    assert not Path(world.store, IMAGE).exists()
+    assert world.open_actions() == []
+
+
+def test_an_image_that_its_owner_deletes_meanwhile_stays_deleted(world: Snapshots) -> None:
+    ticket = world.snapshot()
+    world.upload()
+    world.db.write(images.delete, world.context(), IMAGE)
+    world.finish(ticket)
+    gone(world)
+    assert world.instance(world.uuid).vm_state == states.ACTIVE
+
+
+def test_an_image_that_goes_while_it_is_published_leaves_no_file(world: Snapshots) -> None:
+    ticket = world.snapshot()
+    world.upload()
+    publish = world.engine.images.publish
+
+    def slow(call: Any) -> None:
+        world.lifecycle.accept_action(world.context(), world.uuid, "delete", {})
+        publish(call)
+
+    world.engine.images.publish = slow  # type: ignore[method-assign, assignment]
+    Path(world.store, "other").write_bytes(b"")
+    (path,) = [Path(world.store, store.UPLOADS, world.host, IMAGE)]
+    data = path.read_bytes()
+    discard = world.engine.images.discard
+
+    def late(call: Any) -> None:
+        """The file comes back after the discard, as a publication that is under way has it."""
+        discard(call)
+        if not Path(world.store, IMAGE).exists() and not path.exists() and data:
+            world.engine.images.discard = discard  # type: ignore[method-assign]
+            path.write_bytes(data)
+
+    world.engine.images.discard = late  # type: ignore[method-assign]
+    world.finish(ticket)
+    assert world.files() == ["other"]
+
+
+def test_an_image_service_that_is_away_is_asked_again(world: Snapshots) -> None:
+    ticket = world.snapshot()
+    world.upload()
+    publish, world.engine.images.publish = world.engine.images.publish, _away  # type: ignore[method-assign]
+    world.finish(ticket)
+    assert world.open_actions() == [("createImage", "publish")]
+    assert world.instance(world.uuid).task_state is not None
+    world.engine.images.publish = publish  # type: ignore[method-assign]
+    world.let_time_pass(10)
+    world.reconciler.sweep()
+    assert world.open_actions() == []
+    made = world.image()
+    assert made is not None
+    assert made.status == "active"
+
+
+def _away(call: Any) -> None:
+    raise exception.ImageServiceUnavailable
+
+
+def test_what_cannot_be_removed_now_is_removed_later_and_holds_nothing_up(world: Snapshots) -> None:
+    ticket = world.snapshot()
+    world.upload()
+    discard, world.engine.images.discard = world.engine.images.discard, _away  # type: ignore[method-assign]
+    world.finish(ticket, "It broke.")
+    assert world.open_actions() == [("createImage", "discard")]
+    stop = world.lifecycle.accept_action(world.context(), world.uuid, "stop", {})
+    assert sorted(world.open_actions()) == [("createImage", "discard"), ("stop", "perform")]
+    world.finish(stop, power_state=4)
+    assert world.instance(world.uuid).vm_state == states.STOPPED
+    world.let_time_pass(10)
+    world.engine.images.discard = discard  # type: ignore[method-assign]
+    world.reconciler.sweep()
+    gone(world)
+    assert world.instance(world.uuid).vm_state == states.STOPPED
+
+
+@pytest.mark.parametrize("kind", ["createImage", "createBackup", "shelve"])
+@pytest.mark.parametrize("vm_state", [states.ERROR, states.SHELVED_OFFLOADED, states.RESCUED])
+def test_a_state_without_a_disk_to_copy_is_a_409(world: Snapshots, kind: str, vm_state: str) -> None:
+    def change(uow: Any) -> None:
+        instance = instances.lock(uow, world.uuid)
+        assert instance is not None
+        instance.vm_state = vm_state
+
+    world.db.write(change)
+    with pytest.raises(exception.InstanceInvalidState, match=f"Cannot '{kind}' instance .* in vm_state {vm_state}"):
+        world.snapshot(kind)
+    assert world.image() is None
+
+
+def test_two_at_once_are_a_409_and_one_image(world: Snapshots) -> None:
+    world.snapshot()
+    with pytest.raises(exception.InstanceInvalidState, match="task_state image_snapshot_pending"):
+        world.snapshot(image_id="99999999-9999-4999-8999-999999999998")
+    assert world.count(models.Image) == 1
+
+
+def test_a_registered_image_has_no_row(world: Snapshots) -> None:
+    world.engine.images.keeps_rows = False
+    world.snapshot(registered=True)
+    assert world.count(models.Image) == 0
+
+
+def test_the_order_is_sent_again_with_the_same_image(world: Snapshots) -> None:
+    ticket = world.snapshot()
+    world.let_time_pass(60)
+    world.reconciler.sweep()
+    assert world.compute.tickets[-1].payload["image"] == ticket.payload["image"]
+    assert world.db.write(lock_act, ticket.action_id) is not None
+    assert operations.get(ticket.action, ticket.payload) is operations.CREATE_IMAGE
+
+
+def backup(world: Snapshots, number: int, rotation: int, backup_type: str = "daily") -> str:
+    """Made and ended; returns the image's id."""
+    image_id = f"99999999-9999-4999-8999-99999999990{number}"
+    properties = {"image_type": "backup", "backup_type": backup_type, "instance_uuid": world.uuid}
+    image = objects.Image(id=image_id, name="b", status="queued", owner="p1", properties=properties)
+    ticket = world.snapshot(
+        "createBackup", image=msgspec.to_builtins(image), backup_type=backup_type, rotation=rotation
+    )
+    assert (ticket.method, world.instance(world.uuid).task_state) == ("backup_instance", states.IMAGE_BACKUP)
+    world.upload(image_id)
+    world.finish(ticket)
+    assert world.open_actions() == []
+    return image_id
+
+
+def test_the_oldest_backups_go_when_a_new_one_is_there(world: Snapshots) -> None:
+    other = backup(world, 0, 1, "weekly")
+    made = [backup(world, number, 2) for number in (1, 2, 3)]
+    assert world.files() == sorted([other, *made[1:]])
+    assert [world.image(image_id) is None for image_id in made] == [True, False, False]
+    assert backup(world, 4, 0)
+    assert world.files() == [other], "a rotation of 0 keeps none"
+
+
+def test_a_backup_that_fails_takes_no_other_one_with_it(world: Snapshots) -> None:
+    first = backup(world, 1, 1)
+    ticket = world.snapshot("createBackup", backup_type="daily", rotation=1)
+    world.finish(ticket, "It broke.")
+    assert world.files() == [first]
+    assert world.image() is None
+
+
+def test_a_rotation_goes_on_beside_what_is_asked_next(world: Snapshots) -> None:
+    first = backup(world, 1, 1)
+    ticket = world.snapshot(
+        "createBackup",
+        image=msgspec.to_builtins(objects.Image(id=IMAGE, name="b", owner="p1", status="queued")),
+        backup_type="daily",
+        rotation=0,
+    )
+    world.upload()
+    rotate, world.engine.images.rotate = world.engine.images.rotate, _away  # type: ignore[method-assign]
+    world.finish(ticket)
+    stop = world.lifecycle.accept_action(world.context(), world.uuid, "stop", {})
+    world.finish(stop, power_state=4)
+    assert world.open_actions() == [("createBackup", "rotate")]
+    world.engine.images.rotate = rotate  # type: ignore[method-assign]
+    world.let_time_pass(10)
+    world.reconciler.sweep()
+    assert world.open_actions() == []
+    assert first not in world.files()
+
+
+# --- shelve
+
+
+@pytest.fixture
+def shelved(world: Snapshots) -> Snapshots:
+    """Not offloaded."""
+    world.conf.set_override("shelved_offload_time", 3600)
+    ticket = world.snapshot("shelve")
+    assert (ticket.method, world.instance(world.uuid).task_state) == ("shelve_instance", states.SHELVING)
+    world.upload()
+    world.finish(ticket, power_state=4)
+    after = world.instance(world.uuid)
+    assert (after.vm_state, after.task_state, after.host) == (states.SHELVED, None, world.host)
+    assert world.files() == [IMAGE]
+    return world
+
+
+@pytest.fixture
+def offloaded(shelved: Snapshots) -> Snapshots:
+    vifs = shelved.instance(shelved.uuid).vifs
+    ticket = shelved.lifecycle.accept_action(shelved.context(), shelved.uuid, "shelveOffload", {})
+    assert shelved.instance(shelved.uuid).task_state == states.SHELVING_OFFLOADING
+    shelved.finish(ticket, power_state=None)
+    after = shelved.instance(shelved.uuid)
+    assert (after.vm_state, after.task_state, after.host) == (states.SHELVED_OFFLOADED, None, None)
+    assert (after.vifs, after.power_state) == (vifs, 0)
+    assert set(shelved.used().values()) == {0}
+    assert shelved.instances_used() == 1
+    return shelved
+
+
+def test_what_is_shelved_is_offloaded_when_its_time_has_come(shelved: Snapshots) -> None:
+    shelved.reconciler.sweep()
+    assert shelved.open_actions() == []
+    shelved.conf.set_override("shelved_offload_time", -1)
+    shelved.reconciler.sweep()
+    assert shelved.open_actions() == []
+    shelved.conf.set_override("shelved_offload_time", 0)
+    shelved.reconciler.sweep()
+    assert shelved.open_actions() == [("shelveOffload", "perform")]
+    ticket = shelved.compute.tickets[-1]
+    assert ticket.method == "shelve_offload_instance"
+    shelved.finish(ticket, "It broke.", power_state=4)
+    after = shelved.instance(shelved.uuid)
+    assert (after.vm_state, after.host) == (states.SHELVED, shelved.host)
+    shelved.reconciler.sweep()
+    assert shelved.open_actions() == [], "it is tried again, but not at once"
+
+
+def test_a_shelved_server_starts_where_it_is(shelved: Snapshots) -> None:
+    ticket = shelved.lifecycle.accept_action(shelved.context(), shelved.uuid, "unshelve", {})
+    assert (ticket.method, ticket.host) == ("unshelve_instance", shelved.host)
+    assert shelved.instance(shelved.uuid).task_state == states.UNSHELVING
+    shelved.finish(ticket)
+    after = shelved.instance(shelved.uuid)
+    assert (after.vm_state, after.task_state) == (states.ACTIVE, None)
+    gone(shelved)
+
+
+@pytest.mark.parametrize("wanted", [{}, {"host": "host2"}, {"availability_zone": "nova", "host": "host2"}])
+def test_an_offloaded_server_is_built_of_its_image(offloaded: Snapshots, wanted: dict[str, Any]) -> None:
+    world = offloaded
+    vifs = world.instance(world.uuid).vifs
+    world.lifecycle.accept_action(world.context(), world.uuid, "unshelve", wanted)
+    world.lifecycle.build_instances(world.context(), [world.uuid])
+    destination = world.scheduler.specs[-1].requested_destination
+    assert (destination and destination.host) == wanted.get("host")
+    host, request = world.compute.builds[-1]
+    assert request.image is not None
+    assert (request.image.id, request.generation) == (IMAGE, world.generation + 1)
+    world.reports.start_build(world.context(), world.uuid, host, request.generation)
+    assert world.instance(world.uuid).task_state == states.SPAWNING
+    world.report(world.uuid, host, request.generation, objects.Outcome.BUILT)
+    after = world.instance(world.uuid)
+    assert (after.vm_state, after.host, after.vifs) == (states.ACTIVE, host, vifs)
+    assert sum(world.used().values()) == 1
+    gone(world)
+    assert after.image_ref == ""
+
+
+def test_an_offloaded_server_for_which_there_is_no_room_stays_so(offloaded: Snapshots) -> None:
+    world = offloaded
+    world.lifecycle.accept_action(world.context(), world.uuid, "unshelve", {})
+    world.scheduler.error = exception.NoValidHost(reason="full", details="")
+    world.lifecycle.build_instances(world.context(), [world.uuid])
+    after = world.instance(world.uuid)
+    assert (after.vm_state, after.task_state, after.fault) == (states.SHELVED_OFFLOADED, None, None)
+    assert world.files() == [IMAGE]
+    assert world.open_actions() == []
+    assert world.result("unshelve") == [("conductor_unshelve_instance", "Error")]
+    world.scheduler.error = None
+    world.lifecycle.accept_action(world.context(), world.uuid, "unshelve", {})
+    world.lifecycle.build_instances(world.context(), [world.uuid])
+    host, request = world.compute.builds[-1]
+    world.reports.start_build(world.context(), world.uuid, host, request.generation)
+    world.report(world.uuid, host, request.generation, objects.Outcome.ABORTED, "The image is gone.")
+    assert world.instance(world.uuid).vm_state == states.SHELVED_OFFLOADED
+    assert set(world.used().values()) == {0}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "error"),
+    [
+        ({"availability_zone": "none"}, exception.AvailabilityZoneUnavailable),
+        ({"host": "none"}, exception.ComputeHostUnknown),
+        ({"availability_zone": None, "host": "host1"}, None),
+    ],
+)
+def test_where_it_cannot_go_is_a_400(
+    offloaded: Snapshots, wanted: dict[str, Any], error: type[Exception] | None
+) -> None:
+    if error is None:
+        offloaded.lifecycle.accept_action(offloaded.context(), offloaded.uuid, "unshelve", wanted)
+        assert offloaded.instance(offloaded.uuid).requested_availability_zone is None
+        return
+    with pytest.raises(error):
+        offloaded.lifecycle.accept_action(offloaded.context(), offloaded.uuid, "unshelve", wanted)
+    assert offloaded.open_actions() == []
+
+
+def test_a_server_that_is_on_its_host_goes_nowhere_else(shelved: Snapshots) -> None:
+    with pytest.raises(exception.UnshelveInstanceInvalidState):
+        shelved.lifecycle.accept_action(shelved.context(), shelved.uuid, "unshelve", {"host": "host2"})
+
+
+def test_a_delete_takes_the_image_of_a_shelved_server_with_it(offloaded: Snapshots) -> None:
+    offloaded.lifecycle.accept_action(offloaded.context(), offloaded.uuid, "delete", {})
+    assert offloaded.instance(offloaded.uuid).deleted
+    gone(offloaded)
+    assert offloaded.count(models.Port) == 0
+
+
+def test_a_delete_of_one_that_is_not_offloaded_does_too(shelved: Snapshots) -> None:
+    ticket = shelved.lifecycle.accept_action(shelved.context(), shelved.uuid, "delete", {})
+    shelved.finish(ticket, power_state=None)
+    assert shelved.instance(shelved.uuid).deleted
+    gone(shelved)
+
+
+def test_a_shelve_that_fails_leaves_a_stopped_server(world: Snapshots) -> None:
+    ticket = world.snapshot("shelve")
+    world.finish(ticket, "The disk is full.", power_state=4)
+    assert world.instance(world.uuid).vm_state == states.STOPPED
+    gone(world)

@@ -1,0 +1,179 @@
+"""Soft delete, restore and reclaim in the conductor."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from nova_lite import exception, objects
+from nova_lite.conductor.db import audit, instances, models
+from nova_lite.objects import InstanceFilters
+from tests.unit.conductor.test_lifecycle import World
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    made = World(tmp_path)
+    made.conf.set_override("reclaim_instance_interval", 100)
+    return made
+
+
+def accept(world: World, uuid: str, kind: str, **payload: Any) -> objects.ActionTicket:
+    return world.lifecycle.accept_action(world.context(), uuid, kind, payload)
+
+
+def finish(world: World, ticket: objects.ActionTicket, power_state: int | None = 4, error: str | None = None) -> None:
+    world.reports.finish_action(world.context(), str(ticket.host), ticket.action_id, power_state, error, "")
+
+
+def soft_deleted(world: World) -> tuple[str, str]:
+    """Its uuid and its host."""
+    uuid, host, _ = world.built()
+    finish(world, accept(world, uuid, "delete", soft=True))
+    return uuid, host
+
+
+def listed(world: World, **filters: Any) -> list[str]:
+    query = InstanceFilters(project_id="p1", **filters)
+    return [item.uuid for item in world.db.read(instances.list_, world.context(), query)]
+
+
+def grow_older(world: World, seconds: int) -> None:
+    def shift(uow: Any) -> None:
+        for row in uow.session.scalars(sa.select(models.Instance)):
+            row.soft_deleted_at -= datetime.timedelta(seconds=seconds)
+
+    world.db.write(shift)
+
+
+def test_it_is_off_keeps_its_place_and_gives_back_its_quota(world: World) -> None:
+    uuid, host, _ = world.built()
+    ticket = accept(world, uuid, "delete", soft=True)
+    assert (ticket.method, world.instance(uuid).task_state) == ("soft_delete_instance", "soft-deleting")
+    assert world.instances_used() == 1
+    finish(world, ticket)
+    found = world.instance(uuid)
+    assert (found.vm_state, found.task_state, found.host, len(found.vifs)) == ("soft-delete", None, host, 1)
+    assert (world.instances_used(), world.used(), world.open_actions()) == (0, {"host1": 1, "host2": 0}, [])
+    assert world.db.read(lambda uow: list(audit.quota_counters(uow))) == []
+
+
+def test_lists_leave_it_out_unless_it_is_asked_for(world: World) -> None:
+    uuid, _ = soft_deleted(world)
+    assert listed(world) == []
+    assert listed(world, vm_states=["soft-delete"]) == []
+    assert listed(world, soft_deleted=True) == [uuid]
+    assert listed(world, deleted=True) == []
+    assert listed(world, deleted=True, soft_deleted=True) == [uuid]
+    assert listed(world, changes_since=datetime.datetime(2020, 1, 1)) == [uuid]
+    assert world.db.read(instances.get, world.context(), uuid).vm_state == "soft-delete"
+
+
+def test_another_delete_changes_nothing(world: World) -> None:
+    uuid, _ = soft_deleted(world)
+    grow_older(world, 50)
+    ticket = accept(world, uuid, "delete", soft=True)
+    assert (ticket.host, world.instance(uuid).vm_state, world.instances_used()) == (None, "soft-delete", 0)
+    grow_older(world, 51)
+    assert world.db.read(instances.to_reclaim, 100, 9) == [uuid]
+
+
+def test_two_at_once_are_one(world: World) -> None:
+    uuid, _, _ = world.built()
+    assert accept(world, uuid, "delete", soft=True).action_id == accept(world, uuid, "delete", soft=True).action_id
+
+
+def test_a_restore_takes_quota_and_starts_it(world: World) -> None:
+    uuid, host = soft_deleted(world)
+    ticket = accept(world, uuid, "restore")
+    assert (ticket.method, ticket.host, world.instances_used()) == ("restore_instance", host, 1)
+    assert (world.instance(uuid).vm_state, world.instance(uuid).task_state) == ("stopped", "restoring")
+    assert listed(world) == [uuid]
+    finish(world, ticket, 1)
+    assert (world.instance(uuid).vm_state, world.open_actions()) == ("active", [])
+    assert world.db.read(instances.to_reclaim, 0, 9) == []
+    assert world.db.read(lambda uow: list(audit.quota_counters(uow))) == []
+
+
+def test_a_restore_that_could_not_start_it_is_no_delete(world: World) -> None:
+    uuid, _ = soft_deleted(world)
+    finish(world, accept(world, uuid, "restore"), 4, "no disk")
+    assert (world.instance(uuid).vm_state, world.instances_used()) == ("stopped", 1)
+
+
+def test_without_quota_there_is_no_restore(world: World) -> None:
+    uuid, _ = soft_deleted(world)
+    world.create(min_count=10, max_count=10)
+    with pytest.raises(exception.QuotaExceeded):
+        accept(world, uuid, "restore")
+    assert (world.instance(uuid).vm_state, world.instances_used()) == ("soft-delete", 10)
+
+
+def test_it_is_reclaimed_when_it_is_old_enough(world: World) -> None:
+    uuid, host = soft_deleted(world)
+    world.reconciler.sweep()
+    assert world.open_actions() == []
+    grow_older(world, 101)
+    world.reconciler.sweep()
+    assert world.open_actions() == [("delete", "perform")]
+    ticket = world.compute.tickets[-1]
+    assert (ticket.method, ticket.host) == ("terminate_instance", host)
+    world.reconciler.sweep()
+    assert len(world.compute.tickets) == 1, "it is asked for once"
+    finish(world, ticket, None)
+    assert (world.instance(uuid).deleted, world.instances_used()) == (True, 0)
+    assert (world.used(), world.count(models.Port)) == ({"host1": 0, "host2": 0}, 0)
+    world.reconciler.sweep()
+    assert world.open_actions() == []
+
+
+def test_no_sweep_reclaims_more_than_its_share(world: World) -> None:
+    world.conf.set_override("reconcile_batch", 2, "conductor")
+    for _ in range(3):
+        soft_deleted(world)
+    grow_older(world, 101)
+    world.reconciler.sweep()
+    assert len(world.open_actions()) == 2
+    world.reconciler.sweep()
+    assert len(world.open_actions()) == 3
+
+
+def test_nothing_is_reclaimed_without_the_option(world: World) -> None:
+    soft_deleted(world)
+    grow_older(world, 10**6)
+    world.conf.set_override("reclaim_instance_interval", 0)
+    world.reconciler.sweep()
+    assert world.open_actions() == []
+
+
+def test_a_delete_for_good_gives_nothing_back_twice(world: World) -> None:
+    uuid, _ = soft_deleted(world)
+    world.create()
+    finish(world, accept(world, uuid, "delete"), None)
+    assert (world.instance(uuid).deleted, world.instances_used()) == (True, 1)
+
+
+def test_what_was_never_launched_cannot_be_kept(world: World) -> None:
+    (uuid,) = world.create()
+    with pytest.raises(exception.InstanceInvalidState):
+        accept(world, uuid, "delete", soft=True)
+
+
+def test_while_its_host_is_away_it_is_deleted_for_its_owner(world: World) -> None:
+    uuid, host, _ = world.built()
+    world.silence(host)
+    accept(world, uuid, "delete", soft=True)
+    assert (world.instance(uuid).vm_state, world.open_actions()) == ("soft-delete", [("delete", "turn-off")])
+    assert world.instances_used() == 0
+    accept(world, uuid, "restore")
+    assert (world.open_actions(), world.instances_used()) == ([("restore", "perform")], 1)
+
+
+def test_an_admin_cannot_set_its_state_by_hand(world: World) -> None:
+    uuid, _ = soft_deleted(world)
+    with pytest.raises(exception.InstanceInvalidState):
+        world.lifecycle.accept_action(world.context(admin=True), uuid, "reset_state", {"vm_state": "active"})

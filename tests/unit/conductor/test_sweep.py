@@ -1,0 +1,152 @@
+"""What the reconciler takes, and that nobody who does not answer holds up others."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent import futures
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from nova_lite.conductor.db import actions
+from tests.unit.conductor.test_lifecycle import World
+
+DEADLINE = 30.0
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+@pytest.fixture
+def free(world: World) -> Iterator[threading.Event]:
+    """With the reconciler's own threads; who waits for this event is let go at the end."""
+    event = threading.Event()
+    for lane in world.reconciler.lanes:
+        lane.pool = futures.ThreadPoolExecutor(4)
+    yield event
+    event.set()
+    for lane in world.reconciler.lanes:
+        lane.pool.shutdown()
+
+
+def stopping(world: World) -> int:
+    """A server whose order to stop was lost; returns the action's id."""
+    uuid, _, _ = world.built()
+    return world.lifecycle.accept_action(world.context(), uuid, "stop", {}).action_id
+
+
+def orders(world: World) -> list[int]:
+    return [sent.action_id for sent in world.compute.tickets]
+
+
+def test_a_host_that_is_away_is_sent_nothing_until_it_is_heard_again(world: World) -> None:
+    uuid, host, _ = world.built()
+    world.silence(host)
+    ticket = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
+    for _ in range(20):
+        world.let_time_pass(31)
+        world.reconciler.sweep()
+    assert orders(world) == []
+    world.is_heard(host)
+    world.reconciler.sweep()
+    assert orders(world) == [ticket.action_id]
+
+
+def test_a_build_is_not_sent_again_to_a_host_that_is_away(world: World) -> None:
+    (uuid,) = world.create()
+    world.lifecycle.build_instances(world.context(), [uuid])
+    host = world.compute.builds[-1][0]
+    world.silence(host)
+    for _ in range(5):
+        world.let_time_pass(31)
+        world.reconciler.sweep()
+    assert len(world.compute.builds) == 1
+    world.is_heard(host)
+    world.reconciler.sweep()
+    assert len(world.compute.builds) == 2
+
+
+def test_hosts_that_do_not_answer_a_fence_hold_up_no_order(world: World, free: threading.Event) -> None:
+    asked = threading.Semaphore(0)
+
+    def silent(*_: Any, **__: Any) -> bool:
+        asked.release()
+        assert free.wait(2 * DEADLINE)
+        return True
+
+    builds = world.create(max_count=7)
+    world.lifecycle.build_instances(world.context(), builds)
+    world.let_time_pass(1000)
+    world.compute.fence_instance = silent  # type: ignore[method-assign]
+    world.reconciler.sweep()
+    assert asked.acquire(timeout=DEADLINE)
+    sent = threading.Event()
+    uuid, _, _ = world.built()
+    stop = world.lifecycle.accept_action(world.context(), uuid, "stop", {})
+    world.compute.order = lambda *_, **__: sent.set()  # type: ignore[method-assign]
+    world.let_time_pass(31)
+    for _ in range(3):
+        world.reconciler.sweep()
+    assert sent.wait(DEADLINE), f"the order of action {stop.action_id} waits for others' fences"
+
+
+def test_each_host_is_asked_for_one_fence_at_a_time(world: World, free: threading.Event) -> None:
+    asked: list[str] = []
+
+    def silent(_: Any, host: str, *__: Any, **___: Any) -> bool:
+        asked.append(host)
+        assert free.wait(2 * DEADLINE)
+        return True
+
+    world.lifecycle.build_instances(world.context(), world.create(max_count=8))
+    world.let_time_pass(1000)
+    world.compute.fence_instance = silent  # type: ignore[method-assign]
+    for _ in range(5):
+        world.reconciler.sweep()
+        world.let_time_pass(31)
+    assert sorted(asked) == sorted(set(asked))
+
+
+def test_a_scheduler_that_does_not_answer_holds_up_no_order(world: World, free: threading.Event) -> None:
+    def silent(*_: Any) -> Any:
+        assert free.wait(2 * DEADLINE)
+        return []
+
+    stop = stopping(world)
+    world.create(max_count=9)
+    world.scheduler.select_destinations = silent  # type: ignore[method-assign]
+    sent = threading.Event()
+    world.compute.order = lambda *_, **__: None  # type: ignore[method-assign]
+    for _ in range(6):
+        world.let_time_pass(31)
+        world.reconciler.sweep()
+    world.compute.order = lambda *_, **__: sent.set()  # type: ignore[method-assign]
+    world.let_time_pass(31)
+    world.reconciler.sweep()
+    assert sent.wait(DEADLINE), f"the order of action {stop} waits for the scheduler"
+
+
+def test_a_row_that_makes_no_sense_is_put_off_and_the_others_are_driven(world: World) -> None:
+    broken, whole = stopping(world), stopping(world)
+    world.let_time_pass(31)
+    world.db.write(
+        lambda uow: uow.session.execute(
+            sa.text("UPDATE instance_actions SET payload = '{' WHERE id = :id").bindparams(id=broken)
+        )
+    )
+    assert world.reconciler.sweep() == 1
+    assert orders(world) == [whole]
+    assert world.db.read(actions.due, world.conf) == [], "the broken one is not looked at all the time"
+
+
+def test_one_sweep_takes_more_than_a_batch(world: World) -> None:
+    world.conf.set_override("reconcile_batch", 2, "conductor")
+    expected = sorted(stopping(world) for _ in range(5))
+    world.let_time_pass(31)
+    assert world.reconciler.sweep() == 5
+    assert sorted(orders(world)) == expected

@@ -1,0 +1,80 @@
+"""The fake driver's live migration: a guest is at one host or at the other, whatever happens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nova_lite import exception
+from nova_lite.objects import LiveDestination, MigrationProgress, Wish
+from nova_lite.states import PowerState
+from nova_lite.virt import driver, fake
+from tests.unit.compute.fakes import make_conf
+from tests.unit.virt.builders import make_instance, make_spec
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> tuple[fake.FakeDriver, fake.FakeDriver]:
+    conf = make_conf(tmp_path)
+    found = []
+    for name in ("one", "two"):
+        found.append(fake.FakeDriver(conf, name, lambda image, path: None))
+        found[-1].init_host()
+    return found[0], found[1]
+
+
+def begun(source: fake.FakeDriver, destination: fake.FakeDriver) -> tuple[driver.SpawnSpec, LiveDestination]:
+    spec = make_spec(instance=make_instance(), generation=3)
+    source.spawn(spec)
+    there = make_spec(instance=spec.instance, generation=4)
+    ready = destination.pre_live_migration(there, source.check_can_live_migrate_source(spec.instance.uuid))
+    assert destination.leftovers() == {spec.instance.uuid}
+    return spec, ready
+
+
+def guests(host: fake.FakeDriver) -> list[tuple[int, PowerState]]:
+    return [(info.generation, info.power_state) for info in host.list_domains()]
+
+
+def test_it_moves(hosts: tuple[fake.FakeDriver, fake.FakeDriver]) -> None:
+    source, destination = hosts
+    spec, ready = begun(source, destination)
+    told: list[MigrationProgress] = []
+    source.live_migration(spec.instance.uuid, ready, lambda progress: (told.append(progress), Wish.GO_ON)[1])
+    assert (guests(source), guests(destination)) == ([], [(4, PowerState.RUNNING)])
+    assert told[-1].memory_remaining == 0 < told[-1].memory_total
+    assert source.settle_live_migration(spec.instance.uuid, ready)
+    assert "fake guest is booting" in destination.get_console_output(spec.instance.uuid, None)
+
+
+def test_it_is_aborted(hosts: tuple[fake.FakeDriver, fake.FakeDriver]) -> None:
+    source, destination = hosts
+    spec, ready = begun(source, destination)
+    with pytest.raises(exception.MigrationAborted):
+        source.live_migration(spec.instance.uuid, ready, lambda progress: Wish.ABORT)
+    assert (guests(source), guests(destination)) == ([(3, PowerState.RUNNING)], [])
+    assert not source.settle_live_migration(spec.instance.uuid, ready)
+    destination.destroy(spec.instance.uuid)
+    assert destination.leftovers() == set()
+
+
+@pytest.mark.parametrize("step", ["live_migration_before_move", "live_migration_after_move"])
+def test_after_a_failure_it_tells_where_the_guest_is(hosts: tuple[fake.FakeDriver, fake.FakeDriver], step: str) -> None:
+    source, destination = hosts
+    spec, ready = begun(source, destination)
+    fake.write_control(source.conf, "one", fail_at=[step], fail_count=-1)
+    with pytest.raises(exception.VirtDriverError):
+        source.live_migration(spec.instance.uuid, ready, lambda progress: Wish.GO_ON)
+    moved = step == "live_migration_after_move"
+    assert source.settle_live_migration(spec.instance.uuid, ready) == moved
+    assert (len(guests(source)), len(guests(destination))) == ((0, 1) if moved else (1, 0))
+
+
+def test_a_guest_that_is_off_is_not_moved(hosts: tuple[fake.FakeDriver, fake.FakeDriver]) -> None:
+    source, _ = hosts
+    spec = make_spec(instance=make_instance())
+    source.spawn(spec)
+    source.power_off(spec.instance.uuid, 0)
+    with pytest.raises(exception.MigrationPreCheckError):
+        source.check_can_live_migrate_source(spec.instance.uuid)

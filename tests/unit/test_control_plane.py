@@ -62,22 +62,22 @@ class Link:
     def report_state(self, context: Any, report: HostReport, timeout: float | None = None) -> None:
         self.world.db.write(hosts.report_state, self.world.conf, report)
 
-    def start_build(self, *arguments: Any) -> Any:
-        return self._say(self.reports.start_build, *arguments)
+    def start_build(self, *arguments: Any, **named: Any) -> Any:
+        return self._say(self.reports.start_build, *arguments, **named)
 
-    def finish_build(self, *arguments: Any) -> Any:
-        return self._say(self.reports.finish_build, *arguments)
+    def finish_build(self, *arguments: Any, **named: Any) -> Any:
+        return self._say(self.reports.finish_build, *arguments, **named)
 
-    def finish_action(self, *arguments: Any) -> Any:
-        return self._say(self.reports.finish_action, *arguments)
+    def finish_action(self, *arguments: Any, **named: Any) -> Any:
+        return self._say(self.reports.finish_action, *arguments, **named)
 
     def reconcile_domains(self, *arguments: Any) -> Any:
         return self.reports.reconcile_domains(*arguments)
 
-    def _say(self, method: Callable[..., T], *arguments: Any) -> T:
+    def _say(self, method: Callable[..., T], *arguments: Any, **named: Any) -> T:
         if self.cut == "before":
             self._die()
-        answer = method(*arguments)
+        answer = method(*arguments, **named)
         if self.cut == "after":
             self._die()
         return answer

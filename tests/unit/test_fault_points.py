@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
+import re
 from pathlib import Path
 
 import nova_lite
@@ -16,8 +16,8 @@ ROOT = Path(nova_lite.__file__).parent
 
 def defined() -> set[str]:
     """Names of all functions and methods of nova_lite."""
-    trees = [ast.parse(path.read_text()) for path in ROOT.rglob("*.py")]
-    return {node.name.lstrip("_") for tree in trees for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    texts = [path.read_text() for path in ROOT.rglob("*.py")]
+    return {name.lstrip("_") for text in texts for name in re.findall(r"^\s*def (\w+)\(", text, re.MULTILINE)}
 
 
 def test_every_named_point_is_in_the_code() -> None:

@@ -27,7 +27,15 @@ from nova_lite.conductor.db.engine import Database, UnitOfWork
 from nova_lite.conductor.db.models import Instance, InstanceTag, KeyPair
 from nova_lite.context import RequestContext
 from nova_lite.network.driver import NetworkBackend, NetworkCall, Verb
-from nova_lite.objects import CreateRequest, CreateResult, Flavor, Image, NetworkRequest, RequestedDestination
+from nova_lite.objects import (
+    CreateRequest,
+    CreateResult,
+    Flavor,
+    Image,
+    NetworkRequest,
+    RequestedDestination,
+    security_group,
+)
 
 GIB = 1024**3
 
@@ -73,7 +81,7 @@ def create_instances(
         raise exception.KeypairUnavailable()
     limits = quotas.bounds(uow, conf, context.project_id, context.user_id)
     check_limits(limits, request.metadata, request.injected_files)
-    _check_security_groups(request)
+    _check_security_groups(request, context.project_id)
     _check_placement(uow, request)
     requested_networks = network.resolve(networks.Store(uow), context, request.networks, answer)
     _check_count_against_networks(request, requested_networks)
@@ -174,10 +182,10 @@ def check_limits(limits: Mapping[str, int], metadata: Mapping[str, str], injecte
             raise exception.InjectedFileLimitExceeded(reason=f"Injected file content too long: {path}")
 
 
-def _check_security_groups(request: CreateRequest) -> None:
-    """The built-in network has one security group, ``default``."""
+def _check_security_groups(request: CreateRequest, project_id: str) -> None:
+    """A project has one security group, ``default``."""
     for name in request.security_groups:
-        if name != "default":
+        if not security_group.is_default(name, project_id):
             raise exception.SecurityGroupUnavailable(name=name)
 
 
@@ -263,7 +271,7 @@ def _instance(
         access_ip_v6=request.access_ip_v6,
         metadata_=request.metadata,
         system_metadata={} if image is None else image_metadata(image),
-        security_groups=request.security_groups or ["default"],
+        security_groups=[security_group.DEFAULT],
         scheduler_hints=request.scheduler_hints,
         tags=[InstanceTag(tag=tag) for tag in dict.fromkeys(request.tags)],
         created_at=uow.now,

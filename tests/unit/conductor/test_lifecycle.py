@@ -39,7 +39,7 @@ from nova_lite.conductor.reconciler import Reconciler
 from nova_lite.context import RequestContext
 from nova_lite.image.local import LocalImages
 from nova_lite.network.driver import NetworkBackend, load_backend
-from nova_lite.objects import BuildResult, CreateRequest, Destination, Outcome, Selection, Verdict
+from nova_lite.objects import BuildResult, CreateRequest, Destination, Outcome, Selection, Verdict, security_group
 
 BUILT = Outcome.BUILT
 
@@ -329,6 +329,7 @@ def described(**changes: Any) -> dict[str, Any]:
             exception.ComputeHostUnknown,
         ),
         ({"security_groups": ["none"]}, exception.SecurityGroupUnavailable),
+        ({"security_groups": [security_group.default_id("other")]}, exception.SecurityGroupUnavailable),
         ({"metadata": {str(n): "" for n in range(129)}}, exception.MetadataLimitExceeded),
         ({"injected_files": {str(n): "" for n in range(6)}}, exception.InjectedFileLimitExceeded),
         (
@@ -355,6 +356,11 @@ def test_a_build_is_claimed_sent_and_finished(world: World) -> None:
     assert world.open_actions() == []
     row = world.db.read(lambda uow: instances.rows_by_uuid(uow, [uuid])[uuid])
     assert row.request == {}, "what only the build needed, its password among it, is gone"
+
+
+def test_a_security_group_is_named_or_told_by_its_id(world: World) -> None:
+    (uuid,) = world.create(security_groups=["default", security_group.default_id(world.context().project_id)])
+    assert world.instance(uuid).security_groups == ["default"]
 
 
 def test_an_unknown_requested_host_is_named(world: World) -> None:

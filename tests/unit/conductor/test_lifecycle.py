@@ -255,6 +255,31 @@ def test_a_repeated_request_returns_the_same_instances(world: World) -> None:
     assert len(world.open_actions()) == 2
 
 
+def test_an_idempotency_key_stands_for_one_wish(world: World) -> None:
+    """A client's second request with it is another one, by its request id, and gets the servers of the first."""
+    wish = {"idempotency_key": "k", "fingerprint": "f"}
+
+    def create(context: RequestContext, **changes: Any) -> objects.CreateResult:
+        request = CreateRequest(name="vm", flavor_id="1", **{**wish, **changes})
+        return world.lifecycle.create_instances(context, request)
+
+    def uuids(result: objects.CreateResult) -> list[str]:
+        return [instance.uuid for instance in result.instances]
+
+    first = world.context()
+    made = create(first, max_count=2)
+    assert not made.earlier
+    assert not create(first, max_count=2).earlier, "the same call, once more"
+    again = create(world.context(), max_count=2)
+    assert (again.earlier, uuids(again)) == (True, uuids(made))
+    assert world.instances_used() == 2
+    with pytest.raises(exception.IdempotencyKeyReused):
+        create(world.context(), fingerprint="g")
+    other_key = create(world.context(), idempotency_key="l")
+    other_project = create(world.context(project="p2"))
+    assert not set(uuids(made)) & {*uuids(other_key), *uuids(other_project)}
+
+
 def test_max_count_is_lowered_to_what_the_quota_allows_but_not_below_min_count(world: World) -> None:
     assert len(world.create(min_count=1, max_count=15)) == 10
     with pytest.raises(exception.QuotaExceeded, match="Quota exceeded for instances: Requested 1, but already used 10"):

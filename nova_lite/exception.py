@@ -619,10 +619,20 @@ class MigrationAborted(VirtDriverError):
 
 
 class ImageFileMissing(VirtDriverError):
+    """Its file is not here: the store may be away on this host alone."""
+
     msg_fmt = "Image %(image_id)s cannot be read on this host: %(reason)s"
 
 
+class ImageGone(ImageFileMissing):
+    """It is nowhere: no host can boot it."""
+
+    msg_fmt = "Image %(image_id)s cannot be had: %(reason)s"
+
+
 class ImageCorrupt(VirtDriverError):
+    """What this host read is not what was registered: its disk or the way to it may be at fault."""
+
     msg_fmt = "Image %(image_id)s is corrupt: %(reason)s"
 
 

@@ -7,6 +7,7 @@ their order has ended well.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,9 @@ from nova_lite.image import formats, store, verified
 from nova_lite.image.driver import ImageBackend, ImageCall
 from nova_lite.image.store import file_path, uploads_path
 from nova_lite.objects import Image
+
+#: What is wrong with the place that an image is copied to, not with where it comes from.
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 class LocalImages(ImageBackend):
@@ -133,6 +137,8 @@ def copy(image: Image, source: str, target: str) -> None:
         try:
             size, checksum = concurrency.call_blocking(_copy, reader, target, image.hash_algorithm)
         except OSError as error:
+            if error.errno in _NO_ROOM:
+                raise exception.ImageDownloadFailed(image_id=image.id, reason=str(error.strerror)) from error
             raise exception.ImageFileMissing(image_id=image.id, reason=error.strerror or str(error)) from error
         verified.check(image, size, checksum)
 

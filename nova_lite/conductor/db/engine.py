@@ -11,7 +11,7 @@ import datetime
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
@@ -58,8 +58,7 @@ def _utcnow_postgresql(element: Any, compiler: Any, **kw: Any) -> str:
 
 
 class UnitOfWork:
-    """One transaction: its session, the options, the database's time at its start, and what others have to hear after
-    it.
+    """One transaction: its session, the options, the database's time, and what others have to hear after it.
 
     ``touched_nodes``: ids of compute nodes that were changed; ``deleted_nodes``: the last state of those that are gone;
     ``after_commit``: functions to call once it is committed.
@@ -68,10 +67,26 @@ class UnitOfWork:
     def __init__(self, session: orm.Session, conf: cfg.ConfigOpts) -> None:
         self.session = session
         self.conf = conf
-        self.now: datetime.datetime = session.execute(sa.select(utcnow())).scalar_one()
         self.touched_nodes: set[int] = set()
         self.deleted_nodes: dict[int, HostState] = {}
         self.after_commit: list[Callable[[], None]] = []
+        self._now: datetime.datetime | None = None
+
+    @property
+    def now(self) -> datetime.datetime:
+        """The database's time when it was first asked for, the same to the end of the transaction."""
+        if self._now is None:
+            self._now = self.session.execute(sa.select(utcnow())).scalar_one()
+        return self._now
+
+    def timed(self, query: sa.Select[T]) -> Sequence[T]:
+        """All that ``query`` finds. They bring the time along, so that `now` needs no statement of its own."""
+        if self._now is not None:
+            return self.session.scalars(query).all()
+        found = self.session.execute(query.add_columns(utcnow())).all()
+        if found:
+            self._now = found[0][-1]
+        return [row[0] for row in found]
 
     def change(self, statement: sa.Update | sa.Delete) -> int:
         """Run a conditional update (or delete) and return how many rows it met; rows read before are not refreshed."""

@@ -65,7 +65,7 @@ def create_instances(
         raise exception.Forbidden("A server belongs to a project; this token is for none.")
     repeated = instances.of_request(uow, _instance_uuid(context, 0), context.project_id)
     if repeated:
-        return _result(repeated)
+        return _result(uow, repeated)
     flavor = _flavor(uow, context, request)
     image, boot_images = find_images(uow, context, request.image_ref, request.images, flavor)
     key = None if request.key_name is None else keypairs.find(uow, context.user_id or "", request.key_name)
@@ -94,11 +94,11 @@ def create_instances(
         action = actions.open_action(uow, conf, context, row, operations.CREATE.kind, {"tried": []})
         action.step = operations.SCHEDULE
     uow.session.flush()
-    return _result(rows)
+    return _result(uow, rows)
 
 
-def _result(rows: Sequence[Instance]) -> CreateResult:
-    return CreateResult(reservation_id=rows[0].reservation_id, instances=[instances.to_object(row) for row in rows])
+def _result(uow: UnitOfWork, rows: Sequence[Instance]) -> CreateResult:
+    return CreateResult(reservation_id=rows[0].reservation_id, instances=instances.to_objects(uow, rows))
 
 
 def _instance_uuid(context: RequestContext, index: int) -> str:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import datetime
 import logging
+import operator
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
@@ -79,20 +80,21 @@ class UnitOfWork:
             self._now = self.session.execute(sa.select(utcnow())).scalar_one()
         return self._now
 
-    def timed(self, query: sa.Select[T]) -> Sequence[T]:
+    def timed(self, query: sa.Select[T]) -> list[T]:
         """All that ``query`` finds. They bring the time along, so that `now` needs no statement of its own."""
         if self._now is not None:
-            return self.session.scalars(query).all()
-        found = self.session.execute(query.add_columns(utcnow())).all()
+            return list(self.session.scalars(query).unique())
+        found = self.session.execute(query.add_columns(utcnow())).unique(operator.itemgetter(0)).all()
         if found:
             self._now = found[0][-1]
         return [row[0] for row in found]
 
     def change(self, statement: sa.Update | sa.Delete) -> int:
-        """Run a conditional update (or delete) and return how many rows it met; rows read before are not refreshed."""
-        result = self.session.execute(statement.execution_options(synchronize_session=False))
-        assert isinstance(result, sa.CursorResult)
-        return result.rowcount
+        """Run a conditional update (or delete) and return how many rows it met.
+
+        Rows read before are not refreshed, and what was changed of them is not written first: it is not about those.
+        """
+        return self.session.connection().execute(statement).rowcount
 
 
 class Database:

@@ -46,6 +46,8 @@ _WITHOUT_USER_DATA = {**_COLUMNS, "user_data": sa.null()}
 _tags = sa.select(sa.func.aggregate_strings(models.InstanceTag.tag, ","))
 _group = sa.select(models.InstanceGroup.uuid).join(models.InstanceGroupMember)
 
+_values = operator.attrgetter(*("metadata_" if name == "metadata" else name for name in _COLUMNS))
+
 _ONE = sa.select(*_COLUMNS.values()).where(models.Instance.uuid == sa.bindparam("instance_uuid"))
 
 #: What belongs to instances and is in other tables: a row per interface, or one with none of it.
@@ -77,19 +79,27 @@ def to_object(uow: UnitOfWork, row: models.Instance) -> Instance:
 
 
 def to_objects(uow: UnitOfWork, found: Sequence[models.Instance]) -> list[Instance]:
-    names = ("metadata_" if name == "metadata" else name for name in _COLUMNS)
-    values = operator.attrgetter(*names)
-    return _whole(uow, [values(row) for row in found])
+    return _whole(uow, [_values(row) for row in found])
+
+
+def created(row: models.Instance) -> Instance:
+    """`to_object` of one that was just made: all that belongs to it are its tags."""
+    instance = _bare(_values(row))
+    instance.tags, instance.host_status = sorted(tag.tag for tag in row.tags), ""
+    return instance
+
+
+def _bare(values: Sequence[Any]) -> Instance:
+    """``values``: of `_COLUMNS`."""
+    named = dict(zip(_COLUMNS, values, strict=True))
+    named["flavor"] = msgspec.convert(named["flavor"], Flavor)
+    named["fault"] = None if named["fault"] is None else msgspec.convert(named["fault"], Fault)
+    return Instance(**named)
 
 
 def _whole(uow: UnitOfWork, found: Sequence[Sequence[Any]]) -> list[Instance]:
-    """``found``: the values of `_COLUMNS`."""
-    made = {}
-    for values in found:
-        named = dict(zip(_COLUMNS, values, strict=True))
-        named["flavor"] = msgspec.convert(named["flavor"], Flavor)
-        named["fault"] = None if named["fault"] is None else msgspec.convert(named["fault"], Fault)
-        made[named["uuid"]] = Instance(**named)
+    """``found``: the values of `_COLUMNS` of each."""
+    made = {instance.uuid: instance for instance in map(_bare, found)}
     if not made:
         return []
     for uuid, host, tags, group, up, disabled, forced_down, *vif in uow.session.execute(_PARTS, {"uuids": list(made)}):
@@ -139,7 +149,7 @@ def _visible(row: models.Instance | Instance, context: RequestContext, deleted: 
     return (deleted or not row.deleted) and (context.is_admin or row.project_id == context.project_id)
 
 
-def lock(uow: UnitOfWork, instance_uuid: str) -> models.Instance | None:
+def lock(uow: UnitOfWork, instance_uuid: str | sa.ScalarSelect[str]) -> models.Instance | None:
     """The row as it is now, of any project, deleted or not; nobody else changes it until the transaction ends."""
     return _locked(uow, sa.select(models.Instance).where(models.Instance.uuid == instance_uuid))
 

@@ -315,6 +315,13 @@ class InstanceAction(Numbered, Base):
     message: Mapped[str | None] = mapped_column(Name)
 
     events: Mapped[list[InstanceActionEvent]] = relationship(order_by="InstanceActionEvent.id")
+    open_events: Mapped[list[InstanceActionEvent]] = relationship(
+        primaryjoin=lambda: sa.and_(
+            InstanceActionEvent.action_id == InstanceAction.id, InstanceActionEvent.finish_time.is_(None)
+        ),
+        order_by="InstanceActionEvent.id",
+        viewonly=True,
+    )
 
 
 class InstanceActionEvent(Numbered, Base):

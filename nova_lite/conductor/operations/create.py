@@ -28,6 +28,7 @@ from nova_lite.conductor.db.models import Instance, InstanceTag, KeyPair
 from nova_lite.context import RequestContext
 from nova_lite.network.driver import NetworkBackend, NetworkCall, Verb
 from nova_lite.objects import CreateRequest, CreateResult, Flavor, Image, NetworkRequest, RequestedDestination
+from nova_lite.objects import Instance as InstanceObject
 
 GIB = 1024**3
 
@@ -65,19 +66,19 @@ def create_instances(
         raise exception.Forbidden("A server belongs to a project; this token is for none.")
     repeated = instances.of_request(uow, _instance_uuid(context, 0), context.project_id)
     if repeated:
-        return _result(uow, repeated)
+        return _result(repeated, instances.to_objects(uow, repeated))
     flavor = _flavor(uow, context, request)
     image, boot_images = find_images(uow, context, request.image_ref, request.images, flavor)
     key = None if request.key_name is None else keypairs.find(uow, context.user_id or "", request.key_name)
     if request.key_name is not None and key is None:
         raise exception.KeypairUnavailable()
-    limits = quotas.bounds(uow, conf, context.project_id, context.user_id)
-    check_limits(limits, request.metadata, request.injected_files)
+    limits = quotas.limits_of(uow, conf, context.project_id, context.user_id)
+    check_limits(limits.both, request.metadata, request.injected_files)
     _check_security_groups(request)
     _check_placement(uow, request)
     requested_networks = network.resolve(networks.Store(uow), context, request.networks, answer)
     _check_count_against_networks(request, requested_networks)
-    count = _take_quota(uow, conf, context, request, flavor)
+    count = _take_quota(uow, conf, context, request, flavor, limits)
 
     reservation_id = "r-" + uuid.uuid5(_NAMESPACE, context.request_id).hex[:8]
     rows = []
@@ -94,11 +95,11 @@ def create_instances(
         action = actions.open_action(uow, conf, context, row, operations.CREATE.kind, {"tried": []})
         action.step = operations.SCHEDULE
     uow.session.flush()
-    return _result(uow, rows)
+    return _result(rows, [instances.created(row) for row in rows])
 
 
-def _result(uow: UnitOfWork, rows: Sequence[Instance]) -> CreateResult:
-    return CreateResult(reservation_id=rows[0].reservation_id, instances=instances.to_objects(uow, rows))
+def _result(rows: Sequence[Instance], told: list[InstanceObject]) -> CreateResult:
+    return CreateResult(reservation_id=rows[0].reservation_id, instances=told)
 
 
 def _instance_uuid(context: RequestContext, index: int) -> str:
@@ -209,13 +210,21 @@ def _check_count_against_networks(request: CreateRequest, requested: list[Networ
 
 
 def _take_quota(
-    uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, request: CreateRequest, flavor: Flavor
+    uow: UnitOfWork,
+    conf: cfg.ConfigOpts,
+    context: RequestContext,
+    request: CreateRequest,
+    flavor: Flavor,
+    limits: quotas.Bounds,
 ) -> int:
     """Take quota for as many instances as there is room for, at least ``min_count``; returns how many."""
     each = {"instances": 1, "cores": flavor.vcpus, "ram": flavor.memory_mb}
     project_id, user_id = context.project_id or "", context.user_id
-    count = max(request.min_count, quotas.room(uow, conf, project_id, user_id, each, request.max_count))
-    quotas.take(uow, conf, project_id, {resource: amount * count for resource, amount in each.items()}, user_id)
+    count = request.min_count
+    if request.max_count > count:
+        count = max(count, quotas.room(uow, conf, project_id, user_id, each, request.max_count))
+    amounts = {resource: amount * count for resource, amount in each.items()}
+    quotas.take(uow, conf, project_id, amounts, user_id, limits)
     return count
 
 

@@ -711,12 +711,11 @@ def ordered(uow: UnitOfWork, host: str, action_id: int, position: int) -> Act | 
 
 def lock_act(uow: UnitOfWork, action_id: int) -> Act | None:
     """An open action and its instance, as they are now; None when it is over."""
-    action = uow.session.get(InstanceAction, action_id)
-    instance = None if action is None else instances.lock(uow, action.instance_uuid)
-    if action is None or instance is None:
+    instance = instances.lock(uow, actions.instance_of(action_id))
+    action = None if instance is None else actions.get(uow, action_id)
+    if instance is None or action is None or action.finish_time is not None:
         return None
-    uow.session.refresh(action)
-    return None if action.finish_time is not None else Act(uow, instance, action)
+    return Act(uow, instance, action)
 
 
 def _is_away(act: Act) -> bool:

@@ -28,6 +28,11 @@ from tests.unit.conductor import make
 
 ME = make.context()
 
+#: What one server in a POST of its own takes, of which the announcement of its host is three.
+BOOT = 43
+#: What its delete takes, with another announcement.
+DELETE = 25
+
 
 class Cloud:
     """A scheduler that knows one host, and that host, which only keeps what it is told to do."""
@@ -158,3 +163,19 @@ def test_other_things_are_read_at_once(
     with counting() as counted:
         read(conductor)
     assert len(counted.statements) == 1, counted.statements
+
+
+def test_a_boot_and_a_delete(db: Database, conductor: ConductorRPC, cloud: Cloud) -> None:
+    image = db.write(images.create, make.image())
+    create(conductor, image)  # the first one of a project has to make its rows of quota
+    finish(conductor, cloud.builds.pop())
+    with counting() as boot:
+        (uuid,) = create(conductor, image)
+        finish(conductor, cloud.builds.pop())
+    assert conductor.instance_get(ME, uuid).vm_state == "active"
+    with counting() as delete:
+        ticket = conductor.accept_action(make.context(), uuid, "delete", {})
+        conductor.finish_action(make.ADMIN, "h1", ticket.action_id, 0, None, "", ticket.position)
+    assert [each.uuid for each in conductor.instance_list(ME, InstanceFilters(deleted=True), 9, None, [], [])] == [uuid]
+    assert (boot.transactions, len(boot.statements)) == (5, BOOT), boot.statements
+    assert (delete.transactions, len(delete.statements)) == (2, DELETE), delete.statements

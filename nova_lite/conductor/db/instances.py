@@ -193,6 +193,21 @@ def movable(uow: UnitOfWork) -> Sequence[models.Instance]:
     return uow.session.scalars(query.order_by(models.Instance.id)).all()
 
 
+def concerned_with(uow: UnitOfWork, host: str) -> list[str]:
+    """Uuids of those that are on the host, hold something of it, or have something open there; oldest first."""
+    held = (
+        sa.select(models.Allocation.instance_uuid)
+        .join(models.ComputeNode, models.ComputeNode.id == models.Allocation.compute_node_id)
+        .where(models.ComputeNode.host == host)
+    )
+    asked = sa.select(models.InstanceAction.instance_uuid).where(
+        models.InstanceAction.finish_time.is_(None), models.InstanceAction.host == host
+    )
+    here = sa.and_(models.Instance.host == host, models.Instance.deleted.is_(False))
+    found = sa.or_(here, models.Instance.uuid.in_(held), models.Instance.uuid.in_(asked))
+    return list(uow.session.scalars(sa.select(models.Instance.uuid).where(found).order_by(models.Instance.id)))
+
+
 def to_reclaim(uow: UnitOfWork, seconds: int, most: int) -> list[str]:
     """Uuids of at most so many that were soft-deleted more than ``seconds`` ago and are not being deleted yet, the
     oldest first."""

@@ -45,7 +45,8 @@ NO_DEADLINE = datetime.timedelta(days=3650)
 @dataclasses.dataclass
 class Act:
     """An action and its instance, locked until the transaction ends. ``cause`` and ``details``: why it fails.
-    ``ordered``: the step whose order goes out with the commit. ``swept``: the reconciler sends it."""
+    ``ordered``: the step whose order goes out with the commit. ``swept``: the reconciler sends it. ``retiring``: a host
+    is being retired, which decides what becomes of the instances on it."""
 
     uow: UnitOfWork
     instance: Instance
@@ -54,6 +55,7 @@ class Act:
     details: str = ""
     ordered: str = ""
     swept: bool = False
+    retiring: bool = False
 
     @property
     def row(self) -> Operation:
@@ -62,6 +64,11 @@ class Act:
     @property
     def step(self) -> Step:
         return self.row.step(self.action.step)
+
+    @property
+    def is_undone(self) -> bool:
+        """Whether it has failed, and what it had taken is being given back."""
+        return self.row.is_undo(self.step.name)
 
     @property
     def context(self) -> RequestContext:
@@ -241,7 +248,9 @@ class Engine:
         action.host, action.generation = ends[0]
         if step.event is not None:
             actions.start_event(uow, action, step.event, action.host)
-        if step.away is not None and not hosts.is_up(uow, action.host):
+        if _is_retired(act):
+            self._pass_retired(act)
+        elif step.away is not None and not hosts.is_up(uow, action.host):
             self._leave_for_later(act, step)
         elif step.lasting and (act.row.is_undo(step.name) or step.at in MOVE):
             action.deadline = uow.now + NO_DEADLINE
@@ -286,6 +295,7 @@ class Engine:
         if not isinstance(act.step, Image):  # beside it, a later operation may have begun
             act.instance.request = {}
         if not row.is_undo(name):
+            self._lose_if_retired(act)
             actions.finish(uow, action)
             return
         if not isinstance(act.step, Image):
@@ -295,6 +305,7 @@ class Engine:
         cause = next(filter(None, causes), "It was given up.")
         actions.finish(uow, action, cause, act.details)
         own(action.action).failed(uow, act.instance)
+        self._lose_if_retired(act)
 
     def _order(self, act: Act) -> None:
         """Send the order of a step that was just begun as soon as that is committed; if it is lost, the reconciler
@@ -484,6 +495,42 @@ class Engine:
                 self.fail(act, f"Host {act.action.host} is forced down.", answered=False)
             else:
                 return
+
+    def retire(self, act: Act, host: str) -> None:
+        """``host`` is gone for good: the action asks it for nothing any more, at this step or a later one."""
+        act.action.payload = {**act.action.payload, "retired": [*act.action.payload.get("retired", []), host]}
+        act.retiring = True
+        self._pass_retired(act)
+
+    def lose(self, uow: UnitOfWork, instance: Instance) -> None:
+        """Its host is gone for good, and the instance with it."""
+        cause = f"Host {instance.host} was retired: the server and its disks are lost."
+        for end in claims.ends(uow, instance):
+            if end.host == instance.host:
+                claims.release(uow, instance.uuid, end)
+        instance.host = instance.node = None
+        instance.power_state = PowerState.NOSTATE
+        faults.set_error(uow, instance, cause)
+
+    def _lose_if_retired(self, act: Act) -> None:
+        """A move that went on while its end was retired may have led there."""
+        gone = act.action.payload.get("retired", ())
+        if act.instance.host in gone and not act.instance.deleted and not act.retiring:
+            self.lose(act.uow, act.instance)
+
+    def _pass_retired(self, act: Act) -> None:
+        """What was to be removed or taken back at a host that is retired went with it. What else it had to do has
+        failed; a build that it had can be made by nobody any more."""
+        while act.action.finish_time is None and _is_retired(act):
+            step = act.step
+            assert isinstance(step, OnHost)
+            if act.row.is_undo(step.name) and not step.fences:
+                act.instance.power_state = PowerState.NOSTATE
+                self.advance(act)
+            elif step.lasting or step.fences:
+                self._done_at_end(act, step)
+            else:
+                self.fail(act, f"Host {act.action.host} is retired.", answered=step.cleans_up)
 
     def _why_late(self, act: Act) -> str:
         action = act.action
@@ -720,6 +767,10 @@ def lock_act(uow: UnitOfWork, action_id: int) -> Act | None:
 
 def _is_away(act: Act) -> bool:
     return act.action.host is not None and not hosts.is_up(act.uow, act.action.host)
+
+
+def _is_retired(act: Act) -> bool:
+    return isinstance(act.step, OnHost) and act.action.host in act.action.payload.get("retired", ())
 
 
 def _settle(uow: UnitOfWork, instance: Instance, error: str, details: str) -> None:

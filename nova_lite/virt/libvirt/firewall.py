@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import re
 import shutil
 import subprocess
-import uuid
 
 from oslo_config import cfg
 
@@ -78,7 +78,7 @@ def _check_address(text: str) -> None:
 
 def table_name(network: Network) -> str:
     """nft takes letters, digits and underscores."""
-    return f"nova_lite_{uuid.uuid5(uuid.NAMESPACE_URL, network.id).hex}"
+    return "nova_lite_" + re.sub("[^A-Za-z0-9]", "_", network.id)
 
 
 def ruleset(network: Network, metadata: tuple[str, int] | None, host_ports: list[int]) -> str:
@@ -110,11 +110,11 @@ table {table} {{
     iifname != "{bridge}" accept
     ct state established,related accept
     {lines}
-    drop
+    reject
   }}
   chain forward {{
     type filter hook forward priority filter; policy accept;
-    iifname "{bridge}" ip daddr {LINK_LOCAL} drop
+    iifname "{bridge}" ip daddr {LINK_LOCAL} reject
   }}
 }}
 """

@@ -239,6 +239,11 @@ class TooManyFailures(Unauthorized):
     code = 429
 
 
+class TooManyRequests(NovaLiteException):
+    msg_fmt = "These are more than %(limit)d requests within a minute."
+    code = 429
+
+
 class Forbidden(NovaLiteException):
     msg_fmt = "You are not authorized to do this."
     code = 403
@@ -408,6 +413,10 @@ class UnshelveHostNotInAZ(Conflict):
 
 class InstanceIsLocked(Conflict):
     msg_fmt = "Instance %(instance_id)s is locked"
+
+
+class PasswordAlreadySet(Conflict):
+    msg_fmt = "Instance %(instance_id)s has posted a password already; its owner has to clear that first."
 
 
 class GuestAgentNotEnabled(Conflict):

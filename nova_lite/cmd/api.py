@@ -34,7 +34,7 @@ BINARY = "nova-lite-api"
 #: The options with the address of each API.
 ADDRESSES = {
     "osapi_compute": ("listen", "port"),
-    "metadata": ("metadata_listen", "metadata_port"),
+    "metadata": ("metadata_listen", "metadata_listen_port"),
     "identity": ("identity_listen", "identity_port"),
     "image": ("image_listen", "image_port"),
 }
@@ -109,7 +109,8 @@ def load_sites(conf: cfg.ConfigOpts, compute: API) -> list[Site]:
         is_tls = name in conf.api.enabled_ssl_apis
         tls = server.tls_context(conf.api.ssl_cert_file, conf.api.ssl_key_file) if is_tls else None
         address, port = (conf.api[option] for option in ADDRESSES[name])
-        sites.append(Site(name, app, server.listen_apart(address, port, conf.api.workers), tls))
+        socks = server.listen_apart(address, port, conf.api.workers, early=name == "metadata")
+        sites.append(Site(name, app, socks, tls))
         LOG.info("%s listens on %s port %d", name, address, port)
     if not sites:
         raise exception.ConfigurationError(reason="[api] enabled_apis: none of them can be served.")

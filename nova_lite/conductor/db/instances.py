@@ -253,6 +253,15 @@ def list_(
         raise
 
 
+def at_address(uow: UnitOfWork, address: str) -> list[Instance]:
+    """Instances with an interface of this address. Each network is looked at, for which there is an index."""
+    port, network = models.Port, models.Network
+    query = sa.select(models.Instance).join(port, port.instance_uuid == models.Instance.uuid)
+    query = query.join(network, network.id == port.network_id)
+    query = query.where(port.address == address, ~models.Instance.deleted).order_by(models.Instance.id)
+    return [to_object(row) for row in uow.session.scalars(query)]
+
+
 def to_offload(uow: UnitOfWork, shelved_before: datetime.datetime, limit: int) -> list[str]:
     """Uuids of instances that are shelved since then, and still on a host."""
     row = models.Instance

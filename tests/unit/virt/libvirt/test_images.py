@@ -17,6 +17,7 @@ from nova_lite.virt import images
 from nova_lite.virt.libvirt.disks import DiskMaker
 from nova_lite.virt.libvirt.imagecache import CachedImage, ImageCache
 from tests.unit.virt.builders import make_flavor, make_image, make_instance, make_spec
+from tests.unit.virt.test_configdrive import drives
 
 MIB = 1024**2
 
@@ -181,7 +182,7 @@ def make(cache: ImageCache, qemu_img: images.QemuImg, directory: Path, image: Im
     flavor = make_flavor(**changes.pop("flavor", {}))
     instance = make_instance(flavor=flavor, config_drive=changes.pop("config_drive", False))
     directory.mkdir(exist_ok=True)
-    maker = DiskMaker(cache, qemu_img, force_config_drive=False)
+    maker = DiskMaker(cache, qemu_img, drives(False))
     return maker.make(str(directory), make_spec(instance=instance, image=image, **changes))
 
 

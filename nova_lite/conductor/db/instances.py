@@ -259,7 +259,7 @@ def at_address(uow: UnitOfWork, address: str) -> list[Instance]:
     query = sa.select(models.Instance).join(port, port.instance_uuid == models.Instance.uuid)
     query = query.join(network, network.id == port.network_id)
     query = query.where(port.address == address, ~models.Instance.deleted).order_by(models.Instance.id)
-    return [to_object(row) for row in uow.session.scalars(query)]
+    return to_objects(uow, uow.session.scalars(query).all())
 
 
 def to_offload(uow: UnitOfWork, shelved_before: datetime.datetime, limit: int) -> list[str]:

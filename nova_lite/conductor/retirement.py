@@ -122,7 +122,8 @@ class Retirements:
             else:
                 for act in _open(uow, instance):
                     self.engine.retire(act, host)
-                return _server(instance, outcome, before)
+                if instance.deleted or instance.host != host:
+                    return _server(instance, outcome, before)
         for act in _open(uow, instance):
             if not act.is_undone and isinstance(act.step, OnHost | Schedule):
                 self.engine.fail(act, f"Host {host} was retired.", answered=False)

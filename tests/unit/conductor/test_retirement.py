@@ -16,7 +16,7 @@ from nova_lite.objects import DomainReport, Outcome, Verdict
 from tests.unit.conductor.test_evacuate import evacuate, force_down, service_uuid
 from tests.unit.conductor.test_lifecycle import heartbeat
 from tests.unit.conductor.test_live_migration import SOURCE, Live
-from tests.unit.conductor.test_resize import RUNNING, SHUTDOWN
+from tests.unit.conductor.test_resize import DISKS, RUNNING, SHUTDOWN
 
 LOST = (states.ERROR, None, None)
 
@@ -267,6 +267,18 @@ def test_a_source_that_is_gone(world: Retiring, moment: str) -> None:
     assert world.place == LOST
     assert (world.cores(), world.statuses(), world.open_actions()) == (1, ["error"], [])
     assert world.used() == {"host1": 0, "host2": 0}
+    world.is_gone("host1")
+
+
+def test_both_ends_of_a_resize_on_it(world: Retiring) -> None:
+    world.conf.set_override("allow_resize_to_same_host", True)
+    world.scheduler.hosts = ["host1"]
+    world.act("resize", flavor_id="2")
+    world.answer(answer=DISKS)
+    world.answer(RUNNING)
+    assert world.state == (states.RESIZED, None, "host1", 2)
+    assert [each.outcome[:4] for each in world.retire("host1", with_instances=True).servers] == ["lost"]
+    assert (world.place, world.open_actions(), world.cores()) == (LOST, [], 2)
     world.is_gone("host1")
 
 

@@ -375,7 +375,7 @@ class ServerGroupNotFound(NotFound):
     msg_fmt = "Instance group %(group_uuid)s could not be found."
 
 
-# --- 406, 409
+# --- 406, 409, 422
 
 
 class InvalidGlobalAPIVersion(NovaLiteException):
@@ -390,6 +390,14 @@ class Conflict(NovaLiteException):
 
 class InstanceInvalidState(Conflict):
     msg_fmt = "Cannot '%(method)s' instance %(instance_id)s while it is in %(attr)s %(state)s"
+
+
+class IdempotencyKeyReused(NovaLiteException):
+    msg_fmt = (
+        "The Idempotency-Key of this request came before, with another request: repeat that one as it was, or take a "
+        "new key for a new server."
+    )
+    code = 422
 
 
 class UnshelveInstanceInvalidState(Conflict):

@@ -49,7 +49,9 @@ class Servers(Extension):
         if strutils.bool_from_string(req.data["server"].get("return_reservation_id", False)):
             return Answer({"reservation_id": result.reservation_id}, 202)
         first = result.instances[0]
-        shown = password if self.conf.api.enable_instance_password else None
+        # Whoever repeats a request has either given the password, or cannot be told the one that was made then.
+        told = self.conf.api.enable_instance_password and not (result.earlier and "adminPass" not in req.data["server"])
+        shown = password if told else None
         location = {"Location": req.link("servers", first.uuid)}
         return Answer({"server": views.created(req, first, shown)}, 202, location)
 

@@ -463,6 +463,35 @@ class ServiceInUse(Conflict):
     msg_fmt = "Service %(service_id)s cannot be deleted: %(reason)s"
 
 
+class ServiceHostsInstances(ServiceInUse):
+    msg_fmt = "Unable to delete compute service that is hosting instances. Migrate or delete the instances first."
+
+
+class ServiceHasMigrations(ServiceInUse):
+    msg_fmt = (
+        "Unable to delete compute service that has in-progress migrations. "
+        "Complete the migrations or delete the instances first."
+    )
+
+
+class ServiceHasCleanups(ServiceInUse):
+    msg_fmt = (
+        "Unable to delete compute service that has still to remove what was deleted on host %(host)s. Start it there, "
+        "or, if the host is gone for good: nova-lite-manage host retire %(host)s"
+    )
+
+
+class SourceRetired(Conflict):
+    msg_fmt = (
+        "Instance %(instance_uuid)s cannot be reverted: host %(host)s, which has its former disk, is gone for good. "
+        "Confirm the resize."
+    )
+
+
+class HostNotRetirable(Conflict):
+    msg_fmt = "Host %(host)s cannot be retired: %(reason)s"
+
+
 class AggregateNameExists(Conflict):
     msg_fmt = "Aggregate %(aggregate_name)s already exists."
 
@@ -628,10 +657,20 @@ class MigrationAborted(VirtDriverError):
 
 
 class ImageFileMissing(VirtDriverError):
+    """Its file is not here: the store may be away on this host alone."""
+
     msg_fmt = "Image %(image_id)s cannot be read on this host: %(reason)s"
 
 
+class ImageGone(ImageFileMissing):
+    """It is nowhere: no host can boot it."""
+
+    msg_fmt = "Image %(image_id)s cannot be had: %(reason)s"
+
+
 class ImageCorrupt(VirtDriverError):
+    """What this host read is not what was registered: its disk or the way to it may be at fault."""
+
     msg_fmt = "Image %(image_id)s is corrupt: %(reason)s"
 
 

@@ -100,7 +100,8 @@ compute_host() {
     echo "$(hostname)${1#compute}"
 }
 
-# Several compute daemons on one machine are several hosts: each has a name and a state directory of its own.
+# Several compute daemons on one machine are several hosts: each has a name and a state directory of its own, and with
+# libvirt an address. As they see each other's directories, disks are copied between them without SSH.
 write_compute_config() {
     local name=$1 state=$STATE
     [[ $name == compute ]] || state=$STATE/$name
@@ -110,9 +111,17 @@ write_compute_config() {
 host = $(compute_host "$name")
 compute_driver = $VIRT_DRIVER
 state_path = $state
+$([[ $VIRT_DRIVER != libvirt || $name == compute ]] || libvirt_host_config "${name#compute-}")
 
 $(metadata_config)
 CONFIG
+}
+
+# What daemon NUMBER of several says besides; 1 is this machine itself.
+libvirt_host_config() {
+    echo "my_ip = $HOSTS_NETWORK.$1"
+    (($1 == 1)) || echo "transport_url = $(broker_url "$HOSTS_NETWORK.1")"
+    printf '%s\n' "" "[libvirt]" "live_migration_uri = qemu+unix:///system?socket=/run/nova-lite-hosts/%s/libvirt-sock"
 }
 
 # Our tool, and the client when the machine has none of its own, on everybody's PATH.

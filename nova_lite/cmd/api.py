@@ -19,7 +19,7 @@ from oslo_config import cfg  # noqa: E402
 
 from nova_lite import conf as nova_conf  # noqa: E402
 from nova_lite import exception, rpc, service  # noqa: E402
-from nova_lite.api import deploy, prefork, server, wsgi  # noqa: E402
+from nova_lite.api import deploy, kept_flavors, prefork, server, wsgi  # noqa: E402
 from nova_lite.api.deadlines import Limits  # noqa: E402
 from nova_lite.compute.api import API  # noqa: E402
 from nova_lite.compute.rpcapi import ComputeRPC  # noqa: E402
@@ -68,7 +68,7 @@ class Worker(service.Daemon):
     def prepare(self) -> None:
         """Connects to nobody yet: with the broker down requests are answered with 503."""
         self._transport = rpc.Transport(self.conf)
-        conductor = rpc.proxy(ConductorRPC, self._transport)
+        conductor = kept_flavors.kept(rpc.proxy(ConductorRPC, self._transport), self.conf.api.flavors_kept)
         self._compute.connect(conductor, rpc.proxy(ComputeRPC, self._transport), load_backend(self.conf, conductor))
         if self._parent is not None:
             self.add_periodic("parent", PARENT_CHECK_SECONDS, self._end_with_parent)

@@ -35,6 +35,7 @@ from nova_lite.objects import (
     MigrationFilters,
     MigrationProgress,
     Network,
+    Retirement,
     ServerGroup,
     ServerMigration,
     Service,
@@ -261,6 +262,11 @@ class ConductorRPC(Protocol):
         """``service_id``: uuid or numeric id. Changes: ``disabled``, ``disabled_reason``, ``forced_down``."""
 
     def service_delete(self, context: RequestContext, service_id: str) -> None: ...
+
+    @rpc.since("1.3")
+    def host_retire(self, context: RequestContext, host: str, with_instances: bool) -> Retirement:
+        """A compute host that is forced down is gone for good: what it holds is given back. While servers are on it,
+        nothing is changed, unless they are lost ``with_instances``. `HostNotRetirable` before it is down."""
 
     def compute_node_list(
         self, context: RequestContext, hostname_pattern: str | None, limit: int | None, marker: str | None

@@ -57,6 +57,13 @@ OPTS = [
         "([keystone_authtoken]); http_basic takes a user's name and password with each request.",
     ),
     cfg.IntOpt("max_limit", default=1000, min=1, help="Most items that one page of a list holds."),
+    cfg.FloatOpt(
+        "flavors_kept",
+        default=1.0,
+        min=0.0,
+        help="Seconds for which a worker answers questions about flavors from what it has read. Its own changes are "
+        "seen at once, those of other workers and of nova-lite-manage so much later at most. 0: it reads each time.",
+    ),
     cfg.URIOpt(
         "compute_link_prefix",
         schemes=["http", "https"],

@@ -38,6 +38,7 @@ from nova_lite.objects import (
     RequestedDestination,
     security_group,
 )
+from nova_lite.objects import Instance as InstanceObject
 
 GIB = 1024**3
 
@@ -85,13 +86,13 @@ def create_instances(
     key = None if request.key_name is None else keypairs.find(uow, context.user_id or "", request.key_name)
     if request.key_name is not None and key is None:
         raise exception.KeypairUnavailable()
-    limits = quotas.bounds(uow, conf, context.project_id, context.user_id)
-    check_limits(limits, request.metadata, request.injected_files)
+    limits = quotas.limits_of(uow, conf, context.project_id, context.user_id)
+    check_limits(limits.both, request.metadata, request.injected_files)
     _check_security_groups(request, context.project_id)
     _check_placement(uow, request)
     requested_networks = network.resolve(networks.Store(uow), context, request.networks, answer)
     _check_count_against_networks(request, requested_networks)
-    count = _take_quota(uow, conf, context, request, flavor)
+    count = _take_quota(uow, conf, context, request, flavor, limits)
 
     rows = []
     for index in range(count):
@@ -109,16 +110,16 @@ def create_instances(
         action = actions.open_action(uow, conf, context, row, operations.CREATE.kind, {"tried": []})
         action.step = operations.SCHEDULE
     uow.session.flush()
-    return _result(rows)
+    return _result(rows, [instances.created(row) for row in rows])
 
 
-def _result(rows: Sequence[Instance]) -> CreateResult:
-    return CreateResult(reservation_id=rows[0].reservation_id, instances=[instances.to_object(row) for row in rows])
+def _result(rows: Sequence[Instance], told: list[InstanceObject]) -> CreateResult:
+    return CreateResult(reservation_id=rows[0].reservation_id, instances=told)
 
 
 def _again(uow: UnitOfWork, context: RequestContext, request: CreateRequest, rows: Sequence[Instance]) -> CreateResult:
     """What was created the first time, unless its key was for something else then."""
-    result = _result(rows)
+    result = _result(rows, instances.to_objects(uow, rows))
     if request.idempotency_key is not None:
         if rows[0].system_metadata.get(_FINGERPRINT, request.fingerprint) != request.fingerprint:
             raise exception.IdempotencyKeyReused()
@@ -247,13 +248,21 @@ def _check_count_against_networks(request: CreateRequest, requested: list[Networ
 
 
 def _take_quota(
-    uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, request: CreateRequest, flavor: Flavor
+    uow: UnitOfWork,
+    conf: cfg.ConfigOpts,
+    context: RequestContext,
+    request: CreateRequest,
+    flavor: Flavor,
+    limits: quotas.Bounds,
 ) -> int:
     """Take quota for as many instances as there is room for, at least ``min_count``; returns how many."""
     each = {"instances": 1, "cores": flavor.vcpus, "ram": flavor.memory_mb}
     project_id, user_id = context.project_id or "", context.user_id
-    count = max(request.min_count, quotas.room(uow, conf, project_id, user_id, each, request.max_count))
-    quotas.take(uow, conf, project_id, {resource: amount * count for resource, amount in each.items()}, user_id)
+    count = request.min_count
+    if request.max_count > count:
+        count = max(count, quotas.room(uow, conf, project_id, user_id, each, request.max_count))
+    amounts = {resource: amount * count for resource, amount in each.items()}
+    quotas.take(uow, conf, project_id, amounts, user_id, limits)
     return count
 
 

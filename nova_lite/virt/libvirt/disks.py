@@ -107,7 +107,7 @@ class DiskMaker:
 
     def _boot_file(self, others: dict[str, Image], image_id: str) -> str:
         if image_id not in others:
-            raise exception.ImageFileMissing(image_id=image_id, reason="there is no such kernel or ramdisk image")
+            raise exception.ImageGone(image_id=image_id, reason="there is no such kernel or ramdisk image")
         return self._cache.get(others[image_id]).path
 
 

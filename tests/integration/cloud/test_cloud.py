@@ -52,7 +52,7 @@ def test_a_whole_life(cloud: StackedCloud) -> None:
 
     cloud.compute.stop_server(server.id)
     cloud.wait_status(server.id, "SHUTOFF")
-    assert run("virsh", "-c", "qemu:///system", "domstate", server.id).strip() == "shut off"
+    assert cloud.where(server.id) == {server.compute_host: "shut off"}
     with pytest.raises(exceptions.ConflictException):
         cloud.compute.stop_server(server.id)
 

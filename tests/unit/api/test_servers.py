@@ -469,6 +469,22 @@ def test_deleted_servers_are_listed_for_admins(api: Client) -> None:
     assert filters_of(api, "status=deleted", token=ADMIN).deleted is True
 
 
+@pytest.mark.parametrize(
+    ("path", "version", "token", "expected"),
+    [
+        ("/servers/detail", "2.3", ADMIN, True),
+        ("/servers/detail", "2.2", ADMIN, False),
+        ("/servers/detail", "2.3", MEMBER, False),
+        ("/servers", "2.3", ADMIN, False),
+    ],
+)
+def test_user_data_is_read_only_for_who_sees_it(
+    api: Client, path: str, version: str, token: str, expected: bool
+) -> None:
+    assert api("GET", path, version=version, token=token).status_code == 200
+    assert api.asked("instance_list")[0].with_user_data is expected
+
+
 def test_all_tenants(api: Client) -> None:
     api.conductor.add(project_id="other")
     message = fault(api("GET", "/servers?all_tenants=1"), "forbidden", 403)

@@ -192,7 +192,7 @@ class World:
         self.reports.finish_build(self.context(), result)
 
     def instance(self, uuid: str) -> objects.Instance:
-        return self.db.read(lambda uow: instances.to_object(instances.lock(uow, uuid)))  # type: ignore[arg-type]
+        return self.db.read(lambda uow: instances.to_object(uow, instances.lock(uow, uuid)))  # type: ignore[arg-type]
 
     def open_actions(self) -> list[tuple[str, str]]:
         query = sa.select(models.InstanceAction).where(models.InstanceAction.finish_time.is_(None))

@@ -190,6 +190,13 @@ def _plain(req: Request, instance: Instance, with_mac: bool) -> dict[str, Any]:
     return server
 
 
+def may_show_user_data(req: Request) -> bool:
+    """Whether `detail` has a place for it, in any of the servers that the asker may list."""
+    if not req.has(Change.SERVER_EXTENDED_ATTRIBUTES):
+        return False
+    return req.allows(policies.EXTENDED_ATTRIBUTES) or req.allows(policies.DETAIL_ALL)
+
+
 def _attributes_for_admins(req: Request, instance: Instance) -> dict[str, Any]:
     attributes: dict[str, Any] = {
         "OS-EXT-SRV-ATTR:host": instance.host,

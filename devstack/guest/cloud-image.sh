@@ -42,18 +42,21 @@ work=$(mktemp -d "$out/.build-XXXXXX")
 trap 'umount --lazy "$work/root/proc" 2>/dev/null; rm -rf --one-file-system "$work"' EXIT
 root=$work/root
 
-debootstrap --variant=minbase --components="$components" \
-    --include=systemd-sysv,dbus,udev,ifupdown,isc-dhcp-client,iproute2,openssh-server,sudo,cloud-init,initramfs-tools,kmod,zstd,e2fsprogs \
-    "$VERSION_CODENAME" "$root" "$mirror" >&2
-# The kernel comes last: it makes its initial file system of what is there then, with all drivers a guest may need.
+debootstrap --variant=minbase --components="$components" "$VERSION_CODENAME" "$root" "$mirror" >&2
+# apt knows what debootstrap does not: packages that others stand for. Nothing is started here, and the kernel's initial
+# file system has the drivers of all machines, as it is to boot on another one.
 mount -t proc proc "$root/proc"
-sed -i 's/^MODULES=.*/MODULES=most/' "$root/etc/initramfs-tools/initramfs.conf"
-chroot "$root" env DEBIAN_FRONTEND=noninteractive PATH=/usr/sbin:/usr/bin:/sbin:/bin \
-    apt-get --quiet --yes --no-install-recommends install "$kernel" >&2
+cp -L /etc/resolv.conf "$root/etc/resolv.conf"
+printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
+chmod 755 "$root/usr/sbin/policy-rc.d"
+echo 'Acquire::Languages "none";' >"$root/etc/apt/apt.conf.d/90languages"
+chroot "$root" env -i DEBIAN_FRONTEND=noninteractive LANG=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin \
+    apt-get --quiet --yes --no-install-recommends install systemd-sysv dbus udev ifupdown isc-dhcp-client iproute2 \
+    openssh-server sudo cloud-init initramfs-tools zstd e2fsprogs "$kernel" >&2
 umount "$root/proc"
 
 # A clone makes its own: host keys and machine id; its disk may be of any size; its console is the serial one.
-rm -f "$root"/etc/ssh/ssh_host_*
+rm -f "$root"/etc/ssh/ssh_host_* "$root/usr/sbin/policy-rc.d" "$root/etc/resolv.conf"
 : >"$root/etc/machine-id"
 echo "/dev/vda / ext4 defaults 0 1" >"$root/etc/fstab"
 printf 'auto lo\niface lo inet loopback\nsource /etc/network/interfaces.d/*\n' >"$root/etc/network/interfaces"

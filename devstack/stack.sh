@@ -59,6 +59,7 @@ fi
 if [[ $VIRT_DRIVER == libvirt ]]; then
     open_kvm
     step "Starting libvirt" start_libvirt
+    ((COMPUTES == 1)) || step "Starting a libvirt host for each further compute daemon" start_libvirt_hosts
     step "Building the guest image" build_guest
     step "Registering the guest image" import_guest
 else

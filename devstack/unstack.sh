@@ -23,6 +23,7 @@ LOG=$(mktemp /tmp/unstack.XXXXXX.log)
 say "Unstacking $(hostname) (all details in $LOG)"
 step "Stopping the daemons" stop_daemons
 step "Removing guests and their networks" remove_guests
+[[ -z $(libvirt_hosts) ]] || step "Removing the further libvirt hosts" remove_libvirt_hosts
 step "Removing the cloud $CLOUD from $CLOUDS_YAML" remove_clouds
 step "Dropping the database" drop_database
 step "Dropping the broker's virtual host" drop_broker

@@ -15,6 +15,9 @@ RUN=/run/nova-lite
 SECRETS=$ETC/secrets
 STACKED=$ETC/devstack.env
 OWNER=nova-lite
+# The installed devstack/libvirt-host.sh, and its network.
+LIBVIRT_HOST=$PREFIX/libvirt-host.sh
+HOSTS_NETWORK=169.254.76
 CLOUD=nova-lite
 REGION=RegionOne
 # The checkout may be a directory of another user, or not writable: run nothing from, and leave nothing in, the caller's directory.
@@ -57,6 +60,8 @@ check_settings() {
     [[ $VIRT_DRIVER =~ ^(libvirt|fake)$ ]] || die "VIRT_DRIVER=$VIRT_DRIVER: must be libvirt or fake."
     [[ $COMPUTES =~ ^[1-9][0-9]?$ ]] || die "COMPUTES=$COMPUTES: must be a number from 1 to 99."
     [[ $AUTH =~ ^(standalone|keystone|noauth2)$ ]] || die "AUTH=$AUTH: must be standalone, keystone or noauth2."
+    [[ $AUTH != keystone || $VIRT_DRIVER != libvirt || $COMPUTES == 1 ]] ||
+        die "COMPUTES=$COMPUTES: with AUTH=keystone there can be one libvirt host only, as Keystone and Glance serve this machine's loopback."
     [[ $API_WORKERS =~ ^[1-9][0-9]?$ ]] || die "API_WORKERS=$API_WORKERS: must be a number from 1 to 99."
     local name
     for name in API_PORT IDENTITY_PORT IMAGE_PORT; do

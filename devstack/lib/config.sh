@@ -24,9 +24,21 @@ create_owner_and_directories() {
 # Clients find identity and image API in the identity API's catalog: one without the other is of no use.
 enabled_apis() {
     case $AUTH in
-    standalone) echo osapi_compute, identity, image ;;
-    keystone | noauth2) echo osapi_compute ;;
+    standalone) echo osapi_compute, identity, image$(metadata_api) ;;
+    keystone | noauth2) echo osapi_compute$(metadata_api) ;;
     esac
+}
+
+# Guests of this machine are led from 169.254.169.254 to the API, at an address that the compute daemon gives the machine.
+METADATA_ADDRESS=169.254.87.75
+
+metadata_api() {
+    [[ $VIRT_DRIVER != libvirt ]] || echo ", metadata"
+}
+
+metadata_config() {
+    [[ $VIRT_DRIVER == libvirt ]] || return 0
+    printf '%s\n' "[api]" "metadata_listen = $METADATA_ADDRESS" "[network]" "metadata_service = true"
 }
 
 image_config() {
@@ -71,6 +83,8 @@ identity_port = $IDENTITY_PORT
 image_port = $IMAGE_PORT
 paste_config = $ETC/api-paste.ini
 $([[ $AUTH != keystone ]] || keystone_authtoken nova-lite)
+
+$(metadata_config)
 CONFIG
     config_file "$OWNER" conductor.conf <<CONFIG
 [database]
@@ -86,7 +100,8 @@ compute_host() {
     echo "$(hostname)${1#compute}"
 }
 
-# Several compute daemons on one machine are several hosts: each has a name and a state directory of its own.
+# Several compute daemons on one machine are several hosts: each has a name and a state directory of its own, and with
+# libvirt an address. As they see each other's directories, disks are copied between them without SSH.
 write_compute_config() {
     local name=$1 state=$STATE
     [[ $name == compute ]] || state=$STATE/$name
@@ -96,7 +111,17 @@ write_compute_config() {
 host = $(compute_host "$name")
 compute_driver = $VIRT_DRIVER
 state_path = $state
+$([[ $VIRT_DRIVER != libvirt || $name == compute ]] || libvirt_host_config "${name#compute-}")
+
+$(metadata_config)
 CONFIG
+}
+
+# What daemon NUMBER of several says besides; 1 is this machine itself.
+libvirt_host_config() {
+    echo "my_ip = $HOSTS_NETWORK.$1"
+    (($1 == 1)) || echo "transport_url = $(broker_url "$HOSTS_NETWORK.1")"
+    printf '%s\n' "" "[libvirt]" "live_migration_uri = qemu+unix:///system?socket=/run/nova-lite-hosts/%s/libvirt-sock"
 }
 
 # Our tool, and the client when the machine has none of its own, on everybody's PATH.

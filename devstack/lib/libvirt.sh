@@ -34,6 +34,28 @@ start_libvirt() {
     wait_for 30 libvirt_answers
 }
 
+# A libvirtd for each compute daemon but the first, which has this machine's.
+start_libvirt_hosts() {
+    local number
+    install -m 0755 "$TOP/devstack/libvirt-host.sh" "$LIBVIRT_HOST"
+    for number in $(libvirt_hosts); do
+        if has_systemd; then
+            systemctl start "nova-lite-libvirt@$number"
+        else
+            "$LIBVIRT_HOST" start "$number"
+        fi
+        echo "libvirt host $number is $HOSTS_NETWORK.$number: $TOP/devstack/libvirt-host.sh enter $number virsh list"
+    done
+}
+
+# With all that is on them.
+remove_libvirt_hosts() {
+    local number
+    for number in $(libvirt_hosts); do
+        "$TOP/devstack/libvirt-host.sh" stop "$number"
+    done
+}
+
 # Guests of this machine's compute hosts, and the networks made for them. Domains and networks of others stay, as does
 # a network that anybody else's guest is on.
 remove_guests() {
@@ -49,8 +71,10 @@ remove_guests() {
         [[ $(virsh_system net-dumpxml "$id") != *" connections='"* ]] || continue
         virsh_system net-destroy "$id" || true # it may be inactive
         virsh_system net-undefine "$id"
+        nft delete table inet "${id//-/_}" 2>/dev/null || true # only networks that guests were on have one
         rm -rf "/var/lib/libvirt/dnsmasq/$id".*
     done
+    ip address delete "$METADATA_ADDRESS/32" dev lo 2>/dev/null || true # it may not be there
     find /var/log/libvirt/qemu -name 'instance-????????-????-????-????-????????????.log*' -delete
 }
 

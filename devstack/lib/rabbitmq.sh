@@ -30,8 +30,9 @@ set_up_broker() {
     rabbitmqctl --quiet set_permissions --vhost "$VHOST" "$BROKER_USER" '.*' '.*' '.*'
 }
 
+# broker_url [ADDRESS]: as whoever reaches this machine at that address says it.
 broker_url() {
-    echo "rabbit://$BROKER_USER:$(secret broker)@127.0.0.1:5672/$VHOST"
+    echo "rabbit://$BROKER_USER:$(secret broker)@${1:-127.0.0.1}:5672/$VHOST"
 }
 
 drop_broker() {

@@ -8,6 +8,20 @@ compute_services() {
     fi
 }
 
+# own_libvirt COMPUTE_SERVICE: the number of the libvirt host (devstack/libvirt-host.sh) that it has for itself, and lives on;
+# nothing for one that works with this machine's libvirtd, or with none.
+own_libvirt() {
+    [[ $VIRT_DRIVER == libvirt && $1 =~ ^compute-([0-9]+)$ && $1 != compute-1 ]] || return 0
+    echo "${BASH_REMATCH[1]}"
+}
+
+libvirt_hosts() {
+    local name
+    for name in $(compute_services); do
+        own_libvirt "$name"
+    done
+}
+
 daemons() {
     echo conductor scheduler $(compute_services) api
 }
@@ -147,6 +161,7 @@ install_units() {
     local name
     install -m 0644 "$TOP"/etc/systemd/nova-lite-*.service /etc/systemd/system/
     [[ $AUTH != keystone ]] || install_openstack_units
+    install_libvirt_host_units
     systemctl daemon-reload
     for name in $(all_services); do
         systemctl enable "$(unit_of "$name")"
@@ -160,8 +175,39 @@ remove_units() {
         systemctl disable --now "$unit"
         systemctl reset-failed "$unit" 2>/dev/null || true
     done
-    rm -f /etc/systemd/system/nova-lite-*.service /etc/systemd/system/multi-user.target.wants/nova-lite-*
+    rm -rf /etc/systemd/system/nova-lite-*.service{,.d} /etc/systemd/system/multi-user.target.wants/nova-lite-*
     systemctl daemon-reload
+}
+
+# A unit for each further libvirt host, and its compute daemon started within. Guests outlive the daemon, not the host.
+install_libvirt_host_units() {
+    local number hosts
+    hosts=$(libvirt_hosts)
+    [[ -n $hosts ]] || return 0
+    install -m 0644 /dev/stdin /etc/systemd/system/nova-lite-libvirt@.service <<UNIT
+[Unit]
+Description=libvirt host %i of this machine
+After=network-online.target libvirtd.service
+Wants=network-online.target libvirtd.service
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=$LIBVIRT_HOST start %i
+ExecStop=$LIBVIRT_HOST stop %i
+TimeoutStartSec=180
+UNIT
+    for number in $hosts; do
+        install -D -m 0644 /dev/stdin "/etc/systemd/system/$(unit_of "compute-$number").d/libvirt.conf" <<UNIT
+[Unit]
+Requires=nova-lite-libvirt@$number.service
+After=nova-lite-libvirt@$number.service
+
+[Service]
+ExecStart=
+ExecStart=$LIBVIRT_HOST enter $number $(service_command "compute-$number")
+UNIT
+    done
 }
 
 # --- without
@@ -180,10 +226,16 @@ process_of() {
 }
 
 start_process() {
-    local name=$1 program arguments owner
+    local name=$1 program arguments owner host entered=()
     ! process_of "$name" >/dev/null || return 0
     read -r program arguments <<<"$(service_command "$name")"
     owner=$(service_user "$name")
+    host=$(own_libvirt "$name")
+    if [[ -n $host ]]; then
+        "$LIBVIRT_HOST" start "$host"
+        entered=("$LIBVIRT_HOST" enter "$host")
+    fi
+    entered+=("$program")
     install -d -m 0755 "$RUN" "$LOGS"
     rm -f "$(pid_file "$name")" "$RUN/$name.ready"
     touch "$LOGS/$name.log"
@@ -192,7 +244,7 @@ start_process() {
     stat -c %s "$LOGS/$name.log" >"$RUN/$name.log-start"
     env --ignore-environment PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin LANG=C.UTF-8 $(cat "$ETC/environment") \
         start-stop-daemon --start --background --make-pidfile --pidfile "$(pid_file "$name")" --chdir / \
-        --chuid "$owner:$(id -gn "$owner")" --output "$LOGS/$name.log" --startas "$program" -- $arguments
+        --chuid "$owner:$(id -gn "$owner")" --output "$LOGS/$name.log" --startas "${entered[0]}" -- "${entered[@]:1}" $arguments
 }
 
 stop_process() {

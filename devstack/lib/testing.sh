@@ -59,7 +59,9 @@ stage_faults() {
     run_tests tests/faults --numprocesses 2 --dist loadfile
 }
 
+# With two compute hosts, as guests are to move.
 stage_integration() {
+    is_stacked || export COMPUTES=${COMPUTES:-2}
     test_stacked tests/integration
 }
 

@@ -95,6 +95,15 @@ class ConductorRPC(Protocol):
     def instance_password_clear(self, context: RequestContext, instance_uuid: str) -> None:
         """Forget the password that its guest posted."""
 
+    @rpc.since("1.3")
+    def instances_at_address(self, context: RequestContext, address: str) -> list[Instance]:
+        """Those with an interface of this address, one for each network that has it, of all projects; for the metadata
+        service."""
+
+    @rpc.since("1.3")
+    def instance_password_set(self, context: RequestContext, instance_uuid: str, password: str) -> None:
+        """Keep what its guest posted; `PasswordAlreadySet` if there is one."""
+
     def instance_lock(self, context: RequestContext, instance_uuid: str, reason: str | None) -> None: ...
 
     def instance_unlock(self, context: RequestContext, instance_uuid: str, may_override: bool) -> None:

@@ -529,7 +529,9 @@ class FakeDriver(driver.ComputeDriver):
 
     def _error(self, kind: str, reason: str) -> Exception:
         if kind == "abort":
-            return exception.ImageCorrupt(image_id="fake", reason=reason)
+            return exception.ImageGone(image_id="fake", reason=reason)
+        if kind == "image":
+            return exception.ImageFileMissing(image_id="fake", reason=reason)
         if kind == "hypervisor":
             return exception.HypervisorUnavailable(host=self.host, reason=reason)
         if kind == "unexpected":

@@ -37,7 +37,6 @@ def claim(uow: UnitOfWork, instance: Instance, selection: Selection) -> bool:
     place = take(uow, instance, selection, wanted)
     if place is not None:
         move(instance, place)
-        uow.session.flush()
     return place is not None
 
 
@@ -63,15 +62,8 @@ def take(uow: UnitOfWork, instance: Instance, selection: Selection, wanted: Mapp
         .where(ComputeNode.host == selection.host, ComputeNode.node == selection.node)
     ).one()
     place = Place(selection.host, selection.node, next_generation(instance), zone)
-    uow.session.add(
-        Allocation(
-            instance_uuid=instance.uuid,
-            compute_node_id=node_id,
-            generation=place.generation,
-            created_at=uow.now,
-            **wanted,
-        )
-    )
+    allocation = {"instance_uuid": instance.uuid, "compute_node_id": node_id, "generation": place.generation}
+    uow.session.connection().execute(sa.insert(Allocation).values(**allocation, created_at=uow.now, **wanted))
     uow.touched_nodes.add(node_id)
     return place
 
@@ -115,7 +107,7 @@ def ends(uow: UnitOfWork, instance: Instance) -> list[End]:
         .where(Allocation.instance_uuid == instance.uuid)
         .order_by(Allocation.id)
     )
-    found = [End(*row) for row in uow.session.execute(query)]
+    found = [End(*row) for row in uow.session.connection().execute(query)]
     if not found and instance.host is not None:
         return [End(instance.host, instance.generation)]
     if len(found) < 2:
@@ -148,11 +140,13 @@ def renew(uow: UnitOfWork, instance: Instance) -> None:
 
 def release(uow: UnitOfWork, instance_uuid: str, end: End | None = None) -> None:
     """Give back what an instance holds at ``end``, or (None) all of it; nothing if it holds nothing."""
-    query = sa.select(Allocation).where(Allocation.instance_uuid == instance_uuid).with_for_update()
+    query = sa.select(Allocation.id, Allocation.compute_node_id, *(getattr(Allocation, name) for name in RESOURCES))
+    query = query.where(Allocation.instance_uuid == instance_uuid).with_for_update()
     if end is not None:
         nodes = sa.select(ComputeNode.id).where(ComputeNode.host == end.host)
         query = query.where(Allocation.compute_node_id.in_(nodes), Allocation.generation == end.generation)
-    for allocation in uow.session.scalars(query).all():
+    held = uow.session.connection().execute(query).all()
+    for allocation in held:
         uow.change(
             sa.update(ComputeNode)
             .where(ComputeNode.id == allocation.compute_node_id)
@@ -164,5 +158,5 @@ def release(uow: UnitOfWork, instance_uuid: str, end: End | None = None) -> None
             )
         )
         uow.touched_nodes.add(allocation.compute_node_id)
-        uow.session.delete(allocation)
-    uow.session.flush()
+    if held:
+        uow.change(sa.delete(Allocation).where(Allocation.id.in_([allocation.id for allocation in held])))

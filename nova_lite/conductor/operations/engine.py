@@ -157,7 +157,7 @@ class Engine:
         check(context, instance, row)
         kept = own(kind).accept(uow, context, instance, payload)
         if kept is None:
-            return nothing_to_do(context, instance, kind)
+            return nothing_to_do(uow, context, instance, kind)
         if row.supersedes:
             self._supersede(uow, instance, row)
         instance.updated_at = uow.now
@@ -701,7 +701,7 @@ def ticket(act: Act) -> ActionTicket:
         action_id=action.id,
         action=action.action,
         method=step.method if isinstance(step, OnHost) else "",
-        instance=instances.to_object(act.instance),
+        instance=instances.to_object(act.uow, act.instance),
         generation=action.generation,
         host=action.host if wanted or builds else None,
         request_id=action.request_id,
@@ -718,7 +718,7 @@ def build_request(act: Act) -> BuildRequest:
     image = None if source is None else msgspec.convert(source, ImageObject)
     boot_images = msgspec.convert(instance.boot_images or {}, dict[str, ImageObject])
     return BuildRequest(
-        instance=instances.to_object(instance),
+        instance=instances.to_object(act.uow, instance),
         generation=instance.generation,
         action_id=action.id,
         request_id=action.request_id,
@@ -730,12 +730,12 @@ def build_request(act: Act) -> BuildRequest:
     )
 
 
-def nothing_to_do(context: RequestContext, instance: Instance, kind: str) -> ActionTicket:
+def nothing_to_do(uow: UnitOfWork, context: RequestContext, instance: Instance, kind: str) -> ActionTicket:
     """The answer to a request that would change nothing; no action is written for it."""
     return ActionTicket(
         action_id=0,
         action=kind,
-        instance=instances.to_object(instance),
+        instance=instances.to_object(uow, instance),
         generation=instance.generation,
         host=None,
         request_id=context.request_id,
@@ -768,12 +768,11 @@ def ordered(uow: UnitOfWork, host: str, action_id: int, position: int) -> Act | 
 
 def lock_act(uow: UnitOfWork, action_id: int) -> Act | None:
     """An open action and its instance, as they are now; None when it is over."""
-    action = uow.session.get(InstanceAction, action_id)
-    instance = None if action is None else instances.lock(uow, action.instance_uuid)
-    if action is None or instance is None:
+    instance = instances.lock(uow, actions.instance_of(action_id))
+    action = None if instance is None else actions.get(uow, action_id)
+    if instance is None or action is None or action.finish_time is not None:
         return None
-    uow.session.refresh(action)
-    return None if action.finish_time is not None else Act(uow, instance, action)
+    return Act(uow, instance, action)
 
 
 def _is_away(act: Act) -> bool:

@@ -32,6 +32,7 @@ from nova_lite.objects import (
 )
 from nova_lite.states import PowerState
 from nova_lite.virt import images
+from nova_lite.virt.configdrive import ConfigDrives
 from nova_lite.virt.driver import ComputeDriver, DomainInfo, FetchImage, SpawnSpec, instances_path, snapshots_path
 from nova_lite.virt.libvirt import console, diagnostics, guestxml, inventory, kvm, migration, monitor, transfer
 from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
@@ -62,11 +63,11 @@ class LibvirtDriver(ComputeDriver):
         self._events = EventRelay(self._records.owns)
         self._connection = Connection(conf.libvirt.connection_uri, host, self._events.register)
         self._domains = Domains(self._connection, host)
-        self._networks = Networks(self._connection)
+        self._networks = Networks(conf, self._connection)
         qemu_img = images.QemuImg(conf)
         self._cache = ImageCache(self._records.base_path, qemu_img, fetch_image)
         self._snapshots = Snapshotter(self._connection, self._domains, qemu_img)
-        self._disks = DiskMaker(self._cache, qemu_img, conf.force_config_drive)
+        self._disks = DiskMaker(self._cache, qemu_img, ConfigDrives(conf, self._networks.reach_metadata))
         self._moved = MovedDisks(conf, self._disks, self._cache, qemu_img)
         self._rescue = Rescue(self._connection, self._domains, self._records, self._disks)
         self._virt_type = conf.libvirt.virt_type
@@ -93,6 +94,10 @@ class LibvirtDriver(ComputeDriver):
                 reason=f"libvirt cannot run {self._virt_type} guests on host {self.host}: {error.kwargs['reason']}"
             ) from error
         LOG.info("Guests on host %s are of type %s", self.host, self._virt_type)
+        with _files_errors():
+            self._networks.init_host(
+                [vif for each in self._records.uuids() for vif in self._records.read_interfaces(each)]
+            )
         self._snapshots.end_copies(snapshots_path(self.conf, self.host))
 
     def get_inventory(self) -> Inventory:

@@ -80,7 +80,8 @@ class Records:
     # --- instance directories
 
     def create(self, instance_uuid: str, generation: int, beside: bool = False) -> str:
-        """Make the instance's directory, with its record in it from the first moment; returns its path.
+        """Make the instance's directory, with its record in it from the first moment, a power cut or not; returns its
+        path.
 
         Raises OSError also when there is one already, which then is another host's: ours was removed before. Unless it
         may be made ``beside`` that.
@@ -90,7 +91,7 @@ class Records:
         shutil.rmtree(unfinished, ignore_errors=True)
         os.mkdir(unfinished)
         os.chmod(unfinished, DIRECTORY_MODE)
-        files.write_atomically(os.path.join(unfinished, _RECORD), msgspec.json.encode(record), durable=False)
+        files.write_atomically(os.path.join(unfinished, _RECORD), msgspec.json.encode(record))
         path = self._plain(instance_uuid)
         if beside and os.path.lexists(path):
             path = self._beside(instance_uuid)
@@ -99,6 +100,7 @@ class Records:
         except OSError:
             shutil.rmtree(unfinished)
             raise
+        files.sync_directory(self.instances_path)
         return path
 
     def directory(self, instance_uuid: str) -> str:

@@ -5,8 +5,10 @@ devstack/test.sh stacks the machine first; elsewhere these tests are skipped.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -19,11 +21,12 @@ import pytest
 TOP = Path(__file__).parents[3]
 SETTINGS = Path("/etc/nova-lite/devstack.env")
 STATE = Path("/var/lib/nova-lite")
-LIBVIRT_NETWORKS = Path("/var/lib/libvirt/dnsmasq")
+LIBVIRT_NETWORKS = "/var/lib/libvirt/dnsmasq"
 PREFIX = "nova-lite-it-"
 GUEST_LINE = re.compile(r"^nova-lite-guest: instance=(\S+) hostname=(\S+) ip=(\S+)$", re.MULTILINE)
 PATIENCE = 120.0
 VIRSH = ("virsh", "--connect", "qemu:///system", "--quiet")
+LIBVIRT_HOST = "/opt/nova-lite/libvirt-host.sh"
 
 
 def wait_for(what: str, check: Callable[[], Any], timeout: float = PATIENCE) -> Any:
@@ -49,6 +52,12 @@ class StackedCloud:
         connection = openstack.connect(cloud="nova-lite")
         self.compute: Any = connection.compute
         self.images: Any = connection.image
+        #: Compute hosts by name, with what leads a command there.
+        self.entered: dict[str, tuple[str, ...]] = {socket.gethostname(): ()}
+        if (computes := int(re.findall(r"^COMPUTES=(\d+)$", SETTINGS.read_text(), re.MULTILINE)[0])) > 1:
+            self.entered = {f"{socket.gethostname()}-1": ()}
+            for number in range(2, computes + 1):
+                self.entered[f"{socket.gethostname()}-{number}"] = (LIBVIRT_HOST, "enter", str(number))
 
     def cli(self, *arguments: str) -> Any:
         """The unmodified command line client's JSON."""
@@ -102,19 +111,22 @@ class StackedCloud:
         gone = set(server_ids)
         wait_for("deletes are done", lambda: not gone & {server.id for server in self.compute.servers()})
 
+    def sweep(self) -> None:
+        """Delete what these tests have made, also in a run that broke off: there may be several things of one name."""
+        self.delete(*(server.id for server in self.servers()))
+        for image in [image for image in self.images.images() if (image.name or "").startswith(PREFIX)]:
+            self.images.delete_image(image.id)
+
     # --- behind it
 
     def traces(self) -> dict[str, Any]:
         """All that servers of this cloud take: compared before and after, it tells whether something was left. What
         others have on the same libvirtd and in the same kernel is left out."""
-        (network,) = (network for network in self.manage("network", "list") if network["name"] == "private")
         return {
-            "domains": sorted(self.domains()),
+            "domains": sorted(uuid for host in self.entered for uuid in self.domains(host)),
             "disks": sorted(path.name for path in STATE.glob("**/instances/*") if not path.name.startswith("_")),
-            "taps": sorted(
-                line.split()[0] for line in run("ip", "-br", "link", "show", "master", network["bridge"]).splitlines()
-            ),
-            "reservations": sorted(path.name for path in LIBVIRT_NETWORKS.glob(f"nova-lite-{network['id']}.d/*")),
+            "taps": {host: self.taps(host) for host in self.entered},
+            "reservations": {host: self.reservations(host) for host in self.entered},
             "used": [{key: value for key, value in host.items() if "used" in key} for host in self.hosts()],
             "limits": self.used_limits(),
         }
@@ -123,16 +135,43 @@ class StackedCloud:
         hosts: list[dict[str, Any]] = self.manage("host", "list")
         return hosts
 
-    def domains(self) -> list[str]:
-        """Uuids of this cloud's domains, by the host name that their metadata tell."""
-        names = {host["host"] for host in self.hosts()}
+    def on(self, host: str, *command: str) -> str:
+        """As `run`, on a compute host: it may be in namespaces of its own."""
+        return run(*self.entered[host], *command)
+
+    def domains(self, host: str) -> list[str]:
+        """Uuids of this cloud's domains on the host, by the host name that their metadata tell."""
         found = []
-        for uuid in run(*VIRSH, "list", "--all", "--uuid").split():
-            command = (*VIRSH, "metadata", uuid, "urn:nova-lite:instance:1")
+        for uuid in self.on(host, *VIRSH, "list", "--all", "--uuid").split():
+            command = (*self.entered[host], *VIRSH, "metadata", uuid, "urn:nova-lite:instance:1")
             metadata = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-            if names & set(re.findall(r"host>([^<]+)<", metadata)):
+            if self.entered.keys() & set(re.findall(r"host>([^<]+)<", metadata)):
                 found.append(uuid)
         return found
+
+    def where(self, server_id: str) -> dict[str, str]:
+        """State of the server's domain on each host that has one."""
+        return {
+            host: self.on(host, *VIRSH, "domstate", server_id).strip()
+            for host in self.entered
+            if server_id in self.domains(host)
+        }
+
+    def taps(self, host: str) -> list[str]:
+        bridge = self.network["bridge"]
+        lines = self.on(host, "ip", "-br", "link").splitlines()
+        if not any(line.split()[0] == bridge for line in lines):
+            return []  # no guest has been there yet
+        lines = self.on(host, "ip", "-br", "link", "show", "master", bridge).splitlines()
+        return sorted(line.split()[0] for line in lines)
+
+    def reservations(self, host: str) -> list[str]:
+        pattern = f"*/nova-lite-{self.network['id']}.d/*"
+        return sorted(self.on(host, "find", LIBVIRT_NETWORKS, "-path", pattern, "-printf", "%f\n").split())
+
+    @functools.cached_property
+    def network(self) -> dict[str, Any]:
+        return next(network for network in self.manage("network", "list") if network["name"] == "private")
 
     def used_limits(self) -> dict[str, int]:
         absolute = self.compute.get("/limits").json()["limits"]["absolute"]
@@ -160,10 +199,10 @@ def stacked() -> StackedCloud:
 @pytest.fixture
 def cloud(stacked: StackedCloud) -> Iterator[StackedCloud]:
     """The cloud; the test's servers are deleted at its end, and then nothing of them may be left."""
-    stacked.delete(*(server.id for server in stacked.servers()))
+    stacked.sweep()
     before = stacked.traces()
     yield stacked
-    stacked.delete(*(server.id for server in stacked.servers()))
+    stacked.sweep()
     deadline = time.monotonic() + 15
     while (after := stacked.traces()) != before:
         assert time.monotonic() < deadline, f"left: {after}, before: {before}"

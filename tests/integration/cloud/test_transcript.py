@@ -16,6 +16,7 @@ def test_the_client_prints_what_it_should(cloud: StackedCloud, tmp_path: Path) -
         "image": "nova-lite-guest",
         "flavor": "m1.nano",
         "flavor_id": "42",
+        "bigger": "m1.micro",
         "network": next(network["id"] for network in cloud.manage("network", "list") if network["name"] == "private"),
         "host": cloud.hosts()[0]["host"],
         "key": f"{key}.pub",
@@ -27,7 +28,9 @@ def test_the_client_prints_what_it_should(cloud: StackedCloud, tmp_path: Path) -
             client.run(command)
         try:
             for entry in commands:
-                problems += [f"openstack {entry.run}: {problem}" for problem in transcript.check(client, entry)]
+                if entry.hosts <= len(cloud.entered):
+                    found = transcript.check(client, entry)
+                    problems += [f"openstack {entry.run}: {problem}" for problem in found]
         finally:
             for command in clean:
                 client.run(command)

@@ -37,6 +37,7 @@ class Command:
     says: str = ""
     wait: bool = False
     keep: str = ""
+    hosts: int = 1
 
     @property
     def columns(self) -> dict[str, str]:
@@ -96,8 +97,11 @@ def _problems(client: Client, command: Command) -> Iterator[str]:
     if status != command.status:
         yield f"status {status}, not {command.status}: {output}{errors}"
         return
-    if not re.search(command.says, output + errors, re.MULTILINE):
-        yield f"does not say {command.says!r}: {output}{errors}"
+    says = command.says
+    for name, value in client.names.items():
+        says = says.replace(f"{{{name}}}", re.escape(value))
+    if not re.search(says, output + errors, re.MULTILINE):
+        yield f"does not say {says!r}: {output}{errors}"
     if command.list:
         yield from _check_columns(command, _header(output), list(csv.DictReader(io.StringIO(output))))
     elif command.show:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import itertools
-import re
 import threading
 import time
 
@@ -17,6 +15,7 @@ from nova_lite.objects import MigrationProgress, Wish
 from nova_lite.states import PowerState
 from nova_lite.virt.driver import SpawnSpec
 from nova_lite.virt.libvirt.driver import LibvirtDriver
+from tests.integration import scripts
 from tests.integration.libvirt import hosts
 from tests.integration.libvirt.conftest import Images, guest_spec, wait_for
 from tests.integration.libvirt.test_moves import (  # noqa: F401 fixtures
@@ -28,27 +27,13 @@ from tests.integration.libvirt.test_moves import (  # noqa: F401 fixtures
     state,
 )
 
-#: Counts, ten times a second and with the guest's own clock; what it writes to its disk has to travel as well.
-COUNTS = """
-n=0
-while :; do
-    n=$((n + 1))
-    echo "count $n at $(cut -d' ' -f1 /proc/uptime)"
-    [ $n -ne 5 ] || { echo marked-by-a-guest | dd of=/dev/vda bs=512 seek=1024 conv=notrunc,sync 2>/dev/null; sync; }
-    usleep 100000
-done
-"""
-COUNT = re.compile(r"^count (\d+) at ([\d.]+)\r?$", re.MULTILINE)
-
 
 def counting_guest(images: Images) -> SpawnSpec:
-    script = base64.b64encode(f"#!/bin/sh\n{COUNTS}".encode()).decode()
-    return guest_spec(images, [], config_drive=True, user_data=script)
+    return guest_spec(images, [], config_drive=True, user_data=scripts.user_data(scripts.COUNTS))
 
 
 def counts(driver: LibvirtDriver, spec: SpawnSpec) -> list[tuple[int, float]]:
-    text = driver.get_console_output(spec.instance.uuid, None)
-    return [(int(number), float(clock)) for number, clock in COUNT.findall(text)]
+    return scripts.counts(driver.get_console_output(spec.instance.uuid, None))
 
 
 def wait_for_count(driver: LibvirtDriver, spec: SpawnSpec, beyond: int) -> None:
@@ -175,8 +160,7 @@ BANDWIDTH = 8
 
 
 def stubborn_guest(images: Images) -> SpawnSpec:
-    script = base64.b64encode(f"#!/bin/sh\n{DIRTIES}{COUNTS}".encode()).decode()
-    return guest_spec(images, [], config_drive=True, user_data=script)
+    return guest_spec(images, [], config_drive=True, user_data=scripts.user_data(DIRTIES + scripts.COUNTS))
 
 
 class Stubborn:

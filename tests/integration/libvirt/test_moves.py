@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import shutil
 import subprocess
@@ -21,18 +20,10 @@ from nova_lite.states import PowerState
 from nova_lite.virt.driver import SpawnSpec
 from nova_lite.virt.libvirt import transfer
 from nova_lite.virt.libvirt.driver import LibvirtDriver
+from tests.integration import scripts
 from tests.integration.libvirt import hosts
 from tests.integration.libvirt.conftest import Images, guest_spec, wait_for
 from tests.unit.virt.builders import make_flavor
-
-#: Says what the disk says and how big it is, and leaves its mark there.
-MARKS = """
-found=$(dd if=/dev/vda bs=512 skip=1024 count=1 2>/dev/null | tr -d '\\000\\n')
-echo "on disk: ${found:-nothing}, sectors $(cat /sys/class/block/vda/size)"
-echo marked-by-a-guest | dd of=/dev/vda bs=512 seek=1024 conv=notrunc,sync 2>/dev/null
-sync
-echo "mark written"
-"""
 
 MakeHost = Callable[..., LibvirtDriver]
 
@@ -72,8 +63,7 @@ def make_host(directory: Path, second_host: None) -> Iterator[MakeHost]:
 
 
 def marking_guest(images: Images, **changes: Any) -> SpawnSpec:
-    script = base64.b64encode(f"#!/bin/sh\n{MARKS}".encode()).decode()
-    return guest_spec(images, [], config_drive=True, user_data=script, **changes)
+    return guest_spec(images, [], config_drive=True, user_data=scripts.user_data(scripts.MARKS), **changes)
 
 
 def lines(driver: LibvirtDriver, spec: SpawnSpec, start: str) -> list[str]:

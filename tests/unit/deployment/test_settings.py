@@ -85,6 +85,12 @@ def test_a_bad_value_is_refused_in_one_line(devstack: pathlib.Path, name: str, v
     assert len(result.stderr.splitlines()) == 1
 
 
+def test_keystone_goes_with_one_libvirt_host(devstack: pathlib.Path) -> None:
+    assert settings(devstack, AUTH="keystone", COMPUTES="2", VIRT_DRIVER="fake").returncode == 0
+    result = settings(devstack, AUTH="keystone", COMPUTES="2")
+    assert (result.returncode, len(result.stderr.splitlines())) == (1, 1)
+
+
 def test_every_setting_is_in_the_sample() -> None:
     sample = (TOP / "devstack/local.conf.sample").read_text()
     common = (TOP / "devstack/lib/common.sh").read_text()

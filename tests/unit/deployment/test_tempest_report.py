@@ -38,7 +38,7 @@ def script() -> Any:
             "later: the action rebuild",
         ),
         ("a", "Details: Taking it (the server action removeFloatingIp) is not supported by this cloud.", "", "Neutron"),
-        ("a", "Resize not available.", "", "later: the action resize"),
+        ("a", "Resize not available.", "", "two compute hosts"),
         ("a", "Object not found", "404 POST /v2.1/os-security-groups", "Neutron"),
         ("a", "AttachVolumeTestJSON skipped as Cinder is not available", "", "Cinder"),
         ("a", "AssertionError: 1 != 2", "", None),

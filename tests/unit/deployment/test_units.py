@@ -17,13 +17,14 @@ cd "$TOP"
 source devstack/lib/services.sh
 COMPUTES=$2
 AUTH=$3
+VIRT_DRIVER=$4
 $1
 """
 
 
-def in_shell(command: str, computes: int = 1, auth: str = "standalone") -> str:
+def in_shell(command: str, computes: int = 1, auth: str = "standalone", driver: str = "libvirt") -> str:
     result = subprocess.run(
-        ["bash", "-c", SCRIPT, "test", command, str(computes), auth],
+        ["bash", "-c", SCRIPT, "test", command, str(computes), auth, driver],
         cwd=TOP,
         capture_output=True,
         text=True,
@@ -83,6 +84,13 @@ def test_names_of_services(wanted: str, computes: int, expected: str) -> None:
     assert in_shell(f"expand_services {wanted}", computes).split() == expected.split()
 
 
+@pytest.mark.parametrize(
+    ("driver", "computes", "expected"), [("libvirt", 1, ""), ("libvirt", 3, "2 3"), ("fake", 3, "")]
+)
+def test_each_further_compute_daemon_has_a_libvirt_of_its_own(driver: str, computes: int, expected: str) -> None:
+    assert in_shell("libvirt_hosts", computes, driver=driver).split() == expected.split()
+
+
 def test_keystone_and_glance_are_services_where_they_are_asked_for() -> None:
     assert in_shell("expand_services", auth="keystone").split() == [
         "keystone",
@@ -104,7 +112,7 @@ def test_keystone_and_glance_are_services_where_they_are_asked_for() -> None:
 )
 def test_unknown_service_is_refused_in_one_line(name: str, computes: int) -> None:
     result = subprocess.run(
-        ["bash", "-c", SCRIPT, "test", f"expand_services {name}", str(computes), "standalone"],
+        ["bash", "-c", SCRIPT, "test", f"expand_services {name}", str(computes), "standalone", "libvirt"],
         cwd=TOP,
         capture_output=True,
         text=True,

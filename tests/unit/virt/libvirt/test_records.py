@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import uuid
 from pathlib import Path
 
@@ -43,6 +44,21 @@ def test_another_hosts_directory_is_in_the_way_and_nothing_is_left_of_the_attemp
         prepared(tmp_path, "two").create(UUID, 2)
     assert records.owns(UUID)
     assert list(tmp_path.glob(".new*")) == []
+
+
+def test_a_record_survives_a_power_cut(tmp_path: Path, records: Records, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its content, its name in the directory, and the directory's name are on disk."""
+    synced: list[str] = []
+
+    def sync(descriptor: int) -> None:
+        synced.append(os.path.relpath(os.readlink(f"/proc/self/fd/{descriptor}"), tmp_path))
+
+    monkeypatch.setattr(os, "fsync", sync)
+    records.create(UUID, 1)
+    file, directory, parent = synced
+    assert os.path.dirname(file) == directory
+    assert UUID in directory
+    assert parent == "."
 
 
 def test_removing_leaves_nothing(tmp_path: Path, records: Records) -> None:

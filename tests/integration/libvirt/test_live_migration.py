@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import itertools
 import threading
@@ -161,8 +160,7 @@ BANDWIDTH = 8
 
 
 def stubborn_guest(images: Images) -> SpawnSpec:
-    script = base64.b64encode(f"#!/bin/sh\n{DIRTIES}{COUNTS}".encode()).decode()
-    return guest_spec(images, [], config_drive=True, user_data=script)
+    return guest_spec(images, [], config_drive=True, user_data=scripts.user_data(DIRTIES + scripts.COUNTS))
 
 
 class Stubborn:

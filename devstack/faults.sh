@@ -1,9 +1,10 @@
 #!/bin/bash
-# The whole fault matrix, as root: each operation with each single fault at each point it passes (about half an hour; docs/faults.md).
+# The whole fault matrix, as root: each operation with each single fault at each point it passes (about two hours; docs/faults.md).
 #
-#   faults.sh [--pairs N [--seed N]] [--parallel N] [--only TEXT] [--logs DIRECTORY]
+#   faults.sh [--pairs N [--seed N]] [--parallel N] [--only TEXT]... [--logs DIRECTORY] [--results FILE]
 #   faults.sh --real-guests [--only TEXT]    instead some 30 cases on libvirt, with the guest that is built here (ten minutes)
 #
+# --results FILE: what has passed there is not run again, so that a run can go on after it was stopped.
 # It needs what `test.sh unit` installs, and starts the broker. Its last line is "N passed, N failed".
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib/common.sh"
 for component in packages python rabbitmq database config libvirt guest services testing; do

@@ -239,6 +239,11 @@ class TooManyFailures(Unauthorized):
     code = 429
 
 
+class TooManyRequests(NovaLiteException):
+    msg_fmt = "These are more than %(limit)d requests within a minute."
+    code = 429
+
+
 class Forbidden(NovaLiteException):
     msg_fmt = "You are not authorized to do this."
     code = 403
@@ -370,7 +375,7 @@ class ServerGroupNotFound(NotFound):
     msg_fmt = "Instance group %(group_uuid)s could not be found."
 
 
-# --- 406, 409
+# --- 406, 409, 422
 
 
 class InvalidGlobalAPIVersion(NovaLiteException):
@@ -387,6 +392,14 @@ class InstanceInvalidState(Conflict):
     msg_fmt = "Cannot '%(method)s' instance %(instance_id)s while it is in %(attr)s %(state)s"
 
 
+class IdempotencyKeyReused(NovaLiteException):
+    msg_fmt = (
+        "The Idempotency-Key of this request came before, with another request: repeat that one as it was, or take a "
+        "new key for a new server."
+    )
+    code = 422
+
+
 class UnshelveInstanceInvalidState(Conflict):
     msg_fmt = (
         "Specifying an availability zone or a host when unshelving server %(instance_uuid)s with status %(state)s is "
@@ -400,6 +413,10 @@ class UnshelveHostNotInAZ(Conflict):
 
 class InstanceIsLocked(Conflict):
     msg_fmt = "Instance %(instance_id)s is locked"
+
+
+class PasswordAlreadySet(Conflict):
+    msg_fmt = "Instance %(instance_id)s has posted a password already; its owner has to clear that first."
 
 
 class GuestAgentNotEnabled(Conflict):
@@ -444,6 +461,42 @@ class NetworkInUse(Conflict):
 
 class ServiceInUse(Conflict):
     msg_fmt = "Service %(service_id)s cannot be deleted: %(reason)s"
+
+
+class ServiceHostsInstances(ServiceInUse):
+    msg_fmt = "Unable to delete compute service that is hosting instances. Migrate or delete the instances first."
+
+
+class ServiceHasMigrations(ServiceInUse):
+    msg_fmt = (
+        "Unable to delete compute service that has in-progress migrations. "
+        "Complete the migrations or delete the instances first."
+    )
+
+
+class ServiceHasCleanups(ServiceInUse):
+    msg_fmt = (
+        "Unable to delete compute service that has still to remove what was deleted on host %(host)s. Start it there, "
+        "or, if the host is gone for good: nova-lite-manage host retire %(host)s"
+    )
+
+
+class SourceRetired(Conflict):
+    msg_fmt = (
+        "Instance %(instance_uuid)s cannot be reverted: host %(host)s, which has its former disk, is gone for good. "
+        "Confirm the resize."
+    )
+
+
+class SourceDown(Conflict):
+    msg_fmt = (
+        "Instance %(instance_uuid)s cannot be reverted now: host %(host)s, which has its former disk, is down. "
+        "Wait until it is back, or confirm the resize."
+    )
+
+
+class HostNotRetirable(Conflict):
+    msg_fmt = "Host %(host)s cannot be retired: %(reason)s"
 
 
 class AggregateNameExists(Conflict):
@@ -611,10 +664,20 @@ class MigrationAborted(VirtDriverError):
 
 
 class ImageFileMissing(VirtDriverError):
+    """Its file is not here: the store may be away on this host alone."""
+
     msg_fmt = "Image %(image_id)s cannot be read on this host: %(reason)s"
 
 
+class ImageGone(ImageFileMissing):
+    """It is nowhere: no host can boot it."""
+
+    msg_fmt = "Image %(image_id)s cannot be had: %(reason)s"
+
+
 class ImageCorrupt(VirtDriverError):
+    """What this host read is not what was registered: its disk or the way to it may be at fault."""
+
     msg_fmt = "Image %(image_id)s is corrupt: %(reason)s"
 
 

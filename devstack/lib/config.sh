@@ -24,9 +24,22 @@ create_owner_and_directories() {
 # Clients find identity and image API in the identity API's catalog: one without the other is of no use.
 enabled_apis() {
     case $AUTH in
-    standalone) echo osapi_compute, identity, image ;;
-    keystone | noauth2) echo osapi_compute ;;
+    standalone) echo osapi_compute, identity, image$(metadata_api) ;;
+    keystone | noauth2) echo osapi_compute$(metadata_api) ;;
     esac
+}
+
+# Guests of this machine are led from 169.254.169.254 to the API, at an address that the compute daemon gives the machine.
+# Further libvirt hosts (own_libvirt) have no API, so their guests have config drives.
+METADATA_ADDRESS=169.254.87.75
+
+metadata_api() {
+    [[ $VIRT_DRIVER != libvirt ]] || echo ", metadata"
+}
+
+metadata_config() {
+    [[ $VIRT_DRIVER == libvirt ]] || return 0
+    printf '%s\n' "[api]" "metadata_listen = $METADATA_ADDRESS" "[network]" "metadata_service = true"
 }
 
 image_config() {
@@ -71,6 +84,8 @@ identity_port = $IDENTITY_PORT
 image_port = $IMAGE_PORT
 paste_config = $ETC/api-paste.ini
 $([[ $AUTH != keystone ]] || keystone_authtoken nova-lite)
+
+$(metadata_config)
 CONFIG
     config_file "$OWNER" conductor.conf <<CONFIG
 [database]
@@ -98,6 +113,8 @@ host = $(compute_host "$name")
 compute_driver = $VIRT_DRIVER
 state_path = $state
 $([[ $VIRT_DRIVER != libvirt || $name == compute ]] || libvirt_host_config "${name#compute-}")
+
+$([[ -n $(own_libvirt "$name") ]] || metadata_config)
 CONFIG
 }
 

@@ -71,8 +71,10 @@ remove_guests() {
         [[ $(virsh_system net-dumpxml "$id") != *" connections='"* ]] || continue
         virsh_system net-destroy "$id" || true # it may be inactive
         virsh_system net-undefine "$id"
+        nft delete table inet "${id//-/_}" 2>/dev/null || true # only networks that guests were on have one
         rm -rf "/var/lib/libvirt/dnsmasq/$id".*
     done
+    ip address delete "$METADATA_ADDRESS/32" dev lo 2>/dev/null || true # it may not be there
     find /var/log/libvirt/qemu -name 'instance-????????-????-????-????-????????????.log*' -delete
 }
 

@@ -29,6 +29,9 @@ LOG = logging.getLogger(__name__)
 
 BACKLOG = 1024
 MAX_KEEP_ALIVE = 1000
+
+#: Linux's, which Python 3.11 has no name for.
+_IP_FREEBIND = 15
 MAX_UNREAD_BYTES = deadlines.MAX_AWAITED_BODY
 
 
@@ -38,26 +41,39 @@ class Server(Protocol):
     def stop(self, timeout: float) -> None: ...
 
 
-def listen(address: str, port: int) -> socket.socket:
-    """A listening socket; raises `ConfigurationError` with one clear sentence when there can be none."""
-    return _listen(address, port, shared=False)
+def listen(address: str, port: int, early: bool = False) -> socket.socket:
+    """A listening socket; raises `ConfigurationError` with one clear sentence when there can be none.
+
+    ``early``: a link-local address may be one that this machine is given only later.
+    """
+    return _listen(address, port, shared=False, early=early)
 
 
-def listen_apart(address: str, port: int, count: int) -> list[socket.socket]:
+def listen_apart(address: str, port: int, count: int, early: bool = False) -> list[socket.socket]:
     """As many listening sockets on one port, one for each worker: the kernel spreads connections over them, and those
     that wait at the socket of a worker that died are its successor's."""
-    only = listen(address, port)
+    only = listen(address, port, early)
     if count == 1:
         return [only]
     only.close()  # nobody else has the port, which sockets that share it would not have told
-    return [_listen(address, port, shared=True) for _ in range(count)]
+    return [_listen(address, port, shared=True, early=early) for _ in range(count)]
 
 
-def _listen(address: str, port: int, shared: bool) -> socket.socket:
+def _listen(address: str, port: int, shared: bool, early: bool) -> socket.socket:
     family = socket.AF_INET6 if _is_ipv6(address) else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
     try:
-        sock = socket.create_server((address, port), family=family, backlog=BACKLOG, reuse_port=shared)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        elif early and address.startswith("169.254."):
+            sock.setsockopt(socket.IPPROTO_IP, _IP_FREEBIND, 1)
+        sock.bind((address, port))
+        sock.listen(BACKLOG)
     except OSError as error:
+        sock.close()
         why = "the port is in use" if error.errno == errno.EADDRINUSE else (error.strerror or str(error))
         raise exception.ConfigurationError(reason=f"cannot listen on {address} port {port}: {why}.") from error
     # Connections inherit it. Without, headers and body that are sent apart cost a delayed acknowledgement (40 ms).

@@ -19,7 +19,7 @@ from oslo_config import cfg  # noqa: E402
 
 from nova_lite import conf as nova_conf  # noqa: E402
 from nova_lite import exception, rpc, service  # noqa: E402
-from nova_lite.api import deploy, prefork, server, wsgi  # noqa: E402
+from nova_lite.api import deploy, kept_flavors, prefork, server, wsgi  # noqa: E402
 from nova_lite.api.deadlines import Limits  # noqa: E402
 from nova_lite.compute.api import API  # noqa: E402
 from nova_lite.compute.rpcapi import ComputeRPC  # noqa: E402
@@ -34,7 +34,7 @@ BINARY = "nova-lite-api"
 #: The options with the address of each API.
 ADDRESSES = {
     "osapi_compute": ("listen", "port"),
-    "metadata": ("metadata_listen", "metadata_port"),
+    "metadata": ("metadata_listen", "metadata_listen_port"),
     "identity": ("identity_listen", "identity_port"),
     "image": ("image_listen", "image_port"),
 }
@@ -68,7 +68,7 @@ class Worker(service.Daemon):
     def prepare(self) -> None:
         """Connects to nobody yet: with the broker down requests are answered with 503."""
         self._transport = rpc.Transport(self.conf)
-        conductor = rpc.proxy(ConductorRPC, self._transport)
+        conductor = kept_flavors.kept(rpc.proxy(ConductorRPC, self._transport), self.conf.api.flavors_kept)
         self._compute.connect(conductor, rpc.proxy(ComputeRPC, self._transport), load_backend(self.conf, conductor))
         if self._parent is not None:
             self.add_periodic("parent", PARENT_CHECK_SECONDS, self._end_with_parent)
@@ -109,7 +109,8 @@ def load_sites(conf: cfg.ConfigOpts, compute: API) -> list[Site]:
         is_tls = name in conf.api.enabled_ssl_apis
         tls = server.tls_context(conf.api.ssl_cert_file, conf.api.ssl_key_file) if is_tls else None
         address, port = (conf.api[option] for option in ADDRESSES[name])
-        sites.append(Site(name, app, server.listen_apart(address, port, conf.api.workers), tls))
+        socks = server.listen_apart(address, port, conf.api.workers, early=name == "metadata")
+        sites.append(Site(name, app, socks, tls))
         LOG.info("%s listens on %s port %d", name, address, port)
     if not sites:
         raise exception.ConfigurationError(reason="[api] enabled_apis: none of them can be served.")

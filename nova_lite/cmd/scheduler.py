@@ -40,9 +40,10 @@ class SchedulerDaemon(service.Daemon):
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         super().__init__(conf, "nova-lite-scheduler")
         self._notifications: Notifications | None = None
+        self._transport: rpc.Transport | None = None
 
     def prepare(self) -> None:
-        transport = rpc.Transport(self.conf)
+        transport = self._transport = self._transport or rpc.Transport(self.conf)
         if self._notifications is None:
             self._notifications = Notifications(self.conf, f"nova-scheduler.{self.conf.host}")
         manager = SchedulerManager(self.conf, rpc.proxy(ConductorRPC, transport), notify=self._notifications.emit)
@@ -54,6 +55,9 @@ class SchedulerDaemon(service.Daemon):
     def cleanup(self) -> None:
         if self._notifications is not None:
             self._notifications.close()
+        if self._transport is not None:
+            self._transport.cleanup()
+            self._transport = None
 
 
 def main() -> int:

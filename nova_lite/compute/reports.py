@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 import threading
 from collections.abc import Callable
 from typing import TypeVar
@@ -24,7 +25,8 @@ class Stopping(Exception):
 class Retrier:
     """Does something again until it works, the daemon stops, or it is no longer wanted.
 
-    ``interval``: seconds before the second attempt; the pause doubles up to `MAX_BACKOFF` times that.
+    ``interval``: seconds before the second attempt; the pause doubles up to `MAX_BACKOFF` times that. Each is drawn
+    from half of it to one and a half, so that many hosts do not come at the same moment to a conductor that is back.
     """
 
     def __init__(self, interval: float, stopping: threading.Event) -> None:
@@ -59,8 +61,9 @@ class Retrier:
                 if not transient(error):
                     raise
                 expected = isinstance(error, exception.NovaLiteException)
-                LOG.warning("%s failed, again in %.0f s: %s", what, pause, error, exc_info=not expected)
-            if self._stopping.wait(pause):
+                drawn = pause * random.uniform(0.5, 1.5)
+                LOG.warning("%s failed, again in %.1f s: %s", what, drawn, error, exc_info=not expected)
+            if self._stopping.wait(drawn):
                 raise Stopping(what)
             pause = min(pause * 2, self._interval * MAX_BACKOFF)
 

@@ -20,6 +20,7 @@ from nova_lite.conductor.operations.create import Create
 from nova_lite.conductor.operations.engine import Engine
 from nova_lite.conductor.operations.scheduling import Scheduling
 from nova_lite.conductor.reconciler import Reconciler
+from nova_lite.conductor.retirement import Retirements
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.image.driver import load_backend as load_images
 from nova_lite.network.driver import load_backend
@@ -51,6 +52,7 @@ class ConductorManager:
             Instances(self.engine),
             LiveMigrations(self.db, conf),
             Domains(self.engine),
+            Retirements(self.engine),
             Images(self.db, conf, compute),
             database.functions(self.db, conf),
             translate=engine.translate,

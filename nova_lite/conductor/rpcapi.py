@@ -35,6 +35,7 @@ from nova_lite.objects import (
     MigrationFilters,
     MigrationProgress,
     Network,
+    Retirement,
     ServerGroup,
     ServerMigration,
     Service,
@@ -42,7 +43,7 @@ from nova_lite.objects import (
 )
 
 
-@rpc.service("conductor", version="1.2")
+@rpc.service("conductor", version="1.3")
 class ConductorRPC(Protocol):
     # --- servers, for the API
 
@@ -93,6 +94,15 @@ class ConductorRPC(Protocol):
 
     def instance_password_clear(self, context: RequestContext, instance_uuid: str) -> None:
         """Forget the password that its guest posted."""
+
+    @rpc.since("1.3")
+    def instances_at_address(self, context: RequestContext, address: str) -> list[Instance]:
+        """Those with an interface of this address, one for each network that has it, of all projects; for the metadata
+        service."""
+
+    @rpc.since("1.3")
+    def instance_password_set(self, context: RequestContext, instance_uuid: str, password: str) -> None:
+        """Keep what its guest posted; `PasswordAlreadySet` if there is one."""
 
     def instance_lock(self, context: RequestContext, instance_uuid: str, reason: str | None) -> None: ...
 
@@ -252,6 +262,11 @@ class ConductorRPC(Protocol):
         """``service_id``: uuid or numeric id. Changes: ``disabled``, ``disabled_reason``, ``forced_down``."""
 
     def service_delete(self, context: RequestContext, service_id: str) -> None: ...
+
+    @rpc.since("1.3")
+    def host_retire(self, context: RequestContext, host: str, with_instances: bool) -> Retirement:
+        """A compute host that is forced down is gone for good: what it holds is given back. While servers are on it,
+        nothing is changed, unless they are lost ``with_instances``. `HostNotRetirable` before it is down."""
 
     def compute_node_list(
         self, context: RequestContext, hostname_pattern: str | None, limit: int | None, marker: str | None

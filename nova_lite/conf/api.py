@@ -11,7 +11,7 @@ OPTS = [
         "enabled_apis",
         default=["osapi_compute"],
         help="Paste applications to serve: osapi_compute, identity (users and tokens without Keystone), image (images "
-        "without Glance).",
+        "without Glance), metadata (what guests ask about themselves).",
     ),
     cfg.HostAddressOpt("listen", default="127.0.0.1", help="Address the compute API listens on."),
     cfg.PortOpt("port", default=8774, help="Port the compute API listens on."),
@@ -35,8 +35,6 @@ OPTS = [
         min=1,
         help="Connections that one address may have to each API of a worker. Behind a proxy all clients have one.",
     ),
-    cfg.HostAddressOpt("metadata_listen", default="127.0.0.1", help="Address the metadata API listens on."),
-    cfg.PortOpt("metadata_port", default=8775, help="Port the metadata API listens on."),
     cfg.HostAddressOpt("identity_listen", default="127.0.0.1", help="Address the identity API listens on."),
     cfg.PortOpt("identity_port", default=5000, help="Port the identity API listens on."),
     cfg.HostAddressOpt("image_listen", default="127.0.0.1", help="Address the image API listens on."),
@@ -59,6 +57,13 @@ OPTS = [
         "([keystone_authtoken]); http_basic takes a user's name and password with each request.",
     ),
     cfg.IntOpt("max_limit", default=1000, min=1, help="Most items that one page of a list holds."),
+    cfg.FloatOpt(
+        "flavors_kept",
+        default=1.0,
+        min=0.0,
+        help="Seconds for which a worker answers questions about flavors from what it has read. Its own changes are "
+        "seen at once, those of other workers and of nova-lite-manage so much later at most. 0: it reads each time.",
+    ),
     cfg.URIOpt(
         "compute_link_prefix",
         schemes=["http", "https"],

@@ -14,7 +14,7 @@ OPTS = [
         help="SQLAlchemy URL. sqlite:////path (one conductor process), mysql+pymysql://user:password@host/name or "
         "postgresql+psycopg://user:password@host/name.",
     ),
-    cfg.IntOpt("pool_size", default=16, min=1, help="Connections kept open to a database server."),
+    cfg.IntOpt("pool_size", default=32, min=1, help="Connections to the database at most; they are kept open."),
     cfg.IntOpt("busy_timeout", default=20, min=1, help="Seconds a transaction waits for a lock before it fails."),
 ]
 

@@ -25,8 +25,9 @@ OPTS = [
     cfg.StrOpt(
         "fail_error",
         default="virt",
-        choices=["virt", "abort", "hypervisor", "unexpected"],
-        help="What they fail with: an error of the driver, one that aborts the build, a lost hypervisor, a bug.",
+        choices=["virt", "abort", "image", "hypervisor", "unexpected"],
+        help="What they fail with: an error of the driver, one that aborts the build, an image "
+        "that cannot be read here, a lost hypervisor, a bug.",
     ),
 ]
 

@@ -9,9 +9,9 @@ from oslo_config import cfg
 DEFAULT_OPTS = [
     cfg.BoolOpt(
         "force_config_drive",
-        default=False,
-        help="Give every server a config drive. Otherwise only those that ask for it, or whose image has "
-        "img_config_drive=mandatory.",
+        help="true: every server gets a config drive. false: only those that ask for it, or whose image has "
+        "img_config_drive=mandatory. Not said: also those that no metadata service of this host reaches ([network] "
+        "metadata_service), and those with injected files, which it does not have.",
     ),
 ]
 

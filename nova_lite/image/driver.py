@@ -90,8 +90,8 @@ class ImageBackend(abc.ABC):
     def fetch(self, image: Image, target: str) -> None:
         """Write the image's bytes to the file ``target`` (mode 0600), checked by its size and checksum.
 
-        Raises `ImageFileMissing` or `ImageCorrupt` when no host can get them, `VirtDriverError` when another one
-        might; then there is no such file.
+        Raises `ImageGone` when no host can get them, another `VirtDriverError` when one might; then there is no such
+        file.
         """
 
     @abc.abstractmethod

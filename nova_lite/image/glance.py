@@ -278,9 +278,9 @@ def _operation(name: str, value: str | None) -> dict[str, str]:
 
 def _check_download(image: Image, answer: requests.Response) -> None:
     if answer.status_code in (204, 404):
-        raise exception.ImageFileMissing(image_id=image.id, reason="Glance does not have its data")
+        raise exception.ImageGone(image_id=image.id, reason="Glance does not have its data")
     if answer.status_code == 403:
-        raise exception.ImageFileMissing(image_id=image.id, reason="the user of [glance] may not read it")
+        raise exception.ImageGone(image_id=image.id, reason="the user of [glance] may not read it")
     if answer.status_code != 200:
         raise exception.ImageDownloadFailed(image_id=image.id, reason=f"Glance answers {answer.status_code}")
 

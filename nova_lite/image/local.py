@@ -7,9 +7,11 @@ their order has ended well.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from collections.abc import Callable, Mapping, Sequence
+from typing import BinaryIO
 
 from nova_lite import concurrency, exception, files
 from nova_lite.context import RequestContext, get_admin_context
@@ -17,6 +19,9 @@ from nova_lite.image import formats, store, verified
 from nova_lite.image.driver import ImageBackend, ImageCall
 from nova_lite.image.store import file_path, uploads_path
 from nova_lite.objects import Image
+
+#: What is wrong with the place that an image is copied to, not with where it comes from.
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 class LocalImages(ImageBackend):
@@ -117,31 +122,30 @@ def _check_upload(image_id: str, path: str) -> None:
     found = os.lstat(path)
     if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
         raise exception.ImageUnacceptable(image_id=image_id, reason="what was uploaded is not a file")
-    try:
-        formats.check(path, "qcow2")
-    except exception.ImageUnacceptable as error:
-        raise exception.ImageUnacceptable(image_id=image_id, reason=error.kwargs["reason"]) from error
+    formats.check(path, "qcow2", image_id)
 
 
 def copy(image: Image, source: str, target: str) -> None:
     """The image's bytes from one file of this host to another, as `ImageBackend.fetch` has it."""
     try:
-        size = os.stat(source).st_size
+        descriptor = formats.open_regular(source)
     except OSError as error:
         raise exception.ImageFileMissing(image_id=image.id, reason=error.strerror or str(error)) from error
-    if image.size and size != image.size:
-        raise exception.ImageCorrupt(
-            image_id=image.id, reason=f"its file has {size} bytes where {image.size} were registered"
-        )
-    with verified.whole(target):
+    with open(descriptor, "rb") as reader, verified.whole(target):
+        size = os.fstat(descriptor).st_size
+        if image.size and size != image.size:
+            raise exception.ImageCorrupt(
+                image_id=image.id, reason=f"its file has {size} bytes where {image.size} were registered"
+            )
         try:
-            size, checksum = concurrency.call_blocking(_copy, source, target, image.hash_algorithm)
+            size, checksum = concurrency.call_blocking(_copy, reader, target, image.hash_algorithm)
         except OSError as error:
+            if error.errno in _NO_ROOM:
+                raise exception.ImageDownloadFailed(image_id=image.id, reason=str(error.strerror)) from error
             raise exception.ImageFileMissing(image_id=image.id, reason=error.strerror or str(error)) from error
         verified.check(image, size, checksum)
 
 
-def _copy(source: str, target: str, algorithm: str) -> tuple[int, str]:
+def _copy(reader: BinaryIO, target: str, algorithm: str) -> tuple[int, str]:
     """Runs in a native thread, so it uses nothing of ours."""
-    with open(source, "rb") as reader:
-        return verified.write(iter(lambda: reader.read(verified.CHUNK), b""), target, algorithm)
+    return verified.write(iter(lambda: reader.read(verified.CHUNK), b""), target, algorithm)

@@ -31,6 +31,8 @@ from nova_lite.objects.host import (
     HostReport,
     HostState,
     Inventory,
+    RetiredServer,
+    Retirement,
     Service,
 )
 from nova_lite.objects.image import Image
@@ -90,6 +92,8 @@ __all__ = [
     "QuotaUsage",
     "RequestSpec",
     "RequestedDestination",
+    "RetiredServer",
+    "Retirement",
     "Selection",
     "ServerGroup",
     "ServerMigration",

@@ -25,7 +25,8 @@ class CreateRequest(msgspec.Struct, kw_only=True):
     """A validated ``POST /servers``. ``networks``: "auto", "none" or a list. ``injected_files``: path to base64.
 
     ``images``: by id, the image, its kernel and ramdisk, where the conductor cannot look them up itself.
-    ``request_id`` of the context makes a repeated call return the instances of the first one.
+    ``request_id`` of the context makes a repeated call return the instances of the first one; so does
+    ``idempotency_key``, a client's own name for its wish, with ``fingerprint``, which tells one wish from another.
     """
 
     name: str
@@ -54,11 +55,16 @@ class CreateRequest(msgspec.Struct, kw_only=True):
     scheduler_hints: dict[str, list[str] | str] = msgspec.field(default_factory=dict)
     injected_files: dict[str, str] = msgspec.field(default_factory=dict)
     block_device_mapping: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    idempotency_key: str | None = None
+    fingerprint: str = ""
 
 
 class CreateResult(msgspec.Struct, kw_only=True):
+    """``earlier``: an earlier request with the same idempotency key made them."""
+
     reservation_id: str
     instances: list[Instance]
+    earlier: bool = False
 
 
 class BuildRequest(msgspec.Struct, kw_only=True):

@@ -138,6 +138,24 @@ class HostState(msgspec.Struct, kw_only=True):
     aggregates: list[HostAggregate] = msgspec.field(default_factory=list)
 
 
+class RetiredServer(msgspec.Struct, kw_only=True):
+    """A server that is on a host that is to be retired, and what becomes of it, or has."""
+
+    uuid: str
+    name: str
+    vm_state: str
+    outcome: str
+
+
+class Retirement(msgspec.Struct, kw_only=True):
+    """``done``: the host is retired; else its ``servers`` are in the way. ``closed``: how many actions, cleanups
+    included, have ended by that."""
+
+    done: bool
+    servers: list[RetiredServer] = msgspec.field(default_factory=list)
+    closed: int = 0
+
+
 class AvailabilityZone(msgspec.Struct, kw_only=True):
     """``hosts``: host name to its services."""
 

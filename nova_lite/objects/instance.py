@@ -39,7 +39,7 @@ class Instance(msgspec.Struct, kw_only=True):
     ``generation`` counts build attempts: it is the fencing token of host and domain. ``task_state`` is None unless an
     action is open. ``system_metadata`` holds what the instance has to remember of its image (``image_*``)
     and what its guest posted (`POSTED_PASSWORD`).
-    ``server_group``: uuid of the group that it is in; not told in lists.
+    ``server_group``: uuid of the group that it is in.
     """
 
     uuid: str
@@ -99,6 +99,7 @@ class InstanceFilters(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What to list. ``project_id`` None means all projects (the API allows that to admins only).
 
     ``name``, ``ip`` and ``ip6`` are regular expressions, as clients expect of Nova; all others match exactly.
+    ``with_user_data`` False: what is listed has none, which may be most of it by far.
     """
 
     project_id: str | None = None
@@ -133,3 +134,4 @@ class InstanceFilters(msgspec.Struct, kw_only=True, omit_defaults=True):
     not_tags_any: list[str] | None = None
     deleted: bool = False
     soft_deleted: bool = False
+    with_user_data: bool = True

@@ -59,11 +59,10 @@ class QemuImg:
             f"--as={conf.libvirt.image_check_memory_mb * 1024**2}",
         ]
 
-    def info(self, path: str, probed_format: str | None = None) -> DiskInfo:
-        """Of one file, without following what it refers to; raises `VirtDriverError`."""
-        command = [*self._limits, "qemu-img", "info", "--output=json", "--force-share"]
-        if probed_format:
-            command += ["-f", probed_format]
+    def info(self, path: str, disk_format: str) -> DiskInfo:
+        """Of one file of qemu's format ``disk_format``, which is not guessed, without following what it refers to;
+        raises `VirtDriverError`."""
+        command = [*self._limits, "qemu-img", "info", "--output=json", "--force-share", "-f", disk_format]
         answer: dict[str, Any] = msgspec.json.decode(run(*command, file_argument(path)))
         specific = (answer.get("format-specific") or {}).get("data") or {}
         references = [answer.get("backing-filename"), specific.get("data-file")]
@@ -74,9 +73,11 @@ class QemuImg:
             data_files=[str(reference) for reference in references if reference],
         )
 
-    def convert(self, source: str, source_format: str, target: str) -> None:
-        """Make ``target``, raw. Under no limits: it takes as long as the image is big."""
-        run("qemu-img", "convert", "-f", source_format, "-O", "raw", file_argument(source), target)
+    def convert(self, source: str, info: DiskInfo, target: str) -> None:
+        """Make ``target``, raw, no bigger than its header says. It takes as long as the image is big; memory is
+        limited."""
+        limits = ["prlimit", f"--as={FLATTEN_MEMORY}", f"--fsize={info.virtual_size}"]
+        run(*limits, "qemu-img", "convert", "-f", info.format, "-O", "raw", file_argument(source), target)
 
     def flatten(self, source: str, source_format: str, target: str, check: Callable[[], None]) -> None:
         """Make ``target``, a qcow2 file of all that a guest sees of ``source``. ``check`` is called meanwhile, and ends

@@ -41,7 +41,7 @@ from tests.faults import images, points
 from tests.faults.arena import Arena, Site, arena
 from tests.faults.outages import DATABASE
 from tests.faults.points import Fault
-from tests.faults.report import Result, Table
+from tests.faults.report import Result, Table, passed_before
 from tests.faults.scenarios import SCENARIOS, Scenario
 from tests.functional import cloud
 
@@ -131,9 +131,10 @@ def pairs(count: int, seed: int) -> list[Case]:
     return found
 
 
-def chosen(cases: list[Case], text: str) -> list[Case]:
-    """The case that is called so, or else those whose description contains it."""
-    return [case for case in cases if str(case) == text] or [case for case in cases if text in str(case)]
+def chosen(cases: list[Case], texts: list[str]) -> list[Case]:
+    """The cases that are called so, or else those whose description contains one of the texts; no text: all."""
+    named = [case for case in cases if str(case) in texts]
+    return named or [case for case in cases if not texts or any(text in str(case) for text in texts)]
 
 
 def run_case(case: Case, ready: Arena) -> Result:
@@ -210,7 +211,15 @@ def main() -> int:
     parser.add_argument("--every", type=int, default=1, help="run only every Nth of the single faults")
     parser.add_argument("--pairs", type=int, default=0, help="instead: so many pairs of faults at random")
     parser.add_argument("--seed", type=int, help="of the pairs; chosen and printed if not given")
-    parser.add_argument("--only", default="", help="only the case of this description, or those that contain it")
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        help="only the case of this description, or those that contain it (again: or)",
+    )
+    parser.add_argument(
+        "--results", type=Path, help="a file of results, a line of JSON each; what has passed there is not run again"
+    )
     parser.add_argument("--logs", help="directory for the logs of cases that fail; made below /tmp if not given")
     options = parser.parse_args()
     command = "devstack/faults.sh"
@@ -223,8 +232,10 @@ def main() -> int:
         cases = list(itertools.islice(singles(), 0, None, options.every))
     cases = chosen(cases, options.only)
     logs = Path(options.logs or tempfile.mkdtemp(prefix="nova-lite-faults-logs-")).absolute()
-    table = Table(len(cases), command)
-    run_cases(cases, options.parallel, logs, table.add)
+    passed = passed_before(options.results) if options.results else {}
+    before = [passed[str(case)] for case in cases if str(case) in passed]
+    table = Table(len(cases), command, before, options.results)
+    run_cases([case for case in cases if str(case) not in passed], options.parallel, logs, table.add)
     table.print()
     if not options.logs and not table.failures:
         logs.rmdir()

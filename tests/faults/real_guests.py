@@ -259,7 +259,7 @@ def run(chosen: list[Case], guest: Path, logs: Path, table: Table) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("guest", type=Path, help="directory with the guest's disk.qcow2")
-    parser.add_argument("--only", default="", help="only cases whose description contains this")
+    parser.add_argument("--only", action="append", default=[], help="only cases whose description contains this")
     parser.add_argument("--logs", type=Path, help="directory for the logs of cases that fail; made if not given")
     options = parser.parse_args()
     chosen = matrix.chosen(cases(), options.only)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import shlex
+from pathlib import Path
 
 
 @dataclasses.dataclass
@@ -20,13 +22,29 @@ class Result:
     logs: str = ""
 
 
-class Table:
-    """Cases, passed and slowest recovery, by scenario and fault. ``command``: what these cases are run by."""
+def passed_before(file: Path) -> dict[str, Result]:
+    """What `Table` has written there and has passed, by its case: no file, nothing."""
+    if not file.exists():
+        return {}
+    every = [Result(**json.loads(line)) for line in file.read_text().splitlines()]
+    return {result.case: result for result in every if not result.wrong}
 
-    def __init__(self, total: int, command: str = "devstack/faults.sh") -> None:
+
+class Table:
+    """Cases, passed and slowest recovery, by scenario and fault. ``command``: what these cases are run by. ``before``:
+    results of an earlier run; ``kept``: a file to which each further one is added, a line of JSON."""
+
+    def __init__(
+        self,
+        total: int,
+        command: str = "devstack/faults.sh",
+        before: list[Result] | None = None,
+        kept: Path | None = None,
+    ) -> None:
         self.total = total
         self.command = command
-        self.results: list[Result] = []
+        self.results = list(before or ())
+        self.kept = kept
 
     @property
     def failures(self) -> list[Result]:
@@ -34,6 +52,9 @@ class Table:
 
     def add(self, result: Result) -> None:
         self.results.append(result)
+        if self.kept is not None:
+            with self.kept.open("a") as kept:
+                kept.write(json.dumps(dataclasses.asdict(result)) + "\n")
         state = "FAILED " + result.wrong.splitlines()[0] if result.wrong else f"passed, {result.recovery:.1f} s"
         print(f"[{len(self.results)}/{self.total}] {result.case}: {state} (of {result.seconds:.1f} s)", flush=True)
 

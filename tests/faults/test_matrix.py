@@ -12,21 +12,26 @@ from tests.faults import matrix, scenarios
 from tests.faults.arena import Arena
 from tests.functional import cloud
 
-#: Of the cases with a fault, besides one of each kind.
+#: Of the cases with a fault, besides one of each kind and one for each daemon.
 EVERY = 96
+
+
+def daemons(cases: list[matrix.Case]) -> set[str]:
+    """Those that the cases' faults happen to."""
+    return {fault.daemon for case in cases for fault in case.faults}
 
 
 @pytest.mark.timeout(1200)
 def test_a_sample_of_the_matrix(tmp_path: Path) -> None:
-    """Every scenario by itself, each kind of fault at least once, and some more."""
+    """Every scenario by itself, each kind of fault and each daemon at least once, and some more."""
     everything = matrix.singles()
     faulty = [case for case in everything if case.faults]
     cases = [case for case in everything if not case.faults] + faulty[::EVERY]
     for case in faulty:
-        if case.fault not in {chosen.fault for chosen in cases}:
+        if case.fault not in {chosen.fault for chosen in cases} or daemons([case]) - daemons(cases):
             cases.append(case)
     assert {case.scenario.name for case in cases} == {scenario.name for scenario in matrix.SCENARIOS}
-    assert {fault.daemon for case in cases for fault in case.faults} == {"api", "conductor*", "scheduler*", "compute-*"}
+    assert daemons(cases) == {"api", "conductor*", "scheduler*", "compute-*"}
     table = matrix.Table(len(cases))
     matrix.run_cases(cases, 2, tmp_path, table.add)
     table.print()

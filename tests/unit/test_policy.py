@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from nova_lite import exception, operations, policies
 from nova_lite.context import RequestContext
-from nova_lite.policy import Policy
+from nova_lite.policy import KEPT, Policy
 from tests.unit.api.conftest import ADMIN, MEMBER, fault, make_client, make_conf
 
 NAMES = [rule.name for rule in policies.list_rules()]
@@ -88,6 +89,63 @@ def write_policy(tmp_path: Path, text: str) -> Any:
 def test_an_operator_may_change_a_rule(tmp_path: Path) -> None:
     policy = Policy(write_policy(tmp_path, f'"{policies.hosts.HYPERVISORS_LIST}": "role:reader"\n'))
     assert policy.allows(context("reader"), policies.hosts.HYPERVISORS_LIST)
+
+
+def test_a_changed_file_takes_effect_within_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    monkeypatch.setattr("nova_lite.policy.time.monotonic", lambda: now[0])
+    policy = Policy(write_policy(tmp_path, f'"{policies.servers.SHOW}": "role:member"\n'))
+    assert policy.allows(context("member"), policies.servers.SHOW)
+    write_policy(tmp_path, f'"{policies.servers.SHOW}": "role:nobody"\n')
+    os.utime(tmp_path / "policy.yaml", (2**32, 2**32))
+    now[0] += KEPT
+    assert not policy.allows(context("member"), policies.servers.SHOW)
+
+
+def test_a_decision_is_made_once_and_kept_for_a_second(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, asked = [1000.0], []
+    authorize = policy._enforcer.authorize
+    monkeypatch.setattr("nova_lite.policy.time.monotonic", lambda: now[0])
+    monkeypatch.setattr(policy._enforcer, "authorize", lambda *args: [asked.append(args), authorize(*args)][1])
+    for _ in range(3):
+        assert policy.allows(context("member"), policies.servers.SHOW)
+        assert not policy.allows(context("reader"), policies.servers.CREATE)
+    assert len(asked) == 2
+    now[0] += KEPT
+    assert policy.allows(context("member"), policies.servers.SHOW)
+    assert len(asked) == 3
+
+
+@pytest.mark.parametrize(
+    ("rule", "other"),
+    [
+        ("role:member", {"roles": ["reader"]}),
+        ("user_id:u", {"user_id": "v"}),
+        ("project_id:demo", {"project_id": "other"}),
+        ("user_domain_id:None", {"user_domain_id": "d"}),
+        ("project_domain_id:None", {"project_domain_id": "d"}),
+        ("role:member", {"system_scope": "all"}),
+        ("role:member", {"domain_id": "d"}),
+        ("service_project_id:None", {"service_project_id": "p"}),
+        ("is_admin_project:True", {"is_admin_project": False}),
+    ],
+)
+def test_what_a_rule_may_see_of_the_asker_tells_decisions_apart(
+    tmp_path: Path, rule: str, other: dict[str, Any]
+) -> None:
+    policy = Policy(write_policy(tmp_path, f'"{policies.servers.SHOW}": "{rule}"\n'))
+    values = {"user_id": "u", "project_id": "demo", "roles": ["member"], "overwrite": False}
+    assert policy.allows(RequestContext(**values), policies.servers.SHOW, {})
+    assert not policy.allows(RequestContext(**values | other), policies.servers.SHOW, {})
+    assert policy.allows(RequestContext(**values), policies.servers.SHOW, {})
+
+
+def test_what_a_rule_may_see_of_the_target_tells_decisions_apart(tmp_path: Path) -> None:
+    policy = Policy(write_policy(tmp_path, f'"{policies.servers.SHOW}": "project_id:%(owner)s"\n'))
+    for _ in range(2):
+        assert policy.allows(context("member"), policies.servers.SHOW, {"owner": "demo"})
+        assert not policy.allows(context("member"), policies.servers.SHOW, {"owner": "other"})
+        assert not policy.allows(context("member"), policies.servers.SHOW, {"other": "demo"})
 
 
 def test_a_broken_file_is_told(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ class Hosts(Extension):
     @declares(policies.HOSTS_SHOW, query=queries.NOTHING, answer="host")
     def show(self, req: Request, id: str) -> Answer:
         nodes = self._nodes(req, id)
-        filters = InstanceFilters(host=id)
+        filters = InstanceFilters(host=id, with_user_data=False)
         instances = self.conductor.instance_list(req.context, filters, None, None, ["created_at"], ["asc"])
         return Answer({"host": views.resources(id, nodes, instances)})
 

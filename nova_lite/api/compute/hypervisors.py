@@ -112,9 +112,8 @@ class Hypervisors(Extension):
     def _servers(self, req: Request) -> Servers:
         """All servers, by the host and node they are on."""
         servers: Servers = defaultdict(list)
-        for instance in self.conductor.instance_list(
-            req.context, InstanceFilters(), None, None, ["created_at"], ["asc"]
-        ):
+        everything = InstanceFilters(with_user_data=False)
+        for instance in self.conductor.instance_list(req.context, everything, None, None, ["created_at"], ["asc"]):
             servers[instance.host, instance.node].append(instance)
         return servers
 

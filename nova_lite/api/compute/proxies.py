@@ -11,10 +11,8 @@ from typing import Any
 from nova_lite import exception
 from nova_lite.api.compute import networks
 from nova_lite.api.wsgi import Answer, Declaration, Extension, Request, Route, declares
-from nova_lite.objects import Network
+from nova_lite.objects import Network, security_group
 from nova_lite.policies import proxies as policies
-
-DEFAULT_GROUP = "default"
 
 
 class TenantNetworks(Extension):
@@ -44,14 +42,14 @@ class SecurityGroups(Extension):
 
     @declares(policies.SECURITY_GROUPS_LIST, answer="security_groups")
     def index(self, req: Request) -> Answer:
-        return Answer({"security_groups": [_default_group(req)]})
+        return Answer({"security_groups": [default_group(req.context.project_id)]})
 
     @declares(policies.SECURITY_GROUPS_SHOW, answer="security_group")
     def show(self, req: Request, id: str) -> Answer:
-        """A group's name is its id, too."""
-        if id != DEFAULT_GROUP:
+        """By its id, and by its name, as old clients ask."""
+        if not security_group.is_default(id, req.context.project_id):
             raise exception.NotFound(f"Security group {id[:64]} not found.")
-        return Answer({"security_group": _default_group(req)})
+        return Answer({"security_group": default_group(req.context.project_id)})
 
 
 class _Nothing(Extension):
@@ -108,6 +106,11 @@ def _network(network: Network) -> dict[str, str]:
     return {"id": network.id, "cidr": network.cidr, "label": network.name}
 
 
-def _default_group(req: Request) -> dict[str, Any]:
-    project = req.context.project_id
-    return {"id": DEFAULT_GROUP, "name": DEFAULT_GROUP, "description": "", "rules": [], "tenant_id": project}
+def default_group(project_id: str | None) -> dict[str, Any]:
+    return {
+        "id": security_group.default_id(project_id),
+        "name": security_group.DEFAULT,
+        "description": "Default security group",
+        "rules": [],
+        "tenant_id": project_id,
+    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nova_lite import exception
+from nova_lite.api.compute.proxies import default_group
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.microversions import Change
 from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
@@ -40,13 +41,9 @@ class ServerAttachments(Extension):
 
     @declares(policies.SECURITY_GROUPS, answer="security_groups")
     def security_groups(self, req: Request, server_id: str) -> Answer:
-        """A group is known by its name alone, which is its id, too; it has no rules of its own here."""
+        """A group is an interface's: a server without interfaces has none."""
         instance = self.conductor.instance_get(req.context, server_id)
-        groups = [
-            {"id": name, "name": name, "description": "", "rules": [], "tenant_id": instance.project_id}
-            for name in instance.security_groups
-        ]
-        return Answer({"security_groups": groups})
+        return Answer({"security_groups": [default_group(instance.project_id)] if instance.vifs else []})
 
     @declares(policies.VOLUMES_INDEX, query=queries.VOLUME_ATTACHMENTS, answer="volumeAttachments")
     def volumes(self, req: Request, server_id: str) -> Answer:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 from typing import Any
 
 from oslo_utils import strutils
@@ -15,6 +18,8 @@ from nova_lite.policies import servers as policies
 
 #: Keys of a block device mapping that only say what a plain boot from an image does anyway.
 _HARMLESS_DEVICE_KEYS = {"source_type", "destination_type", "boot_index", "uuid", "image_id", "delete_on_termination"}
+
+_IDEMPOTENCY_KEY = re.compile(r"[\x20-\x7e]{1,255}")
 
 
 def request_of(req: Request, password: str) -> CreateRequest:
@@ -59,7 +64,25 @@ def request_of(req: Request, password: str) -> CreateRequest:
             if value is not None
         },
         injected_files={item["path"]: item.get("contents", "") for item in server.get("personality", [])},
+        idempotency_key=_idempotency_key(req),
+        fingerprint=_fingerprint(req.data),
     )
+
+
+def _idempotency_key(req: Request) -> str | None:
+    """The header of the IETF's draft: who does not know whether a create was accepted sends it again with the same key,
+    and gets the servers of the first time."""
+    key: str | None = req.headers.get("Idempotency-Key")
+    if key is not None and not _IDEMPOTENCY_KEY.fullmatch(key):
+        raise exception.ValidationError(detail="Idempotency-Key must be 1 to 255 printable ASCII characters.")
+    return key
+
+
+def _fingerprint(body: dict[str, Any]) -> str:
+    """Of what is asked for, its secret left out."""
+    server = {key: value for key, value in body["server"].items() if key != "adminPass"}
+    text = json.dumps({**body, "server": server}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _requested_destination(req: Request, server: dict[str, Any], forced: bool) -> RequestedDestination | None:

@@ -37,7 +37,8 @@ class ServerExternalEvents(Extension):
         return Answer({"events": told}, 200 if all(event["code"] == 200 for event in told) else 207)
 
     def _servers(self, req: Request, events: list[Event]) -> dict[str, Instance]:
-        wanted = InstanceFilters(uuids=sorted({event["server_uuid"].lower() for event in events}))
+        uuids = sorted({event["server_uuid"].lower() for event in events})
+        wanted = InstanceFilters(uuids=uuids, with_user_data=False)
         context = req.context.elevated()
         return {item.uuid: item for item in self.conductor.instance_list(context, wanted, None, None, [], [])}
 

@@ -30,12 +30,12 @@ class Servers(Extension):
 
     @declares(policies.INDEX, query=schemas.INDEX, answer="servers")
     def index(self, req: Request) -> Answer:
-        instances, links = self._list(req, policies.INDEX_ALL)
+        instances, links = self._list(req, policies.INDEX_ALL, with_user_data=False)
         return Answer({"servers": views.index(req, instances), **links})
 
     @declares(policies.DETAIL, query=schemas.INDEX, answer="servers")
     def detail(self, req: Request) -> Answer:
-        instances, links = self._list(req, policies.DETAIL_ALL)
+        instances, links = self._list(req, policies.DETAIL_ALL, with_user_data=views.may_show_user_data(req))
         return Answer({"servers": views.detail(req, instances), **links})
 
     @declares(policies.SHOW, query=queries.NOTHING, answer="server")
@@ -49,7 +49,9 @@ class Servers(Extension):
         if strutils.bool_from_string(req.data["server"].get("return_reservation_id", False)):
             return Answer({"reservation_id": result.reservation_id}, 202)
         first = result.instances[0]
-        shown = password if self.conf.api.enable_instance_password else None
+        # Whoever repeats a request has either given the password, or cannot be told the one that was made then.
+        told = self.conf.api.enable_instance_password and not (result.earlier and "adminPass" not in req.data["server"])
+        shown = password if told else None
         location = {"Location": req.link("servers", first.uuid)}
         return Answer({"server": views.created(req, first, shown)}, 202, location)
 
@@ -68,11 +70,12 @@ class Servers(Extension):
         self.compute.delete(req.context, id, soft=False)
         return Answer(status=202)
 
-    def _list(self, req: Request, all_rule: str) -> tuple[list[Instance], dict[str, Any]]:
+    def _list(self, req: Request, all_rule: str, with_user_data: bool) -> tuple[list[Instance], dict[str, Any]]:
         """A page of servers, and the link to the next one."""
         filters = server_filters.of_query(req, all_rule)
         if filters is None:
             return [], {}
+        filters.with_user_data = with_user_data
         keys, dirs = server_filters.order_of(req)
         limit = req.query.limit
         instances = self.conductor.instance_list(req.context, filters, limit, req.query.marker, keys, dirs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import uuid
@@ -174,9 +175,8 @@ class ImageApp(rest.Application):
     def _store(self, image: Image, body: Body) -> tuple[int, str]:
         try:
             store.prepare(self.store_path)
-            return store.add(self.store_path, image.id, body, check=lambda path: formats.check(path, image.disk_format))
-        except exception.ImageUnacceptable as error:
-            raise exception.ImageUnacceptable(image_id=image.id, reason=error.kwargs["reason"]) from error
+            check = functools.partial(formats.check, disk_format=image.disk_format, image_id=image.id)
+            return store.add(self.store_path, image.id, body, check=check)
         except OSError as error:
             if body.failed:
                 raise exception.ValidationError(detail="The upload ended before its end.") from error

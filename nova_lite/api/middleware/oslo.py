@@ -22,7 +22,7 @@ def cors_factory(global_conf: dict[str, str], **local_conf: str) -> Filter:
     conf.register_opts(cors.OPTS, group="cors")
     headers = [microversions.HEADER, microversions.LEGACY_HEADER]
     cors.set_defaults(
-        allow_headers=["X-Auth-Token", "X-OpenStack-Request-ID", *headers],
+        allow_headers=["X-Auth-Token", "X-OpenStack-Request-ID", "Idempotency-Key", *headers],
         expose_headers=["X-Auth-Token", "X-OpenStack-Request-ID", "X-Compute-Request-ID", *headers],
         allow_methods=["GET", "PUT", "POST", "DELETE", "PATCH"],
     )

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import sys
+import warnings
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import prettytable
 from oslo_config import cfg
@@ -15,6 +17,10 @@ from nova_lite import exception
 from nova_lite.conductor.db import engine, migration
 from nova_lite.conductor.db.engine import Database
 from nova_lite.context import RequestContext, get_admin_context
+
+if TYPE_CHECKING:
+    from nova_lite.compute.api import API
+    from nova_lite.rpc import Sender, Transport
 
 #: What a command does. Its exit status, where that tells something; else 0.
 Run = Callable[["App", argparse.Namespace], int | None]
@@ -28,6 +34,8 @@ class App:
         self.output = output
         self.context: RequestContext = get_admin_context()
         self._database: Database | None = None
+        self._transport: Transport | None = None
+        self._servers: API | None = None
 
     @property
     def db(self) -> Database:
@@ -37,9 +45,35 @@ class App:
             self._database = Database(self.conf)
         return self._database
 
+    @property
+    def servers(self) -> API:
+        """What asks the daemons, as the REST layer does. Imported only here, as the message bus takes long to load."""
+        if self._servers is None:
+            with warnings.catch_warnings(action="ignore"):
+                from nova_lite.compute.api import API
+                from nova_lite.compute.rpcapi import ComputeRPC
+                from nova_lite.conductor.rpcapi import ConductorRPC
+                from nova_lite.rpc import proxy
+            bus = self._bus()
+            self._servers = API()
+            self._servers.conductor, self._servers.compute = proxy(ConductorRPC, bus), proxy(ComputeRPC, bus)
+        return self._servers
+
+    def _bus(self) -> Sender:
+        from nova_lite.rpc import Transport
+
+        self._transport = Transport(self.conf)
+        return self._transport
+
     def close(self) -> None:
         if self._database is not None:
             self._database.close()
+        if self._transport is not None:
+            self._transport.cleanup()
+
+    def say(self, line: str) -> None:
+        """A line of progress, at once; beside what is found, where that is to be read by programs."""
+        print(line, file=sys.stderr if self.output == "json" else sys.stdout, flush=True)
 
     def show(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """A table, or a list of JSON objects with the columns' names in lower case."""

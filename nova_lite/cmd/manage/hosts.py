@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from nova_lite.cmd.manage import scheduler
+from nova_lite import exception
+from nova_lite.cmd.manage import moves, scheduler
 from nova_lite.cmd.manage.app import App, Commands, at_least
 from nova_lite.conductor.db import hosts, services
 
@@ -14,16 +15,38 @@ def register(commands: Commands) -> None:
     commands.verb(noun, "list", "List every daemon that ever reported.", service_list)
     noun = commands.noun("host", "Look at hypervisors.")
     commands.verb(noun, "list", "List hypervisors with what may be given out, and what is.", host_list)
-    drain = commands.verb(noun, "drain", "Where each server of a host would go.", scheduler.drain)
-    drain.add_argument("host", metavar="HOST")
-    drain.add_argument("--dry-run", action="store_true", required=True, help="a plan only: servers are not moved")
-    rebalance = commands.verb(
-        noun, "rebalance", "Moves that would even out how full the hosts are.", scheduler.rebalance
+    drain = commands.verb(
+        noun, "drain", "Move all servers of a host to others; it is disabled first, and stays so.", scheduler.drain
     )
-    rebalance.add_argument("--dry-run", action="store_true", required=True, help="a plan only: servers are not moved")
+    drain.add_argument("host", metavar="HOST")
+    _add_move_options(drain)
+    rebalance = commands.verb(
+        noun, "rebalance", "Move servers so that the hosts are about equally full.", scheduler.rebalance
+    )
     rebalance.add_argument("--max-moves", type=at_least(1), default=100, metavar="N")
     rebalance.add_argument("--az", metavar="ZONE", help="among the hosts of this zone only")
     rebalance.add_argument("--aggregate", metavar="NAME", help="among the hosts of this aggregate only")
+    _add_move_options(rebalance)
+    retire = commands.verb(
+        noun,
+        "retire",
+        "Say that a host is gone for good: what it holds is given back, and its service can be deleted.",
+        host_retire,
+    )
+    retire.add_argument("host", metavar="HOST")
+    retire.add_argument(
+        "--with-instances",
+        action="store_true",
+        help="its servers are lost with it: they are in error then, except those of which something is elsewhere",
+    )
+
+
+def _add_move_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--dry-run", action="store_true", help="the plan only: nothing is moved")
+    way = parser.add_mutually_exclusive_group()
+    way.add_argument("--live", dest="way", action="store_const", const=moves.LIVE, help="move running, or not at all")
+    way.add_argument("--cold", dest="way", action="store_const", const=moves.COLD, help="move off, and confirm")
+    parser.add_argument("--at-once", type=at_least(1), default=1, metavar="N", help="servers that move at a time")
 
 
 def service_list(app: App, args: argparse.Namespace) -> None:
@@ -65,3 +88,23 @@ def host_list(app: App, args: argparse.Namespace) -> None:
             for state in app.db.read(hosts.states)
         ),
     )
+
+
+def host_retire(app: App, args: argparse.Namespace) -> int:
+    found = app.servers.conductor.host_retire(app.context, args.host, args.with_instances)
+    if found.servers or app.output == "json":
+        app.show(
+            ("Server", "Name", "State", "Outcome" if found.done else "To Do"),
+            [(server.uuid, server.name, server.vm_state, server.outcome) for server in found.servers],
+        )
+    if not found.done:
+        raise exception.HostNotRetirable(
+            host=args.host,
+            reason=f"{len(found.servers)} server(s) are on it. Evacuate them (openstack server evacuate), or, if they "
+            "are lost with it: --with-instances",
+        )
+    app.say(
+        f"Host {args.host} is retired; {found.closed} open action(s) were closed. Its service can be deleted: "
+        "openstack compute service delete"
+    )
+    return 0

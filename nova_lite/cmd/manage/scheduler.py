@@ -7,6 +7,7 @@ import random
 import uuid
 
 from nova_lite import exception
+from nova_lite.cmd.manage import moves
 from nova_lite.cmd.manage.app import App, Commands, at_least, key_value
 from nova_lite.conductor.db import action_log, flavors, hosts, images, instances, server_groups
 from nova_lite.conductor.db.engine import UnitOfWork
@@ -109,32 +110,47 @@ def _of_server(uow: UnitOfWork, app: App, server: str) -> tuple[list[HostState],
 
 
 def drain(app: App, args: argparse.Namespace) -> int:
-    """``host drain``: where each server of a host would go. 1 if one has nowhere to go."""
+    """``host drain``: 1 if a server stays, or (``--dry-run``) has nowhere to go."""
 
     def read(uow: UnitOfWork) -> tuple[list[HostState], list[RequestSpec], dict[str, str]]:
         states = hosts.states(uow)
         source = [state for state in states if state.host == args.host]
         if not source:
             raise exception.HostNotFound(host=args.host)
+        if not (source[0].up or args.dry_run):
+            raise exception.InvalidInput(reason=f"host {args.host} is down: its servers can only be evacuated.")
         placed = [each for state in source for each in state.instances]
-        rows = sorted(instances.rows_by_uuid(uow, placed).values(), key=lambda row: row.id)
+        found = instances.rows_by_uuid(uow, placed).values()
+        rows = sorted((row for row in found if not row.deleted), key=lambda row: row.id)
         specs = [request_spec(uow, row, [args.host]) for row in rows]
         for spec in specs:
             spec.current_zone = source[0].availability_zone
         return states, specs, {row.uuid: row.display_name for row in rows}
 
+    if not args.dry_run:
+        app.db.read(read)  # what cannot be is said before the host is disabled
+        moves.disable(app, args.host)
     states, specs, names = app.db.read(read)
-    moves = plans.drain(args.host, states, specs, *decider(app), random.Random())
+    planned = plans.drain(args.host, states, specs, *decider(app), random.Random())
+    if not args.dry_run:
+        return moves.carry_out(
+            app,
+            args,
+            [
+                moves.Move(each.instance_uuid, names[each.instance_uuid], args.host, each.target, each.reason)
+                for each in planned
+            ],
+        )
     app.show(
         ("Server", "Name", "To", "Why Not"),
-        [(move.instance_uuid, names[move.instance_uuid], move.target, move.reason) for move in moves],
+        [(move.instance_uuid, names[move.instance_uuid], move.target, move.reason) for move in planned],
     )
-    return 0 if all(move.target is not None for move in moves) else 1
+    return 0 if all(move.target is not None for move in planned) else 1
 
 
 def rebalance(app: App, args: argparse.Namespace) -> int:
-    """``host rebalance``: moves among the hosts that are up and enabled, and the spread of their use. One line without
-    a server if nothing is to be moved."""
+    """``host rebalance``: moves among the hosts that are up and enabled, and (``--dry-run``) the spread of their use:
+    one line without a server if nothing is to be moved."""
 
     def read(uow: UnitOfWork) -> tuple[list[HostState], list[RequestSpec], dict[str, str]]:
         chosen = [state for state in hosts.states(uow) if _takes_part(state, args)]
@@ -145,6 +161,11 @@ def rebalance(app: App, args: argparse.Namespace) -> int:
     chosen, specs, names = app.db.read(read)
     filters_, weighers, _ = decider(app)
     steps = plans.rebalance(chosen, specs, filters_, weighers, random.Random(), args.max_moves)
+    if not args.dry_run:
+        planned = [
+            moves.Move(step.instance_uuid, names[step.instance_uuid], step.source, step.target) for step in steps
+        ]
+        return moves.carry_out(app, args, planned)
     rows: list[tuple[str | float | None, ...]] = [
         (
             *(step.instance_uuid, names[step.instance_uuid], step.source, step.target),

@@ -23,7 +23,7 @@ LOG = logging.getLogger(__name__)
 DEFAULT_ROOT_DEVICE = "/dev/vda"
 
 #: Failures that another host would meet as well. All other failures of a driver may be this host's own.
-ABORTING_DRIVER_ERRORS = (exception.ImageFileMissing, exception.ImageCorrupt, exception.ConfigDriveInvalid)
+ABORTING_DRIVER_ERRORS = (exception.ImageGone, exception.ConfigDriveInvalid)
 
 #: The conductor's answers to work that is not wanted (any more): remove it, there is nobody to report to.
 UNWANTED = (exception.StaleReport, exception.InstanceGone, exception.InstanceNotFound)

@@ -1,6 +1,7 @@
 """The action log as a queue: open, lease, redrive, finish.
 
-A lease is a conditional update. Losing one only means that a nudge is sent twice, which every handler tolerates.
+A lease is taken under the lock of the action, if nobody has it. Losing one only means that a nudge is sent twice, which
+every handler tolerates.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from typing import Any
 
 import sqlalchemy as sa
 from oslo_config import cfg
+from sqlalchemy import orm
 
 from nova_lite import operations
-from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.conductor.db.engine import UnitOfWork, utcnow
 from nova_lite.conductor.db.models import Instance, InstanceAction, InstanceActionEvent
 from nova_lite.context import RequestContext
 
@@ -22,6 +24,7 @@ from nova_lite.context import RequestContext
 FORGOTTEN = ("last_error", "admin_password")
 
 _OPEN = InstanceAction.finish_time.is_(None)
+_WITH_EVENTS = (orm.joinedload(InstanceAction.open_events),)
 
 #: How long an action is left alone that waits for its host. The host's return ends that sooner; this is only for a
 #: return that was overlooked.
@@ -59,22 +62,32 @@ def open_action(
         start_time=uow.now,
         attempts=0,
     )
+    _know_events(action, [])
     uow.session.add(action)
     return action
 
 
+def get(uow: UnitOfWork, action_id: int) -> InstanceAction | None:
+    """As it is now."""
+    query = sa.select(InstanceAction).where(InstanceAction.id == action_id)
+    return uow.session.scalars(query.options(*_WITH_EVENTS), execution_options={"populate_existing": True}).first()
+
+
+def instance_of(action_id: int) -> sa.ScalarSelect[str]:
+    """The uuid of an action's instance, as part of a query."""
+    return sa.select(InstanceAction.instance_uuid).where(InstanceAction.id == action_id).scalar_subquery()
+
+
 def find_open(uow: UnitOfWork, instance_uuid: str, kind: str | None = None) -> InstanceAction | None:
     """The newest open action of an instance, of this kind if one is given."""
-    query = sa.select(InstanceAction).where(_OPEN, InstanceAction.instance_uuid == instance_uuid)
-    if kind is not None:
-        query = query.where(InstanceAction.action == kind)
-    return uow.session.scalars(query.order_by(InstanceAction.id.desc()).limit(1)).first()
+    found = [action for action in all_open(uow, instance_uuid) if kind in (None, action.action)]
+    return found[0] if found else None
 
 
 def all_open(uow: UnitOfWork, instance_uuid: str) -> list[InstanceAction]:
     """The newest first."""
     query = sa.select(InstanceAction).where(_OPEN, InstanceAction.instance_uuid == instance_uuid)
-    return list(uow.session.scalars(query.order_by(InstanceAction.id.desc())))
+    return list(uow.session.scalars(query.order_by(InstanceAction.id.desc()).options(*_WITH_EVENTS)).unique())
 
 
 def last_order(uow: UnitOfWork, instance: Instance) -> int:
@@ -99,20 +112,24 @@ def lease(
     uow: UnitOfWork, conf: cfg.ConfigOpts, owner: str, instance_uuids: Iterable[str], step: str
 ) -> list[InstanceAction]:
     """Take the actions of these instances that are at ``step`` and that nobody else drives now."""
-    free = sa.or_(InstanceAction.lease_owner.is_(None), InstanceAction.lease_expires_at <= uow.now)
-    found = _at_step(uow, instance_uuids, step, free)
-    return [action for action in found if _take(uow, action, owner, conf.conductor.lease_seconds, free)]
+    free = sa.or_(InstanceAction.lease_owner.is_(None), InstanceAction.lease_expires_at <= utcnow())
+    query = _at_step(instance_uuids, step, free).with_for_update(of=InstanceAction)
+    found = uow.timed(query.execution_options(populate_existing=True))
+    for action in found:
+        action.lease_owner = owner
+        extend(uow, conf, action)
+    return found
 
 
 def leased(uow: UnitOfWork, owner: str, instance_uuids: Iterable[str], step: str) -> list[InstanceAction]:
     """The actions of these instances that are at ``step`` and leased to ``owner``."""
-    return _at_step(uow, instance_uuids, step, InstanceAction.lease_owner == owner)
+    return uow.timed(_at_step(instance_uuids, step, InstanceAction.lease_owner == owner))
 
 
-def _at_step(uow: UnitOfWork, instance_uuids: Iterable[str], step: str, condition: Any) -> list[InstanceAction]:
+def _at_step(instance_uuids: Iterable[str], step: str, condition: Any) -> sa.Select[InstanceAction]:
     uuids = list(instance_uuids)
     query = sa.select(InstanceAction).where(_OPEN, InstanceAction.instance_uuid.in_(uuids), condition)
-    return list(uow.session.scalars(query.where(InstanceAction.step == step)))
+    return query.where(InstanceAction.step == step).options(*_WITH_EVENTS)
 
 
 def due(uow: UnitOfWork, conf: cfg.ConfigOpts) -> list[int]:
@@ -168,12 +185,10 @@ def _take(uow: UnitOfWork, action: InstanceAction, owner: str, seconds: float, c
 
 def still_leased(uow: UnitOfWork, action_id: int, owner: str, step: str) -> InstanceAction | None:
     """The action, locked for this transaction, if it is still open, at this step, and leased to ``owner``."""
-    return uow.session.scalars(
-        sa.select(InstanceAction)
-        .where(_OPEN, InstanceAction.id == action_id, InstanceAction.lease_owner == owner, InstanceAction.step == step)
-        .with_for_update()
-        .execution_options(populate_existing=True)
-    ).first()
+    query = sa.select(InstanceAction).where(_OPEN, InstanceAction.id == action_id, InstanceAction.step == step)
+    query = query.where(InstanceAction.lease_owner == owner).options(*_WITH_EVENTS)
+    found = uow.timed(query.with_for_update(of=InstanceAction).execution_options(populate_existing=True))
+    return found[0] if found else None
 
 
 def retry_later(uow: UnitOfWork, conf: cfg.ConfigOpts, action_ids: Iterable[int], owner: str, cause: str) -> None:
@@ -260,25 +275,25 @@ def finish(uow: UnitOfWork, action: InstanceAction, error: str | None = None, de
 
 def start_event(uow: UnitOfWork, action: InstanceAction, name: str, host: str | None) -> None:
     """Record that a step begins; a step that is repeated at the same host stays one event."""
-    for event in _open_events(uow, action):
-        if event.event == name and event.host == host:
-            return
-    uow.session.add(InstanceActionEvent(action_id=action.id, event=name, host=host, start_time=uow.now))
-    uow.session.flush()
+    if any(event.event == name and event.host == host for event in action.open_events):
+        return
+    if action in uow.session.new:
+        uow.session.flush()
+    event = InstanceActionEvent(action_id=action.id, event=name, host=host, start_time=uow.now)
+    uow.session.add(event)
+    _know_events(action, [*action.open_events, event])
 
 
 def finish_events(uow: UnitOfWork, action: InstanceAction, error: str | None = None, details: str = "") -> None:
     """Close whatever steps are open, as Success or (``error``) Error."""
-    for event in _open_events(uow, action):
+    for event in action.open_events:
         event.finish_time = uow.now
         event.result = "Error" if error else "Success"
         event.details = error
         event.traceback = details or None
+    _know_events(action, [])
 
 
-def _open_events(uow: UnitOfWork, action: InstanceAction) -> list[InstanceActionEvent]:
-    if action in uow.session.new:
-        uow.session.flush()
-        return []
-    query = sa.select(InstanceActionEvent).filter_by(action_id=action.id, finish_time=None)
-    return list(uow.session.scalars(query))
+def _know_events(action: InstanceAction, events: list[InstanceActionEvent]) -> None:
+    """These of its events are open: they are not read again."""
+    orm.attributes.set_committed_value(action, "open_events", events)

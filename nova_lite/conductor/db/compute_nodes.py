@@ -18,7 +18,7 @@ from sqlalchemy import exc
 from nova_lite import exception
 from nova_lite.conductor.db import host_aggregates, paging
 from nova_lite.conductor.db.engine import UnitOfWork
-from nova_lite.conductor.db.models import ComputeNode, Instance, Service
+from nova_lite.conductor.db.models import AggregateHost, Allocation, ComputeNode, Instance, Service
 from nova_lite.conductor.db.rows import to_object
 from nova_lite.conductor.db.statements import by_reference
 from nova_lite.objects import ComputeNode as ComputeNodeObject
@@ -152,11 +152,11 @@ def to_state(row: ComputeNode, placed: Sequence[Placed] = (), aggregates: Sequen
 
 
 def delete_of(uow: UnitOfWork, service: Service) -> None:
-    """Forget the nodes of a host; `ServiceInUse` while it has instances."""
-    in_use = exception.ServiceInUse(service_id=service.uuid, reason=f"host {service.host} still has instances.")
+    """Forget the nodes of a host, and take it out of its aggregates; `ServiceInUse` while anything is there, or may
+    be."""
     placed = sa.select(Instance.id).where(Instance.host == service.host, Instance.deleted.is_(False))
     if uow.session.scalars(placed.limit(1)).first() is not None:
-        raise in_use
+        raise exception.ServiceHostsInstances()
     nodes = uow.session.scalars(sa.select(ComputeNode).where(ComputeNode.service_id == service.id)).all()
     for node in nodes:
         state = to_state(node)
@@ -167,8 +167,23 @@ def delete_of(uow: UnitOfWork, service: Service) -> None:
         with uow.session.begin_nested():
             for node in nodes:
                 uow.session.delete(node)
+        uow.session.execute(sa.delete(AggregateHost).where(AggregateHost.host == service.host))
     except exc.IntegrityError as error:
-        raise in_use from error
+        raise _why_in_use(uow, service) from error
+
+
+def _why_in_use(uow: UnitOfWork, service: Service) -> exception.ServiceInUse:
+    """Instances that are on other hosts hold something of this one: they move, or are deleted and it was not heard
+    since."""
+    moving = (
+        sa.select(Instance.id)
+        .join(Allocation, Allocation.instance_uuid == Instance.uuid)
+        .join(ComputeNode, ComputeNode.id == Allocation.compute_node_id)
+        .where(ComputeNode.service_id == service.id, Instance.deleted.is_(False))
+    )
+    if uow.session.scalars(moving.limit(1)).first() is not None:
+        return exception.ServiceHasMigrations()
+    return exception.ServiceHasCleanups(host=service.host)
 
 
 # --- for the API

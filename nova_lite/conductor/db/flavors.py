@@ -119,7 +119,8 @@ def _find(uow: UnitOfWork, context: RequestContext, flavor_id: str, lock: bool =
         query = query.where(_usable(context))
     if lock:
         query = query.with_for_update()
-    return uow.session.scalars(query).first()
+    found = uow.timed(query)
+    return found[0] if found else None
 
 
 def _usable(context: RequestContext) -> sa.ColumnElement[bool]:

@@ -54,6 +54,14 @@ def clear_password(uow: UnitOfWork, context: RequestContext, instance_uuid: str)
     row.system_metadata = {name: value for name, value in row.system_metadata.items() if name != POSTED_PASSWORD}
 
 
+def set_password(uow: UnitOfWork, context: RequestContext, instance_uuid: str, password: str) -> None:
+    """Once, until it is cleared: whoever gets at the guest later cannot put another one in its place."""
+    row = instances.get_row(uow, context, instance_uuid, lock=True)
+    if row.system_metadata.get(POSTED_PASSWORD):
+        raise exception.PasswordAlreadySet(instance_id=instance_uuid)
+    row.system_metadata = {**row.system_metadata, POSTED_PASSWORD: password}
+
+
 def changeable(
     uow: UnitOfWork, context: RequestContext, instance_uuid: str, method: str, despite_lock: bool = False
 ) -> Instance:

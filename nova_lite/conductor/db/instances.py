@@ -6,15 +6,16 @@ What an instance goes through is written elsewhere (`nova_lite.conductor.operati
 from __future__ import annotations
 
 import datetime
+import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 import sqlalchemy as sa
-from sqlalchemy import exc, orm
+from sqlalchemy import exc
 
 from nova_lite import exception, states
-from nova_lite.conductor.db import instance_filters, models, networks, paging, rows
+from nova_lite.conductor.db import instance_filters, models, networks, paging, rows, services
 from nova_lite.conductor.db.engine import UnitOfWork, code_of
 from nova_lite.context import RequestContext
 from nova_lite.objects import Fault, Flavor, Instance, InstanceFilters
@@ -37,32 +38,90 @@ SORT_KEYS = {
 } | {"instance_type_id": models.Instance.flavorid}
 
 
-def to_object(row: models.Instance) -> Instance:
-    """The row as a typed value, with its interfaces, tags, fault and the state of its host."""
-    return rows.to_object(
-        Instance,
-        row,
-        flavor=msgspec.convert(row.flavor, Flavor),
-        metadata=dict(row.metadata_),
-        tags=sorted(tag.tag for tag in row.tags),
-        vifs=[networks.to_vif(port) for port in row.ports],
-        fault=None if row.fault is None else msgspec.convert(row.fault, Fault),
-        host_status=host_status(row),
+#: The columns that a value is made of.
+_FIELDS = rows.shared_fields(Instance, models.Instance)
+_COLUMNS = {**{name: getattr(models.Instance, name) for name in _FIELDS}, "metadata": models.Instance.metadata_}
+_WITHOUT_USER_DATA = {**_COLUMNS, "user_data": sa.null()}
+
+_tags = sa.select(sa.func.aggregate_strings(models.InstanceTag.tag, ","))
+_group = sa.select(models.InstanceGroup.uuid).join(models.InstanceGroupMember)
+
+_values = operator.attrgetter(*("metadata_" if name == "metadata" else name for name in _COLUMNS))
+
+_ONE = sa.select(*_COLUMNS.values()).where(models.Instance.uuid == sa.bindparam("instance_uuid"))
+
+#: What belongs to instances and is in other tables: a row per interface, or one with none of it.
+_PARTS = (
+    sa.select(
+        models.Instance.uuid,
+        models.Instance.host,
+        _tags.where(models.InstanceTag.instance_id == models.Instance.id).scalar_subquery(),
+        _group.where(models.InstanceGroupMember.instance_uuid == models.Instance.uuid).scalar_subquery(),
+        models.Service.up,
+        models.Service.disabled,
+        models.Service.forced_down,
+        *networks.VIF_COLUMNS,
     )
+    .outerjoin(
+        models.Service,
+        sa.and_(models.Service.host == models.Instance.host, models.Service.binary == services.COMPUTE),
+    )
+    .outerjoin(models.Port, models.Port.instance_uuid == models.Instance.uuid)
+    .outerjoin(models.Network, models.Network.id == models.Port.network_id)
+    .where(models.Instance.uuid.in_(sa.bindparam("uuids", expanding=True)))
+    .order_by(models.Port.position)
+)
 
 
-def host_status(row: models.Instance) -> str | None:
-    """Nova's words: UP, DOWN (forced), MAINTENANCE (disabled), UNKNOWN (silent); "" when it is on no host."""
-    if row.host is None:
+def to_object(uow: UnitOfWork, row: models.Instance) -> Instance:
+    """The row as a typed value, with its interfaces, tags, fault and the state of its host."""
+    return to_objects(uow, [row])[0]
+
+
+def to_objects(uow: UnitOfWork, found: Sequence[models.Instance]) -> list[Instance]:
+    return _whole(uow, [_values(row) for row in found])
+
+
+def created(row: models.Instance) -> Instance:
+    """`to_object` of one that was just made: all that belongs to it are its tags."""
+    instance = _bare(_values(row))
+    instance.tags, instance.host_status = sorted(tag.tag for tag in row.tags), ""
+    return instance
+
+
+def _bare(values: Sequence[Any]) -> Instance:
+    """``values``: of `_COLUMNS`."""
+    named = dict(zip(_COLUMNS, values, strict=True))
+    named["flavor"] = msgspec.convert(named["flavor"], Flavor)
+    named["fault"] = None if named["fault"] is None else msgspec.convert(named["fault"], Fault)
+    return Instance(**named)
+
+
+def _whole(uow: UnitOfWork, found: Sequence[Sequence[Any]]) -> list[Instance]:
+    """``found``: the values of `_COLUMNS` of each."""
+    made = {instance.uuid: instance for instance in map(_bare, found)}
+    if not made:
+        return []
+    for uuid, host, tags, group, up, disabled, forced_down, *vif in uow.session.execute(_PARTS, {"uuids": list(made)}):
+        instance = made[uuid]
+        instance.tags = sorted(tags.split(",")) if tags else []
+        instance.server_group = group
+        instance.host_status = host_status(host, up, disabled, forced_down)
+        if vif[0] is not None:
+            instance.vifs.append(networks.to_vif(vif))
+    return list(made.values())
+
+
+def host_status(host: str | None, up: bool | None, disabled: bool | None, forced_down: bool | None) -> str:
+    """Nova's words: UP, DOWN (forced), MAINTENANCE (disabled), UNKNOWN (silent); "" when it is on no host. ``up`` and
+    the others are of its host's service, None if there is none."""
+    if host is None:
         return ""
-    service = row.compute_service
-    if service is None:
-        return "UNKNOWN"
-    if service.forced_down:
+    if forced_down:
         return "DOWN"
-    if service.disabled:
+    if disabled:
         return "MAINTENANCE"
-    return "UP" if service.up else "UNKNOWN"
+    return "UP" if up else "UNKNOWN"
 
 
 def get_row(
@@ -82,21 +141,22 @@ def _find(
     uow: UnitOfWork, context: RequestContext, instance_uuid: str, deleted: bool, lock: bool = False
 ) -> models.Instance | None:
     query = sa.select(models.Instance).where(models.Instance.uuid == instance_uuid)
-    if lock:
-        query = query.with_for_update().execution_options(populate_existing=True)
-    row = uow.session.scalars(query).first()
-    if row is None or (row.deleted and not deleted):
-        return None
-    return row if context.is_admin or row.project_id == context.project_id else None
+    row = _locked(uow, query) if lock else uow.session.scalars(query).first()
+    return row if row is not None and _visible(row, context, deleted) else None
 
 
-def lock(uow: UnitOfWork, instance_uuid: str) -> models.Instance | None:
-    """The row as it is now, of any project, deleted or not; nobody else changes it until the transaction ends.
+def _visible(row: models.Instance | Instance, context: RequestContext, deleted: bool) -> bool:
+    return (deleted or not row.deleted) and (context.is_admin or row.project_id == context.project_id)
 
-    What it refers to (tags, ports, its host's service) is read only when it is asked for.
-    """
-    query = sa.select(models.Instance).where(models.Instance.uuid == instance_uuid).options(orm.lazyload("*"))
-    return uow.session.scalars(query.with_for_update().execution_options(populate_existing=True)).first()
+
+def lock(uow: UnitOfWork, instance_uuid: str | sa.ScalarSelect[str]) -> models.Instance | None:
+    """The row as it is now, of any project, deleted or not; nobody else changes it until the transaction ends."""
+    return _locked(uow, sa.select(models.Instance).where(models.Instance.uuid == instance_uuid))
+
+
+def _locked(uow: UnitOfWork, query: sa.Select[models.Instance]) -> models.Instance | None:
+    found = uow.timed(query.with_for_update().execution_options(populate_existing=True))
+    return found[0] if found else None
 
 
 def rows_by_uuid(uow: UnitOfWork, instance_uuids: Iterable[str]) -> dict[str, models.Instance]:
@@ -106,9 +166,9 @@ def rows_by_uuid(uow: UnitOfWork, instance_uuids: Iterable[str]) -> dict[str, mo
 
 
 def bare_rows(uow: UnitOfWork, instance_uuids: Iterable[str]) -> Sequence[models.Instance]:
-    """Those of these uuids, in the order of their creation; what they refer to is read only when it is asked for."""
+    """Those of these uuids, in the order of their creation."""
     query = sa.select(models.Instance).where(models.Instance.uuid.in_(list(instance_uuids)))
-    return uow.session.scalars(query.order_by(models.Instance.id).options(orm.lazyload("*"))).all()
+    return uow.session.scalars(query.order_by(models.Instance.id)).all()
 
 
 def of_request(uow: UnitOfWork, first_uuid: str, project_id: str | None) -> Sequence[models.Instance]:
@@ -133,6 +193,21 @@ def movable(uow: UnitOfWork) -> Sequence[models.Instance]:
     return uow.session.scalars(query.order_by(models.Instance.id)).all()
 
 
+def concerned_with(uow: UnitOfWork, host: str) -> list[str]:
+    """Uuids of those that are on the host, hold something of it, or have something open there; oldest first."""
+    held = (
+        sa.select(models.Allocation.instance_uuid)
+        .join(models.ComputeNode, models.ComputeNode.id == models.Allocation.compute_node_id)
+        .where(models.ComputeNode.host == host)
+    )
+    asked = sa.select(models.InstanceAction.instance_uuid).where(
+        models.InstanceAction.finish_time.is_(None), models.InstanceAction.host == host
+    )
+    here = sa.and_(models.Instance.host == host, models.Instance.deleted.is_(False))
+    found = sa.or_(here, models.Instance.uuid.in_(held), models.Instance.uuid.in_(asked))
+    return list(uow.session.scalars(sa.select(models.Instance.uuid).where(found).order_by(models.Instance.id)))
+
+
 def to_reclaim(uow: UnitOfWork, seconds: int, most: int) -> list[str]:
     """Uuids of at most so many that were soft-deleted more than ``seconds`` ago and are not being deleted yet, the
     oldest first."""
@@ -144,7 +219,10 @@ def to_reclaim(uow: UnitOfWork, seconds: int, most: int) -> list[str]:
 
 
 def get(uow: UnitOfWork, context: RequestContext, instance_uuid: str) -> Instance:
-    return _with_group(uow, get_row(uow, context, instance_uuid))
+    found = _whole(uow, uow.session.execute(_ONE, {"instance_uuid": instance_uuid}).all())
+    if not found or not _visible(found[0], context, deleted=False):
+        raise exception.InstanceNotFound(instance_id=instance_uuid)
+    return found[0]
 
 
 def list_(
@@ -165,13 +243,23 @@ def list_(
     keys, dirs = sort_keys or ["created_at"], sort_dirs or []
     order = paging.Order(SORT_KEYS, keys, dirs or ["desc"], tie_breaker=models.Instance.id)
     start = paging.start(marker, lambda instance_uuid: _find(uow, context, instance_uuid, deleted=True))
-    query = instance_filters.apply(sa.select(models.Instance), filters)
+    columns = _COLUMNS if filters.with_user_data else _WITHOUT_USER_DATA
+    query = instance_filters.apply(sa.select(*columns.values()), filters)
     try:
-        return [to_object(row) for row in uow.session.scalars(order.page(query, start, limit))]
+        return _whole(uow, uow.session.execute(order.page(query, start, limit)).all())
     except exc.DBAPIError as error:
         if code_of(error) in instance_filters.BAD_PATTERN_CODES:
             raise exception.InvalidInput(reason="the database does not take this regular expression") from error
         raise
+
+
+def at_address(uow: UnitOfWork, address: str) -> list[Instance]:
+    """Instances with an interface of this address. Each network is looked at, for which there is an index."""
+    port, network = models.Port, models.Network
+    query = sa.select(models.Instance).join(port, port.instance_uuid == models.Instance.uuid)
+    query = query.join(network, network.id == port.network_id)
+    query = query.where(port.address == address, ~models.Instance.deleted).order_by(models.Instance.id)
+    return to_objects(uow, uow.session.scalars(query).all())
 
 
 def to_offload(uow: UnitOfWork, shelved_before: datetime.datetime, limit: int) -> list[str]:
@@ -193,7 +281,7 @@ def update(uow: UnitOfWork, context: RequestContext, instance_uuid: str, changes
     for name, value in changes.items():
         setattr(row, name, value)
     row.updated_at = uow.now
-    return _with_group(uow, row)
+    return to_object(uow, row)
 
 
 def of_project(uow: UnitOfWork, project_id: str, uuids: Iterable[str]) -> set[str]:
@@ -214,11 +302,3 @@ def _check_pinnable(row: models.Instance, zone: str) -> None:
             f"Server can only be pinned to its current availability zone '{row.availability_zone}', but '{zone}' was "
             "requested."
         )
-
-
-def _with_group(uow: UnitOfWork, row: models.Instance) -> Instance:
-    member, group = models.InstanceGroupMember, models.InstanceGroup
-    query = sa.select(group.uuid).join(member, member.group_id == group.id).where(member.instance_uuid == row.uuid)
-    instance = to_object(row)
-    instance.server_group = uow.session.scalar(query)
-    return instance

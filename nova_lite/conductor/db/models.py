@@ -11,7 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
-from sqlalchemy.orm import DeclarativeBase, Mapped, foreign, mapped_column, relationship, remote
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
 #: Microseconds on MariaDB, too.
 Time = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
@@ -217,15 +217,7 @@ class Instance(Numbered, Changed, Base):
     soft_deleted_at: Mapped[datetime.datetime | None] = mapped_column(Time, index=True)
     deleted: Mapped[bool] = mapped_column(default=False)
 
-    tags: Mapped[list[InstanceTag]] = relationship(lazy="selectin", cascade="all, delete-orphan")
-    ports: Mapped[list[Port]] = relationship(lazy="selectin", order_by="Port.position", viewonly=True)
-    compute_service: Mapped[Service | None] = relationship(
-        primaryjoin=lambda: sa.and_(
-            foreign(Instance.host) == remote(Service.host), remote(Service.binary) == "nova-compute"
-        ),
-        lazy="selectin",
-        viewonly=True,
-    )
+    tags: Mapped[list[InstanceTag]] = relationship(cascade="all, delete-orphan")
 
 
 class InstanceTag(Base):
@@ -323,6 +315,13 @@ class InstanceAction(Numbered, Base):
     message: Mapped[str | None] = mapped_column(Name)
 
     events: Mapped[list[InstanceActionEvent]] = relationship(order_by="InstanceActionEvent.id")
+    open_events: Mapped[list[InstanceActionEvent]] = relationship(
+        primaryjoin=lambda: sa.and_(
+            InstanceActionEvent.action_id == InstanceAction.id, InstanceActionEvent.finish_time.is_(None)
+        ),
+        order_by="InstanceActionEvent.id",
+        viewonly=True,
+    )
 
 
 class InstanceActionEvent(Numbered, Base):
@@ -432,8 +431,6 @@ class Port(Created, Base):
     mac_address: Mapped[str] = mapped_column(sa.String(17))
     address: Mapped[str] = mapped_column(sa.String(45))
     tag: Mapped[str | None] = mapped_column(sa.String(60))
-
-    network: Mapped[Network] = relationship(lazy="joined")
 
 
 # --- quota

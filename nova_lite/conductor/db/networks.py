@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import exc
@@ -14,10 +15,21 @@ from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.context import RequestContext
 from nova_lite.objects import VIF, Network
 
+_PORT = rows.shared_fields(VIF, models.Port)
+_NETWORK = rows.shared_fields(Network, models.Network)
 
-def to_vif(row: models.Port) -> VIF:
-    network = rows.to_object(Network, row.network)
-    return rows.to_object(VIF, row, network=network, version=6 if ":" in row.address else 4)
+#: The columns that `to_vif` makes an interface of.
+VIF_COLUMNS = (
+    *(getattr(models.Port, name) for name in _PORT),
+    *(getattr(models.Network, name) for name in _NETWORK),
+)
+
+
+def to_vif(values: Sequence[Any]) -> VIF:
+    """``values``: of `VIF_COLUMNS`."""
+    port = dict(zip(_PORT, values, strict=False))
+    network = Network(**dict(zip(_NETWORK, values[len(_PORT) :], strict=True)))
+    return VIF(**port, network=network, version=6 if ":" in port["address"] else 4)
 
 
 class Store:
@@ -40,8 +52,9 @@ class Store:
         return set(self._session.scalars(query))
 
     def vifs(self, instance_uuid: str) -> list[VIF]:
-        query = sa.select(models.Port).where(models.Port.instance_uuid == instance_uuid)
-        return [to_vif(row) for row in self._session.scalars(query.order_by(models.Port.position))]
+        query = sa.select(*VIF_COLUMNS).join(models.Network, models.Network.id == models.Port.network_id)
+        query = query.where(models.Port.instance_uuid == instance_uuid).order_by(models.Port.position)
+        return [to_vif(row) for row in self._session.execute(query)]
 
     def add_port(
         self, instance_uuid: str, network_id: str, position: int, address: str, mac_address: str, tag: str | None
@@ -64,23 +77,15 @@ class Store:
             if self._in_use(network_id, address, mac_address):
                 return False
             raise
-        self._forget_ports(instance_uuid)
         return True
 
     def remove_ports(self, instance_uuid: str) -> None:
         self._uow.change(sa.delete(models.Port).where(models.Port.instance_uuid == instance_uuid))
-        self._forget_ports(instance_uuid)
 
     def _in_use(self, network_id: str, address: str, mac_address: str) -> bool:
         same_address = sa.and_(models.Port.network_id == network_id, models.Port.address == address)
         query = sa.select(models.Port.id).where(sa.or_(same_address, models.Port.mac_address == mac_address))
         return self._session.scalars(query).first() is not None
-
-    def _forget_ports(self, instance_uuid: str) -> None:
-        """An instance that this session already read must not keep the ports it had then."""
-        for row in list(self._session.identity_map.values()):
-            if isinstance(row, models.Instance) and row.uuid == instance_uuid:
-                self._session.expire(row, ["ports"])
 
 
 def list_(uow: UnitOfWork, context: RequestContext) -> list[Network]:

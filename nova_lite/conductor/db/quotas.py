@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from oslo_config import cfg
@@ -35,30 +36,47 @@ NETWORK_RESOURCES = ("fixed_ips", "floating_ips", "security_groups", "security_g
 _DEFAULTS = ""
 
 
+class Bounds(NamedTuple):
+    """Every resource's limit in a project, and those that a user has of its own in it."""
+
+    of_project: dict[str, int]
+    of_user: dict[str, int]
+
+    @property
+    def both(self) -> dict[str, int]:
+        return self.of_project | self.of_user
+
+
 def take(
-    uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, amounts: dict[str, int], user_id: str | None = None
+    uow: UnitOfWork,
+    conf: cfg.ConfigOpts,
+    project_id: str,
+    amounts: dict[str, int],
+    user_id: str | None = None,
+    known: Bounds | None = None,
 ) -> None:
     """Use ``amounts`` (resource to count) of the project's quota: all of them, or none and `QuotaExceeded`, which
     names each resource that is short.
 
     ``user_id``: who uses them, within the limits of this user alone, too. What the user has already is counted from
     the rows, so this comes before new ones are written. The project's counters are locked from here to the commit:
-    nobody else adds such rows until then.
+    nobody else adds such rows until then. ``known``: the limits, if they were read in this transaction.
     """
     wanted = _positive(amounts)
-    with uow.session.begin_nested():
-        _take(uow, project_id, wanted, bounds(uow, conf, project_id))
-        if user_id:
-            own, used = _own(uow, project_id, user_id, wanted)
-            over = [resource for resource, limit in own.items() if used[resource] + wanted[resource] > limit]
-            if over:
-                raise _exceeded(over, wanted, used, own)
+    limits, of_user = known or limits_of(uow, conf, project_id, user_id)
+    used = _locked(uow, project_id, wanted)
+    _check(wanted, used, limits)
+    if user_id:
+        own, mine = _own(uow, project_id, user_id, of_user, wanted)
+        _check(wanted, mine, own)
+    _add(uow, project_id, wanted, limits)
 
 
 def take_by_user(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, user_id: str, amounts: dict[str, int]) -> None:
     """As `take`, of what is counted by user and not by project: key pairs."""
-    with uow.session.begin_nested():
-        _take(uow, user_id, _positive(amounts), bounds(uow, conf, project_id, user_id))
+    wanted, limits = _positive(amounts), bounds(uow, conf, project_id, user_id)
+    _check(wanted, _locked(uow, user_id, wanted), limits)
+    _add(uow, user_id, wanted, limits)
 
 
 def room(
@@ -66,9 +84,10 @@ def room(
 ) -> int:
     """How many times ``each`` could be taken, at most ``most``, as it looks now; `take` decides."""
     wanted = _positive(each)
-    views = [(bounds(uow, conf, project_id), _used(uow, project_id))]
+    of_project, of_user = limits_of(uow, conf, project_id, user_id)
+    views = [(of_project, _used(uow, project_id))]
     if user_id:
-        views.append(_own(uow, project_id, user_id, wanted))
+        views.append(_own(uow, project_id, user_id, of_user, wanted))
     rooms = (
         (limits[resource] - used.get(resource, 0)) // amount
         for limits, used in views
@@ -80,16 +99,16 @@ def room(
 
 def give_back(uow: UnitOfWork, project_id: str, amounts: dict[str, int]) -> None:
     """End the use of ``amounts``. A counter never falls below zero; `audit` would have found it wrong before."""
-    table = models.QuotaUsage
-    for resource in sorted(amounts):
-        amount = amounts[resource]
-        found = uow.change(
-            sa.update(table)
-            .where(table.project_id == project_id, table.resource == resource)
-            .values(used=sa.case((table.used > amount, table.used - amount), else_=0))
-        )
-        if amount and not found:
-            LOG.error("Quota of %s in %s is given back but was never taken", resource, project_id)
+    given = _positive(amounts)
+    used = _read_locked(uow, project_id, given)
+    for resource in given.keys() - used.keys():
+        LOG.error("Quota of %s in %s is given back but was never taken", resource, project_id)
+    if used:
+        table = models.QuotaUsage
+        amount = sa.case(given, value=table.resource)
+        mine = (table.project_id == project_id, table.resource.in_(used))
+        left = sa.case((table.used > amount, table.used - amount), else_=0)
+        uow.change(sa.update(table).where(*mine).values(used=left))
 
 
 def get(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, user_id: str | None = None) -> Limits:
@@ -107,15 +126,24 @@ def get(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, user_id: str | N
 
 def bounds(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, user_id: str | None = None) -> dict[str, int]:
     """Every resource's limit in the project; with ``user_id``, a limit of this user's own in place of it."""
-    table = models.QuotaLimit
-    limits: dict[str, int] = {resource: conf.quota[resource] for resource in RESOURCES}
-    rows = uow.session.execute(
-        sa.select(table.resource, table.limit)
-        .where(table.project_id.in_({_DEFAULTS, project_id}))
-        .order_by(sa.case((table.project_id == _DEFAULTS, 0), else_=1))
+    return limits_of(uow, conf, project_id, user_id).both
+
+
+def limits_of(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, user_id: str | None) -> Bounds:
+    of_all, of_users = models.QuotaLimit, models.UserQuotaLimit
+    query: Any = sa.select(of_all.project_id, sa.literal("").label("user_id"), of_all.resource, of_all.limit).where(
+        of_all.project_id.in_({_DEFAULTS, project_id})
     )
-    limits.update((resource, limit) for resource, limit in rows)
-    return limits | _limits_of_user(uow, project_id, user_id) if user_id else limits
+    if user_id:
+        mine = (of_users.project_id == project_id, of_users.user_id == user_id)
+        own = sa.select(of_users.project_id, of_users.user_id, of_users.resource, of_users.limit).where(*mine)
+        query = sa.union_all(query, own)
+    defaults: dict[str, int] = {resource: conf.quota[resource] for resource in RESOURCES}
+    projects: dict[str, int] = {}
+    users: dict[str, int] = {}
+    for owner, user, resource, limit in uow.session.connection().execute(query):
+        (users if user else defaults if owner == _DEFAULTS else projects)[resource] = limit
+    return Bounds(defaults | projects, users)
 
 
 def defaults(uow: UnitOfWork, conf: cfg.ConfigOpts) -> Limits:
@@ -195,45 +223,56 @@ def _positive(amounts: dict[str, int]) -> dict[str, int]:
     return {resource: amounts[resource] for resource in sorted(amounts) if amounts[resource] > 0}
 
 
-def _take(uow: UnitOfWork, owner: str, wanted: dict[str, int], limits: dict[str, int]) -> None:
-    """``owner``: by whom it is counted."""
-    over = [resource for resource, amount in wanted.items() if not _take_one(uow, owner, resource, amount, limits)]
+def _check(wanted: dict[str, int], used: dict[str, int], limits: dict[str, int]) -> None:
+    """Raises `QuotaExceeded` unless all of ``wanted`` that has a limit is within it."""
+    over = [
+        resource
+        for resource, amount in wanted.items()
+        if _number(limits.get(resource, UNLIMITED)) < used.get(resource, 0) + amount
+    ]
     if over:
-        raise _exceeded(over, wanted, _used(uow, owner), limits)
+        raise _exceeded(over, wanted, used, limits)
 
 
-def _take_one(uow: UnitOfWork, owner: str, resource: str, amount: int, limits: dict[str, int]) -> bool:
-    limit = limits.get(resource, UNLIMITED)
-    if limit != UNLIMITED and amount > limit:
-        return False
-    if _add(uow, owner, resource, amount, limit):
-        return True
-    if uow.session.get(models.QuotaUsage, (owner, resource), populate_existing=True) is not None:
-        return False
-    insert_if_missing(uow, models.QuotaUsage, {"project_id": owner, "resource": resource, "used": 0})
-    return _add(uow, owner, resource, amount, limit)
+def _locked(uow: UnitOfWork, owner: str, resources: Iterable[str]) -> dict[str, int]:
+    """How much is used of each, by whom it is counted; nobody else takes any until the transaction ends."""
+    wanted = list(resources)
+    used = _read_locked(uow, owner, wanted)
+    missing = [resource for resource in wanted if resource not in used]
+    for resource in missing:
+        insert_if_missing(uow, models.QuotaUsage, {"project_id": owner, "resource": resource, "used": 0})
+    return _read_locked(uow, owner, wanted) if missing else used
 
 
-def _add(uow: UnitOfWork, owner: str, resource: str, amount: int, limit: int) -> bool:
+def _read_locked(uow: UnitOfWork, owner: str, resources: Iterable[str]) -> dict[str, int]:
+    """Those that have a row; locked in one order by all."""
     table = models.QuotaUsage
-    statement = sa.update(table).where(table.project_id == owner, table.resource == resource)
-    if limit != UNLIMITED:
-        statement = statement.where(table.used + amount <= limit)
-    return uow.change(statement.values(used=table.used + amount)) > 0
+    query = sa.select(table.resource, table.used).where(table.project_id == owner, table.resource.in_(list(resources)))
+    rows = uow.session.connection().execute(query.order_by(table.resource).with_for_update())
+    return {row.resource: row.used for row in rows}
 
 
-def _limits_of_user(uow: UnitOfWork, project_id: str, user_id: str) -> dict[str, int]:
-    table = models.UserQuotaLimit
-    mine = (table.project_id == project_id, table.user_id == user_id)
-    rows = uow.session.execute(sa.select(table.resource, table.limit).where(*mine))
-    return {row.resource: row.limit for row in rows}
+def _add(uow: UnitOfWork, owner: str, wanted: dict[str, int], limits: dict[str, int]) -> None:
+    """In one conditional update, which meets all of these rows: they are locked, and were found to have room."""
+    if not wanted:
+        return
+    table = models.QuotaUsage
+    amount = sa.case(wanted, value=table.resource)
+    fits = []
+    for resource, each in wanted.items():
+        limit = limits.get(resource, UNLIMITED)
+        room = sa.true() if limit == UNLIMITED else table.used + each <= limit
+        fits.append(sa.and_(table.resource == resource, room))
+    mine = (table.project_id == owner, sa.or_(*fits))
+    met = uow.change(sa.update(table).where(*mine).values(used=table.used + amount))
+    if met != len(wanted):
+        raise RuntimeError(f"{met} of {len(wanted)} counters of {owner} had room")
 
 
 def _own(
-    uow: UnitOfWork, project_id: str, user_id: str, resources: Iterable[str]
+    uow: UnitOfWork, project_id: str, user_id: str, found: dict[str, int], resources: Iterable[str]
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Those of ``resources`` of which the user has a limit: their limits, and the user's use of them."""
-    found = _limits_of_user(uow, project_id, user_id)
+    """Those of ``resources`` of which the user has a limit, as ``found``: their limits, and the user's use of them."""
     limits = {resource: found[resource] for resource in resources if found.get(resource, UNLIMITED) != UNLIMITED}
     return limits, quota_counts.of_user(uow, project_id, user_id, limits)
 

@@ -74,9 +74,18 @@ def pin(uow: UnitOfWork, host: str, identity: str) -> None:
         service.identity, service.identity_epoch = identity, service.epoch
 
 
+def find(uow: UnitOfWork, host: str, binary: str) -> Service | None:
+    return uow.session.scalars(sa.select(Service).where(Service.host == host, Service.binary == binary)).first()
+
+
 def locked(uow: UnitOfWork, host: str, binary: str) -> Service | None:
     query = sa.select(Service).where(Service.host == host, Service.binary == binary)
     return uow.session.scalars(query.with_for_update().execution_options(populate_existing=True)).first()
+
+
+def seconds_silent(uow: UnitOfWork, service: Service) -> float:
+    """Since its last heartbeat that counted; more than any limit when there never was one."""
+    return float("inf") if service.last_seen_up is None else (uow.now - service.last_seen_up).total_seconds()
 
 
 def seconds_since_heartbeat(uow: UnitOfWork) -> float:

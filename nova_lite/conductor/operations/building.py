@@ -13,7 +13,7 @@ import msgspec
 from nova_lite import exception, operations, states
 from nova_lite.conductor.db import actions, claims, hosts, instances, networks
 from nova_lite.conductor.db.engine import UnitOfWork
-from nova_lite.conductor.db.models import Instance
+from nova_lite.conductor.db.models import Instance, InstanceAction
 from nova_lite.conductor.operations.engine import Act, Engine
 from nova_lite.conductor.operations.scheduling import Scheduling
 from nova_lite.conductor.rpcapi import ConductorRPC
@@ -139,7 +139,7 @@ class Building:
                 return
             if instance.launched_at and (action is None or action.step != operations.BUILD):
                 return
-        act = _building(uow, result.instance_uuid, result.host, result.generation)
+        act = _still_building(uow, instance, action, result.instance_uuid, result.host, result.generation)
         built(self.engine, act, result.power_state, result.root_device_name)
 
     def _rescheduled(self, act: Act, result: BuildResult) -> bool:
@@ -162,23 +162,34 @@ class Building:
 def built(engine: Engine, act: Act, power_state: int, root_device_name: str | None) -> None:
     """The guest runs. What only the build needed is forgotten, some of it is secret."""
     uow, instance = act.uow, act.instance
+    if instance.host is not None and instance.node is not None:
+        hosts.build_succeeded(uow, instance.host, instance.node)
     instance.power_state = power_state
     instance.launched_at = uow.now
     instance.progress = 100
     instance.request = {}
     instance.root_device_name = root_device_name or instance.root_device_name
     act.action.step = operations.BUILD
-    if instance.host is not None and instance.node is not None:
-        hosts.build_succeeded(uow, instance.host, instance.node)
     engine.done(act)
 
 
 def _building(uow: UnitOfWork, instance_uuid: str, host: str, generation: int) -> Act:
     """The instance and its open build, locked; raises `InstanceGone` or `StaleReport` when that build is over."""
     instance = instances.lock(uow, instance_uuid)
+    action = actions.find_open(uow, instance_uuid)
+    return _still_building(uow, instance, action, instance_uuid, host, generation)
+
+
+def _still_building(
+    uow: UnitOfWork,
+    instance: Instance | None,
+    action: InstanceAction | None,
+    instance_uuid: str,
+    host: str,
+    generation: int,
+) -> Act:
     if instance is None or instance.deleted or instance.task_state == states.DELETING:
         raise exception.InstanceGone(instance_id=instance_uuid)
-    action = actions.find_open(uow, instance_uuid)
     if action is None or action.step != operations.BUILD or (instance.host, instance.generation) != (host, generation):
         raise exception.StaleReport(instance_id=instance_uuid, generation=generation, host=host)
     return Act(uow, instance, action)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 import uuid
 from collections.abc import Mapping, Sequence
@@ -27,12 +29,24 @@ from nova_lite.conductor.db.engine import Database, UnitOfWork
 from nova_lite.conductor.db.models import Instance, InstanceTag, KeyPair
 from nova_lite.context import RequestContext
 from nova_lite.network.driver import NetworkBackend, NetworkCall, Verb
-from nova_lite.objects import CreateRequest, CreateResult, Flavor, Image, NetworkRequest, RequestedDestination
+from nova_lite.objects import (
+    CreateRequest,
+    CreateResult,
+    Flavor,
+    Image,
+    NetworkRequest,
+    RequestedDestination,
+    security_group,
+)
+from nova_lite.objects import Instance as InstanceObject
 
 GIB = 1024**3
 
 #: Instance uuids are made from the request id, so that a repeated request cannot create anything twice.
 _NAMESPACE = uuid.UUID("6d1f4f2e-4e0b-4b52-9d0c-3f1f2c8a7a10")
+
+#: In an instance's ``system_metadata``: the fingerprint of the request whose idempotency key it was made with.
+_FINGERPRINT = "idempotency_fingerprint"
 
 
 class Create:
@@ -45,7 +59,7 @@ class Create:
 
     def create_instances(self, context: RequestContext, request: CreateRequest) -> CreateResult:
         """Write ``request.min_count`` to ``max_count`` instances, as many as the quota allows, or refuse all of it; the
-        same request id again returns the same instances."""
+        same request id or idempotency key again returns the same instances."""
         answer = None
         if self.network.remote and context.project_id:
             answer = self.network.call(NetworkCall(verb=Verb.RESOLVE, context=context, networks=request.networks))
@@ -63,26 +77,28 @@ def create_instances(
 ) -> CreateResult:
     if not context.project_id:
         raise exception.Forbidden("A server belongs to a project; this token is for none.")
-    repeated = instances.of_request(uow, _instance_uuid(context, 0), context.project_id)
+    seed = _seed(context, request)
+    repeated = instances.of_request(uow, _instance_uuid(seed, 0), context.project_id)
     if repeated:
-        return _result(repeated)
+        return _again(uow, context, request, repeated)
     flavor = _flavor(uow, context, request)
     image, boot_images = find_images(uow, context, request.image_ref, request.images, flavor)
     key = None if request.key_name is None else keypairs.find(uow, context.user_id or "", request.key_name)
     if request.key_name is not None and key is None:
         raise exception.KeypairUnavailable()
-    limits = quotas.bounds(uow, conf, context.project_id, context.user_id)
-    check_limits(limits, request.metadata, request.injected_files)
-    _check_security_groups(request)
+    limits = quotas.limits_of(uow, conf, context.project_id, context.user_id)
+    check_limits(limits.both, request.metadata, request.injected_files)
+    _check_security_groups(request, context.project_id)
     _check_placement(uow, request)
     requested_networks = network.resolve(networks.Store(uow), context, request.networks, answer)
     _check_count_against_networks(request, requested_networks)
-    count = _take_quota(uow, conf, context, request, flavor)
+    count = _take_quota(uow, conf, context, request, flavor, limits)
 
-    reservation_id = "r-" + uuid.uuid5(_NAMESPACE, context.request_id).hex[:8]
     rows = []
     for index in range(count):
-        row = _instance(uow, context, request, flavor, image, key, index, count, reservation_id)
+        row = _instance(uow, context, request, flavor, image, key, index, count, seed)
+        if request.idempotency_key is not None:
+            row.system_metadata = {**row.system_metadata, _FINGERPRINT: request.fingerprint}
         row.boot_images = msgspec.to_builtins(boot_images)
         row.request = _build_data(request, requested_networks)
         uow.session.add(row)
@@ -94,15 +110,38 @@ def create_instances(
         action = actions.open_action(uow, conf, context, row, operations.CREATE.kind, {"tried": []})
         action.step = operations.SCHEDULE
     uow.session.flush()
-    return _result(rows)
+    return _result(rows, [instances.created(row) for row in rows])
 
 
-def _result(rows: Sequence[Instance]) -> CreateResult:
-    return CreateResult(reservation_id=rows[0].reservation_id, instances=[instances.to_object(row) for row in rows])
+def _result(rows: Sequence[Instance], told: list[InstanceObject]) -> CreateResult:
+    return CreateResult(reservation_id=rows[0].reservation_id, instances=told)
 
 
-def _instance_uuid(context: RequestContext, index: int) -> str:
-    return str(uuid.uuid5(_NAMESPACE, f"{context.request_id}/{index}"))
+def _again(uow: UnitOfWork, context: RequestContext, request: CreateRequest, rows: Sequence[Instance]) -> CreateResult:
+    """What was created the first time, unless its key was for something else then."""
+    result = _result(rows, instances.to_objects(uow, rows))
+    if request.idempotency_key is not None:
+        if rows[0].system_metadata.get(_FINGERPRINT, request.fingerprint) != request.fingerprint:
+            raise exception.IdempotencyKeyReused()
+        same_call = actions.find_by_request(uow, context.request_id, operations.CREATE.kind, rows[0].uuid)
+        result.earlier = same_call is None
+    return result
+
+
+def _seed(context: RequestContext, request: CreateRequest) -> str:
+    """What instances' uuids are made from: the same for each try of one request."""
+    if request.idempotency_key is None:
+        return str(context.request_id)
+    return json.dumps([context.project_id, context.user_id, request.idempotency_key])
+
+
+def _instance_uuid(seed: str, index: int) -> str:
+    return str(uuid.uuid5(_NAMESPACE, f"{seed}/{index}"))
+
+
+def _reservation_id(seed: str) -> str:
+    """In the form of Nova's, ``r-`` and eight letters or digits: 2**40 of them."""
+    return "r-" + base64.b32encode(uuid.uuid5(_NAMESPACE, seed).bytes).decode()[:8].lower()
 
 
 def _flavor(uow: UnitOfWork, context: RequestContext, request: CreateRequest) -> Flavor:
@@ -174,10 +213,10 @@ def check_limits(limits: Mapping[str, int], metadata: Mapping[str, str], injecte
             raise exception.InjectedFileLimitExceeded(reason=f"Injected file content too long: {path}")
 
 
-def _check_security_groups(request: CreateRequest) -> None:
-    """The built-in network has one security group, ``default``."""
+def _check_security_groups(request: CreateRequest, project_id: str) -> None:
+    """A project has one security group, ``default``."""
     for name in request.security_groups:
-        if name != "default":
+        if not security_group.is_default(name, project_id):
             raise exception.SecurityGroupUnavailable(name=name)
 
 
@@ -209,13 +248,21 @@ def _check_count_against_networks(request: CreateRequest, requested: list[Networ
 
 
 def _take_quota(
-    uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, request: CreateRequest, flavor: Flavor
+    uow: UnitOfWork,
+    conf: cfg.ConfigOpts,
+    context: RequestContext,
+    request: CreateRequest,
+    flavor: Flavor,
+    limits: quotas.Bounds,
 ) -> int:
     """Take quota for as many instances as there is room for, at least ``min_count``; returns how many."""
     each = {"instances": 1, "cores": flavor.vcpus, "ram": flavor.memory_mb}
     project_id, user_id = context.project_id or "", context.user_id
-    count = max(request.min_count, quotas.room(uow, conf, project_id, user_id, each, request.max_count))
-    quotas.take(uow, conf, project_id, {resource: amount * count for resource, amount in each.items()}, user_id)
+    count = request.min_count
+    if request.max_count > count:
+        count = max(count, quotas.room(uow, conf, project_id, user_id, each, request.max_count))
+    amounts = {resource: amount * count for resource, amount in each.items()}
+    quotas.take(uow, conf, project_id, amounts, user_id, limits)
     return count
 
 
@@ -228,10 +275,10 @@ def _instance(
     key: KeyPair | None,
     index: int,
     count: int,
-    reservation_id: str,
+    seed: str,
 ) -> Instance:
     suffix = f"-{index + 1}" if count > 1 else ""
-    instance_uuid = _instance_uuid(context, index)
+    instance_uuid = _instance_uuid(seed, index)
     return Instance(
         uuid=instance_uuid,
         project_id=context.project_id,
@@ -239,7 +286,7 @@ def _instance(
         display_name=request.name[: 255 - len(suffix)] + suffix,
         display_description=request.description,
         hostname=_requested_hostname(request, suffix) or hostname(request.name, suffix, instance_uuid),
-        reservation_id=reservation_id,
+        reservation_id=_reservation_id(seed),
         launch_index=index,
         vm_state=states.BUILDING,
         task_state=states.SCHEDULING,
@@ -263,7 +310,7 @@ def _instance(
         access_ip_v6=request.access_ip_v6,
         metadata_=request.metadata,
         system_metadata={} if image is None else image_metadata(image),
-        security_groups=request.security_groups or ["default"],
+        security_groups=[security_group.DEFAULT],
         scheduler_hints=request.scheduler_hints,
         tags=[InstanceTag(tag=tag) for tag in dict.fromkeys(request.tags)],
         created_at=uow.now,

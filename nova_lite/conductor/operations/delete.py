@@ -32,6 +32,8 @@ class Delete(Own):
             return
         if instance.soft_deleted_at is None:
             quotas.give_back(uow, instance.project_id, _taken(instance))
+        if step.becomes != states.SOFT_DELETED:
+            self._leave_others(uow, instance)
         instance.vm_state, instance.task_state = step.becomes, None
         instance.updated_at = uow.now
         if step.becomes == states.SOFT_DELETED:
@@ -43,8 +45,13 @@ class Delete(Own):
         instance.request = {}
         instance.shelved_image, instance.shelved_at = None, None
         instance.extra_vcpus = instance.extra_memory_mb = 0
-        server_groups.leave(uow, instance.uuid)
-        server_migrations.end_with_instance(uow, instance.uuid)
+
+    @staticmethod
+    def _leave_others(uow: UnitOfWork, instance: Instance) -> None:
+        if instance.scheduler_hints.get("group"):
+            server_groups.leave(uow, instance.uuid)
+        with uow.session.no_autoflush:  # one update of the instance says it all
+            server_migrations.end_with_instance(uow, instance.uuid)
 
 
 class Restore(Own):

@@ -45,7 +45,8 @@ NO_DEADLINE = datetime.timedelta(days=3650)
 @dataclasses.dataclass
 class Act:
     """An action and its instance, locked until the transaction ends. ``cause`` and ``details``: why it fails.
-    ``ordered``: the step whose order goes out with the commit. ``swept``: the reconciler sends it."""
+    ``ordered``: the step whose order goes out with the commit. ``swept``: the reconciler sends it. ``retiring``: a host
+    is being retired, which decides what becomes of the instances on it."""
 
     uow: UnitOfWork
     instance: Instance
@@ -54,6 +55,7 @@ class Act:
     details: str = ""
     ordered: str = ""
     swept: bool = False
+    retiring: bool = False
 
     @property
     def row(self) -> Operation:
@@ -62,6 +64,11 @@ class Act:
     @property
     def step(self) -> Step:
         return self.row.step(self.action.step)
+
+    @property
+    def is_undone(self) -> bool:
+        """Whether it has failed, and what it had taken is being given back."""
+        return self.row.is_undo(self.step.name)
 
     @property
     def context(self) -> RequestContext:
@@ -150,7 +157,7 @@ class Engine:
         check(context, instance, row)
         kept = own(kind).accept(uow, context, instance, payload)
         if kept is None:
-            return nothing_to_do(context, instance, kind)
+            return nothing_to_do(uow, context, instance, kind)
         if row.supersedes:
             self._supersede(uow, instance, row)
         instance.updated_at = uow.now
@@ -241,7 +248,9 @@ class Engine:
         action.host, action.generation = ends[0]
         if step.event is not None:
             actions.start_event(uow, action, step.event, action.host)
-        if step.away is not None and not hosts.is_up(uow, action.host):
+        if _is_retired(act):
+            self._pass_retired(act)
+        elif step.away is not None and not hosts.is_up(uow, action.host):
             self._leave_for_later(act, step)
         elif step.lasting and (act.row.is_undo(step.name) or step.at in MOVE):
             action.deadline = uow.now + NO_DEADLINE
@@ -286,6 +295,7 @@ class Engine:
         if not isinstance(act.step, Image):  # beside it, a later operation may have begun
             act.instance.request = {}
         if not row.is_undo(name):
+            self._lose_if_retired(act)
             actions.finish(uow, action)
             return
         if not isinstance(act.step, Image):
@@ -295,6 +305,7 @@ class Engine:
         cause = next(filter(None, causes), "It was given up.")
         actions.finish(uow, action, cause, act.details)
         own(action.action).failed(uow, act.instance)
+        self._lose_if_retired(act)
 
     def _order(self, act: Act) -> None:
         """Send the order of a step that was just begun as soon as that is committed; if it is lost, the reconciler
@@ -318,7 +329,7 @@ class Engine:
         nobody was told of it, so that only what came before has to be undone."""
         act.cause, act.details = cause, details
         uow, instance, row, step = act.uow, act.instance, act.row, act.step
-        undos = () if row.is_undo(step.name) else row.undos(step.name, begun)
+        undos = () if act.is_undone else row.undos(step.name, begun)
         instance.task_state = None
         instance.updated_at = uow.now
         if undos and row.failed is not None:
@@ -329,14 +340,15 @@ class Engine:
             _settle(uow, instance, cause, details)
         if answered and isinstance(step, OnHost) and step.cleans_up:
             undos = undos[1:]
-        if not undos:
+        undo = operations.first_wanted(undos, act.action.payload)
+        if undo is None:
             instance.request = {}
             actions.finish(uow, act.action, cause, details)
             own(act.action.action).failed(uow, instance)
             return
         actions.finish_events(uow, act.action, cause, details)
         actions.free(uow, act.action)
-        self._begin(act, undos[0])
+        self._begin(act, undo)
         self._order(act)
 
     # --- what hosts report
@@ -471,19 +483,64 @@ class Engine:
 
     def _pass_forced_down(self, act: Act) -> None:
         """By the operator's word an end of a move is off, and what does not belong there is destroyed before it serves
-        again: there is nothing left to remove. What it had to do otherwise has failed, or waits until it is back."""
+        again: there is nothing left to remove. What it had to do otherwise has failed, or waits until it is back. Who
+        was to say whether a guest has moved says nothing any more; one that has needs nothing there meanwhile."""
         while act.action.finish_time is None:
             step = act.step
             if not isinstance(step, OnHost) or step.at not in MOVE:
                 return
             if not hosts.is_forced_down(act.uow, str(act.action.host)):
                 return
-            if step.fences:
+            if act.is_undone and step.revives and not step.fences:
+                self._skip(act, step)
+            elif step.fences or (step.at is End.DESTINATION and step.lasting):
                 self.done(act)
             elif not step.lasting:
                 self.fail(act, f"Host {act.action.host} is forced down.", answered=False)
             else:
                 return
+
+    def _skip(self, act: Act, step: OnHost) -> None:
+        """An undo at a host that does nothing any more: what only it could have told has to be found out elsewhere."""
+        if step.revives and step.at is End.SOURCE:
+            act.action.payload = {**act.action.payload, operations.LOST_SOURCE: True}
+        self.advance(act)
+
+    def retire(self, act: Act, host: str) -> None:
+        """``host`` is gone for good: the action asks it for nothing any more, at this step or a later one."""
+        act.action.payload = {**act.action.payload, "retired": [*act.action.payload.get("retired", []), host]}
+        act.retiring = True
+        self._pass_retired(act)
+
+    def lose(self, uow: UnitOfWork, instance: Instance) -> None:
+        """Its host is gone for good, and the instance with it."""
+        cause = f"Host {instance.host} was retired: the server and its disks are lost."
+        for end in claims.ends(uow, instance):
+            if end.host == instance.host:
+                claims.release(uow, instance.uuid, end)
+        instance.host = instance.node = None
+        instance.power_state = PowerState.NOSTATE
+        faults.set_error(uow, instance, cause)
+
+    def _lose_if_retired(self, act: Act) -> None:
+        """A move that went on while its end was retired may have led there."""
+        gone = act.action.payload.get("retired", ())
+        if act.instance.host in gone and not act.instance.deleted and not act.retiring:
+            self.lose(act.uow, act.instance)
+
+    def _pass_retired(self, act: Act) -> None:
+        """What was to be removed or taken back at a host that is retired went with it. What else it had to do has
+        failed; a build that it had can be made by nobody any more."""
+        while act.action.finish_time is None and _is_retired(act):
+            step = act.step
+            assert isinstance(step, OnHost)
+            if act.is_undone and not step.fences:
+                act.instance.power_state = PowerState.NOSTATE
+                self._skip(act, step)
+            elif step.lasting or step.fences:
+                self._done_at_end(act, step)
+            else:
+                self.fail(act, f"Host {act.action.host} is retired.", answered=False)
 
     def _why_late(self, act: Act) -> str:
         action = act.action
@@ -644,7 +701,7 @@ def ticket(act: Act) -> ActionTicket:
         action_id=action.id,
         action=action.action,
         method=step.method if isinstance(step, OnHost) else "",
-        instance=instances.to_object(act.instance),
+        instance=instances.to_object(act.uow, act.instance),
         generation=action.generation,
         host=action.host if wanted or builds else None,
         request_id=action.request_id,
@@ -661,7 +718,7 @@ def build_request(act: Act) -> BuildRequest:
     image = None if source is None else msgspec.convert(source, ImageObject)
     boot_images = msgspec.convert(instance.boot_images or {}, dict[str, ImageObject])
     return BuildRequest(
-        instance=instances.to_object(instance),
+        instance=instances.to_object(act.uow, instance),
         generation=instance.generation,
         action_id=action.id,
         request_id=action.request_id,
@@ -673,12 +730,12 @@ def build_request(act: Act) -> BuildRequest:
     )
 
 
-def nothing_to_do(context: RequestContext, instance: Instance, kind: str) -> ActionTicket:
+def nothing_to_do(uow: UnitOfWork, context: RequestContext, instance: Instance, kind: str) -> ActionTicket:
     """The answer to a request that would change nothing; no action is written for it."""
     return ActionTicket(
         action_id=0,
         action=kind,
-        instance=instances.to_object(instance),
+        instance=instances.to_object(uow, instance),
         generation=instance.generation,
         host=None,
         request_id=context.request_id,
@@ -711,16 +768,19 @@ def ordered(uow: UnitOfWork, host: str, action_id: int, position: int) -> Act | 
 
 def lock_act(uow: UnitOfWork, action_id: int) -> Act | None:
     """An open action and its instance, as they are now; None when it is over."""
-    action = uow.session.get(InstanceAction, action_id)
-    instance = None if action is None else instances.lock(uow, action.instance_uuid)
-    if action is None or instance is None:
+    instance = instances.lock(uow, actions.instance_of(action_id))
+    action = None if instance is None else actions.get(uow, action_id)
+    if instance is None or action is None or action.finish_time is not None:
         return None
-    uow.session.refresh(action)
-    return None if action.finish_time is not None else Act(uow, instance, action)
+    return Act(uow, instance, action)
 
 
 def _is_away(act: Act) -> bool:
     return act.action.host is not None and not hosts.is_up(act.uow, act.action.host)
+
+
+def _is_retired(act: Act) -> bool:
+    return isinstance(act.step, OnHost) and act.action.host in act.action.payload.get("retired", ())
 
 
 def _settle(uow: UnitOfWork, instance: Instance, error: str, details: str) -> None:

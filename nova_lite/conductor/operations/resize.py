@@ -46,8 +46,12 @@ class Resize(Own):
             "image": instance.image,
             "boot_images": instance.boot_images,
             "running": instance.vm_state == states.ACTIVE,
-            "excluded": [source.host],
+            "excluded": [] if self._may_stay(uow) else [source.host],
         }
+
+    def _may_stay(self, uow: UnitOfWork) -> bool:
+        """Whether its own host may be the destination, too."""
+        return bool(uow.conf.allow_resize_to_same_host)
 
     def _flavor(self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]) -> Flavor:
         """The flavor that it is to have; raises a 400 for one that it cannot get."""
@@ -87,7 +91,7 @@ class Resize(Own):
             instance.vm_state, instance.fault = row.vm_state, None
 
     def failed(self, uow: UnitOfWork, instance: Instance) -> None:
-        _give_back_extra(uow, instance)
+        give_back_extra(uow, instance)
         row = server_migrations.current(uow, instance.uuid)
         if row is not None:
             server_migrations.turn(uow, row, server_migrations.ERROR)
@@ -97,6 +101,9 @@ class Migrate(Resize):
     """``payload``: ``host``, or None where the scheduler is to choose."""
 
     kind = server_migrations.MIGRATION
+
+    def _may_stay(self, uow: UnitOfWork) -> bool:
+        return False
 
     def _flavor(self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]) -> Flavor:
         target = payload.get("host")
@@ -113,13 +120,13 @@ class ConfirmResize(Own):
     ) -> dict[str, Any] | None:
         row = _finished(uow, instance)
         server_migrations.turn(uow, row, server_migrations.CONFIRMING)
-        return server_migrations.ends(row)
+        return {**server_migrations.ends(row), "source": row.source if _has_source(uow, instance, row) else None}
 
     def record(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
         super().record(uow, instance, step)
         if instance.power_state == PowerState.SHUTDOWN:
             instance.vm_state = states.STOPPED
-        _give_back_extra(uow, instance)
+        give_back_extra(uow, instance)
         server_migrations.turn(uow, _open(uow, instance), server_migrations.CONFIRMED)
 
 
@@ -128,6 +135,10 @@ class RevertResize(Own):
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any] | None:
         row = _finished(uow, instance)
+        if not _has_source(uow, instance, row):
+            raise exception.SourceRetired(instance_uuid=instance.uuid, host=row.source_host)
+        if not hosts.is_up(uow, row.source_host):
+            raise exception.SourceDown(instance_uuid=instance.uuid, host=row.source_host)
         server_migrations.turn(uow, row, server_migrations.REVERTING)
         return {**server_migrations.ends(row), "running": row.vm_state == states.ACTIVE}
 
@@ -139,7 +150,7 @@ class RevertResize(Own):
             _count_larger(instance, row)
         else:
             instance.vm_state = row.vm_state
-            _give_back_extra(uow, instance)
+            give_back_extra(uow, instance)
             server_migrations.turn(uow, row, server_migrations.REVERTED)
 
 
@@ -155,6 +166,11 @@ def _finished(uow: UnitOfWork, instance: Instance) -> Migration:
     if row is None or row.status != server_migrations.FINISHED:
         raise exception.NotResized()
     return row
+
+
+def _has_source(uow: UnitOfWork, instance: Instance, row: Migration) -> bool:
+    """Whether the source still has it; not when that host was retired."""
+    return claims.End(row.source["host"], row.source["generation"]) in claims.ends(uow, instance)
 
 
 def _check_one_end(uow: UnitOfWork, instance: Instance, payload: dict[str, Any]) -> None:
@@ -188,7 +204,8 @@ def _count_larger(instance: Instance, row: Migration) -> None:
     instance.extra_memory_mb = max(old.memory_mb, new.memory_mb) - instance.memory_mb
 
 
-def _give_back_extra(uow: UnitOfWork, instance: Instance) -> None:
+def give_back_extra(uow: UnitOfWork, instance: Instance) -> None:
+    """Its resize is over: quota counts what it has."""
     amounts = {"cores": instance.extra_vcpus, "ram": instance.extra_memory_mb}
     instance.extra_vcpus = instance.extra_memory_mb = 0
     quotas.give_back(uow, instance.project_id, amounts)

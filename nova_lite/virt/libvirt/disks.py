@@ -9,7 +9,8 @@ import msgspec
 
 from nova_lite import exception, files
 from nova_lite.objects import Image
-from nova_lite.virt import configdrive, images
+from nova_lite.virt import images
+from nova_lite.virt.configdrive import ConfigDrives
 from nova_lite.virt.driver import SpawnSpec
 from nova_lite.virt.libvirt.imagecache import ImageCache
 
@@ -46,10 +47,10 @@ class DiskSet(msgspec.Struct, frozen=True):
 
 
 class DiskMaker:
-    def __init__(self, cache: ImageCache, qemu_img: images.QemuImg, force_config_drive: bool) -> None:
+    def __init__(self, cache: ImageCache, qemu_img: images.QemuImg, config_drives: ConfigDrives) -> None:
         self._cache = cache
         self._qemu_img = qemu_img
-        self._force_config_drive = force_config_drive
+        self.config_drives = config_drives
 
     def make(self, directory: str, spec: SpawnSpec) -> DiskSet:
         """Make all disks of the flavor, root first; raises `Invalid` children where image or flavor are at fault."""
@@ -62,9 +63,9 @@ class DiskMaker:
             disks.append(formatted(directory, EPHEMERAL, flavor.ephemeral_gb * images.GIB, next(names), EXT4))
         if flavor.swap:
             disks.append(formatted(directory, SWAP, flavor.swap * _MIB, next(names), SWAP_AREA))
-        if configdrive.is_wanted(spec.instance, spec.image, self._force_config_drive):
+        if self.config_drives.is_wanted(spec):
             path = os.path.join(directory, CONFIG_DRIVE)
-            configdrive.make(path, spec)
+            self.config_drives.make(path, spec)
             disks.append(Disk(path=path, device=next(names), format="raw", read_only=True))
         return DiskSet(disks=disks, direct_boot=self.direct_boot(spec.image, spec.images))
 
@@ -77,7 +78,7 @@ class DiskMaker:
         disks = [self._overlay(os.path.join(directory, RESCUE), spec.image, 0, "vda")]
         if os.path.exists(os.path.join(directory, CONFIG_DRIVE)):
             path = os.path.join(directory, RESCUE_CONFIG_DRIVE)
-            configdrive.make(path, spec)
+            self.config_drives.make(path, spec)
             disks.append(Disk(path=path, device="", format="raw", read_only=True))
         return DiskSet(disks=disks, direct_boot=self.direct_boot(spec.image, spec.images))
 
@@ -106,7 +107,7 @@ class DiskMaker:
 
     def _boot_file(self, others: dict[str, Image], image_id: str) -> str:
         if image_id not in others:
-            raise exception.ImageFileMissing(image_id=image_id, reason="there is no such kernel or ramdisk image")
+            raise exception.ImageGone(image_id=image_id, reason="there is no such kernel or ramdisk image")
         return self._cache.get(others[image_id]).path
 
 

@@ -17,7 +17,7 @@ import libvirt
 import msgspec
 from oslo_config import cfg
 
-from nova_lite import exception
+from nova_lite import exception, files
 from nova_lite.objects import (
     VIF,
     Diagnostics,
@@ -32,6 +32,7 @@ from nova_lite.objects import (
 )
 from nova_lite.states import PowerState
 from nova_lite.virt import images
+from nova_lite.virt.configdrive import ConfigDrives
 from nova_lite.virt.driver import ComputeDriver, DomainInfo, FetchImage, SpawnSpec, instances_path, snapshots_path
 from nova_lite.virt.libvirt import console, diagnostics, guestxml, inventory, kvm, migration, monitor, transfer
 from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
@@ -49,6 +50,9 @@ LOG = logging.getLogger(__name__)
 
 SOFT = "SOFT"
 
+#: In the directory of a guest that is set aside: its domain.
+DEFINITION = "domain.xml"
+
 _NO_AGENT = (libvirt.VIR_ERR_AGENT_UNRESPONSIVE, libvirt.VIR_ERR_ARGUMENT_UNSUPPORTED)
 
 
@@ -59,11 +63,11 @@ class LibvirtDriver(ComputeDriver):
         self._events = EventRelay(self._records.owns)
         self._connection = Connection(conf.libvirt.connection_uri, host, self._events.register)
         self._domains = Domains(self._connection, host)
-        self._networks = Networks(self._connection)
+        self._networks = Networks(conf, self._connection)
         qemu_img = images.QemuImg(conf)
         self._cache = ImageCache(self._records.base_path, qemu_img, fetch_image)
         self._snapshots = Snapshotter(self._connection, self._domains, qemu_img)
-        self._disks = DiskMaker(self._cache, qemu_img, conf.force_config_drive)
+        self._disks = DiskMaker(self._cache, qemu_img, ConfigDrives(conf, self._networks.reach_metadata))
         self._moved = MovedDisks(conf, self._disks, self._cache, qemu_img)
         self._rescue = Rescue(self._connection, self._domains, self._records, self._disks)
         self._virt_type = conf.libvirt.virt_type
@@ -90,6 +94,10 @@ class LibvirtDriver(ComputeDriver):
                 reason=f"libvirt cannot run {self._virt_type} guests on host {self.host}: {error.kwargs['reason']}"
             ) from error
         LOG.info("Guests on host %s are of type %s", self.host, self._virt_type)
+        with _files_errors():
+            self._networks.init_host(
+                [vif for each in self._records.uuids() for vif in self._records.read_interfaces(each)]
+            )
         self._snapshots.end_copies(snapshots_path(self.conf, self.host))
 
     def get_inventory(self) -> Inventory:
@@ -206,6 +214,39 @@ class LibvirtDriver(ComputeDriver):
         with _files_errors():
             return transfer.offer(self.conf, self._records.directory(instance_uuid))
 
+    def set_aside(self, instance_uuid: str, timeout: int) -> DiskSource:
+        """Its definition is kept beside its disks, before it is taken from libvirt."""
+        with _files_errors():
+            if self._records.aside(instance_uuid) is None:
+                self._take_apart(instance_uuid, timeout)
+            return transfer.offer(self.conf, self._records.set_aside(instance_uuid))
+
+    def _take_apart(self, instance_uuid: str, timeout: int) -> None:
+        try:
+            domain, _ = self._domains.get(instance_uuid)
+        except exception.DomainNotFound:
+            return
+        self.power_off(instance_uuid, timeout)
+        xml = self._connection.call(domain.XMLDesc, libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE)
+        files.write_atomically(self._definition(instance_uuid), xml.encode())
+        self._domains.remove(instance_uuid)
+
+    def take_back(self, instance_uuid: str) -> None:
+        with _files_errors():
+            self._records.take_back(instance_uuid)
+            path = self._definition(instance_uuid)
+            if os.path.exists(path) and not self._domains.has(instance_uuid):
+                with open(path, encoding="utf-8") as file:
+                    self._domains.define(file.read())
+            files.remove(path)
+
+    def forget_aside(self, instance_uuid: str) -> None:
+        with _files_errors():
+            self._records.forget_aside(instance_uuid)
+
+    def _definition(self, instance_uuid: str) -> str:
+        return os.path.join(self._records.directory(instance_uuid), DEFINITION)
+
     def finish_migration(self, spec: SpawnSpec, source: DiskSource, power_on: bool) -> None:
         """A fetch that was killed is gone on with."""
         instance_uuid = spec.instance.uuid
@@ -275,6 +316,10 @@ class LibvirtDriver(ComputeDriver):
 
     def settle_live_migration(self, instance_uuid: str, destination: LiveDestination) -> bool:
         return migration.Migration(self.conf, self._connection, instance_uuid, destination).settle()
+
+    def has_arrived(self, instance_uuid: str) -> bool:
+        domain, _ = self._domains.get(instance_uuid)
+        return migration.has_arrived(self._connection, domain)
 
     # --- power
 

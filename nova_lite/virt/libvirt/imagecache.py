@@ -10,11 +10,13 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shutil
 
 import msgspec
 from oslo_concurrency import lockutils
 
 from nova_lite import exception, files
+from nova_lite.image import formats
 from nova_lite.objects import Image
 from nova_lite.virt import images
 from nova_lite.virt.driver import FetchImage
@@ -57,15 +59,36 @@ class ImageCache:
         converted = f"{path}.raw"
         try:
             self._fetch_image(image, part)
-            info = self._qemu_img.info(part)
+            formats.check(part, image.disk_format, image.id)
+            info = self._info(image, part)
             images.check_acceptable(image, info)
             if info.format in images.KEPT_FORMATS:
                 os.rename(part, path)
             else:
-                self._qemu_img.convert(part, info.format, converted)
+                self._convert(image, part, info, converted)
                 os.rename(converted, path)
             files.sync_directory(self._directory)
         finally:
             files.remove(part)
             files.remove(converted)
         LOG.info("Image %s (%s) is now in the cache", image.id, image.disk_format)
+
+    def _info(self, image: Image, part: str) -> images.DiskInfo:
+        """What qemu-img says, told what to look for. Its complaint, which names files of this host, is for the log."""
+        try:
+            return self._qemu_img.info(part, images.qemu_format(image))
+        except exception.VirtDriverError as error:
+            LOG.warning("Image %s (%s) cannot be read: %s", image.id, image.disk_format, error)
+            raise exception.ImageUnacceptable(image_id=image.id, reason="it cannot be read") from error
+
+    def _convert(self, image: Image, part: str, info: images.DiskInfo, target: str) -> None:
+        """A header may promise any size: what has no room here is refused before it fills the disk."""
+        room = shutil.disk_usage(self._directory).free
+        if info.virtual_size > room:
+            LOG.warning("Image %s is %d bytes big, and there are %d free", image.id, info.virtual_size, room)
+            raise exception.ImageUnacceptable(image_id=image.id, reason="it is bigger than a host has room for")
+        try:
+            self._qemu_img.convert(part, info, target)
+        except exception.VirtDriverError as error:
+            LOG.warning("Image %s (%s) cannot be converted: %s", image.id, image.disk_format, error)
+            raise exception.ImageUnacceptable(image_id=image.id, reason="it cannot be converted") from error

@@ -12,7 +12,7 @@ from oslo_config import cfg
 
 from nova_lite import exception, files
 from nova_lite.objects import Image, LiveSource
-from nova_lite.virt import configdrive, images
+from nova_lite.virt import images
 from nova_lite.virt.driver import SpawnSpec
 from nova_lite.virt.libvirt import disks, guestxml, migration, transfer
 from nova_lite.virt.libvirt.disks import Disk, DiskMaker, DiskSet
@@ -47,9 +47,9 @@ class MovedDisks:
         if flavor.swap:
             found.append(_swap(directory, flavor.swap * _MIB, next(names)))
         path = os.path.join(directory, disks.CONFIG_DRIVE)
-        if os.path.exists(path) or configdrive.is_wanted(spec.instance, spec.image, self._conf.force_config_drive):
+        if os.path.exists(path) or self._maker.config_drives.is_wanted(spec):
             if not os.path.exists(path):
-                configdrive.make(path, spec)
+                self._maker.config_drives.make(path, spec)
             found.append(Disk(path=path, device=next(names), format="raw", read_only=True))
         for name, wanted in ((disks.EPHEMERAL, flavor.ephemeral_gb), (disks.SWAP, flavor.swap)):
             if not wanted:

@@ -20,11 +20,13 @@ import xml.etree.ElementTree as ET
 from typing import Any
 
 import libvirt
+from oslo_config import cfg
 
 from nova_lite import exception, files
 from nova_lite.objects import VIF, Network
 from nova_lite.virt.libvirt import dhcp
 from nova_lite.virt.libvirt.connection import Connection
+from nova_lite.virt.libvirt.firewall import Firewall
 from nova_lite.virt.libvirt.names import bridge_name, network_name
 
 LOG = logging.getLogger(__name__)
@@ -41,8 +43,21 @@ ET.register_namespace("dnsmasq", _DNSMASQ)
 
 
 class Networks:
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, connection: Connection) -> None:
         self._connection = connection
+        self._firewall = Firewall(conf)
+
+    def init_host(self, vifs: list[VIF]) -> None:
+        """``vifs``: those of this host's guests. Whatever came back with the machine, its rules did not."""
+        self._firewall.prepare()
+        networks = {vif.network.id: vif for vif in vifs}
+        for network_id in self.run_by_libvirt(list(networks.values())):
+            self._firewall.apply(networks[network_id].network)
+
+    def reach_metadata(self, vifs: list[VIF]) -> bool:
+        """Whether a guest with these interfaces finds a metadata service."""
+        served = [vif for vif in vifs if self._firewall.serves(vif.network)]
+        return bool(served and self.run_by_libvirt(served))
 
     def plug(self, vif: VIF, hostname: str) -> None:
         """Have the network up and the VIF's address reserved for its MAC address."""
@@ -85,6 +100,7 @@ class Networks:
             # "Invalid operation" is libvirt's word for a network that another daemon has just started.
             self._connection.call_unless((libvirt.VIR_ERR_OPERATION_INVALID,), network.create)
             self._connection.call(network.setAutostart, 1)
+        self._firewall.apply(vif.network)
         return True
 
     @staticmethod

@@ -50,9 +50,11 @@ def both(running: Cloud, **control: object) -> None:
         running.control_host(host, **control)
 
 
-def test_a_host_that_fails_is_left_for_the_other(tidy_mode: Cloud) -> None:
+@pytest.mark.parametrize(("step", "error"), [("spawn_after_domain", "virt"), ("image", "image")])
+def test_a_host_that_fails_is_left_for_the_other(tidy_mode: Cloud, step: str, error: str) -> None:
+    """Whatever is wrong with it: a store that is not mounted looks like an image that is gone."""
     broken, other = tidy_mode.computes
-    tidy_mode.control_host(broken, fail_at=["spawn_after_domain"])
+    tidy_mode.control_host(broken, fail_at=[step], fail_error=error)
     ids = tidy_mode.create(count=4)
     tidy_mode.wait_active(ids)
     assert tidy_mode.domains() == dict.fromkeys(ids, other)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import subprocess
 
 import pytest
 from openstack import exceptions
 
 from tests.integration.cloud.conftest import PREFIX, SETTINGS, StackedCloud, run, wait_for
+
+PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBWv0rXwHdgN2Fj7uI3QcTVhYsDS1tdw1JMXfZ2XDKcF alice"
 
 
 @pytest.mark.parametrize("image", ["nova-lite-guest", "nova-lite-guest-disk"])
@@ -16,6 +19,35 @@ def test_a_guest_knows_who_it_is(cloud: StackedCloud, image: str) -> None:
     server = cloud.wait_status(server.id, "ACTIVE")
     (address,) = server.addresses["private"]
     assert cloud.guest_lines(server.id) == [(server.id, server.name, address["addr"])]
+
+
+def test_a_guest_gets_its_key_and_runs_its_user_data_by_default(cloud: StackedCloud) -> None:
+    """From the metadata service, as nobody asked for a config drive; further hosts of one machine have none."""
+    first = min(host["host"] for host in cloud.hosts())
+    key = cloud.compute.create_keypair(name=f"{PREFIX}key", public_key=PUBLIC_KEY)
+    asks = (
+        "#!/bin/sh\n"
+        "printf 'GET /latest/meta-data/public-keys/0/openssh-key HTTP/1.0\\r\\n\\r\\n' |"
+        " timeout 30 nc 169.254.169.254 80 | sed '1,/^\\r*$/d'; echo\n"
+    )
+    try:
+        server = cloud.create(
+            "told",
+            key_name=key.name,
+            user_data=base64.b64encode(asks.encode()).decode(),
+            availability_zone=f"nova:{first}",
+        )
+        server = cloud.wait_status(server.id, "ACTIVE")
+
+        def said() -> list[str]:
+            output = cloud.compute.get_server_console_output(server.id)["output"].splitlines()
+            return output if PUBLIC_KEY in [line.strip() for line in output] else []
+
+        output = wait_for("the guest says its key", said)
+        assert "nova-lite-guest-source: metadata-service" in [line.strip() for line in output]
+        assert not server.has_config_drive
+    finally:
+        cloud.compute.delete_keypair(key)
 
 
 def test_a_whole_life(cloud: StackedCloud) -> None:

@@ -21,8 +21,9 @@ from nova_lite import conf as configuration
 from nova_lite.image import local
 from nova_lite.objects import VIF, Image, Network
 from nova_lite.virt.driver import SpawnSpec
-from nova_lite.virt.libvirt import dhcp, networks
+from nova_lite.virt.libvirt import dhcp, firewall, networks
 from nova_lite.virt.libvirt.driver import LibvirtDriver
+from tests.integration.libvirt.metadata import Service
 from tests.unit.virt.builders import make_flavor, make_image, make_instance, make_network, make_spec, make_vif
 
 BUILD = Path(__file__).parents[3] / "devstack" / "guest" / "build.sh"
@@ -119,24 +120,31 @@ def remove_network(connection: Any, name: str, bridge: str) -> None:
             if found.isActive():
                 found.destroy()
             found.undefine()
+    table = firewall.table_name(make_network(id=name.removeprefix("nova-lite-")))
+    subprocess.run(["nft", "delete", "table", "inet", table], capture_output=True, check=False)
     shutil.rmtree(os.path.join(dhcp.DIRECTORY, f"{name}.d"), ignore_errors=True)
     Path(dhcp.DIRECTORY, f"{bridge}.status").unlink(missing_ok=True)
 
 
-MakeDriver = Callable[[str], LibvirtDriver]
+MakeDriver = Callable[..., LibvirtDriver]
 
 
 @pytest.fixture
 def make_driver(directory: Path) -> Iterator[MakeDriver]:
-    """Drivers of hosts by name, which share disks' directory and libvirtd; whatever they have left at the end goes."""
+    """Drivers of hosts by name, which share disks' directory and libvirtd; whatever they have left at the end goes.
+
+    What else is named are options, as in ``network__metadata_service``."""
     drivers: list[LibvirtDriver] = []
     run = uuid.uuid4().hex[:8]
 
-    def make(name: str) -> LibvirtDriver:
+    def make(name: str, **options: Any) -> LibvirtDriver:
         conf = cfg.ConfigOpts()
         configuration.register_opts(conf)
         conf([], default_config_files=[])
         conf.set_override("state_path", str(directory))
+        for option, value in options.items():
+            group, _, plain = option.rpartition("__")
+            conf.set_override(plain, value, group or None)
         driver = LibvirtDriver(conf, f"{name}-{run}", lambda image, target: local.copy(image, image.name, target))
         driver.init_host()
         drivers.append(driver)
@@ -164,6 +172,14 @@ def new_vif(network: Network) -> Callable[[], VIF]:
         return make_vif(network=network, address=address, mac_address=f"fa:16:3e:{network.id[:2]}:76:{number:02x}")
 
     return new
+
+
+@pytest.fixture
+def service(connection: Any, tmp_path: Path) -> Iterator[Service]:
+    made = Service(tmp_path)
+    yield made
+    made.http.stop(5)
+    subprocess.run(["ip", "address", "del", f"{made.address}/32", "dev", "lo"], capture_output=True, check=False)
 
 
 def guest_spec(images: Images, vifs: list[VIF], image: Image | None = None, **changes: Any) -> SpawnSpec:

@@ -146,10 +146,8 @@ def test_a_suspended_guest_goes_on_where_it_was(
     assert_nothing_left(connection, driver, spec)
 
 
-def test_a_bootable_disk_without_config_drive(
-    connection: Any, driver: LibvirtDriver, images: Images, new_vif: NewVif
-) -> None:
-    vif = new_vif()
+def test_a_bootable_disk_without_config_drive(make_driver: MakeDriver, images: Images, new_vif: NewVif) -> None:
+    driver, vif = make_driver("one", force_config_drive=False), new_vif()
     spec = guest_spec(images, [vif], image=images.disk, hostname="from-dhcp", memory_mb=96)
     boot(driver, spec)
     assert guest_lines(driver, spec.instance.uuid) == [(spec.instance.uuid, "from-dhcp", vif.address)]

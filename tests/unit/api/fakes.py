@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import copy
 import datetime
 import functools
 import shutil
@@ -41,6 +42,7 @@ from nova_lite.objects import (
     NicDiagnostics,
     Service,
 )
+from nova_lite.objects.instance import POSTED_PASSWORD
 from tests.unit.conductor import make
 
 NOW = datetime.datetime(2026, 11, 21, 8, 20, 32, 425308)
@@ -308,6 +310,18 @@ class FakeConductor:
     def instance_password_clear(self, context: RequestContext, instance_uuid: str) -> None:
         self._note(context, "instance_password_clear", instance_uuid)
         self._get(context, instance_uuid).system_metadata = {}
+
+    def instance_password_set(self, context: RequestContext, instance_uuid: str, password: str) -> None:
+        self._note(context, "instance_password_set", instance_uuid, password)
+        metadata = self._get(context, instance_uuid).system_metadata
+        if POSTED_PASSWORD in metadata:
+            raise exception.PasswordAlreadySet(instance_id=instance_uuid)
+        metadata[POSTED_PASSWORD] = password
+
+    def instances_at_address(self, context: RequestContext, address: str) -> list[Instance]:
+        self._note(context, "instances_at_address", address)
+        alive = [instance for instance in self.instances.values() if not instance.deleted]
+        return [copy.deepcopy(each) for each in alive if address in [vif.address for vif in each.vifs]]
 
     def instance_lock(self, context: RequestContext, instance_uuid: str, reason: str | None) -> None:
         self._note(context, "instance_lock", instance_uuid, reason)

@@ -83,7 +83,7 @@ def test_missing_and_broken_paste_files(tmp_path: Path) -> None:
 
 def test_unknown_name(tmp_path: Path) -> None:
     with pytest.raises(LookupError):
-        load(make_conf(tmp_path), "metadata")
+        load(make_conf(tmp_path), "nonsense")
 
 
 def echo(environ, start_response):

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import uuid
+
 import pytest
 
+from nova_lite.objects import security_group
 from tests.unit.api.conftest import Client, fault
 from tests.unit.api.fakes import NETWORK_ID
 
 NETWORK = {"id": NETWORK_ID, "cidr": "10.0.0.0/24", "label": "private"}
-GROUP = {"id": "default", "name": "default", "description": "", "rules": [], "tenant_id": "demo"}
+GROUP = {
+    "id": security_group.default_id("demo"),
+    "name": "default",
+    "description": "Default security group",
+    "rules": [],
+    "tenant_id": "demo",
+}
 
 #: URL and its answer.
 ANSWERS = {
     "/os-tenant-networks": {"networks": [NETWORK]},
     f"/os-tenant-networks/{NETWORK_ID}": {"network": NETWORK},
     "/os-security-groups": {"security_groups": [GROUP]},
+    f"/os-security-groups/{GROUP['id']}": {"security_group": GROUP},
     "/os-security-groups/default": {"security_group": GROUP},
     "/os-floating-ips": {"floating_ips": []},
     "/os-floating-ip-pools": {"floating_ip_pools": []},
@@ -35,6 +45,13 @@ def test_what_there_is(api: Client, path: str) -> None:
 @pytest.mark.parametrize("name", ["tenant-networks", "security-groups", "floating-ips", "volumes", "snapshots"])
 def test_what_there_is_not(api: Client, name: str) -> None:
     fault(api("GET", f"/os-{name}/nosuch"), "itemNotFound", 404)
+
+
+def test_a_group_has_a_uuid_of_its_project() -> None:
+    ids = {security_group.default_id(project) for project in ("demo", "other", None)}
+    assert len(ids) == 3
+    assert {str(uuid.UUID(each)) for each in ids} == ids
+    assert not security_group.is_default(security_group.default_id("other"), "demo")
 
 
 @pytest.mark.parametrize(

@@ -217,20 +217,20 @@ def test_interfaces(api: Client) -> None:
         ("/os-volume_attachments", "2.1", {"volumeAttachments": []}),
         ("/topology", "2.78", {"nodes": [], "pagesize_kb": None}),
         ("/migrations", "2.23", {"migrations": []}),
-        (
-            "/os-security-groups",
-            "2.1",
-            {
-                "security_groups": [
-                    {"id": "default", "name": "default", "description": "", "rules": [], "tenant_id": "demo"}
-                ]
-            },
-        ),
     ],
 )
 def test_read_only_subresources(api: Client, path: str, version: str, body: Any) -> None:
     uuid = api.conductor.add().uuid
     assert api.json("GET", f"/servers/{uuid}{path}", version=version, token=ADMIN) == body
+
+
+def test_a_server_without_interfaces_is_in_no_group(api: Client) -> None:
+    on, off = api.conductor.add().uuid, api.conductor.add(vifs=[]).uuid
+    (group,) = api.json("GET", "/os-security-groups")["security_groups"]
+    assert api.json("GET", f"/servers/{on}/os-security-groups") == {"security_groups": [group]}
+    assert api.json("GET", f"/servers/{off}/os-security-groups") == {"security_groups": []}
+    assert api.json("GET", f"/servers/{on}")["server"]["security_groups"] == [{"name": "default"}]
+    assert "security_groups" not in api.json("GET", f"/servers/{off}")["server"]
 
 
 @pytest.mark.parametrize(("path", "version"), [("/topology", "2.77"), ("/migrations", "2.22")])

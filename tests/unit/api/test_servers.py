@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import msgspec
 import pytest
 
 from nova_lite import exception, states
@@ -189,6 +190,36 @@ def test_generated_passwords_differ_and_may_be_kept_back(api: Client, tmp_path) 
     assert api.json("POST", "/servers", body(adminPass="mine"), 202)["server"]["adminPass"] == "mine"
     silent = make_client(make_conf(tmp_path, "enable_instance_password = false\n"))
     assert "adminPass" not in silent.json("POST", "/servers", body(adminPass="mine"), 202)["server"]
+
+
+def test_an_idempotency_key_goes_with_what_it_is_for(api: Client) -> None:
+    key = {"Idempotency-Key": "a wish"}
+    requests = []
+    for content in (body(), body(adminPass="mine"), body(name="other")):
+        api.json("POST", "/servers", content, 202, headers=key)
+        requests.append(api.asked("create_instances")[0])
+    assert {request.idempotency_key for request in requests} == {"a wish"}
+    first, with_password, other = (request.fingerprint for request in requests)
+    assert first == with_password != other
+    api.json("POST", "/servers", body(), 202)
+    assert api.asked("create_instances")[0].idempotency_key is None
+
+
+def test_the_password_of_an_earlier_request_is_not_told(api: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    create = api.conductor.create_instances
+
+    def repeated(context: Any, request: Any) -> Any:
+        return msgspec.structs.replace(create(context, request), earlier=True)
+
+    monkeypatch.setattr(api.conductor, "create_instances", repeated)
+    assert "adminPass" not in api.json("POST", "/servers", body(), 202)["server"]
+    assert api.json("POST", "/servers", body(adminPass="mine"), 202)["server"]["adminPass"] == "mine"
+
+
+@pytest.mark.parametrize("key", ["", "k" * 256, "\xe9"])
+def test_an_idempotency_key_is_ascii(api: Client, key: str) -> None:
+    said = fault(api("POST", "/servers", body(), headers={"Idempotency-Key": key}), "badRequest", 400)
+    assert said == "Idempotency-Key must be 1 to 255 printable ASCII characters."
 
 
 def test_create_as_the_openstack_client_does(api: Client) -> None:
@@ -436,6 +467,22 @@ def test_deleted_servers_are_listed_for_admins(api: Client) -> None:
     message = fault(api("GET", "/servers?status=deleted"), "forbidden", 403)
     assert message == "Only administrators may list deleted instances"
     assert filters_of(api, "status=deleted", token=ADMIN).deleted is True
+
+
+@pytest.mark.parametrize(
+    ("path", "version", "token", "expected"),
+    [
+        ("/servers/detail", "2.3", ADMIN, True),
+        ("/servers/detail", "2.2", ADMIN, False),
+        ("/servers/detail", "2.3", MEMBER, False),
+        ("/servers", "2.3", ADMIN, False),
+    ],
+)
+def test_user_data_is_read_only_for_who_sees_it(
+    api: Client, path: str, version: str, token: str, expected: bool
+) -> None:
+    assert api("GET", path, version=version, token=token).status_code == 200
+    assert api.asked("instance_list")[0].with_user_data is expected
 
 
 def test_all_tenants(api: Client) -> None:

@@ -253,15 +253,15 @@ def qcow2(version: int = 3, backing: int = 0, features: int = 0) -> bytes:
     return (
         struct.pack(">4sIQI", b"QFI\xfb", version, backing, 0).ljust(72, b"\0")
         + struct.pack(">Q", features)
-        + b"x" * 99
+        + b"\0" * 512
     )
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"not a disk" * 20, "not a qcow2 file"),
-        (b"", "not a qcow2 file"),
+        (b"not a disk" * 20, "it was declared as qcow2"),
+        (b"", "it was declared as qcow2"),
         (qcow2(backing=512), "backing file"),
         (qcow2(features=4), "another file"),
     ],
@@ -272,7 +272,7 @@ def test_image_that_would_read_the_hosts_files(tool: Tool, guest: Path, content:
     assert tool.json("image", "list") == []
 
 
-@pytest.mark.parametrize("content", [qcow2(), qcow2(version=2, features=4)])
+@pytest.mark.parametrize("content", [qcow2(), qcow2(version=2), qcow2(features=1)])
 def test_honest_qcow2(tool: Tool, guest: Path, content: bytes) -> None:
     guest.write_bytes(content)
     tool("image", "import", "--name", "x", "--disk-format", "qcow2", str(guest))
@@ -496,7 +496,6 @@ def test_a_drain_is_planned_and_nothing_changes(tool: Tool) -> None:
     assert any("failed RamFilter" in move["why_not"] for move in moves)
     assert tool.json("host", "list")[0] == before[0]
     assert "could not be found" in tool.fails("host", "drain", "none", "--dry-run")
-    tool("host", "drain", "h1", status=2)
 
 
 def test_a_rebalance_is_planned_and_nothing_changes(tool: Tool) -> None:
@@ -513,7 +512,6 @@ def test_a_rebalance_is_planned_and_nothing_changes(tool: Tool) -> None:
     assert tool.json("host", "rebalance", "--dry-run", "--az", "nova", "--max-moves", "1")[0]["to"] == "h2"
     assert tool.json("host", "rebalance", "--dry-run", "--az", "none")[0]["server"] is None
     assert tool.json("host", "list") == before
-    tool("host", "rebalance", status=2)
 
 
 def test_a_server_that_is_at_work_is_not_moved(tool: Tool) -> None:

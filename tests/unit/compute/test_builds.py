@@ -160,8 +160,8 @@ def test_the_next_generation_may_be_built_where_the_last_one_failed(host: Host) 
         ({"limits": {"memory_mb": 100}}, "rescheduled", "512 MB of memory asked for, 100 of 100 left"),
         ({"limits": {"vcpus": 0}}, "rescheduled", "1 vCPUs asked for"),
         ({"injected_files": {"/etc/motd": "not base64!"}}, "aborted", "/etc/motd"),
-        ({"image": Image(id="absent", name="absent")}, "aborted", "Image absent cannot be read"),
-        ({"images": {"kernel": Image(id="kernel", name="kernel")}}, "aborted", "Image kernel cannot be read"),
+        ({"image": Image(id="absent", name="absent")}, "rescheduled", "Image absent cannot be read"),
+        ({"images": {"kernel": Image(id="kernel", name="kernel")}}, "rescheduled", "Image kernel cannot be read"),
     ],
 )
 def test_requests_that_cannot_be_met_say_why(host: Host, values: dict[str, Any], outcome: str, words: str) -> None:
@@ -194,8 +194,9 @@ def test_the_hosts_own_capacity_counts_even_if_the_limits_are_wider(host: Host) 
         (exception.VirtDriverError(reason="x"), False),
         (exception.HypervisorUnavailable(host="h", reason="x"), False),
         (RuntimeError("x"), False),
-        (exception.ImageFileMissing(image_id="i", reason="x"), True),
-        (exception.ImageCorrupt(image_id="i", reason="x"), True),
+        (exception.ImageFileMissing(image_id="i", reason="x"), False),
+        (exception.ImageCorrupt(image_id="i", reason="x"), False),
+        (exception.ImageGone(image_id="i", reason="x"), True),
         (exception.ConfigDriveInvalid(reason="x"), True),
         (exception.NoMoreFixedIps(network_id="n"), True),
         (exception.FlavorDiskTooSmall(flavor_size=1, image_min_disk=2), True),

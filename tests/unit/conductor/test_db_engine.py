@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from oslo_config import cfg
 
 from nova_lite import exception
 from nova_lite.conductor.db import engine, instances, quotas
 from nova_lite.conductor.db.engine import Database, UnitOfWork
 from nova_lite.objects import InstanceFilters
 from tests.unit.conductor import make
+
+
+def test_connections_are_kept(conf: cfg.ConfigOpts, db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as may be open at once; who comes later waits for one of them."""
+    opened = []
+    sa.event.listen(db.engine, "connect", lambda connection, record: opened.append(connection))
+    monkeypatch.setattr(db.engine.pool, "_timeout", 0.01)
+    for _ in range(3):
+        with contextlib.ExitStack() as stack:
+            for _ in range(conf.database.pool_size):
+                stack.enter_context(db.engine.connect())
+            with pytest.raises(sa.exc.TimeoutError):
+                db.engine.connect()
+    assert len(opened) == conf.database.pool_size
 
 
 def test_clock_is_utc(db: Database) -> None:

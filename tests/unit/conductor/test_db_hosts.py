@@ -215,7 +215,7 @@ def test_delete_service(db: Database, conf: cfg.ConfigOpts) -> None:
     db.write(hosts.record, conf, make.report())
     service, before = db.read(services.list_)[0], state(db)
     placed = db.write(make.instance, host="h1", node="n1")
-    with pytest.raises(exception.ServiceInUse, match="h1"):
+    with pytest.raises(exception.ServiceHostsInstances, match="Migrate or delete the instances first"):
         db.write(services.delete, service.uuid)
     assert db.read(compute_nodes.list_)
 

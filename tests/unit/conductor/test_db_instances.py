@@ -249,6 +249,16 @@ def test_deleted_ones(db: Database) -> None:
 # --- order and pages
 
 
+def test_user_data_is_left_out_of_a_list_on_demand(db: Database) -> None:
+    db.write(make.instance, user_data="c2VjcmV0")
+
+    def told(**filters: Any) -> list[str | None]:
+        return [each.user_data for each in db.read(instances.list_, ME, InstanceFilters(**filters))]
+
+    assert told() == ["c2VjcmV0"]
+    assert told(with_user_data=False) == [None]
+
+
 def test_newest_first(db: Database) -> None:
     for name in "abc":
         db.write(make.instance, display_name=name, created_at=datetime.datetime(2026, 1, ord(name) - 96))

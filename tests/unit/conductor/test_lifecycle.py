@@ -39,7 +39,7 @@ from nova_lite.conductor.reconciler import Reconciler
 from nova_lite.context import RequestContext
 from nova_lite.image.local import LocalImages
 from nova_lite.network.driver import NetworkBackend, load_backend
-from nova_lite.objects import BuildResult, CreateRequest, Destination, Outcome, Selection, Verdict
+from nova_lite.objects import BuildResult, CreateRequest, Destination, Outcome, Selection, Verdict, security_group
 
 BUILT = Outcome.BUILT
 
@@ -192,7 +192,7 @@ class World:
         self.reports.finish_build(self.context(), result)
 
     def instance(self, uuid: str) -> objects.Instance:
-        return self.db.read(lambda uow: instances.to_object(instances.lock(uow, uuid)))  # type: ignore[arg-type]
+        return self.db.read(lambda uow: instances.to_object(uow, instances.lock(uow, uuid)))  # type: ignore[arg-type]
 
     def open_actions(self) -> list[tuple[str, str]]:
         query = sa.select(models.InstanceAction).where(models.InstanceAction.finish_time.is_(None))
@@ -253,6 +253,31 @@ def test_a_repeated_request_returns_the_same_instances(world: World) -> None:
     assert world.create(context, max_count=2) == world.create(context, max_count=2)
     assert world.instances_used() == 2
     assert len(world.open_actions()) == 2
+
+
+def test_an_idempotency_key_stands_for_one_wish(world: World) -> None:
+    """A client's second request with it is another one, by its request id, and gets the servers of the first."""
+    wish = {"idempotency_key": "k", "fingerprint": "f"}
+
+    def create(context: RequestContext, **changes: Any) -> objects.CreateResult:
+        request = CreateRequest(name="vm", flavor_id="1", **{**wish, **changes})
+        return world.lifecycle.create_instances(context, request)
+
+    def uuids(result: objects.CreateResult) -> list[str]:
+        return [instance.uuid for instance in result.instances]
+
+    first = world.context()
+    made = create(first, max_count=2)
+    assert not made.earlier
+    assert not create(first, max_count=2).earlier, "the same call, once more"
+    again = create(world.context(), max_count=2)
+    assert (again.earlier, uuids(again)) == (True, uuids(made))
+    assert world.instances_used() == 2
+    with pytest.raises(exception.IdempotencyKeyReused):
+        create(world.context(), fingerprint="g")
+    other_key = create(world.context(), idempotency_key="l")
+    other_project = create(world.context(project="p2"))
+    assert not set(uuids(made)) & {*uuids(other_key), *uuids(other_project)}
 
 
 def test_max_count_is_lowered_to_what_the_quota_allows_but_not_below_min_count(world: World) -> None:
@@ -329,6 +354,7 @@ def described(**changes: Any) -> dict[str, Any]:
             exception.ComputeHostUnknown,
         ),
         ({"security_groups": ["none"]}, exception.SecurityGroupUnavailable),
+        ({"security_groups": [security_group.default_id("other")]}, exception.SecurityGroupUnavailable),
         ({"metadata": {str(n): "" for n in range(129)}}, exception.MetadataLimitExceeded),
         ({"injected_files": {str(n): "" for n in range(6)}}, exception.InjectedFileLimitExceeded),
         (
@@ -355,6 +381,11 @@ def test_a_build_is_claimed_sent_and_finished(world: World) -> None:
     assert world.open_actions() == []
     row = world.db.read(lambda uow: instances.rows_by_uuid(uow, [uuid])[uuid])
     assert row.request == {}, "what only the build needed, its password among it, is gone"
+
+
+def test_a_security_group_is_named_or_told_by_its_id(world: World) -> None:
+    (uuid,) = world.create(security_groups=["default", security_group.default_id(world.context().project_id)])
+    assert world.instance(uuid).security_groups == ["default"]
 
 
 def test_an_unknown_requested_host_is_named(world: World) -> None:

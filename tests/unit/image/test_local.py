@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from nova_lite import exception
 from nova_lite.context import RequestContext
+from nova_lite.image import verified
 from nova_lite.image.driver import ImageBackend, load_backend
 from nova_lite.objects import Image
 from tests.unit.api.conftest import make_conf
@@ -70,3 +72,14 @@ def test_what_is_wrong_leaves_no_file(
     with pytest.raises(error):
         backend.fetch(image(**changes), str(tmp_path / "target"))
     assert not (tmp_path / "target").exists()
+
+
+def test_a_full_disk_here_is_not_the_images_fault(
+    backend: ImageBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*arguments: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(verified, "write", full)
+    with pytest.raises(exception.ImageDownloadFailed, match="No space left on device"):
+        backend.fetch(image(), str(tmp_path / "target"))

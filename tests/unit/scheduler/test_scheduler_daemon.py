@@ -11,6 +11,11 @@ import time
 from pathlib import Path
 
 import pytest
+from oslo_config import cfg
+
+from nova_lite import conf as nova_conf
+from nova_lite import exception
+from nova_lite.cmd import scheduler
 
 COMMAND = [sys.executable, "-c", "import sys; from nova_lite.cmd.scheduler import main; sys.exit(main())"]
 
@@ -50,6 +55,34 @@ def test_broker_down(mode: str, tmp_path: Path) -> None:
         assert "nova-lite-scheduler cannot start yet: The message broker cannot be reached: 127.0.0.1:" in line
         assert line.endswith("Trying again in 1 s.")
     assert last.endswith("nova-lite-scheduler is stopping")
+
+
+def test_each_attempt_has_the_same_transport(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A transport holds connections and threads; one for each attempt would add up while the broker is away."""
+    made = []
+
+    class Broken(scheduler.rpc.Transport):
+        def __init__(self, conf: cfg.ConfigOpts) -> None:
+            made.append(self)
+
+        def cleanup(self) -> None:
+            made.append("cleaned up")
+
+    def unavailable(*arguments: object, **named: object) -> None:
+        raise exception.MessagingUnavailable(what="serving")
+
+    monkeypatch.setattr(scheduler.rpc, "Transport", Broken)
+    monkeypatch.setattr(scheduler.SchedulerDaemon, "serve_rpc", unavailable)
+    conf = cfg.ConfigOpts()
+    nova_conf.register_opts(conf)
+    conf([], default_config_files=[])
+    daemon = scheduler.SchedulerDaemon(conf)
+    for _ in range(3):
+        with pytest.raises(exception.MessagingUnavailable):
+            daemon.prepare()
+    daemon.cleanup()
+    assert len(made) == 2
+    assert made[-1] == "cleaned up"
 
 
 def test_an_unknown_filter_ends_the_daemon_with_one_line(tmp_path: Path) -> None:

@@ -4,15 +4,37 @@ import base64
 import io
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pycdlib
 import pytest
+from oslo_config import cfg
 
+from nova_lite import conf as configuration
 from nova_lite import exception
-from nova_lite.objects import Image
+from nova_lite.metadata.vendordata import VendorData
+from nova_lite.objects import VIF, Image
 from nova_lite.virt import configdrive
 from tests.unit.virt.builders import make_instance, make_network, make_spec, make_vif
+
+
+def make_conf(**changes: Any) -> cfg.ConfigOpts:
+    conf = cfg.ConfigOpts()
+    configuration.register_opts(conf)
+    conf([], default_config_files=[])
+    for name, value in changes.items():
+        conf.set_override(name, value)
+    return conf
+
+
+def drives(forced: bool | None, reach: Callable[[list[VIF]], bool] = lambda vifs: False) -> configdrive.ConfigDrives:
+    return configdrive.ConfigDrives(make_conf(force_config_drive=forced), reach)
+
+
+DRIVES = drives(None)
+NO_VENDOR = VendorData(make_conf())
 
 
 def b64(data: bytes) -> str:
@@ -45,7 +67,7 @@ def test_a_guest_reads_who_it_is(tmp_path: Path) -> None:
     )
     path = tmp_path / "disk.config"
 
-    configdrive.make(str(path), spec)
+    DRIVES.make(str(path), spec)
 
     for names in ("rr_path", "joliet_path"):
         meta = json.loads(read(path, "openstack/latest/meta_data.json", names))
@@ -64,7 +86,7 @@ def test_a_guest_reads_who_it_is(tmp_path: Path) -> None:
 
 def test_the_volume_has_the_label_that_guests_look_for(tmp_path: Path) -> None:
     path = tmp_path / "disk.config"
-    configdrive.make(str(path), make_spec())
+    DRIVES.make(str(path), make_spec())
     assert path.read_bytes()[32808:32840].rstrip() == b"config-2"
 
 
@@ -72,14 +94,14 @@ def test_only_its_owner_can_read_it(tmp_path: Path) -> None:
     path = tmp_path / "disk.config"
     old = os.umask(0)
     try:
-        configdrive.make(str(path), make_spec(admin_password="s3cret"))
+        DRIVES.make(str(path), make_spec(admin_password="s3cret"))
     finally:
         os.umask(old)
     assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_what_was_not_given_is_left_out() -> None:
-    files = configdrive.files_of(make_spec())
+    files = configdrive.files_of(make_spec(), NO_VENDOR)
     meta = json.loads(files["openstack/latest/meta_data.json"])
     assert not {"admin_pass", "public_keys", "files"} & set(meta)
     assert "openstack/latest/user_data" not in files
@@ -87,24 +109,9 @@ def test_what_was_not_given_is_left_out() -> None:
 
 @pytest.mark.parametrize(("data", "kind"), [("ssh-ed25519 AAAA", "ssh"), ("-----BEGIN CERTIFICATE-----\nx", "x509")])
 def test_a_key_is_told_with_its_type(data: str, kind: str) -> None:
-    files = configdrive.files_of(make_spec(instance=make_instance(key_name="mine", key_data=data)))
+    files = configdrive.files_of(make_spec(instance=make_instance(key_name="mine", key_data=data)), NO_VENDOR)
     meta = json.loads(files["openstack/latest/meta_data.json"])
     assert meta["keys"] == [{"name": "mine", "type": kind, "data": data}]
-
-
-def test_network_data_holds_all_that_a_static_setup_needs() -> None:
-    vif = make_vif(network=make_network(dns=["9.9.9.9"], mtu=1450))
-    data = configdrive.network_data([vif])
-    (link,), (network,) = data["links"], data["networks"]
-    assert (link["ethernet_mac_address"], link["mtu"]) == (vif.mac_address, 1450)
-    assert network["link"] == link["id"]
-    assert (network["type"], network["ip_address"], network["netmask"]) == ("ipv4", vif.address, "255.255.255.0")
-    assert network["routes"] == [{"network": "0.0.0.0", "netmask": "0.0.0.0", "gateway": "10.76.0.1"}]
-    assert data["services"] == [{"type": "dns", "address": "9.9.9.9"}]
-
-
-def test_a_network_without_gateway_has_no_route() -> None:
-    assert configdrive.network_data([make_vif(network=make_network(gateway=None))])["networks"][0]["routes"] == []
 
 
 @pytest.mark.parametrize("spec", [{"user_data": "not base64!"}, {"injected": "%%%"}])
@@ -112,19 +119,45 @@ def test_data_that_is_not_base64_is_refused(tmp_path: Path, spec: dict[str, str]
     instance = make_instance(user_data=spec.get("user_data"))
     injected = {"/etc/x": spec["injected"]} if "injected" in spec else {}
     with pytest.raises(exception.ConfigDriveInvalid, match="base64"):
-        configdrive.make(str(tmp_path / "disk.config"), make_spec(instance=instance, injected_files=injected))
+        DRIVES.make(str(tmp_path / "disk.config"), make_spec(instance=instance, injected_files=injected))
 
 
 @pytest.mark.parametrize(
-    ("asked", "properties", "forced", "wanted"),
+    ("changes", "forced", "metadata", "wanted"),
     [
-        (False, {}, False, False),
-        (True, {}, False, True),
-        (False, {"img_config_drive": "mandatory"}, False, True),
-        (False, {"img_config_drive": "optional"}, False, False),
-        (False, {}, True, True),
+        ({}, None, True, False),
+        ({}, None, False, True),
+        ({}, True, True, True),
+        ({}, False, False, False),
+        ({"asked": True}, False, True, True),
+        ({"asked": True}, None, True, True),
+        ({"img_config_drive": "mandatory"}, False, True, True),
+        ({"img_config_drive": "mandatory"}, None, True, True),
+        ({"img_config_drive": "optional"}, False, False, False),
+        ({"injected": True}, None, True, True),
+        ({"injected": True}, False, True, False),
     ],
 )
-def test_who_gets_a_config_drive(asked: bool, properties: dict[str, str], forced: bool, wanted: bool) -> None:
-    image = Image(id="i", name="i", properties=properties)
-    assert configdrive.is_wanted(make_instance(config_drive=asked), image, forced) is wanted
+def test_who_gets_a_config_drive(changes: dict[str, Any], forced: bool | None, metadata: bool, wanted: bool) -> None:
+    """Nobody who has a key or user data is left without them, unless the operator or no metadata service says so."""
+    vif = make_vif()
+    spec = make_spec(
+        instance=make_instance(config_drive=changes.pop("asked", False)),
+        vifs=[vif],
+        injected_files={"/etc/motd": b64(b"hello")} if changes.pop("injected", False) else {},
+        image=Image(id="i", name="i", properties=changes),
+    )
+    assert drives(forced, reach=lambda vifs: metadata and vifs == [vif]).is_wanted(spec) is wanted
+
+
+def test_all_dated_versions_are_there_each_with_what_it_had() -> None:
+    files = configdrive.files_of(make_spec(instance=make_instance(user_data=b64(b"x"))), NO_VENDOR)
+    of = {
+        version: {name.split("/")[2] for name in files if name.startswith(f"openstack/{version}/")}
+        for version in ("2012-08-10", "2013-10-17", "2015-10-15", "2025-04-04", "latest")
+    }
+    assert of["2012-08-10"] == {"meta_data.json", "user_data"}
+    assert of["2013-10-17"] == of["2012-08-10"] | {"vendor_data.json"}
+    assert of["2015-10-15"] == of["2013-10-17"] | {"network_data.json"}
+    assert of["2025-04-04"] == of["latest"] == of["2015-10-15"] | {"vendor_data2.json"}
+    assert files["ec2/latest/user-data"] == files["ec2/2009-04-04/user-data"] == b"x"

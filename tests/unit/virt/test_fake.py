@@ -151,7 +151,8 @@ def test_a_spawn_that_fails_leaves_nothing(fake_driver: fake.FakeDriver, step: s
     ("kind", "error"),
     [
         ("virt", exception.VirtDriverError),
-        ("abort", exception.ImageCorrupt),
+        ("abort", exception.ImageGone),
+        ("image", exception.ImageFileMissing),
         ("hypervisor", exception.HypervisorUnavailable),
         ("unexpected", RuntimeError),
     ],

@@ -132,13 +132,14 @@ def _whole(req: Request, instance: Instance) -> dict[str, Any]:
             "key_name": instance.key_name,
             "OS-SRV-USG:launched_at": times.micros(instance.launched_at),
             "OS-SRV-USG:terminated_at": times.micros(instance.terminated_at),
-            "security_groups": _security_groups(instance),
             "OS-EXT-STS:task_state": instance.task_state,
             "OS-EXT-STS:vm_state": instance.vm_state,
             "OS-EXT-STS:power_state": instance.power_state,
             "os-extended-volumes:volumes_attached": [],
         }
     )
+    if instance.vifs:
+        server["security_groups"] = _security_groups(instance)
     target = {"project_id": instance.project_id, "user_id": instance.user_id}
     if req.allows(policies.EXTENDED_ATTRIBUTES, target):
         server.update(_attributes_for_admins(req, instance))
@@ -189,6 +190,13 @@ def _plain(req: Request, instance: Instance, with_mac: bool) -> dict[str, Any]:
     if req.has(Change.LOCKED_REASON):
         server["locked_reason"] = instance.locked_reason
     return server
+
+
+def may_show_user_data(req: Request) -> bool:
+    """Whether `detail` has a place for it, in any of the servers that the asker may list."""
+    if not req.has(Change.SERVER_EXTENDED_ATTRIBUTES):
+        return False
+    return req.allows(policies.EXTENDED_ATTRIBUTES) or req.allows(policies.DETAIL_ALL)
 
 
 def _attributes_for_admins(req: Request, instance: Instance) -> dict[str, Any]:

@@ -358,7 +358,7 @@ def test_a_full_disk(images: Images, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_qcow2_that_is_none(images: Images) -> None:
     made = images.create(disk_format="qcow2")
     message = fault(images("PUT", f"/v2/images/{made['id']}/file", b"x" * 200), "badRequest", 400)
-    assert message == f"Image {made['id']} is unacceptable: it is not a qcow2 file"
+    assert message == f"Image {made['id']} is unacceptable: it was declared as qcow2, and its content is something else"
     assert images.conductor.images[made["id"]].status == "queued"
     assert left_behind(images) == []
 
@@ -396,7 +396,7 @@ def test_the_format_does_not_change_under_an_upload(images: Images, monkeypatch:
     fault(images.patch(stale, ("replace", "/disk_format", "qcow2")), "conflictingRequest", 409)
     images.conductor.images[made["id"]] = msgspec.structs.replace(stale, disk_format="qcow2")
     answer = images("PUT", f"/v2/images/{made['id']}/file", b"x" * 200)
-    assert "not a qcow2 file" in fault(answer, "badRequest", 400)
+    assert "declared as qcow2" in fault(answer, "badRequest", 400)
 
 
 def test_a_missing_file(images: Images) -> None:

@@ -17,6 +17,7 @@ from nova_lite.virt import images
 from nova_lite.virt.libvirt.disks import DiskMaker
 from nova_lite.virt.libvirt.imagecache import CachedImage, ImageCache
 from tests.unit.virt.builders import make_flavor, make_image, make_instance, make_spec
+from tests.unit.virt.test_configdrive import drives
 
 MIB = 1024**2
 
@@ -111,14 +112,14 @@ def test_what_is_not_right_is_refused_and_nothing_kept(
 def test_an_image_that_refers_to_a_file_of_the_host_is_refused(tmp_path: Path, cache: ImageCache, option: str) -> None:
     options = ["-b", "/etc/passwd", "-F", "raw"] if option == "backing" else ["-o", f"data_file={tmp_path / 'data'}"]
     path = create(tmp_path / "evil", "qcow2", 10 * MIB, *options)
-    with pytest.raises(exception.ImageUnacceptable, match="refers to other files"):
+    with pytest.raises(exception.ImageUnacceptable, match="backing file" if option == "backing" else "another file"):
         cache.get(make_image(path, "qcow2"))
     assert cached_files(tmp_path) == []
 
 
 def test_a_qcow2_declared_as_raw_is_refused(tmp_path: Path, cache: ImageCache) -> None:
     path = create(tmp_path / "evil", "qcow2", 10 * MIB, "-b", "/etc/passwd", "-F", "raw")
-    with pytest.raises(exception.ImageUnacceptable, match="declared as raw, and is qcow2"):
+    with pytest.raises(exception.ImageUnacceptable, match="declared as raw, and it is qcow2"):
         cache.get(make_image(path, "raw"))
 
 
@@ -127,8 +128,46 @@ def test_a_header_that_wants_absurd_memory_hurts_nobody(tmp_path: Path, cache: I
     data = bytearray(path.read_bytes())
     data[36:40] = (0x7FFFFFFF).to_bytes(4, "big")  # size of the L1 table
     path.write_bytes(data)
-    with pytest.raises(exception.VirtDriverError, match="qemu-img"):
+    with pytest.raises(exception.ImageUnacceptable, match=r"it cannot be read$"):
         cache.get(make_image(path, "qcow2"))
+
+
+def test_a_disk_without_end_is_not_converted(tmp_path: Path, cache: ImageCache) -> None:
+    path = create(tmp_path / "bomb", "vdi", 10 * MIB)
+    data = bytearray(path.read_bytes())
+    data[368:376] = (2**60).to_bytes(8, "little")  # its size
+    data[384:388] = (2**31 - 1).to_bytes(4, "little")  # blocks of it
+    path.write_bytes(data)
+    with pytest.raises(exception.ImageUnacceptable, match=r"(bigger than a host has room for|cannot be read)$"):
+        cache.get(make_image(path, "vdi"))
+    assert cached_files(tmp_path) == []
+
+
+def test_a_fifo_is_no_image(tmp_path: Path, cache: ImageCache) -> None:
+    """To open one waits until somebody writes to it."""
+    path = tmp_path / "image"
+    path.touch()
+    image = make_image(path, size=0)
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(exception.ImageFileMissing, match="not a regular file"):
+        cache.get(image)
+
+
+def test_qemu_img_is_never_asked_to_guess(tmp_path: Path, cache: ImageCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[tuple[str, ...]] = []
+    run = images.run
+
+    def noted(*command: str) -> bytes:
+        commands.append(command)
+        return run(*command)
+
+    monkeypatch.setattr(images, "run", noted)
+    for name, disk_format in (("v", "vdi"), ("q", "qcow2"), ("r", "raw")):
+        cache.get(make_image(create(tmp_path / name, disk_format, 3 * MIB), disk_format))
+    assert len(commands) == 5
+    for command in commands:
+        assert "-f" in command
 
 
 def test_a_missing_program_is_a_driver_error() -> None:
@@ -143,7 +182,7 @@ def make(cache: ImageCache, qemu_img: images.QemuImg, directory: Path, image: Im
     flavor = make_flavor(**changes.pop("flavor", {}))
     instance = make_instance(flavor=flavor, config_drive=changes.pop("config_drive", False))
     directory.mkdir(exist_ok=True)
-    maker = DiskMaker(cache, qemu_img, force_config_drive=False)
+    maker = DiskMaker(cache, qemu_img, drives(False))
     return maker.make(str(directory), make_spec(instance=instance, image=image, **changes))
 
 
@@ -152,7 +191,7 @@ def test_the_root_disk_is_an_overlay_of_the_flavors_size(
 ) -> None:
     image = make_image(raw)
     (root,) = make(cache, qemu_img, tmp_path / "i", image, flavor={"root_gb": 2}).disks
-    info = qemu_img.info(root.path)
+    info = qemu_img.info(root.path, "qcow2")
     assert (root.device, info.format, info.virtual_size) == ("vda", "qcow2", 2 * images.GIB)
     assert info.data_files == [str(tmp_path / "_base" / image.id)]
     assert Path(root.path).stat().st_mode & 0o777 == 0o600
@@ -162,7 +201,7 @@ def test_a_flavor_without_a_disk_size_takes_the_images(
     tmp_path: Path, cache: ImageCache, qemu_img: images.QemuImg, raw: Path
 ) -> None:
     (root,) = make(cache, qemu_img, tmp_path / "i", make_image(raw), flavor={"root_gb": 0}).disks
-    assert qemu_img.info(root.path).virtual_size == MIB
+    assert qemu_img.info(root.path, "qcow2").virtual_size == MIB
 
 
 def test_an_image_bigger_than_the_flavors_disk_is_refused_before_use(

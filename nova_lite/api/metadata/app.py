@@ -1,0 +1,195 @@
+"""The metadata API: paths to what a guest may read, in EC2's tree and in OpenStack's."""
+
+from __future__ import annotations
+
+import posixpath
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import cachetools
+import webob
+
+from nova_lite import exception
+from nova_lite.api import deploy, wsgi
+from nova_lite.api.metadata import callers
+from nova_lite.api.metadata.callers import Caller
+from nova_lite.context import RequestContext
+from nova_lite.metadata import content
+from nova_lite.metadata.content import EC2_VERSIONS, LATEST, OPENSTACK_VERSIONS, Content
+from nova_lite.metadata.vendordata import VendorData
+from nova_lite.objects import Instance
+from nova_lite.objects.instance import POSTED_PASSWORD
+
+#: Servers that are remembered, and callers that are counted.
+MAX_REMEMBERED = 10_000
+
+#: What four of Nova's columns hold.
+MAX_PASSWORD_BYTES = 4 * 255
+
+TEXT, JSON = "text/plain", "application/json"
+
+
+def app_factory(global_conf: dict[str, str], **local_conf: str) -> MetadataApp:
+    del global_conf, local_conf
+    return MetadataApp(deploy.services())
+
+
+class MetadataApp:
+    """WSGI application. Answers are plain text, as scripts of guests expect them, but the OpenStack documents."""
+
+    def __init__(self, services: wsgi.Services, clock: Callable[[], float] = time.monotonic) -> None:
+        conf = services.conf
+        self._services = services
+        self._callers = callers.load(conf)
+        self._vendor = VendorData(conf)
+        self._limit = RateLimit(conf.api.metadata_requests_per_minute, clock)
+        self._lock = threading.Lock()
+        seconds = conf.api.metadata_cache_expiration
+        self._known: cachetools.TTLCache[Caller, Instance] = cachetools.TTLCache(MAX_REMEMBERED, seconds, timer=clock)
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
+        req = webob.Request(environ)
+        try:
+            response = self._answer(req)
+        except exception.NovaLiteException as error:
+            if error.code == 500:
+                raise
+            response = _text(error.message, error.code)
+            if error.code in (429, 503):
+                response.headers["Retry-After"] = "60" if error.code == 429 else "2"
+        return response(environ, start_response)
+
+    def _answer(self, req: webob.Request) -> webob.Response:
+        caller = self._callers.of(req)
+        self._limit.count(caller.name)
+        path = posixpath.normpath("/" + req.environ.get("PATH_INFO", "").encode("latin-1").decode("utf-8", "replace"))
+        first, *rest = path.lstrip("/").split("/")
+        if first not in ("ec2", "openstack"):
+            first, rest = "ec2", [first, *rest] if first else []
+        is_password = first == "openstack" and rest[1:] == [content.PASSWORD]
+        if req.method not in ("GET", "HEAD") and not (is_password and req.method == "POST"):
+            response = _text("Only GET is supported here.", 405)
+            response.headers["Allow"] = "GET, HEAD"
+            return response
+        if first == "ec2" and not rest:
+            return _text(_listing([*EC2_VERSIONS, LATEST]))
+        instance = self._instance(caller)
+        if instance is None:
+            return _not_found()
+        try:
+            return self._openstack(req, caller, instance, rest) if first == "openstack" else self._ec2(instance, rest)
+        except KeyError:
+            return _not_found()
+
+    def _instance(self, caller: Caller) -> Instance | None:
+        with self._lock:
+            instance = self._known.get(caller)
+        if instance is None:
+            instance = self._callers.find(self._services.conductor, caller)
+            if instance is not None:
+                with self._lock:
+                    self._known[caller] = instance
+        return instance
+
+    def _content(self, instance: Instance) -> Content:
+        return Content(instance, instance.vifs, self._vendor)
+
+    def _ec2(self, instance: Instance, path: list[str]) -> webob.Response:
+        """Raises `KeyError` for what is not there."""
+        node: Any = self._content(instance).ec2(_dated(EC2_VERSIONS, path[0]))
+        for name in path[1:]:
+            if not isinstance(node, dict) or name == content.NAME:
+                raise KeyError(name)
+            node = node[name]
+        return _text(node if isinstance(node, bytes) else _listing(node))
+
+    def _openstack(self, req: webob.Request, caller: Caller, instance: Instance, path: list[str]) -> webob.Response:
+        """Raises `KeyError` for what is not there."""
+        if not path:
+            return _text(_listing([*OPENSTACK_VERSIONS, LATEST]))
+        version = _dated(OPENSTACK_VERSIONS, path[0])
+        made = self._content(instance)
+        if len(path) == 1:
+            return _text(_listing(made.names(version)))
+        name = "/".join(path[1:])
+        if name == content.PASSWORD and name in made.names(version):
+            return self._password(req, caller, instance)
+        data = made.document(version, name)
+        return _text(data) if name == content.USER_DATA else _reply(data, JSON)
+
+    def _password(self, req: webob.Request, caller: Caller, instance: Instance) -> webob.Response:
+        if req.method != "POST":
+            return _text(instance.system_metadata.get(POSTED_PASSWORD, ""))
+        if req.content_length is None or not 0 < req.content_length <= MAX_PASSWORD_BYTES:
+            raise exception.Invalid(f"A password has 1 to {MAX_PASSWORD_BYTES} bytes.")
+        try:
+            password = req.body.decode("ascii")
+        except UnicodeDecodeError as error:
+            raise exception.Invalid("A password is encrypted with the key pair and told in base64.") from error
+        context = RequestContext(project_id=instance.project_id, overwrite=False)
+        self._services.conductor.instance_password_set(context, instance.uuid, password)
+        with self._lock:
+            self._known.pop(caller, None)
+        return _text("")
+
+
+class RateLimit:
+    """Requests of each caller in windows of a minute; in this process alone, and bounded in memory."""
+
+    WINDOW = 60.0
+
+    def __init__(self, limit: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._counts: cachetools.TTLCache[str, list[int]] = cachetools.TTLCache(
+            MAX_REMEMBERED, self.WINDOW, timer=clock
+        )
+
+    def count(self, name: str) -> None:
+        """Raises `TooManyRequests`."""
+        if not self._limit:
+            return
+        with self._lock:
+            count = self._counts.get(name)
+            if count is None:
+                count = self._counts[name] = [0]
+            count[0] += 1
+        if count[0] > self._limit:
+            raise exception.TooManyRequests(limit=self._limit)
+
+
+def _dated(versions: tuple[str, ...], version: str) -> str:
+    if version == LATEST:
+        return versions[-1]
+    if version not in versions:
+        raise KeyError(version)
+    return version
+
+
+def _listing(node: Any) -> str:
+    """A node of the tree as EC2 prints it: names one a line, those that lead on with a slash."""
+    if isinstance(node, dict):
+        return "\n".join(_entry(name, node[name]) for name in sorted(node) if name != content.NAME)
+    return "\n".join(node) if isinstance(node, list) else str(node)
+
+
+def _entry(name: str, child: Any) -> str:
+    if not isinstance(child, dict):
+        return name
+    shown: str = child.get(content.NAME, f"{name}/")
+    return shown
+
+
+def _reply(body: bytes, content_type: str, status: int = 200) -> webob.Response:
+    charset = "utf-8" if content_type == TEXT else None
+    return webob.Response(body=body, status=status, content_type=content_type, charset=charset)
+
+
+def _text(body: str | bytes, status: int = 200) -> webob.Response:
+    return _reply(body.encode() if isinstance(body, str) else body, TEXT, status)
+
+
+def _not_found() -> webob.Response:
+    return _text("The resource could not be found.", 404)

@@ -1,0 +1,108 @@
+"""Whose request it is. A guest is never asked: either its address tells, or Neutron's metadata agent, which signs.
+
+Which of the two is the operator's choice; the other is then not looked at.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+from typing import NamedTuple, Protocol
+
+import webob
+from oslo_config import cfg
+
+from nova_lite import exception
+from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.context import RequestContext, get_admin_context
+from nova_lite.objects import Instance
+
+LOG = logging.getLogger(__name__)
+
+NEIGHBOURS = "/proc/net/arp"
+
+
+class Caller(NamedTuple):
+    """What is known before the conductor is asked: an address and who has it on the link, or what was signed."""
+
+    name: str
+    proof: str
+
+
+class Callers(Protocol):
+    def of(self, req: webob.Request) -> Caller:
+        """Raises a `NovaLiteException` for a request that nobody vouches for."""
+
+    def find(self, conductor: ConductorRPC, caller: Caller) -> Instance | None: ...
+
+
+def load(conf: cfg.ConfigOpts) -> Callers:
+    if not conf.neutron.service_metadata_proxy:
+        return ByAddress(conf.api.use_forwarded_for)
+    if not conf.neutron.metadata_proxy_shared_secret:
+        raise exception.ConfigurationError(
+            reason="[neutron] service_metadata_proxy needs metadata_proxy_shared_secret: without, anybody signs."
+        )
+    return BySignature(conf.neutron.metadata_proxy_shared_secret)
+
+
+class ByAddress:
+    def __init__(self, use_forwarded_for: bool, neighbours: str = NEIGHBOURS) -> None:
+        self._use_forwarded_for = use_forwarded_for
+        self._neighbours = neighbours
+
+    def of(self, req: webob.Request) -> Caller:
+        address = req.remote_addr or ""
+        if self._use_forwarded_for and req.headers.get("X-Forwarded-For"):
+            address = req.headers["X-Forwarded-For"].rpartition(",")[2].strip()
+        return Caller(address, self._mac_address(address))
+
+    def _mac_address(self, address: str) -> str:
+        """Who has the address on a link of this machine; empty for one that is on none, as behind a proxy."""
+        try:
+            with open(self._neighbours, encoding="ascii") as file:
+                rows = [line.split() for line in file]
+        except OSError:
+            return ""
+        return next((row[3].lower() for row in rows if len(row) == 6 and row[0] == address), "")
+
+    def find(self, conductor: ConductorRPC, caller: Caller) -> Instance | None:
+        """Networks may have the same addresses, so the interface decides where it is known, and has to fit."""
+        found = [
+            instance
+            for instance in conductor.instances_at_address(get_admin_context(), caller.name)
+            if any(
+                vif.address == caller.name and caller.proof in ("", vif.mac_address.lower()) for vif in instance.vifs
+            )
+        ]
+        if len(found) == 1:
+            return found[0]
+        what = "several servers have" if found else "no server has"
+        LOG.warning("A metadata request from %s (%s) is refused: %s it", caller.name, caller.proof or "no MAC", what)
+        return None
+
+
+class BySignature:
+    def __init__(self, secret: str) -> None:
+        self._secret = secret.encode()
+
+    def of(self, req: webob.Request) -> Caller:
+        names = ("X-Instance-ID", "X-Instance-ID-Signature", "X-Tenant-ID")
+        for name in names:
+            if not req.headers.get(name):
+                raise exception.Invalid(f"{name} header is missing from request.")
+        instance_uuid, signature, project_id = (req.headers[name] for name in names)
+        expected = hmac.new(self._secret, instance_uuid.encode(), hashlib.sha256).hexdigest()
+        if not hmac.compare_digest(expected.encode(), signature.encode("utf-8", "replace")):
+            LOG.warning("A metadata request from %s is refused: its signature is wrong", req.remote_addr)
+            raise exception.Forbidden("Invalid proxy request signature.")
+        return Caller(instance_uuid, project_id)
+
+    def find(self, conductor: ConductorRPC, caller: Caller) -> Instance | None:
+        context = RequestContext(project_id=caller.proof, overwrite=False)
+        try:
+            return conductor.instance_get(context, caller.name)
+        except exception.InstanceNotFound:
+            LOG.warning("A metadata request is refused: project %s has no instance %s", caller.proof, caller.name)
+            return None

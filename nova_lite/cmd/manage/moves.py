@@ -1,0 +1,222 @@
+"""Carries out plans of moves: asks for each what a user of the API would ask for, and sees it through.
+
+A server that runs is migrated live; one that is off, or that its hosts cannot move running, is migrated cold, and the
+move is confirmed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent import futures
+from typing import Any
+
+from nova_lite import exception, operations
+from nova_lite.cmd.manage.app import App
+from nova_lite.context import RequestContext, get_admin_context
+from nova_lite.objects import Instance, InstanceAction
+
+LIVE = "live"
+COLD = "cold"
+
+#: Seconds between two looks at a server that moves, and between two lines about it.
+POLL = 1.0
+TELL = 10.0
+
+#: The steps at which hosts find out that they cannot move a server while it runs; nothing was done to it until then.
+_CAN = {step.event for step in operations.LIVE_MIGRATE.steps if step.name in (operations.CHECK, operations.PREPARE)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Move:
+    """From host to host. ``target`` None: the plan has found none, and ``reason`` says why."""
+
+    uuid: str
+    name: str
+    source: str
+    target: str | None
+    reason: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.uuid} ({self.name})"
+
+
+@dataclasses.dataclass
+class Result:
+    """``reason``: why it did not move; "" if it did."""
+
+    way: str | None = None
+    reason: str = ""
+
+
+class NotMoved(Exception):
+    """The reason, for an operator. ``able``: whether another way may do."""
+
+    def __init__(self, reason: str, able: bool = True) -> None:
+        super().__init__(reason)
+        self.able = able
+
+
+def disable(app: App, host: str) -> None:
+    """The host gets no new servers from now on."""
+    conductor = app.servers.conductor
+    for service in conductor.service_list(app.context, host, "nova-compute"):
+        if not service.disabled:
+            changes = {"disabled": True, "disabled_reason": "nova-lite-manage host drain"}
+            conductor.service_update(app.context, service.uuid, changes)
+            app.say(f"Host {host} is disabled: it gets no new servers.")
+
+
+def carry_out(app: App, args: argparse.Namespace, planned: Sequence[Move]) -> int:
+    """Do it; the exit status: 1 if a server is still where it was."""
+    results = Mover(app, args.way, args.at_once).run(planned)
+    app.show(
+        ("Server", "Name", "From", "To", "How", "Why Not"),
+        [
+            (move.uuid, move.name, move.source, move.target, results[move].way, results[move].reason or None)
+            for move in planned
+        ],
+    )
+    moved = sum(not result.reason for result in results.values())
+    app.say(f"{moved} of {len(planned)} server(s) moved.")
+    return 0 if moved == len(planned) else 1
+
+
+class Mover:
+    """``way``: `LIVE` or `COLD`, or None where each server goes as it can; ``at_once``: how many go at a time."""
+
+    def __init__(self, app: App, way: str | None, at_once: int) -> None:
+        self._app = app
+        self._servers = app.servers
+        self._way = way
+        self._at_once = at_once
+        self._stopping = threading.Event()
+        self._leaving = threading.Event()
+        self._running: dict[futures.Future[Result], Move] = {}
+
+    def run(self, planned: Sequence[Move]) -> dict[Move, Result]:
+        """Each move once, in the plan's order. After SIGINT none begins, after a second one none is waited for."""
+        results = {move: Result(reason=move.reason) for move in planned if move.target is None}
+        for move, result in results.items():
+            self._app.say(f"{move}: not moved: {result.reason}")
+        waiting = [move for move in planned if move.target is not None]
+        pool = futures.ThreadPoolExecutor(self._at_once, thread_name_prefix="move")
+        try:
+            with self._stopped_by_signal():
+                while self._running or (waiting and not self._stopping.is_set()):
+                    self._begin(pool, waiting)
+                    done, _ = futures.wait(self._running, timeout=0.2, return_when=futures.FIRST_COMPLETED)
+                    for future in done:
+                        results[self._running.pop(future)] = future.result()
+        finally:
+            pool.shutdown()
+        return results | {move: Result(reason="not begun: stopped") for move in waiting}
+
+    def _begin(self, pool: futures.Executor, waiting: list[Move]) -> None:
+        """What has room to go. One that may need the place of a server that leaves its target waits for that."""
+        for move in list(waiting):
+            if self._stopping.is_set() or len(self._running) >= self._at_once:
+                return
+            earlier = [*self._running.values(), *waiting[: waiting.index(move)]]
+            if all(each.source != move.target for each in earlier):
+                waiting.remove(move)
+                self._running[pool.submit(self._move, move)] = move
+
+    @contextlib.contextmanager
+    def _stopped_by_signal(self) -> Iterator[None]:
+        def stop(*_: Any) -> None:
+            if self._stopping.is_set():
+                self._leaving.set()
+                return
+            self._stopping.set()
+            self._app.say(
+                "Stopping: nothing new begins, and what is under way is waited for. Once more, and it goes on without."
+            )
+
+        before = signal.signal(signal.SIGINT, stop)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    # --- one server, in a thread
+
+    def _move(self, move: Move) -> Result:
+        result = Result()
+        began = time.monotonic()
+        try:
+            result.way = self._choose(move)
+            try:
+                self._go(move, result.way)
+            except NotMoved as error:
+                if result.way == COLD or self._way is not None or error.able:
+                    raise
+                self._app.say(f"{move}: it cannot be moved while it runs: {error}")
+                result.way = COLD
+                self._go(move, COLD)
+        except NotMoved as error:
+            result.reason = str(error)
+        except exception.InstanceNotFound:
+            self._app.say(f"{move}: is deleted")
+            return result
+        except exception.NovaLiteException as error:
+            result.reason = error.message
+        if result.reason:
+            self._app.say(f"{move}: not moved: {result.reason}")
+        else:
+            self._app.say(f"{move}: moved to {move.target} in {time.monotonic() - began:.0f} s")
+        return result
+
+    def _choose(self, move: Move) -> str:
+        instance = self._instance(move)
+        if instance.host != move.source:
+            raise NotMoved(f"it is on {instance.host or 'no host'}, its resize may not be confirmed")
+        return self._way or (LIVE if instance.vm_state in (operations.LIVE_MIGRATE.allowed or ()) else COLD)
+
+    def _go(self, move: Move, way: str) -> None:
+        self._app.say(f"{move}: {way} to {move.target}")
+        if way == LIVE:
+            self._do(move, operations.LIVE_MIGRATE, {"host": move.target, "forced": False, "block": None})
+        else:
+            self._do(move, operations.MIGRATE, {"host": move.target})
+            self._app.say(f"{move}: is on {move.target}; the move is confirmed")
+            self._do(move, operations.CONFIRM_RESIZE, {})
+        if (found := self._instance(move).host) != move.target:
+            raise NotMoved(f"it is on {found or 'no host'}")
+
+    def _do(self, move: Move, row: operations.Operation, payload: dict[str, Any]) -> None:
+        """Have an operation accepted, and wait until it has ended; raises `NotMoved` if that was no success."""
+        context = get_admin_context()
+        self._servers.accept(context, move.uuid, row.kind, payload)
+        told = time.monotonic()
+        while (action := self._action(context, move)) is None or action.finish_time is None:
+            if self._leaving.wait(POLL):
+                raise NotMoved(f"the {row.kind} goes on, and was not waited for")
+            if time.monotonic() - told >= TELL:
+                told = time.monotonic()
+                self._tell(move, row, action)
+        if action.message is not None:
+            failed = next((event for event in reversed(action.events) if event.result == "Error"), None)
+            cause = (failed.details if failed else None) or f"the {row.kind} has failed"
+            raise NotMoved(cause, able=failed is None or failed.event not in _CAN)
+
+    def _tell(self, move: Move, row: operations.Operation, action: InstanceAction | None) -> None:
+        step = (action.events[-1].event if action is not None and action.events else "") or row.kind
+        with contextlib.suppress(exception.ServiceUnavailable):
+            progress = self._instance(move).progress if row is operations.LIVE_MIGRATE else 0
+            self._app.say(f"{move}: {step}" + (f", {progress} %" if progress else ""))
+
+    def _action(self, context: RequestContext, move: Move) -> InstanceAction | None:
+        """None while nobody answers: what is accepted ends, and is asked for again."""
+        try:
+            return self._servers.conductor.action_get(context, move.uuid, str(context.request_id))
+        except exception.ServiceUnavailable:
+            return None
+
+    def _instance(self, move: Move) -> Instance:
+        return self._servers.conductor.instance_get(self._app.context, move.uuid)

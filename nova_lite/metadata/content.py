@@ -1,0 +1,215 @@
+"""The documents that a guest reads, in all their dated versions: OpenStack's and EC2's.
+
+Guests ask for the newest version that they know, so what a version has is never changed; what is new gets a new date.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import functools
+import ipaddress
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from nova_lite.metadata.vendordata import VendorData
+from nova_lite.objects import VIF, Instance, keypair
+
+LATEST = "latest"
+
+EC2_VERSIONS = (
+    *("1.0", "2007-01-19", "2007-03-01", "2007-08-29", "2007-10-10", "2007-12-15", "2008-02-01", "2008-09-01"),
+    "2009-04-04",
+)
+OPENSTACK_VERSIONS = (
+    *("2012-08-10", "2013-04-04", "2013-10-17", "2015-10-15", "2016-06-30", "2016-10-06", "2017-02-22", "2018-08-27"),
+    *("2020-10-14", "2025-04-04"),
+)
+
+META_DATA, NETWORK_DATA, USER_DATA = "meta_data.json", "network_data.json", "user_data"
+VENDOR_DATA, VENDOR_DATA2, PASSWORD = "vendor_data.json", "vendor_data2.json", "password"
+
+#: Since which OpenStack version each document is there, in the order in which they are listed.
+SINCE = {
+    META_DATA: "2012-08-10",
+    USER_DATA: "2012-08-10",
+    PASSWORD: "2013-04-04",
+    VENDOR_DATA: "2013-10-17",
+    NETWORK_DATA: "2015-10-15",
+    VENDOR_DATA2: "2016-10-06",
+}
+
+#: In EC2's tree: what a node is listed as.
+NAME = "_name"
+
+_SEED_BYTES = 512
+
+
+class Content:
+    """All of one guest. ``injected_files`` (path to base64) and ``admin_password`` are known while it is built only, so
+    they are on its config drive alone. Raises `ValueError` for data that are not base64."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        vifs: list[VIF],
+        vendor: VendorData,
+        injected_files: Mapping[str, str] | None = None,
+        admin_password: str | None = None,
+    ) -> None:
+        self._instance = instance
+        self._vifs = vifs
+        self._vendor = vendor
+        self._admin_password = admin_password
+        self.user_data = _decode(USER_DATA, instance.user_data) if instance.user_data else None
+        self._paths = sorted(injected_files or {})
+        #: Path below ``openstack`` to the bytes of each injected file.
+        self.files = {
+            f"content/{number:04d}": _decode(path, (injected_files or {})[path])
+            for number, path in enumerate(self._paths)
+        }
+
+    @functools.cached_property
+    def _vendor_data(self) -> dict[str, Any]:
+        return self._vendor.all(self._instance)
+
+    # --- OpenStack
+
+    def names(self, version: str) -> list[str]:
+        """The documents of a dated version."""
+        there = [name for name, since in SINCE.items() if version >= since]
+        return [name for name in there if name != USER_DATA or self.user_data is not None]
+
+    def document(self, version: str, name: str) -> bytes:
+        """One of `names` but the password; raises `KeyError` for what is not there in this version."""
+        if name not in self.names(version):
+            raise KeyError(name)
+        makers: dict[str, Callable[[], Any]] = {
+            META_DATA: lambda: self._meta_data(version),
+            NETWORK_DATA: lambda: network_data(self._vifs),
+            VENDOR_DATA: self._vendor.static,
+            VENDOR_DATA2: lambda: self._vendor_data,
+        }
+        if name == USER_DATA:
+            return self.user_data or b""
+        return msgspec.json.encode(makers[name]())
+
+    def _meta_data(self, version: str) -> dict[str, Any]:
+        instance = self._instance
+        data: dict[str, Any] = {
+            "uuid": instance.uuid,
+            "name": instance.display_name,
+            "hostname": instance.hostname,
+            "launch_index": instance.launch_index,
+            "availability_zone": instance.availability_zone,
+            "meta": instance.metadata,
+        }
+        if instance.key_name and instance.key_data:
+            data["public_keys"] = {instance.key_name: instance.key_data}
+            data["keys"] = [
+                {"name": instance.key_name, "type": keypair.type_of(instance.key_data), "data": instance.key_data}
+            ]
+        if self._admin_password:
+            data["admin_pass"] = self._admin_password
+        if self._paths:
+            data["files"] = [
+                {"content_path": f"/{name}", "path": path} for name, path in zip(self.files, self._paths, strict=True)
+            ]
+        for since, name, make in _NEWER:
+            if version >= since:
+                data[name] = make(instance)
+        return data
+
+    # --- EC2
+
+    def ec2(self, version: str) -> dict[str, Any]:
+        """The tree of a dated version: ``meta-data``, and ``user-data`` if there is one."""
+        instance = self._instance
+        data: dict[str, Any] = {
+            "ami-id": instance.image_ref,
+            "ami-launch-index": instance.launch_index,
+            "ami-manifest-path": "FIXME",
+            "instance-id": instance.uuid,
+            "hostname": instance.hostname,
+            "local-ipv4": next((vif.address for vif in self._vifs if vif.version == 4), ""),
+            "reservation-id": instance.reservation_id,
+            "security-groups": instance.security_groups,
+        }
+        if instance.key_name and instance.key_data:
+            data["public-keys"] = {"0": {NAME: f"0={instance.key_name}", "openssh-key": instance.key_data}}
+        if version >= "2007-01-19":
+            data |= {"local-hostname": instance.hostname, "public-hostname": instance.hostname, "public-ipv4": ""}
+        if version >= "2007-08-29":
+            data["instance-type"] = instance.flavor.name
+        if version >= "2007-12-15":
+            root = instance.root_device_name or "/dev/vda"
+            data["block-device-mapping"] = {"ami": root.rpartition("/")[2], "root": root}
+            data |= {
+                name: image_id
+                for name, image_id in (("kernel-id", instance.kernel_id), ("ramdisk-id", instance.ramdisk_id))
+                if image_id
+            }
+        if version >= "2008-02-01":
+            data["placement"] = {"availability-zone": instance.availability_zone or ""}
+        if version >= "2008-09-01":
+            data["instance-action"] = "none"
+        tree: dict[str, Any] = {"meta-data": data}
+        if self.user_data is not None:
+            tree["user-data"] = self.user_data
+        return tree
+
+
+#: Later fields of ``meta_data.json``: since when, name, value.
+_NEWER: tuple[tuple[str, str, Callable[[Instance], Any]], ...] = (
+    ("2013-04-04", "random_seed", lambda instance: base64.b64encode(os.urandom(_SEED_BYTES)).decode()),
+    ("2015-10-15", "project_id", lambda instance: instance.project_id),
+    ("2016-06-30", "devices", lambda instance: []),
+    ("2020-10-14", "dedicated_cpus", lambda instance: []),
+)
+
+
+def _decode(what: str, data: str) -> bytes:
+    try:
+        return base64.b64decode(data, validate=True)
+    except binascii.Error as error:
+        raise ValueError(f"{what} is not valid base64") from error
+
+
+def network_data(vifs: list[VIF]) -> dict[str, Any]:
+    """``network_data.json``: links, their addresses, and name servers. Also right where nobody answers DHCP."""
+    links: list[dict[str, Any]] = []
+    networks: list[dict[str, Any]] = []
+    services: list[dict[str, str]] = []
+    for number, vif in enumerate(vifs):
+        cidr = ipaddress.ip_network(vif.network.cidr, strict=False)
+        name_servers = [{"type": "dns", "address": address} for address in vif.network.dns]
+        routes = []
+        if vif.network.gateway:
+            anywhere = str(ipaddress.IPv4Address(0) if vif.version == 4 else ipaddress.IPv6Address(0))
+            routes.append({"network": anywhere, "netmask": anywhere, "gateway": vif.network.gateway})
+        links.append(
+            {
+                "id": f"interface{number}",
+                "vif_id": vif.id,
+                "type": "bridge",
+                "ethernet_mac_address": vif.mac_address,
+                "mtu": vif.network.mtu,
+            }
+        )
+        networks.append(
+            {
+                "id": f"network{number}",
+                "network_id": vif.network.id,
+                "type": f"ipv{vif.version}",
+                "link": f"interface{number}",
+                "ip_address": vif.address,
+                "netmask": str(cidr.netmask),
+                "routes": routes,
+                "services": name_servers,
+            }
+        )
+        services.extend(service for service in name_servers if service not in services)
+    return {"links": links, "networks": networks, "services": services}

@@ -1,0 +1,3 @@
+"""The tests of tests/unit/conductor/test_statements.py, on each kind of database."""
+
+from tests.unit.conductor.test_statements import *  # noqa: F403

@@ -1,0 +1,179 @@
+"""Real guests that ask who they are, at 169.254.169.254, and what else of their host they reach."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import socket
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from nova_lite.virt.libvirt.driver import LibvirtDriver
+from tests.integration.libvirt.conftest import Images, MakeDriver, boot, guest_lines, guest_spec, wait_for
+from tests.integration.libvirt.metadata import Service
+from tests.integration.libvirt.test_guests import NewVif, console_line, user_data
+
+pytestmark = pytest.mark.skipif(shutil.which("nft") is None, reason="nft is not installed")
+
+KEY = "ssh-ed25519 AAAA alice"
+
+
+@pytest.fixture
+def driver(make_driver: MakeDriver, service: Service) -> LibvirtDriver:
+    return make_driver("one", **service.options)
+
+
+def script(*lines: str) -> str:
+    """User data that can ``get`` a path of the service, and say ``reaches ADDRESS PORT``."""
+    helpers = """
+get() {
+    printf 'GET %s HTTP/1.0\\r\\n%b\\r\\n' "$1" "$2" | timeout 20 nc -w 10 169.254.169.254 80 | sed '1,/^\\r*$/d'
+}
+reaches() {
+    if nc -w 4 "$1" "$2" -e /bin/true 2>/dev/null; then echo "reaches $1 $2: yes"; else echo "reaches $1 $2: no"; fi
+}
+"""
+    return user_data("\n".join([helpers, *lines, "echo; echo script ended"]))
+
+
+def test_a_guest_learns_all_without_a_config_drive(
+    driver: LibvirtDriver, service: Service, images: Images, new_vif: NewVif
+) -> None:
+    vif = new_vif()
+    asks = script(
+        "echo keys: $(get /latest/meta-data/public-keys/0/openssh-key)",
+        "echo address: $(get /latest/meta-data/local-ipv4)",
+        "echo names: $(get /latest/meta-data/)",
+    )
+    spec = guest_spec(images, [vif], hostname="told", key_name="mine", key_data=KEY, user_data=asks)
+    boot(driver, service.know(spec))
+    uuid_ = spec.instance.uuid
+    assert guest_lines(driver, uuid_) == [(uuid_, "told", vif.address)]
+    assert console_line(driver, uuid_, "nova-lite-guest-source").strip() == "nova-lite-guest-source: metadata-service"
+    assert console_line(driver, uuid_, "keys:").strip() == f"keys: {KEY}"
+    assert console_line(driver, uuid_, "address:").strip() == f"address: {vif.address}"
+    assert " public-keys/ " in console_line(driver, uuid_, "names:")
+    assert driver.get_instance_diagnostics(uuid_).config_drive is False
+
+
+def test_a_guest_is_itself_whatever_it_says(
+    driver: LibvirtDriver, service: Service, images: Images, new_vif: NewVif
+) -> None:
+    """It names another in headers, and takes the address of the other, which is off."""
+    vif, other = new_vif(), new_vif()
+    victim = service.know(guest_spec(images, [other], hostname="victim"))
+    asks = script(
+        f"echo forged: $(get /latest/meta-data/hostname 'X-Instance-ID: {victim.instance.uuid}\\r\\n"
+        f"X-Forwarded-For: {other.address}\\r\\n')",
+        f"ip addr flush dev eth0; ip addr add {other.address}/24 dev eth0",
+        f"ip route add default via {vif.network.gateway}",
+        "echo spoofed: $(get /latest/meta-data/hostname)",
+    )
+    spec = guest_spec(images, [vif], hostname="forger", user_data=asks)
+    driver.plug_vifs(victim.instance, victim.vifs)
+    boot(driver, service.know(spec))
+    assert console_line(driver, spec.instance.uuid, "forged:").strip() == "forged: forger"
+    console_line(driver, spec.instance.uuid, "script ended")
+    assert console_line(driver, spec.instance.uuid, "spoofed:").strip() == "spoofed:"
+
+
+@pytest.fixture
+def surroundings() -> Iterator[str]:
+    """An address of the machine's own link-local surroundings, where something listens: a namespace behind a link."""
+    name = f"nlt{uuid.uuid4().hex[:8]}"
+    number = uuid.uuid4().bytes[0]
+    here, there = f"169.254.200.{number & 252 | 1}", f"169.254.200.{number & 252 | 2}"
+    for command in (
+        f"ip netns add {name}",
+        f"ip link add {name} type veth peer name eth0 netns {name}",
+        f"ip address add {here}/30 dev {name}",
+        f"ip link set {name} up",
+        f"ip -n {name} address add {there}/30 dev eth0",
+        f"ip -n {name} link set eth0 up",
+        f"ip -n {name} route add default via {here}",
+    ):
+        subprocess.run(command.split(), check=True)
+    command = f"ip netns exec {name} {sys.executable} -m http.server 80 --bind {there}"
+    with subprocess.Popen(command.split(), stderr=subprocess.DEVNULL) as process:
+        try:
+            wait_for("listener", lambda: can_connect(there, 80), timeout=20)
+            yield there
+        finally:
+            process.kill()
+            subprocess.run(["ip", "link", "delete", name], check=True)
+            subprocess.run(["ip", "netns", "delete", name], check=True)
+
+
+def can_connect(address: str, port: int) -> bool:
+    try:
+        socket.create_connection((address, port), timeout=2).close()
+    except OSError:
+        return False
+    return True
+
+
+def test_a_guest_reaches_nothing_else_of_its_host_and_its_surroundings(
+    driver: LibvirtDriver, service: Service, images: Images, new_vif: NewVif, surroundings: str
+) -> None:
+    """A listener on every address stands for broker, database and API; another for the machine's own cloud."""
+    vif = new_vif()
+    gateway = str(vif.network.gateway)
+    with socket.create_server(("0.0.0.0", 0)) as listener:
+        port = listener.getsockname()[1]
+        places = [("169.254.169.254", 80), (gateway, 53), (gateway, port), (service.address, service.port)]
+        places += [(service.address, port), ("169.254.169.254", port), (surroundings, 80)]
+        asks = script(*(f"reaches {address} {number}" for address, number in places))
+        spec = service.know(guest_spec(images, [vif], hostname="curious", user_data=asks))
+        boot(driver, spec)
+        console_line(driver, spec.instance.uuid, "script ended")
+    found = [console_line(driver, spec.instance.uuid, f"reaches {place} {number}").strip() for place, number in places]
+    assert found == [
+        f"reaches {address} {number}: {'yes' if (address, number) in places[:2] else 'no'}"
+        for address, number in places
+    ]
+
+
+def test_ports_of_the_host_that_the_operator_opens(make_driver: MakeDriver, images: Images, new_vif: NewVif) -> None:
+    vif = new_vif()
+    with socket.create_server(("0.0.0.0", 0)) as opened, socket.create_server(("0.0.0.0", 0)) as shut:
+        ports = [each.getsockname()[1] for each in (opened, shut)]
+        driver = make_driver("one", network__host_ports=ports[:1])
+        asks = script(*(f"reaches {vif.network.gateway} {port}" for port in ports))
+        spec = guest_spec(images, [vif], user_data=asks)
+        boot(driver, spec)
+        console_line(driver, spec.instance.uuid, "script ended")
+    assert console_line(driver, spec.instance.uuid, "nova-lite-guest-source").strip().endswith(": config-drive")
+    said = [console_line(driver, spec.instance.uuid, f"reaches {vif.network.gateway} {port}").strip() for port in ports]
+    assert [line.rpartition(" ")[2] for line in said] == ["yes", "no"]
+
+
+def test_the_rules_come_back_with_the_daemon(
+    make_driver: MakeDriver, driver: LibvirtDriver, service: Service, images: Images, new_vif: NewVif
+) -> None:
+    """As after a restart of the machine, when libvirt has its networks again and nobody has the tables."""
+    vif = new_vif()
+    spec = service.know(guest_spec(images, [vif], hostname="again"))
+    driver.plug_vifs(spec.instance, spec.vifs)
+    tables = ["nft", "list", "tables", "inet"]
+    name = f"nova_lite_{vif.network.id.replace('-', '_')}"
+    assert name in subprocess.run(tables, capture_output=True, text=True, check=True).stdout
+    subprocess.run(["nft", "delete", "table", "inet", name], check=True)
+    driver.init_host()
+    assert name in subprocess.run(tables, capture_output=True, text=True, check=True).stdout
+
+
+def test_who_is_not_reached_gets_a_config_drive(
+    driver: LibvirtDriver, service: Service, images: Images, new_vif: NewVif
+) -> None:
+    alone = guest_spec(images, [], hostname="alone")
+    personal = guest_spec(images, [new_vif()], hostname="personal")
+    personal.injected_files["/etc/motd"] = base64.b64encode(b"hello").decode()
+    for spec in (alone, service.know(personal)):
+        boot(driver, spec)
+        said = console_line(driver, spec.instance.uuid, "nova-lite-guest-source").strip()
+        assert said == "nova-lite-guest-source: config-drive"
+        driver.destroy(spec.instance.uuid)

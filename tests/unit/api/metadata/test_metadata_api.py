@@ -1,0 +1,379 @@
+"""The metadata API: whose request it is, both trees, the password, and the limit of requests."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import webob
+
+from nova_lite import exception
+from nova_lite.api import deploy, wsgi
+from nova_lite.api.metadata import callers
+from nova_lite.api.metadata.app import MetadataApp
+from nova_lite.compute.api import API
+from nova_lite.image.driver import load_backend
+from nova_lite.objects import VIF, Instance
+from nova_lite.objects.instance import POSTED_PASSWORD
+from nova_lite.policy import Policy
+from tests.unit.api.conftest import make_conf
+from tests.unit.api.fakes import NETWORK, FakeCompute, FakeConductor, make_instance
+
+ADDRESS = "10.0.0.5"
+KEY = "ssh-ed25519 AAAA alice"
+SECRET = "the agent's"
+PROXY = f"[neutron]\nservice_metadata_proxy = true\nmetadata_proxy_shared_secret = {SECRET}\n"
+EC2 = [
+    "1.0",
+    "2007-01-19",
+    "2007-03-01",
+    "2007-08-29",
+    "2007-10-10",
+    "2007-12-15",
+    "2008-02-01",
+    "2008-09-01",
+    "2009-04-04",
+    "latest",
+]
+OPENSTACK = [
+    "2012-08-10",
+    "2013-04-04",
+    "2013-10-17",
+    "2015-10-15",
+    "2016-06-30",
+    "2016-10-06",
+    "2017-02-22",
+    "2018-08-27",
+    "2020-10-14",
+    "2025-04-04",
+    "latest",
+]
+
+
+class Service:
+    """The application behind its whole pipeline, with a server at `ADDRESS`. ``link``: its machine's neighbours."""
+
+    def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch, text: str = "") -> None:
+        self.link = path / "arp"
+        self.set_link()
+        monkeypatch.setattr(callers.ByAddress.__init__, "__defaults__", (str(self.link),))
+        self.time = 0.0
+        conf = make_conf(path, text)
+        self.conductor = FakeConductor()
+        compute = API()
+        compute.connect(self.conductor, FakeCompute(), load_backend(conf, self.conductor))  # type: ignore[arg-type]
+        self.app = deploy.load_app("metadata", wsgi.Services(conf, Policy(conf), compute))
+        self.instance = self.add(key_name="mine", key_data=KEY, user_data=base64.b64encode(b"#!/bin/sh\n").decode())
+
+    def set_link(self, *rows: tuple[str, str]) -> None:
+        head = "IP address       HW type     Flags       HW address            Mask     Device\n"
+        lines = [f"{address}  0x1  0x2  {mac_address}  *  nlbr0\n" for address, mac_address in rows]
+        self.link.write_text(head + "".join(lines))
+
+    def add(self, address: str = ADDRESS, mac_address: str = "fa:16:3e:00:00:01", **changes: Any) -> Instance:
+        vif = VIF(id="v", mac_address=mac_address, address=address, network=NETWORK)
+        instance = make_instance(vifs=[vif], **changes)
+        self.conductor.instances[instance.uuid] = instance
+        return instance
+
+    def __call__(
+        self, path: str, method: str = "GET", address: str = ADDRESS, body: bytes | None = None, **headers: str
+    ) -> webob.Response:
+        request = webob.Request.blank(path, method=method)
+        request.environ["REMOTE_ADDR"] = address
+        request.headers.update({name.replace("_", "-"): value for name, value in headers.items()})
+        if body is not None:
+            request.body = body
+        return request.get_response(self.app)
+
+    def text(self, path: str, status: int = 200, **options: Any) -> str:
+        response = self(path, **options)
+        assert (response.status_code, response.content_type) == (status, "text/plain"), response.text
+        text: str = response.text
+        return text
+
+    def json(self, path: str) -> Any:
+        response = self(path)
+        assert (response.status_code, response.content_type) == (200, "application/json"), response.text
+        return json.loads(response.body)
+
+    def asked(self, name: str) -> int:
+        return sum(method == name for method, _ in self.conductor.asked)
+
+
+@pytest.fixture
+def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Service:
+    return Service(tmp_path, monkeypatch)
+
+
+# --- EC2
+
+
+@pytest.mark.parametrize("path", ["/", "", "/ec2", "//"])
+def test_the_root_lists_ec2_versions(service: Service, path: str) -> None:
+    assert service.text(path).split("\n") == EC2
+
+
+@pytest.mark.parametrize("version", EC2)
+def test_every_ec2_version_is_there(service: Service, version: str) -> None:
+    assert service.text(f"/{version}").split("\n") == ["meta-data/", "user-data"]
+    assert service.text(f"/ec2/{version}/") == service.text(f"/{version}")
+    names = service.text(f"/{version}/meta-data/").split("\n")
+    for since, name in (
+        ("2007-01-19", "local-hostname"),
+        ("2007-08-29", "instance-type"),
+        ("2007-12-15", "block-device-mapping/"),
+        ("2008-02-01", "placement/"),
+        ("2008-09-01", "instance-action"),
+    ):
+        assert (name in names) is (version >= since), name
+    assert service.text(f"/{version}/user-data") == "#!/bin/sh\n"
+
+
+def test_what_a_guest_reads_of_itself(service: Service) -> None:
+    top = "/latest/meta-data"
+    assert service.text(f"{top}/instance-id") == service.instance.uuid
+    assert service.text(f"{top}/hostname") == service.text(f"{top}/local-hostname") == "vm"
+    assert service.text(f"{top}/local-ipv4") == ADDRESS
+    assert service.text(f"{top}/security-groups") == "default"
+    assert service.text(f"{top}/instance-type") == "m1.tiny"
+    assert service.text(f"{top}/placement") == "availability-zone"
+    assert service.text(f"{top}/placement/availability-zone") == "nova"
+    assert service.text(f"{top}/block-device-mapping/root") == "/dev/vda"
+    assert service.text(f"{top}/public-keys/") == "0=mine"
+    assert service.text(f"{top}/public-keys/0") == "openssh-key"
+    assert service.text(f"{top}/public-keys/0/openssh-key") == KEY
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/2031-01-01", "/latest/nothing", "/latest/meta-data/nothing", "/latest/meta-data/hostname/x"),
+        *("/latest/meta-data/public-keys/0/_name", "/latest/meta-data/public-keys/1", "/nothing/at/all"),
+        *("/1.0/meta-data/local-hostname", "/latest/user-data/x", "/latest/meta-data/security-groups/default"),
+        *("/openstack/2031-01-01", "/openstack/latest/nothing", "/openstack/latest/meta_data.json/x"),
+        *("/openstack/2012-08-10/vendor_data.json", "/openstack/2012-08-10/password"),
+        *("/openstack/2013-10-17/network_data.json", "/openstack/2016-06-30/vendor_data2.json"),
+        *("/openstack/content/0000", "/openstack/latest/..%2f..%2fx"),
+    ],
+)
+def test_what_is_not_there_is_a_404(service: Service, path: str) -> None:
+    service.text(path, 404)
+
+
+def test_without_key_and_user_data_there_is_no_word_of_them(service: Service) -> None:
+    service.add(address="10.0.0.6")
+    assert service.text("/latest", address="10.0.0.6") == "meta-data/"
+    assert "public-keys" not in service.text("/latest/meta-data", address="10.0.0.6")
+    service.text("/latest/user-data", 404, address="10.0.0.6")
+    service.text("/openstack/latest/user_data", 404, address="10.0.0.6")
+    assert "user_data" not in service.text("/openstack/latest", address="10.0.0.6").split("\n")
+
+
+# --- OpenStack
+
+
+@pytest.mark.parametrize("path", ["/openstack", "/openstack/"])
+def test_openstack_versions_are_listed(service: Service, path: str) -> None:
+    assert service.text(path).split("\n") == OPENSTACK
+
+
+@pytest.mark.parametrize("version", OPENSTACK)
+def test_every_openstack_version_is_there(service: Service, version: str) -> None:
+    names = service.text(f"/openstack/{version}").split("\n")
+    assert names[:2] == ["meta_data.json", "user_data"]
+    for since, name in (
+        ("2013-04-04", "password"),
+        ("2013-10-17", "vendor_data.json"),
+        ("2015-10-15", "network_data.json"),
+        ("2016-10-06", "vendor_data2.json"),
+    ):
+        assert (name in names) is (version >= since), name
+    data = service.json(f"/openstack/{version}/meta_data.json")
+    for since, name in (("2013-04-04", "random_seed"), ("2015-10-15", "project_id"), ("2020-10-14", "dedicated_cpus")):
+        assert (name in data) is (version >= since), name
+    assert (data["uuid"], data["hostname"], data["public_keys"]) == (service.instance.uuid, "vm", {"mine": KEY})
+
+
+def test_the_openstack_documents(service: Service) -> None:
+    assert service.text("/openstack/latest/user_data") == "#!/bin/sh\n"
+    (network,) = service.json("/openstack/latest/network_data.json")["networks"]
+    assert network["ip_address"] == ADDRESS
+    assert service.json("/openstack/latest/vendor_data.json") == {}
+    assert service.json("/openstack/latest/vendor_data2.json") == {"static": {}}
+    seeds = {service.json("/openstack/latest/meta_data.json")["random_seed"] for _ in range(2)}
+    assert len(seeds) == 2
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
+def test_other_verbs_are_refused(service: Service, method: str) -> None:
+    for path in ("/", "/latest/api/token", "/openstack/latest/meta_data.json"):
+        response = service(path, method=method, body=b"x")
+        assert (response.status_code, response.headers["Allow"]) == (405, "GET, HEAD")
+
+
+# --- the password
+
+
+def test_a_password_is_posted_once(service: Service) -> None:
+    path = "/openstack/latest/password"
+    assert service.text(path) == ""
+    assert service(path, "POST", body=b"c2VjcmV0").status_code == 200
+    assert service.instance.system_metadata == {POSTED_PASSWORD: "c2VjcmV0"}
+    assert service.text(path) == "c2VjcmV0", "what is remembered of the server is not its old state"
+    assert "already" in service.text(path, 409, method="POST", body=b"another")
+    assert service.instance.system_metadata == {POSTED_PASSWORD: "c2VjcmV0"}
+
+
+@pytest.mark.parametrize("body", [b"", b"x" * 1021, "ü".encode()])
+def test_a_password_that_is_none_is_refused(service: Service, body: bytes) -> None:
+    service.text("/openstack/2013-04-04/password", 400, method="POST", body=body)
+    assert service.asked("instance_password_set") == 0
+
+
+# --- by address
+
+
+def test_a_stranger_is_told_nothing(service: Service, caplog: pytest.LogCaptureFixture) -> None:
+    for path in ("/latest/meta-data/", "/openstack", "/openstack/latest/meta_data.json"):
+        service.text(path, 404, address="10.0.0.77")
+    assert "A metadata request from 10.0.0.77 (no MAC) is refused: no server has it" in caplog.text
+
+
+def test_a_deleted_server_is_not_served(service: Service) -> None:
+    service.instance.deleted = True
+    service.text("/latest/meta-data/", 404)
+
+
+def test_what_a_guest_says_of_itself_counts_for_nothing(service: Service) -> None:
+    other = service.add(address="10.0.0.6")
+    signature = hmac.new(b"", other.uuid.encode(), hashlib.sha256).hexdigest()
+    headers = {"X_Instance_ID": other.uuid, "X_Tenant_ID": "demo", "X_Instance_ID_Signature": signature}
+    headers |= {"X_Forwarded_For": "10.0.0.6", "Forwarded": "for=10.0.0.6", "X_Real_IP": "10.0.0.6"}
+    assert service.text("/latest/meta-data/instance-id", **headers) == service.instance.uuid
+
+
+def test_networks_with_the_same_addresses_are_told_apart_by_the_interface(service: Service) -> None:
+    twin = service.add(mac_address="fa:16:3e:00:00:02")
+    path = "/latest/meta-data/instance-id"
+    service.text(path, 404)
+    service.set_link((ADDRESS, "fa:16:3e:00:00:02"))
+    assert service.text(path) == twin.uuid
+    service.set_link(("10.0.0.99", "fa:16:3e:00:00:02"), (ADDRESS, "FA:16:3E:00:00:01"))
+    assert service.text(path) == service.instance.uuid
+    service.set_link((ADDRESS, "fa:16:3e:00:00:03"))
+    service.text(path, 404)
+
+
+def test_a_server_that_takes_anothers_address_is_not_taken_for_it(service: Service) -> None:
+    service.set_link((ADDRESS, "fa:16:3e:00:00:01"))
+    path = "/latest/meta-data/instance-id"
+    assert service.text(path) == service.instance.uuid
+    service.instance.deleted = True
+    heir = service.add(mac_address="fa:16:3e:00:00:02")
+    service.set_link((ADDRESS, "fa:16:3e:00:00:02"))
+    assert service.text(path) == heir.uuid
+
+
+def test_a_proxy_that_is_trusted_says_the_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = Service(tmp_path, monkeypatch, "use_forwarded_for = true\n")
+    path = "/latest/meta-data/instance-id"
+    forged = {"address": "192.0.2.1", "X_Forwarded_For": f"10.0.0.6, {ADDRESS}"}
+    assert service.text(path, **forged) == service.instance.uuid
+    service.text(path, 404, address="192.0.2.1")
+
+
+# --- by signature
+
+
+@pytest.fixture
+def proxied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Service:
+    return Service(tmp_path, monkeypatch, PROXY)
+
+
+def signed(instance_uuid: str, project_id: str = "demo", secret: str = SECRET) -> dict[str, str]:
+    signature = hmac.new(secret.encode(), instance_uuid.encode(), hashlib.sha256).hexdigest()
+    return {"X_Instance_ID": instance_uuid, "X_Tenant_ID": project_id, "X_Instance_ID_Signature": signature}
+
+
+def test_neutrons_agent_says_whose_request_it_is(proxied: Service) -> None:
+    other = proxied.add(address="10.0.0.6")
+    path = "/latest/meta-data/instance-id"
+    assert proxied.text(path, **signed(other.uuid)) == other.uuid
+    assert proxied.text(path, **signed(proxied.instance.uuid)) == proxied.instance.uuid
+
+
+def test_a_signature_counts_for_one_instance_and_project(proxied: Service, caplog: pytest.LogCaptureFixture) -> None:
+    path = "/latest/meta-data/instance-id"
+    good = signed(proxied.instance.uuid)
+    assert proxied.text(path, **good) == proxied.instance.uuid
+    proxied.text(path, 404, **{**good, "X_Tenant_ID": "other"})
+    proxied.text(path, 404, **signed("4f0c1e8e-0000-4000-8000-000000000000"))
+    proxied.text(path, 403, **signed(proxied.instance.uuid, secret="a guess"))
+    proxied.text(path, 403, **{**good, "X_Instance_ID": "4f0c1e8e-0000-4000-8000-000000000000"})
+    proxied.text(path, 403, **{**good, "X_Instance_ID_Signature": "é"})
+    assert good["X_Instance_ID_Signature"] not in caplog.text
+
+
+@pytest.mark.parametrize("missing", ["X_Instance_ID", "X_Tenant_ID", "X_Instance_ID_Signature"])
+def test_then_the_address_alone_says_nothing(proxied: Service, missing: str) -> None:
+    headers = {name: value for name, value in signed(proxied.instance.uuid).items() if name != missing}
+    told = proxied.text("/latest/meta-data/instance-id", 400, **headers)
+    assert told == f"{missing.replace('_', '-')} header is missing from request."
+    assert proxied.asked("instances_at_address") == 0
+
+
+def test_an_empty_secret_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(exception.ConfigurationError, match="metadata_proxy_shared_secret"):
+        Service(tmp_path, monkeypatch, "[neutron]\nservice_metadata_proxy = true\n")
+
+
+# --- what it costs
+
+
+def test_a_server_is_remembered_for_some_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    service, now = clocked(tmp_path, monkeypatch)
+    for _ in range(5):
+        service.text("/latest/meta-data/hostname")
+    assert service.asked("instances_at_address") == 1
+    service.instance.deleted = True
+    now[0] += 15.1
+    service.text("/latest/meta-data/hostname", 404)
+
+
+def test_it_may_be_asked_for_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = Service(tmp_path, monkeypatch, "metadata_cache_expiration = 0\n")
+    for _ in range(3):
+        service.text("/latest/meta-data/hostname")
+    assert service.asked("instances_at_address") == 3
+
+
+def test_too_many_requests_of_one_guest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    service, now = clocked(tmp_path, monkeypatch, "metadata_requests_per_minute = 3\n")
+    service.add(address="10.0.0.6")
+    for _ in range(3):
+        service.text("/latest/meta-data/hostname")
+    refused = service("/latest/meta-data/hostname")
+    assert (refused.status_code, refused.headers["Retry-After"]) == (429, "60")
+    service.text("/", 429)
+    service.text("/latest/meta-data/hostname", address="10.0.0.6")
+    now[0] += 60.1
+    service.text("/latest/meta-data/hostname")
+
+
+def test_a_control_plane_that_is_away_is_a_503(service: Service) -> None:
+    service.conductor.error = exception.MessagingUnavailable(what="the conductor")
+    response = service("/latest/meta-data/")
+    assert (response.status_code, response.headers["Retry-After"]) == (503, "2")
+
+
+def clocked(path: Path, monkeypatch: pytest.MonkeyPatch, text: str = "") -> tuple[Service, list[float]]:
+    """A service whose time is in the list."""
+    now = [1000.0]
+    monkeypatch.setattr(MetadataApp.__init__, "__defaults__", (lambda: now[0],))
+    return Service(path, monkeypatch, text), now

@@ -1,0 +1,312 @@
+"""Plans of moves are carried out: how each server goes, how many at a time, what is said, and when it stops."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nova_lite import exception, operations
+from nova_lite.cmd.manage import moves
+from nova_lite.cmd.manage.app import App
+from nova_lite.context import RequestContext
+from nova_lite.objects import RetiredServer, Retirement
+from tests.unit.cmd.test_manage import Tool, placed, report
+
+DEADLINE = 20.0
+
+
+class Servers:
+    """What the API's side and the conductor would do, played: a move takes ``waits`` looks, and ``fails`` says which
+    operations go wrong with a server, at which event and why."""
+
+    def __init__(self, tool: Tool) -> None:
+        self.conductor = self
+        self.tool = tool
+        self.asked: list[tuple[str, str]] = []
+        self.fails: dict[tuple[str, str], tuple[str, str]] = {}
+        self.states: dict[str, str] = {}
+        self.places: dict[str, str] = {}
+        self.services: dict[str, bool] = {}
+        self.under_way: dict[str, int] = {}
+        self.most = 0
+        self.waits = 1
+        self.accepted: Callable[[str, str], None] = lambda uuid, kind: None
+        self.unheard = 0
+        self._actions: dict[str, types.SimpleNamespace] = {}
+        self._mutex = threading.Lock()
+
+    def accept(self, context: RequestContext, uuid: str, kind: str, payload: dict[str, Any]) -> None:
+        with self._mutex:
+            if self.states.get(uuid) == "error":
+                raise exception.InstanceInvalidState(method=kind, instance_id=uuid, attr="vm_state", state="error")
+            if self.states.get(uuid) == "deleted":
+                raise exception.InstanceNotFound(instance_id=uuid)
+            self.asked.append((uuid, kind))
+            self.under_way[uuid] = self.waits
+            self.most = max(self.most, len(self.under_way))
+            event, cause = self.fails.get((uuid, kind), ("", ""))
+            found = types.SimpleNamespace(event=event, result="Error" if cause else "Success", details=cause)
+            message = "Error" if cause else None
+            self._actions[str(context.request_id)] = types.SimpleNamespace(
+                message=message, events=[found], finish_time=None
+            )
+            if not cause and kind != operations.CONFIRM_RESIZE.kind:
+                self.places[uuid] = payload["host"]
+        self.accepted(uuid, kind)
+
+    def action_get(self, context: RequestContext, uuid: str, request_id: str) -> types.SimpleNamespace:
+        with self._mutex:
+            if self.unheard:
+                self.unheard -= 1
+                raise exception.MessagingUnavailable(what="action_get")
+            if uuid in self.under_way:
+                self.under_way[uuid] -= 1
+                if self.under_way[uuid] >= 0:
+                    return self._actions[request_id]
+                del self.under_way[uuid]
+            self._actions[request_id].finish_time = 1
+            return self._actions[request_id]
+
+    def instance_get(self, context: RequestContext, uuid: str) -> types.SimpleNamespace:
+        return types.SimpleNamespace(host=self.places[uuid], vm_state=self.states.get(uuid, "active"), progress=40)
+
+    def service_list(self, context: RequestContext, host: str, binary: str) -> list[types.SimpleNamespace]:
+        return [types.SimpleNamespace(uuid=host, disabled=self.services.get(host, False))]
+
+    def service_update(self, context: RequestContext, uuid: str, changes: dict[str, Any]) -> None:
+        self.services[uuid] = changes["disabled"]
+
+    def server(self, host: str, **values: Any) -> str:
+        uuid = placed(self.tool, host, **values)
+        self.states[uuid], self.places[uuid] = values.get("vm_state", "active"), host
+        return uuid
+
+    def kinds(self, uuid: str) -> list[str]:
+        return [kind for asked, kind in self.asked if asked == uuid]
+
+
+@pytest.fixture
+def tool(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Tool:
+    made = Tool(tmp_path, capsys)
+    made("db", "sync")
+    return made
+
+
+@pytest.fixture
+def servers(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> Servers:
+    made = Servers(tool)
+    monkeypatch.setattr(App, "servers", made)
+    monkeypatch.setattr(moves, "POLL", 0.01)
+    return made
+
+
+def test_a_host_is_drained(tool: Tool, servers: Servers) -> None:
+    report(tool, "h1", "h2", "h3")
+    runs, off = servers.server("h1"), servers.server("h1", vm_state="stopped")
+    servers.server("h2")
+    found = tool.json("host", "drain", "h1")
+    assert {(each["server"], each["how"], each["why_not"]) for each in found} == {
+        (runs, "live", None),
+        (off, "cold", None),
+    }
+    assert servers.kinds(runs) == ["live-migration"]
+    assert servers.kinds(off) == ["migrate", "confirmResize"]
+    assert all(servers.places[each["server"]] == each["to"] != "h1" for each in found)
+    assert servers.services == {"h1": True}
+    for line in ("Host h1 is disabled", f"{runs} (vm): live to", f"{off} (vm): moved to", "2 of 2 server(s) moved."):
+        assert line in tool.error
+
+
+@pytest.mark.parametrize(("way", "kinds"), [("--cold", ["migrate", "confirmResize"]), ("--live", ["live-migration"])])
+def test_the_way_is_forced(tool: Tool, servers: Servers, way: str, kinds: list[str]) -> None:
+    report(tool, "h1", "h2")
+    uuid = servers.server("h1")
+    tool("host", "drain", "h1", way)
+    assert servers.kinds(uuid) == kinds
+    assert "1 of 1 server(s) moved." in tool.text
+    tool("host", "drain", "h1", "--cold", "--live", status=2)
+
+
+def test_what_cannot_be_moved_running_is_moved_off(tool: Tool, servers: Servers) -> None:
+    report(tool, "h1", "h2")
+    uuid = servers.server("h1")
+    servers.fails[uuid, "live-migration"] = ("compute_pre_live_migration", "the CPU lacks avx512")
+    tool("host", "drain", "h1")
+    assert servers.kinds(uuid) == ["live-migration", "migrate", "confirmResize"]
+    assert "cannot be moved while it runs: the CPU lacks avx512" in tool.text
+
+
+@pytest.mark.parametrize("event", ["compute_live_migration", "compute_pre_live_migration"])
+def test_one_that_failed_has_a_reason(tool: Tool, servers: Servers, event: str) -> None:
+    report(tool, "h1", "h2", "h3")
+    failing, other = servers.server("h1"), servers.server("h1")
+    servers.fails[failing, "live-migration"] = (event, "it changes its memory too fast")
+    found = tool.json("host", "drain", "h1", "--live", status=1)
+    assert {each["server"]: each["why_not"] for each in found} == {
+        failing: "it changes its memory too fast",
+        other: None,
+    }
+    assert servers.kinds(failing) == ["live-migration"]
+    assert "1 of 2 server(s) moved." in tool.error
+
+
+def test_a_move_that_went_wrong_on_its_way_is_not_tried_another_way(tool: Tool, servers: Servers) -> None:
+    report(tool, "h1", "h2")
+    uuid = servers.server("h1")
+    servers.fails[uuid, "live-migration"] = ("compute_live_migration", "aborted")
+    tool("host", "drain", "h1", status=1)
+    assert servers.kinds(uuid) == ["live-migration"]
+
+
+def test_states_that_do_not_move_and_places_that_there_are_not(tool: Tool, servers: Servers) -> None:
+    report(tool, "h1", "h2")
+    broken, one, two = servers.server("h1", vm_state="error"), servers.server("h1"), servers.server("h1")
+    found = {each["server"]: each for each in tool.json("host", "drain", "h1", status=1)}
+    reasons = {uuid: each["why_not"] for uuid, each in found.items()}
+    nowhere = [uuid for uuid in (broken, one, two) if "failed RamFilter" in str(reasons[uuid])]
+    assert len(nowhere) == 1
+    if broken not in nowhere:
+        assert "while it is in vm_state error" in reasons[broken]
+    assert {found[uuid]["how"] for uuid in nowhere} == {None}
+
+
+def test_one_that_is_elsewhere_by_now_or_deleted(tool: Tool, servers: Servers) -> None:
+    report(tool, "h1", "h2")
+    elsewhere = servers.server("h1")
+    servers.places[elsewhere] = "h3"
+    assert "it is on h3" in tool.json("host", "drain", "h1", status=1)[0]["why_not"]
+    servers.places[elsewhere], servers.states[elsewhere] = "h1", "deleted"
+    assert tool.json("host", "drain", "h1")[0]["why_not"] is None
+    assert "is deleted" in tool.error
+
+
+def test_a_host_that_is_down_is_not_drained(tool: Tool, servers: Servers) -> None:
+    report(tool, "h1", "h2")
+    servers.server("h1")
+    database = tool.database_of()
+    database.write(lambda uow: uow.session.connection().exec_driver_sql("UPDATE services SET up = 0"))
+    database.close()
+    assert "can only be evacuated" in tool.fails("host", "drain", "h1")
+    assert "could not be found" in tool.fails("host", "drain", "none")
+    assert (servers.asked, servers.services) == ([], {})
+
+
+@pytest.mark.parametrize("at_once", [1, 3])
+def test_so_many_at_once(tool: Tool, servers: Servers, at_once: int) -> None:
+    report(tool, *(f"h{number}" for number in range(1, 6)))
+    for _ in range(2):
+        servers.server("h1")
+    for host in ("h2", "h3"):
+        servers.server(host)
+    servers.waits = 10
+    planned = [moves.Move(uuid, "vm", place, "h5") for uuid, place in servers.places.items()]
+    app = types.SimpleNamespace(servers=servers, context=None, say=lambda line: None)
+    moves.Mover(app, None, at_once).run(planned)  # type: ignore[arg-type]
+    assert (len(servers.asked), servers.most) == (4, at_once)
+
+
+def test_one_that_needs_the_place_of_another_waits_for_it(tool: Tool, servers: Servers) -> None:
+    report(tool, "h1", "h2", "h3")
+    first, second = servers.server("h2"), servers.server("h1")
+    servers.waits = 10
+    planned = [moves.Move(first, "vm", "h2", "h3"), moves.Move(second, "vm", "h1", "h2")]
+    app = types.SimpleNamespace(servers=servers, context=None, say=lambda line: None)
+    results = moves.Mover(app, None, 2).run(planned)  # type: ignore[arg-type]
+    assert [result.reason for result in results.values()] == ["", ""]
+    assert (servers.most, [uuid for uuid, _ in servers.asked]) == (1, [first, second])
+
+
+def test_hosts_are_evened_out(tool: Tool, servers: Servers) -> None:
+    report(tool, "h1", "h2")
+    for _ in range(2):
+        servers.server("h1")
+    (move,) = tool.json("host", "rebalance")
+    assert (move["from"], move["to"], move["how"], move["why_not"]) == ("h1", "h2", "live", None)
+    assert servers.services == {}
+
+
+def test_nothing_to_do(tool: Tool, servers: Servers) -> None:
+    report(tool, "h1", "h2")
+    assert tool.json("host", "rebalance") == tool.json("host", "drain", "h1") == []
+    assert "0 of 0 server(s) moved." in tool.error
+
+
+def test_a_conductor_that_is_away_for_a_moment_is_asked_again(tool: Tool, servers: Servers) -> None:
+    report(tool, "h1", "h2")
+    servers.server("h1")
+    servers.unheard = 5
+    tool("host", "drain", "h1")
+    assert "1 of 1 server(s) moved." in tool.text
+
+
+def test_long_ones_say_how_far_they_are(tool: Tool, servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(moves, "TELL", 0.0)
+    report(tool, "h1", "h2")
+    uuid = servers.server("h1")
+    tool("host", "drain", "h1")
+    assert f"{uuid} (vm): live-migration, 40 %" in tool.text
+
+
+def interrupt() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_it_stops_when_it_is_told_to(tool: Tool, servers: Servers) -> None:
+    report(tool, "h1", "h2", "h3")
+    for _ in range(2):
+        servers.server("h1", vm_state="stopped")
+    servers.accepted = lambda uuid, kind: interrupt() if kind == "migrate" else None
+    handler = signal.getsignal(signal.SIGINT)
+    found = tool.json("host", "drain", "h1", status=1)
+    assert [each["why_not"] for each in found] == [None, "not begun: stopped"]
+    assert servers.kinds(found[0]["server"]) == ["migrate", "confirmResize"], "what is under way ends"
+    assert "Stopping: nothing new begins, and what is under way is waited for." in tool.error
+    assert "1 of 2 server(s) moved." in tool.error
+    assert signal.getsignal(signal.SIGINT) is handler
+
+
+def test_told_twice_it_leaves(tool: Tool, servers: Servers) -> None:
+    report(tool, "h1", "h2")
+    servers.server("h1")
+    servers.waits = 10**9
+
+    def leave(uuid: str, kind: str) -> None:
+        def twice() -> None:
+            for _ in range(2):
+                interrupt()
+                time.sleep(0.5)
+
+        threading.Thread(target=twice).start()
+
+    servers.accepted = leave
+    began = time.monotonic()
+    (found,) = tool.json("host", "drain", "h1", status=1)
+    assert found["why_not"] == "the live-migration goes on, and was not waited for"
+    assert time.monotonic() - began < DEADLINE
+
+
+# --- retire
+
+
+def test_a_host_is_retired(tool: Tool, servers: Servers) -> None:
+    server = RetiredServer(uuid="u", name="vm", vm_state="active", outcome="evacuate it")
+    asked = []
+
+    def host_retire(context: RequestContext, host: str, with_instances: bool) -> Retirement:
+        asked.append((host, with_instances))
+        return Retirement(done=with_instances, servers=[server], closed=3)
+
+    servers.host_retire = host_retire  # type: ignore[attr-defined]
+    assert "1 server(s) are on it. Evacuate them" in tool.fails("host", "retire", "h1")
+    assert "evacuate it" in tool.text
+    assert "h1 is retired; 3 open action(s) were closed" in tool("host", "retire", "h1", "--with-instances")
+    assert asked == [("h1", False), ("h1", True)]
+    assert tool.json("host", "retire", "h1", "--with-instances")[0]["outcome"] == "evacuate it"

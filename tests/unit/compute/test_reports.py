@@ -1,0 +1,52 @@
+"""Reports that are made again until they are heard."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from nova_lite import exception
+from nova_lite.compute.reports import MAX_BACKOFF, Retrier
+
+
+class Clock(threading.Event):
+    """Waits are noted, and take no time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: list[float] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        assert timeout is not None
+        self.waits.append(timeout)
+        return False
+
+
+def pauses_of(failures: int) -> list[float]:
+    clock = Clock()
+
+    def call() -> None:
+        if len(clock.waits) < failures:
+            raise exception.MessagingUnavailable(what="a report")
+
+    Retrier(2.0, clock).ask("A report", call, lambda: None)
+    return clock.waits
+
+
+def test_hosts_do_not_come_again_at_the_same_moment() -> None:
+    steps = [2.0, 4.0, 8.0, 16.0, 16.0, 16.0]
+    assert max(steps) == 2.0 * MAX_BACKOFF
+    hosts = [pauses_of(len(steps)) for _ in range(50)]
+    for pauses in hosts:
+        assert all(step / 2 <= pause <= step * 1.5 for pause, step in zip(pauses, steps, strict=True))
+    assert len({pauses[0] for pauses in hosts}) == len(hosts)
+
+
+def test_what_is_final_is_not_tried_again() -> None:
+    with pytest.raises(exception.InstanceGone):
+
+        def gone() -> None:
+            raise exception.InstanceGone(instance_id="u")
+
+        Retrier(2.0, Clock()).ask("A report", gone, lambda: None)

@@ -1,0 +1,49 @@
+"""What the metadata service asks the conductor."""
+
+from __future__ import annotations
+
+import pytest
+
+from nova_lite import exception
+from nova_lite.conductor.db import instances, networks
+from nova_lite.conductor.db.engine import Database, UnitOfWork
+from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.objects.instance import POSTED_PASSWORD
+from tests.unit.conductor import make
+
+
+def at(uow: UnitOfWork, network: str, address: str, mac_address: str, **values: object) -> str:
+    made = networks.create(uow, make.network(network)) if network else networks.list_(uow, make.ADMIN)[0]
+    uuid = make.instance(uow, **values)
+    assert networks.Store(uow).add_port(uuid, made.id, 0, address, mac_address, None)
+    return uuid
+
+
+def test_instances_are_found_by_address_in_every_network(conductor: ConductorRPC, db: Database) -> None:
+    one = db.write(at, "one", "10.0.0.2", "fa:16:3e:00:00:01", user_data="eA==", key_name="k", key_data="ssh-ed25519 A")
+    db.write(at, "", "10.0.0.3", "fa:16:3e:00:00:02")
+    twin = db.write(at, "two", "10.0.0.2", "fa:16:3e:00:00:03", project_id="p2")
+    found = conductor.instances_at_address(make.ADMIN, "10.0.0.2")
+    assert [each.uuid for each in found] == [one, twin]
+    assert [each.vifs[0].mac_address for each in found] == ["fa:16:3e:00:00:01", "fa:16:3e:00:00:03"]
+    assert (found[0].user_data, found[0].key_name, found[0].key_data) == ("eA==", "k", "ssh-ed25519 A")
+    assert conductor.instances_at_address(make.ADMIN, "10.0.0.4") == []
+
+
+def test_a_deleted_one_is_not_found(conductor: ConductorRPC, db: Database) -> None:
+    db.write(at, "one", "10.0.0.2", "fa:16:3e:00:00:01", deleted=True)
+    assert conductor.instances_at_address(make.ADMIN, "10.0.0.2") == []
+
+
+def test_a_password_is_kept_once(conductor: ConductorRPC, db: Database) -> None:
+    uuid = db.write(make.instance, system_metadata={"image_x": "y"})
+    conductor.instance_password_set(make.context(), uuid, "c2VjcmV0")
+    kept = {"image_x": "y", POSTED_PASSWORD: "c2VjcmV0"}
+    assert db.read(instances.get, make.ADMIN, uuid).system_metadata == kept
+    with pytest.raises(exception.PasswordAlreadySet):
+        conductor.instance_password_set(make.context(), uuid, "another")
+    assert db.read(instances.get, make.ADMIN, uuid).system_metadata == kept
+    conductor.instance_password_clear(make.context(), uuid)
+    conductor.instance_password_set(make.context(), uuid, "another")
+    with pytest.raises(exception.InstanceNotFound):
+        conductor.instance_password_set(make.context(project="p2"), uuid, "x")

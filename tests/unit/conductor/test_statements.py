@@ -1,0 +1,181 @@
+"""How many statements the conductor needs: what does not grow by accident need not be measured by the clock."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+import pytest
+import sqlalchemy as sa
+from oslo_config import cfg
+
+from nova_lite import objects, rpc
+from nova_lite.compute.rpcapi import ComputeRPC
+from nova_lite.conductor.db import flavors, hosts, images, networks
+from nova_lite.conductor.db.engine import Database, UnitOfWork
+from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.context import RequestContext
+from nova_lite.objects import (
+    BuildRequest,
+    Destination,
+    HostState,
+    InstanceFilters,
+    RequestSpec,
+    Selection,
+)
+from nova_lite.scheduler.rpcapi import SchedulerRPC
+from tests.unit.conductor import make
+
+ME = make.context()
+
+#: What one server in a POST of its own takes, of which the announcement of its host is three.
+BOOT = 43
+#: What its delete takes, with another announcement.
+DELETE = 25
+
+
+class Cloud:
+    """A scheduler that knows one host, and that host, which only keeps what it is told to do."""
+
+    def __init__(self) -> None:
+        self.builds: list[BuildRequest] = []
+        self.announced: list[HostState] = []
+
+    def select_destinations(self, context: RequestContext, spec: RequestSpec) -> list[Destination]:
+        selection = Selection(host="h1", node="n1", limits={"vcpus": 4})
+        return [Destination(instance_uuid=each, selected=selection, alternates=[]) for each in spec.instance_uuids]
+
+    def update_host_states(self, context: RequestContext, states: list[HostState]) -> None:
+        self.announced += states
+
+    def build_and_run_instance(self, context: RequestContext, request: BuildRequest) -> None:
+        self.builds.append(request)
+
+
+class Counted:
+    def __init__(self) -> None:
+        self.statements: list[str] = []
+        self.transactions = 0
+
+
+@contextlib.contextmanager
+def counting() -> Iterator[Counted]:
+    """What is sent to any database meanwhile; how a transaction begins and ends is not among the statements."""
+    counted = Counted()
+
+    def executed(connection: object, cursor: object, statement: str, *_: object) -> None:
+        if not statement.startswith("BEGIN"):
+            counted.statements.append(" ".join(statement.split()))
+
+    def ended(connection: object) -> None:
+        counted.transactions += 1
+
+    listeners = [("before_cursor_execute", executed), ("commit", ended)]
+    for name, listener in listeners:
+        sa.event.listen(sa.Engine, name, listener)
+    try:
+        yield counted
+    finally:
+        for name, listener in listeners:
+            sa.event.remove(sa.Engine, name, listener)
+
+
+@pytest.fixture
+def cloud(db: Database, conf: cfg.ConfigOpts, bus: rpc.InProcess, conductor: ConductorRPC) -> Cloud:
+    """One host, a flavor, an image and a network."""
+    served = Cloud()
+    bus.serve(
+        rpc.Endpoint(
+            SchedulerRPC, {name: getattr(served, name) for name in ("select_destinations", "update_host_states")}
+        )
+    )
+    bus.serve(rpc.Endpoint(ComputeRPC, {"build_and_run_instance": served.build_and_run_instance}, partial=True), "h1")
+    db.write(hosts.register_host, conf, make.report())
+    db.write(flavors.create, make.flavor())
+    db.write(networks.create, make.network(is_default=True))
+    return served
+
+
+def create(conductor: ConductorRPC, image: objects.Image, count: int = 1) -> list[str]:
+    context = make.context()
+    request = objects.CreateRequest(name="vm", flavor_id="1", image_ref=image.id, min_count=count, max_count=count)
+    result = conductor.create_instances(context, request)
+    uuids = [each.uuid for each in result.instances]
+    conductor.build_instances(context, uuids)
+    return uuids
+
+
+def finish(conductor: ConductorRPC, build: BuildRequest) -> None:
+    uuid = build.instance.uuid
+    conductor.start_build(make.ADMIN, uuid, "h1", build.generation)
+    result = objects.BuildResult(
+        instance_uuid=uuid,
+        generation=build.generation,
+        host="h1",
+        outcome=objects.Outcome.BUILT,
+        power_state=1,
+        root_device_name="/dev/vda",
+    )
+    conductor.finish_build(make.ADMIN, result)
+
+
+def test_a_server_is_read_with_its_parts(db: Database, conductor: ConductorRPC, cloud: Cloud) -> None:
+    image = db.write(images.create, make.image())
+    (uuid,) = create(conductor, image)
+    finish(conductor, cloud.builds.pop())
+    with counting() as read:
+        instance = conductor.instance_get(ME, uuid)
+    assert (instance.host, instance.host_status, len(instance.vifs)) == ("h1", "UP", 1)
+    assert len(read.statements) == 2, read.statements
+
+
+def test_a_list_needs_no_more_than_one_server(db: Database, conductor: ConductorRPC, cloud: Cloud) -> None:
+    db.write(fill, 50)
+    arguments = (ME, InstanceFilters(project_id="p1"), 50)
+    with counting() as read:
+        first = conductor.instance_list(*arguments, None, ["created_at"], ["desc"])
+    assert len(first) == 50
+    assert len(read.statements) == 2, read.statements
+    with counting() as read:
+        conductor.instance_list(*arguments, first[10].uuid, ["created_at"], ["desc"])
+    assert len(read.statements) == 3, read.statements
+
+
+def fill(uow: UnitOfWork, count: int) -> None:
+    for number in range(count):
+        make.instance(uow, host="h1", tag_names=["a", "b"][: number % 3])
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda conductor: conductor.flavor_get(ME, "1"),
+        lambda conductor: conductor.flavor_list(ME, True, None, None, 50, None, "flavorid", "asc"),
+        lambda conductor: conductor.keypair_list(ME, "u1", 50, None),
+        lambda conductor: conductor.network_list(ME),
+        lambda conductor: conductor.service_list(ME, None, None),
+        lambda conductor: conductor.image_list(ME, None, None, 50, None),
+    ],
+)
+def test_other_things_are_read_at_once(
+    conductor: ConductorRPC, cloud: Cloud, read: Callable[[ConductorRPC], object]
+) -> None:
+    with counting() as counted:
+        read(conductor)
+    assert len(counted.statements) == 1, counted.statements
+
+
+def test_a_boot_and_a_delete(db: Database, conductor: ConductorRPC, cloud: Cloud) -> None:
+    image = db.write(images.create, make.image())
+    create(conductor, image)  # the first one of a project has to make its rows of quota
+    finish(conductor, cloud.builds.pop())
+    with counting() as boot:
+        (uuid,) = create(conductor, image)
+        finish(conductor, cloud.builds.pop())
+    assert conductor.instance_get(ME, uuid).vm_state == "active"
+    with counting() as delete:
+        ticket = conductor.accept_action(make.context(), uuid, "delete", {})
+        conductor.finish_action(make.ADMIN, "h1", ticket.action_id, 0, None, "", ticket.position)
+    assert [each.uuid for each in conductor.instance_list(ME, InstanceFilters(deleted=True), 9, None, [], [])] == [uuid]
+    assert (boot.transactions, len(boot.statements)) == (5, BOOT), boot.statements
+    assert (delete.transactions, len(delete.statements)) == (2, DELETE), delete.statements

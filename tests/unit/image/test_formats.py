@@ -1,0 +1,124 @@
+"""What image files may be, on files that the real qemu-img makes, and on bytes that somebody made up."""
+
+from __future__ import annotations
+
+import os
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from nova_lite import exception
+from nova_lite.image import formats
+
+SIZE = 8 * 1024**2
+
+
+def create(path: Path, disk_format: str, *options: str) -> Path:
+    subprocess.run(["qemu-img", "create", "-q", "-f", disk_format, *options, str(path), str(SIZE)], check=True)
+    return path
+
+
+def refused(path: Path, disk_format: str) -> str:
+    with pytest.raises(exception.ImageUnacceptable) as caught:
+        formats.check(str(path), disk_format, "I")
+    assert caught.value.message.startswith("Image I is unacceptable: ")
+    assert str(path.parent) not in caught.value.message, "the owner of an image learns nothing of files"
+    return caught.value.message.removeprefix("Image I is unacceptable: ")
+
+
+@pytest.mark.parametrize(
+    ("made", "declared", "options"),
+    [
+        ("qcow2", "qcow2", []),
+        ("qcow2", "qcow2", ["-o", "compat=0.10"]),
+        ("vdi", "vdi", []),
+        ("vpc", "vhd", []),
+        ("vpc", "vhd", ["-o", "subformat=fixed"]),
+        ("vhdx", "vhdx", []),
+        *(("raw", each, []) for each in ("raw", "ami", "aki", "ari", "iso")),
+    ],
+)
+def test_what_is_as_declared(tmp_path: Path, made: str, declared: str, options: list[str]) -> None:
+    formats.check(str(create(tmp_path / "image", made, *options)), declared)
+
+
+#: Header sectors of disks that are used as they are: a boot sector with one partition, an ISO file system, an old ext2.
+PLAIN = {
+    "partitions": b"\0" * 446 + struct.pack("<B3xB3xII", 0x80, 0x83, 2048, 100) + b"\0" * 48 + b"\x55\xaa",
+    "kernel": b"MZ" + b"\0" * 508 + b"\x55\xaa",
+    "iso": b"\0" * 32768 + b"\x01CD001\x01" + b"\0" * 2041,
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("what", PLAIN)
+@pytest.mark.parametrize("declared", ["raw", "iso", "aki"])
+def test_a_plain_disk_may_begin_as_it_likes(tmp_path: Path, what: str, declared: str) -> None:
+    path = tmp_path / "image"
+    path.write_bytes(PLAIN[what] + b"\0" * 65536)
+    formats.check(str(path), declared)
+
+
+@pytest.mark.parametrize("made", ["qcow2", "vdi", "vpc", "vhdx", "vmdk", "qed"])
+@pytest.mark.parametrize("declared", ["raw", "ami", "iso", "qcow2", "vdi", "vhdx"])
+def test_what_is_something_else(tmp_path: Path, made: str, declared: str) -> None:
+    if made == declared:
+        return
+    path = create(tmp_path / "image", made)
+    assert refused(path, declared).startswith(f"it was declared as {declared}, and it")
+
+
+def test_no_vmdk_is_let_in(tmp_path: Path) -> None:
+    """Its descriptor, a text, may name any file as the disk (CVE-2022-47951)."""
+    assert "declared as vmdk" in refused(create(tmp_path / "image", "vmdk"), "vmdk")
+    (tmp_path / "text").write_text(
+        '# Disk DescriptorFile\nversion=1\nCID=fffffffe\nparentCID=ffffffff\ncreateType="monolithicFlat"\n'
+        'RW 20480 FLAT "/etc/shadow" 0\n'
+    )
+    for declared in ("vmdk", "raw", "qcow2"):
+        assert f"declared as {declared}" in refused(tmp_path / "text", declared)
+
+
+def test_a_qcow2_that_reads_another_file(tmp_path: Path) -> None:
+    backed = create(tmp_path / "backed", "qcow2", "-b", "/etc/passwd", "-F", "raw")
+    assert refused(backed, "qcow2") == "it has a backing file"
+    apart = create(tmp_path / "apart", "qcow2", "-o", f"data_file={tmp_path / 'data'}")
+    assert refused(apart, "qcow2") == "it keeps its data in another file"
+
+
+@pytest.mark.parametrize("length", [0, 3, 4, 24, 71, 72, 75, 79, 80, 103, 104])
+def test_a_header_that_ends_early(tmp_path: Path, length: int) -> None:
+    whole = create(tmp_path / "whole", "qcow2").read_bytes()
+    (tmp_path / "part").write_bytes(whole[:length])
+    assert refused(tmp_path / "part", "qcow2")
+
+
+@pytest.mark.parametrize("made", ["qcow2", "vdi", "vhdx", "vpc"])
+def test_headers_of_noise_end_as_refused_or_allowed(tmp_path: Path, made: str) -> None:
+    """Never as an error of ours, whatever the bytes after the magic are."""
+    whole = bytearray(create(tmp_path / "whole", made).read_bytes()[:65536])
+    declared = {"vpc": "vhd"}.get(made, made)
+    path = tmp_path / "noise"
+    for at in range(4, 112):
+        noisy = bytearray(whole)
+        noisy[at : at + 4] = b"\xff\xff\xff\xff"
+        path.write_bytes(noisy)
+        try:
+            formats.check(str(path), declared)
+        except exception.ImageUnacceptable:
+            continue
+
+
+@pytest.mark.parametrize("what", ["fifo", "directory", "device"])
+def test_only_files_are_opened(tmp_path: Path, what: str) -> None:
+    path = tmp_path / what
+    if what == "fifo":
+        os.mkfifo(path)
+    elif what == "directory":
+        path.mkdir()
+    else:
+        path = Path("/dev/zero")
+    with pytest.raises(OSError, match=r"not a regular file|Is a directory"):
+        formats.check(str(path), "raw")

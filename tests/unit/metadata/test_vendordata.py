@@ -1,0 +1,104 @@
+"""Vendor data: a file, and services that are asked."""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from oslo_config import cfg
+
+from nova_lite import conf as configuration
+from nova_lite import exception
+from nova_lite.metadata import vendordata
+from nova_lite.metadata.vendordata import VendorData
+from tests.unit.virt.builders import make_instance
+
+
+def vendor(**options: Any) -> VendorData:
+    conf = cfg.ConfigOpts()
+    configuration.register_opts(conf)
+    conf([], default_config_files=[])
+    for name, value in options.items():
+        conf.set_override(name, value, "api")
+    return VendorData(conf)
+
+
+class Answers(http.server.BaseHTTPRequestHandler):
+    asked: list[dict[str, Any]] = []
+    body = b"{}"
+    status = 200
+
+    def do_POST(self) -> None:
+        self.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        self.send_response(self.status)
+        self.send_header("Content-Length", str(len(self.body)))
+        self.end_headers()
+        with contextlib.suppress(ConnectionError):
+            self.wfile.write(self.body)
+
+    def log_message(self, *args: Any) -> None:
+        """Not on the terminal."""
+
+
+@pytest.fixture
+def target() -> Iterator[str]:
+    Answers.asked, Answers.body, Answers.status = [], b'{"role": "web"}', 200
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"roles@http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+def test_a_file_is_told_to_all(tmp_path: Path) -> None:
+    path = tmp_path / "vendor.json"
+    path.write_text('{"a": [1]}')
+    made = vendor(vendordata_jsonfile_path=str(path))
+    assert (made.static(), made.all(make_instance())) == ({"a": [1]}, {"static": {"a": [1]}})
+
+
+@pytest.mark.parametrize("text", [None, "{", "[]", '"x"'])
+def test_a_file_that_is_no_object_is_left_out(
+    tmp_path: Path, text: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "vendor.json"
+    if text is not None:
+        path.write_text(text)
+    assert vendor(vendordata_jsonfile_path=str(path)).static() == {}
+    assert f"vendordata_jsonfile_path = {path} is left out" in caplog.text
+
+
+def test_a_service_is_asked_about_each_guest(target: str) -> None:
+    instance = make_instance(metadata={"k": "v"}, image_ref="i")
+    assert vendor(vendordata_dynamic_targets=[target]).all(instance) == {"static": {}, "roles": {"role": "web"}}
+    (asked,) = Answers.asked
+    assert (asked["instance-id"], asked["project-id"]) == (instance.uuid, instance.project_id)
+    assert (asked["hostname"], asked["image-id"], asked["metadata"]) == ("web-one", "i", {"k": "v"})
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [(500, b"{}"), (302, b"{}"), (200, b"nonsense"), (200, b"[]"), (200, b" " * (vendordata.MAX_ANSWER_BYTES + 1))],
+)
+def test_one_that_fails_keeps_no_guest_from_booting(
+    target: str, status: int, body: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    Answers.status, Answers.body = status, body
+    assert vendor(vendordata_dynamic_targets=[target]).all(make_instance()) == {"static": {}, "roles": {}}
+    assert "Vendor data roles of instance" in caplog.text
+
+
+def test_nor_one_that_is_not_there() -> None:
+    made = vendor(vendordata_dynamic_targets=["gone@http://127.0.0.1:1/"])
+    assert made.all(make_instance()) == {"static": {}, "gone": {}}
+
+
+@pytest.mark.parametrize("text", ["http://x/", "static@http://x/", "@http://x/", "a@ftp://x"])
+def test_a_malformed_target_is_told_at_start(text: str) -> None:
+    with pytest.raises(exception.ConfigurationError, match="has to be NAME@URL"):
+        vendor(vendordata_dynamic_targets=[text])

@@ -176,7 +176,7 @@ def set_state(world: Retiring, **values: Any) -> None:
 
 def test_a_shelved_server_is_offloaded(world: Retiring) -> None:
     set_state(world, vm_state=states.SHELVED, shelved_image={"id": "i", "name": "image"})
-    assert [each.outcome for each in world.retire("host1").servers] == ["delete it"]
+    assert "offloads it" in world.retire("host1").servers[0].outcome
     (server,) = world.retire("host1", with_instances=True).servers
     assert "offloaded" in server.outcome
     assert world.place == (states.SHELVED_OFFLOADED, None, None)

@@ -30,6 +30,7 @@ enabled_apis() {
 }
 
 # Guests of this machine are led from 169.254.169.254 to the API, at an address that the compute daemon gives the machine.
+# Further libvirt hosts (own_libvirt) have no API, so their guests have config drives.
 METADATA_ADDRESS=169.254.87.75
 
 metadata_api() {
@@ -113,7 +114,7 @@ compute_driver = $VIRT_DRIVER
 state_path = $state
 $([[ $VIRT_DRIVER != libvirt || $name == compute ]] || libvirt_host_config "${name#compute-}")
 
-$(metadata_config)
+$([[ -n $(own_libvirt "$name") ]] || metadata_config)
 CONFIG
 }
 

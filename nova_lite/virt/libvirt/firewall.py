@@ -10,7 +10,6 @@ from __future__ import annotations
 import ipaddress
 import logging
 import re
-import shutil
 import subprocess
 
 from oslo_config import cfg
@@ -29,41 +28,48 @@ LINK_LOCAL = ipaddress.IPv4Network("169.254.0.0/16")
 
 class Firewall:
     def __init__(self, conf: cfg.ConfigOpts) -> None:
-        self._metadata_address: str = conf.api.metadata_listen
-        self._metadata_port: int = conf.api.metadata_listen_port
-        self._has_metadata: bool = conf.network.metadata_service
+        self._metadata: tuple[str, int] | None = None
+        if conf.network.metadata_service:
+            self._metadata = conf.api.metadata_listen, conf.api.metadata_listen_port
         self._host_ports: list[int] = conf.network.host_ports
-        self._has_nft = False
+        self._works = False
 
     def prepare(self) -> None:
         """Raises `ConfigurationError` when guests are to reach a metadata service, and cannot."""
-        self._has_nft = shutil.which("nft") is not None
-        if not self._has_nft and not self._has_metadata:
-            LOG.warning("nft is not installed: guests reach what listens on this host, and link-local addresses")
-        if self._has_metadata:
-            if not self._has_nft:
-                raise exception.ConfigurationError(reason="[network] metadata_service: nft is not installed.")
-            _check_address(self._metadata_address)
-            if ipaddress.IPv4Address(self._metadata_address) in LINK_LOCAL:
-                images.run("ip", "address", "replace", f"{self._metadata_address}/32", "dev", "lo", "scope", "host")
+        complaint = _nft("list tables\n")
+        self._works = not complaint
+        if complaint and self._metadata is not None:
+            raise exception.ConfigurationError(reason=f"[network] metadata_service: {complaint}")
+        if complaint:
+            LOG.warning("Guests reach what listens on this host, and link-local addresses: %s", complaint)
+        if self._metadata is not None:
+            address = _checked(self._metadata[0])
+            if address in LINK_LOCAL:
+                images.run("ip", "address", "replace", f"{address}/32", "dev", "lo", "scope", "host")
 
     def serves(self, network: Network) -> bool:
         """Whether guests there find the metadata service; without a gateway they have no way to its address."""
-        return self._has_metadata and network.gateway is not None
+        return self._metadata is not None and network.gateway is not None
 
     def apply(self, network: Network) -> None:
         """Put the network's table in place of the one that is there, at once."""
-        if not self._has_nft:
+        if not self._works:
             return
-        metadata = (self._metadata_address, self._metadata_port) if self._has_metadata else None
-        text = ruleset(network, metadata, self._host_ports)
+        complaint = _nft(ruleset(network, self._metadata, self._host_ports))
+        if complaint:
+            raise exception.VirtDriverError(reason=f"the rules of network {network.name}: {complaint}")
+
+
+def _nft(text: str) -> str:
+    """What it has to say against it."""
+    try:
         result = subprocess.run(["nft", "-f", "-"], input=text, capture_output=True, text=True, check=False)
-        if result.returncode:
-            complaint = " ".join(result.stderr.split())
-            raise exception.VirtDriverError(reason=f"nft refuses the rules of network {network.name}: {complaint}")
+    except OSError as error:
+        return f"nft cannot be run: {error.strerror}"
+    return f"nft says {' '.join(result.stderr.split())}" if result.returncode else ""
 
 
-def _check_address(text: str) -> None:
+def _checked(text: str) -> ipaddress.IPv4Address:
     try:
         address = ipaddress.IPv4Address(text)
     except ValueError:
@@ -74,6 +80,7 @@ def _check_address(text: str) -> None:
             f"an IPv4 address of this machine, or one of {LINK_LOCAL}, such as 169.254.87.75, that it is then given "
             f"({METADATA_ADDRESS} may be its own cloud's)."
         )
+    return address
 
 
 def table_name(network: Network) -> str:

@@ -23,6 +23,7 @@ from nova_lite.objects import VIF, Image, Network
 from nova_lite.virt.driver import SpawnSpec
 from nova_lite.virt.libvirt import dhcp, firewall, networks
 from nova_lite.virt.libvirt.driver import LibvirtDriver
+from tests.integration.libvirt.metadata import Service
 from tests.unit.virt.builders import make_flavor, make_image, make_instance, make_network, make_spec, make_vif
 
 BUILD = Path(__file__).parents[3] / "devstack" / "guest" / "build.sh"
@@ -171,6 +172,14 @@ def new_vif(network: Network) -> Callable[[], VIF]:
         return make_vif(network=network, address=address, mac_address=f"fa:16:3e:{network.id[:2]}:76:{number:02x}")
 
     return new
+
+
+@pytest.fixture
+def service(connection: Any, tmp_path: Path) -> Iterator[Service]:
+    made = Service(tmp_path)
+    yield made
+    made.http.stop(5)
+    subprocess.run(["ip", "address", "del", f"{made.address}/32", "dev", "lo"], capture_output=True, check=False)
 
 
 def guest_spec(images: Images, vifs: list[VIF], image: Image | None = None, **changes: Any) -> SpawnSpec:

@@ -9,62 +9,17 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from nova_lite.api import deploy, server, wsgi
-from nova_lite.compute.api import API
-from nova_lite.image.driver import load_backend
-from nova_lite.policy import Policy
-from nova_lite.virt.driver import SpawnSpec
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration.libvirt.conftest import Images, MakeDriver, boot, guest_lines, guest_spec, wait_for
+from tests.integration.libvirt.metadata import Service
 from tests.integration.libvirt.test_guests import NewVif, console_line, user_data
-from tests.unit.api.conftest import make_conf
-from tests.unit.api.fakes import FakeCompute, FakeConductor
 
 pytestmark = pytest.mark.skipif(shutil.which("nft") is None, reason="nft is not installed")
 
 KEY = "ssh-ed25519 AAAA alice"
-
-
-class Service:
-    """The metadata API at an address that the machine does not have before a compute host gives it to it."""
-
-    def __init__(self, path: Path) -> None:
-        token = uuid.uuid4().bytes
-        self.address, self.port = f"169.254.{88 + token[0] % 100}.{1 + token[1] % 250}", 18775
-        self.conductor = FakeConductor()
-        conf = make_conf(path)
-        compute = API()
-        compute.connect(self.conductor, FakeCompute(), load_backend(conf, self.conductor))  # type: ignore[arg-type]
-        app = deploy.load_app("metadata", wsgi.Services(conf, Policy(conf), compute))
-        self.http = server.make(server.listen(self.address, self.port, early=True), app, 4, None)
-        self.http.start()
-
-    @property
-    def options(self) -> dict[str, Any]:
-        return {
-            "network__metadata_service": True,
-            "api__metadata_listen": self.address,
-            "api__metadata_listen_port": self.port,
-        }
-
-    def know(self, spec: SpawnSpec) -> SpawnSpec:
-        """As the conductor does as soon as its ports are allocated."""
-        spec.instance.vifs = spec.vifs
-        self.conductor.instances[spec.instance.uuid] = spec.instance
-        return spec
-
-
-@pytest.fixture
-def service(connection: Any, tmp_path: Path) -> Iterator[Service]:
-    made = Service(tmp_path)
-    yield made
-    made.http.stop(5)
-    subprocess.run(["ip", "address", "del", f"{made.address}/32", "dev", "lo"], capture_output=True, check=False)
 
 
 @pytest.fixture

@@ -63,7 +63,7 @@ def test_not_before_it_is_forced_down_and_silent(world: Retiring) -> None:
         retirements.host_retire(world.context(admin=True), "host1", True)
     world.is_heard("host1")
     force_down(world, "host1")
-    with pytest.raises(exception.HostNotRetirable, match=r"heard 0 s ago.*Stop its daemon"):
+    with pytest.raises(exception.HostNotRetirable, match=r"heard \d+ s ago.*Stop its daemon"):
         retirements.host_retire(world.context(admin=True), "host1", True)
     assert world.state == (states.ACTIVE, None, "host1", 1)
 

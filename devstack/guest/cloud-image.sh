@@ -39,7 +39,7 @@ fi
 mkdir -p "$out"
 rm -f "$out/.fingerprint"
 work=$(mktemp -d "$out/.build-XXXXXX")
-trap 'umount --lazy "$work/root/proc" 2>/dev/null; rm -rf --one-file-system "$work"' EXIT
+trap 'umount --lazy "$work/root/proc" 2>/dev/null || true; rm -rf --one-file-system "$work"' EXIT
 root=$work/root
 
 debootstrap --variant=minbase --components="$components" "$VERSION_CODENAME" "$root" "$mirror" >&2

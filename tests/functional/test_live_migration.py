@@ -253,7 +253,7 @@ def test_a_guest_that_had_arrived_before_its_source_was_lost_goes_on(tidy: Cloud
 @pytest.mark.parametrize("word", ["evacuate", "delete"])
 def test_a_guest_that_is_lost_with_its_source(tidy: Cloud, word: str) -> None:
     server_id, host, other = placed(tidy)
-    tidy.control_host(host, live_migration_delay=600.0)
+    tidy.control_host(host, live_migration_delay=60.0)
     assert migrate(tidy, server_id).status_code == 202
     going_on(tidy, server_id)
     lose(tidy, host)

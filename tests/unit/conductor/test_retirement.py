@@ -63,7 +63,7 @@ def test_not_before_it_is_forced_down_and_silent(world: Retiring) -> None:
         retirements.host_retire(world.context(admin=True), "host1", True)
     world.is_heard("host1")
     force_down(world, "host1")
-    with pytest.raises(exception.HostNotRetirable, match=r"heard 0 s ago.*Stop its daemon"):
+    with pytest.raises(exception.HostNotRetirable, match=r"heard \d+ s ago.*Stop its daemon"):
         retirements.host_retire(world.context(admin=True), "host1", True)
     assert world.state == (states.ACTIVE, None, "host1", 1)
 
@@ -176,7 +176,7 @@ def set_state(world: Retiring, **values: Any) -> None:
 
 def test_a_shelved_server_is_offloaded(world: Retiring) -> None:
     set_state(world, vm_state=states.SHELVED, shelved_image={"id": "i", "name": "image"})
-    assert [each.outcome for each in world.retire("host1").servers] == ["delete it"]
+    assert "offloads it" in world.retire("host1").servers[0].outcome
     (server,) = world.retire("host1", with_instances=True).servers
     assert "offloaded" in server.outcome
     assert world.place == (states.SHELVED_OFFLOADED, None, None)

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import threading
 import time
+from pathlib import Path
 
 import libvirt
 import pytest
@@ -229,6 +230,8 @@ def test_a_guest_is_slowed_down_until_it_converges(make_host: MakeHost, images: 
 
 
 def test_post_copy_starts_it_there_at_once(make_host: MakeHost, images: Images) -> None:  # noqa: F811
+    if Path("/proc/sys/vm/unprivileged_userfaultfd").read_text().strip() != "1":
+        pytest.skip("qemu, which is not root, may not fetch memory on demand here (vm.unprivileged_userfaultfd)")
     guest = Stubborn(make_host, images, live_migration_permit_post_copy=True)
     guest.migrate(Wish.FORCE_COMPLETE, 6)
     guest.runs_there()

@@ -20,7 +20,8 @@ from nova_lite.conductor.db import actions, instances, server_migrations, servic
 from nova_lite.conductor.db.engine import UnitOfWork, translate
 from nova_lite.conductor.lanes import Lane
 from nova_lite.conductor.operations import building
-from nova_lite.conductor.operations.engine import Engine, build_request, lock_act, ticket
+from nova_lite.conductor.operations.act import build_request, lock_act, ticket
+from nova_lite.conductor.operations.engine import Engine
 from nova_lite.conductor.operations.scheduling import Scheduling
 from nova_lite.context import RequestContext, get_admin_context
 from nova_lite.objects import ActionTicket, BuildRequest
@@ -214,7 +215,7 @@ class Reconciler:
         elif item.ticket is not None:
             self.engine.send(item.ticket, item.context)
         else:
-            self.engine.tell(item.action_id)
+            self.engine.calls.make(item.action_id)
 
     def _fence(self, item: _Due) -> None:
         """A build that is undone: have its host confirm that it will not, or find out that it did."""

@@ -13,7 +13,8 @@ from nova_lite import exception, operations, states
 from nova_lite.conductor.db import actions, claims, instances, server_migrations, services
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Instance, Service
-from nova_lite.conductor.operations.engine import Act, Engine
+from nova_lite.conductor.operations.act import Act
+from nova_lite.conductor.operations.engine import Engine
 from nova_lite.conductor.operations.resize import give_back_extra
 from nova_lite.context import RequestContext
 from nova_lite.objects import RetiredServer, Retirement

@@ -92,7 +92,7 @@ class Control(msgspec.Struct, kw_only=True):
 
 make_ready(Domain, Control)
 
-QCOW2_HEADER = b"QFI\xfb" + (3).to_bytes(4, "big") + bytes(96)
+QCOW2_HEADER = (b"QFI\xfb" + (3).to_bytes(4, "big")).ljust(512, b"\0")
 
 #: The domain of a guest that is set aside, beside its disks.
 ASIDE_DOMAIN = "domain.json"

@@ -21,7 +21,7 @@ def reconciler() -> None:
 
 def confirmation() -> None:
     """A build whose host is silent moves to another one, unasked."""
-    from nova_lite.conductor.operations.engine import lock_act
+    from nova_lite.conductor.operations.act import lock_act
     from nova_lite.conductor.reconciler import Reconciler
 
     redrive = Reconciler._redrive

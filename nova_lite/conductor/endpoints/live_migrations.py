@@ -11,7 +11,7 @@ from nova_lite import exception, operations, states
 from nova_lite.conductor.db import actions, instances, server_migrations
 from nova_lite.conductor.db.engine import Database, UnitOfWork
 from nova_lite.conductor.db.models import Instance, InstanceAction, Migration
-from nova_lite.conductor.operations.engine import ordered
+from nova_lite.conductor.operations.act import ordered
 from nova_lite.context import RequestContext
 from nova_lite.objects import MigrationProgress, Wish
 

@@ -14,7 +14,8 @@ from nova_lite import exception, operations, states
 from nova_lite.conductor.db import actions, claims, hosts, instances, networks
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Instance, InstanceAction
-from nova_lite.conductor.operations.engine import Act, Engine
+from nova_lite.conductor.operations.act import Act
+from nova_lite.conductor.operations.engine import Engine
 from nova_lite.conductor.operations.scheduling import Scheduling
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.context import RequestContext

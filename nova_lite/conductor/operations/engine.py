@@ -7,29 +7,37 @@ id and the instance's generation, and may be repeated: the reconciler does so wh
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import logging
 from collections.abc import Callable, Iterable
 from concurrent import futures
 from typing import Any
 
-import msgspec
 from oslo_config import cfg
 
-from nova_lite import exception, hooks, operations, states
+from nova_lite import exception, operations, states
 from nova_lite.compute.rpcapi import ComputeRPC, send_ticket
 from nova_lite.conductor.db import actions, claims, hosts, instances, networks
 from nova_lite.conductor.db.engine import Database, UnitOfWork, translate
-from nova_lite.conductor.db.models import Instance, InstanceAction
-from nova_lite.conductor.operations import faults, images
+from nova_lite.conductor.db.models import Instance
+from nova_lite.conductor.operations import faults
+from nova_lite.conductor.operations.act import (
+    Act,
+    ends,
+    is_away,
+    is_retired,
+    lock_act,
+    ordered,
+    place,
+    ticket,
+)
+from nova_lite.conductor.operations.calls import Calls
 from nova_lite.conductor.operations.registry import own
 from nova_lite.context import RequestContext
-from nova_lite.image.driver import ImageBackend, ImageCall
-from nova_lite.network.driver import NetworkBackend, NetworkCall, Verb
-from nova_lite.objects import ActionTicket, BuildRequest, RequestSpec
-from nova_lite.objects import Image as ImageObject
-from nova_lite.operations import MOVE, End, Image, ImageVerb, Network, OnHost, Operation, Release, Schedule, Step
+from nova_lite.image.driver import ImageBackend
+from nova_lite.network.driver import NetworkBackend
+from nova_lite.objects import ActionTicket, RequestSpec
+from nova_lite.operations import MOVE, End, Image, Network, OnHost, Operation, Release, Schedule, Step
 from nova_lite.scheduler.rpcapi import SchedulerRPC
 from nova_lite.states import PowerState
 
@@ -40,43 +48,6 @@ PARALLEL_EFFECTS = 4
 
 #: What waits for somebody who is away has no deadline: it is done when they are back.
 NO_DEADLINE = datetime.timedelta(days=3650)
-
-
-@dataclasses.dataclass
-class Act:
-    """An action and its instance, locked until the transaction ends. ``cause`` and ``details``: why it fails.
-    ``ordered``: the step whose order goes out with the commit. ``swept``: the reconciler sends it. ``retiring``: a host
-    is being retired, which decides what becomes of the instances on it."""
-
-    uow: UnitOfWork
-    instance: Instance
-    action: InstanceAction
-    cause: str = ""
-    details: str = ""
-    ordered: str = ""
-    swept: bool = False
-    retiring: bool = False
-
-    @property
-    def row(self) -> Operation:
-        return operations.get(self.action.action, self.action.payload)
-
-    @property
-    def step(self) -> Step:
-        return self.row.step(self.action.step)
-
-    @property
-    def is_undone(self) -> bool:
-        """Whether it has failed, and what it had taken is being given back."""
-        return self.row.is_undo(self.step.name)
-
-    @property
-    def context(self) -> RequestContext:
-        """The context of the request that made the action."""
-        action = self.action
-        return RequestContext(
-            user_id=action.user_id, project_id=action.project_id, request_id=action.request_id, overwrite=False
-        )
 
 
 class Engine:
@@ -97,6 +68,7 @@ class Engine:
         self.compute = compute
         self.scheduler = scheduler
         self.images = image_backend
+        self.calls = Calls(self)
         self.effects: futures.Executor = futures.ThreadPoolExecutor(PARALLEL_EFFECTS, thread_name_prefix="effect")
 
     def stop(self) -> None:
@@ -210,14 +182,14 @@ class Engine:
         if isinstance(step, Schedule):
             action.host = None
         elif isinstance(step, OnHost):
-            self._begin_at(act, step, _ends(act, step.at))
+            self._begin_at(act, step, ends(act, step.at))
         elif isinstance(step, Network) and self.network.remote:
             action.deadline = uow.now + NO_DEADLINE
-            uow.after_commit.append(lambda: self.in_background(lambda: self.tell_network(action.id)))
+            uow.after_commit.append(lambda: self.in_background(lambda: self.calls.to_network(action.id)))
         elif isinstance(step, Image):
             if step.goes_on:
                 action.deadline = uow.now + NO_DEADLINE
-            uow.after_commit.append(lambda: self.in_background(lambda: self.tell_images(action.id)))
+            uow.after_commit.append(lambda: self.in_background(lambda: self.calls.to_images(action.id)))
         else:
             if isinstance(step, Network):
                 self.network.deallocate(networks.Store(uow), instance.uuid)
@@ -228,7 +200,7 @@ class Engine:
     def _release(self, act: Act, step: Release) -> None:
         uow, instance = act.uow, act.instance
         if step.end in MOVE:
-            for end in _ends(act, step.end):
+            for end in ends(act, step.end):
                 claims.release(uow, instance.uuid, end)
             return
         claims.release(uow, instance.uuid)
@@ -248,7 +220,7 @@ class Engine:
         action.host, action.generation = ends[0]
         if step.event is not None:
             actions.start_event(uow, action, step.event, action.host)
-        if _is_retired(act):
+        if is_retired(act):
             self._pass_retired(act)
         elif step.away is not None and not hosts.is_up(uow, action.host):
             self._leave_for_later(act, step)
@@ -405,7 +377,7 @@ class Engine:
     def _done_at_end(self, act: Act, step: OnHost) -> None:
         """The step is done at one end: release it and order the next one, or finish the step."""
         action = act.action
-        left = [end for end in _ends(act, step.at) if end != (action.host, action.generation)]
+        left = [end for end in ends(act, step.at) if end != (action.host, action.generation)]
         if not left:
             self.done(act)
             return
@@ -451,7 +423,7 @@ class Engine:
                 continue
             if action.deadline <= uow.now:
                 self._expire(act, step)
-            elif isinstance(step, OnHost) and step.away and step.away != action.step and _is_away(act):
+            elif isinstance(step, OnHost) and step.away and step.away != action.step and is_away(act):
                 self._leave_for_later(act, step)
             else:
                 self._pass_forced_down(act)
@@ -463,7 +435,7 @@ class Engine:
 
     def _parked(self, act: Act) -> bool:
         """Whether only a host could go on with it that is away; then it waits for that."""
-        if not isinstance(act.step, OnHost) or not _is_away(act):
+        if not isinstance(act.step, OnHost) or not is_away(act):
             return False
         actions.park(act.uow, act.action)
         return True
@@ -531,7 +503,7 @@ class Engine:
     def _pass_retired(self, act: Act) -> None:
         """What was to be removed or taken back at a host that is retired went with it. What else it had to do has
         failed; a build that it had can be made by nobody any more."""
-        while act.action.finish_time is None and _is_retired(act):
+        while act.action.finish_time is None and is_retired(act):
             step = act.step
             assert isinstance(step, OnHost)
             if act.is_undone and not step.fences:
@@ -545,7 +517,7 @@ class Engine:
     def _why_late(self, act: Act) -> str:
         action = act.action
         what = f"The {action.action} was not finished within {self.conf.conductor.action_deadline} s"
-        if _is_away(act):
+        if is_away(act):
             return f"{what}: its compute host does not answer."
         last_error = action.payload.get("last_error")
         return f"{what}: {last_error}" if last_error else f"{what}."
@@ -565,11 +537,6 @@ class Engine:
     def in_background(self, effect: Callable[[], None]) -> None:
         self.effects.submit(self.guarded, effect)
 
-    def tell(self, action_id: int) -> None:
-        """The effect of the action's step, if another service is to be told."""
-        self.tell_network(action_id)
-        self.tell_images(action_id)
-
     def guarded(self, effect: Callable[[], None]) -> None:
         """Run an effect; a failure is logged, and the effect is repeated after the lease."""
         try:
@@ -580,100 +547,6 @@ class Engine:
                 LOG.warning("A step could not be driven now: %s", ours.message)
             else:
                 LOG.exception("A step could not be driven; it is repeated after its lease")
-
-    def tell_network(self, action_id: int) -> None:
-        """The effect of a `Network` step of a backend that asks another service, between its two transactions."""
-        call = self.db.write(self._network_call, action_id)
-        if call is None:
-            return
-        try:
-            self.network.call(call)
-        except exception.NovaLiteException as error:
-            self.db.write(self._network_failed, action_id, error.message)
-        else:
-            self.db.write(self._network_told, action_id)
-
-    def _network_call(self, uow: UnitOfWork, action_id: int) -> NetworkCall | None:
-        """The call to make; None while an earlier one for the instance may still take effect."""
-        act = lock_act(uow, action_id)
-        if act is None or not isinstance(act.step, Network):
-            return None
-        instance = act.instance
-        if instance.network_call_until is not None and instance.network_call_until > uow.now:
-            act.action.lease_expires_at = instance.network_call_until
-            return None
-        actions.extend(uow, self.conf, act.action, self.conf.network.call_timeout)
-        vifs = networks.Store(uow).vifs(instance.uuid)
-        return NetworkCall(verb=Verb.DEALLOCATE, context=act.context, instance_uuid=instance.uuid, vifs=vifs)
-
-    def _network_told(self, uow: UnitOfWork, action_id: int) -> None:
-        act = lock_act(uow, action_id)
-        if act is not None and isinstance(act.step, Network):
-            self.network.deallocate(networks.Store(uow), act.instance.uuid)
-            act.instance.network_call_until = None
-            self.advance(act)
-
-    def _network_failed(self, uow: UnitOfWork, action_id: int, cause: str) -> None:
-        act = lock_act(uow, action_id)
-        if act is not None and isinstance(act.step, Network):
-            LOG.warning("The network service could not be told about %s: %s", act.instance.uuid, cause)
-            actions.back_off(uow, self.conf, act.action, cause)
-
-    def tell_images(self, action_id: int) -> None:
-        """The effect of an `Image` step, between its two transactions."""
-        try:
-            planned = self.db.write(self._image_call, action_id)
-            if planned is None:
-                return
-            verb, call = planned
-            answer = self._ask_images(verb, call)
-        except exception.NovaLiteException as error:
-            self.db.write(self._image_failed, action_id, error)
-            return
-        if not self.db.write(self._image_told, action_id, verb, call, answer):
-            self.images.discard(call)
-
-    def _ask_images(self, verb: ImageVerb, call: ImageCall) -> Any:
-        ask: Callable[[ImageCall], Any] = getattr(self.images, verb)
-        refused = hooks.reach("image", verb, "before") == hooks.ERROR
-        answer = None if refused else ask(call)
-        if refused or hooks.reach("image", verb, "after") == hooks.ERROR:
-            raise exception.ServiceUnavailable("A test refuses the call to the image backend.")
-        return answer
-
-    def _image_call(self, uow: UnitOfWork, action_id: int) -> tuple[ImageVerb, ImageCall] | None:
-        act = lock_act(uow, action_id)
-        if act is None or not isinstance(act.step, Image):
-            return None
-        actions.extend(uow, self.conf, act.action)
-        return act.step.verb, images.plan(uow, self.images, act.step.verb, act.instance, act.action)
-
-    def _image_told(self, uow: UnitOfWork, action_id: int, verb: ImageVerb, call: ImageCall, answer: Any) -> bool:
-        """False: what was published is not wanted any more."""
-        images.drop(uow, call.gone)
-        act = lock_act(uow, action_id)
-        if act is None or not isinstance(act.step, Image) or act.step.verb is not verb:
-            return verb is not ImageVerb.PUBLISH or images.is_wanted(uow, self.images, call.image_id)
-        if act.step.goes_on:
-            self.advance(act)
-            return True
-        image = images.published(uow, self.images, call.image_id, answer)
-        if image is None:
-            self.fail(act, exception.ImageNotFound(image_id=call.image_id).message, answered=True)
-            return False
-        own(act.action.action).published(uow, act.instance, image)
-        self.done(act)
-        return True
-
-    def _image_failed(self, uow: UnitOfWork, action_id: int, error: exception.NovaLiteException) -> None:
-        act = lock_act(uow, action_id)
-        if act is None or not isinstance(act.step, Image):
-            return
-        LOG.warning("The image backend failed at %s of %s: %s", act.step.verb, act.action.action, error.message)
-        if act.step.goes_on or isinstance(error, exception.ServiceUnavailable):
-            actions.back_off(uow, self.conf, act.action, error.message)
-        else:
-            self.fail(act, error.message, answered=True)
 
 
 def check(context: RequestContext, instance: Instance, row: Operation) -> None:
@@ -691,45 +564,6 @@ def check(context: RequestContext, instance: Instance, row: Operation) -> None:
         raise exception.InstanceNotReady(instance_id=instance.uuid)
 
 
-def ticket(act: Act) -> ActionTicket:
-    """The order to the host, made from the rows; ``host`` is None when there is nothing to send."""
-    action = act.action
-    step = act.step if action.finish_time is None else None
-    wanted = isinstance(step, OnHost) and step.method in operations.order_methods()
-    builds = step is not None and step.name == operations.BUILD
-    return ActionTicket(
-        action_id=action.id,
-        action=action.action,
-        method=step.method if isinstance(step, OnHost) else "",
-        instance=instances.to_object(act.uow, act.instance),
-        generation=action.generation,
-        host=action.host if wanted or builds else None,
-        request_id=action.request_id,
-        payload=action.payload,
-        position=act.row.position(act.step.name) if wanted else 0,
-        build=build_request(act) if builds else None,
-    )
-
-
-def build_request(act: Act) -> BuildRequest:
-    """The order to build, made from the rows as they are now; a redrive makes the same."""
-    instance, action = act.instance, act.action
-    source = instance.shelved_image or instance.image
-    image = None if source is None else msgspec.convert(source, ImageObject)
-    boot_images = msgspec.convert(instance.boot_images or {}, dict[str, ImageObject])
-    return BuildRequest(
-        instance=instances.to_object(act.uow, instance),
-        generation=instance.generation,
-        action_id=action.id,
-        request_id=action.request_id,
-        image=image,
-        images={image.id: image, **boot_images} if image else {},
-        limits=action.payload.get("limits", {}),
-        injected_files=instance.request.get("injected_files", {}),
-        admin_password=instance.request.get("admin_password"),
-    )
-
-
 def nothing_to_do(uow: UnitOfWork, context: RequestContext, instance: Instance, kind: str) -> ActionTicket:
     """The answer to a request that would change nothing; no action is written for it."""
     return ActionTicket(
@@ -740,47 +574,6 @@ def nothing_to_do(uow: UnitOfWork, context: RequestContext, instance: Instance, 
         host=None,
         request_id=context.request_id,
     )
-
-
-def _ends(act: Act, at: End) -> list[claims.End]:
-    """Where a step happens, in order."""
-    instance = act.instance
-    if at is End.EVERY:
-        return claims.ends(act.uow, instance)
-    if at in MOVE:
-        return [claims.End(there.host, there.generation)] if (there := place(act, at)) is not None else []
-    return [] if instance.host is None else [claims.End(instance.host, instance.generation)]
-
-
-def place(act: Act, end: End) -> claims.Place | None:
-    """An end of a move, as the action's payload has it; None for a destination that is not claimed yet."""
-    found = act.action.payload.get(end.value)
-    return None if found is None else claims.Place(**found)
-
-
-def ordered(uow: UnitOfWork, host: str, action_id: int, position: int) -> Act | None:
-    """The action, if it waits for this order of this host: a late report is about another step."""
-    act = lock_act(uow, action_id)
-    if act is None or act.action.host != host or not isinstance(act.step, OnHost):
-        return None
-    return act if act.row.position(act.step.name) == position else None
-
-
-def lock_act(uow: UnitOfWork, action_id: int) -> Act | None:
-    """An open action and its instance, as they are now; None when it is over."""
-    instance = instances.lock(uow, actions.instance_of(action_id))
-    action = None if instance is None else actions.get(uow, action_id)
-    if instance is None or action is None or action.finish_time is not None:
-        return None
-    return Act(uow, instance, action)
-
-
-def _is_away(act: Act) -> bool:
-    return act.action.host is not None and not hosts.is_up(act.uow, act.action.host)
-
-
-def _is_retired(act: Act) -> bool:
-    return isinstance(act.step, OnHost) and act.action.host in act.action.payload.get("retired", ())
 
 
 def _settle(uow: UnitOfWork, instance: Instance, error: str, details: str) -> None:

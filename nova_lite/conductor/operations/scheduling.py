@@ -17,7 +17,8 @@ from nova_lite import exception, operations
 from nova_lite.conductor.db import actions, claims, instances, server_groups
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Instance
-from nova_lite.conductor.operations.engine import Act, Engine, build_request, ticket
+from nova_lite.conductor.operations.act import Act, build_request, ticket
+from nova_lite.conductor.operations.engine import Engine
 from nova_lite.conductor.operations.registry import own
 from nova_lite.context import RequestContext
 from nova_lite.objects import (

@@ -12,7 +12,7 @@ import pytest
 
 from nova_lite import exception, objects, operations, states
 from nova_lite.conductor.db import images, instances, models
-from nova_lite.conductor.operations.engine import lock_act
+from nova_lite.conductor.operations.act import lock_act
 from nova_lite.image import store
 from nova_lite.virt.fake import QCOW2_HEADER
 from tests.unit.conductor.test_lifecycle import World
@@ -160,7 +160,7 @@ def link(path: Path) -> None:
         link,
         lambda path: path.with_suffix(".other").hardlink_to(path),
         lambda path: path.write_bytes(b"no qcow2" * 40),
-        lambda path: path.write_bytes(QCOW2_HEADER[:8] + b"\x01" * 96),
+        lambda path: path.write_bytes(QCOW2_HEADER[:8] + b"\x01" * 504),
     ],
 )
 def test_what_a_host_must_not_upload_is_no_image(world: Snapshots, spoil: Callable[[Path], Any]) -> None:

@@ -1,0 +1,133 @@
+"""An action under way: its row, its instance, and the orders that are made of them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import msgspec
+
+from nova_lite import operations
+from nova_lite.conductor.db import actions, claims, hosts, instances
+from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.conductor.db.models import Instance, InstanceAction
+from nova_lite.context import RequestContext
+from nova_lite.objects import ActionTicket, BuildRequest
+from nova_lite.objects import Image as ImageObject
+from nova_lite.operations import MOVE, End, OnHost, Operation, Step
+
+
+@dataclasses.dataclass
+class Act:
+    """An action and its instance, locked until the transaction ends. ``cause`` and ``details``: why it fails.
+    ``ordered``: the step whose order goes out with the commit. ``swept``: the reconciler sends it. ``retiring``: a host
+    is being retired, which decides what becomes of the instances on it."""
+
+    uow: UnitOfWork
+    instance: Instance
+    action: InstanceAction
+    cause: str = ""
+    details: str = ""
+    ordered: str = ""
+    swept: bool = False
+    retiring: bool = False
+
+    @property
+    def row(self) -> Operation:
+        return operations.get(self.action.action, self.action.payload)
+
+    @property
+    def step(self) -> Step:
+        return self.row.step(self.action.step)
+
+    @property
+    def is_undone(self) -> bool:
+        """Whether it has failed, and what it had taken is being given back."""
+        return self.row.is_undo(self.step.name)
+
+    @property
+    def context(self) -> RequestContext:
+        """The context of the request that made the action."""
+        action = self.action
+        return RequestContext(
+            user_id=action.user_id, project_id=action.project_id, request_id=action.request_id, overwrite=False
+        )
+
+
+def lock_act(uow: UnitOfWork, action_id: int) -> Act | None:
+    """An open action and its instance, as they are now; None when it is over."""
+    instance = instances.lock(uow, actions.instance_of(action_id))
+    action = None if instance is None else actions.get(uow, action_id)
+    if instance is None or action is None or action.finish_time is not None:
+        return None
+    return Act(uow, instance, action)
+
+
+def ordered(uow: UnitOfWork, host: str, action_id: int, position: int) -> Act | None:
+    """The action, if it waits for this order of this host: a late report is about another step."""
+    act = lock_act(uow, action_id)
+    if act is None or act.action.host != host or not isinstance(act.step, OnHost):
+        return None
+    return act if act.row.position(act.step.name) == position else None
+
+
+def ticket(act: Act) -> ActionTicket:
+    """The order to the host, made from the rows; ``host`` is None when there is nothing to send."""
+    action = act.action
+    step = act.step if action.finish_time is None else None
+    wanted = isinstance(step, OnHost) and step.method in operations.order_methods()
+    builds = step is not None and step.name == operations.BUILD
+    return ActionTicket(
+        action_id=action.id,
+        action=action.action,
+        method=step.method if isinstance(step, OnHost) else "",
+        instance=instances.to_object(act.uow, act.instance),
+        generation=action.generation,
+        host=action.host if wanted or builds else None,
+        request_id=action.request_id,
+        payload=action.payload,
+        position=act.row.position(act.step.name) if wanted else 0,
+        build=build_request(act) if builds else None,
+    )
+
+
+def build_request(act: Act) -> BuildRequest:
+    """The order to build, made from the rows as they are now; a redrive makes the same."""
+    instance, action = act.instance, act.action
+    source = instance.shelved_image or instance.image
+    image = None if source is None else msgspec.convert(source, ImageObject)
+    boot_images = msgspec.convert(instance.boot_images or {}, dict[str, ImageObject])
+    return BuildRequest(
+        instance=instances.to_object(act.uow, instance),
+        generation=instance.generation,
+        action_id=action.id,
+        request_id=action.request_id,
+        image=image,
+        images={image.id: image, **boot_images} if image else {},
+        limits=action.payload.get("limits", {}),
+        injected_files=instance.request.get("injected_files", {}),
+        admin_password=instance.request.get("admin_password"),
+    )
+
+
+def ends(act: Act, at: End) -> list[claims.End]:
+    """Where a step happens, in order."""
+    instance = act.instance
+    if at is End.EVERY:
+        return claims.ends(act.uow, instance)
+    if at in MOVE:
+        return [claims.End(there.host, there.generation)] if (there := place(act, at)) is not None else []
+    return [] if instance.host is None else [claims.End(instance.host, instance.generation)]
+
+
+def place(act: Act, end: End) -> claims.Place | None:
+    """An end of a move, as the action's payload has it; None for a destination that is not claimed yet."""
+    found = act.action.payload.get(end.value)
+    return None if found is None else claims.Place(**found)
+
+
+def is_away(act: Act) -> bool:
+    return act.action.host is not None and not hosts.is_up(act.uow, act.action.host)
+
+
+def is_retired(act: Act) -> bool:
+    return isinstance(act.step, OnHost) and act.action.host in act.action.payload.get("retired", ())

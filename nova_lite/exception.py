@@ -488,6 +488,13 @@ class SourceRetired(Conflict):
     )
 
 
+class SourceDown(Conflict):
+    msg_fmt = (
+        "Instance %(instance_uuid)s cannot be reverted now: host %(host)s, which has its former disk, is down. "
+        "Wait until it is back, or confirm the resize."
+    )
+
+
 class HostNotRetirable(Conflict):
     msg_fmt = "Host %(host)s cannot be retired: %(reason)s"
 

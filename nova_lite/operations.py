@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from nova_lite import states
+
+#: In the payload of an action: its source was forced down before it had told how a move ended.
+LOST_SOURCE = "lost_source"
 
 #: In place of vm states or task states: all of them.
 ANY = None
@@ -187,11 +190,8 @@ class Operation:
     def after(self, name: str, payload: Mapping[str, Any]) -> Step | None:
         """What follows the step (or undo) of this name, if anything does."""
         names = [step.name for step in self.steps]
-        if name not in names:
-            every = self._undos(names[-1])
-            return next(iter(every[[undo.name for undo in every].index(name) + 1 :]), None)
-        later = self.steps[names.index(name) + 1 :]
-        return next((step for step in later if step.only_if is None or payload.get(step.only_if)), None)
+        every = self.steps if name in names else self._undos(names[-1])
+        return first_wanted(every[[step.name for step in every].index(name) + 1 :], payload)
 
     @property
     def has_choice(self) -> bool:
@@ -230,6 +230,11 @@ class Operation:
         return orders.index(found) if found in orders else 0
 
 
+def first_wanted(steps: Iterable[Step], payload: Mapping[str, Any]) -> Step | None:
+    """The first of these that the payload does not leave out."""
+    return next((step for step in steps if step.only_if is None or payload.get(step.only_if)), None)
+
+
 # Names of steps, as the rows of the action log have them.
 SCHEDULE = "schedule"
 BUILD = "build"
@@ -250,6 +255,7 @@ CHECK = "check"
 PREPARE = "prepare"
 HAND_OVER = "hand_over"
 ROLL_BACK = "roll_back"
+FIND = "find"
 SETTLE = "settle"
 CLEAR = "clear"
 RELEASE_SOURCE = "release_source"
@@ -382,10 +388,11 @@ REBOOT = Operation(
 EVACUATE = Operation(
     "evacuate",
     takes_over=True,
-    allowed=(states.ACTIVE, states.STOPPED, states.ERROR),
+    allowed=(states.ACTIVE, states.STOPPED, states.ERROR, states.RESIZED),
     during=(
         *(states.POWERING_OFF, states.POWERING_ON, states.REBOOTING, states.REBOOTING_HARD),
         *(states.REBUILDING, states.REBUILD_SPAWNING),
+        *(states.RESIZE_PREP, states.RESIZE_MIGRATING, states.RESIZE_REVERTING),
     ),
     needs_host=False,
     failed=states.ERROR,
@@ -561,10 +568,22 @@ _MOVE = (
     ),
 )
 
+#: Both ends are one host, which has the guest's former disks beside the new ones until its owner's word.
+RESIZE_SAME_HOST = Operation(
+    "resize",
+    allowed=(states.ACTIVE, states.STOPPED),
+    steps=tuple(
+        dataclasses.replace(step, method="set_aside_instance", since="1.6")
+        if isinstance(step, OnHost) and step.name == LEAVE
+        else step
+        for step in _MOVE
+    ),
+)
 RESIZE = Operation(
     "resize",
     allowed=(states.ACTIVE, states.STOPPED),
     steps=_MOVE,
+    variants=(("same_host", True, RESIZE_SAME_HOST),),
     action="resize",
     rule="os_compute_api:servers:resize",
     summary="Resize a server: give it another flavor, on another host",
@@ -625,6 +644,13 @@ def _live(name: str, method: str, at: End, event: str | None = None, **fields: A
     return OnHost(name, method, task=states.MIGRATING, event=event and f"compute_{event}", at=at, since="1.5", **fields)
 
 
+#: The source will not tell any more: whether the guest has arrived.
+_FIND = dataclasses.replace(
+    _live(FIND, "find_live_migrated_instance", End.DESTINATION, lasting=True, revives=True),
+    only_if=LOST_SOURCE,
+    since="1.6",
+)
+
 #: The guest runs all the time. Where it is, only the source's hypervisor knows until it has said so: it is asked, when
 #: its daemon did not answer, and what it has handed over goes on at the destination.
 LIVE_MIGRATE = Operation(
@@ -652,7 +678,10 @@ LIVE_MIGRATE = Operation(
             End.SOURCE,
             "live_migration",
             deadline="live_migration_deadline",
-            undo=(_live(ROLL_BACK, "rollback_live_migration", End.SOURCE, lasting=True, revives=True),),
+            undo=(
+                _live(ROLL_BACK, "rollback_live_migration", End.SOURCE, lasting=True, revives=True),
+                _FIND,
+            ),
             cleans_up=True,
             commits=True,
             moves_to=End.DESTINATION,

@@ -31,24 +31,40 @@ make_accounts() {
     (umask 077 && : >"$directory/accounts.yaml")
     for account; do
         make_account "$prefix-${account%:*}" "${account#*:}"
-    done
+    done | manage_each "$directory/password"
 }
 
-# make_account PROJECT ROLE[,ROLE]; in `make_accounts`, whose variables it reads.
+# make_account PROJECT ROLE[,ROLE]; in `make_accounts`, whose variables it reads. Prints what is to be done.
 make_account() {
     local project=$1 role=${2%,*} user=$1-${2%,*}
     if ! grep -qxF -- "$project" <<<"$projects"; then
-        manage project create "$project" --description "For tests"
+        echo "project create $project --description 'For tests'"
         projects+=$'\n'$project
     fi
     if ! grep -qxF -- "$user" <<<"$users"; then
-        manage user create "$user" --project "$project" --role "$role" <"$directory/password"
+        echo "user create $user --project $project --role $role"
     elif ((password_is_new)); then
-        manage user set-password "$user" <"$directory/password"
+        echo "user set-password $user"
     fi
-    [[ $2 == "$role" ]] || manage user grant "$user" --project "$project" --role "${2#*,}"
+    [[ $2 == "$role" ]] || echo "user grant $user --project $project --role ${2#*,}"
     local types=
     [[ $role != admin ]] || types=", types: [admin]"
     echo "- {username: $user, project_name: $project, password: '$(<"$directory/password")', roles: [$2]$types}" \
         >>"$directory/accounts.yaml"
+}
+
+# manage_each PASSWORD_FILE: the commands of standard input, one a line, in one process, as starting Python costs more than
+# most of them. Those that ask for a password are given that one.
+manage_each() {
+    "$(dirname "$(readlink -f "$(command -v "${MANAGE[0]}")")")/python" -c '
+import shlex, sys
+from nova_lite.cmd import manage
+from oslo_config import cfg
+password, *options = sys.argv[1:]
+for line in sys.stdin.read().splitlines():
+    cfg.CONF.reset()
+    sys.stdin = open(password)
+    if manage.main([*options, *shlex.split(line)]):
+        sys.exit("failed: nova-lite-manage " + line)
+' "$1" "${MANAGE[@]:1}"
 }

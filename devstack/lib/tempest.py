@@ -39,13 +39,16 @@ NEEDS = (
     (r"Interface attachment", "later: attaching interfaces"),
     (r"(Resize|Live.?migration|Cold migration)(?: is)? not available|Less than 2 compute nodes", "two compute hosts"),
     (r"Change password", "a guest agent in the test guest"),
-    (r"VNC Console", "later: console URLs"),
+    (r"(VNC|SPICE|Serial) console", "later: console URLs"),
+    (r"Stable rescue", "a rescue image with hw_rescue_device and hw_rescue_bus"),
+    (r"barbican|vTPM", "Barbican"),
+    (r"RBAC new defaults", "a switch of Tempest for roles that are not Nova's"),
     (r"Instance validation tests|Validation must be enabled|FQDN hostname sanitization", "SSH into the guest"),
     (r"certified_image_ref", "image signatures"),
     (r"network service is not available", "Neutron"),
     (r"service role assigned", "a role that this identity API has not"),
     (r"microversion range", "a microversion that is not announced"),
-    (r"Skipped until bug", "nothing: Tempest skips it everywhere"),
+    (r"skipped (until|because of) bug", "nothing: Tempest skips it everywhere"),
 )
 
 CONFIG = """\

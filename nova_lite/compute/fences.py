@@ -178,6 +178,17 @@ class FenceStore:
                     record, created_generation=NEVER, built_generation=NEVER, resources=None, held_generation=NEVER
                 )
 
+    def restored(self, instance_uuid: str, generation: int, resources: Resources) -> None:
+        """What was set aside here, and is complete, is to be the instance again, though a later generation was given
+        up here; written before it is taken back."""
+        with self._lock(instance_uuid):
+            self._write(
+                self.get(instance_uuid),
+                created_generation=generation,
+                built_generation=generation,
+                resources=resources,
+            )
+
     def hold(self, instance_uuid: str, generation: int) -> None:
         """From here on no guest of ``generation`` or a lower one is started here; on return that is on disk."""
         with self._lock(instance_uuid):

@@ -17,7 +17,7 @@ from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.image.driver import ImageBackend
 from nova_lite.objects import ActionTicket
 from nova_lite.states import PowerState
-from nova_lite.virt.driver import ComputeDriver, DomainInfo
+from nova_lite.virt.driver import ComputeDriver, DomainInfo, Migrating
 
 LOG = logging.getLogger(__name__)
 
@@ -89,6 +89,12 @@ class LocalHost:
         self.driver.unplug_vifs(instance_uuid)
         self.fences.removed(instance_uuid)
         self.claims.release(instance_uuid)
+
+    def remove_all(self, instance_uuid: str) -> None:
+        """`remove`, and what was set aside for a resize on this host."""
+        self.remove(instance_uuid)
+        if isinstance(self.driver, Migrating):
+            self.driver.forget_aside(instance_uuid)
 
     def clear(self, instance_uuid: str) -> None:
         """`remove` what a build left, again until it worked: on return no domain is here. Raises `Stopping`.

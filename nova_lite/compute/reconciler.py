@@ -129,7 +129,7 @@ class DomainReconciler:
             found = host.domain(uuid)
             if found is None and uuid in leftovers:
                 LOG.info("Instance %s: removing what is left without a domain", uuid)
-                host.remove(uuid)
+                host.remove_all(uuid)
             elif found is not None and uuid in domains and found.generation == verdict.generation:
                 LOG.warning("Instance %s: generation %d is not meant to be here, destroying it", uuid, found.generation)
                 host.fences.forbid(uuid, found.generation)

@@ -67,11 +67,8 @@ def reconcile_domains(
             continue
         is_it = (instance.host, instance.generation) == (host, domain.generation)
         belongs = not instance.deleted and (is_it or domain.generation in elsewhere.get(domain.uuid, ()))
-        if is_it and belongs and instance.task_state is None:
-            was_active = instance.vm_state == states.ACTIVE
-            _sync_power_state(uow, instance, domain)
-            if domain.lost_power and was_active and instance.vm_state == states.STOPPED:
-                off.append(instance)
+        if is_it and belongs and instance.task_state is None and _follow(uow, host, instance, domain):
+            off.append(instance)
         if not belongs and domain.generation > max(instance.generation, instance.last_generation):
             LOG.warning("Domain %s on %s is newer than its row; it is left alone", domain.uuid, host)
             continue
@@ -85,16 +82,31 @@ def reconcile_domains(
     return verdicts
 
 
-def _sync_power_state(uow: UnitOfWork, instance: Instance, report: DomainReport) -> None:
+def _follow(uow: UnitOfWork, host: str, instance: Instance, report: DomainReport) -> bool:
     """With no task running, the hypervisor is right: a guest that shut itself down is STOPPED, one that was started
-    by hand is ACTIVE. Unless an order was carried out since it was looked at: then the order's own report is newer."""
+    by hand is ACTIVE. Unless an order was carried out since it was looked at: then the order's own report is newer.
+
+    Most rows agree and are only read; one that has to change is locked, and looked at once more. Returns whether it was
+    active, is stopped now, and only because its host lost power.
+    """
+    if _seen(instance, report) == (instance.power_state, instance.vm_state):
+        return False
+    now = instances.lock(uow, instance.uuid)
+    if now is None or now.deleted or now.task_state is not None:
+        return False
+    if (now.host, now.generation) != (host, report.generation):
+        return False
+    if report.last_action_id is not None and actions.last_order(uow, now) > report.last_action_id:
+        return False
+    before = now.vm_state
+    now.power_state, now.vm_state = _seen(now, report)
+    now.updated_at = uow.now
+    return report.lost_power and before == states.ACTIVE and now.vm_state == states.STOPPED
+
+
+def _seen(instance: Instance, report: DomainReport) -> tuple[int, str]:
+    """Power state and state that follow from what the host has seen."""
     vm_state, found = instance.vm_state, PowerState(report.power_state)
     if vm_state in states.GUEST_IS and found not in states.GUEST_IS[vm_state]:
         vm_state = states.FOLLOWS.get(found, vm_state)
-    if (instance.power_state, instance.vm_state) == (found, vm_state):
-        return
-    if report.last_action_id is not None and actions.last_order(uow, instance) > report.last_action_id:
-        return
-    instance.power_state = int(found)
-    instance.vm_state = vm_state
-    instance.updated_at = uow.now
+    return int(found), vm_state

@@ -34,7 +34,10 @@ HINTS: dict[str, str] = {
     states.STOPPED: "evacuate it",
     states.ERROR: "evacuate or delete it",
     states.RESIZED: "revert its resize",
+    states.SHELVED: "it is in its image: --with-instances offloads it",
+    states.SOFT_DELETED: "delete it for good",
 }
+OTHERWISE = "set its state to error, and evacuate or delete it"
 
 
 class _InTheWay(Exception):
@@ -73,7 +76,7 @@ class Retirements:
                 closed += act.action.finish_time is not None
         there = [row for row in rows if row.host == host and not row.deleted and not self._leaves(uow, row)]
         if there and not with_instances:
-            raise _InTheWay([_server(row, HINTS.get(row.vm_state, "delete it")) for row in there])
+            raise _InTheWay([_server(row, HINTS.get(row.vm_state, OTHERWISE)) for row in there])
         servers = [self._give_up(uow, context, row, host) for row in there]
         for instance in rows:
             for end in claims.ends(uow, instance):
@@ -122,7 +125,8 @@ class Retirements:
             else:
                 for act in _open(uow, instance):
                     self.engine.retire(act, host)
-                return _server(instance, outcome, before)
+                if instance.deleted or instance.host != host:
+                    return _server(instance, outcome, before)
         for act in _open(uow, instance):
             if not act.is_undone and isinstance(act.step, OnHost | Schedule):
                 self.engine.fail(act, f"Host {host} was retired.", answered=False)

@@ -7,6 +7,11 @@ from collections.abc import Sequence
 from oslo_config import cfg, types
 
 DEFAULT_OPTS = [
+    cfg.BoolOpt(
+        "allow_resize_to_same_host",
+        default=False,
+        help="Whether a resize may end on the host where it began. Until it is confirmed, that host holds both sizes.",
+    ),
     cfg.IntOpt(
         "resize_confirm_window",
         default=0,

@@ -66,6 +66,10 @@ class ImageBackend(abc.ABC):
         `Forbidden`, or `Invalid` for a name that no property can have."""
 
     @abc.abstractmethod
+    def delete(self, context: RequestContext, image_id: str) -> None:
+        """Raises `ImageNotFound`, `Forbidden`, or `Conflict` while it cannot be deleted."""
+
+    @abc.abstractmethod
     def describe(self, context: RequestContext, image_ids: Sequence[str]) -> dict[str, Image]:
         """What the conductor has to be told of these images, their kernels and ramdisks, by id: only here are they
         looked up with the user's rights. Empty when it knows them itself. Raises `ImageUnavailable`, or `InvalidInput`

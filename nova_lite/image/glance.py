@@ -73,6 +73,11 @@ class GlanceImages(ImageBackend):
         answer = self._client.patch(_token(context), _path(image_id), operations)
         return image_of(_body(answer, image_id))
 
+    def delete(self, context: RequestContext, image_id: str) -> None:
+        answer = self._client.request(_token(context), "DELETE", _path(image_id))
+        if answer.status_code != 204:
+            raise _refusal(answer, image_id)
+
     def describe(self, context: RequestContext, image_ids: Sequence[str]) -> dict[str, Image]:
         found = {}
         for image_id in image_ids:

@@ -36,6 +36,9 @@ class LocalImages(ImageBackend):
     def change_properties(self, context: RequestContext, image_id: str, changes: Mapping[str, str | None]) -> Image:
         return self.conductor.image_update(context, image_id, {"properties": dict(changes)}, None)
 
+    def delete(self, context: RequestContext, image_id: str) -> None:
+        self.conductor.image_delete(context, image_id)
+
     def describe(self, context: RequestContext, image_ids: Sequence[str]) -> dict[str, Image]:
         return {}
 

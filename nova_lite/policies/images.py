@@ -10,6 +10,7 @@ _metadata = Rules("os_compute_api:image-metadata")
 INDEX = _images("index", ANYONE, "List images", "GET /images")
 DETAIL = _images("detail", ANYONE, "List images with details", "GET /images/detail")
 SHOW = _images("show", ANYONE, "Show an image", "GET /images/{image_id}")
+DELETE = _images("delete", MEMBER, "Delete one's own image", "DELETE /images/{image_id}")
 METADATA_SHOW = _metadata(
     "show",
     ANYONE,

@@ -180,6 +180,20 @@ class Migrating(Protocol):
         """
         ...
 
+    def set_aside(self, instance_uuid: str, timeout: int) -> DiskSource:
+        """Where source and destination are one host: `migrate_disk_and_power_off`, and domain and disks are out of the
+        way, so that the same instance can be made here at a later generation. `destroy` leaves them alone; without a
+        domain they are among `leftovers`. Again: the same answer."""
+        ...
+
+    def take_back(self, instance_uuid: str) -> None:
+        """What was set aside is the instance again, off; nothing else of the instance is here. Quiet if nothing was."""
+        ...
+
+    def forget_aside(self, instance_uuid: str) -> None:
+        """Remove what was set aside; quiet if nothing was."""
+        ...
+
 
 @runtime_checkable
 class LiveMigrating(Protocol):
@@ -204,6 +218,11 @@ class LiveMigrating(Protocol):
     def settle_live_migration(self, instance_uuid: str, destination: LiveDestination) -> bool:
         """At the source: end a migration that a daemon before this one has left going on. True: the guest has moved;
         False: it is here. Raises what there is to raise as long as that cannot be told."""
+        ...
+
+    def has_arrived(self, instance_uuid: str) -> bool:
+        """At the destination, whose source is lost: whether the domain that is here is the whole guest. Raises
+        `exception.MigrationFailed` as long as it still counts as coming."""
         ...
 
 

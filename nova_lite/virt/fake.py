@@ -94,6 +94,9 @@ make_ready(Domain, Control)
 
 QCOW2_HEADER = b"QFI\xfb" + (3).to_bytes(4, "big") + bytes(96)
 
+#: The domain of a guest that is set aside, beside its disks.
+ASIDE_DOMAIN = "domain.json"
+
 #: What ``[fake]`` says; ``control.json`` may say otherwise.
 CONFIGURED = ("spawn_delay", "destroy_delay", "power_delay", "fail_at", "fail_count", "fail_error")
 CAPACITY = ("vcpus", "memory_mb", "disk_gb")
@@ -116,7 +119,7 @@ class FakeDriver(driver.ComputeDriver):
 
     def init_host(self) -> None:
         self._step("init_host")
-        for name in ("domains", "disks", "vifs", "images"):
+        for name in ("domains", "disks", "vifs", "images", "aside"):
             files.private_directory(os.path.join(self.path, name))
 
     def get_inventory(self) -> Inventory:
@@ -207,16 +210,33 @@ class FakeDriver(driver.ComputeDriver):
     def migrate_disk_and_power_off(self, instance_uuid: str, timeout: int) -> DiskSource:
         self._step("migrate_disk")
         self.power_off(instance_uuid, timeout)
-        disks = os.path.dirname(self._console(instance_uuid))
-        return DiskSource(
-            driver="fake",
-            host=self.conf.my_ip,
-            location=disks,
-            files=[
-                DiskFile(name=name, size=os.path.getsize(os.path.join(disks, name)))
-                for name in sorted(os.listdir(disks))
-            ],
-        )
+        return _source(self.conf.my_ip, self._disks(instance_uuid))
+
+    def set_aside(self, instance_uuid: str, timeout: int) -> DiskSource:
+        aside, disks = self._aside(instance_uuid), self._disks(instance_uuid)
+        if not os.path.exists(aside):
+            if os.path.exists(self._file("domains", instance_uuid)):
+                self._step("migrate_disk")
+                self.power_off(instance_uuid, timeout)
+                os.replace(self._file("domains", instance_uuid), os.path.join(disks, ASIDE_DOMAIN))
+                self._step("set_aside")
+            os.rename(disks, aside)
+        return _source(self.conf.my_ip, aside)
+
+    def take_back(self, instance_uuid: str) -> None:
+        disks, domain = self._disks(instance_uuid), self._file("domains", instance_uuid)
+        if os.path.exists(self._aside(instance_uuid)):
+            os.rename(self._aside(instance_uuid), disks)
+        self._step("take_back")
+        if os.path.exists(os.path.join(disks, ASIDE_DOMAIN)):
+            os.replace(os.path.join(disks, ASIDE_DOMAIN), domain)
+
+    def forget_aside(self, instance_uuid: str) -> None:
+        self._step("forget_aside")
+        shutil.rmtree(self._aside(instance_uuid), ignore_errors=True)
+
+    def _aside(self, instance_uuid: str) -> str:
+        return os.path.join(self.path, "aside", os.path.basename(instance_uuid))
 
     def finish_migration(self, spec: driver.SpawnSpec, source: DiskSource, power_on: bool) -> None:
         """All hosts of a fake cloud are on one machine: the disks are copied from the other one's directory."""
@@ -304,6 +324,10 @@ class FakeDriver(driver.ComputeDriver):
         self._step("settle_live_migration")
         return not os.path.exists(self._file("domains", instance_uuid))
 
+    def has_arrived(self, instance_uuid: str) -> bool:
+        self._step("has_arrived")
+        return os.path.exists(self._file("domains", instance_uuid))
+
     def rescue(self, spec: driver.SpawnSpec, timeout: int) -> None:
         domain = self._read(spec.instance.uuid)
         time.sleep(self._step("rescue").power_delay)
@@ -352,7 +376,7 @@ class FakeDriver(driver.ComputeDriver):
         self._write(domain)
 
     def leftovers(self) -> set[str]:
-        disks = set(os.listdir(os.path.join(self.path, "disks")))
+        disks = {name for kind in ("disks", "aside") for name in os.listdir(os.path.join(self.path, kind))}
         return (disks | self._uuids("vifs")) - self._uuids("domains")
 
     def get_console_output(self, instance_uuid: str, length: int | None) -> str:
@@ -529,6 +553,13 @@ def write_control(conf: cfg.ConfigOpts, host: str, **values: Any) -> None:
     """Tell the fake hypervisor of ``host``, in whatever process it is, how to behave from now on (see `Control`)."""
     path = files.private_directory(state_path(conf, host))
     files.write_atomically(os.path.join(path, "control.json"), msgspec.json.encode(values), durable=False)
+
+
+def _source(host: str, disks: str) -> DiskSource:
+    """All files of a directory of disks, but what is the hypervisor's own."""
+    names = sorted(name for name in os.listdir(disks) if name != ASIDE_DOMAIN)
+    found = [DiskFile(name=name, size=os.path.getsize(os.path.join(disks, name))) for name in names]
+    return DiskSource(driver="fake", host=host, location=disks, files=found)
 
 
 def _images(spec: driver.SpawnSpec) -> list[Image]:

@@ -44,7 +44,7 @@ class Site:
     """What a case needs of its cloud. ``own_database``: a MariaDB of its own instead of SQLite, which may be killed;
     ``more``: further daemons; ``deadline``: seconds that an action has; ``places``: vCPUs of each host, none to spare
     if given; ``network_service``: networks are another service's, which takes a while; ``reclaim``: seconds for which a
-    deleted server is kept.
+    deleted server is kept; ``same_host``: a resize may end where it began.
     """
 
     own_database: bool = False
@@ -54,10 +54,12 @@ class Site:
     places: int | None = None
     network_service: bool = False
     reclaim: int = 0
+    same_host: bool = False
 
     def options(self) -> dict[str, Any]:
         full = "cpu_allocation_ratio = 1.0\n" if self.places else ""
         full = f"[DEFAULT]\nreclaim_instance_interval = {self.reclaim}\n{full}"
+        full += f"allow_resize_to_same_host = {self.same_host}\n"
         return {
             "computes": self.computes,
             "vcpus": self.places or 64,
@@ -235,6 +237,17 @@ class Arena:
             return False
 
         cloud.wait_for(f"{host} is forced down: {forced_down}", done, SETTLE_SECONDS, 0.5)
+
+    def retire(self, host: str) -> None:
+        """The operator's word, repeated until the host counts as silent and the tool was answered."""
+
+        def done() -> bool:
+            return self.cloud.try_manage("host", "retire", host).returncode == 0
+
+        cloud.wait_for(f"{host} is retired", done, SETTLE_SECONDS, 0.5)
+        answer = self.send("GET", f"/os-services?host={host}", version="2.53")
+        for service in answer.json()["services"] if answer is not None else []:
+            self.insist("DELETE", f"/os-services/{service['id']}", None, (204, 404), "2.53")
 
     def enable(self, host: str, enabled: bool) -> None:
         body = {"host": host, "binary": "nova-compute"}

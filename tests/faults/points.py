@@ -27,6 +27,8 @@ START_BUILD, FINISH_BUILD, FINISH = "start_build", "finish_build", "finish_actio
 SWEEP, UNDONE, REVIVED = "take_due", "fenced", "revived"
 #: A host asks whether its order is still wanted.
 WANTED = "ordered"
+#: The operator says that a host is gone for good.
+RETIRE = "retire"
 #: Before and after a network service of its own is asked: for interfaces, and to take them back at the end of a server,
 #: which may fail, or in the middle of a build that is not wanted any more.
 ASK, TELL, TOLD, TELL_AGAIN, TAKEN_BACK = (
@@ -37,14 +39,14 @@ ASK, TELL, TOLD, TELL_AGAIN, TAKEN_BACK = (
 TASK, IMAGE_ASK, IMAGE_TOLD, IMAGE_FAILED = "report_task", "image_call", "image_told", "image_failed"
 TRANSACTIONS = (
     *(ACCEPT_CREATE, ACCEPT, LEASE, CLAIM, NO_HOST, START_BUILD, FINISH_BUILD, FINISH),
-    *(SWEEP, UNDONE, REVIVED, WANTED),
+    *(SWEEP, UNDONE, REVIVED, WANTED, RETIRE),
     *(ASK, TELL, TOLD, TELL_AGAIN, TAKEN_BACK),
     *(TASK, IMAGE_ASK, IMAGE_TOLD, IMAGE_FAILED),
 )
 
 #: Transactions that belong to no operation, or begin one again that has its points already.
 ELSEWHERE = (
-    *("register_host", "report_state", "expire_services", "report", "update", "reconcile_domains"),
+    *("register_host", "report_state", "expire_services", "report", "update", "delete", "reconcile_domains"),
     *("retry_later", "progress"),
 )
 

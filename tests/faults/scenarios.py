@@ -357,6 +357,92 @@ def taken_back(arena: Arena) -> None:
     arena.cloud.fenced.clear()
 
 
+def come_back(arena: Arena, host: str) -> None:
+    """A host that was lost is let in again: what it still has of old goes."""
+    arena.force_down(host, False)
+    arena.bring_back(host)
+    arena.is_back(host)
+    arena.cloud.fenced.clear()
+
+
+def lose(arena: Arena) -> str:
+    """By the operator's word the host that is dead runs nothing."""
+    host = arena.dead()
+    arena.force_down(host, True)
+    arena.cloud.fenced.add(host)
+    return host
+
+
+def leave_and_die(arena: Arena) -> None:
+    one_to_be_moved(arena)
+    arena.dies_at("handle/resize_instance/before")
+    ask(arena, MOVES["resize"])
+    arena.dead()
+
+
+def hand_over_and_die(arena: Arena) -> None:
+    """Its source dies while the guest is on its way."""
+    one_active(arena)
+    arena.control_hosts(live_migration_delay=60.0)
+    arena.dies_at("send/live_migration_progress/before")
+    ask(arena, MOVES[LIVE.kind])
+    arena.dead()
+    arena.control_hosts()
+
+
+def prepare_and_die(arena: Arena) -> None:
+    one_active(arena)
+    arena.dies_at("handle/pre_live_migration/after")
+    ask(arena, MOVES[LIVE.kind])
+    arena.dead()
+
+
+def evacuate_amid(arena: Arena) -> None:
+    """As soon as nothing of the move is open elsewhere; refused (409) until then."""
+    server_id, lost = arena.one(), lose(arena)
+
+    def accepted() -> bool:
+        answer = arena.send("POST", f"/servers/{server_id}/action", {"evacuate": {"onSharedStorage": False}})
+        (server,) = arena.servers()
+        return (answer is not None and answer.status_code == 200) or server["OS-EXT-SRV-ATTR:host"] != lost
+
+    cloud.wait_for("it is evacuated", accepted, 60.0, 0.5)
+    arena.settle("ACTIVE", 1)
+    (host, power), *_ = arena.guests().values()
+    assert (host != lost, power) == (True, 1), f"on {host}, power state {power}"
+    come_back(arena, lost)
+
+
+def delete_with_a_lost_end(arena: Arena) -> None:
+    lost = lose(arena)
+    delete(arena)
+    come_back(arena, lost)
+    arena.vanished()
+
+
+def retired(arena: Arena) -> None:
+    """The destination is gone for good: the server runs where it was. Under its name a new host comes up."""
+    host = lose(arena)
+    arena.retire(host)
+    arena.settle("ACTIVE", 1)
+    arena.bring_back(host)
+    arena.is_back(host)
+    arena.cloud.fenced.clear()
+
+
+ONE_HOST = Site(computes=1, same_host=True)
+
+
+def resized_on_its_host(arena: Arena) -> None:
+    server_id = arena.one()
+    before = arena.generation(server_id)
+    act(MOVES["resize"], "VERIFY_RESIZE")(arena)
+    assert arena.generation(server_id) > before
+    act({"confirmResize": None}, "ACTIVE")(arena)
+    (_, power), *_ = arena.guests().values()
+    assert power == 1, f"power state {power}"
+
+
 def delete_amid(kind: str) -> Callable[[Arena], None]:
     def run(arena: Arena) -> None:
         ask(arena, MOVES.get(kind, {kind: None}))
@@ -371,6 +457,8 @@ DELETE_AMID: Points = {
     CONDUCTOR: around(f"handle/{points.ACCEPT}", f"commit/{points.ACCEPT}"),
 }
 
+
+RETIRED: Points = {CONDUCTOR: around("handle/host_retire", f"commit/{points.RETIRE}")}
 
 LIVE = operations.LIVE_MIGRATE
 MOVES[LIVE.kind] = {"os-migrateLive": {"block_migration": True, "disk_over_commit": False, "host": None}}
@@ -410,6 +498,9 @@ def _live_moves() -> Iterator[Scenario]:
     yield Scenario(LIVE.kind, one_active, live_move, points.join(points.of(LIVE), ARRIVES), rows=(LIVE.kind,))
     yield Scenario("live migration, source fails", failing_source, stays_running, ROLLED_BACK)
     yield Scenario("delete while migrating live", one_active, delete_amid(LIVE.kind), DELETE_AMID)
+    yield Scenario("live migration, destination is lost", prepare_and_die, taken_back, AT_DEADLINE, effects=STOPS)
+    yield Scenario("evacuate, live source is lost", hand_over_and_die, evacuate_amid, EVACUATE, effects=STOPS)
+    yield Scenario("delete, live source is lost", hand_over_and_die, delete_with_a_lost_end, DELETE_AMID, effects=STOPS)
 
 
 def _moves() -> Iterator[Scenario]:
@@ -427,6 +518,17 @@ def _moves() -> Iterator[Scenario]:
     )
     yield Scenario("resize, destination fails", failing_destination, stays, STAYS)
     yield Scenario("resize, destination is lost", arrive_and_die, taken_back, AT_DEADLINE, effects=STOPS)
+    yield Scenario("evacuate, source is lost", leave_and_die, evacuate_amid, EVACUATE, effects=STOPS)
+    yield Scenario("delete, source is lost", leave_and_die, delete_with_a_lost_end, DELETE_AMID, effects=STOPS)
+    yield Scenario("resize, destination is retired", arrive_and_die, retired, RETIRED, effects=STOPS)
+    yield Scenario(
+        "resize on one host",
+        one_to_be_moved,
+        resized_on_its_host,
+        points.join(points.of(operations.RESIZE_SAME_HOST), ARRIVES),
+        ONE_HOST,
+        rows=("resize",),
+    )
     yield Scenario("delete while resizing", one_to_be_moved, delete_amid("resize"), DELETE_AMID)
     yield Scenario("delete while confirming", moved("resize"), delete_amid("confirmResize"), DELETE_AMID)
     yield Scenario("delete while reverting", moved("resize"), delete_amid("revertResize"), DELETE_AMID)

@@ -267,24 +267,21 @@ class Cloud:
         return [argument for file in files for argument in ("--config-file", str(file))]
 
     def manage(self, *arguments: str, stdin: str = "") -> str:
-        result = subprocess.run(
-            [
-                *self.prefixes.get("conductor", []),
-                sys.executable,
-                "-W",
-                "ignore",
-                "-m",
-                "nova_lite.cmd.manage",
-                *self.config_arguments("conductor"),
-                *arguments,
-            ],
-            capture_output=True,
-            input=stdin,
-            text=True,
-            timeout=120,
-        )
+        result = self.try_manage(*arguments, stdin=stdin)
         assert result.returncode == 0, f"nova-lite-manage {' '.join(arguments)}: {result.stdout}{result.stderr}"
         return result.stdout
+
+    def try_manage(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        command = self.manage_command(*arguments)
+        return subprocess.run(command, capture_output=True, input=stdin, text=True, timeout=120)
+
+    def manage_command(self, *arguments: str) -> list[str]:
+        return [
+            *self.prefixes.get("conductor", []),
+            *(sys.executable, "-W", "ignore", "-m", "nova_lite.cmd.manage"),
+            *self.config_arguments("conductor"),
+            *arguments,
+        ]
 
     # --- life
 

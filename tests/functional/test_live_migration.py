@@ -26,9 +26,11 @@ def tidy(running: Cloud) -> Iterator[Cloud]:
     yield running
     for host in running.computes:
         running.control_host(host)
+        running.force_down(host, False)
         if host not in running.processes:
             running.start(host)
     running.wait_until_ready()
+    running.fenced.clear()
     running.delete_all()
     wait_for("nothing is left", lambda: running.domains() == {})
     running.audit()
@@ -217,3 +219,64 @@ def test_delete_amid_it(tidy: Cloud) -> None:
     assert tidy.request("DELETE", f"/servers/{server_id}").status_code == 204
     wait_for("it is gone", lambda: tidy.show(server_id) is None)
     wait_for("nothing is left", lambda: tidy.domains() == {})
+
+
+# --- an end is lost
+
+
+def lose(running: Cloud, host: str) -> None:
+    running.kill(host)
+    running.control_host(host)
+    assert running.force_down(host).status_code == 200
+    running.fenced.add(host)
+
+
+def come_back(running: Cloud, host: str) -> None:
+    assert running.force_down(host, False).status_code == 200
+    running.start(host)
+    running.wait_until_ready()
+    running.fenced.clear()
+
+
+def test_a_guest_that_had_arrived_before_its_source_was_lost_goes_on(tidy: Cloud) -> None:
+    server_id, host, other = placed(tidy)
+    tidy.control_host(host, delays={"live_migration_after_move": 600.0})
+    assert migrate(tidy, server_id).status_code == 202
+    wait_for("it has arrived", lambda: tidy.domains() == {server_id: other})
+    lose(tidy, host)
+    assert place(tidy, server_id) == ("ACTIVE", other)
+    assert (domain(tidy, other, server_id)["power_state"], statuses(tidy, server_id)) == (1, ["completed"])
+    come_back(tidy, host)
+    assert tidy.holders(server_id) == {other}
+
+
+@pytest.mark.parametrize("word", ["evacuate", "delete"])
+def test_a_guest_that_is_lost_with_its_source(tidy: Cloud, word: str) -> None:
+    server_id, host, other = placed(tidy)
+    tidy.control_host(host, live_migration_delay=60.0)
+    assert migrate(tidy, server_id).status_code == 202
+    going_on(tidy, server_id)
+    lose(tidy, host)
+    if word == "evacuate":
+        assert place(tidy, server_id) == ("ACTIVE", host)
+        assert tidy.evacuate(server_id).status_code == 200
+        assert place(tidy, server_id) == ("ACTIVE", other)
+    else:
+        assert tidy.request("DELETE", f"/servers/{server_id}").status_code == 204
+        wait_for("it is gone", lambda: tidy.show(server_id) is None)
+    come_back(tidy, host)
+    left = {other} if word == "evacuate" else set()
+    wait_for("nothing else is left", lambda: tidy.holders(server_id) == left)
+
+
+def test_a_destination_that_is_lost_has_nothing(tidy: Cloud) -> None:
+    server_id, host, other = placed(tidy)
+    tidy.control_host(host, live_migration_delay=3.0)
+    tidy.control_host(other, delays={"pre_live_migration": 600.0})
+    assert migrate(tidy, server_id).status_code == 202
+    wait_for("it is made ready", lambda: "preparing" in statuses(tidy, server_id))
+    lose(tidy, other)
+    assert place(tidy, server_id) == ("ACTIVE", host)
+    assert domain(tidy, host, server_id)["power_state"] == 1
+    come_back(tidy, other)
+    assert tidy.holders(server_id) == {host}

@@ -196,3 +196,135 @@ def test_delete_at_any_moment(tidy: Cloud, moment: str) -> None:
         wait_for(task, lambda: (tidy.show(server_id) or {})["OS-EXT-STS:task_state"] == task)
     assert tidy.request("DELETE", f"/servers/{server_id}").status_code == 204
     wait_for("nothing is left", lambda: not tidy.holders(server_id))
+
+
+# --- the source is lost
+
+
+def lose(running: Cloud, host: str) -> None:
+    running.kill(host)
+    running.control_host(host)
+    assert running.force_down(host).status_code == 200
+    running.fenced.add(host)
+
+
+def come_back(running: Cloud, host: str) -> None:
+    assert running.force_down(host, False).status_code == 200
+    running.start(host)
+    running.wait_until_ready()
+    running.fenced.clear()
+
+
+@pytest.mark.parametrize("word", ["evacuate", "delete"])
+def test_a_source_that_is_lost_amid_it(tidy: Cloud, word: str) -> None:
+    server_id, host, other = placed(tidy)
+    tidy.control_host(host, delays={"migrate_disk": 600.0})
+    assert act(tidy, server_id, {"resize": {"flavorRef": BIGGER}}).status_code == 202
+    wait_for("it leaves", lambda: (tidy.show(server_id) or {})["OS-EXT-STS:task_state"] == "resize_migrating")
+    lose(tidy, host)
+    if word == "evacuate":
+        assert tidy.evacuate(server_id).status_code == 200
+        server = settled(tidy, server_id, "ACTIVE")
+        assert (server["OS-EXT-SRV-ATTR:host"], server["flavor"]["id"]) == (other, "1")
+    else:
+        assert tidy.request("DELETE", f"/servers/{server_id}").status_code == 204
+        wait_for("it is gone", lambda: tidy.show(server_id) is None)
+    come_back(tidy, host)
+    left = {other} if word == "evacuate" else set()
+    wait_for("nothing else is left", lambda: tidy.holders(server_id) == left)
+
+
+def test_a_server_is_not_reverted_to_a_host_that_is_lost(tidy: Cloud) -> None:
+    server_id, host, other = resized(tidy)
+    lose(tidy, host)
+    refused = act(tidy, server_id, {"revertResize": None})
+    assert (refused.status_code, "which has its former disk, is down" in refused.text) == (409, True)
+    assert domain(tidy, other, server_id)["power_state"] == 1
+    assert act(tidy, server_id, {"confirmResize": None}).status_code == 204
+    settled(tidy, server_id, "ACTIVE")
+    come_back(tidy, host)
+    wait_for("nothing else is left", lambda: tidy.holders(server_id) == {other})
+
+
+# --- on one host
+
+
+@pytest.fixture(scope="module")
+def single(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+    """There is no other host to go to."""
+    option = "[DEFAULT]\nallow_resize_to_same_host = true\n"
+    with cloud.running(tmp_path_factory.mktemp("resize-here"), extra_config=option) as ready:
+        body = {"flavor": {"name": "bigger", "id": BIGGER, "vcpus": 2, "ram": 128, "disk": 2}}
+        assert ready.request("POST", "/flavors", body).status_code == 200
+        yield ready
+
+
+@pytest.fixture
+def here(single: Cloud) -> Iterator[Cloud]:
+    yield single
+    single.control_host("compute-1")
+    if "compute-1" not in single.processes:
+        single.start("compute-1")
+    single.wait_until_ready()
+    single.delete_all()
+    wait_for("nothing is left", lambda: not traces(single))
+    single.audit()
+
+
+def traces(single: Cloud) -> list[str]:
+    """Of instances, on the only host."""
+    path = single.path / "compute-1" / "instances" / "fake-compute-1"
+    return [str(found) for kind in ("domains", "disks", "vifs", "aside") for found in (path / kind).iterdir()]
+
+
+def used(single: Cloud) -> int:
+    (node,) = single.request("GET", "/os-hypervisors/detail").json()["hypervisors"]
+    return int(node["vcpus_used"])
+
+
+def on_its_host(single: Cloud) -> str:
+    (server_id,) = single.create()
+    single.wait_active([server_id])
+    assert act(single, server_id, {"resize": {"flavorRef": BIGGER}}).status_code == 202
+    assert settled(single, server_id, "VERIFY_RESIZE")["flavor"]["id"] == BIGGER
+    assert (used(single), domain(single, "compute-1", server_id)["generation"]) == (3, 2)
+    single.audit()
+    return server_id
+
+
+@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize(("word", "flavor", "generation", "vcpus"), [("confirm", BIGGER, 2, 2), ("revert", "1", 1, 1)])
+def test_a_resize_that_ends_where_it_began(
+    here: Cloud, word: str, flavor: str, generation: int, vcpus: int, killed: bool
+) -> None:
+    server_id = on_its_host(here)
+    if killed:
+        here.kill("compute-1")
+        here.start("compute-1")
+    assert act(here, server_id, {f"{word}Resize": None}).status_code in (202, 204)
+    assert settled(here, server_id, "ACTIVE")["flavor"]["id"] == flavor
+    found = domain(here, "compute-1", server_id)
+    assert (found["generation"], found["vcpus"], found["power_state"], used(here)) == (generation, vcpus, 1, vcpus)
+    assert not [trace for trace in traces(here) if "/aside/" in trace]
+    assert here.action(server_id, {"reboot": {"type": "HARD"}}).status_code == 202
+    settled(here, server_id, "ACTIVE")
+
+
+def test_a_delete_of_both_on_one_host(here: Cloud) -> None:
+    server_id = on_its_host(here)
+    assert here.request("DELETE", f"/servers/{server_id}").status_code == 204
+    wait_for("it is gone", lambda: here.show(server_id) is None)
+    wait_for("nothing is left", lambda: not traces(here))
+    assert used(here) == 0
+
+
+@pytest.mark.parametrize("step", ["set_aside", "copy_disk", "finish_migration_after_domain"])
+def test_a_host_that_fails_at_it(here: Cloud, step: str) -> None:
+    (server_id,) = here.create()
+    here.wait_active([server_id])
+    here.control_host("compute-1", fail_at=[step])
+    assert act(here, server_id, {"resize": {"flavorRef": BIGGER}}).status_code == 202
+    assert settled(here, server_id, "ACTIVE")["flavor"]["id"] == "1"
+    found = domain(here, "compute-1", server_id)
+    assert (found["generation"], found["power_state"], used(here)) == (1, 1, 1)
+    assert not [trace for trace in traces(here) if "/aside/" in trace]

@@ -75,7 +75,10 @@ _LIVE = (
     ModelStep(
         "hand_over",
         "live_migration at source",
-        undo=(ModelStep("roll_back", "rollback_live_migration at source", lasting=True, revives=True),),
+        undo=(
+            ModelStep("roll_back", "rollback_live_migration at source", lasting=True, revives=True),
+            ModelStep("find", "find_live_migrated_instance at destination", lasting=True, revives=True),
+        ),
     ),
     ModelStep("settle", "post_live_migration_at_destination at destination", lasting=True),
     ModelStep("clear", "post_live_migration at source", lasting=True),

@@ -23,6 +23,7 @@ class Images(Extension):
         Route("GET", "/images", "index", until=_LAST),
         Route("GET", "/images/detail", "detail", until=_LAST),
         Route("GET", "/images/{id}", "show", until=_LAST),
+        Route("DELETE", "/images/{id}", "delete", until=_LAST),
     )
 
     @declares(policies.INDEX, query=queries.IMAGES, answer="images")
@@ -38,6 +39,11 @@ class Images(Extension):
     @declares(policies.SHOW, answer="image")
     def show(self, req: Request, id: str) -> Answer:
         return Answer({"image": views.whole(req, self.images.get(req.context, id))})
+
+    @declares(policies.DELETE, status=204)
+    def delete(self, req: Request, id: str) -> Answer:
+        self.images.delete(req.context, id)
+        return Answer(status=204)
 
     def _list(self, req: Request) -> tuple[list[Image], dict[str, Any]]:
         """A page of the images that match, and the link to the next one. There are few images: they are filtered

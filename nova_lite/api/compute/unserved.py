@@ -53,7 +53,6 @@ ROUTES: tuple[tuple[str, str, str, int, int | None], ...] = (
     ("GET", "/os-volumes_boot/detail", "Booting from volumes", 1, _LAST_BOOT),
     ("GET PUT DELETE", "/os-volumes_boot/{id}", "Booting from volumes", 1, _LAST_BOOT),
     ("POST", "/os-volumes_boot/{id}/action", "Booting from volumes", 1, _LAST_BOOT),
-    ("DELETE", "/images/{id}", "Deleting an image by the compute service", 1, _LAST_PROXY),
     ("GET POST", "/os-baremetal-nodes", "Bare metal", 1, _LAST_PROXY),
     ("GET DELETE", "/os-baremetal-nodes/{id}", "Bare metal", 1, _LAST_PROXY),
     ("POST", "/os-baremetal-nodes/{id}/action", "Bare metal", 1, _LAST_PROXY),

@@ -37,7 +37,6 @@ ACTIONS: dict[str, Words] = {
     "unshelve": Words("Unshelving a server", "A server that was stopped is started."),
 }
 
-_IMAGES = "Ask the image service."
 _BAREMETAL = "Ask the bare metal service, if there is one."
 
 #: By what `unserved.ROUTES` says a route is about.
@@ -51,7 +50,6 @@ INSTEAD: dict[str, str] = {
     "Booting from volumes": "Servers are at /servers.",
     "Changing a server's interfaces": _ADDRESSES,
     "Changing security groups": _NETWORK,
-    "Deleting an image by the compute service": _IMAGES,
     "Live migration": ACTIONS["os-migrateLive"].instead,
     "Volumes": "A server keeps its data on the disk that its flavor gives it.",
 }

@@ -57,6 +57,7 @@ class ImageApp(rest.Application):
         Route("DELETE", "/images/{id}/tags/{tag}", "remove_tag", policies.UPDATE, authorizes=True),
         Route("PUT", "/images/{id}/file", "upload", policies.UPLOAD, authorizes=True, streams=True),
         Route("GET", "/images/{id}/file", "download", policies.DOWNLOAD),
+        Route("GET", "/images/{id}/tasks", "tasks", policies.SHOW),
         Route("GET", "/schemas/image", "schema", policies.SCHEMAS),
         Route("GET", "/schemas/images", "list_schema", policies.SCHEMAS),
     )
@@ -77,6 +78,11 @@ class ImageApp(rest.Application):
 
     def show(self, req: Request, id: str) -> Answer:
         return Answer(views.show(self.conductor.image_get(req.context, id)))
+
+    def tasks(self, req: Request, id: str) -> Answer:
+        """What Glance's imports have left to do: there are no imports here."""
+        self.conductor.image_get(req.context, id)
+        return Answer({"tasks": []})
 
     def create(self, req: Request) -> Answer:
         image = self._new(req, req.json_object())

@@ -29,7 +29,7 @@ POLL = 1.0
 TELL = 10.0
 
 #: The steps at which hosts find out that they cannot move a server while it runs; nothing was done to it until then.
-_CAN = {step.event for step in operations.LIVE_MIGRATE.steps if step.name in (operations.CHECK, operations.PREPARE)}
+_CHECKS = {step.event for step in operations.LIVE_MIGRATE.steps if step.name in (operations.CHECK, operations.PREPARE)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,11 +55,11 @@ class Result:
 
 
 class NotMoved(Exception):
-    """The reason, for an operator. ``able``: whether another way may do."""
+    """The reason, for an operator. ``unable``: its hosts cannot move it that way, and have not begun to."""
 
-    def __init__(self, reason: str, able: bool = True) -> None:
+    def __init__(self, reason: str, unable: bool = False) -> None:
         super().__init__(reason)
-        self.able = able
+        self.unable = unable
 
 
 def disable(app: App, host: str) -> None:
@@ -154,7 +154,7 @@ class Mover:
             try:
                 self._go(move, result.way)
             except NotMoved as error:
-                if result.way == COLD or self._way is not None or error.able:
+                if self._way is not None or not error.unable:
                     raise
                 self._app.say(f"{move}: it cannot be moved while it runs: {error}")
                 result.way = COLD
@@ -203,7 +203,7 @@ class Mover:
         if action.message is not None:
             failed = next((event for event in reversed(action.events) if event.result == "Error"), None)
             cause = (failed.details if failed else None) or f"the {row.kind} has failed"
-            raise NotMoved(cause, able=failed is None or failed.event not in _CAN)
+            raise NotMoved(cause, unable=failed is not None and failed.event in _CHECKS)
 
     def _tell(self, move: Move, row: operations.Operation, action: InstanceAction | None) -> None:
         step = (action.events[-1].event if action is not None and action.events else "") or row.kind

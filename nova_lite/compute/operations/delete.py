@@ -12,7 +12,7 @@ def terminate_instance(host: LocalHost, ticket: ActionTicket) -> None:
     found = host.domain(ticket.instance.uuid)
     if found is not None and found.generation > ticket.generation:
         host.fences.forbid(found.uuid, found.generation)
-    host.remove(ticket.instance.uuid)
+    host.remove_all(ticket.instance.uuid)
 
 
 def soft_delete_instance(host: LocalHost, ticket: ActionTicket) -> None:

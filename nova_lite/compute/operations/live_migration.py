@@ -73,6 +73,14 @@ def rollback_live_migration(host: LocalHost, ticket: ActionTicket) -> dict[str, 
     return {"done": _driver(host).settle_live_migration(ticket.instance.uuid, _destination(ticket))}
 
 
+def find_live_migrated_instance(host: LocalHost, ticket: ActionTicket) -> dict[str, Any]:
+    """At the destination, when the source is lost: answers whether the guest has arrived. The source runs no more, so
+    none is on its way."""
+    found = host.domain(ticket.instance.uuid)
+    is_it = found is not None and found.generation == ticket.generation
+    return {"done": is_it and _driver(host).has_arrived(ticket.instance.uuid)}
+
+
 def rollback_live_migration_at_destination(host: LocalHost, ticket: ActionTicket) -> None:
     """Nothing of this generation is left, which is fenced by now; the guest is at the source."""
     ends.remove_end(host, ticket)

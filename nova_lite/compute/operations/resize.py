@@ -2,7 +2,7 @@
 
 At the source the guest is off and held back, its disks untouched, until it is removed there (the move is confirmed) or
 let go (it is taken back). At the destination it comes to be like a build: fenced, claimed, and nothing is left of a
-failure.
+failure. Where both are one host, the source's guest is set aside there.
 """
 
 from __future__ import annotations
@@ -26,6 +26,17 @@ def resize_instance(host: LocalHost, ticket: ActionTicket) -> dict[str, Any]:
     ends.require_generation(host, ticket)
     host.fences.hold(uuid, ticket.generation)
     source = driver.migrate_disk_and_power_off(uuid, host.conf.compute.shutdown_timeout)
+    return {"disks": msgspec.to_builtins(source)}
+
+
+def set_aside_instance(host: LocalHost, ticket: ActionTicket) -> dict[str, Any]:
+    """At the source, which is the destination too: the guest goes off, and makes room for what comes."""
+    uuid, driver = ticket.instance.uuid, _driver(host)
+    found = host.domain(uuid)
+    if found is not None and found.generation != ticket.generation:
+        raise exception.DomainNotFound(instance_uuid=uuid)
+    host.fences.hold(uuid, ticket.generation)
+    source = driver.set_aside(uuid, host.conf.compute.shutdown_timeout)
     return {"disks": msgspec.to_builtins(source)}
 
 
@@ -71,6 +82,7 @@ def drop_resize(host: LocalHost, ticket: ActionTicket) -> dict[str, Any]:
 def confirm_resize(host: LocalHost, ticket: ActionTicket) -> None:
     """At the source, after the move."""
     ends.remove_end(host, ticket)
+    _driver(host).forget_aside(ticket.instance.uuid)
 
 
 def revert_resize(host: LocalHost, ticket: ActionTicket) -> None:
@@ -81,11 +93,31 @@ def revert_resize(host: LocalHost, ticket: ActionTicket) -> None:
 def finish_revert_resize(host: LocalHost, ticket: ActionTicket) -> None:
     """At the source: the guest is let go on, and runs if it ran before."""
     uuid = ticket.instance.uuid
+    if _is_one_host(ticket):
+        _take_back(host, ticket)
     ends.require_generation(host, ticket)
     host.fences.let_go(uuid)
     if ticket.payload["running"]:
         host.driver.plug_vifs(ticket.instance, ticket.instance.vifs)
         host.driver.power_on(uuid)
+
+
+def _is_one_host(ticket: ActionTicket) -> bool:
+    source, destination = ticket.payload.get("source"), ticket.payload.get("destination")
+    return bool(source and destination and source["host"] == destination["host"])
+
+
+def _take_back(host: LocalHost, ticket: ActionTicket) -> None:
+    """What was set aside is here again. While this host was forced down nobody told it to drop what took its place."""
+    uuid, resources = ticket.instance.uuid, Resources.of(ticket.instance.flavor)
+    found = host.domain(uuid)
+    if found is not None and found.generation > ticket.generation:
+        host.fences.forbid(uuid, found.generation)
+        host.remove(uuid)
+    host.fences.restored(uuid, ticket.generation, resources)
+    _driver(host).take_back(uuid)
+    host.claims.restore({uuid: resources})
+    host.driver.plug_vifs(ticket.instance, ticket.instance.vifs)
 
 
 def _driver(host: LocalHost) -> Migrating:

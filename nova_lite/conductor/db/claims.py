@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from nova_lite.conductor.db import hosts
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Allocation, ComputeNode, Instance, Service
+from nova_lite.conductor.db.services import COMPUTE
 from nova_lite.objects import Flavor, Selection
 
 #: What is claimed of a node; columns of `Allocation` and, with ``_used``, of `ComputeNode`.
@@ -42,30 +43,42 @@ def claim(uow: UnitOfWork, instance: Instance, selection: Selection) -> bool:
 
 def take(uow: UnitOfWork, instance: Instance, selection: Selection, wanted: Mapping[str, int]) -> Place | None:
     """Claim ``wanted`` of the selected node for an instance that stays where it is; None when it does not fit."""
-    alive = sa.select(Service.id).where(Service.up.is_(True), Service.forced_down.is_(False))
+    alive = _alive(uow, selection)
+    if alive is None:
+        return None
+    zone, node_id = alive
     used = {name: getattr(ComputeNode, f"{name}_used") + wanted[name] for name in RESOURCES}
     changed = uow.change(
         sa.update(ComputeNode)
         .where(
-            ComputeNode.host == selection.host,
-            ComputeNode.node == selection.node,
-            ComputeNode.service_id.in_(alive),
+            ComputeNode.id == node_id,
             *(amount <= getattr(ComputeNode, name) for name, amount in used.items()),
         )
         .values(generation=ComputeNode.generation + 1, **{f"{name}_used": amount for name, amount in used.items()})
     )
     if changed != 1:
         return None
-    node_id, zone = uow.session.execute(
-        sa.select(ComputeNode.id, Service.availability_zone)
-        .join(Service, Service.id == ComputeNode.service_id)
-        .where(ComputeNode.host == selection.host, ComputeNode.node == selection.node)
-    ).one()
     place = Place(selection.host, selection.node, next_generation(instance), zone)
     allocation = {"instance_uuid": instance.uuid, "compute_node_id": node_id, "generation": place.generation}
     uow.session.connection().execute(sa.insert(Allocation).values(**allocation, created_at=uow.now, **wanted))
     uow.touched_nodes.add(node_id)
     return place
+
+
+def _alive(uow: UnitOfWork, selection: Selection) -> tuple[str, int] | None:
+    """Zone and id of the selected node while its host is up. Until the transaction ends nobody forces the host down: a
+    condition on the host in the claim's own update could hold of a row that has changed while the update waited."""
+    node = sa.select(ComputeNode.id).where(
+        ComputeNode.service_id == Service.id, ComputeNode.host == selection.host, ComputeNode.node == selection.node
+    )
+    query = sa.select(Service.availability_zone, node.scalar_subquery()).where(
+        Service.host == selection.host,
+        Service.binary == COMPUTE,
+        Service.up.is_(True),
+        Service.forced_down.is_(False),
+    )
+    found = uow.session.execute(query.with_for_update(read=True, of=Service)).first()
+    return None if found is None or found[1] is None else (found[0], found[1])
 
 
 def needs(flavor: Flavor) -> dict[str, int]:

@@ -329,7 +329,7 @@ class Engine:
         nobody was told of it, so that only what came before has to be undone."""
         act.cause, act.details = cause, details
         uow, instance, row, step = act.uow, act.instance, act.row, act.step
-        undos = () if row.is_undo(step.name) else row.undos(step.name, begun)
+        undos = () if act.is_undone else row.undos(step.name, begun)
         instance.task_state = None
         instance.updated_at = uow.now
         if undos and row.failed is not None:
@@ -340,14 +340,15 @@ class Engine:
             _settle(uow, instance, cause, details)
         if answered and isinstance(step, OnHost) and step.cleans_up:
             undos = undos[1:]
-        if not undos:
+        undo = operations.first_wanted(undos, act.action.payload)
+        if undo is None:
             instance.request = {}
             actions.finish(uow, act.action, cause, details)
             own(act.action.action).failed(uow, instance)
             return
         actions.finish_events(uow, act.action, cause, details)
         actions.free(uow, act.action)
-        self._begin(act, undos[0])
+        self._begin(act, undo)
         self._order(act)
 
     # --- what hosts report
@@ -482,19 +483,28 @@ class Engine:
 
     def _pass_forced_down(self, act: Act) -> None:
         """By the operator's word an end of a move is off, and what does not belong there is destroyed before it serves
-        again: there is nothing left to remove. What it had to do otherwise has failed, or waits until it is back."""
+        again: there is nothing left to remove. What it had to do otherwise has failed, or waits until it is back. Who
+        was to say whether a guest has moved says nothing any more; one that has needs nothing there meanwhile."""
         while act.action.finish_time is None:
             step = act.step
             if not isinstance(step, OnHost) or step.at not in MOVE:
                 return
             if not hosts.is_forced_down(act.uow, str(act.action.host)):
                 return
-            if step.fences:
+            if act.is_undone and step.revives and not step.fences:
+                self._skip(act, step)
+            elif step.fences or (step.at is End.DESTINATION and step.lasting):
                 self.done(act)
             elif not step.lasting:
                 self.fail(act, f"Host {act.action.host} is forced down.", answered=False)
             else:
                 return
+
+    def _skip(self, act: Act, step: OnHost) -> None:
+        """An undo at a host that does nothing any more: what only it could have told has to be found out elsewhere."""
+        if step.revives and step.at is End.SOURCE:
+            act.action.payload = {**act.action.payload, operations.LOST_SOURCE: True}
+        self.advance(act)
 
     def retire(self, act: Act, host: str) -> None:
         """``host`` is gone for good: the action asks it for nothing any more, at this step or a later one."""
@@ -524,13 +534,13 @@ class Engine:
         while act.action.finish_time is None and _is_retired(act):
             step = act.step
             assert isinstance(step, OnHost)
-            if act.row.is_undo(step.name) and not step.fences:
+            if act.is_undone and not step.fences:
                 act.instance.power_state = PowerState.NOSTATE
-                self.advance(act)
+                self._skip(act, step)
             elif step.lasting or step.fences:
                 self._done_at_end(act, step)
             else:
-                self.fail(act, f"Host {act.action.host} is retired.", answered=step.cleans_up)
+                self.fail(act, f"Host {act.action.host} is retired.", answered=False)
 
     def _why_late(self, act: Act) -> str:
         action = act.action

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from nova_lite import exception, states
-from nova_lite.conductor.db import claims, hosts
+from nova_lite import exception, operations, states
+from nova_lite.conductor.db import actions, claims, hosts, server_migrations
 from nova_lite.conductor.db.engine import UnitOfWork
-from nova_lite.conductor.db.models import Instance
+from nova_lite.conductor.db.models import Instance, InstanceAction
 from nova_lite.conductor.operations.own import Own
+from nova_lite.conductor.operations.resize import give_back_extra
 from nova_lite.context import RequestContext
+from nova_lite.operations import OnHost
 
 
 class Evacuate(Own):
@@ -24,6 +26,7 @@ class Evacuate(Own):
         ``admin_password``, and whether the server is to be ``stopped`` in the end although it was not before."""
         target, origin = payload.get("host"), instance.host
         _check(uow, instance, target)
+        stopped = _end_move(uow, instance) == states.STOPPED
         claims.release(uow, instance.uuid)
         instance.host = instance.node = None
         instance.generation = claims.next_generation(instance)
@@ -33,8 +36,30 @@ class Evacuate(Own):
             instance.request = {**instance.request, **wanted}
         return {
             "excluded": [] if origin is None else [origin],
-            "stop": bool(payload.get("stopped")) or instance.vm_state == states.STOPPED,
+            "stop": bool(payload.get("stopped")) or stopped,
         }
+
+
+def _end_move(uow: UnitOfWork, instance: Instance) -> str:
+    """A resize or migration from its host is over; what the server was before that. Raises a 409 while the other end
+    may have it, or has it: then it is not lost."""
+    row = server_migrations.current(uow, instance.uuid)
+    elsewhere = next(
+        (each for each in actions.all_open(uow, instance.uuid) if _is_at_another_host(each, instance)), None
+    )
+    attr, state = ("vm_state", instance.vm_state) if elsewhere is None else ("unfinished action", elsewhere.action)
+    if elsewhere is not None or (instance.vm_state == states.RESIZED and instance.task_state is None):
+        raise exception.InstanceInvalidState(method="evacuate", instance_id=instance.uuid, attr=attr, state=state)
+    if row is None:
+        return instance.vm_state
+    server_migrations.turn(uow, row, server_migrations.ERROR)
+    give_back_extra(uow, instance)
+    return row.vm_state
+
+
+def _is_at_another_host(action: InstanceAction, instance: Instance) -> bool:
+    step = operations.get(action.action, action.payload).step(action.step)
+    return isinstance(step, OnHost) and action.host != instance.host
 
 
 def _check(uow: UnitOfWork, instance: Instance, target: str | None) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from nova_lite import exception, operations
+from nova_lite import exception, operations, states
 from nova_lite.conductor.db import claims, hosts, server_migrations
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Instance
@@ -67,6 +67,8 @@ class LiveMigrate(Own):
     def record(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
         super().record(uow, instance, step)
         row = server_migrations.current(uow, instance.uuid)
+        if row is not None and step.name == operations.HAND_OVER and instance.vm_state == states.ERROR:
+            instance.vm_state, instance.fault = row.vm_state, None  # it had been lost with its source
         if row is not None and step.name in _STATUS:
             server_migrations.turn(uow, row, _STATUS[step.name])
 

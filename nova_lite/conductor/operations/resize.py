@@ -46,8 +46,12 @@ class Resize(Own):
             "image": instance.image,
             "boot_images": instance.boot_images,
             "running": instance.vm_state == states.ACTIVE,
-            "excluded": [source.host],
+            "excluded": [] if self._may_stay(uow) else [source.host],
         }
+
+    def _may_stay(self, uow: UnitOfWork) -> bool:
+        """Whether its own host may be the destination, too."""
+        return bool(uow.conf.allow_resize_to_same_host)
 
     def _flavor(self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]) -> Flavor:
         """The flavor that it is to have; raises a 400 for one that it cannot get."""
@@ -98,6 +102,9 @@ class Migrate(Resize):
 
     kind = server_migrations.MIGRATION
 
+    def _may_stay(self, uow: UnitOfWork) -> bool:
+        return False
+
     def _flavor(self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]) -> Flavor:
         target = payload.get("host")
         if target is not None and not hosts.exists(uow, target):
@@ -130,6 +137,8 @@ class RevertResize(Own):
         row = _finished(uow, instance)
         if not _has_source(uow, instance, row):
             raise exception.SourceRetired(instance_uuid=instance.uuid, host=row.source_host)
+        if not hosts.is_up(uow, row.source_host):
+            raise exception.SourceDown(instance_uuid=instance.uuid, host=row.source_host)
         server_migrations.turn(uow, row, server_migrations.REVERTING)
         return {**server_migrations.ends(row), "running": row.vm_state == states.ACTIVE}
 

@@ -194,7 +194,8 @@ def _claimed(act: Act, item: _Wanted, selection: Selection) -> bool:
     place = claims.take(uow, instance, selection, claims.needs(item.spec.flavor))
     if place is None:
         return False
-    act.action.payload = {**act.action.payload, End.DESTINATION.value: place._asdict()}
+    same = place.host == instance.host
+    act.action.payload = {**act.action.payload, End.DESTINATION.value: place._asdict(), "same_host": same}
     own(act.action.action).claimed(uow, instance, place)
     return True
 

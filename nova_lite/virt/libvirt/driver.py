@@ -17,7 +17,7 @@ import libvirt
 import msgspec
 from oslo_config import cfg
 
-from nova_lite import exception
+from nova_lite import exception, files
 from nova_lite.objects import (
     VIF,
     Diagnostics,
@@ -49,6 +49,9 @@ from nova_lite.virt.libvirt.snapshots import Snapshotter
 LOG = logging.getLogger(__name__)
 
 SOFT = "SOFT"
+
+#: In the directory of a guest that is set aside: its domain.
+DEFINITION = "domain.xml"
 
 _NO_AGENT = (libvirt.VIR_ERR_AGENT_UNRESPONSIVE, libvirt.VIR_ERR_ARGUMENT_UNSUPPORTED)
 
@@ -211,6 +214,39 @@ class LibvirtDriver(ComputeDriver):
         with _files_errors():
             return transfer.offer(self.conf, self._records.directory(instance_uuid))
 
+    def set_aside(self, instance_uuid: str, timeout: int) -> DiskSource:
+        """Its definition is kept beside its disks, before it is taken from libvirt."""
+        with _files_errors():
+            if self._records.aside(instance_uuid) is None:
+                self._take_apart(instance_uuid, timeout)
+            return transfer.offer(self.conf, self._records.set_aside(instance_uuid))
+
+    def _take_apart(self, instance_uuid: str, timeout: int) -> None:
+        try:
+            domain, _ = self._domains.get(instance_uuid)
+        except exception.DomainNotFound:
+            return
+        self.power_off(instance_uuid, timeout)
+        xml = self._connection.call(domain.XMLDesc, libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE)
+        files.write_atomically(self._definition(instance_uuid), xml.encode())
+        self._domains.remove(instance_uuid)
+
+    def take_back(self, instance_uuid: str) -> None:
+        with _files_errors():
+            self._records.take_back(instance_uuid)
+            path = self._definition(instance_uuid)
+            if os.path.exists(path) and not self._domains.has(instance_uuid):
+                with open(path, encoding="utf-8") as file:
+                    self._domains.define(file.read())
+            files.remove(path)
+
+    def forget_aside(self, instance_uuid: str) -> None:
+        with _files_errors():
+            self._records.forget_aside(instance_uuid)
+
+    def _definition(self, instance_uuid: str) -> str:
+        return os.path.join(self._records.directory(instance_uuid), DEFINITION)
+
     def finish_migration(self, spec: SpawnSpec, source: DiskSource, power_on: bool) -> None:
         """A fetch that was killed is gone on with."""
         instance_uuid = spec.instance.uuid
@@ -280,6 +316,10 @@ class LibvirtDriver(ComputeDriver):
 
     def settle_live_migration(self, instance_uuid: str, destination: LiveDestination) -> bool:
         return migration.Migration(self.conf, self._connection, instance_uuid, destination).settle()
+
+    def has_arrived(self, instance_uuid: str) -> bool:
+        domain, _ = self._domains.get(instance_uuid)
+        return migration.has_arrived(self._connection, domain)
 
     # --- power
 

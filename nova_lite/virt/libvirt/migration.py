@@ -118,6 +118,17 @@ def progress_of(stats: dict[str, Any]) -> MigrationProgress:
     )
 
 
+def has_arrived(connection: Connection, domain: Any) -> bool:
+    """libvirt makes a guest that comes persistent when all of it is there. What it was fetching from a source that is
+    lost (post-copy) never comes; of any other that is half here it rids itself."""
+    if connection.call(domain.isPersistent):
+        return True
+    _, reason = connection.call(domain.state, 0)
+    if reason == libvirt.VIR_DOMAIN_PAUSED_POSTCOPY_FAILED:
+        return False
+    raise exception.MigrationFailed(instance_uuid=domain.UUIDString(), reason="it still counts as coming")
+
+
 class Migration:
     """Of one guest, away from this host."""
 

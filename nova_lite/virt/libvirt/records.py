@@ -4,6 +4,7 @@
 
     <instances_path>/<uuid>/instance.json    whose it is; disks, config drive and console log lie beside it
     <instances_path>/<uuid>@<host>/          the same, where another host of the same path has (or had) the first name
+    <instances_path>/…@aside/                either, while the instance is resized on its own host
     <instances_path>/_interfaces/<uuid>.json what `plug_vifs` made, so that `unplug_vifs` can remove it
     <instances_path>/_base/                  image cache
 
@@ -35,6 +36,9 @@ INTERFACES = "_interfaces"
 BASE = "_base"
 
 _RECORD = "instance.json"
+
+#: Behind the name of a directory.
+ASIDE = "@aside"
 
 
 class InstanceRecord(msgspec.Struct, frozen=True):
@@ -129,6 +133,32 @@ class Records:
                 _remove_tree(os.path.join(path, name))
         _remove_tree(path)
 
+    # --- set aside
+
+    def set_aside(self, instance_uuid: str) -> str:
+        """Another directory of the instance can be made; returns where this one is from now on."""
+        if (aside := self.aside(instance_uuid)) is not None:
+            return aside
+        path = self.directory(instance_uuid) + ASIDE
+        os.rename(self.directory(instance_uuid), path)
+        return path
+
+    def take_back(self, instance_uuid: str) -> None:
+        """The opposite; quiet if nothing is set aside. Raises OSError while there is another one."""
+        if (aside := self.aside(instance_uuid)) is not None:
+            os.rename(aside, aside.removesuffix(ASIDE))
+
+    def forget_aside(self, instance_uuid: str) -> None:
+        if (aside := self.aside(instance_uuid)) is not None:
+            shutil.rmtree(aside)
+
+    def aside(self, instance_uuid: str) -> str | None:
+        """Where what this host has set aside of the instance is."""
+        for path in (self._plain(instance_uuid) + ASIDE, self._beside(instance_uuid) + ASIDE):
+            if self._read(os.path.join(path, _RECORD), InstanceRecord) is not None:
+                return path
+        return None
+
     # --- interfaces
 
     def write_interfaces(self, instance_uuid: str, vifs: list[VIF]) -> None:
@@ -153,7 +183,11 @@ class Records:
     def uuids(self) -> set[str]:
         """Of instances that have anything here that is this host's."""
         named = {uuid_of(name) for name in os.listdir(self.instances_path)}
-        found = {instance_uuid for instance_uuid in named if instance_uuid is not None and self.owns(instance_uuid)}
+        found = {
+            instance_uuid
+            for instance_uuid in named
+            if instance_uuid is not None and (self.owns(instance_uuid) or self.aside(instance_uuid) is not None)
+        }
         for name in os.listdir(os.path.join(self.instances_path, INTERFACES)):
             record = self._read(os.path.join(self.instances_path, INTERFACES, name), InterfaceRecord)
             if record is not None:

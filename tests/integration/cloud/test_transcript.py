@@ -5,10 +5,13 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.integration.cloud import transcript
 from tests.integration.cloud.conftest import StackedCloud
 
 
+@pytest.mark.timeout(900)
 def test_the_client_prints_what_it_should(cloud: StackedCloud, tmp_path: Path) -> None:
     key = tmp_path / "key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 import time
@@ -144,3 +145,91 @@ def test_aborted_halfway_it_runs_on_where_it_was(make_host: MakeHost, images: Im
     there.destroy(spec.instance.uuid)
     assert state(there, spec) is None
     assert there.leftovers() == set()
+
+
+# --- guests that change their memory faster than it can be sent
+
+#: Sixteen MiB anew all the time, which takes this bandwidth (MiB per second) two seconds.
+DIRTIES = """
+mkdir -p /dirty
+mount -t tmpfs none /dirty
+dd if=/dev/urandom of=/dirty/a bs=1M count=16 2>/dev/null
+while :; do cp /dirty/a /dirty/b; done &
+"""
+BANDWIDTH = 8
+
+
+def stubborn_guest(images: Images) -> SpawnSpec:
+    return guest_spec(images, [], config_drive=True, user_data=scripts.user_data(DIRTIES + scripts.COUNTS))
+
+
+class Stubborn:
+    """Such a guest at ``here``, and what is seen of its migration to ``there``."""
+
+    def __init__(self, make: MakeHost, images: Images, **options: object) -> None:
+        options = {"live_migration_uri": hosts.URI, "live_migration_bandwidth": BANDWIDTH, **options}
+        self.here, self.there = make("here", hosts.HERE, **options), make("there", hosts.THERE)
+        self.spec = stubborn_guest(images)
+        self.here.spawn(self.spec)
+        wait_for_count(self.here, self.spec, 10)
+        self.moved = arriving(self.spec)
+        self.seen: list[MigrationProgress] = []
+        self.throttled = 0
+
+    def migrate(self, wish: Wish, after: int) -> None:
+        """``wish`` is what is wanted once that many times all of its memory's first round was seen to be over."""
+        uuid = self.spec.instance.uuid
+        ready = self.there.pre_live_migration(self.moved, self.here.check_can_live_migrate_source(uuid))
+        domain = self.here._domains.get(uuid)[0]
+
+        def watch(progress: MigrationProgress) -> Wish:
+            if progress.memory_total and progress.memory_processed > progress.memory_total // 2:
+                self.seen.append(progress)
+            with contextlib.suppress(libvirt.libvirtError):  # it has just ended
+                self.throttled = max(self.throttled, domain.jobStats().get("auto_converge_throttle", 0))
+            return wish if len(self.seen) > after else Wish.GO_ON
+
+        self.here.live_migration(uuid, ready, watch)
+
+    def runs_there(self) -> None:
+        """It went on counting there, and is nowhere else."""
+        last = counts(self.there, self.spec)
+        wait_for_count(self.there, self.spec, (last[-1][0] if last else 10) + 10)
+        numbers = [number for number, _ in counts(self.there, self.spec)]
+        assert numbers == list(range(numbers[0], numbers[-1] + 1)), "it did not count through"
+        assert numbers[0] > 10, "it began anew"
+        assert (state(self.here, self.spec), state(self.there, self.spec)) == (None, PowerState.RUNNING)
+
+
+def test_what_does_not_converge_is_forced_to_complete(make_host: MakeHost, images: Images) -> None:  # noqa: F811
+    guest = Stubborn(make_host, images)
+    guest.migrate(Wish.FORCE_COMPLETE, 6)
+    assert len(guest.seen) > 6, "it converged by itself"
+    guest.runs_there()
+
+
+@pytest.mark.parametrize("action", ["abort", "force_complete"])
+def test_what_takes_too_long(make_host: MakeHost, images: Images, action: str) -> None:  # noqa: F811
+    guest = Stubborn(make_host, images, live_migration_completion_timeout=6, live_migration_timeout_action=action)
+    if action == "force_complete":
+        guest.migrate(Wish.GO_ON, 0)
+        guest.runs_there()
+        return
+    with pytest.raises(exception.MigrationAborted, match="it has taken too long"):
+        guest.migrate(Wish.GO_ON, 0)
+    assert state(guest.here, guest.spec) == PowerState.RUNNING
+    wait_for_count(guest.here, guest.spec, counts(guest.here, guest.spec)[-1][0] + 10)
+
+
+def test_a_guest_is_slowed_down_until_it_converges(make_host: MakeHost, images: Images) -> None:  # noqa: F811
+    guest = Stubborn(make_host, images, live_migration_permit_auto_converge=True)
+    with pytest.raises(exception.MigrationAborted):
+        guest.migrate(Wish.ABORT, 25)
+    assert guest.throttled > 0
+
+
+def test_post_copy_starts_it_there_at_once(make_host: MakeHost, images: Images) -> None:  # noqa: F811
+    guest = Stubborn(make_host, images, live_migration_permit_post_copy=True)
+    guest.migrate(Wish.FORCE_COMPLETE, 6)
+    guest.runs_there()
+    assert downtime(guest.there, guest.spec) < 2

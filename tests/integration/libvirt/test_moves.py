@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import libvirt
 import msgspec
 import pytest
 
@@ -56,6 +57,7 @@ def make_host(directory: Path, second_host: None) -> Iterator[MakeHost]:
     for driver in drivers:
         for instance_uuid in {info.uuid for info in driver.list_domains()} | driver.leftovers():
             driver.destroy(instance_uuid)
+            driver.forget_aside(instance_uuid)
     for driver in drivers:
         shutil.rmtree(driver.conf.state_path, ignore_errors=True)
 
@@ -113,6 +115,41 @@ def test_a_guest_moves_with_its_disks_and_returns(make_host: MakeHost, images: I
     here.power_on(spec.instance.uuid)
     wait_for("second boot", lambda: len(lines(here, spec, "mark written")) == 2)
     assert lines(here, spec, "on disk:")[-1].startswith("on disk: marked-by-a-guest,")
+
+
+@pytest.mark.parametrize("word", ["confirm", "revert"])
+def test_a_guest_is_resized_on_its_host(make_host: MakeHost, images: Images, word: str) -> None:
+    here = make_host("here", hosts.HERE)
+    spec = marking_guest(images)
+    uuid = spec.instance.uuid
+    here.spawn(spec)
+    run_and_mark(here, spec, "nothing")
+    definition = here._domains.get(uuid)[0].XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
+
+    source = here.set_aside(uuid, 30)
+    assert (state(here, spec), here.leftovers()) == (None, {uuid})
+    again = here.set_aside(uuid, 30)
+    assert (again.location, again.files[:-1]) == (source.location, source.files[:-1])
+    bigger = arriving(spec, root_gb=2)
+    here.finish_migration(bigger, again, power_on=True)
+    run_and_mark(here, bigger, "marked-by-a-guest")
+    assert lines(here, bigger, "on disk:")[-1].endswith(f"sectors {2 * 1024**3 // 512}")
+    assert (here.get_info(uuid).generation, here.leftovers()) == (2, set())
+    if word == "confirm":
+        here.forget_aside(uuid)
+        assert state(here, spec) == PowerState.RUNNING
+        assert [path.name for path in instance_path(here, spec).parent.glob(f"{uuid}*")] == [uuid]
+        return
+
+    here.destroy(uuid)
+    assert (state(here, spec), here.leftovers()) == (None, {uuid})
+    for _ in range(2):
+        here.take_back(uuid)
+        assert (state(here, spec), here.get_info(uuid).generation, here.leftovers()) == (PowerState.SHUTDOWN, 1, set())
+    assert here._domains.get(uuid)[0].XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE) == definition
+    here.power_on(uuid)
+    wait_for("second boot", lambda: len(lines(here, spec, "mark written")) == 2)
+    assert lines(here, spec, "on disk:")[-1] == f"on disk: marked-by-a-guest, sectors {1024**3 // 512}"
 
 
 def test_hosts_that_share_a_directory_have_one_of_their_own_for_each(make_host: MakeHost, images: Images) -> None:

@@ -385,7 +385,8 @@ class FakeConductor:
 
     def image_delete(self, context: RequestContext, image_id: str) -> None:
         self._note(context, "image_delete", image_id)
-        del self.images[image_id]
+        if self.images.pop(image_id, None) is None:
+            raise exception.ImageNotFound(image_id=image_id)
 
     def usage_list(
         self,

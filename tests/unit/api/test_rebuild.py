@@ -95,6 +95,9 @@ def test_later_versions_answer_more(api: Client) -> None:
     assert "OS-EXT-STS:vm_state" not in server
     assert len(server["adminPass"]) == 12
     assert "OS-EXT-STS:vm_state" in rebuild(api, MINIMAL, "2.75").json["server"]
+    told_to_admins = rebuild(api, MINIMAL, "2.75", "admin:admin").json["server"]
+    assert "OS-EXT-SRV-ATTR:kernel_id" in told_to_admins
+    assert "OS-EXT-SRV-ATTR:user_data" not in told_to_admins
 
 
 def test_other_projects_may_not(api: Client) -> None:

@@ -304,6 +304,12 @@ def test_images(api: Client) -> None:
     assert fault(api("GET", "/images/x"), "itemNotFound", 404) == "Image x could not be found."
 
 
+def test_an_image_is_deleted(api: Client) -> None:
+    assert api("DELETE", f"/images/{IMAGE_ID}", version="2.36").status_code == 404
+    assert api("DELETE", f"/images/{IMAGE_ID}").status_code == 204
+    assert api("GET", f"/images/{IMAGE_ID}").status_code == 404
+
+
 @pytest.mark.parametrize(
     ("query", "found"),
     [

@@ -271,7 +271,9 @@ class Host:
         """Every file of an instance that is on the hypervisor, and what is claimed."""
         root = self.path / "instances" / f"fake-{self.name}"
         found = [
-            str(path.relative_to(root)) for kind in ("domains", "disks", "vifs") for path in (root / kind).iterdir()
+            str(path.relative_to(root))
+            for kind in ("domains", "disks", "vifs", "aside")
+            for path in (root / kind).iterdir()
         ]
         used = self.manager.host.claims.used()
         return found + ([f"claim {used}"] if any((used.vcpus, used.memory_mb, used.disk_gb)) else [])

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from nova_lite.objects import Flavor
+from nova_lite.objects import DomainVerdict, Flavor, Verdict
 from nova_lite.states import PowerState
 from tests.unit.compute.fakes import LATER, UUID, Gate, Host, ticket
 
@@ -151,3 +151,150 @@ def test_a_destination_that_was_killed_does_it_again(source: Host, destination: 
     again = destination.next_life()
     order(again, ARRIVE, 2, answers=answers)
     assert (again.domains(), errors(again)[-1]) == ({UUID: 2}, None)
+
+
+# --- on one host
+
+CONFIRM, REVERT, REVERTED = 10, 11, 12
+ONE_HOST = {
+    LEAVE: "set_aside_instance",
+    **{position: METHODS[position] for position in (ARRIVE, DROP, RETURN)},
+    CONFIRM: "confirm_resize",
+    REVERT: "revert_resize",
+    REVERTED: "finish_revert_resize",
+}
+SMALL = Flavor(flavorid="1", name="m1", vcpus=1, memory_mb=64, root_gb=1)
+
+
+def order_here(host: Host, position: int, generation: int, **payload: Any) -> None:
+    ends = {end: {"host": host.name, "generation": number} for end, number in (("source", 1), ("destination", 2))}
+    values = {"running": True, "flavor": msgspec.to_builtins(FLAVOR), **ends, **payload}
+    sent = ticket("resize", LATER, generation, position=position, payload=values, host=host.name)
+    sent.instance.flavor = SMALL
+    host.manager.orders[ONE_HOST[position]](host.context, sent)
+    host.settle()
+
+
+def set_aside(host: Host) -> dict[str, Any]:
+    order_here(host, LEAVE, 1)
+    return {"leave": next(answer for answer in reversed(host.conductor.answers) if answer)}
+
+
+def aside(host: Host) -> bool:
+    return any(trace.startswith("aside/") for trace in host.traces())
+
+
+def write_disk(host: Host, text: str) -> None:
+    Path(host.driver.path, "disks", UUID, "disk").write_text(text)
+
+
+def read_disk(host: Host) -> str:
+    return Path(host.driver.path, "disks", UUID, "disk").read_text()
+
+
+def test_a_guest_is_resized_where_it_is(source: Host) -> None:
+    write_disk(source, "the guest's")
+    answers = set_aside(source)
+    assert (source.domains(), aside(source)) == ({}, True)
+    order_here(source, ARRIVE, 2, answers=answers)
+    assert (source.domains(), source.power(), aside(source)) == ({UUID: 2}, RUNNING, True)
+    assert (read_disk(source), source.manager.host.claims.used().vcpus) == ("the guest's", 2)
+    order_here(source, CONFIRM, 1)
+    assert errors(source) == [None] * 3
+    assert (source.domains(), source.power(), aside(source)) == ({UUID: 2}, RUNNING, False)
+    assert read_disk(source) == "the guest's"
+
+
+@pytest.mark.parametrize("kills", [False, True])
+def test_a_resize_where_it_is_is_reverted(source: Host, kills: bool) -> None:
+    def life() -> Host:
+        return source.next_life() if kills else source
+
+    write_disk(source, "before")
+    answers = set_aside(source)
+    order_here(source, ARRIVE, 2, answers=answers)
+    write_disk(source, "after")
+    source = life()
+    order_here(source, REVERT, 2)
+    assert (source.domains(), aside(source)) == ({}, True)
+    source = life()
+    order_here(source, REVERTED, 1)
+    assert errors(source)[-1] is None
+    assert (source.domains(), source.power(), aside(source)) == ({UUID: 1}, RUNNING, False)
+    assert (read_disk(source), source.manager.host.claims.used().vcpus) == ("before", 1)
+    source = source.next_life()
+    assert source.manager.reconciler.run() == set(), "the promise about the later generation is not about this one"
+    assert source.domains() == {UUID: 1}
+    assert source.manager.host.claims.used().vcpus == 1
+    source.act(ticket("reboot", LATER + 1))
+    source.settle()
+    assert (source.power(), errors(source)[-1]) == (RUNNING, None)
+
+
+@pytest.mark.parametrize("step", ["migrate_disk", "set_aside", "copy_disk", "finish_migration_after_domain"])
+def test_a_failure_where_it_is_is_taken_back(source: Host, step: str) -> None:
+    write_disk(source, "before")
+    source.control(fail_at=[step])
+    if step in ("migrate_disk", "set_aside"):
+        order_here(source, LEAVE, 1)
+    else:
+        order_here(source, ARRIVE, 2, answers=set_aside(source))
+        source.control()
+        order_here(source, DROP, 2)
+    assert f"told to fail at {step}" in "".join(filter(None, errors(source)))
+    source.control()
+    order_here(source, RETURN, 1)
+    assert (source.domains(), source.power(), aside(source)) == ({UUID: 1}, RUNNING, False)
+    assert read_disk(source) == "before"
+
+
+@pytest.mark.parametrize("step", ["set_aside", "take_back"])
+def test_a_kill_in_between_is_gone_on_from(source: Host, step: str) -> None:
+    write_disk(source, "before")
+    if step == "take_back":
+        set_aside(source)
+    source.driver.hooks[step] = gate = Gate()
+    values = {"running": True, "source": {"host": source.name}, "destination": {"host": source.name}}
+    position, generation = (LEAVE, 1) if step == "set_aside" else (RETURN, 1)
+    sent = ticket("resize", LATER, generation, position=position, payload=values, host=source.name)
+    sent.instance.flavor = SMALL
+    source.manager.orders[ONE_HOST[position]](source.context, sent)
+    gate.wait()
+    again = source.next_life()
+    assert again.manager.reconciler.run() == set()
+    if step == "set_aside":
+        order_here(again, ARRIVE, 2, answers=set_aside(again))
+        assert again.domains() == {UUID: 2}
+    else:
+        order_here(again, RETURN, 1)
+        assert again.domains() == {UUID: 1}
+    assert read_disk(again) == "before"
+
+
+@pytest.mark.parametrize("moment", ["leave", "arrive"])
+def test_a_delete_amid_a_resize_where_it_is_leaves_nothing(source: Host, moment: str) -> None:
+    answers = set_aside(source)
+    if moment == "arrive":
+        order_here(source, ARRIVE, 2, answers=answers)
+    for generation in (1, 2):  # one order to each end
+        source.act(ticket("delete", LATER + 1, generation))
+        source.settle()
+    assert (source.traces(), errors(source)[-1]) == ([], None)
+    order_here(source, ARRIVE, 2, answers=answers)
+    assert source.traces() == []
+
+
+def test_what_is_aside_is_a_leftover_once_nothing_else_is_here(source: Host) -> None:
+    set_aside(source)
+    source.driver.unplug_vifs(UUID)
+    source.conductor.verdicts = [DomainVerdict(uuid=UUID, generation=1, verdict=Verdict.DESTROY)]
+    source.manager.reconciler.run()
+    assert source.conductor.of("reconcile_domains")[-1] == ([], [UUID])
+    assert source.traces() == []
+
+
+def test_what_took_its_place_goes_when_it_is_taken_back(source: Host) -> None:
+    """The host was forced down meanwhile: nobody told it to drop that."""
+    order_here(source, ARRIVE, 2, answers=set_aside(source))
+    order_here(source, RETURN, 1)
+    assert (source.domains(), source.power(), aside(source)) == ({UUID: 1}, RUNNING, False)

@@ -10,7 +10,8 @@ import pytest
 from nova_lite import exception, states
 from nova_lite.conductor.db import server_migrations
 from nova_lite.conductor.endpoints.live_migrations import LiveMigrations
-from nova_lite.objects import MigrationProgress, Wish
+from nova_lite.objects import MigrationProgress, Outcome, Wish
+from tests.unit.conductor.test_evacuate import force_down
 from tests.unit.conductor.test_resize import Moving
 
 RUNNING = 1
@@ -172,3 +173,121 @@ def test_wishes_that_are_refused(world: Live) -> None:
 def test_hosts_that_it_cannot_go_to(world: Live, host: str, error: type[Exception]) -> None:
     with pytest.raises(error):
         world.act("live-migration", host=host)
+
+
+# --- an end is lost: it is forced down
+
+
+def source_is_lost(world: Live) -> None:
+    force_down(world, "host1")
+    world.swept()
+    world.expect("find_live_migrated_instance", "host2", 2)
+
+
+def evacuated(world: Live, after: tuple[str, str | None, str | None] = (states.ACTIVE, None, "host2")) -> None:
+    world.act("evacuate")
+    host, request = world.compute.builds[-1]
+    world.reports.start_build(world.context(), world.uuid, host, request.generation)
+    world.report(world.uuid, host, request.generation, Outcome.BUILT)
+    assert world.state[:3] == after
+    assert (world.open_actions(), world.problems()) == ([], [])
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_guest_that_had_arrived_when_its_source_was_lost_goes_on(world: Live, asked: bool) -> None:
+    world.prepared()
+    if asked:
+        world.expire()
+        world.expect("rollback_live_migration", "host1", 1)
+    source_is_lost(world)
+    with pytest.raises(exception.InstanceInvalidState):
+        world.act("evacuate")
+    world.answer(RUNNING, answer={"done": True})
+    assert world.state == (states.ACTIVE, states.MIGRATING, "host2", 2)
+    world.expect("post_live_migration_at_destination", "host2", 2)
+    world.answer(RUNNING)
+    world.swept()
+    assert world.state == (states.ACTIVE, None, "host2", 2)
+    assert world.used() == {"host1": 0, "host2": 1}
+    assert (world.open_actions(), world.problems(), world.statuses()) == ([], [], ["completed"])
+
+
+def test_a_guest_that_was_lost_with_its_source_can_be_evacuated(world: Live) -> None:
+    world.prepared()
+    source_is_lost(world)
+    world.answer(error="it still counts as coming")
+    assert world.open_actions() == [("live-migration", "find")]
+    world.let_time_pass(60)
+    world.swept()
+    world.answer(answer={"done": False})
+    world.dropped()
+    world.at_source()
+    evacuated(world)
+
+
+@pytest.mark.parametrize("step", ["check", "prepare"])
+def test_a_source_that_is_lost_before_it_began(world: Live, step: str) -> None:
+    world.act("live-migration", host=None)
+    if step == "prepare":
+        world.answer(RUNNING, answer=SOURCE)
+    force_down(world, "host1")
+    if step == "prepare":
+        world.answer(answer=READY)
+        world.dropped()
+    else:
+        world.swept()
+    world.at_source()
+    evacuated(world)
+
+
+@pytest.mark.parametrize("step", ["prepare", "hand_over"])
+def test_a_destination_that_is_lost_before_it_has_the_guest(world: Live, step: str) -> None:
+    if step == "prepare":
+        world.act("live-migration", host=None)
+        world.answer(RUNNING, answer=SOURCE)
+    else:
+        world.prepared()
+    force_down(world, "host2")
+    if step == "hand_over":
+        world.answer(RUNNING, error="the destination does not answer")
+    world.swept()
+    world.at_source()
+
+
+def test_a_destination_that_is_lost_with_the_guest(world: Live) -> None:
+    world.prepared()
+    world.answer()
+    world.expect("post_live_migration_at_destination", "host2", 2)
+    force_down(world, "host2")
+    world.swept()
+    world.expect("post_live_migration", "host1", 1)
+    world.answer()
+    assert world.state == (states.ACTIVE, None, "host2", 2)
+    assert world.used() == {"host1": 0, "host2": 1}
+    assert (world.open_actions(), world.problems()) == ([], [])
+    world.scheduler.hosts = ["host1"]
+    evacuated(world, (states.ACTIVE, None, "host1"))
+
+
+@pytest.mark.parametrize("gone", ["host1", "host2"])
+@pytest.mark.parametrize("step", ["check", "prepare", "hand_over", "settle", "clear"])
+def test_a_delete_at_any_step_with_an_end_lost(world: Live, gone: str, step: str) -> None:
+    if step in ("check", "prepare"):
+        world.act("live-migration", host=None)
+        if step == "prepare":
+            world.answer(RUNNING, answer=SOURCE)
+    else:
+        world.prepared()
+    if step in ("settle", "clear"):
+        world.answer()
+    if step == "clear":
+        world.answer(RUNNING)
+    force_down(world, gone)
+    world.act("delete")
+    while world.open_actions() == [("delete", "perform")]:
+        assert (world.order.method, world.order.host != gone) == ("terminate_instance", True)
+        world.answer()
+    assert world.row.deleted
+    assert (world.used()[gone], world.open_actions()) == (1, [("delete", "cleanup")])
+    assert sum(world.used().values()) == 1
+    assert world.problems() == []

@@ -48,6 +48,11 @@ class Moving(World):
             self.context(), order.host, order.action_id, power_state, error, "", order.position, answer
         )
 
+    def swept(self) -> None:
+        """After the first backoff step."""
+        self.let_time_pass(self.conf.conductor.redrive_backoff[0] + 1)
+        self.reconciler.sweep()
+
     def left(self) -> None:
         assert (self.order.method, self.order.host) == ("resize_instance", self.source)
         self.answer(SHUTDOWN, answer=DISKS)
@@ -384,3 +389,238 @@ def test_the_list_of_migrations(world: Moving) -> None:
     with pytest.raises(exception.MigrationNotFound):
         world.db.read(server_migrations.get, "other", oldest.id)
     assert world.db.read(server_migrations.in_progress, world.uuid) == []
+
+
+# --- the source is lost: it is forced down
+
+
+def rebuilt(world: Moving) -> None:
+    """The evacuation ends on the other host."""
+    host, request = world.compute.builds[-1]
+    world.reports.start_build(world.context(), world.uuid, host, request.generation)
+    world.report(world.uuid, host, request.generation, objects.Outcome.BUILT)
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+@pytest.mark.parametrize("step", ["schedule", "leave", "return", "return at once"])
+def test_a_server_whose_source_is_lost_can_be_evacuated(world: Moving, step: str, stopped: bool) -> None:
+    if stopped:
+        world.act("stop")
+        world.answer(SHUTDOWN)
+    if step == "schedule":
+        world.scheduler.error = exception.MessagingUnavailable(what="select_destinations")
+    world.act("resize", flavor_id="2")
+    world.scheduler.error = None
+    if step == "return":
+        world.left()
+        world.answer(error="disk full")
+        world.answer(answer={"done": False})
+    elif step == "return at once":
+        world.answer(error="the domain does not stop")
+    force_down(world, "host1")
+    world.act("evacuate")
+    assert world.used() == {"host1": 0, "host2": 1}
+    assert (world.cores(), world.statuses()) == (1, ["error"])
+    rebuilt(world)
+    if stopped:
+        assert world.order.method == "stop_instance"
+        world.answer(SHUTDOWN)
+    assert world.state[:3] == (states.STOPPED if stopped else states.ACTIVE, None, "host2")
+    assert (world.open_actions(), world.problems(), world.cores()) == ([], [], 1)
+    late = objects.DomainReport(uuid=world.uuid, generation=1, power_state=RUNNING)
+    (found,) = world.reports.reconcile_domains(world.context(), "host1", [late], [])
+    assert found.verdict == Verdict.DESTROY
+
+
+@pytest.mark.parametrize("step", ["arrive", "drop"])
+def test_it_is_not_evacuated_while_its_destination_may_have_it(world: Moving, step: str) -> None:
+    world.act("resize", flavor_id="2")
+    world.left()
+    if step == "drop":
+        world.answer(error="disk full")
+    force_down(world, "host1")
+    with pytest.raises(exception.InstanceInvalidState, match=r"Cannot 'evacuate' instance .* while it is in"):
+        world.act("evacuate")
+    task = states.RESIZE_FINISH if step == "arrive" else states.RESIZE_REVERTING
+    assert world.state[:3] == (states.ACTIVE, task, "host1")
+    if step == "arrive":
+        world.answer(RUNNING)
+        assert world.state == (states.RESIZED, None, "host2", 2)
+    else:
+        world.answer(answer={"done": False})
+        world.act("evacuate")
+        rebuilt(world)
+        assert world.state[:3] == (states.ACTIVE, None, "host2")
+    assert world.problems() == []
+
+
+def test_a_resized_server_is_reverted_and_not_evacuated(world: Moving) -> None:
+    world.resized()
+    force_down(world, "host2")
+    world.scheduler.hosts = ["host1"]
+    with pytest.raises(exception.InstanceInvalidState, match="in vm_state resized"):
+        world.act("evacuate")
+    world.act("revertResize")
+    world.swept()
+    assert world.order.method == "finish_revert_resize"
+    world.answer(RUNNING)
+    assert world.state == (states.ACTIVE, None, "host1", 1)
+    assert (world.open_actions(), world.problems()) == ([], [])
+
+
+@pytest.mark.parametrize("how", ["silent", "forced down"])
+def test_nothing_is_reverted_to_a_host_that_is_down(world: Moving, how: str) -> None:
+    """The revert would begin with what runs."""
+    world.resized()
+    if how == "silent":
+        world.silence("host1")
+    else:
+        force_down(world, "host1")
+    with pytest.raises(exception.SourceDown, match=r"host1.*confirm"):
+        world.act("revertResize")
+    assert world.state == (states.RESIZED, None, "host2", 2)
+    if how == "forced down":
+        world.act("confirmResize")
+        world.swept()
+        assert world.state == (states.ACTIVE, None, "host2", 2)
+        assert world.used() == {"host1": 0, "host2": 2}
+
+
+def test_a_revert_whose_source_is_lost_meanwhile_can_be_evacuated(world: Moving) -> None:
+    world.resized()
+    world.act("revertResize")
+    world.answer()
+    force_down(world, "host1")
+    world.act("evacuate")
+    rebuilt(world)
+    assert world.state[:3] == (states.ACTIVE, None, "host2")
+    assert (world.row.flavorid, world.cores(), world.statuses()) == ("1", 1, ["error"])
+    assert (world.open_actions(), world.problems()) == ([], [])
+
+
+@pytest.mark.parametrize("gone", ["host1", "host2"])
+@pytest.mark.parametrize("moment", ["leave", "arrive", "drop", "return", "resized", "confirm", "revert"])
+def test_a_delete_at_any_moment_with_an_end_lost(world: Moving, moment: str, gone: str) -> None:
+    world.act("resize", flavor_id="2")
+    if moment != "leave":
+        world.left()
+    if moment in ("drop", "return"):
+        world.answer(error="disk full")
+    if moment == "return":
+        world.answer(answer={"done": False})
+    if moment in ("resized", "confirm", "revert"):
+        world.answer(RUNNING)
+    if moment in ("confirm", "revert"):
+        world.act(f"{moment}Resize")
+    force_down(world, gone)
+    world.act("delete")
+    while world.open_actions() == [("delete", "perform")]:
+        assert (world.order.method, world.order.host != gone) == ("terminate_instance", True)
+        world.answer()
+    assert world.row.deleted
+    assert [host for host, number in world.used().items() if number] == [gone]
+    assert world.open_actions() == [("delete", "cleanup")]
+    force_down(world, gone, False)
+    world.speaks(gone)
+    world.let_time_pass(700)
+    world.reconciler.sweep()
+    assert (world.order.method, world.order.host) == ("terminate_instance", gone)
+    world.answer()
+    assert (world.open_actions(), world.used(), world.problems()) == ([], {"host1": 0, "host2": 0}, [])
+
+
+# --- on one host
+
+
+@pytest.fixture
+def small(world: Moving) -> Moving:
+    """There is no other host."""
+    world.conf.set_override("allow_resize_to_same_host", True)
+    world.scheduler.hosts = ["host1"]
+    return world
+
+
+def arrived(world: Moving) -> None:
+    world.act("resize", flavor_id="2")
+    assert (world.order.method, world.order.host, world.order.generation) == ("set_aside_instance", "host1", 1)
+    assert world.used() == {"host1": 3, "host2": 0}
+    world.answer(answer=DISKS)
+    assert (world.order.method, world.order.host, world.order.generation) == ("finish_resize", "host1", 2)
+
+
+def test_a_resize_may_end_where_it_began(small: Moving) -> None:
+    arrived(small)
+    small.answer(RUNNING)
+    assert small.state == (states.RESIZED, None, "host1", 2)
+    assert small.problems() == []
+    for generation in (1, 2):
+        report = objects.DomainReport(uuid=small.uuid, generation=generation, power_state=RUNNING)
+        (found,) = small.reports.reconcile_domains(small.context(), "host1", [report], [])
+        assert found.verdict == Verdict.KEEP
+    small.act("confirmResize")
+    assert (small.order.method, small.order.host, small.order.generation) == ("confirm_resize", "host1", 1)
+    small.answer()
+    assert small.state == (states.ACTIVE, None, "host1", 2)
+    assert small.used() == {"host1": 2, "host2": 0}
+    assert (small.open_actions(), small.problems(), small.statuses()) == ([], [], ["confirmed"])
+
+
+def test_a_resize_that_ended_where_it_began_is_reverted(small: Moving) -> None:
+    arrived(small)
+    small.answer(RUNNING)
+    small.act("revertResize")
+    assert (small.order.method, small.order.generation) == ("revert_resize", 2)
+    small.answer()
+    assert (small.order.method, small.order.generation) == ("finish_revert_resize", 1)
+    assert small.used() == {"host1": 1, "host2": 0}
+    small.answer(RUNNING)
+    assert small.state == (states.ACTIVE, None, "host1", 1)
+    assert (small.open_actions(), small.problems(), small.statuses()) == ([], [], ["reverted"])
+
+
+def test_a_resize_that_fails_where_it_began_is_undone(small: Moving) -> None:
+    arrived(small)
+    small.answer(error="disk full")
+    assert (small.order.method, small.order.generation) == ("drop_resize", 2)
+    small.answer(answer={"done": False})
+    assert (small.order.method, small.order.generation) == ("finish_revert_resize", 1)
+    small.answer(RUNNING)
+    assert small.state == (states.ACTIVE, None, "host1", 1)
+    assert small.used() == {"host1": 1, "host2": 0}
+    assert (small.open_actions(), small.problems()) == ([], [])
+
+
+@pytest.mark.parametrize("moment", ["leave", "arrive", "resized"])
+def test_a_delete_amid_it_gives_both_back(small: Moving, moment: str) -> None:
+    if moment == "leave":
+        small.act("resize", flavor_id="2")
+    else:
+        arrived(small)
+    if moment == "resized":
+        small.answer(RUNNING)
+    small.act("delete")
+    generations = []
+    for _ in range(2):
+        assert (small.order.method, small.order.host) == ("terminate_instance", "host1")
+        generations.append(small.order.generation)
+        small.answer()
+    assert (sorted(generations), small.row.deleted, small.used()) == ([1, 2], True, {"host1": 0, "host2": 0})
+    assert (small.open_actions(), small.problems(), small.cores()) == ([], [], 0)
+
+
+def test_only_where_it_is_allowed_and_only_resizes(small: Moving) -> None:
+    small.act("migrate")
+    assert small.state == (states.ACTIVE, None, "host1", 1)
+    small.conf.set_override("allow_resize_to_same_host", False)
+    small.act("resize", flavor_id="2")
+    assert small.scheduler.specs[-1].ignore_hosts == ["host1"]
+    assert (small.state, small.open_actions()) == ((states.ACTIVE, None, "host1", 1), [])
+
+
+def test_without_room_for_both_it_does_not_begin(small: Moving) -> None:
+    small.db.write(
+        lambda uow: flavors.create(uow, objects.Flavor(flavorid="3", name="m3", vcpus=4, memory_mb=256, root_gb=2))
+    )
+    small.act("resize", flavor_id="3")
+    assert small.open_actions() == [("resize", "schedule")]
+    assert small.used() == {"host1": 1, "host2": 0}

@@ -133,6 +133,19 @@ def test_what_may_not_be_changed(
     assert glance.conductor.images[ID] == image
 
 
+def test_an_image_is_deleted_as_its_user(backend: GlanceImages, glance: Glance) -> None:
+    glance.add()
+    mallory = RequestContext(auth_token="mallory:other", overwrite=False)
+    with pytest.raises(exception.Forbidden):
+        backend.delete(mallory, ID)
+    backend.delete(ALICE, ID)
+    with pytest.raises(exception.ImageNotFound):
+        backend.delete(ALICE, ID)
+    assert glance.asked == [
+        ("DELETE", f"/v2/images/{ID}", user) for user in ("mallory:other", "alice:demo", "alice:demo")
+    ]
+
+
 def test_an_image_is_described_with_its_kernel(backend: GlanceImages, glance: Glance) -> None:
     kernel, image = glance.add(KERNEL_ID), glance.add(properties={"kernel_id": KERNEL_ID})
     assert backend.describe(ALICE, [ID]) == {ID: image, KERNEL_ID: kernel}

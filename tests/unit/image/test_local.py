@@ -40,6 +40,12 @@ def test_metadata_are_the_conductors(backend: ImageBackend) -> None:
     assert backend.change_properties(CONTEXT, IMAGE_ID, {"k": None, "a": "1"}).properties == {"a": "1"}
 
 
+def test_a_deleted_image_is_the_conductors_to_remove(backend: ImageBackend) -> None:
+    backend.delete(CONTEXT, IMAGE_ID)
+    with pytest.raises(exception.ImageNotFound):
+        backend.get(CONTEXT, IMAGE_ID)
+
+
 def test_the_conductor_needs_no_description(backend: ImageBackend) -> None:
     assert backend.describe(CONTEXT, [IMAGE_ID]) == {}
     assert backend.conductor.asked == []  # type: ignore[attr-defined]

@@ -115,6 +115,8 @@ def rebuilt(req: Request, instance: Instance, admin_password: str | None) -> dic
     if req.has(Change.REBUILD_KEY):
         server["key_name"] = instance.key_name
     if req.has(Change.NO_PERSONALITY):
+        # By this name alone, also to admins.
+        server.pop("OS-EXT-SRV-ATTR:user_data", None)
         server["user_data"] = instance.user_data
     if admin_password is not None:
         server["adminPass"] = admin_password

@@ -207,6 +207,12 @@ def test_create_refuses(images: Images, change: dict[str, Any]) -> None:
     fault(images("POST", "/v2/images", BODY | change), "badRequest", 400)
 
 
+def test_no_image_has_tasks(images: Images) -> None:
+    made = images("POST", "/v2/images", BODY).json
+    assert images("GET", f"/v2/images/{made['id']}/tasks").json == {"tasks": []}
+    fault(images("GET", f"/v2/images/{made['id'][:-1]}x/tasks"), "itemNotFound", 404)
+
+
 def test_tags(images: Images) -> None:
     made = images("POST", "/v2/images", BODY | {"tags": ["b", "a", "b"]}).json
     assert made["tags"] == ["b", "a"]

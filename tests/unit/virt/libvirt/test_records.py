@@ -115,3 +115,39 @@ def test_only_uuids_become_paths(records: Records, name: str) -> None:
 def test_guests_processes_can_pass_through(tmp_path: Path, records: Records) -> None:
     for path in (tmp_path, Path(records.base_path), Path(records.create(UUID, 1))):
         assert path.stat().st_mode & 0o777 == 0o711
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_what_is_set_aside_makes_room_and_comes_back(tmp_path: Path, records: Records, beside: bool) -> None:
+    if beside:
+        prepared(tmp_path, "two").create(UUID, 7)
+    old = records.create(UUID, 1, beside=True)
+    Path(old, "disk").write_text("old")
+    aside = records.set_aside(UUID)
+    assert records.set_aside(UUID) == aside
+    assert Path(aside, "disk").read_text() == "old"
+    assert (records.generation(UUID), records.uuids()) == (None, {UUID})
+    new = records.create(UUID, 2, beside=True)
+    assert (new, records.generation(UUID)) == (old, 2)
+    with pytest.raises(OSError):
+        records.take_back(UUID)
+    records.remove(UUID)
+    assert Path(aside, "disk").exists()
+    for _ in range(2):
+        records.take_back(UUID)
+        assert (records.generation(UUID), Path(old, "disk").read_text()) == (1, "old")
+    records.set_aside(UUID)
+    for _ in range(2):
+        records.forget_aside(UUID)
+        assert records.uuids() == set()
+    assert prepared(tmp_path, "two").owns(UUID) == beside
+
+
+def test_what_another_host_has_set_aside_is_its_own(tmp_path: Path, records: Records) -> None:
+    records.create(UUID, 1)
+    aside = records.set_aside(UUID)
+    other = prepared(tmp_path, "two")
+    assert (other.aside(UUID), other.uuids()) == (None, set())
+    other.take_back(UUID)
+    other.forget_aside(UUID)
+    assert Path(aside).exists()

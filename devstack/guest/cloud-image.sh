@@ -55,11 +55,12 @@ chroot "$root" env -i DEBIAN_FRONTEND=noninteractive LANG=C.UTF-8 PATH=/usr/sbin
     openssh-server sudo cloud-init initramfs-tools zstd e2fsprogs "$kernel" >&2
 umount "$root/proc"
 
-# A clone makes its own: host keys and machine id; its disk may be of any size; its console is the serial one.
+# A clone makes its own host keys and machine id.
 rm -f "$root"/etc/ssh/ssh_host_* "$root/usr/sbin/policy-rc.d" "$root/etc/resolv.conf"
 : >"$root/etc/machine-id"
 echo "/dev/vda / ext4 defaults 0 1" >"$root/etc/fstab"
 printf 'auto lo\niface lo inet loopback\nsource /etc/network/interfaces.d/*\n' >"$root/etc/network/interfaces"
+echo "locale: false" >"$root/etc/cloud/cloud.cfg.d/50-image.cfg" # it has none but C.UTF-8
 rm -rf "$root"/var/cache/apt/*.bin "$root"/var/cache/apt/archives/*.deb "$root"/var/lib/apt/lists/*
 
 cp -L "$root/vmlinuz" "$work/vmlinuz" 2>/dev/null || cp -L "$root/boot/vmlinuz" "$work/vmlinuz"

@@ -102,7 +102,8 @@ class HostAggregate(msgspec.Struct, kw_only=True):
 
 
 class HostState(msgspec.Struct, kw_only=True):
-    """A host as the scheduler sees it. ``generation`` grows with every change of its row: newer wins.
+    """A host as the scheduler sees it. ``generation`` grows with every change of its row: newer wins. ``uuid`` tells
+    the row from an earlier one of the same id; empty from conductors that do not say it.
 
     ``vcpus``, ``memory_mb``, ``disk_gb`` are what may be given out: (total - reserved) * allocation ratio, rounded
     down. The ``*_used`` are sums of allocations. ``instances``: uuids of the instances placed here; ``flavors``: how
@@ -136,6 +137,7 @@ class HostState(msgspec.Struct, kw_only=True):
     failed_builds: int = 0
     host_ip: str | None = None
     aggregates: list[HostAggregate] = msgspec.field(default_factory=list)
+    uuid: str = ""
 
 
 class RetiredServer(msgspec.Struct, kw_only=True):

@@ -28,8 +28,9 @@ class HostView:
     """Thread-safe map of host states. The states themselves are never changed, only replaced, so that a snapshot stays
     as it was taken.
 
-    A row is newer by its (id, generation): a host that was removed and came back has a new id. Removed hosts are
-    remembered until the next full read, so that a late message does not bring them back.
+    A row is newer by its (id, generation): a host that was removed and came back has a new id, or on SQLite perhaps the
+    old one again, and another uuid. Removed hosts are remembered until the next full read, so that a late message does
+    not bring them back.
     """
 
     def __init__(self) -> None:
@@ -45,7 +46,7 @@ class HostView:
             self._clock += 1
             for state in states:
                 known = self._entries.get(_key(state))
-                if known is None or _version(state) > _version(known.row):
+                if known is None or _is_newer(state, known.row):
                     self._put(_key(state), _Entry(state, state, self._clock))
 
     def mark(self) -> int:
@@ -63,7 +64,7 @@ class HostView:
             entries = {key: entry for key, entry in self._entries.items() if entry.touched > since}
             for state in states:
                 known = entries.get(_key(state))
-                if known is None or _version(state) > _version(known.row):
+                if known is None or _is_newer(state, known.row):
                     entries[_key(state)] = _Entry(state, state, since)
             self._entries = entries
             self._states = {key: entry.state for key, entry in entries.items() if not entry.row.deleted}
@@ -101,5 +102,7 @@ def _key(state: HostState) -> tuple[str, str]:
     return state.host, state.node
 
 
-def _version(state: HostState) -> tuple[int, int]:
-    return state.id, state.generation
+def _is_newer(state: HostState, known: HostState) -> bool:
+    if state.id == known.id and state.uuid and known.uuid and state.uuid != known.uuid:
+        return known.deleted
+    return (state.id, state.generation) > (known.id, known.generation)

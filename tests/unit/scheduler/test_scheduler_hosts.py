@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import uuid
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -174,3 +175,17 @@ def test_many_threads() -> None:
     for thread in threads:
         thread.join(30)
     assert generations(view) == {f"host{number}": 49 for number in range(50)}
+
+
+def test_a_host_that_comes_back_with_its_old_id_is_another_row() -> None:
+    """SQLite gives the id of the last row again when that is deleted."""
+    first, second = str(uuid.uuid4()), str(uuid.uuid4())
+    view = HostView()
+    view.apply([host(3, generation=50, uuid=first)])
+    view.apply([host(3, generation=51, uuid=first, deleted=True)])
+    view.apply([host(3, generation=1, uuid=second)])
+    assert [state.uuid for state in view.snapshot()] == [second]
+    view.apply([host(3, generation=49, uuid=first), host(3, generation=51, uuid=first, deleted=True)])
+    assert [state.uuid for state in view.snapshot()] == [second], "what came late is of the row that is gone"
+    view.apply([host(3, generation=2, uuid="", vcpus=2)])
+    assert [state.vcpus for state in view.snapshot()] == [2], "an older conductor does not tell uuids"

@@ -181,12 +181,14 @@ class Arena:
         return fired
 
     def dead(self) -> str:
-        """The host that has been killed and was not started again."""
+        """The host that has been killed and was not started again; another one that dies from now on is."""
 
         def found() -> list[str]:
-            return [name for name in self.cloud.computes if self.cloud.processes[name].poll() is not None]
+            hosts = self.away.intersection(self.cloud.computes)
+            return [name for name in hosts if self.cloud.processes[name].poll() is not None]
 
         host: str = cloud.wait_for("a host is dead", found)[0]
+        self.away.intersection_update({host})
         return host
 
     def bring_back(self, *names: str) -> None:

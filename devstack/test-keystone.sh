@@ -12,5 +12,5 @@ say "Testing $TOP with Keystone and Glance (preparations are logged in $LOG)"
 step "Installing packages and the test environment" prepare_tests
 cd "$TOP" || exit
 export PATH=$TEST_VENV/bin:$PATH AUTH=keystone
-test_stacked tests/integration/cloud || die "failed after $(clock)."
+test_stacked run_tests tests/integration/cloud || die "failed after $(clock)."
 say "All of it passed."

@@ -187,13 +187,6 @@ class StackedCloud:
         return problems
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """They have one cloud, and look whether anything is left there: one at a time."""
-    for item in items:
-        if config.pluginmanager.hasplugin("xdist") and item.path.parent == Path(__file__).parent:
-            item.add_marker(pytest.mark.xdist_group("cloud"))
-
-
 @pytest.fixture(scope="session")
 def stacked() -> StackedCloud:
     if not SETTINGS.exists():

@@ -82,13 +82,14 @@ class ImageCache:
             raise exception.ImageUnacceptable(image_id=image.id, reason="it cannot be read") from error
 
     def _convert(self, image: Image, part: str, info: images.DiskInfo, target: str) -> None:
-        """A header may promise any size: what has no room here is refused before it fills the disk."""
+        """A header may promise any size: what has no room here is refused before it fills the disk. Another host may
+        have more, so neither that nor a copy that fails is the image's fault."""
         room = shutil.disk_usage(self._directory).free
         if info.virtual_size > room:
             LOG.warning("Image %s is %d bytes big, and there are %d free", image.id, info.virtual_size, room)
-            raise exception.ImageUnacceptable(image_id=image.id, reason="it is bigger than a host has room for")
+            raise exception.VirtDriverError(reason=f"image {image.id} is bigger than this host has room for")
         try:
             self._qemu_img.convert(part, info, target)
         except exception.VirtDriverError as error:
             LOG.warning("Image %s (%s) cannot be converted: %s", image.id, image.disk_format, error)
-            raise exception.ImageUnacceptable(image_id=image.id, reason="it cannot be converted") from error
+            raise exception.VirtDriverError(reason=f"image {image.id} could not be converted here") from error

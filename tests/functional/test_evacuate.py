@@ -9,6 +9,7 @@ import pytest
 
 from tests.functional import cloud
 from tests.functional.cloud import Cloud, wait_for
+from tests.functional.hosts import lose, placed, tidy_up
 
 
 @pytest.fixture(scope="module")
@@ -20,36 +21,12 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
 @pytest.fixture
 def tidy(running: Cloud) -> Iterator[Cloud]:
     yield running
-    for host in running.computes:
-        running.control_host(host)
-        running.force_down(host, False)
-        if host not in running.processes:
-            running.start(host)
-    running.wait_until_ready()
-    running.fenced.clear()
-    running.delete_all()
-    wait_for("nothing is left", lambda: running.domains() == {})
-    running.audit()
-
-
-def placed(running: Cloud) -> tuple[str, str, str]:
-    """A server that runs, its host and the other one."""
-    (server_id,) = running.create()
-    host = running.wait_active([server_id])[server_id]["OS-EXT-SRV-ATTR:host"]
-    (other,) = set(running.computes) - {host}
-    return server_id, host, other
+    tidy_up(running)
 
 
 def generation(running: Cloud, host: str, server_id: str) -> int:
     domain = running.path / host / "instances" / f"fake-{host}" / "domains" / f"{server_id}.json"
     return int(json.loads(domain.read_text())["generation"])
-
-
-def lose(running: Cloud, host: str) -> None:
-    running.kill(host)
-    answer = running.force_down(host)
-    assert answer.status_code == 200, answer.text
-    running.fenced.add(host)
 
 
 def state(running: Cloud, host: str) -> str:

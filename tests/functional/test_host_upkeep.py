@@ -12,6 +12,7 @@ import pytest
 
 from tests.functional import cloud
 from tests.functional.cloud import Cloud, wait_for
+from tests.functional.hosts import lose
 
 
 @pytest.fixture(scope="module")
@@ -74,12 +75,6 @@ def places(running: Cloud, ids: list[str]) -> dict[str, tuple[str, str]]:
 def kinds(running: Cloud, server_id: str) -> list[str]:
     answer = running.request("GET", f"/servers/{server_id}/os-instance-actions").json()["instanceActions"]
     return [action["action"] for action in reversed(answer)][1:]
-
-
-def lose(running: Cloud, host: str) -> None:
-    running.kill(host)
-    assert running.force_down(host).status_code == 200
-    running.fenced.add(host)
 
 
 def retire(running: Cloud, host: str, *options: str) -> subprocess.CompletedProcess[str]:

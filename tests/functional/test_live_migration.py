@@ -11,6 +11,7 @@ import requests
 
 from tests.functional import cloud
 from tests.functional.cloud import Cloud, wait_for
+from tests.functional.hosts import come_back, lose, placed, tidy_up
 
 LATEST = "2.96"
 
@@ -24,24 +25,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
 @pytest.fixture
 def tidy(running: Cloud) -> Iterator[Cloud]:
     yield running
-    for host in running.computes:
-        running.control_host(host)
-        running.force_down(host, False)
-        if host not in running.processes:
-            running.start(host)
-    running.wait_until_ready()
-    running.fenced.clear()
-    running.delete_all()
-    wait_for("nothing is left", lambda: running.domains() == {})
-    running.audit()
-
-
-def placed(running: Cloud) -> tuple[str, str, str]:
-    """A server that runs, its host and the other one."""
-    (server_id,) = running.create()
-    host = running.wait_active([server_id])[server_id]["OS-EXT-SRV-ATTR:host"]
-    (other,) = set(running.computes) - {host}
-    return server_id, host, other
+    tidy_up(running)
 
 
 def migrate(running: Cloud, server_id: str, version: str = LATEST, **body: Any) -> requests.Response:
@@ -222,20 +206,6 @@ def test_delete_amid_it(tidy: Cloud) -> None:
 
 
 # --- an end is lost
-
-
-def lose(running: Cloud, host: str) -> None:
-    running.kill(host)
-    running.control_host(host)
-    assert running.force_down(host).status_code == 200
-    running.fenced.add(host)
-
-
-def come_back(running: Cloud, host: str) -> None:
-    assert running.force_down(host, False).status_code == 200
-    running.start(host)
-    running.wait_until_ready()
-    running.fenced.clear()
 
 
 def test_a_guest_that_had_arrived_before_its_source_was_lost_goes_on(tidy: Cloud) -> None:

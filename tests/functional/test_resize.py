@@ -11,6 +11,7 @@ import requests
 
 from tests.functional import cloud
 from tests.functional.cloud import Cloud, wait_for
+from tests.functional.hosts import come_back, lose, placed, tidy_up
 
 BIGGER = "900"
 
@@ -26,28 +27,11 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
 @pytest.fixture
 def tidy(running: Cloud) -> Iterator[Cloud]:
     yield running
-    for host in running.computes:
-        running.control_host(host)
-        running.force_down(host, False)
-        if host not in running.processes:
-            running.start(host)
-    running.fenced.clear()
-    running.wait_until_ready()
-    running.delete_all()
-    wait_for("nothing is left", lambda: running.domains() == {})
-    running.audit()
+    tidy_up(running)
 
 
 def act(running: Cloud, server_id: str, body: dict[str, Any], version: str = "2.1") -> requests.Response:
     return running.request("POST", f"/servers/{server_id}/action", body, version=version)
-
-
-def placed(running: Cloud) -> tuple[str, str, str]:
-    """A server that runs, its host and the other one."""
-    (server_id,) = running.create()
-    host = running.wait_active([server_id])[server_id]["OS-EXT-SRV-ATTR:host"]
-    (other,) = set(running.computes) - {host}
-    return server_id, host, other
 
 
 def settled(running: Cloud, server_id: str, status: str) -> dict[str, Any]:
@@ -199,20 +183,6 @@ def test_delete_at_any_moment(tidy: Cloud, moment: str) -> None:
 
 
 # --- the source is lost
-
-
-def lose(running: Cloud, host: str) -> None:
-    running.kill(host)
-    running.control_host(host)
-    assert running.force_down(host).status_code == 200
-    running.fenced.add(host)
-
-
-def come_back(running: Cloud, host: str) -> None:
-    assert running.force_down(host, False).status_code == 200
-    running.start(host)
-    running.wait_until_ready()
-    running.fenced.clear()
 
 
 @pytest.mark.parametrize("word", ["evacuate", "delete"])

@@ -23,13 +23,14 @@ from typing import Any
 import requests
 from oslo_config import cfg
 
+from nova_lite import concurrency, objects
 from nova_lite import conf as nova_conf
-from nova_lite import objects
 from nova_lite.api.identity import directory
 from nova_lite.api.identity.directory import Directory
 from nova_lite.conductor.db import flavors, images, migration, networks, quotas
 from nova_lite.conductor.db.engine import Database
 from nova_lite.states import PowerState
+from tests.functional import nursery
 
 ROOT = Path(__file__).resolve().parents[2]
 NETWORK = {
@@ -135,9 +136,11 @@ class Cloud:
 
     ``standalone``: with identity and image API; users of ``PASSWORDS``, each in the project of the same name.
     ``fenced``: hosts that are forced down, which is the word that nothing on them runs.
+    ``forked``, an attribute: daemons begin as copies of a process that has imported them.
     ``network``, ``memory_mb_of_flavor``, ``image_file``, attributes: what flavor 1, the image and the network are.
     """
 
+    forked = True
     network: dict[str, Any] = NETWORK
     memory_mb_of_flavor = 64
     image_file: Path | None = None
@@ -179,7 +182,7 @@ class Cloud:
         self.launcher = launcher
         self.quota = quota
         self.computes = [f"compute-{index}" for index in range(1, computes + 1)]
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.processes: dict[str, subprocess.Popen[bytes] | nursery.Daemon] = {}
         self.image_id = str(uuid.uuid4())
         self.fenced: set[str] = set()
         self.prefixes: dict[str, list[str]] = {}
@@ -286,25 +289,17 @@ class Cloud:
     # --- life
 
     def start(self, name: str) -> None:
-        module = daemon_of(name)
-        log = (self.path / f"{name}.log").open("ab")
-        extra = {} if module == "conductor" else self.environment_but_conductor
-        self.processes[name] = subprocess.Popen(
-            [
-                *self.prefixes.get(name, []),
-                sys.executable,
-                "-W",
-                "ignore",
-                "-m",
-                *self.launcher,
-                f"nova_lite.cmd.{module}",
-                *self.config_arguments(name),
-            ],
-            stdout=log,
-            stderr=log,
-            env={**os.environ, **self.environment, **extra, "NOVA_LITE_HOOKS_DAEMON": name},
-        )
-        log.close()
+        """Forked, or as a program where something makes it differ from what is imported here."""
+        log = self.path / f"{name}.log"
+        arguments = [*self.launcher, f"nova_lite.cmd.{daemon_of(name)}", *self.config_arguments(name)]
+        extra = {} if daemon_of(name) == "conductor" else self.environment_but_conductor
+        environment = {**os.environ, **self.environment, **extra, "NOVA_LITE_HOOKS_DAEMON": name}
+        if self.forked and name not in self.prefixes and concurrency.ENVIRONMENT not in environment:
+            self.processes[name] = nursery.start(arguments, log, environment)
+            return
+        command = [*self.prefixes.get(name, []), sys.executable, "-W", "ignore", "-m", *arguments]
+        with log.open("ab") as said:
+            self.processes[name] = subprocess.Popen(command, stdout=said, stderr=said, env=environment)
 
     def start_all(self) -> None:
         for name in self.names:

@@ -1,0 +1,142 @@
+"""Daemons forked from a process that has imported them already, which saves each a second of CPU.
+
+They are processes as others are, children of the test's. What needs a start from nothing (another directory, mode or
+interpreter) is started as a program instead (`tests.functional.cloud.Cloud.start`).
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import gc
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+#: And what the daemons import when they have read their configuration.
+IMPORTED = (
+    *(f"nova_lite.cmd.{name}" for name in ("conductor", "scheduler", "compute", "api")),
+    *("nova_lite.virt.fake", "oslo_messaging._drivers.impl_rabbit", "sqlalchemy.dialects.sqlite", "pymysql"),
+)
+PR_SET_CHILD_SUBREAPER = 36
+
+
+class Daemon:
+    """What tests use of `subprocess.Popen`."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._lock = threading.Lock()
+
+    def poll(self) -> int | None:
+        with self._lock:
+            if self.returncode is None:
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+                if pid:
+                    self.returncode = os.waitstatus_to_exitcode(status)
+            return self.returncode
+
+    def wait(self, timeout: float) -> int:
+        deadline = time.monotonic() + timeout
+        while (status := self.poll()) is None:
+            if time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired(f"daemon {self.pid}", timeout)
+            time.sleep(0.01)
+        return status
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+class _Nursery:
+    """The test's end of the process that forks, which ends with the test's."""
+
+    def __init__(self) -> None:
+        # The parent that a daemon has at first ends at once, and the daemon becomes a child of this process.
+        if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+            raise OSError(ctypes.get_errno(), "prctl")
+        command = [sys.executable, "-W", "ignore", "-m", __name__]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+        self._lock = threading.Lock()
+        atexit.register(self.close)
+
+    def start(self, request: dict[str, Any]) -> Daemon:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        with self._lock:
+            self._process.stdin.write(json.dumps(request) + "\n")
+            answer = self._process.stdout.readline()
+        assert answer, f"the process that forks daemons has ended: {self._process.poll()}"
+        return Daemon(int(answer))
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(30)
+
+
+_lock = threading.Lock()
+_nursery: _Nursery | None = None
+
+
+def start(arguments: list[str], log: Path, environment: dict[str, str]) -> Daemon:
+    """As ``python -m`` with these arguments, of which the first is a module with a ``main``; what it says is added to
+    ``log``."""
+    global _nursery
+    with _lock:
+        _nursery = _nursery or _Nursery()
+    return _nursery.start({"arguments": arguments, "log": str(log), "environment": environment})
+
+
+def main() -> int | str | None:
+    """Fork a daemon for each line of standard input and answer its pid; returns, in the daemon, when that ends."""
+    for module in IMPORTED:
+        importlib.import_module(module)
+    gc.freeze()
+    for line in sys.stdin:
+        reader, writer = os.pipe()
+        between = os.fork()
+        if between:
+            os.waitpid(between, 0)  # from now on the daemon is the test's child
+            os.write(1, os.read(reader, 32) + b"\n")
+            os.close(reader)
+            os.close(writer)
+            continue
+        daemon = os.fork()
+        if daemon:
+            os.write(writer, str(daemon).encode())
+            os._exit(0)
+        os.close(reader)
+        os.close(writer)
+        return _become(**json.loads(line))
+    return 0
+
+
+def _become(arguments: list[str], log: str, environment: dict[str, str]) -> int | str | None:
+    with open(os.devnull, "rb") as nothing, open(log, "ab") as said:
+        for theirs, ours in ((nothing, 0), (said, 1), (said, 2)):
+            os.dup2(theirs.fileno(), ours)
+    os.environ.clear()
+    os.environ.update(environment)
+    from nova_lite import hooks
+
+    importlib.reload(hooks)  # it reads the environment once
+    module = importlib.import_module(arguments[0])
+    sys.argv = [str(module.__file__), *arguments[1:]]
+    status: int | str | None = module.main()
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -682,7 +682,6 @@ LIVE_MIGRATE = Operation(
                 _live(ROLL_BACK, "rollback_live_migration", End.SOURCE, lasting=True, revives=True),
                 _FIND,
             ),
-            cleans_up=True,
             commits=True,
             moves_to=End.DESTINATION,
         ),

@@ -489,8 +489,10 @@ def stays_running(arena: Arena) -> None:
 
 
 ROLLED_BACK: Points = {
-    CONDUCTOR: around("send/rollback_live_migration_at_destination"),
-    COMPUTE: around("handle/rollback_live_migration_at_destination", "domain/destroy"),
+    CONDUCTOR: around("send/rollback_live_migration", "send/rollback_live_migration_at_destination"),
+    COMPUTE: around(
+        "handle/rollback_live_migration", "handle/rollback_live_migration_at_destination", "domain/destroy"
+    ),
 }
 
 

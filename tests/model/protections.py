@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from tests.model.checker import Model, Result, explore
 from tests.model.claims import Claims
+from tests.model.live import LiveMigration
 from tests.model.moves import Moves
 from tests.model.protocol import Protocol
 from tests.model.state import RUNNING, Action, Host, Message, Row, State
@@ -27,6 +28,7 @@ POWER_ONLY = Protocol(users=("stop", "start"), max_actions=3, start=ACTIVE._repl
 REBUILD = Protocol(users=("rebuild", "stop"), max_actions=3, start=ACTIVE._replace(net=()))
 EVACUATE = Moves("evacuate")
 RESIZE = Moves("resize")
+LIVE_MIGRATE = LiveMigration()
 
 #: What has to hold, with all rules in force.
 HOLDS: dict[str, Model] = {
@@ -37,6 +39,7 @@ HOLDS: dict[str, Model] = {
     "claims of four instances for two places": Claims(),
     "evacuate, a crash": EVACUATE,
     "resize, revert, delete, a crash": RESIZE,
+    "live migration, delete, a crash, a machine off": LIVE_MIGRATE,
 }
 
 #: The same with more of everything; minutes.
@@ -50,6 +53,7 @@ FULL: dict[str, Model] = {
     "claims of nine instances for five places": Claims(instances=9, capacity=5),
     "evacuate, three crashes": replace(EVACUATE, crashes=3),
     "resize, revert, delete, three crashes": replace(RESIZE, crashes=3),
+    "live migration, delete, two crashes, both machines off": replace(LIVE_MIGRATE, crashes=2, outages=2),
 }
 
 
@@ -233,6 +237,69 @@ PROTECTIONS = [
         "a delete during a move leaves nothing at the far end",
         "conductor/operations/engine.py: _done_at_end",
         RESIZE,
+    ),
+    Protection(
+        "live orders are sent again",
+        "no live migration is left half-way",
+        "conductor/reconciler.py: sweep",
+        LIVE_MIGRATE,
+    ),
+    Protection(
+        "source is asked",
+        "a hand-over that nobody has heard of, or that failed, is not undone on a guess",
+        "operations.py: the undo of `live_migration`",
+        LIVE_MIGRATE,
+    ),
+    Protection(
+        "later order ends it",
+        "who is asked where the guest is ends its hand-over first",
+        "compute/operations/live_migration.py: _wish; virt/libvirt/migration.py: settle",
+        LIVE_MIGRATE,
+    ),
+    Protection(
+        "destination is asked",
+        "a guest that is off at the source may run at the destination",
+        "virt/libvirt/migration.py: settle",
+        LIVE_MIGRATE,
+        twice=True,
+    ),
+    Protection(
+        "what has arrived counts",
+        "a guest that ran at the destination is there, also when it is off by now",
+        "virt/libvirt/migration.py: _has_arrived_there",
+        LIVE_MIGRATE,
+    ),
+    Protection(
+        "source cleared first",
+        "a guest's old end holds its claim until it has nothing",
+        "operations.py: the order of its steps",
+        LIVE_MIGRATE,
+    ),
+    Protection(
+        "no start while it moves",
+        "a host that boots does not start what may run elsewhere",
+        "conductor/domains.py: reconcile_domains",
+        LIVE_MIGRATE,
+        twice=True,
+    ),
+    Protection(
+        "both ends of a live migration belong",
+        "domain reconciliation spares what has just arrived",
+        "conductor/domains.py: reconcile_domains",
+        LIVE_MIGRATE,
+    ),
+    Protection(
+        "order of live steps",
+        "a late order does not start what has moved",
+        "compute/fences.py: admit; operations.py: position",
+        LIVE_MIGRATE,
+        twice=True,
+    ),
+    Protection(
+        "delete at both live ends",
+        "a delete during a live migration leaves nothing at either end",
+        "conductor/operations/engine.py: _done_at_end",
+        LIVE_MIGRATE,
     ),
 ]
 

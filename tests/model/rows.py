@@ -63,7 +63,6 @@ def _perform(method: str, **more: Any) -> ModelStep:
     return ModelStep("perform", f"{method} at {more.pop('at', 'here')}", **more)
 
 
-#: Of this one the model knows only the steps: it is not explored (docs/protocol.md).
 _LIVE = (
     ModelStep("schedule", "schedule", undo=(ModelStep("release", "release at destination"),)),
     ModelStep("check", "check_can_live_migrate_source at source"),
@@ -162,7 +161,9 @@ def ways(steps: Iterable[ModelStep], end: str = "") -> set[Way]:
         done = acting[index + 1].name if index + 1 < len(acting) else end
         undo = [each for each in step.undo if each.acts]
         back = [*(each.name for each in undo), *older, ""]
-        found |= {(step.name, done), *zip([step.name, *back], back, strict=False)}
+        found |= {(step.name, done)}
+        if not step.lasting:
+            found |= set(zip([step.name, *back], back, strict=False))
         found |= {(each.name, done) for each in undo if each.revives}
         if step.again:
             found.add((step.name, step.again))

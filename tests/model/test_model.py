@@ -8,6 +8,7 @@ import pytest
 
 from tests.model.checker import Model, explore
 from tests.model.claims import Claims
+from tests.model.live import LIVE
 from tests.model.moves import MOVING
 from tests.model.protections import BOOT, BOOT_WITHOUT_CRASHES, HOLDS, PROTECTIONS, REDUNDANT, Protection
 from tests.model.protocol import IMPLEMENTED
@@ -41,4 +42,4 @@ def test_the_second_fence_check_upholds_nothing_alone() -> None:
 
 def test_every_rule_is_spoken_of() -> None:
     spoken_of = {item.rule for item in PROTECTIONS if not isinstance(item.model, Claims)}
-    assert spoken_of | {REDUNDANT} == IMPLEMENTED | MOVING
+    assert spoken_of | {REDUNDANT} == IMPLEMENTED | MOVING | LIVE

@@ -9,7 +9,7 @@ import pytest
 
 from nova_lite import operations
 from tests.model import rows
-from tests.model.protections import ACTIVE, BOOT_WITHOUT_CRASHES, EVACUATE, RESIZE
+from tests.model.protections import ACTIVE, BOOT_WITHOUT_CRASHES, EVACUATE, LIVE_MIGRATE, RESIZE
 from tests.model.protocol import Protocol
 
 POWER = Protocol(users=("stop", "start", "delete"), max_actions=4, start=ACTIVE, crashes=0)
@@ -61,6 +61,15 @@ def test_a_resize_in_the_model_goes_as_the_table_says() -> None:
     assert mine == rows.ways(rows.MODEL["resize"], end="resized")
     assert {("confirm", ""), ("revert", "return")} <= gone
     assert rows.ways(rows.MODEL["revertResize"]) >= {("drop", "return"), ("return", "")}
+
+
+def test_a_live_migration_in_the_model_goes_as_the_table_says() -> None:
+    """The undo "find" is for a source that is lost; else the one before it leads past it."""
+    gone = rows.seen(LIVE_MIGRATE, lambda s: ("live-migration", s.step))["live-migration"]
+    mine = {(before, after) for before, after in gone if "delete" not in (before, after)}
+    table = rows.ways(rows.MODEL["live-migration"])
+    assert mine - table == {("roll_back", "drop")}
+    assert mine >= table
 
 
 def changed(row: operations.Operation, **first: Any) -> operations.Operation:

@@ -319,7 +319,7 @@ class LibvirtDriver(ComputeDriver):
 
     def has_arrived(self, instance_uuid: str) -> bool:
         domain, _ = self._domains.get(instance_uuid)
-        return migration.has_arrived(self._connection, domain)
+        return migration.has_arrived(self._connection.call, domain)
 
     # --- power
 

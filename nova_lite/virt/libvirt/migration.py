@@ -118,12 +118,12 @@ def progress_of(stats: dict[str, Any]) -> MigrationProgress:
     )
 
 
-def has_arrived(connection: Connection, domain: Any) -> bool:
+def has_arrived(call: Callable[..., Any], domain: Any) -> bool:
     """libvirt makes a guest that comes persistent when all of it is there. What it was fetching from a source that is
     lost (post-copy) never comes; of any other that is half here it rids itself."""
-    if connection.call(domain.isPersistent):
+    if call(domain.isPersistent):
         return True
-    _, reason = connection.call(domain.state, 0)
+    _, reason = call(domain.state, 0)
     if reason == libvirt.VIR_DOMAIN_PAUSED_POSTCOPY_FAILED:
         return False
     raise exception.MigrationFailed(instance_uuid=domain.UUIDString(), reason="it still counts as coming")
@@ -241,7 +241,7 @@ class Migration:
             return True
         number, reason = state
         doubtful = number == libvirt.VIR_DOMAIN_PAUSED and reason in _PAUSED_BY_MIGRATION
-        if (number == libvirt.VIR_DOMAIN_SHUTOFF or doubtful) and self._runs_there():
+        if (number == libvirt.VIR_DOMAIN_SHUTOFF or doubtful) and self._has_arrived_there():
             return True
         if resume and (doubtful or (self._forced and number == libvirt.VIR_DOMAIN_PAUSED)):
             self._connection.call(domain.resume)
@@ -263,15 +263,16 @@ class Migration:
                 raise exception.MigrationFailed(instance_uuid=self._uuid, reason="it does not end")
             time.sleep(POLL_SECONDS)
 
-    def _runs_there(self) -> bool:
-        """Asks the destination's libvirtd; raises `HypervisorUnavailable`."""
+    def _has_arrived_there(self) -> bool:
+        """Asks the destination's libvirtd. What has arrived counts, though it may be off by now: it ran there. Raises
+        `HypervisorUnavailable`, or `MigrationFailed` while it still comes."""
         try:
             connection = concurrency.call_blocking(libvirt.open, self._uri)
         except libvirt.libvirtError as error:
             raise exception.HypervisorUnavailable(host=self._destination.host, reason=one_line(error)) from error
         try:
             domain = concurrency.call_blocking(connection.lookupByUUIDString, self._uuid)
-            return bool(concurrency.call_blocking(domain.isActive))
+            return has_arrived(concurrency.call_blocking, domain)
         except libvirt.libvirtError as error:
             if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
                 raise exception.HypervisorUnavailable(host=self._destination.host, reason=one_line(error)) from error

@@ -64,9 +64,6 @@ class _Nursery:
     """The test's end of the process that forks, which ends with the test's."""
 
     def __init__(self) -> None:
-        # The parent that a daemon has at first ends at once, and the daemon becomes a child of this process.
-        if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-            raise OSError(ctypes.get_errno(), "prctl")
         command = [sys.executable, "-W", "ignore", "-m", __name__]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
         self._lock = threading.Lock()
@@ -75,8 +72,12 @@ class _Nursery:
     def start(self, request: dict[str, Any]) -> Daemon:
         assert self._process.stdin is not None and self._process.stdout is not None
         with self._lock:
-            self._process.stdin.write(json.dumps(request) + "\n")
-            answer = self._process.stdout.readline()
+            _adopt(True)  # the parent that a daemon has at first ends at once
+            try:
+                self._process.stdin.write(json.dumps(request) + "\n")
+                answer = self._process.stdout.readline()
+            finally:
+                _adopt(False)  # nor any other program's children that outlive it
         assert answer, f"the process that forks daemons has ended: {self._process.poll()}"
         return Daemon(int(answer))
 
@@ -84,6 +85,12 @@ class _Nursery:
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait(30)
+
+
+def _adopt(whether: bool) -> None:
+    """Whether descendants of this process that lose their parent become its children."""
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, int(whether), 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl")
 
 
 _lock = threading.Lock()

@@ -15,18 +15,9 @@ for component in python clouds accounts; do
     source "$TOP/devstack/lib/$component.sh"
 done
 
-SCHEMATHESIS='schemathesis>=4.30'
-
 usage() {
     sed -n '2,5s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
     exit 2
-}
-
-install_schemathesis() {
-    make_venv "$1"
-    [[ $(cat "$1/.dependencies" 2>/dev/null) != "$SCHEMATHESIS" ]] || return 0
-    "$1/bin/pip" install --quiet "$SCHEMATHESIS"
-    echo "$SCHEMATHESIS" >"$1/.dependencies"
 }
 
 load_settings
@@ -51,6 +42,6 @@ install -d -m 0700 "$directory"
 LOG=$directory/fuzz.log
 : >"$LOG"
 say "Sending requests to the cloud of $url (all details in $directory)"
-step "Installing schemathesis into $directory/venv" install_schemathesis "$directory/venv"
+step "Installing schemathesis into $directory/venv" install_locked "$directory/venv" fuzz
 step "Making users" make_accounts "$directory" fuzz one:member two:member three:admin
 exec "$directory/venv/bin/python" "$TOP/devstack/lib/fuzz.py" "$directory" "$url" "$requests" "$seed"

@@ -1,13 +1,7 @@
 # Keystone and Glance from PyPI, in a virtual environment of their own, for AUTH=keystone. Sourced, never run.
 
-OPENSTACK_PACKAGES=(keystone==30.0.0 glance==33.0.0 cheroot==11.1.2)
-
 install_openstack() {
-    make_venv "$OPENSTACK"
-    if [[ $(cat "$OPENSTACK/.dependencies" 2>/dev/null) != "${OPENSTACK_PACKAGES[*]}" ]]; then
-        "$OPENSTACK/bin/pip" install --quiet "${OPENSTACK_PACKAGES[@]}"
-        echo "${OPENSTACK_PACKAGES[*]}" >"$OPENSTACK/.dependencies"
-    fi
+    install_locked "$OPENSTACK" openstack
     install -m 0644 "$TOP/devstack/lib/serve_wsgi.py" "$OPENSTACK/serve_wsgi.py"
 }
 

@@ -20,31 +20,36 @@ make_venv() {
     fi
 }
 
-# install_checkout DIRECTORY: a copy of the checkout and all it depends on, and the command line client. A venv of the
-# same dependencies only has the copy replaced, which takes seconds.
-install_checkout() {
-    local directory=$1 wanted
+# install_locked DIRECTORY NAME: just what devstack/requirements/NAME.txt lists, files of other contents refused. What has
+# no wheel (libvirt-python) is built with what build.txt lists.
+install_locked() {
+    local directory=$1 list wanted
     make_venv "$directory"
+    wanted=$(cat "$TOP/devstack/requirements/"{build,"$2"}.txt | sha256sum)
+    [[ $(cat "$directory/.dependencies" 2>/dev/null) != "$wanted" ]] || return 0
+    for list in build "$2"; do
+        "$directory/bin/pip" install --quiet --require-hashes --no-build-isolation -r "$TOP/devstack/requirements/$list.txt"
+    done
+    echo "$wanted" >"$directory/.dependencies"
+}
+
+# install_checkout DIRECTORY: a copy of the checkout and all it depends on, and the command line client. Where that is
+# there, only the copy is replaced, which takes seconds.
+install_checkout() {
+    local directory=$1
+    install_locked "$directory" stack
     sources=$(mktemp -d) # not local: the trap outlives this function
     trap 'rm -rf "$sources"' EXIT
     tar -C "$TOP" --exclude=__pycache__ -cf - setup.cfg pyproject.toml README.md LICENSE nova_lite | tar -C "$sources" -xf -
-    wanted=$(sed -n '/^install_requires/,/^\[/p' "$TOP/setup.cfg" | sha256sum)
-    if [[ $(cat "$directory/.dependencies" 2>/dev/null) == "$wanted" ]]; then
-        "$directory/bin/pip" install --quiet --no-deps --no-build-isolation --force-reinstall "$sources"
-        return
-    fi
-    "$directory/bin/pip" install --quiet --upgrade 'setuptools>=68' wheel
-    "$directory/bin/pip" install --quiet "$sources" python-openstackclient
-    echo "$wanted" >"$directory/.dependencies"
+    "$directory/bin/pip" install --quiet --no-deps --no-build-isolation --force-reinstall "$sources"
 }
 
 # install_for_tests DIRECTORY: the checkout itself (editable) with what its tests need. Writes into the checkout.
 install_for_tests() {
     local directory=$1 wanted
-    make_venv "$directory"
+    install_locked "$directory" tests
     wanted=$(sha256sum <"$TOP/setup.cfg")
-    [[ $(cat "$directory/.dependencies" 2>/dev/null) != "$wanted" ]] || return 0
-    "$directory/bin/pip" install --quiet --upgrade 'setuptools>=68' wheel
-    "$directory/bin/pip" install --quiet --editable "${TOP}[test]"
-    echo "$wanted" >"$directory/.dependencies"
+    [[ $(cat "$directory/.checkout" 2>/dev/null) != "$wanted" ]] || return 0
+    "$directory/bin/pip" install --quiet --no-deps --no-build-isolation --editable "$TOP"
+    echo "$wanted" >"$directory/.checkout"
 }

@@ -1,15 +1,10 @@
 # Tempest in a virtual environment and a workspace of its own. Sourced, never run.
 
-TEMPEST='tempest==47.*'
 # Those of the networks that compute itself knows, and those that make projects for themselves.
 WITHOUT_NEUTRON='(test_list_servers_filtered_by_ip|admin\.test_networks|compute\.test_networks|admin\.test_quotas)'
 
 install_tempest() {
-    local directory=$1
-    make_venv "$directory"
-    [[ $(cat "$directory/.dependencies" 2>/dev/null) != "$TEMPEST" ]] || return 0
-    "$directory/bin/pip" install --quiet "$TEMPEST"
-    echo "$TEMPEST" >"$directory/.dependencies"
+    install_locked "$1" tempest
 }
 
 # tempest_accounts CONCURRENCY: each worker needs several projects, with a manager, a member and a reader in each, two

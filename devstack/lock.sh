@@ -1,0 +1,31 @@
+#!/bin/bash
+# Choose the versions of all Python packages that devstack installs, and write them, with the hashes of their files, into
+# devstack/requirements/*.txt: from the *.in beside them and from setup.cfg. Nothing else changes them.
+#
+#   lock.sh [NAME]...      build, stack, tests, openstack, tempest, fuzz; without names all
+#
+# Versions stay as they are where they still fit; UPGRADE=1 takes the newest.
+source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib/common.sh"
+source "$TOP/devstack/lib/python.sh"
+
+names=("$@")
+((${#names[@]})) || names=(build stack tests openstack tempest fuzz)
+LOG=$(mktemp /tmp/nova-lite-lock.XXXXXX.log)
+tools=$(mktemp -d)
+trap 'rm -rf "$tools"' EXIT
+install_uv() {
+    make_venv "$tools/venv"
+    "$tools/venv/bin/pip" install --quiet uv
+}
+step "Installing uv" install_uv
+cd "$TOP" || die "no checkout at $TOP"
+for name in "${names[@]}"; do
+    [[ -f devstack/requirements/$name.in ]] || die "$name: there is no devstack/requirements/$name.in."
+    options=()
+    [[ $name != stack ]] || options=(setup.cfg)
+    [[ $name != tests ]] || options=(setup.cfg --extra test)
+    [[ ${UPGRADE:-} != 1 ]] || options+=(--upgrade)
+    step "Choosing versions: $name" "$tools/venv/bin/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+        --no-annotate --custom-compile-command devstack/lock.sh \
+        --output-file "devstack/requirements/$name.txt" "devstack/requirements/$name.in" "${options[@]}"
+done

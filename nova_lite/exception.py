@@ -259,6 +259,13 @@ class QuotaExceeded(Forbidden):
     )
 
 
+class ImageQuotaExceeded(Forbidden):
+    """As Glance answers it."""
+
+    code = 413
+    msg_fmt = "The limit of the project's images is reached: %(allowed)s %(unit)s, of which %(used)s are used."
+
+
 class MetadataLimitExceeded(Forbidden):
     msg_fmt = "Maximum number of metadata items exceeds %(allowed)d"
 

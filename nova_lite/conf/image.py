@@ -19,6 +19,18 @@ OPTS = [
         "The image API writes it.",
     ),
     cfg.IntOpt("max_upload_mb", default=51200, min=1, help="Largest file, in MiB, that the image API takes."),
+    cfg.IntOpt(
+        "image_count_total",
+        default=1000,
+        min=-1,
+        help="Images that a project may own in the local backend, those of its servers included; -1: any number.",
+    ),
+    cfg.IntOpt(
+        "image_size_total",
+        default=1048576,
+        min=-1,
+        help="MiB that the files of a project's images may take in the local backend; -1: any number.",
+    ),
 ]
 
 

@@ -173,6 +173,10 @@ class ImageApp(rest.Application):
         try:
             done = {"status": "active", "size": size, "checksum": checksum}
             self.conductor.image_update(req.context, image.id, done, "saving")
+        except exception.ImageQuotaExceeded:
+            store.remove(self.store_path, image.id)
+            self._back_to_queued(req, image.id)
+            raise
         except (exception.ImageNotFound, exception.ImageStatusConflict) as error:
             store.remove(self.store_path, image.id)
             raise webob.exc.HTTPGone(explanation=f"Image {image.id} was deleted during its upload.") from error

@@ -8,10 +8,12 @@ from typing import Any
 import sqlalchemy as sa
 
 from nova_lite import exception
-from nova_lite.conductor.db import models, paging, rows
+from nova_lite.conductor.db import models, paging, quotas, rows
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.context import RequestContext
 from nova_lite.objects import Image
+
+_MIB = 1024**2
 
 _CHANGEABLE = frozenset(rows.shared_fields(Image, models.Image)) - {"id", "properties", "created_at", "updated_at"}
 
@@ -62,7 +64,8 @@ def find_same(uow: UnitOfWork, name: str, checksum: str) -> Image | None:
 
 
 def create(uow: UnitOfWork, image: Image) -> Image:
-    """Raises `ImageExists` when the id is taken."""
+    """Raises `ImageExists` when the id is taken, `ImageQuotaExceeded` when its owner has as many as it may."""
+    _check_quota(uow, image.owner, more=1)
     row = models.Image(**rows.values_of(image, models.Image) | {"created_at": uow.now, "updated_at": uow.now})
     rows.insert(uow, row, exception.ImageExists(image_id=image.id))
     return to_object(row)
@@ -78,10 +81,13 @@ def update(
     """Set the fields in ``changes``; ``properties`` are merged, None takes one away. Whoever may not gets `Forbidden`.
 
     Raises `ImageStatusConflict` when the image is not in the expected status: of two that ask for the same step, one.
+    And `ImageQuotaExceeded` for a size that its owner has no room for.
     """
     row = _get_row(uow, context, image_id, to="change")
     if expected_status is not None and row.status != expected_status:
         raise exception.ImageStatusConflict(image_id=image_id, status=row.status, expected=expected_status)
+    if changes.get("size"):
+        _check_quota(uow, row.owner, size=changes["size"], without=row.id)
     properties = {**row.properties, **changes.get("properties", {})}
     row.properties = {name: value for name, value in properties.items() if value is not None}
     for name in _CHANGEABLE & changes.keys():
@@ -130,6 +136,21 @@ def hide_beyond(uow: UnitOfWork, project_id: str, properties: Mapping[str, str],
         row.status = "deleted"
     uow.session.flush()
     return [row.id for row in found if row.status == "deleted"]
+
+
+def _check_quota(uow: UnitOfWork, owner: str | None, more: int = 0, size: int = 0, without: str = "") -> None:
+    """Whether the project may have so many images more, or one of so many bytes beside all but ``without``."""
+    limits, table = uow.conf.image, models.Image
+    if owner is None or (limits.image_count_total < 0 and limits.image_size_total < 0):
+        return
+    quotas.lock(uow, owner)
+    query = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(table.size), 0))
+    mine = query.where(table.owner == owner, table.status != "deleted", table.id != without)
+    count, used = uow.session.execute(mine).one()
+    if 0 <= limits.image_count_total < count + more and more:
+        raise exception.ImageQuotaExceeded(allowed=limits.image_count_total, unit="images", used=count)
+    if 0 <= limits.image_size_total * _MIB < used + size and size:
+        raise exception.ImageQuotaExceeded(allowed=limits.image_size_total, unit="MiB", used=int(used) // _MIB)
 
 
 def _get_row(uow: UnitOfWork, context: RequestContext, image_id: str, to: str | None = None) -> models.Image:

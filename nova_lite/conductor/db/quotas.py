@@ -244,6 +244,11 @@ def _locked(uow: UnitOfWork, owner: str, resources: Iterable[str]) -> dict[str, 
     return _read_locked(uow, owner, wanted) if missing else used
 
 
+def lock(uow: UnitOfWork, project_id: str) -> None:
+    """Until the transaction ends, nobody else adds what is counted from rows, or takes any quota of the project."""
+    _locked(uow, project_id, ["instances"])
+
+
 def _read_locked(uow: UnitOfWork, owner: str, resources: Iterable[str]) -> dict[str, int]:
     """Those that have a row; locked in one order by all."""
     table = models.QuotaUsage

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from nova_lite import operations
+from nova_lite import exception, operations
 from nova_lite.conductor.db import images
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Instance
@@ -23,7 +23,10 @@ class Snapshot(Own):
         """``payload``: the ``image`` to make, and whether it is ``registered`` with another service already."""
         image = msgspec.convert(payload["image"], Image)
         if not payload.get("registered"):
-            images.create(uow, image)
+            try:
+                images.create(uow, image)
+            except exception.ImageQuotaExceeded as error:
+                raise exception.Forbidden(error.message) from error
         return {**payload, "image_id": image.id}
 
     def record(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:

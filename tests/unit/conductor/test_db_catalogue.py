@@ -179,6 +179,29 @@ def test_same_image(db: Database) -> None:
     assert db.read(images.find_same, "other", "abc") is None
 
 
+def test_image_quota(db: Database, conf: cfg.ConfigOpts) -> None:
+    """A project's own images count; those of others, or of nobody, do not."""
+    conf.set_override("image_count_total", 2, group="image")
+    for owner in ("p2", None, "p1", "p1"):
+        db.write(images.create, make.image(owner=owner))
+    with pytest.raises(exception.ImageQuotaExceeded, match="2 images, of which 2 are used"):
+        db.write(images.create, make.image(owner="p1"))
+    db.write(images.create, make.image(owner=None))
+    conf.set_override("image_count_total", -1, group="image")
+    db.write(images.create, make.image(owner="p1"))
+
+
+def test_image_quota_of_bytes(db: Database, conf: cfg.ConfigOpts) -> None:
+    """What an image has had does not count beside what it is to have."""
+    conf.set_override("image_size_total", 3, group="image")
+    image = db.write(images.create, make.image(owner="p1", size=1024**2))
+    db.write(images.create, make.image(owner="p1", size=1024**2))
+    db.write(images.update, make.context(), image.id, {"size": 2 * 1024**2})
+    with pytest.raises(exception.ImageQuotaExceeded, match="3 MiB, of which 1 are used"):
+        db.write(images.update, make.context(), image.id, {"size": 2 * 1024**2 + 1})
+    db.write(images.update, make.context(), image.id, {"name": "it has its size already"})
+
+
 def test_image_update(db: Database) -> None:
     image = db.write(images.create, make.image(owner="p1", status="queued", properties={"a": "1", "b": "2"}))
     changed = db.write(images.update, ME, image.id, {"name": "new", "properties": {"a": None, "c": "3"}})

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 import webob
 
+from nova_lite import exception
 from nova_lite.api import deploy, wsgi
 from nova_lite.compute.api import API
 from nova_lite.image import store
@@ -336,6 +337,22 @@ def test_too_large(images: Images, announced: bool) -> None:
     request.headers.update({"Content-Length": str(2**20 + 1)} if announced else {"Transfer-Encoding": "chunked"})
     request.environ["wsgi.input"] = io.BytesIO(b"x" * (2**20 + 1))
     fault(request.get_response(images.app), "overLimit", 413)
+    assert images.conductor.images[made["id"]].status == "queued"
+    assert left_behind(images) == []
+
+
+def test_an_upload_that_its_owner_has_no_room_for(images: Images, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = images.create()
+    real = images.conductor.image_update
+
+    def update(context: Any, image_id: str, changes: dict[str, Any], expected: str | None) -> Image:
+        if changes.get("size"):
+            raise exception.ImageQuotaExceeded(allowed=1, unit="MiB", used=1)
+        return real(context, image_id, changes, expected)
+
+    monkeypatch.setattr(images.conductor, "image_update", update)
+    answer = images("PUT", f"/v2/images/{made['id']}/file", b"x" * 100)
+    assert "1 MiB, of which 1 are used" in fault(answer, "overLimit", 413)
     assert images.conductor.images[made["id"]].status == "queued"
     assert left_behind(images) == []
 

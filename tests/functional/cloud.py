@@ -469,18 +469,26 @@ class Cloud:
         the two ends of a move it is the one that runs, or else the newer one."""
         found: dict[str, tuple[bool, int, str]] = {}
         for host in [host for host in self.computes if host not in self.fenced]:
-            folder = self.path / host / "instances" / f"fake-{host}" / "domains"
-            for name in os.listdir(folder):
-                if not re.fullmatch(r"[0-9a-f-]{36}\.json", name):
+            for name in os.listdir(self._domains_of(host)):
+                if not re.fullmatch(r"[0-9a-f-]{36}\.json", name) or (seen := self._domain(host, name)) is None:
                     continue
-                with contextlib.suppress(FileNotFoundError):  # gone meanwhile
-                    domain = json.loads((folder / name).read_text())
-                    runs = domain["power_state"] == PowerState.RUNNING
-                    here = (runs, domain["generation"], host)
-                    there = found.get(name[:36], (False, -1, ""))
-                    assert not (runs and there[0]), f"{name[:36]} runs on {host} and on {there[2]}"
-                    found[name[:36]] = max(here, there)
+                here, there = (*seen, host), found.get(name[:36], (False, -1, ""))
+                if here[0] and there[0] and (again := self._domain(there[2], name)) is not None and again[0]:
+                    # Still; a guest that moved between the two looks does not run there any more.
+                    raise AssertionError(f"{name[:36]} runs on {host} and on {there[2]}")
+                found[name[:36]] = max(here, there)
         return {instance_uuid: host for instance_uuid, (_, _, host) in found.items()}
+
+    def _domains_of(self, host: str) -> Path:
+        return self.path / host / "instances" / f"fake-{host}" / "domains"
+
+    def _domain(self, host: str, name: str) -> tuple[bool, int] | None:
+        """Whether it runs, and its generation; None when it is gone."""
+        try:
+            domain = json.loads((self._domains_of(host) / name).read_text())
+        except FileNotFoundError:
+            return None
+        return domain["power_state"] == PowerState.RUNNING, domain["generation"]
 
     def holders(self, instance_uuid: str) -> set[str]:
         """Hosts with anything of the instance: a domain, disks, interfaces."""

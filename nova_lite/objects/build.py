@@ -71,7 +71,7 @@ class BuildRequest(msgspec.Struct, kw_only=True):
     """The order to a host: make ``instance`` exist at ``generation``. Casting it twice is harmless.
 
     ``limits`` are the scheduler's (memory_mb, vcpus, disk_gb); ``images`` holds the image and, AMI style, its kernel
-    and ramdisk by id.
+    and ramdisk by id. ``connected``: the instance has its interfaces already; else `start_build` is asked for them.
     """
 
     instance: Instance
@@ -83,6 +83,7 @@ class BuildRequest(msgspec.Struct, kw_only=True):
     limits: dict[str, int] = msgspec.field(default_factory=dict)
     injected_files: dict[str, str] = msgspec.field(default_factory=dict)
     admin_password: str | None = None
+    connected: bool = False
 
 
 class BuildNetworks(msgspec.Struct, kw_only=True):

@@ -15,7 +15,7 @@ from nova_lite.compute.claims import Resources
 from nova_lite.compute.host import LocalHost
 from nova_lite.compute.reports import Stopping, exception_message
 from nova_lite.context import RequestContext
-from nova_lite.objects import BuildRequest, BuildResult, Outcome
+from nova_lite.objects import VIF, BuildRequest, BuildResult, Outcome
 from nova_lite.virt.driver import DomainInfo, SpawnSpec
 
 LOG = logging.getLogger(__name__)
@@ -125,29 +125,22 @@ class Builder:
         return self._result(request, Outcome.BUILT, power_state=self._host.power_state(uuid) or 0)
 
     def _build(self, context: RequestContext, request: BuildRequest, undo: contextlib.ExitStack) -> None:
-        """Claim, networks, spawn. ``undo`` gets what takes back each step, before it is done.
-
-        Nothing exists yet when the conductor is told that the build begins here, so waiting for it costs only time.
-        """
+        """Claim, networks, spawn. ``undo`` gets what takes back each step, before it is done."""
         host, instance, generation = self._host, request.instance, request.generation
         check_injected_files(request.injected_files)
         wanted = Resources.of(instance.flavor)
         undo.callback(host.claims.release, instance.uuid)
         host.claims.instance_claim(instance.uuid, wanted, request.limits)
-        networks = host.retrier.ask(
-            f"Instance {instance.uuid}: start_build",
-            lambda: host.conductor.start_build(context, instance.uuid, host.name, generation),
-            lambda: host.fences.check(instance.uuid, generation),
-        )
+        vifs = instance.vifs if request.connected else self._ask_networks(context, request)
         host.fences.check(instance.uuid, generation)
         undo.callback(host.clear, instance.uuid)
-        host.driver.plug_vifs(instance, networks.vifs)
+        host.driver.plug_vifs(instance, vifs)
         host.fences.check(instance.uuid, generation)
         host.driver.spawn(
             SpawnSpec(
                 instance=instance,
                 generation=generation,
-                vifs=networks.vifs,
+                vifs=vifs,
                 image=request.image,
                 images=request.images,
                 injected_files=request.injected_files,
@@ -157,6 +150,17 @@ class Builder:
         )
         hooks.reach("domain", "spawn", "after")
         host.fences.built(instance.uuid, generation, wanted)
+
+    def _ask_networks(self, context: RequestContext, request: BuildRequest) -> list[VIF]:
+        """Nothing exists yet when the conductor is told that the build begins here, so waiting for it costs only
+        time."""
+        host, uuid, generation = self._host, request.instance.uuid, request.generation
+        answer = host.retrier.ask(
+            f"Instance {uuid}: start_build",
+            lambda: host.conductor.start_build(context, uuid, host.name, generation),
+            lambda: host.fences.check(uuid, generation),
+        )
+        return answer.vifs
 
     # --- the report
 

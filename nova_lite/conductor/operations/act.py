@@ -11,9 +11,12 @@ from nova_lite.conductor.db import actions, claims, hosts, instances
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Instance, InstanceAction
 from nova_lite.context import RequestContext
-from nova_lite.objects import ActionTicket, BuildRequest
+from nova_lite.objects import ActionTicket, BuildRequest, NetworkRequest
 from nova_lite.objects import Image as ImageObject
 from nova_lite.operations import MOVE, End, OnHost, Operation, Step
+
+#: In the payload of a build: its instance got its interfaces with its place.
+CONNECTED = "connected"
 
 
 @dataclasses.dataclass
@@ -106,7 +109,20 @@ def build_request(act: Act) -> BuildRequest:
         limits=action.payload.get("limits", {}),
         injected_files=instance.request.get("injected_files", {}),
         admin_password=instance.request.get("admin_password"),
+        connected=action.payload.get(CONNECTED, False),
     )
+
+
+def begun(act: Act) -> None:
+    """The host has what it needs to begin with the step."""
+    assert isinstance(act.step, OnHost)
+    act.instance.task_state = act.step.begun
+    act.instance.network_call_until = None
+    act.instance.updated_at = act.uow.now
+
+
+def requested_networks(act: Act) -> list[NetworkRequest]:
+    return [msgspec.convert(item, NetworkRequest) for item in act.instance.request.get("networks", [])]
 
 
 def ends(act: Act, at: End) -> list[claims.End]:

@@ -14,14 +14,13 @@ from nova_lite import exception, operations, states
 from nova_lite.conductor.db import actions, claims, hosts, instances, networks
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Instance, InstanceAction
-from nova_lite.conductor.operations.act import Act
+from nova_lite.conductor.operations.act import Act, begun, requested_networks
 from nova_lite.conductor.operations.engine import Engine
 from nova_lite.conductor.operations.scheduling import Scheduling
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.context import RequestContext
 from nova_lite.network.driver import NetworkCall, Verb
-from nova_lite.objects import VIF, BuildNetworks, BuildResult, NetworkRequest, Outcome
-from nova_lite.operations import OnHost
+from nova_lite.objects import VIF, BuildNetworks, BuildResult, Outcome
 
 LOG = logging.getLogger(__name__)
 
@@ -44,7 +43,7 @@ class Building:
         self.scheduling.run(context, instance_uuids)
 
     def start_build(self, context: RequestContext, instance_uuid: str, host: str, generation: int) -> BuildNetworks:
-        """A host begins: the instance gets its addresses. Repeated, it answers the same.
+        """A host begins, which was not told the instance's addresses: it gets them. Repeated, it answers the same.
 
         Raises `InstanceGone` or `StaleReport` when that build is over; what another service has made for it meanwhile
         is then taken back.
@@ -84,7 +83,7 @@ class Building:
             verb=Verb.ALLOCATE,
             context=act.context,
             instance_uuid=instance_uuid,
-            networks=_requested(act),
+            networks=requested_networks(act),
             vifs=networks.Store(uow).vifs(instance_uuid),
         )
 
@@ -92,11 +91,8 @@ class Building:
         self, uow: UnitOfWork, instance_uuid: str, host: str, generation: int, answer: object = None
     ) -> list[VIF]:
         act = _building(uow, instance_uuid, host, generation)
-        vifs = self.network.allocate(networks.Store(uow), instance_uuid, _requested(act), answer)
-        assert isinstance(act.step, OnHost)
-        act.instance.task_state = act.step.begun
-        act.instance.network_call_until = None
-        act.instance.updated_at = uow.now
+        vifs = self.network.allocate(networks.Store(uow), instance_uuid, requested_networks(act), answer)
+        begun(act)
         actions.extend(uow, self.conf, act.action)
         return vifs
 
@@ -200,7 +196,3 @@ def _is_current(instance: Instance, result: BuildResult) -> bool:
     """Whether the instance is still wanted, and is what the host reports about."""
     wanted = not instance.deleted and instance.task_state != states.DELETING
     return wanted and (instance.host, instance.generation) == (result.host, result.generation)
-
-
-def _requested(act: Act) -> list[NetworkRequest]:
-    return [msgspec.convert(item, NetworkRequest) for item in act.instance.request.get("networks", [])]

@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 
 from nova_lite import exception, operations
-from nova_lite.conductor.db import actions, claims, instances, server_groups
+from nova_lite.conductor.db import actions, claims, instances, networks, server_groups
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Instance
-from nova_lite.conductor.operations.act import Act, build_request, ticket
+from nova_lite.conductor.operations.act import CONNECTED, Act, begun, build_request, requested_networks, ticket
 from nova_lite.conductor.operations.engine import Engine
 from nova_lite.conductor.operations.registry import own
 from nova_lite.context import RequestContext
@@ -46,10 +46,11 @@ CLAIM_ROUNDS = 5
 
 
 class _Wanted(msgspec.Struct):
-    """One leased action, and what the scheduler has to know of its instance."""
+    """One leased action, and what the scheduler has to know of its instance. ``is_new``: it was never on a host."""
 
     action_id: int
     instance_uuid: str
+    is_new: bool
     group: tuple[str, ...]
     spec: RequestSpec
 
@@ -136,7 +137,8 @@ class Scheduling:
             destination = spec.requested_destination and spec.requested_destination.host
             size = spec.flavor.flavorid if "flavor" in payload else ""
             group = (row.reservation_id, spec.forced_host or "", destination or "", size, *spec.ignore_hosts)
-            wanted.append(_Wanted(action.id, row.uuid, group, spec))
+            is_new = action.action == operations.CREATE.kind and not tried
+            wanted.append(_Wanted(action.id, row.uuid, is_new, group, spec))
         return wanted
 
     # --- record
@@ -156,6 +158,7 @@ class Scheduling:
         """Claim what can be claimed; the orders to send, and the instances whose hosts were all full by now."""
         placed: list[tuple[str, Order]] = []
         lost: list[_Wanted] = []
+        store = networks.Store(uow, new=[item.instance_uuid for item in wanted if item.is_new])
         # In the order of the hosts, so that two conductors do not lock the same rows the other way round.
         for item in sorted(wanted, key=lambda item: destinations[item.instance_uuid].selected.host):
             act = self._locked(uow, item, token)
@@ -166,14 +169,30 @@ class Scheduling:
                 if _claimed(act, item, selection):
                     act.action.payload = {**act.action.payload, "limits": selection.limits}
                     actions.extend(uow, self.conf, act.action)
-                    with uow.session.no_autoflush:  # one update of the action says it all
+                    with uow.session.no_autoflush:  # one update of each row says it all
                         self.engine.advance(act, driven=True)
+                        self._connect(act, store)
                     if act.action.finish_time is None:
                         placed.append((selection.host, _order(act)))
                     break
             else:
                 lost.append(item)
         return placed, lost
+
+    def _connect(self, act: Act, store: networks.Store) -> None:
+        """Addresses that are rows are taken with the place, so that the host need not ask for them. What speaks against
+        that is told to the host when it asks."""
+        network = self.engine.network
+        if act.action.step != operations.BUILD or network.remote:
+            return
+        try:
+            network.allocate(store, act.instance.uuid, requested_networks(act))
+        except exception.NovaLiteException as error:
+            LOG.info("Instance %s has no interfaces yet: %s", act.instance.uuid, error.message)
+            network.deallocate(store, act.instance.uuid)
+            return
+        act.action.payload = {**act.action.payload, CONNECTED: True}
+        begun(act)
 
     def _not_placed(self, uow: UnitOfWork, wanted: list[_Wanted], token: str, message: str, details: str) -> None:
         for item in wanted:

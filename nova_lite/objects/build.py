@@ -101,7 +101,8 @@ class Outcome(enum.StrEnum):
 
 
 class BuildResult(msgspec.Struct, kw_only=True):
-    """A host's report. With any outcome but BUILT the host has removed all traces and fenced the generation."""
+    """A host's report. With any outcome but BUILT the host has removed all traces and fenced the generation.
+    ``action_id``: of the order; 0 from hosts that do not tell."""
 
     instance_uuid: str
     generation: int
@@ -111,6 +112,7 @@ class BuildResult(msgspec.Struct, kw_only=True):
     message: str = ""
     details: str = ""
     root_device_name: str | None = None
+    action_id: int = 0
 
 
 class DomainReport(msgspec.Struct, kw_only=True):

@@ -93,6 +93,7 @@ class Builder:
     def _build_or_undo(self, context: RequestContext, request: BuildRequest) -> BuildResult | None:
         uuid, generation = request.instance.uuid, request.generation
         started = time.monotonic()
+        LOG.info("Instance %s: building generation %d", uuid, generation)
         with contextlib.ExitStack() as undo:
             try:
                 self._build(context, request, undo)
@@ -136,6 +137,7 @@ class Builder:
         undo.callback(host.clear, instance.uuid)
         host.driver.plug_vifs(instance, vifs)
         host.fences.check(instance.uuid, generation)
+        hooks.reach("domain", "spawn", "before")
         host.driver.spawn(
             SpawnSpec(
                 instance=instance,
@@ -176,6 +178,7 @@ class Builder:
             message=message,
             details=details,
             root_device_name=request.instance.root_device_name or DEFAULT_ROOT_DEVICE,
+            action_id=request.action_id,
         )
 
     def _report(self, context: RequestContext, request: BuildRequest, result: BuildResult) -> None:

@@ -160,6 +160,14 @@ def _placed(lines: str | None) -> list[Placed]:
     return [Placed(uuid, flavorid or None, bool(int(working))) for uuid, working, flavorid in words]
 
 
+#: Of an instance's node, as part of a query for it.
+FAILED_BUILDS = (
+    sa.select(ComputeNode.failed_builds)
+    .where(ComputeNode.host == Instance.host, ComputeNode.node == Instance.node)
+    .scalar_subquery()
+)
+
+
 def build_failed(uow: UnitOfWork, host: str, node: str) -> None:
     """Count it; the claim's release tells the schedulers."""
     uow.change(

@@ -40,7 +40,8 @@ def insert_unless_taken(uow: UnitOfWork, model: type[Base], values: dict[str, An
     dialect, connection = uow.session.get_bind().dialect.name, uow.session.connection()
     if dialect in ("postgresql", "sqlite"):
         insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
-        return connection.execute(insert(model).values(**values).on_conflict_do_nothing()).rowcount == 1
+        quiet = insert(model).values(**values).on_conflict_do_nothing()
+        return connection.execute(quiet, execution_options={"preserve_rowcount": True}).rowcount == 1
     try:
         connection.execute(sa.insert(model).values(**values))
     except exc.IntegrityError as error:

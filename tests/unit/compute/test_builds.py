@@ -18,6 +18,7 @@ from tests.unit.compute.fakes import (
     HOST,
     LATER,
     UUID,
+    VIFS,
     Gate,
     Host,
     build_request,
@@ -38,6 +39,16 @@ def test_a_build_is_started_spawned_and_reported(host: Host) -> None:
     (result,) = host.conductor.of("finish_build")
     assert (result.outcome, result.power_state, result.root_device_name) == ("built", PowerState.RUNNING, "/dev/vda")
     assert host.manager.host.claims.used().memory_mb == 512
+    line = f"nova-lite-guest: instance={UUID} hostname=one ip=10.0.0.5"
+    assert line in host.manager.get_console_output(host.context, UUID, None)
+
+
+def test_a_build_whose_order_has_its_interfaces_asks_for_none(host: Host) -> None:
+    host.build(instance=make_instance(UUID, vifs=VIFS), connected=True)
+    host.settle()
+    assert [name for name, _ in host.conductor.calls[1:]] == ["finish_build"]
+    (result,) = host.conductor.of("finish_build")
+    assert (result.outcome, result.action_id) == ("built", CREATE)
     line = f"nova-lite-guest: instance={UUID} hostname=one ip=10.0.0.5"
     assert line in host.manager.get_console_output(host.context, UUID, None)
 

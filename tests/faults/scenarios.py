@@ -733,7 +733,7 @@ def ordered_again(arena: Arena) -> None:
     cloud.wait_for("the failure is reported", report.exists)
     arena.control_hosts(destroy_delay=1.0)
     arena.enable("compute-2", True)
-    (again,) = arena.arm((Fault("compute-1", "send/start_build/after", hooks.HOLD),))
+    (again,) = arena.arm((Fault("compute-1", "domain/spawn/before", hooks.HOLD),))
     arena.leave_dead("compute-1")
     arena.bring_back("compute-1")
     cloud.wait_for("it builds again, or refuses", lambda: again.exists() or arena.servers()[0]["status"] == "ACTIVE")

@@ -71,7 +71,9 @@ class BuildRequest(msgspec.Struct, kw_only=True):
     """The order to a host: make ``instance`` exist at ``generation``. Casting it twice is harmless.
 
     ``limits`` are the scheduler's (memory_mb, vcpus, disk_gb); ``images`` holds the image and, AMI style, its kernel
-    and ramdisk by id. ``connected``: the instance has its interfaces already; else `start_build` is asked for them.
+    and ramdisk by id. ``connected``: the instance has got its interfaces, and this is the registration of its host that
+    it was claimed under (`nova_lite.objects.host.admission`). A host of any other asks `start_build`: since then it was
+    forced down, and the instance may have been built elsewhere.
     """
 
     instance: Instance
@@ -83,7 +85,7 @@ class BuildRequest(msgspec.Struct, kw_only=True):
     limits: dict[str, int] = msgspec.field(default_factory=dict)
     injected_files: dict[str, str] = msgspec.field(default_factory=dict)
     admin_password: str | None = None
-    connected: bool = False
+    connected: str = ""
 
 
 class BuildNetworks(msgspec.Struct, kw_only=True):

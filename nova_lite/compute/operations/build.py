@@ -13,6 +13,7 @@ import traceback
 from nova_lite import exception, hooks
 from nova_lite.compute.claims import Resources
 from nova_lite.compute.host import LocalHost
+from nova_lite.compute.registration import Registration
 from nova_lite.compute.reports import Stopping, exception_message
 from nova_lite.context import RequestContext
 from nova_lite.objects import VIF, BuildRequest, BuildResult, Outcome
@@ -32,8 +33,9 @@ UNWANTED = (exception.StaleReport, exception.InstanceGone, exception.InstanceNot
 class Builder:
     """Makes instances exist. At most ``max_concurrent_builds`` at a time; the others wait."""
 
-    def __init__(self, host: LocalHost) -> None:
+    def __init__(self, host: LocalHost, registration: Registration) -> None:
         self._host = host
+        self._registration = registration
         self._slots = threading.BoundedSemaphore(host.conf.compute.max_concurrent_builds)
 
     def run(self, context: RequestContext, request: BuildRequest) -> None:
@@ -132,7 +134,8 @@ class Builder:
         wanted = Resources.of(instance.flavor)
         undo.callback(host.claims.release, instance.uuid)
         host.claims.instance_claim(instance.uuid, wanted, request.limits)
-        vifs = instance.vifs if request.connected else self._ask_networks(context, request)
+        known = request.connected == self._registration.admission
+        vifs = instance.vifs if known else self._ask_networks(context, request)
         host.fences.check(instance.uuid, generation)
         undo.callback(host.clear, instance.uuid)
         host.driver.plug_vifs(instance, vifs)

@@ -15,6 +15,7 @@ from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Allocation, ComputeNode, Instance, Service
 from nova_lite.conductor.db.services import COMPUTE
 from nova_lite.objects import Flavor, Selection
+from nova_lite.objects.host import admission
 
 #: What is claimed of a node; columns of `Allocation` and, with ``_used``, of `ComputeNode`.
 RESOURCES = ("vcpus", "memory_mb", "disk_gb")
@@ -71,14 +72,18 @@ def _alive(uow: UnitOfWork, selection: Selection) -> tuple[str, int] | None:
     node = sa.select(ComputeNode.id).where(
         ComputeNode.service_id == Service.id, ComputeNode.host == selection.host, ComputeNode.node == selection.node
     )
-    query = sa.select(Service.availability_zone, node.scalar_subquery()).where(
+    query = sa.select(Service.availability_zone, node.scalar_subquery(), Service.epoch, Service.identity).where(
         Service.host == selection.host,
         Service.binary == COMPUTE,
         Service.up.is_(True),
         Service.forced_down.is_(False),
     )
     found = uow.session.execute(query.with_for_update(read=True, of=Service)).first()
-    return None if found is None or found[1] is None else (found[0], found[1])
+    if found is None or found[1] is None:
+        return None
+    zone, node_id, epoch, identity = found
+    uow.admissions[selection.host] = admission(epoch, identity)
+    return zone, node_id
 
 
 def needs(flavor: Flavor) -> dict[str, int]:

@@ -88,7 +88,8 @@ class UnitOfWork:
     """One transaction: its session, the options, the database's time, and what others have to hear after it.
 
     ``touched_nodes``: ids of compute nodes that were changed; ``deleted_nodes``: the last state of those that are gone;
-    ``after_commit``: functions to call once it is committed.
+    ``admissions``: of hosts that something was claimed of, what their registration is called. ``after_commit``:
+    functions to call once it is committed.
     """
 
     def __init__(self, session: orm.Session, conf: cfg.ConfigOpts) -> None:
@@ -96,6 +97,7 @@ class UnitOfWork:
         self.conf = conf
         self.touched_nodes: set[int] = set()
         self.deleted_nodes: dict[int, HostState] = {}
+        self.admissions: dict[str, str] = {}
         self.after_commit: list[Callable[[], None]] = []
         self._now: datetime.datetime | None = None
 

@@ -16,7 +16,7 @@ from nova_lite.objects import Image as ImageObject
 from nova_lite.objects import Instance as InstanceObject
 from nova_lite.operations import MOVE, End, OnHost, Operation, Step
 
-#: In the payload of a build: its instance got its interfaces with its place.
+#: In the payload of a build: its instance got its interfaces with its place, under this registration of the host.
 CONNECTED = "connected"
 
 
@@ -116,7 +116,7 @@ def build_request(act: Act) -> BuildRequest:
         limits=action.payload.get("limits", {}),
         injected_files=instance.request.get("injected_files", {}),
         admin_password=instance.request.get("admin_password"),
-        connected=action.payload.get(CONNECTED, False),
+        connected=action.payload.get(CONNECTED, ""),
     )
 
 

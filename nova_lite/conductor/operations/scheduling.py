@@ -204,7 +204,7 @@ class Scheduling:
             LOG.info("Instance %s has no interfaces yet: %s", act.instance.uuid, error.message)
             network.deallocate(store, act.instance.uuid)
             return
-        act.action.payload = {**act.action.payload, CONNECTED: True}
+        act.action.payload = {**act.action.payload, CONNECTED: act.uow.admissions[str(act.instance.host)]}
         begun(act)
 
     def _not_placed(self, uow: UnitOfWork, wanted: list[_Wanted], token: str, message: str, details: str) -> None:

@@ -779,7 +779,13 @@ NO_ROOM: Points = {CONDUCTOR: [f"send/{points.SELECT}/before", *around(f"commit/
 # --- networks of another service
 
 NETWORKED = Site(network_service=True)
-MADE: Points = {CONDUCTOR: around("network/resolve", f"commit/{points.ASK}", "network/allocate")}
+MADE: Points = {
+    CONDUCTOR: around(
+        *("network/resolve", "handle/start_build", f"commit/{points.ASK}", "network/allocate"),
+        f"commit/{points.START_BUILD}",
+    ),
+    COMPUTE: around("send/start_build"),
+}
 GIVEN_BACK: Points = {CONDUCTOR: around(f"commit/{points.TELL}", "network/deallocate", f"commit/{points.TOLD}")}
 REFUSED: Points = {CONDUCTOR: around(f"commit/{points.TELL_AGAIN}", f"commit/{points.TOLD}")}
 TAKEN_BACK: Points = {CONDUCTOR: around("network/deallocate", f"commit/{points.TAKEN_BACK}")}

@@ -88,6 +88,7 @@ class OnHost(Step):
     more before anything else. ``lasting``: tried until it has worked, neither a failure nor the deadline ends it.
     ``away``: while the host is away the step counts as done for the owner, and is called this until the host is back.
     ``cleans_up``: a host that reports its failure has taken back its own part, so that its undo there is left out.
+    ``bare``: its host needs no more of the instance than its own row; interfaces and tags are left out.
     ``revives``: of an undo; its host may find that what is to be undone was done after all, and then leaves it so.
     """
 
@@ -102,6 +103,7 @@ class OnHost(Step):
     since: str = "1.0"
     away: str | None = None
     cleans_up: bool = False
+    bare: bool = False
     revives: bool = False
 
 
@@ -329,6 +331,7 @@ DELETE = Operation(
             fences=True,
             lasting=True,
             away=CLEANUP,
+            bare=True,
         ),
         Network(DEALLOCATE),
         Release(RELEASE),

@@ -71,7 +71,7 @@ class ComputeManager:
         snapshot.clean(self.host)
         boot = HostBoot(os.path.join(conf.state_path, "boots", host))
         self.reconciler = DomainReconciler(self.host, conf.compute.reconcile_interval, boot)
-        self._builder = Builder(self.host)
+        self._builder = Builder(self.host, self.registration)
         self._engine = Engine(self.host)
         self.orders = {method: self._order(step) for method, step in operations.order_methods().items()}
         self._image_fetcher = ImageFetcher(driver)

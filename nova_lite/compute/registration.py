@@ -18,6 +18,7 @@ from nova_lite.compute.heartbeat import Heartbeat
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.context import get_admin_context
 from nova_lite.objects import HostReport
+from nova_lite.objects.host import admission
 
 LOG = logging.getLogger(__name__)
 
@@ -34,6 +35,11 @@ class Registration:
         self._serving = False
         self._confirmed = float("-inf")
         self.lost = threading.Event()
+
+    @property
+    def admission(self) -> str:
+        """What this registration is called."""
+        return admission(self._epoch, self._identity)
 
     def register(self) -> None:
         """Raises `HostNotAdmitted` while the host may not serve, or is not the one of its name. It does not count as up

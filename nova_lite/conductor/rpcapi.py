@@ -344,8 +344,9 @@ class ConductorRPC(Protocol):
         host is, or has been, forced down since it registered. ``timeout``: seconds to wait for that."""
 
     def start_build(self, context: RequestContext, instance_uuid: str, host: str, generation: int) -> BuildNetworks:
-        """The host begins: instance to BUILDING/spawning, and its interfaces are allocated. Raises `StaleReport` or
-        `InstanceGone` when the build is not wanted (any more); `NoMoreFixedIps` and other 4xx abort it."""
+        """The host begins a build whose order does not say the interfaces: instance to spawning, and they are
+        allocated. Raises `StaleReport` or `InstanceGone` when the build is not wanted (any more); `NoMoreFixedIps` and
+        other 4xx abort it."""
 
     def finish_build(self, context: RequestContext, result: BuildResult) -> None:
         """Report a build's outcome. `StaleReport` or `InstanceGone` after BUILT: destroy what was built."""

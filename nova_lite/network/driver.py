@@ -62,8 +62,8 @@ class NetworkStore(Protocol):
 
     def add_port(
         self, instance_uuid: str, network_id: str, position: int, address: str, mac_address: str, tag: str | None
-    ) -> bool:
-        """Record an interface. False, and nothing done, when the address or the MAC address is in use."""
+    ) -> str | None:
+        """Record an interface; its id. None, and nothing done, when the address or the MAC address is in use."""
         ...
 
     def remove_ports(self, instance_uuid: str) -> None:

@@ -12,6 +12,7 @@ from nova_lite.context import RequestContext
 from nova_lite.network.driver import AUTO, NONE, NetworkBackend, NetworkStore
 from nova_lite.network.pool import Pool
 from nova_lite.objects import VIF, Network, NetworkRequest
+from nova_lite.objects.instance import version_of
 
 #: Random addresses looked up together; all of them in use means that the pool is nearly full.
 SAMPLE = 16
@@ -80,24 +81,34 @@ class LocalNetworks(NetworkBackend):
         self, store: NetworkStore, instance_uuid: str, requests: list[NetworkRequest], answer: Any = None
     ) -> list[VIF]:
         present = store.vifs(instance_uuid)
-        if present:
+        if present or not requests:
             return present
         networks = {network.id: network for network in store.networks([r.network_id or "" for r in requests])}
+        made = []
         for position, request in enumerate(requests):
             network = networks.get(request.network_id or "")
             if network is None:
                 raise exception.NetworkUnavailable(network_id=request.network_id)
-            self._add_port(store, instance_uuid, position, network, request)
-        return store.vifs(instance_uuid)
+            made.append(self._add_port(store, instance_uuid, position, network, request))
+        return made
 
     def _add_port(
         self, store: NetworkStore, instance_uuid: str, position: int, network: Network, request: NetworkRequest
-    ) -> None:
+    ) -> VIF:
         """Choose, try, and choose again when somebody was faster; the table's unique keys decide."""
         for _ in range(MAX_COLLISIONS):
             address = request.fixed_ip or self._free_address(store, network)
-            if store.add_port(instance_uuid, network.id, position, address, self._mac_address(), request.tag):
-                return
+            mac_address = self._mac_address()
+            port_id = store.add_port(instance_uuid, network.id, position, address, mac_address, request.tag)
+            if port_id is not None:
+                return VIF(
+                    id=port_id,
+                    mac_address=mac_address,
+                    address=address,
+                    network=network,
+                    version=version_of(address),
+                    tag=request.tag,
+                )
             if request.fixed_ip and store.taken(network.id, [address]):
                 raise exception.FixedIpInUse(address=address, network_id=network.id)
         raise exception.NoMoreFixedIps(network_id=network.id)

@@ -71,7 +71,9 @@ class BuildRequest(msgspec.Struct, kw_only=True):
     """The order to a host: make ``instance`` exist at ``generation``. Casting it twice is harmless.
 
     ``limits`` are the scheduler's (memory_mb, vcpus, disk_gb); ``images`` holds the image and, AMI style, its kernel
-    and ramdisk by id.
+    and ramdisk by id. ``connected``: the instance has got its interfaces, and this is the registration of its host that
+    it was claimed under (`nova_lite.objects.host.admission`). A host of any other asks `start_build`: since then it was
+    forced down, and the instance may have been built elsewhere.
     """
 
     instance: Instance
@@ -83,6 +85,7 @@ class BuildRequest(msgspec.Struct, kw_only=True):
     limits: dict[str, int] = msgspec.field(default_factory=dict)
     injected_files: dict[str, str] = msgspec.field(default_factory=dict)
     admin_password: str | None = None
+    connected: str = ""
 
 
 class BuildNetworks(msgspec.Struct, kw_only=True):
@@ -100,7 +103,8 @@ class Outcome(enum.StrEnum):
 
 
 class BuildResult(msgspec.Struct, kw_only=True):
-    """A host's report. With any outcome but BUILT the host has removed all traces and fenced the generation."""
+    """A host's report. With any outcome but BUILT the host has removed all traces and fenced the generation.
+    ``action_id``: of the order; 0 from hosts that do not tell."""
 
     instance_uuid: str
     generation: int
@@ -110,6 +114,7 @@ class BuildResult(msgspec.Struct, kw_only=True):
     message: str = ""
     details: str = ""
     root_device_name: str | None = None
+    action_id: int = 0
 
 
 class DomainReport(msgspec.Struct, kw_only=True):

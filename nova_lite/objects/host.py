@@ -27,6 +27,11 @@ class Service(msgspec.Struct, kw_only=True):
     version: str = ""
 
 
+def admission(epoch: int, identity: str | None) -> str:
+    """What a host's registration is called: another one begins when the host was forced down, or is another machine."""
+    return f"{epoch}/{identity or ''}"
+
+
 class Inventory(msgspec.Struct, kw_only=True):
     """What one hypervisor has (totals), as the virt driver reports it. Memory MB, disk GB."""
 

@@ -22,6 +22,11 @@ class Fault(msgspec.Struct, kw_only=True):
     created_at: datetime.datetime | None = None
 
 
+def version_of(address: str) -> int:
+    """Of the Internet Protocol."""
+    return 6 if ":" in address else 4
+
+
 class VIF(msgspec.Struct, kw_only=True):
     """One network interface of an instance, with its address and the network it is on."""
 

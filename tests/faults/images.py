@@ -50,11 +50,9 @@ def active(uow: UnitOfWork, name: str) -> list[str]:
 
 
 def failures(uow: UnitOfWork, server_id: str) -> list[str]:
-    query = uow.session.query(models.InstanceActionEvent.details).join(
-        models.InstanceAction, models.InstanceAction.id == models.InstanceActionEvent.action_id
-    )
-    found = query.filter(models.InstanceAction.instance_uuid == server_id, models.InstanceActionEvent.result == "Error")
-    return [str(details) for (details,) in found]
+    actions = uow.session.query(models.InstanceAction).filter_by(instance_uuid=server_id)
+    events = [event for action in actions for event in action.events or []]
+    return [str(event["details"]) for event in events if event["result"] == "Error"]
 
 
 def make(arena: Arena) -> None:

@@ -56,7 +56,10 @@ NUDGE, SELECT, NEW_STATES = "build_instances", "select_destinations", "update_ho
 CASTS = frozenset({NUDGE, NEW_STATES, "build_and_run_instance", *operations.order_methods()})
 
 #: Points of a compute host after which it writes something.
-WRITES = ("snapshot/*", "handle/*_instance/before", "send/start_build/after", "fence/*", "domain/*/after")
+WRITES = (
+    *("snapshot/*", "handle/*_instance/before", "send/start_build/after", "fence/*", "domain/*/after"),
+    "domain/spawn/before",
+)
 
 #: A lease is 5 s in these clouds: a pause outlives it, so that what wakes up is a zombie.
 PAUSE_SECONDS = 7.0
@@ -88,7 +91,7 @@ def of(row: operations.Operation) -> Points:
     parts: list[Points] = [{API: around(f"send/{method}"), CONDUCTOR: around(f"handle/{method}", f"commit/{method}")}]
     for step in row.steps:
         if step.only_if is None:
-            parts.append(_of_step(step, API if step is row.steps[0] else CONDUCTOR))
+            parts.append(_of_step(step, API if step is row.steps[0] else CONDUCTOR, row.has_choice))
     return join(*parts)
 
 
@@ -102,8 +105,9 @@ def of_undos(row: operations.Operation) -> Points:
     return join(*(_of_undo(step) for step in row.undos(row.steps[-1].name)))
 
 
-def _of_step(step: operations.Step, sender: str) -> Points:
-    """``sender``: whose message begins it. What is only recorded is in the step's transaction before."""
+def _of_step(step: operations.Step, sender: str, claimed: bool = False) -> Points:
+    """``sender``: whose message begins it. What is only recorded is in the step's transaction before. ``claimed``: a
+    build got its interfaces with its place, as it does of built-in networks, and asks for none."""
     if isinstance(step, operations.Schedule):
         return {
             sender: around(f"send/{NUDGE}"),
@@ -121,12 +125,14 @@ def _of_step(step: operations.Step, sender: str) -> Points:
             {sender: around(f"send/{step.method}")},
             {
                 CONDUCTOR: around(
-                    "handle/start_build", f"commit/{START_BUILD}", "handle/finish_build", f"commit/{FINISH_BUILD}"
+                    *([] if claimed else ["handle/start_build", f"commit/{START_BUILD}"]),
+                    *("handle/finish_build", f"commit/{FINISH_BUILD}"),
                 ),
-                COMPUTE: [
-                    *around(f"handle/{step.method}", "send/start_build", "fence", "send/finish_build"),
-                    "domain/spawn/after",
-                ],
+                COMPUTE: around(
+                    f"handle/{step.method}",
+                    *([] if claimed else ["send/start_build"]),
+                    *("domain/spawn", "fence", "send/finish_build"),
+                ),
             },
         )
     destroyed = ["domain/destroy"] if step.fences else []

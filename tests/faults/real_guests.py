@@ -187,7 +187,7 @@ DELETE_DEAD = Scenario("delete of a dead guest", scenarios.one_active, delete_de
 #: Operation, daemon, point, and what happens there.
 FAULTS = [
     ("create 1", "compute-*", "handle/build_and_run_instance/before", "kill"),
-    ("create 1", "compute-*", "send/start_build/after", "kill pause"),
+    ("create 1", "compute-*", "domain/spawn/before", "kill pause"),
     ("create 1", "compute-*", "fence/before", "delay"),
     ("create 1", "compute-*", "fence/after", "kill"),
     ("create 1", "compute-*", "domain/spawn/after", "kill pause"),

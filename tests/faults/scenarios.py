@@ -735,7 +735,7 @@ def ordered_again(arena: Arena) -> None:
     cloud.wait_for("the failure is reported", report.exists)
     arena.control_hosts(destroy_delay=1.0)
     arena.enable("compute-2", True)
-    (again,) = arena.arm((Fault("compute-1", "send/start_build/after", hooks.HOLD),))
+    (again,) = arena.arm((Fault("compute-1", "domain/spawn/before", hooks.HOLD),))
     arena.leave_dead("compute-1")
     arena.bring_back("compute-1")
     cloud.wait_for("it builds again, or refuses", lambda: again.exists() or arena.servers()[0]["status"] == "ACTIVE")
@@ -781,7 +781,13 @@ NO_ROOM: Points = {CONDUCTOR: [f"send/{points.SELECT}/before", *around(f"commit/
 # --- networks of another service
 
 NETWORKED = Site(network_service=True)
-MADE: Points = {CONDUCTOR: around("network/resolve", f"commit/{points.ASK}", "network/allocate")}
+MADE: Points = {
+    CONDUCTOR: around(
+        *("network/resolve", "handle/start_build", f"commit/{points.ASK}", "network/allocate"),
+        f"commit/{points.START_BUILD}",
+    ),
+    COMPUTE: around("send/start_build"),
+}
 GIVEN_BACK: Points = {CONDUCTOR: around(f"commit/{points.TELL}", "network/deallocate", f"commit/{points.TOLD}")}
 REFUSED: Points = {CONDUCTOR: around(f"commit/{points.TELL_AGAIN}", f"commit/{points.TOLD}")}
 TAKEN_BACK: Points = {CONDUCTOR: around("network/deallocate", f"commit/{points.TAKEN_BACK}")}

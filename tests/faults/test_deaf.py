@@ -92,8 +92,7 @@ def test_a_deaf_host_builds_all_the_same(site: Site, fault: str) -> None:
 
 
 def begun(running: cloud.Cloud, server_id: str) -> bool:
-    server = running.show(server_id)
-    return server is not None and server["OS-EXT-STS:task_state"] == "spawning"
+    return count(running, "compute-1", f"Instance {server_id}: building") > 0
 
 
 @pytest.mark.parametrize("name", ["conductor", "scheduler"])

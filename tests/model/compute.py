@@ -146,6 +146,7 @@ def _build_steps(state: State, index: int, host: Host, rules: Rules) -> Iterator
         if fenced:
             yield "build: given up while asking", True, to("")
         else:
+            yield "build: the order has its interfaces", True, to("creating")
             after, wanted = conductor.start_build(state, index, gen, rules)
             following = job._replace(at="creating" if wanted else "unwanted")
             yield f"build: start_build, wanted: {wanted}", True, at_host(after, index, build=following)

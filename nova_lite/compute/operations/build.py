@@ -13,9 +13,10 @@ import traceback
 from nova_lite import exception, hooks
 from nova_lite.compute.claims import Resources
 from nova_lite.compute.host import LocalHost
+from nova_lite.compute.registration import Registration
 from nova_lite.compute.reports import Stopping, exception_message
 from nova_lite.context import RequestContext
-from nova_lite.objects import BuildRequest, BuildResult, Outcome
+from nova_lite.objects import VIF, BuildRequest, BuildResult, Outcome
 from nova_lite.virt.driver import DomainInfo, SpawnSpec
 
 LOG = logging.getLogger(__name__)
@@ -32,8 +33,9 @@ UNWANTED = (exception.StaleReport, exception.InstanceGone, exception.InstanceNot
 class Builder:
     """Makes instances exist. At most ``max_concurrent_builds`` at a time; the others wait."""
 
-    def __init__(self, host: LocalHost) -> None:
+    def __init__(self, host: LocalHost, registration: Registration) -> None:
         self._host = host
+        self._registration = registration
         self._slots = threading.BoundedSemaphore(host.conf.compute.max_concurrent_builds)
 
     def run(self, context: RequestContext, request: BuildRequest) -> None:
@@ -93,6 +95,7 @@ class Builder:
     def _build_or_undo(self, context: RequestContext, request: BuildRequest) -> BuildResult | None:
         uuid, generation = request.instance.uuid, request.generation
         started = time.monotonic()
+        LOG.info("Instance %s: building generation %d", uuid, generation)
         with contextlib.ExitStack() as undo:
             try:
                 self._build(context, request, undo)
@@ -125,29 +128,24 @@ class Builder:
         return self._result(request, Outcome.BUILT, power_state=self._host.power_state(uuid) or 0)
 
     def _build(self, context: RequestContext, request: BuildRequest, undo: contextlib.ExitStack) -> None:
-        """Claim, networks, spawn. ``undo`` gets what takes back each step, before it is done.
-
-        Nothing exists yet when the conductor is told that the build begins here, so waiting for it costs only time.
-        """
+        """Claim, networks, spawn. ``undo`` gets what takes back each step, before it is done."""
         host, instance, generation = self._host, request.instance, request.generation
         check_injected_files(request.injected_files)
         wanted = Resources.of(instance.flavor)
         undo.callback(host.claims.release, instance.uuid)
         host.claims.instance_claim(instance.uuid, wanted, request.limits)
-        networks = host.retrier.ask(
-            f"Instance {instance.uuid}: start_build",
-            lambda: host.conductor.start_build(context, instance.uuid, host.name, generation),
-            lambda: host.fences.check(instance.uuid, generation),
-        )
+        known = request.connected == self._registration.admission
+        vifs = instance.vifs if known else self._ask_networks(context, request)
         host.fences.check(instance.uuid, generation)
         undo.callback(host.clear, instance.uuid)
-        host.driver.plug_vifs(instance, networks.vifs)
+        host.driver.plug_vifs(instance, vifs)
         host.fences.check(instance.uuid, generation)
+        hooks.reach("domain", "spawn", "before")
         host.driver.spawn(
             SpawnSpec(
                 instance=instance,
                 generation=generation,
-                vifs=networks.vifs,
+                vifs=vifs,
                 image=request.image,
                 images=request.images,
                 injected_files=request.injected_files,
@@ -157,6 +155,17 @@ class Builder:
         )
         hooks.reach("domain", "spawn", "after")
         host.fences.built(instance.uuid, generation, wanted)
+
+    def _ask_networks(self, context: RequestContext, request: BuildRequest) -> list[VIF]:
+        """Nothing exists yet when the conductor is told that the build begins here, so waiting for it costs only
+        time."""
+        host, uuid, generation = self._host, request.instance.uuid, request.generation
+        answer = host.retrier.ask(
+            f"Instance {uuid}: start_build",
+            lambda: host.conductor.start_build(context, uuid, host.name, generation),
+            lambda: host.fences.check(uuid, generation),
+        )
+        return answer.vifs
 
     # --- the report
 
@@ -172,6 +181,7 @@ class Builder:
             message=message,
             details=details,
             root_device_name=request.instance.root_device_name or DEFAULT_ROOT_DEVICE,
+            action_id=request.action_id,
         )
 
     def _report(self, context: RequestContext, request: BuildRequest, result: BuildResult) -> None:

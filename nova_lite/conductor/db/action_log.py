@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import sqlalchemy as sa
 from sqlalchemy import orm
 
@@ -17,9 +18,8 @@ def list_(uow: UnitOfWork, context: RequestContext, instance_uuid: str) -> list[
     """Newest first, without their events; also of a deleted instance."""
     instances.get_row(uow, context, instance_uuid, deleted=True)
     query = sa.select(models.InstanceAction).where(models.InstanceAction.instance_uuid == instance_uuid)
-    return [
-        to_object(InstanceAction, row) for row in uow.session.scalars(query.order_by(models.InstanceAction.id.desc()))
-    ]
+    found = uow.session.scalars(query.order_by(models.InstanceAction.id.desc()))
+    return [to_object(InstanceAction, row, events=[]) for row in found]
 
 
 def get(uow: UnitOfWork, context: RequestContext, instance_uuid: str, request_id: str) -> InstanceAction:
@@ -29,8 +29,9 @@ def get(uow: UnitOfWork, context: RequestContext, instance_uuid: str, request_id
         sa.select(models.InstanceAction)
         .where(models.InstanceAction.instance_uuid == instance_uuid, models.InstanceAction.request_id == request_id)
         .order_by(models.InstanceAction.id.desc())
-        .options(orm.selectinload(models.InstanceAction.events))
+        .options(orm.selectinload(models.InstanceAction.earlier_events))
     ).first()
     if row is None:
         raise exception.InstanceActionNotFound(request_id=request_id, instance_id=instance_uuid)
-    return to_object(InstanceAction, row, events=[to_object(InstanceActionEvent, event) for event in row.events])
+    events = [to_object(InstanceActionEvent, event) for event in row.earlier_events]
+    return to_object(InstanceAction, row, events=events + msgspec.convert(row.events or [], list[InstanceActionEvent]))

@@ -11,20 +11,20 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
 import sqlalchemy as sa
 from oslo_config import cfg
-from sqlalchemy import orm
 
 from nova_lite import operations
-from nova_lite.conductor.db.engine import UnitOfWork, utcnow
-from nova_lite.conductor.db.models import Instance, InstanceAction, InstanceActionEvent
+from nova_lite.conductor.db.engine import UnitOfWork, later, utcnow
+from nova_lite.conductor.db.models import Instance, InstanceAction
 from nova_lite.context import RequestContext
+from nova_lite.objects import InstanceActionEvent
 
 #: What the payload of an action that is over does not have any more; some of it is secret.
 FORGOTTEN = ("last_error", "admin_password")
 
 _OPEN = InstanceAction.finish_time.is_(None)
-_WITH_EVENTS = (orm.joinedload(InstanceAction.open_events),)
 
 #: How long an action is left alone that waits for its host. The host's return ends that sooner; this is only for a
 #: return that was overlooked.
@@ -62,20 +62,8 @@ def open_action(
         start_time=uow.now,
         attempts=0,
     )
-    _know_events(action, [])
     uow.session.add(action)
     return action
-
-
-def get(uow: UnitOfWork, action_id: int) -> InstanceAction | None:
-    """As it is now."""
-    query = sa.select(InstanceAction).where(InstanceAction.id == action_id)
-    return uow.session.scalars(query.options(*_WITH_EVENTS), execution_options={"populate_existing": True}).first()
-
-
-def instance_of(action_id: int) -> sa.ScalarSelect[str]:
-    """The uuid of an action's instance, as part of a query."""
-    return sa.select(InstanceAction.instance_uuid).where(InstanceAction.id == action_id).scalar_subquery()
 
 
 def find_open(uow: UnitOfWork, instance_uuid: str, kind: str | None = None) -> InstanceAction | None:
@@ -87,7 +75,14 @@ def find_open(uow: UnitOfWork, instance_uuid: str, kind: str | None = None) -> I
 def all_open(uow: UnitOfWork, instance_uuid: str) -> list[InstanceAction]:
     """The newest first."""
     query = sa.select(InstanceAction).where(_OPEN, InstanceAction.instance_uuid == instance_uuid)
-    return list(uow.session.scalars(query.order_by(InstanceAction.id.desc()).options(*_WITH_EVENTS)).unique())
+    return list(uow.session.scalars(query.order_by(InstanceAction.id.desc())))
+
+
+def open_or_of(uow: UnitOfWork, instance_uuid: str, request_id: str, kind: str) -> list[InstanceAction]:
+    """`all_open`, and what this request made of this kind, if it did."""
+    same = sa.and_(InstanceAction.request_id == request_id, InstanceAction.action == kind)
+    query = sa.select(InstanceAction).where(InstanceAction.instance_uuid == instance_uuid, sa.or_(_OPEN, same))
+    return list(uow.session.scalars(query.order_by(InstanceAction.id.desc())))
 
 
 def last_order(uow: UnitOfWork, instance: Instance) -> int:
@@ -108,28 +103,25 @@ def find_by_request(uow: UnitOfWork, request_id: str, kind: str, instance_uuid: 
     return uow.session.scalars(query).first()
 
 
-def lease(
-    uow: UnitOfWork, conf: cfg.ConfigOpts, owner: str, instance_uuids: Iterable[str], step: str
-) -> list[InstanceAction]:
+def lease(uow: UnitOfWork, conf: cfg.ConfigOpts, owner: str, instance_uuids: Iterable[str], step: str) -> None:
     """Take the actions of these instances that are at ``step`` and that nobody else drives now."""
     free = sa.or_(InstanceAction.lease_owner.is_(None), InstanceAction.lease_expires_at <= utcnow())
-    query = _at_step(instance_uuids, step, free).with_for_update(of=InstanceAction)
-    found = uow.timed(query.execution_options(populate_existing=True))
-    for action in found:
-        action.lease_owner = owner
-        extend(uow, conf, action)
-    return found
+    until = later(conf.conductor.lease_seconds)
+    taken = sa.update(InstanceAction).where(*_at_step(instance_uuids, step), free)
+    uow.change(taken.values(lease_owner=owner, lease_expires_at=until, updated_at=utcnow()))
 
 
-def leased(uow: UnitOfWork, owner: str, instance_uuids: Iterable[str], step: str) -> list[InstanceAction]:
-    """The actions of these instances that are at ``step`` and leased to ``owner``."""
-    return uow.timed(_at_step(instance_uuids, step, InstanceAction.lease_owner == owner))
+def leased(
+    uow: UnitOfWork, owner: str, instance_uuids: Iterable[str], step: str
+) -> list[tuple[InstanceAction, Instance]]:
+    """The actions of these instances that are at ``step`` and leased to ``owner``, in the order of their creation."""
+    query = sa.select(InstanceAction, Instance).join(Instance, Instance.uuid == InstanceAction.instance_uuid)
+    query = query.where(*_at_step(instance_uuids, step), InstanceAction.lease_owner == owner)
+    return uow.timed_rows(query.order_by(Instance.id))
 
 
-def _at_step(instance_uuids: Iterable[str], step: str, condition: Any) -> sa.Select[InstanceAction]:
-    uuids = list(instance_uuids)
-    query = sa.select(InstanceAction).where(_OPEN, InstanceAction.instance_uuid.in_(uuids), condition)
-    return query.where(InstanceAction.step == step).options(*_WITH_EVENTS)
+def _at_step(instance_uuids: Iterable[str], step: str) -> tuple[sa.ColumnElement[bool], ...]:
+    return (_OPEN, InstanceAction.instance_uuid.in_(list(instance_uuids)), InstanceAction.step == step)
 
 
 def due(uow: UnitOfWork, conf: cfg.ConfigOpts) -> list[int]:
@@ -183,21 +175,49 @@ def _take(uow: UnitOfWork, action: InstanceAction, owner: str, seconds: float, c
     return changed == 1
 
 
-def still_leased(uow: UnitOfWork, action_id: int, owner: str, step: str) -> InstanceAction | None:
-    """The action, locked for this transaction, if it is still open, at this step, and leased to ``owner``."""
-    query = sa.select(InstanceAction).where(_OPEN, InstanceAction.id == action_id, InstanceAction.step == step)
-    query = query.where(InstanceAction.lease_owner == owner).options(*_WITH_EVENTS)
-    found = uow.timed(query.with_for_update(of=InstanceAction).execution_options(populate_existing=True))
+def lock(
+    uow: UnitOfWork, action_id: int, instance_uuid: str | None = None, *also: sa.ColumnElement[Any]
+) -> tuple[Any, ...] | None:
+    """An instance and its action as they are now, and what is asked ``also``; nobody else changes the two until the
+    transaction ends. None if there is no such action.
+
+    The instance is locked first: MariaDB goes by the order of the tables as long as each is found by its key, so the
+    uuid comes from a subquery where it is not known.
+    """
+    mine = (
+        instance_uuid or sa.select(InstanceAction.instance_uuid).where(InstanceAction.id == action_id).scalar_subquery()
+    )
+    query = sa.select(Instance, InstanceAction, *also)
+    query = query.join(InstanceAction, InstanceAction.instance_uuid == Instance.uuid)
+    query = query.where(Instance.uuid == mine, InstanceAction.id == action_id)
+    query = query.with_for_update(of=(Instance, InstanceAction)).execution_options(populate_existing=True)
+    found = uow.timed_rows(query)
     return found[0] if found else None
 
 
-def retry_later(uow: UnitOfWork, conf: cfg.ConfigOpts, action_ids: Iterable[int], owner: str, cause: str) -> None:
-    """Give back leased actions that could not be driven now; the reconciler comes back after the backoff."""
+def still_leased(
+    uow: UnitOfWork, action_id: int, instance_uuid: str, owner: str, step: str
+) -> tuple[Instance, InstanceAction] | None:
+    """`lock`, if the action is still open, at this step, and leased to ``owner``."""
+    instance, action = lock(uow, action_id, instance_uuid) or (None, None)
+    if instance is None or (action.step, action.lease_owner, action.finish_time) != (step, owner, None):
+        return None
+    return instance, action
+
+
+def retry_later(
+    uow: UnitOfWork, conf: cfg.ConfigOpts, action_ids: Iterable[int], owner: str, cause: str
+) -> list[InstanceAction]:
+    """Give back leased actions that could not be driven now, those that still are leased; the reconciler comes back
+    after the backoff."""
+    given = []
     for action_id in action_ids:
-        action = uow.session.get(InstanceAction, action_id)
+        action = uow.session.get(InstanceAction, action_id, with_for_update=True)
         if action is None or action.finish_time is not None or action.lease_owner != owner:
             continue
         back_off(uow, conf, action, cause)
+        given.append(action)
+    return given
 
 
 def extend(uow: UnitOfWork, conf: cfg.ConfigOpts, action: InstanceAction, seconds: float = 0) -> None:
@@ -273,27 +293,34 @@ def finish(uow: UnitOfWork, action: InstanceAction, error: str | None = None, de
     finish_events(uow, action, error, details)
 
 
-def start_event(uow: UnitOfWork, action: InstanceAction, name: str, host: str | None) -> None:
-    """Record that a step begins; a step that is repeated at the same host stays one event."""
-    if any(event.event == name and event.host == host for event in action.open_events):
-        return
-    if action in uow.session.new:
-        uow.session.flush()
-    event = InstanceActionEvent(action_id=action.id, event=name, host=host, start_time=uow.now)
-    uow.session.add(event)
-    _know_events(action, [*action.open_events, event])
+def start_event(
+    uow: UnitOfWork,
+    action: InstanceAction,
+    name: str,
+    host: str | None,
+    since: datetime.datetime | None = None,
+) -> None:
+    """Record that a step begins, or began at ``since``; a step that is repeated at the same host stays one event."""
+    events = _events(action)
+    if not any((event.event, event.host, event.finish_time) == (name, host, None) for event in events):
+        _write(action, [*events, InstanceActionEvent(event=name, host=host, start_time=since or uow.now)])
 
 
 def finish_events(uow: UnitOfWork, action: InstanceAction, error: str | None = None, details: str = "") -> None:
     """Close whatever steps are open, as Success or (``error``) Error."""
-    for event in action.open_events:
-        event.finish_time = uow.now
-        event.result = "Error" if error else "Success"
-        event.details = error
-        event.traceback = details or None
-    _know_events(action, [])
+    events = _events(action)
+    for event in events:
+        if event.finish_time is None:
+            event.finish_time = uow.now
+            event.result = "Error" if error else "Success"
+            event.details = error
+            event.traceback = details or None
+    _write(action, events)
 
 
-def _know_events(action: InstanceAction, events: list[InstanceActionEvent]) -> None:
-    """These of its events are open: they are not read again."""
-    orm.attributes.set_committed_value(action, "open_events", events)
+def _events(action: InstanceAction) -> list[InstanceActionEvent]:
+    return msgspec.convert(action.events or [], list[InstanceActionEvent])
+
+
+def _write(action: InstanceAction, events: list[InstanceActionEvent]) -> None:
+    action.events = msgspec.to_builtins(events)

@@ -15,6 +15,7 @@ from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Allocation, ComputeNode, Instance, Service
 from nova_lite.conductor.db.services import COMPUTE
 from nova_lite.objects import Flavor, Selection
+from nova_lite.objects.host import admission
 
 #: What is claimed of a node; columns of `Allocation` and, with ``_used``, of `ComputeNode`.
 RESOURCES = ("vcpus", "memory_mb", "disk_gb")
@@ -71,14 +72,18 @@ def _alive(uow: UnitOfWork, selection: Selection) -> tuple[str, int] | None:
     node = sa.select(ComputeNode.id).where(
         ComputeNode.service_id == Service.id, ComputeNode.host == selection.host, ComputeNode.node == selection.node
     )
-    query = sa.select(Service.availability_zone, node.scalar_subquery()).where(
+    query = sa.select(Service.availability_zone, node.scalar_subquery(), Service.epoch, Service.identity).where(
         Service.host == selection.host,
         Service.binary == COMPUTE,
         Service.up.is_(True),
         Service.forced_down.is_(False),
     )
     found = uow.session.execute(query.with_for_update(read=True, of=Service)).first()
-    return None if found is None or found[1] is None else (found[0], found[1])
+    if found is None or found[1] is None:
+        return None
+    zone, node_id, epoch, identity = found
+    uow.admissions[selection.host] = admission(epoch, identity)
+    return zone, node_id
 
 
 def needs(flavor: Flavor) -> dict[str, int]:
@@ -114,18 +119,22 @@ class End(NamedTuple):
 def ends(uow: UnitOfWork, instance: Instance) -> list[End]:
     """Every host that the instance has an allocation of: those that are up first, its own before others. One without
     any (it is over, or an old row) may still be where its row says."""
+    return [end for end, _ in held(uow, instance)]
+
+
+def held(uow: UnitOfWork, instance: Instance) -> list[tuple[End, bool]]:
+    """`ends`, and whether each one's host is up."""
     query = (
-        sa.select(ComputeNode.host, Allocation.generation)
+        sa.select(ComputeNode.host, Allocation.generation, sa.and_(Service.up, ~Service.forced_down))
         .join(ComputeNode, ComputeNode.id == Allocation.compute_node_id)
+        .join(Service, Service.id == ComputeNode.service_id)
         .where(Allocation.instance_uuid == instance.uuid)
         .order_by(Allocation.id)
     )
-    found = [End(*row) for row in uow.session.connection().execute(query)]
+    found = [(End(host, generation), bool(up)) for host, generation, up in uow.session.connection().execute(query)]
     if not found and instance.host is not None:
-        return [End(instance.host, instance.generation)]
-    if len(found) < 2:
-        return found
-    return sorted(found, key=lambda end: (not hosts.is_up(uow, end.host), end.host != instance.host))
+        return [(End(instance.host, instance.generation), hosts.is_up(uow, instance.host))]
+    return sorted(found, key=lambda each: (not each[1], each[0].host != instance.host))
 
 
 def of_instances(uow: UnitOfWork, instance_uuids: Iterable[str], host: str) -> dict[str, set[int]]:
@@ -153,23 +162,17 @@ def renew(uow: UnitOfWork, instance: Instance) -> None:
 
 def release(uow: UnitOfWork, instance_uuid: str, end: End | None = None) -> None:
     """Give back what an instance holds at ``end``, or (None) all of it; nothing if it holds nothing."""
-    query = sa.select(Allocation.id, Allocation.compute_node_id, *(getattr(Allocation, name) for name in RESOURCES))
-    query = query.where(Allocation.instance_uuid == instance_uuid).with_for_update()
+    gone = sa.delete(Allocation).where(Allocation.instance_uuid == instance_uuid)
     if end is not None:
         nodes = sa.select(ComputeNode.id).where(ComputeNode.host == end.host)
-        query = query.where(Allocation.compute_node_id.in_(nodes), Allocation.generation == end.generation)
-    held = uow.session.connection().execute(query).all()
-    for allocation in held:
+        gone = gone.where(Allocation.compute_node_id.in_(nodes), Allocation.generation == end.generation)
+    columns = (Allocation.compute_node_id, *(getattr(Allocation, name) for name in RESOURCES))
+    for node_id, *amounts in sorted(tuple(row) for row in uow.session.connection().execute(gone.returning(*columns))):
+        used = {f"{name}_used": amount for name, amount in zip(RESOURCES, amounts, strict=True)}
+        left = {name: getattr(ComputeNode, name) - amount for name, amount in used.items()}
         uow.change(
             sa.update(ComputeNode)
-            .where(ComputeNode.id == allocation.compute_node_id)
-            .values(
-                vcpus_used=ComputeNode.vcpus_used - allocation.vcpus,
-                memory_mb_used=ComputeNode.memory_mb_used - allocation.memory_mb,
-                disk_gb_used=ComputeNode.disk_gb_used - allocation.disk_gb,
-                generation=ComputeNode.generation + 1,
-            )
+            .where(ComputeNode.id == node_id)
+            .values(generation=ComputeNode.generation + 1, **left)
         )
-        uow.touched_nodes.add(allocation.compute_node_id)
-    if held:
-        uow.change(sa.delete(Allocation).where(Allocation.id.in_([allocation.id for allocation in held])))
+        uow.touched_nodes.add(node_id)

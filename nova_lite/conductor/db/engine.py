@@ -58,11 +58,38 @@ def _utcnow_postgresql(element: Any, compiler: Any, **kw: Any) -> str:
     return "(clock_timestamp() AT TIME ZONE 'utc')"
 
 
+class later(FunctionElement[datetime.datetime]):
+    """The database's clock, so many seconds ahead."""
+
+    inherit_cache = True
+    type = sa.DateTime()
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(sa.literal(seconds, sa.Integer if isinstance(seconds, int) else sa.Float))
+
+
+@compiles(later, "sqlite")
+def _later_sqlite(element: Any, compiler: Any, **kw: Any) -> str:
+    return f"strftime('%Y-%m-%d %H:%M:%f000', 'now', {compiler.process(element.clauses, **kw)} || ' seconds')"
+
+
+@compiles(later, "mysql")
+@compiles(later, "mariadb")
+def _later_mysql(element: Any, compiler: Any, **kw: Any) -> str:
+    return f"(UTC_TIMESTAMP(6) + INTERVAL {compiler.process(element.clauses, **kw)} SECOND)"
+
+
+@compiles(later, "postgresql")
+def _later_postgresql(element: Any, compiler: Any, **kw: Any) -> str:
+    return f"(clock_timestamp() AT TIME ZONE 'utc' + {compiler.process(element.clauses, **kw)} * interval '1 second')"
+
+
 class UnitOfWork:
     """One transaction: its session, the options, the database's time, and what others have to hear after it.
 
     ``touched_nodes``: ids of compute nodes that were changed; ``deleted_nodes``: the last state of those that are gone;
-    ``after_commit``: functions to call once it is committed.
+    ``admissions``: of hosts that something was claimed of, what their registration is called. ``after_commit``:
+    functions to call once it is committed.
     """
 
     def __init__(self, session: orm.Session, conf: cfg.ConfigOpts) -> None:
@@ -70,6 +97,7 @@ class UnitOfWork:
         self.conf = conf
         self.touched_nodes: set[int] = set()
         self.deleted_nodes: dict[int, HostState] = {}
+        self.admissions: dict[str, str] = {}
         self.after_commit: list[Callable[[], None]] = []
         self._now: datetime.datetime | None = None
 
@@ -82,12 +110,16 @@ class UnitOfWork:
 
     def timed(self, query: sa.Select[T]) -> list[T]:
         """All that ``query`` finds. They bring the time along, so that `now` needs no statement of its own."""
+        return [row[0] for row in self.timed_rows(query)]
+
+    def timed_rows(self, query: Any) -> list[Any]:
+        """`timed`, of a query for several things together: a row for each of the first."""
         if self._now is not None:
-            return list(self.session.scalars(query).unique())
+            return list(self.session.execute(query).unique(operator.itemgetter(0)))
         found = self.session.execute(query.add_columns(utcnow())).unique(operator.itemgetter(0)).all()
         if found:
             self._now = found[0][-1]
-        return [row[0] for row in found]
+        return [row[:-1] for row in found]
 
     def change(self, statement: sa.Update | sa.Delete) -> int:
         """Run a conditional update (or delete) and return how many rows it met.

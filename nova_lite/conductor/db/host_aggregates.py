@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -13,20 +14,28 @@ from nova_lite.objects import HostAggregate
 
 ZONE = "availability_zone"
 
+#: What `made_of` makes aggregates of.
+COLUMNS = (Aggregate.id, Aggregate.name, Aggregate.metadata_)
+
 
 def of_hosts(uow: UnitOfWork, hosts: Collection[str] | None = None) -> dict[str, list[HostAggregate]]:
     """Host name to its aggregates, in the order of their ids; of all hosts, or of these."""
     query = (
-        sa.select(AggregateHost.host, Aggregate.id, Aggregate.name, Aggregate.metadata_)
+        sa.select(AggregateHost.host, *COLUMNS)
         .join(Aggregate, Aggregate.id == AggregateHost.aggregate_id)
         .order_by(Aggregate.id)
     )
     if hosts is not None:
         query = query.where(AggregateHost.host.in_(hosts))
     found: dict[str, list[HostAggregate]] = {}
-    for host, number, name, metadata in uow.session.execute(query):
-        found.setdefault(host, []).append(HostAggregate(id=number, name=name, metadata=metadata))
+    for host, *values in uow.session.execute(query):
+        found.setdefault(host, []).extend(made_of([values]))
     return found
+
+
+def made_of(rows: Iterable[Sequence[Any]]) -> list[HostAggregate]:
+    """``rows``: values of `COLUMNS`; the nulls of an outer join are none."""
+    return [HostAggregate(id=row[0], name=row[1], metadata=row[2]) for row in rows if row[0] is not None]
 
 
 def zone(aggregates: Sequence[HostAggregate]) -> str | None:

@@ -5,6 +5,7 @@ A host's reports write its service and its nodes; a heartbeat that brings nothin
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import sqlalchemy as sa
@@ -14,7 +15,7 @@ from nova_lite import exception
 from nova_lite.conductor.db import actions, compute_nodes, host_aggregates, services
 from nova_lite.conductor.db.compute_nodes import Placed
 from nova_lite.conductor.db.engine import UnitOfWork
-from nova_lite.conductor.db.models import Allocation, ComputeNode, Instance, Service
+from nova_lite.conductor.db.models import Aggregate, AggregateHost, Allocation, ComputeNode, Instance, Service
 from nova_lite.conductor.db.services import COMPUTE
 from nova_lite.objects import HostReport, HostState
 
@@ -109,37 +110,62 @@ def is_forced_down(uow: UnitOfWork, host: str) -> bool:
 
 # --- for the scheduler
 
+#: A line for each instance that holds something of a node: its uuid, whether a task is under way, and its flavor.
+_PLACED = (
+    sa.select(
+        sa.func.aggregate_strings(
+            Allocation.instance_uuid
+            + sa.case((Instance.task_state.is_(None), " 0 "), else_=" 1 ")
+            + sa.func.coalesce(Instance.flavorid, ""),
+            "\n",
+        )
+    )
+    .select_from(Allocation)
+    .outerjoin(Instance, Instance.uuid == Allocation.instance_uuid)
+    .where(Allocation.compute_node_id == ComputeNode.id)
+    .scalar_subquery()
+)
+
 
 def states(
     uow: UnitOfWork, node_ids: Sequence[int] | None = None, after: int = 0, limit: int | None = None
 ) -> list[HostState]:
     """Hosts as the scheduler sees them: those of these ids, also what this transaction deleted; or all, or the first
-    ``limit`` with an id above ``after``."""
-    query = sa.select(ComputeNode).order_by(ComputeNode.id).execution_options(populate_existing=True)
-    query = query.where(ComputeNode.id > after) if node_ids is None else query.where(ComputeNode.id.in_(node_ids))
-    rows = uow.session.scalars(query.limit(limit)).all()
-    some = node_ids is not None or limit is not None
-    placed = _placed(uow, [row.id for row in rows] if some else None)
-    aggregates = host_aggregates.of_hosts(uow, {row.host for row in rows} if some else None)
-    gone = [uow.deleted_nodes[node_id] for node_id in node_ids or () if node_id in uow.deleted_nodes]
-    return [compute_nodes.to_state(row, placed.get(row.id, []), aggregates.get(row.host, [])) for row in rows] + gone
+    ``limit`` with an id above ``after``. One query: a node's row comes once for each aggregate of its host."""
+    wanted = ComputeNode.id > after if node_ids is None else ComputeNode.id.in_(node_ids)
+    page = sa.select(ComputeNode.id).where(wanted).order_by(ComputeNode.id).limit(limit).subquery()
+    query = (
+        sa.select(ComputeNode, _PLACED, *host_aggregates.COLUMNS)
+        .join(page, page.c.id == ComputeNode.id)
+        .outerjoin(AggregateHost, AggregateHost.host == ComputeNode.host)
+        .outerjoin(Aggregate, Aggregate.id == AggregateHost.aggregate_id)
+        .order_by(ComputeNode.id, Aggregate.id)
+        .execution_options(populate_existing=True)
+    )
+    found: list[HostState] = []
+    for node, rows in itertools.groupby(uow.session.execute(query), key=lambda row: row[0]):
+        (_, placed, *first), *others = rows
+        aggregates = host_aggregates.made_of((first, *(row[2:] for row in others)))
+        found.append(compute_nodes.to_state(node, _placed(placed), aggregates))
+    return found + [uow.deleted_nodes[node_id] for node_id in node_ids or () if node_id in uow.deleted_nodes]
 
 
 def page_of_states(uow: UnitOfWork, after: int = 0, limit: int | None = None) -> list[HostState]:
     return states(uow, after=after, limit=limit)
 
 
-def _placed(uow: UnitOfWork, node_ids: Sequence[int] | None) -> dict[int, list[Placed]]:
-    """Node id to the instances that hold something of it."""
-    query = sa.select(
-        Allocation.compute_node_id, Allocation.instance_uuid, Instance.flavorid, Instance.task_state
-    ).outerjoin(Instance, Instance.uuid == Allocation.instance_uuid)
-    if node_ids is not None:
-        query = query.where(Allocation.compute_node_id.in_(node_ids))
-    found: dict[int, list[Placed]] = {}
-    for node_id, instance_uuid, flavorid, task_state in uow.session.execute(query):
-        found.setdefault(node_id, []).append(Placed(instance_uuid, flavorid, task_state is not None))
-    return found
+def _placed(lines: str | None) -> list[Placed]:
+    """``lines``: what `_PLACED` says of one node."""
+    words = (line.split(" ", 2) for line in lines.split("\n")) if lines else ()
+    return [Placed(uuid, flavorid or None, bool(int(working))) for uuid, working, flavorid in words]
+
+
+#: Of an instance's node, as part of a query for it.
+FAILED_BUILDS = (
+    sa.select(ComputeNode.failed_builds)
+    .where(ComputeNode.host == Instance.host, ComputeNode.node == Instance.node)
+    .scalar_subquery()
+)
 
 
 def build_failed(uow: UnitOfWork, host: str, node: str) -> None:

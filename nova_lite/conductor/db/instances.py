@@ -82,9 +82,14 @@ def to_objects(uow: UnitOfWork, found: Sequence[models.Instance]) -> list[Instan
     return _whole(uow, [_values(row) for row in found])
 
 
+def bare(row: models.Instance) -> Instance:
+    """`to_object` without what is in other tables."""
+    return _bare(_values(row))
+
+
 def created(row: models.Instance) -> Instance:
     """`to_object` of one that was just made: all that belongs to it are its tags."""
-    instance = _bare(_values(row))
+    instance = bare(row)
     instance.tags, instance.host_status = sorted(tag.tag for tag in row.tags), ""
     return instance
 
@@ -163,12 +168,6 @@ def rows_by_uuid(uow: UnitOfWork, instance_uuids: Iterable[str]) -> dict[str, mo
     """Those that have a row, of any project, deleted or not."""
     query = sa.select(models.Instance).where(models.Instance.uuid.in_(set(instance_uuids)))
     return {row.uuid: row for row in uow.session.scalars(query)}
-
-
-def bare_rows(uow: UnitOfWork, instance_uuids: Iterable[str]) -> Sequence[models.Instance]:
-    """Those of these uuids, in the order of their creation."""
-    query = sa.select(models.Instance).where(models.Instance.uuid.in_(list(instance_uuids)))
-    return uow.session.scalars(query.order_by(models.Instance.id)).all()
 
 
 def of_request(uow: UnitOfWork, first_uuid: str, project_id: str | None) -> Sequence[models.Instance]:

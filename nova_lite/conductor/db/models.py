@@ -286,7 +286,8 @@ class InstanceAction(Numbered, Base):
 
     Open while ``finish_time`` is null. ``step`` says what is driven next (`nova_lite.operations`). Whoever holds
     the lease (``lease_owner``, until ``lease_expires_at``) drives it; when the lease lapses the reconciler takes it.
-    ``attempts`` counts its redrives, ``deadline`` is when it gives up and compensates.
+    ``attempts`` counts its redrives, ``deadline`` is when it gives up and compensates. ``events``: its steps, as
+    `nova_lite.objects.InstanceActionEvent`; those of actions from before there was this column are rows.
     """
 
     __tablename__ = "instance_actions"
@@ -313,18 +314,14 @@ class InstanceAction(Numbered, Base):
     updated_at: Mapped[datetime.datetime | None] = mapped_column(Time)
     finish_time: Mapped[datetime.datetime | None] = mapped_column(Time)
     message: Mapped[str | None] = mapped_column(Name)
+    events: Mapped[list[dict[str, Any]] | None] = mapped_column(sa.JSON(none_as_null=True))
 
-    events: Mapped[list[InstanceActionEvent]] = relationship(order_by="InstanceActionEvent.id")
-    open_events: Mapped[list[InstanceActionEvent]] = relationship(
-        primaryjoin=lambda: sa.and_(
-            InstanceActionEvent.action_id == InstanceAction.id, InstanceActionEvent.finish_time.is_(None)
-        ),
-        order_by="InstanceActionEvent.id",
-        viewonly=True,
-    )
+    earlier_events: Mapped[list[InstanceActionEvent]] = relationship(order_by="InstanceActionEvent.id", viewonly=True)
 
 
 class InstanceActionEvent(Numbered, Base):
+    """Of an action that was over before its own row had its events; no new ones are written."""
+
     __tablename__ = "instance_action_events"
 
     action_id: Mapped[int] = mapped_column(sa.ForeignKey("instance_actions.id"), index=True)

@@ -12,8 +12,10 @@ from sqlalchemy import exc
 from nova_lite import exception
 from nova_lite.conductor.db import models, rows
 from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.conductor.db.statements import insert_unless_taken
 from nova_lite.context import RequestContext
 from nova_lite.objects import VIF, Network
+from nova_lite.objects.instance import version_of
 
 _PORT = rows.shared_fields(VIF, models.Port)
 _NETWORK = rows.shared_fields(Network, models.Network)
@@ -29,15 +31,19 @@ def to_vif(values: Sequence[Any]) -> VIF:
     """``values``: of `VIF_COLUMNS`."""
     port = dict(zip(_PORT, values, strict=False))
     network = Network(**dict(zip(_NETWORK, values[len(_PORT) :], strict=True)))
-    return VIF(**port, network=network, version=6 if ":" in port["address"] else 4)
+    return VIF(**port, network=network, version=version_of(port["address"]))
 
 
 class Store:
-    """What a network backend keeps, inside one transaction: see `nova_lite.network.driver.NetworkStore`."""
+    """What a network backend keeps, inside one transaction: see `nova_lite.network.driver.NetworkStore`.
 
-    def __init__(self, uow: UnitOfWork) -> None:
+    ``new``: uuids of instances that were never given any interface, so that none is looked for.
+    """
+
+    def __init__(self, uow: UnitOfWork, new: Collection[str] = ()) -> None:
         self._uow = uow
         self._session = uow.session
+        self._new = new
 
     def networks(self, ids: Collection[str] | None = None) -> list[Network]:
         query = sa.select(models.Network).order_by(models.Network.name)
@@ -52,40 +58,29 @@ class Store:
         return set(self._session.scalars(query))
 
     def vifs(self, instance_uuid: str) -> list[VIF]:
+        if instance_uuid in self._new:
+            return []
         query = sa.select(*VIF_COLUMNS).join(models.Network, models.Network.id == models.Port.network_id)
         query = query.where(models.Port.instance_uuid == instance_uuid).order_by(models.Port.position)
         return [to_vif(row) for row in self._session.execute(query)]
 
     def add_port(
         self, instance_uuid: str, network_id: str, position: int, address: str, mac_address: str, tag: str | None
-    ) -> bool:
-        try:
-            with self._session.begin_nested():
-                self._session.execute(
-                    sa.insert(models.Port).values(
-                        id=str(uuid.uuid4()),
-                        network_id=network_id,
-                        instance_uuid=instance_uuid,
-                        position=position,
-                        mac_address=mac_address,
-                        address=address,
-                        tag=tag,
-                        created_at=self._uow.now,
-                    )
-                )
-        except exc.IntegrityError:
-            if self._in_use(network_id, address, mac_address):
-                return False
-            raise
-        return True
+    ) -> str | None:
+        port = {
+            "id": str(uuid.uuid4()),
+            "network_id": network_id,
+            "instance_uuid": instance_uuid,
+            "position": position,
+            "mac_address": mac_address,
+            "address": address,
+            "tag": tag,
+            "created_at": self._uow.now,
+        }
+        return str(port["id"]) if insert_unless_taken(self._uow, models.Port, port) else None
 
     def remove_ports(self, instance_uuid: str) -> None:
         self._uow.change(sa.delete(models.Port).where(models.Port.instance_uuid == instance_uuid))
-
-    def _in_use(self, network_id: str, address: str, mac_address: str) -> bool:
-        same_address = sa.and_(models.Port.network_id == network_id, models.Port.address == address)
-        query = sa.select(models.Port.id).where(sa.or_(same_address, models.Port.mac_address == mac_address))
-        return self._session.scalars(query).first() is not None
 
 
 def list_(uow: UnitOfWork, context: RequestContext) -> list[Network]:

@@ -100,15 +100,26 @@ def room(
 def give_back(uow: UnitOfWork, project_id: str, amounts: dict[str, int]) -> None:
     """End the use of ``amounts``. A counter never falls below zero; `audit` would have found it wrong before."""
     given = _positive(amounts)
-    used = _read_locked(uow, project_id, given)
-    for resource in given.keys() - used.keys():
-        LOG.error("Quota of %s in %s is given back but was never taken", resource, project_id)
-    if used:
-        table = models.QuotaUsage
-        amount = sa.case(given, value=table.resource)
-        mine = (table.project_id == project_id, table.resource.in_(used))
-        left = sa.case((table.used > amount, table.used - amount), else_=0)
-        uow.change(sa.update(table).where(*mine).values(used=left))
+    if not given:
+        return
+    table = models.QuotaUsage
+    amount = sa.case(given, value=table.resource)
+    left = sa.case((table.used > amount, table.used - amount), else_=0)
+    mine = (table.project_id == project_id, table.resource.in_(_in_order(uow, project_id, given)))
+    if uow.change(sa.update(table).where(*mine).values(used=left)) < len(given):
+        for resource in given.keys() - _used(uow, project_id).keys():
+            LOG.error("Quota of %s in %s is given back but was never taken", resource, project_id)
+
+
+def _in_order(uow: UnitOfWork, owner: str, resources: Iterable[str]) -> Any:
+    """Resources to update, so that their rows are locked in the order in which all lock them: PostgreSQL has to be
+    told, MariaDB goes by the key."""
+    wanted = list(resources)
+    if uow.session.get_bind().dialect.name != "postgresql":
+        return wanted
+    table = models.QuotaUsage
+    query = sa.select(table.resource).where(table.project_id == owner, table.resource.in_(wanted))
+    return query.order_by(table.resource).with_for_update()
 
 
 def get(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, user_id: str | None = None) -> Limits:

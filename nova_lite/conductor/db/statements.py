@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy import orm
+from sqlalchemy import exc, orm
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
-from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.conductor.db.engine import UnitOfWork, code_of
 from nova_lite.conductor.db.models import Aggregate, Base, ComputeNode, Service
 
 Row = TypeVar("Row", Service, ComputeNode, Aggregate)
+
+#: MariaDB's code for a unique key that is taken.
+DUPLICATE = 1062
 
 
 def insert_if_missing(uow: UnitOfWork, model: type[Base], values: dict[str, Any]) -> None:
@@ -29,6 +32,23 @@ def insert_if_missing(uow: UnitOfWork, model: type[Base], values: dict[str, Any]
         uow.session.execute(postgresql.insert(model).values(**values).on_conflict_do_nothing())
     else:
         uow.session.execute(sqlite.insert(model).values(**values).on_conflict_do_nothing())
+
+
+def insert_unless_taken(uow: UnitOfWork, model: type[Base], values: dict[str, Any]) -> bool:
+    """Insert ``values`` (by attribute name); False, and nothing done, when another row has one of its unique keys.
+    Needs no savepoint: of these databases only PostgreSQL gives up the transaction at an error, and there is none."""
+    dialect, connection = uow.session.get_bind().dialect.name, uow.session.connection()
+    if dialect in ("postgresql", "sqlite"):
+        insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
+        quiet = insert(model).values(**values).on_conflict_do_nothing()
+        return connection.execute(quiet, execution_options={"preserve_rowcount": True}).rowcount == 1
+    try:
+        connection.execute(sa.insert(model).values(**values))
+    except exc.IntegrityError as error:
+        if code_of(error) != DUPLICATE:
+            raise
+        return False
+    return True
 
 
 def by_reference(

@@ -11,16 +11,21 @@ from nova_lite.conductor.db import actions, claims, hosts, instances
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Instance, InstanceAction
 from nova_lite.context import RequestContext
-from nova_lite.objects import ActionTicket, BuildRequest
+from nova_lite.objects import ActionTicket, BuildRequest, NetworkRequest
 from nova_lite.objects import Image as ImageObject
+from nova_lite.objects import Instance as InstanceObject
 from nova_lite.operations import MOVE, End, OnHost, Operation, Step
+
+#: In the payload of a build: its instance got its interfaces with its place, under this registration of the host.
+CONNECTED = "connected"
 
 
 @dataclasses.dataclass
 class Act:
     """An action and its instance, locked until the transaction ends. ``cause`` and ``details``: why it fails.
     ``ordered``: the step whose order goes out with the commit. ``swept``: the reconciler sends it. ``retiring``: a host
-    is being retired, which decides what becomes of the instances on it."""
+    is being retired, which decides what becomes of the instances on it. ``up``: whether its ends' hosts are, as far as
+    that was read."""
 
     uow: UnitOfWork
     instance: Instance
@@ -30,6 +35,7 @@ class Act:
     ordered: str = ""
     swept: bool = False
     retiring: bool = False
+    up: dict[str, bool] = dataclasses.field(default_factory=dict)
 
     @property
     def row(self) -> Operation:
@@ -55,11 +61,8 @@ class Act:
 
 def lock_act(uow: UnitOfWork, action_id: int) -> Act | None:
     """An open action and its instance, as they are now; None when it is over."""
-    instance = instances.lock(uow, actions.instance_of(action_id))
-    action = None if instance is None else actions.get(uow, action_id)
-    if instance is None or action is None or action.finish_time is not None:
-        return None
-    return Act(uow, instance, action)
+    instance, action = actions.lock(uow, action_id) or (None, None)
+    return None if action is None or action.finish_time is not None else Act(uow, instance, action)
 
 
 def ordered(uow: UnitOfWork, host: str, action_id: int, position: int) -> Act | None:
@@ -80,7 +83,7 @@ def ticket(act: Act) -> ActionTicket:
         action_id=action.id,
         action=action.action,
         method=step.method if isinstance(step, OnHost) else "",
-        instance=instances.to_object(act.uow, act.instance),
+        instance=_told(act, step),
         generation=action.generation,
         host=action.host if wanted or builds else None,
         request_id=action.request_id,
@@ -88,6 +91,13 @@ def ticket(act: Act) -> ActionTicket:
         position=act.row.position(act.step.name) if wanted else 0,
         build=build_request(act) if builds else None,
     )
+
+
+def _told(act: Act, step: Step | None) -> InstanceObject:
+    """What the order says of the instance."""
+    if isinstance(step, OnHost) and step.bare:
+        return instances.bare(act.instance)
+    return instances.to_object(act.uow, act.instance)
 
 
 def build_request(act: Act) -> BuildRequest:
@@ -106,14 +116,29 @@ def build_request(act: Act) -> BuildRequest:
         limits=action.payload.get("limits", {}),
         injected_files=instance.request.get("injected_files", {}),
         admin_password=instance.request.get("admin_password"),
+        connected=action.payload.get(CONNECTED, ""),
     )
+
+
+def begun(act: Act) -> None:
+    """The host has what it needs to begin with the step."""
+    assert isinstance(act.step, OnHost)
+    act.instance.task_state = act.step.begun
+    act.instance.network_call_until = None
+    act.instance.updated_at = act.uow.now
+
+
+def requested_networks(act: Act) -> list[NetworkRequest]:
+    return [msgspec.convert(item, NetworkRequest) for item in act.instance.request.get("networks", [])]
 
 
 def ends(act: Act, at: End) -> list[claims.End]:
     """Where a step happens, in order."""
     instance = act.instance
     if at is End.EVERY:
-        return claims.ends(act.uow, instance)
+        held = claims.held(act.uow, instance)
+        act.up = {end.host: up for end, up in held}
+        return [end for end, _ in held]
     if at in MOVE:
         return [claims.End(there.host, there.generation)] if (there := place(act, at)) is not None else []
     return [] if instance.host is None else [claims.End(instance.host, instance.generation)]
@@ -126,7 +151,11 @@ def place(act: Act, end: End) -> claims.Place | None:
 
 
 def is_away(act: Act) -> bool:
-    return act.action.host is not None and not hosts.is_up(act.uow, act.action.host)
+    """Whether its host is not up."""
+    host = act.action.host
+    if host is None:
+        return False
+    return not (act.up[host] if host in act.up else hosts.is_up(act.uow, host))
 
 
 def is_retired(act: Act) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import logging
+from typing import Any
 
 import msgspec
 
@@ -14,14 +15,13 @@ from nova_lite import exception, operations, states
 from nova_lite.conductor.db import actions, claims, hosts, instances, networks
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Instance, InstanceAction
-from nova_lite.conductor.operations.act import Act
+from nova_lite.conductor.operations.act import Act, begun, requested_networks
 from nova_lite.conductor.operations.engine import Engine
 from nova_lite.conductor.operations.scheduling import Scheduling
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.context import RequestContext
 from nova_lite.network.driver import NetworkCall, Verb
-from nova_lite.objects import VIF, BuildNetworks, BuildResult, NetworkRequest, Outcome
-from nova_lite.operations import OnHost
+from nova_lite.objects import VIF, BuildNetworks, BuildResult, Outcome
 
 LOG = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class Building:
         self.scheduling.run(context, instance_uuids)
 
     def start_build(self, context: RequestContext, instance_uuid: str, host: str, generation: int) -> BuildNetworks:
-        """A host begins: the instance gets its addresses. Repeated, it answers the same.
+        """A host begins, which was not told the instance's addresses: it gets them. Repeated, it answers the same.
 
         Raises `InstanceGone` or `StaleReport` when that build is over; what another service has made for it meanwhile
         is then taken back.
@@ -84,7 +84,7 @@ class Building:
             verb=Verb.ALLOCATE,
             context=act.context,
             instance_uuid=instance_uuid,
-            networks=_requested(act),
+            networks=requested_networks(act),
             vifs=networks.Store(uow).vifs(instance_uuid),
         )
 
@@ -92,11 +92,8 @@ class Building:
         self, uow: UnitOfWork, instance_uuid: str, host: str, generation: int, answer: object = None
     ) -> list[VIF]:
         act = _building(uow, instance_uuid, host, generation)
-        vifs = self.network.allocate(networks.Store(uow), instance_uuid, _requested(act), answer)
-        assert isinstance(act.step, OnHost)
-        act.instance.task_state = act.step.begun
-        act.instance.network_call_until = None
-        act.instance.updated_at = uow.now
+        vifs = self.network.allocate(networks.Store(uow), instance_uuid, requested_networks(act), answer)
+        begun(act)
         actions.extend(uow, self.conf, act.action)
         return vifs
 
@@ -118,7 +115,7 @@ class Building:
             self._built(uow, result)
             return False
         try:
-            act = _building(uow, result.instance_uuid, result.host, result.generation)
+            act = _building(uow, result.instance_uuid, result.host, result.generation, result.action_id)
         except (exception.InstanceGone, exception.StaleReport):
             return False
         act.instance.power_state = states.PowerState.NOSTATE
@@ -132,8 +129,7 @@ class Building:
     def _built(self, uow: UnitOfWork, result: BuildResult) -> None:
         """A report that comes twice changes nothing. One that comes after the build's deadline is believed as long as
         its host was not fenced: the owner gets what was asked for. Else raises `InstanceGone` or `StaleReport`."""
-        instance = instances.lock(uow, result.instance_uuid)
-        action = actions.find_open(uow, result.instance_uuid)
+        instance, action, failed_builds = _locked(uow, result.instance_uuid, result.action_id, hosts.FAILED_BUILDS)
         if instance is not None and _is_current(instance, result):
             if action is not None and action.step == operations.COMPENSATE:
                 built(self.engine, Act(uow, instance, action), result.power_state, result.root_device_name)
@@ -141,7 +137,7 @@ class Building:
             if instance.launched_at and (action is None or action.step != operations.BUILD):
                 return
         act = _still_building(uow, instance, action, result.instance_uuid, result.host, result.generation)
-        built(self.engine, act, result.power_state, result.root_device_name)
+        built(self.engine, act, result.power_state, result.root_device_name, failed_builds)
 
     def _rescheduled(self, act: Act, result: BuildResult) -> bool:
         """The host has fenced this generation and holds nothing: another one may be tried. Networks are kept."""
@@ -160,10 +156,13 @@ class Building:
         return True
 
 
-def built(engine: Engine, act: Act, power_state: int, root_device_name: str | None) -> None:
-    """The guest runs. What only the build needed is forgotten, some of it is secret."""
+def built(
+    engine: Engine, act: Act, power_state: int, root_device_name: str | None, failed_builds: int | None = None
+) -> None:
+    """The guest runs. What only the build needed is forgotten, some of it is secret. ``failed_builds``: of its node, if
+    that was read."""
     uow, instance = act.uow, act.instance
-    if instance.host is not None and instance.node is not None:
+    if failed_builds != 0 and instance.host is not None and instance.node is not None:
         hosts.build_succeeded(uow, instance.host, instance.node)
     instance.power_state = power_state
     instance.launched_at = uow.now
@@ -174,11 +173,21 @@ def built(engine: Engine, act: Act, power_state: int, root_device_name: str | No
     engine.done(act)
 
 
-def _building(uow: UnitOfWork, instance_uuid: str, host: str, generation: int) -> Act:
+def _building(uow: UnitOfWork, instance_uuid: str, host: str, generation: int, action_id: int = 0) -> Act:
     """The instance and its open build, locked; raises `InstanceGone` or `StaleReport` when that build is over."""
-    instance = instances.lock(uow, instance_uuid)
-    action = actions.find_open(uow, instance_uuid)
+    instance, action, _ = _locked(uow, instance_uuid, action_id)
     return _still_building(uow, instance, action, instance_uuid, host, generation)
+
+
+def _locked(
+    uow: UnitOfWork, instance_uuid: str, action_id: int, *also: Any
+) -> tuple[Instance | None, InstanceAction | None, Any]:
+    """The instance and its open action, and what is asked ``also``, if the host tells which action it is about."""
+    found = actions.lock(uow, action_id, instance_uuid, *also) if action_id else None
+    if found is None:
+        return instances.lock(uow, instance_uuid), actions.find_open(uow, instance_uuid), None
+    instance, action, *more = found
+    return instance, None if action.finish_time is not None else action, more[0] if more else None
 
 
 def _still_building(
@@ -200,7 +209,3 @@ def _is_current(instance: Instance, result: BuildResult) -> bool:
     """Whether the instance is still wanted, and is what the host reports about."""
     wanted = not instance.deleted and instance.task_state != states.DELETING
     return wanted and (instance.host, instance.generation) == (result.host, result.generation)
-
-
-def _requested(act: Act) -> list[NetworkRequest]:
-    return [msgspec.convert(item, NetworkRequest) for item in act.instance.request.get("networks", [])]

@@ -50,8 +50,9 @@ class Delete(Own):
     def _leave_others(uow: UnitOfWork, instance: Instance) -> None:
         if instance.scheduler_hints.get("group"):
             server_groups.leave(uow, instance.uuid)
-        with uow.session.no_autoflush:  # one update of the instance says it all
-            server_migrations.end_with_instance(uow, instance.uuid)
+        if instance.last_generation > 1:  # it was claimed for more than once; a move that was not has ended by now
+            with uow.session.no_autoflush:  # one update of the instance says it all
+                server_migrations.end_with_instance(uow, instance.uuid)
 
 
 class Restore(Own):

@@ -19,7 +19,7 @@ from nova_lite import exception, operations, states
 from nova_lite.compute.rpcapi import ComputeRPC, send_ticket
 from nova_lite.conductor.db import actions, claims, hosts, instances, networks
 from nova_lite.conductor.db.engine import Database, UnitOfWork, translate
-from nova_lite.conductor.db.models import Instance
+from nova_lite.conductor.db.models import Instance, InstanceAction
 from nova_lite.conductor.operations import faults
 from nova_lite.conductor.operations.act import (
     Act,
@@ -45,6 +45,10 @@ LOG = logging.getLogger(__name__)
 
 #: Effects of the conductor's own that run at the same time; a network service that is slow must not hold up orders.
 PARALLEL_EFFECTS = 4
+
+#: In the payload of an action that goes to every end: there is one. While it is open nothing is claimed, so it stays
+#: the only one.
+ONLY_END = "only_end"
 
 #: What waits for somebody who is away has no deadline: it is done when they are back.
 NO_DEADLINE = datetime.timedelta(days=3650)
@@ -113,7 +117,9 @@ class Engine:
         self, uow: UnitOfWork, context: RequestContext, instance_uuid: str, kind: str, payload: dict[str, Any]
     ) -> ActionTicket:
         instance = instances.get_row(uow, context, instance_uuid, deleted=True, lock=True)
-        repeated = actions.find_by_request(uow, context.request_id, kind, instance_uuid)
+        known = actions.open_or_of(uow, instance_uuid, context.request_id, kind)
+        of_kind = [action for action in known if action.action == kind]
+        repeated = next((action for action in of_kind if action.request_id == context.request_id), None)
         if repeated is not None:
             return ticket(Act(uow, instance, repeated))
         if instance.deleted:
@@ -123,15 +129,14 @@ class Engine:
         except KeyError:
             raise exception.InvalidInput(reason=f"there is no action {kind!r}") from None
         joins = row.joins and instance.task_state == row.steps[0].task
-        underway = actions.find_open(uow, instance_uuid, kind) if joins else None
-        if underway is not None:
-            return ticket(Act(uow, instance, underway))
+        if joins and of_kind:
+            return ticket(Act(uow, instance, of_kind[0]))
         check(context, instance, row)
         kept = own(kind).accept(uow, context, instance, payload)
         if kept is None:
             return nothing_to_do(uow, context, instance, kind)
         if row.supersedes:
-            self._supersede(uow, instance, row)
+            self._supersede(uow, instance, row, known)
         instance.updated_at = uow.now
         act = Act(uow, instance, actions.open_action(uow, self.conf, context, instance, kind, kept))
         row = act.row
@@ -144,10 +149,10 @@ class Engine:
             actions.finish(uow, act.action)
         return ticket(act)
 
-    def _supersede(self, uow: UnitOfWork, instance: Instance, row: Operation) -> None:
-        """Close what is open; raises `InstanceInvalidState` while something is undone that has to end first. What an
-        action has of the image backend is given back beside the later one."""
-        for earlier in actions.all_open(uow, instance.uuid):
+    def _supersede(self, uow: UnitOfWork, instance: Instance, row: Operation, known: list[InstanceAction]) -> None:
+        """Close what is ``known`` to be open; raises `InstanceInvalidState` while something is undone that has to end
+        first. What an action has of the image backend is given back beside the later one."""
+        for earlier in known:
             act = Act(uow, instance, earlier)
             step = act.step
             if isinstance(step, Image) and step.goes_on:
@@ -218,15 +223,17 @@ class Engine:
             self.done(act)
             return
         action.host, action.generation = ends[0]
+        if step.at is End.EVERY and len(ends) == 1:
+            action.payload = {**action.payload, ONLY_END: True}
         if step.event is not None:
             actions.start_event(uow, action, step.event, action.host)
         if is_retired(act):
             self._pass_retired(act)
-        elif step.away is not None and not hosts.is_up(uow, action.host):
+        elif step.away is not None and is_away(act):
             self._leave_for_later(act, step)
         elif step.lasting and (act.row.is_undo(step.name) or step.at in MOVE):
             action.deadline = uow.now + NO_DEADLINE
-        elif step.at in MOVE and not hosts.is_up(uow, action.host):
+        elif step.at in MOVE and is_away(act):
             self.fail(act, f"Host {action.host} is not up.", answered=False, begun=False)
 
     def _leave_for_later(self, act: Act, step: OnHost) -> None:
@@ -377,7 +384,8 @@ class Engine:
     def _done_at_end(self, act: Act, step: OnHost) -> None:
         """The step is done at one end: release it and order the next one, or finish the step."""
         action = act.action
-        left = [end for end in ends(act, step.at) if end != (action.host, action.generation)]
+        every = [] if action.payload.get(ONLY_END) else ends(act, step.at)
+        left = [end for end in every if end != (action.host, action.generation)]
         if not left:
             self.done(act)
             return

@@ -6,6 +6,7 @@ one transaction that re-checks everything. What cannot go on now (no scheduler, 
 
 from __future__ import annotations
 
+import datetime
 import itertools
 import logging
 from collections.abc import Iterable
@@ -14,10 +15,10 @@ from typing import Any
 import msgspec
 
 from nova_lite import exception, operations
-from nova_lite.conductor.db import actions, claims, instances, server_groups
+from nova_lite.conductor.db import actions, claims, instances, networks, server_groups
 from nova_lite.conductor.db.engine import UnitOfWork
-from nova_lite.conductor.db.models import Instance
-from nova_lite.conductor.operations.act import Act, build_request, ticket
+from nova_lite.conductor.db.models import Instance, InstanceAction
+from nova_lite.conductor.operations.act import CONNECTED, Act, begun, build_request, requested_networks, ticket
 from nova_lite.conductor.operations.engine import Engine
 from nova_lite.conductor.operations.registry import own
 from nova_lite.context import RequestContext
@@ -46,10 +47,13 @@ CLAIM_ROUNDS = 5
 
 
 class _Wanted(msgspec.Struct):
-    """One leased action, and what the scheduler has to know of its instance."""
+    """One leased action, and what the scheduler has to know of its instance. ``since``: when this attempt began.
+    ``is_new``: it was never on a host."""
 
     action_id: int
     instance_uuid: str
+    since: datetime.datetime
+    is_new: bool
     group: tuple[str, ...]
     spec: RequestSpec
 
@@ -115,40 +119,47 @@ class Scheduling:
 
     def _retry_later(self, wanted: list[_Wanted], token: str, cause: str) -> None:
         LOG.info("%d build(s) will be tried again: %s", len(wanted), cause)
-        self.db.write(actions.retry_later, self.conf, [item.action_id for item in wanted], token, cause)
+        self.db.write(self._put_off, wanted, token, cause)
+
+    def _put_off(self, uow: UnitOfWork, wanted: list[_Wanted], token: str, cause: str) -> None:
+        items = {item.action_id: item for item in wanted}
+        for action in actions.retry_later(uow, self.conf, items, token, cause):
+            self._note(uow, items[action.id], action)
 
     # --- plan
 
     def _lease(self, uow: UnitOfWork, token: str, instance_uuids: list[str], leased: bool) -> list[_Wanted]:
-        if leased:
-            mine = actions.leased(uow, token, instance_uuids, operations.SCHEDULE)
-        else:
-            mine = actions.lease(uow, self.conf, token, instance_uuids, operations.SCHEDULE)
-        by_uuid = {action.instance_uuid: action for action in mine}
+        if not leased:
+            actions.lease(uow, self.conf, token, instance_uuids, operations.SCHEDULE)
         wanted = []
-        for row in instances.bare_rows(uow, by_uuid):
-            action = by_uuid[row.uuid]
-            event = operations.get(action.action, action.payload).step(operations.SCHEDULE).event
-            actions.start_event(uow, action, str(event), self.conf.host)
+        for action, row in actions.leased(uow, token, instance_uuids, operations.SCHEDULE):
             payload = action.payload
             tried, excluded = list(payload.get("tried", [])), payload.get("excluded", [])
             spec = request_spec(uow, row, tried, excluded, payload.get("flavor"))
             destination = spec.requested_destination and spec.requested_destination.host
             size = spec.flavor.flavorid if "flavor" in payload else ""
             group = (row.reservation_id, spec.forced_host or "", destination or "", size, *spec.ignore_hosts)
-            wanted.append(_Wanted(action.id, row.uuid, group, spec))
+            is_new = action.action == operations.CREATE.kind and not tried
+            wanted.append(_Wanted(action.id, row.uuid, uow.now, is_new, group, spec))
         return wanted
 
     # --- record
 
     def _locked(self, uow: UnitOfWork, item: _Wanted, token: str) -> Act | None:
         """The action and its instance, locked, if it is still leased to us."""
-        instance = instances.lock(uow, item.instance_uuid)
-        action = actions.still_leased(uow, item.action_id, token, operations.SCHEDULE)
-        if instance is None or action is None or instance.deleted:
+        found = actions.still_leased(uow, item.action_id, item.instance_uuid, token, operations.SCHEDULE)
+        if found is None:
             return None
-        act = Act(uow, instance, action)
-        return act if instance.task_state == act.step.task else None
+        act = Act(uow, *found)
+        if act.instance.deleted or act.instance.task_state != act.step.task:
+            return None
+        self._note(uow, item, act.action)
+        return act
+
+    def _note(self, uow: UnitOfWork, item: _Wanted, action: InstanceAction) -> None:
+        """Write that the step has begun, together with what came of it."""
+        event = operations.get(action.action, action.payload).step(operations.SCHEDULE).event
+        actions.start_event(uow, action, str(event), self.conf.host, item.since)
 
     def _claim(
         self, uow: UnitOfWork, wanted: list[_Wanted], destinations: dict[str, Destination], token: str
@@ -156,24 +167,45 @@ class Scheduling:
         """Claim what can be claimed; the orders to send, and the instances whose hosts were all full by now."""
         placed: list[tuple[str, Order]] = []
         lost: list[_Wanted] = []
+        store = networks.Store(uow, new=[item.instance_uuid for item in wanted if item.is_new])
         # In the order of the hosts, so that two conductors do not lock the same rows the other way round.
         for item in sorted(wanted, key=lambda item: destinations[item.instance_uuid].selected.host):
             act = self._locked(uow, item, token)
             if act is None:
                 continue
-            destination = destinations[item.instance_uuid]
-            for selection in (destination.selected, *destination.alternates):
-                if _claimed(act, item, selection):
-                    act.action.payload = {**act.action.payload, "limits": selection.limits}
-                    actions.extend(uow, self.conf, act.action)
-                    with uow.session.no_autoflush:  # one update of the action says it all
-                        self.engine.advance(act, driven=True)
-                    if act.action.finish_time is None:
-                        placed.append((selection.host, _order(act)))
-                    break
-            else:
+            with uow.session.no_autoflush:  # one update of each row says it all
+                host = self._claim_one(act, item, destinations[item.instance_uuid], store)
+            if host is None:
                 lost.append(item)
+            elif act.action.finish_time is None:
+                placed.append((host, _order(act)))
         return placed, lost
+
+    def _claim_one(self, act: Act, item: _Wanted, destination: Destination, store: networks.Store) -> str | None:
+        """The host that has the place; None if none of those that the scheduler chose has room any more."""
+        for selection in (destination.selected, *destination.alternates):
+            if _claimed(act, item, selection):
+                act.action.payload = {**act.action.payload, "limits": selection.limits}
+                actions.extend(act.uow, self.conf, act.action)
+                self.engine.advance(act, driven=True)
+                self._connect(act, store)
+                return selection.host
+        return None
+
+    def _connect(self, act: Act, store: networks.Store) -> None:
+        """Addresses that are rows are taken with the place, so that the host need not ask for them. What speaks against
+        that is told to the host when it asks."""
+        network = self.engine.network
+        if act.action.step != operations.BUILD or network.remote:
+            return
+        try:
+            network.allocate(store, act.instance.uuid, requested_networks(act))
+        except exception.NovaLiteException as error:
+            LOG.info("Instance %s has no interfaces yet: %s", act.instance.uuid, error.message)
+            network.deallocate(store, act.instance.uuid)
+            return
+        act.action.payload = {**act.action.payload, CONNECTED: act.uow.admissions[str(act.instance.host)]}
+        begun(act)
 
     def _not_placed(self, uow: UnitOfWork, wanted: list[_Wanted], token: str, message: str, details: str) -> None:
         for item in wanted:

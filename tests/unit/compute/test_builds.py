@@ -18,6 +18,7 @@ from tests.unit.compute.fakes import (
     HOST,
     LATER,
     UUID,
+    VIFS,
     Gate,
     Host,
     build_request,
@@ -40,6 +41,27 @@ def test_a_build_is_started_spawned_and_reported(host: Host) -> None:
     assert host.manager.host.claims.used().memory_mb == 512
     line = f"nova-lite-guest: instance={UUID} hostname=one ip=10.0.0.5"
     assert line in host.manager.get_console_output(host.context, UUID, None)
+
+
+def test_a_build_whose_order_has_its_interfaces_asks_for_none(host: Host) -> None:
+    host.build(instance=make_instance(UUID, vifs=VIFS), connected=host.manager.registration.admission)
+    host.settle()
+    assert [name for name, _ in host.conductor.calls[1:]] == ["finish_build"]
+    (result,) = host.conductor.of("finish_build")
+    assert (result.outcome, result.action_id) == ("built", CREATE)
+    line = f"nova-lite-guest: instance={UUID} hostname=one ip=10.0.0.5"
+    assert line in host.manager.get_console_output(host.context, UUID, None)
+
+
+def test_an_order_from_before_the_host_was_forced_down_is_asked_about(host: Host) -> None:
+    """Its instance may run elsewhere by now."""
+    before = host.manager.registration.admission
+    host.conductor.epoch += 1
+    host.manager.registration.register()
+    host.conductor.errors["start_build"] = [exception.StaleReport(instance_id=UUID, generation=1, host=HOST)]
+    host.build(instance=make_instance(UUID, vifs=VIFS), connected=before)
+    host.settle()
+    assert (host.domains(), host.conductor.outcomes, host.record().fenced_generation) == ({}, [], 1)
 
 
 def test_the_rpc_thread_is_free_at_once_and_a_doubled_order_is_dropped(host: Host) -> None:

@@ -132,3 +132,10 @@ class Refusal(Exception):
 )
 def test_an_errors_code_is_the_one_that_says_most(refusal: Exception, code: object) -> None:
     assert engine.code_of(sa.exc.OperationalError("SELECT 1", None, refusal)) == code
+
+
+def test_a_time_ahead_by_the_databases_clock(db: Database) -> None:
+    for seconds in (30, 2.5):
+        query = sa.select(engine.utcnow(), engine.later(seconds))
+        now, ahead = db.read(lambda uow, query=query: uow.session.execute(query).one())
+        assert seconds - 1 < (ahead - now).total_seconds() < seconds + 1

@@ -10,7 +10,7 @@ import pytest
 from oslo_config import cfg
 
 from nova_lite import exception
-from nova_lite.conductor.db import action_log, hosts, instances, models, networks, services
+from nova_lite.conductor.db import action_log, actions, hosts, instances, models, networks, services
 from nova_lite.conductor.db.engine import Database, UnitOfWork
 from nova_lite.objects import InstanceFilters
 from tests.unit.conductor import make
@@ -324,14 +324,16 @@ def test_action_log(db: Database) -> None:
         uuid = make.instance(uow, deleted=True)
         make.action(uow, uuid, finish_time=uow.now)
         late = make.action(uow, uuid, request_id="req-2", action="delete", message="Error")
+        uow.session.add(models.InstanceActionEvent(action_id=late.id, event="of old", start_time=uow.now))
         for event in ("first", "second"):
-            uow.session.add(models.InstanceActionEvent(action_id=late.id, event=event, start_time=uow.now))
+            actions.start_event(uow, late, event, "h1")
+        actions.start_event(uow, late, "second", "h1")
         return uuid
 
     uuid = db.write(fill)
     assert [a.action for a in db.read(action_log.list_, ME, uuid)] == ["delete", "create"]
     action = db.read(action_log.get, ME, uuid, "req-2")
-    assert (action.message, [event.event for event in action.events]) == ("Error", ["first", "second"])
+    assert (action.message, [event.event for event in action.events]) == ("Error", ["of old", "first", "second"])
     with pytest.raises(exception.InstanceActionNotFound, match="req-9"):
         db.read(action_log.get, ME, uuid, "req-9")
     with pytest.raises(exception.InstanceNotFound):

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pytest
+import sqlalchemy as sa
 from oslo_config import cfg
 
 from nova_lite import states
 from nova_lite.conductor import domains
-from nova_lite.conductor.db import claims, hosts, instances, models, services
+from nova_lite.conductor.db import actions, claims, hosts, instances, models, services
 from nova_lite.conductor.db.engine import Database, UnitOfWork
+from nova_lite.conductor.operations.act import lock_act
 from nova_lite.objects import DomainReport, Selection
 from nova_lite.states import PowerState
 from tests.unit.conductor import make
@@ -58,6 +62,53 @@ def test_a_host_that_is_forced_down_meanwhile_gets_no_claim(db: Database, conf: 
     assert granted is False
     (found,) = db.read(hosts.states)
     assert found.vcpus_used == 0
+
+
+def test_an_action_that_was_closed_meanwhile_is_over(db: Database) -> None:
+    """Two reports of one order: what the second one waits for is read again, the instance and the action."""
+    uuid = db.write(make.instance)
+    action_id = db.write(lambda uow: make.action(uow, uuid, lease_owner="me").id)
+
+    def close(uow: UnitOfWork) -> None:
+        act = lock_act(uow, action_id)
+        assert act is not None
+        act.instance.vm_state = states.ERROR
+        actions.finish(uow, act.action)
+
+    def seen(uow: UnitOfWork) -> tuple[str, bool]:
+        instance, action = actions.lock(uow, action_id, uuid) or (None, None)
+        assert instance is not None and actions.still_leased(uow, action_id, uuid, "me", "schedule") is None
+        return instance.vm_state, action.finish_time is not None
+
+    assert overlap(db, close, seen) == (states.ERROR, True)
+    assert db.write(lock_act, action_id) is None
+
+
+def test_an_instance_is_locked_before_its_action(db: Database) -> None:
+    """Whoever accepts an operation holds the instance, and closes its actions then: the other way round would be a
+    deadlock."""
+    if db.is_sqlite:
+        pytest.skip("one writer at a time")
+    uuid = db.write(make.instance)
+    action_id = db.write(lambda uow: make.action(uow, uuid).id)
+    of_action = sa.select(models.InstanceAction.id).where(models.InstanceAction.id == action_id)
+    of_instance = sa.select(models.Instance.id).where(models.Instance.uuid == uuid)
+
+    def is_locked() -> bool:
+        with db.sessions() as session:
+            return session.scalars(of_instance.with_for_update(skip_locked=True)).first() is None
+
+    for lock in (lambda uow: lock_act(uow, action_id), lambda uow: actions.lock(uow, action_id, uuid)):
+        with ThreadPoolExecutor(1) as pool, db.sessions() as session:
+            session.execute(of_action.with_for_update())
+            waiting = pool.submit(db.write, lock)
+            deadline = time.monotonic() + 10
+            while not is_locked() and time.monotonic() < deadline:
+                time.sleep(0.02)
+            locked = is_locked()
+            session.rollback()
+            assert waiting.result(30) is not None
+            assert locked
 
 
 def test_a_task_that_began_meanwhile_is_not_overwritten(db: Database) -> None:

@@ -119,7 +119,8 @@ class Parts:
 
 
 class World:
-    """A conductor's parts, two hosts of 4 vCPUs and 1024 MB, a flavor and a network."""
+    """A conductor's parts, two hosts of 4 vCPUs and 1024 MB, a flavor and a network. ``told``: its hosts report which
+    action a build was for, as all but old ones do."""
 
     def __init__(self, path: Path, network: Callable[[cfg.ConfigOpts], NetworkBackend] = load_backend) -> None:
         conf = self.conf = cfg.ConfigOpts()
@@ -142,6 +143,7 @@ class World:
         for lane in self.reconciler.lanes:
             lane.pool = AtOnce()
         self.requests = 0
+        self.told = True
         self.db.write(self._fill)
 
     def _fill(self, uow: UnitOfWork) -> None:
@@ -181,14 +183,18 @@ class World:
         (uuid,) = self.create(**changes)
         self.lifecycle.build_instances(self.context(), [uuid])
         host, request = self.compute.builds[-1]
-        self.reports.start_build(self.context(), uuid, host, request.generation)
+        if not request.connected:
+            self.reports.start_build(self.context(), uuid, host, request.generation)
         self.report(uuid, host, request.generation, BUILT)
         return uuid, host, request.generation
 
     def report(self, uuid: str, host: str, generation: int, outcome: Outcome, message: str = "") -> None:
+        orders = [each for _, each in self.compute.builds if each.instance.uuid == uuid]
+        told = next((each.action_id for each in orders if each.generation == generation), 0)
         result = BuildResult(
             instance_uuid=uuid, host=host, generation=generation, outcome=outcome, power_state=1, message=message
         )
+        result.action_id = told if self.told else 0
         self.reports.finish_build(self.context(), result)
 
     def instance(self, uuid: str) -> objects.Instance:
@@ -511,6 +517,50 @@ def test_retries_end_in_error_with_the_last_cause(world: World) -> None:
     assert instance.fault is not None
     assert "host2 is broken" in instance.fault.message
     assert world.used() == {"host1": 0, "host2": 0}
+
+
+def test_addresses_are_taken_with_the_place(world: World) -> None:
+    (uuid,) = world.create()
+    world.lifecycle.build_instances(world.context(), [uuid])
+    instance, (_, request) = world.instance(uuid), world.compute.builds[-1]
+    assert (instance.task_state, len(instance.vifs)) == (states.SPAWNING, 1)
+    assert (request.connected, request.instance.vifs) == ("0/", instance.vifs)
+    world.let_time_pass(31)
+    world.reconciler.sweep()
+    _, again = world.compute.builds[-1]
+    assert (len(world.compute.builds), again.connected, again.instance.vifs) == (2, "0/", instance.vifs)
+
+
+def test_a_host_asks_and_is_told_why_there_is_no_address(world: World) -> None:
+    full = objects.Network(
+        id="22222222-2222-4222-8222-222222222222",
+        name="full",
+        cidr="10.1.0.0/24",
+        gateway="10.1.0.1",
+        bridge="br1",
+        start="10.1.0.2",
+        end="10.1.0.2",
+    )
+    world.db.write(networks.create, full)
+    free = "11111111-1111-4111-8111-111111111111"
+    wanted = [objects.NetworkRequest(network_id=free), objects.NetworkRequest(network_id=full.id)]
+    world.built(networks=wanted)
+    (uuid,) = world.create(networks=wanted)
+    world.lifecycle.build_instances(world.context(), [uuid])
+    instance, (host, request) = world.instance(uuid), world.compute.builds[-1]
+    assert (request.instance.uuid, request.connected) == (uuid, "")
+    assert (instance.task_state, instance.vifs) == (states.SCHEDULING, []), "what was taken is given back"
+    with pytest.raises(exception.NoMoreFixedIps):
+        world.reports.start_build(world.context(), uuid, host, request.generation)
+
+
+def test_a_host_that_does_not_tell_which_action_it_reports_is_understood(world: World) -> None:
+    world.told = False
+    uuid, host, generation = world.built()
+    world.report(uuid, host, generation, BUILT)
+    assert world.instance(uuid).vm_state == states.ACTIVE
+    with pytest.raises(exception.StaleReport):
+        world.report(uuid, host, generation + 1, BUILT)
 
 
 def test_an_aborted_build_releases_all(world: World) -> None:

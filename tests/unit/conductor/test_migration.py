@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import stat
 from pathlib import Path
@@ -10,10 +11,11 @@ import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from oslo_config import cfg
 
 from nova_lite import exception
-from nova_lite.conductor.db import migration
+from nova_lite.conductor.db import action_log, migration, migrations
 from nova_lite.conductor.db.engine import Database
 from nova_lite.conductor.db.models import Base
 from tests.unit.conductor import make
@@ -83,3 +85,32 @@ def test_database_away(url: str) -> None:
 def test_wrong_url(url: str) -> None:
     with pytest.raises(exception.ConfigurationError, match=r"\[database\] connection"):
         migration.check(make.conf(url))
+
+
+def test_events_of_what_is_under_way_move_to_its_action(tmp_path: Path) -> None:
+    """What was over keeps its own; both are read."""
+    conf = make.conf(f"sqlite:///{tmp_path}/db.sqlite")
+    migration.sync(conf)
+    database = Database(conf)
+    uuid = database.write(make.instance)
+    number = database.write(lambda uow: make.action(uow, uuid).id)
+    before = ScriptDirectory(os.path.dirname(migrations.__file__)).get_revision("0012").down_revision
+    with database.engine.begin() as connection:
+        connection.execute(sa.text("ALTER TABLE instance_actions DROP COLUMN events"))
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = :before"), {"before": before})
+        for event, end in (("e0", "2026-01-02 03:04:06.000000"), ("e1", None)):
+            connection.execute(
+                sa.text(
+                    "INSERT INTO instance_action_events (action_id, event, host, start_time, finish_time) "
+                    "VALUES (:number, :event, 'h1', '2026-01-02 03:04:05.000000', :end)"
+                ),
+                {"number": number, "event": event, "end": end},
+            )
+    migration.sync(conf)
+    action = database.read(action_log.get, make.context(), uuid, "req-1")
+    assert [(event.event, event.finish_time is None) for event in action.events] == [("e0", False), ("e1", True)]
+    assert action.events[1].start_time == datetime.datetime(2026, 1, 2, 3, 4, 5)
+    with database.engine.connect() as connection:
+        left = connection.execute(sa.text("SELECT event FROM instance_action_events")).scalars().all()
+    assert left == ["e0"]
+    database.close()

@@ -43,7 +43,7 @@ def test_the_password_goes_to_the_host_and_is_then_forgotten(
     assert world.instance(uuid).task_state == "updating_password"
     world.reports.finish_action(world.context(), str(ticket.host), ticket.action_id, 1, error, "")
     assert (world.instance(uuid).vm_state, world.instance(uuid).task_state) == ("active", None)
-    tables = (models.InstanceAction.payload, models.Instance.request, models.InstanceActionEvent.details)
+    tables = (models.InstanceAction.payload, models.Instance.request, models.InstanceAction.events)
     rows = world.db.read(lambda uow: [uow.session.scalars(sa.select(column)).all() for column in tables])
     assert "s3cret" not in str(rows)
     assert error is None or error in str(rows)

@@ -58,7 +58,7 @@ class Snapshots(World):
 
         def read(uow: Any) -> list[tuple[str, str | None]]:
             rows = uow.session.query(models.InstanceAction).filter_by(action=kind).order_by(models.InstanceAction.id)
-            return [(event.event, event.result) for event in rows.all()[-1].events]
+            return [(event["event"], event["result"]) for event in rows.all()[-1].events]
 
         return self.db.read(read)
 

@@ -35,20 +35,20 @@ class MemoryStore:
 
     def add_port(
         self, instance_uuid: str, network_id: str, position: int, address: str, mac_address: str, tag: str | None
-    ) -> bool:
+    ) -> str | None:
         network = self._networks[network_id]
         if address in self.faster:
             self.faster.remove(address)
             self._add("somebody", network, address, "fa:16:3e:ff:ff:ff", None)
         macs = {vif.mac_address for vifs in self.ports.values() for vif in vifs}
         if address in self.addresses(network_id) or mac_address in macs:
-            return False
-        self._add(instance_uuid, network, address, mac_address, tag)
-        return True
+            return None
+        return self._add(instance_uuid, network, address, mac_address, tag)
 
-    def _add(self, instance_uuid: str, network: Network, address: str, mac_address: str, tag: str | None) -> None:
+    def _add(self, instance_uuid: str, network: Network, address: str, mac_address: str, tag: str | None) -> str:
         vif = VIF(id=str(uuid.uuid4()), mac_address=mac_address, address=address, network=network, tag=tag)
         self.ports.setdefault(instance_uuid, []).append(vif)
+        return vif.id
 
     def remove_ports(self, instance_uuid: str) -> None:
         self.ports.pop(instance_uuid, None)

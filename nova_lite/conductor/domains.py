@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from nova_lite import operations, states
-from nova_lite.conductor.db import actions, claims, instances
+from nova_lite.conductor.db import actions, claims, instances, purge
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Instance
 from nova_lite.conductor.operations.engine import Engine
@@ -53,15 +53,20 @@ def reconcile_domains(
 ) -> list[DomainVerdict]:
     """Say which domains and leftovers do not belong on the host, and note the power states of those that do.
 
-    An instance belongs where it is, and wherever else it holds a claim: the other end of a move. Unknown uuids are
-    never judged: they may be of another database. ``off`` gets those that were active and are stopped now, but are to
-    run again.
+    An instance belongs where it is, and wherever else it holds a claim: the other end of a move. One whose row was
+    purged had been deleted, and belongs nowhere. Other unknown uuids are never judged: they may be of another database.
+    ``off`` gets those that were active and are stopped now, but are to run again.
     """
     rows = instances.rows_by_uuid(uow, [domain.uuid for domain in domains] + leftovers)
     elsewhere = claims.of_instances(uow, rows, host)
+    purged = purge.purged(uow, {*leftovers, *(domain.uuid for domain in domains)} - rows.keys())
     verdicts = []
     for domain in domains:
         instance = rows.get(domain.uuid)
+        if domain.uuid in purged:
+            LOG.warning("Host %s has a domain %s of a server that was deleted and purged", host, domain.uuid)
+            verdicts.append(DomainVerdict(uuid=domain.uuid, generation=domain.generation, verdict=Verdict.DESTROY))
+            continue
         if instance is None:
             LOG.warning("Host %s has a domain %s of ours that is in no row; it is left alone", host, domain.uuid)
             continue
@@ -76,6 +81,9 @@ def reconcile_domains(
         verdicts.append(DomainVerdict(uuid=domain.uuid, generation=domain.generation, verdict=verdict))
     for instance_uuid in leftovers:
         instance = rows.get(instance_uuid)
+        if instance_uuid in purged:
+            verdicts.append(DomainVerdict(uuid=instance_uuid, generation=0, verdict=Verdict.DESTROY))
+            continue
         if instance is None or (not instance.deleted and (instance.host == host or instance_uuid in elsewhere)):
             continue
         verdicts.append(DomainVerdict(uuid=instance_uuid, generation=instance.generation, verdict=Verdict.DESTROY))

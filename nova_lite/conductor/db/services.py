@@ -23,6 +23,7 @@ from nova_lite.objects import Service as ServiceObject
 
 #: Nova's names, which clients show and match.
 COMPUTE = "nova-compute"
+CONDUCTOR = "nova-conductor"
 INTERNAL_ZONE = "internal"
 
 
@@ -81,6 +82,12 @@ def find(uow: UnitOfWork, host: str, binary: str) -> Service | None:
 def locked(uow: UnitOfWork, host: str, binary: str) -> Service | None:
     query = sa.select(Service).where(Service.host == host, Service.binary == binary)
     return uow.session.scalars(query.with_for_update().execution_options(populate_existing=True)).first()
+
+
+def is_first(uow: UnitOfWork, binary: str, host: str) -> bool:
+    """Whether that daemon is the oldest of its kind that is up: the one that does what one is enough for."""
+    query = sa.select(Service.host).where(Service.binary == binary, Service.up.is_(True)).order_by(Service.id).limit(1)
+    return uow.session.scalar(query) == host
 
 
 def seconds_silent(uow: UnitOfWork, service: Service) -> float:

@@ -20,6 +20,7 @@ from nova_lite.objects import (
     ComputeNode,
     CreateRequest,
     CreateResult,
+    DomainExpected,
     DomainReport,
     DomainVerdict,
     Flavor,
@@ -43,7 +44,7 @@ from nova_lite.objects import (
 )
 
 
-@rpc.service("conductor", version="1.3")
+@rpc.service("conductor", version="1.4")
 class ConductorRPC(Protocol):
     # --- servers, for the API
 
@@ -385,3 +386,13 @@ class ConductorRPC(Protocol):
     ) -> list[DomainVerdict]:
         """What to do with each of a host's domains, and (DESTROY) which leftovers without a domain to remove. Uuids
         that are left out of the answer are not to be touched."""
+
+    @rpc.since("1.4")
+    def domains_expected(self, context: RequestContext, host: str) -> list[DomainExpected]:
+        """The domains that the host has to have now, unless something is being done to them: of what is in none, the
+        host makes sure once more, and reports it."""
+
+    @rpc.since("1.4")
+    def domain_lost(self, context: RequestContext, host: str, expected: DomainExpected) -> None:
+        """A domain that was `domains_expected` is not there, and nothing that is being done there makes it. If that is
+        still what the instance is about, it is in ERROR. Reporting twice is harmless."""

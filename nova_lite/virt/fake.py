@@ -195,6 +195,13 @@ class FakeDriver(driver.ComputeDriver):
             self._end_rescue(domain)
         self._boot(domain)
 
+    def recreate(self, spec: driver.SpawnSpec) -> None:
+        self._step("recreate")
+        if not os.path.exists(os.path.join(self._disks(spec.instance.uuid), "disk")):
+            raise exception.DomainNotFound(instance_uuid=spec.instance.uuid)
+        spec.fence()
+        self._write(_domain(spec))
+
     def pause(self, instance_uuid: str) -> None:
         self._turn("pause", instance_uuid, PowerState.PAUSED)
 

@@ -22,6 +22,7 @@ from nova_lite.objects import (
     BuildNetworks,
     BuildRequest,
     BuildResult,
+    DomainExpected,
     DomainReport,
     DomainVerdict,
     Flavor,
@@ -97,6 +98,7 @@ class FakeConductor:
         self.errors: dict[str, list[Exception]] = {}
         self.hooks: dict[str, Callable[[Any], None]] = {}
         self.verdicts: list[DomainVerdict] = []
+        self.expected: list[DomainExpected] = []
         self.down = False
         self.epoch = 3
         self.wanted = True
@@ -158,6 +160,13 @@ class FakeConductor:
     ) -> list[DomainVerdict]:
         self._called("reconcile_domains", (domains, leftovers))
         return self.verdicts
+
+    def domains_expected(self, context: RequestContext, host: str) -> list[DomainExpected]:
+        self._called("domains_expected", host)
+        return self.expected
+
+    def domain_lost(self, context: RequestContext, host: str, expected: DomainExpected) -> None:
+        self._called("domain_lost", expected)
 
     def _called(self, method: str, arguments: Any) -> None:
         if method in self.hooks:

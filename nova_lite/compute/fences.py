@@ -154,6 +154,27 @@ class FenceStore:
                     resources=None,
                 )
 
+    def refuse_unless_made(self, result: BuildResult) -> BuildResult | None:
+        """`refuse` a build that nobody can look after now, unless something of the instance may be here. Returns the
+        report to make, if it is refused, now or before."""
+        with self._lock(result.instance_uuid):
+            record = self.get(result.instance_uuid)
+            if record.is_here:
+                return None
+            if result.generation > record.fenced_generation:
+                self._write(record, fenced_generation=result.generation, refused=result)
+                return result
+            refused = record.refused
+            return refused if refused is not None and refused.generation == result.generation else None
+
+    def forbid_unless_made(self, instance_uuid: str, generation: int) -> bool:
+        """`forbid`, unless something of the instance may be here. Returns whether it was forbidden."""
+        with self._lock(instance_uuid):
+            if self.get(instance_uuid).is_here:
+                return False
+            self._forbid(instance_uuid, generation)
+            return True
+
     def creating(self, instance_uuid: str, generation: int) -> None:
         """Right before a domain comes to exist: raises `Fenced`, or notes on disk that one may be here from now on."""
         with self._lock(instance_uuid):

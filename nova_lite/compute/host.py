@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import threading
+from collections.abc import Callable
 
 from oslo_config import cfg
 
@@ -36,6 +37,7 @@ class LocalHost:
     retrier: Retrier
     images: ImageBackend
     snapshot_slots: threading.BoundedSemaphore
+    hypervisor_answers: Callable[[], bool] = lambda: True
 
     def domain(self, instance_uuid: str) -> DomainInfo | None:
         """The instance's domain, if it has one here."""
@@ -43,6 +45,11 @@ class LocalHost:
             return self.driver.get_info(instance_uuid)
         except exception.DomainNotFound:
             return None
+
+    def require_answers(self) -> None:
+        """Raises `HypervisorUnavailable` where a call of the driver would only hang."""
+        if not self.hypervisor_answers():
+            raise exception.HypervisorUnavailable(host=self.name, reason="it does not answer")
 
     def power_state(self, instance_uuid: str) -> int | None:
         info = self.domain(instance_uuid)

@@ -15,6 +15,7 @@ from nova_lite.compute.fences import FenceStore
 from nova_lite.compute.jobs import Jobs
 from nova_lite.compute.reports import Retrier
 from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.context import get_admin_context
 from nova_lite.image.driver import ImageBackend
 from nova_lite.objects import ActionTicket
 from nova_lite.states import PowerState
@@ -71,6 +72,18 @@ class LocalHost:
         except exception.Fenced:
             return False
         return True
+
+    def is_open(self, instance_uuid: str, action_id: int, position: int | None, request_id: str) -> bool:
+        """Ask, for as long as it takes, whether the conductor waits for an order that seems to be late: ids that were
+        seen here come again from a database that lost its last commits."""
+
+        def ask() -> bool:
+            try:
+                return self.conductor.order_is_open(get_admin_context(), self.name, action_id, position, request_id)
+            except exception.ServiceTooOld:
+                return False
+
+        return self.retrier.ask(f"Instance {instance_uuid}: whether an order is late", ask, lambda: None)
 
     def require_domain(self, ticket: ActionTicket) -> None:
         """Raises `DomainNotFound` unless the domain is the one that the conductor means, at just that generation, and

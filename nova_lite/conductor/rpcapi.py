@@ -361,14 +361,23 @@ class ConductorRPC(Protocol):
         details: str,
         position: Annotated[int, rpc.Since("1.1")] = 0,
         answer: Annotated[dict[str, Any] | None, rpc.Since("1.1")] = None,
+        request_id: Annotated[str | None, rpc.Since("1.4")] = None,
     ) -> None:
-        """Report an order as done (``error`` None) or failed. ``position``: of the ticket. ``answer``: what later steps
-        need of it, in their tickets' payload under ``answers`` and the step's name. Reporting twice is harmless."""
+        """Report an order as done (``error`` None) or failed. ``position`` and ``request_id``: of the ticket.
+        ``answer``: what later steps need of it, in their tickets' payload under ``answers`` and the step's name.
+        Reporting twice is harmless."""
 
     @rpc.since("1.1")
     def order_is_wanted(self, context: RequestContext, host: str, action_id: int, position: int) -> bool:
         """Whether the conductor still waits for this order: what a host asks before it makes a guest of another host's
         disks."""
+
+    @rpc.since("1.4")
+    def order_is_open(
+        self, context: RequestContext, host: str, action_id: int, position: int | None, request_id: str
+    ) -> bool:
+        """Whether the conductor waits for just this order, although the host has seen one of a later action: a database
+        that lost its last commits gives ids again. ``position`` None: whichever of its action."""
 
     @rpc.since("1.2")
     def live_migration_progress(

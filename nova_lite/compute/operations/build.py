@@ -81,7 +81,9 @@ class Builder:
         host, uuid, generation = self._host, request.instance.uuid, request.generation
         record = host.fences.get(uuid)
         if request.action_id < record.last_action_id:
-            raise exception.Fenced(f"Instance {uuid}: action {record.last_action_id} came after its build.")
+            if not host.is_open(uuid, request.action_id, None, request.request_id):
+                raise exception.Fenced(f"Instance {uuid}: action {record.last_action_id} came after its build.")
+            host.fences.admit(uuid, request.action_id, request_id=request.request_id, is_open=True)
         found = self._find(uuid)
         if found is not None and found.generation > generation:
             raise exception.Fenced(f"Instance {uuid} is here at generation {found.generation}.")

@@ -102,6 +102,7 @@ class FakeConductor:
         self.down = False
         self.epoch = 3
         self.wanted = True
+        self.open_requests: set[str] = set()
         self.images: dict[str, Image] = {}
         self.answers: list[dict[str, Any] | None] = []
 
@@ -131,6 +132,7 @@ class FakeConductor:
         details: str,
         position: int = 0,
         answer: dict[str, Any] | None = None,
+        request_id: str | None = None,
     ) -> None:
         self.answers.append(answer)
         self._called("finish_action", (action_id, power_state, error))
@@ -154,6 +156,12 @@ class FakeConductor:
     def order_is_wanted(self, context: RequestContext, host: str, action_id: int, position: int) -> bool:
         self._called("order_is_wanted", (host, action_id, position))
         return self.wanted
+
+    def order_is_open(
+        self, context: RequestContext, host: str, action_id: int, position: int | None, request_id: str
+    ) -> bool:
+        self._called("order_is_open", (action_id, position, request_id))
+        return request_id in self.open_requests
 
     def reconcile_domains(
         self, context: RequestContext, host: str, domains: list[DomainReport], leftovers: list[str]

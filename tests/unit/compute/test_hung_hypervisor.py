@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from nova_lite import exception
+from nova_lite.service import Periodic
 from nova_lite.states import PowerState
 from tests.unit.compute.fakes import UUID, Gate, Host, eventually, ticket
 
@@ -139,3 +140,15 @@ def test_orders_wait_for_it(host: Host) -> None:
     answer_again(host)
     host.settle()
     assert host.power() == PowerState.SHUTDOWN
+
+
+def test_what_is_done_now_and_then_says_in_a_line_that_it_cannot_be(
+    host: Host, caplog: pytest.LogCaptureFixture
+) -> None:
+    host.control(fail_at=["inventory"], fail_count=-1, fail_error="hypervisor")
+    periodic = Periodic("Inventory", 0.01, host.manager.heartbeat.refresh)
+    periodic.start()
+    (record, *_) = eventually(lambda: [each for each in caplog.records if each.name == "nova_lite.service"], "a line")
+    periodic.stop()
+    assert (record.levelname, record.exc_info) == ("WARNING", None)
+    assert "told to fail at inventory" in record.getMessage()

@@ -12,10 +12,11 @@ import pytest
 import sqlalchemy as sa
 
 from nova_lite import exception, states
-from nova_lite.conductor.db import hosts, models, purge, services
+from nova_lite.conductor.db import claims, hosts, models, purge, server_migrations, services
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.manager import ConductorManager
 from nova_lite.objects import BuildResult, CreateRequest, DomainReport, Outcome, Verdict
+from tests.unit.conductor import make
 from tests.unit.conductor.test_evacuate import force_down
 from tests.unit.conductor.test_lifecycle import heartbeat
 from tests.unit.conductor.test_live_migration import Live
@@ -140,6 +141,24 @@ def test_what_holds_something_stays(world: World, holds: type[models.Base]) -> N
     world.delete()
     world.db.write(lambda uow: uow.session.execute(sa.insert(holds), rows))
     assert "instances" not in world.purge()
+
+
+@pytest.mark.parametrize("which", ["action", "migration", "call", "nothing"])
+def test_what_is_open_stays_though_nothing_is_held(world: World, which: str) -> None:
+    """As a delete that has to tell an image or network service, which is away."""
+
+    def write(uow: UnitOfWork) -> None:
+        then = uow.now - LATER
+        until = uow.now + 3 * LATER if which == "call" else None
+        uuid = make.instance(uow, deleted=True, terminated_at=then, network_call_until=until)
+        make.action(uow, uuid, step="deallocate", finish_time=None if which == "action" else then)
+        row = uow.session.scalars(sa.select(models.Instance).where(models.Instance.uuid == uuid)).one()
+        place = claims.Place("host1", "host1", 1, None)
+        migration = server_migrations.begin(uow, make.ADMIN, row, "resize", place, make.flavor())
+        migration.status, migration.updated_at = ("finished" if which == "migration" else "confirmed"), then
+
+    world.db.write(write)
+    assert ("instances" in world.purge()) == (which == "nothing")
 
 
 # --- what turns up after all

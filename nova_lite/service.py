@@ -57,7 +57,7 @@ class Periodic:
             trouble = None
             try:
                 self.func()
-            except exception.ServiceUnavailable as error:
+            except (exception.ServiceUnavailable, exception.HypervisorUnavailable) as error:
                 trouble = error.message
             except Exception:
                 LOG.exception("Periodic task %s failed; it runs again in %.1f s", self.name, self.interval)

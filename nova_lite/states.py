@@ -79,6 +79,10 @@ GUEST_IS: dict[str, tuple[PowerState, ...]] = {
     RESCUED: (PowerState.RUNNING, PowerState.SHUTDOWN, PowerState.CRASHED),
 }
 
+#: What an instance is that is in error if its host has no domain of it. What is shelved has its image elsewhere, what
+#: is resized its disks at the other end, and what is soft-deleted is nobody's.
+HAS_DOMAIN = (ACTIVE, STOPPED, PAUSED, SUSPENDED, RESCUED)
+
 #: What an instance is whose guest is found so, when its row says otherwise. Hypervisors pause guests by themselves at
 #: times, so that says nothing.
 FOLLOWS = {PowerState.RUNNING: ACTIVE, PowerState.SHUTDOWN: STOPPED}

@@ -26,6 +26,8 @@ BINARY = "nova-lite-compute"
 
 #: Seconds between two looks whether the domains have to be compared with the database.
 RECONCILE_TICK = 1.0
+#: Seconds between two looks whether the hypervisor still answers.
+WATCH_TICK = 1.0
 PRUNE_INTERVAL = 3600.0
 
 
@@ -46,6 +48,7 @@ class ComputeDaemon(service.Daemon):
         manager.connect()
         self.add_periodic("Heartbeat", self.conf.report_interval, manager.registration.send_heartbeat, jitter=True)
         self.add_periodic("Inventory", self.conf.report_interval, manager.heartbeat.refresh)
+        self.add_periodic("Watching the hypervisor", WATCH_TICK, manager.watch_hypervisor)
         manager.clean_up()
         self.serve_rpc(transport, self.conf.host, rpc.Endpoint(ComputeRPC, manager, orders=manager.orders))
         self.add_periodic("Domain reconciliation", RECONCILE_TICK, manager.reconciler.tick)

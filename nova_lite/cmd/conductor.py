@@ -9,20 +9,20 @@ concurrency.setup()
 # isort: split
 
 import sys  # noqa: E402
+from collections.abc import Callable  # noqa: E402
 
 from oslo_config import cfg  # noqa: E402
 
 from nova_lite import conf as nova_conf  # noqa: E402
 from nova_lite import exception, rpc, service, version  # noqa: E402
 from nova_lite.compute.rpcapi import ComputeRPC  # noqa: E402
-from nova_lite.conductor.db import engine, migration  # noqa: E402
+from nova_lite.conductor.db import engine, migration, services  # noqa: E402
 from nova_lite.conductor.manager import ConductorManager  # noqa: E402
 from nova_lite.conductor.rpcapi import ConductorRPC  # noqa: E402
 from nova_lite.context import get_admin_context  # noqa: E402
 from nova_lite.scheduler.rpcapi import SchedulerRPC  # noqa: E402
 
 BINARY = "nova-lite-conductor"
-SERVICE = "nova-conductor"
 
 
 class Conductor(service.Daemon):
@@ -42,6 +42,7 @@ class Conductor(service.Daemon):
         self._report()
         self.add_periodic("report_service", self.conf.report_interval, self._report)
         self.add_periodic("reconcile", self.conf.conductor.reconcile_interval, self._sweep)
+        self.add_periodic("purge", self.conf.conductor.purge_interval, self._purge, jitter=True)
 
     def cleanup(self) -> None:
         if self.manager is not None:
@@ -50,13 +51,23 @@ class Conductor(service.Daemon):
 
     def _sweep(self) -> None:
         assert self.manager is not None
+        self._translated(self.manager.reconciler.sweep)
+
+    def _purge(self) -> None:
+        assert self.manager is not None
+        self._translated(self.manager.purge)
+
+    @staticmethod
+    def _translated(work: Callable[[], object]) -> None:
         try:
-            self.manager.reconciler.sweep()
+            work()
         except Exception as error:
             raise engine.translate(error) from error
 
     def _report(self) -> None:
-        self.client.report_service(get_admin_context(), self.conf.host, SERVICE, "conductor", version.VERSION)
+        self.client.report_service(
+            get_admin_context(), self.conf.host, services.CONDUCTOR, "conductor", version.VERSION
+        )
 
 
 def main() -> int:

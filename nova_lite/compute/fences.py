@@ -53,7 +53,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ``held_generation``: a guest of it or a lower one may not run here now: its disks are on their way elsewhere.
 
     ``last_action_id`` and ``last_position``: the newest order seen, by its action and its place in that, finished if
-    there is a ``result``. ``updated_at``: seconds since the epoch.
+    there is a ``result``; ``last_request_id``: of the request that made that action. ``ids_returned``: the database has
+    given ids again that were seen here. ``updated_at``: seconds since the epoch.
     """
 
     uuid: str
@@ -65,6 +66,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     held_generation: int = NEVER
     last_action_id: int = 0
     last_position: int = 0
+    last_request_id: str = ""
+    ids_returned: bool = False
     result: ActionResult | None = None
     updated_at: float = 0.0
 
@@ -75,6 +78,16 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def last_order(self) -> tuple[int, int]:
         return self.last_action_id, self.last_position
+
+    def is_last(self, action_id: int, position: int, request_id: str) -> bool:
+        """Whether the newest order is this one, and not another one of its id."""
+        return self.last_order == (action_id, position) and self.last_request_id in ("", request_id)
+
+    def is_in_order(self, action_id: int, position: int, request_id: str) -> bool:
+        """Whether the ids alone say that an order comes after the newest one that was seen, or is that one."""
+        if action_id != self.last_action_id:
+            return action_id > self.last_action_id and not self.ids_returned
+        return position >= self.last_position and self.last_request_id in ("", request_id)
 
     @property
     def is_here(self) -> bool:
@@ -154,6 +167,27 @@ class FenceStore:
                     resources=None,
                 )
 
+    def refuse_unless_made(self, result: BuildResult) -> BuildResult | None:
+        """`refuse` a build that nobody can look after now, unless something of the instance may be here. Returns the
+        report to make, if it is refused, now or before."""
+        with self._lock(result.instance_uuid):
+            record = self.get(result.instance_uuid)
+            if record.is_here:
+                return None
+            if result.generation > record.fenced_generation:
+                self._write(record, fenced_generation=result.generation, refused=result)
+                return result
+            refused = record.refused
+            return refused if refused is not None and refused.generation == result.generation else None
+
+    def forbid_unless_made(self, instance_uuid: str, generation: int) -> bool:
+        """`forbid`, unless something of the instance may be here. Returns whether it was forbidden."""
+        with self._lock(instance_uuid):
+            if self.get(instance_uuid).is_here:
+                return False
+            self._forbid(instance_uuid, generation)
+            return True
+
     def creating(self, instance_uuid: str, generation: int) -> None:
         """Right before a domain comes to exist: raises `Fenced`, or notes on disk that one may be here from now on."""
         with self._lock(instance_uuid):
@@ -211,31 +245,46 @@ class FenceStore:
     # --- actions
 
     def admit(
-        self, instance_uuid: str, action_id: int, forbid_generation: int | None = None, position: int = 0
+        self,
+        instance_uuid: str,
+        action_id: int,
+        forbid_generation: int | None = None,
+        position: int = 0,
+        request_id: str = "",
+        is_open: bool = False,
     ) -> bool:
-        """Note that an order came. False: a newer one was seen, drop it.
+        """Note that an order came. False: a newer one was seen, drop it, unless the conductor says that it ``is_open``.
 
         True: it is on disk that it was seen and, unless it is finished, that ``forbid_generation`` is fenced.
         """
         with self._lock(instance_uuid):
             record = self.get(instance_uuid)
-            order = (action_id, position)
-            if order < record.last_order:
+            in_order = record.is_in_order(action_id, position, request_id)
+            if not (in_order or is_open):
                 return False
-            if order == record.last_order and record.result is not None:
+            is_last = record.is_last(action_id, position, request_id)
+            if is_last and record.result is not None:
                 return True
             fenced = max(record.fenced_generation, NEVER if forbid_generation is None else forbid_generation)
-            if (*order, fenced) != (*record.last_order, record.fenced_generation):
+            if not is_last or fenced != record.fenced_generation:
                 self._write(
-                    record, last_action_id=action_id, last_position=position, result=None, fenced_generation=fenced
+                    record,
+                    last_action_id=action_id,
+                    last_position=position,
+                    last_request_id=request_id,
+                    ids_returned=record.ids_returned or not in_order,
+                    result=None,
+                    fenced_generation=fenced,
                 )
             return True
 
-    def done(self, instance_uuid: str, action_id: int, result: ActionResult, position: int = 0) -> None:
+    def done(
+        self, instance_uuid: str, action_id: int, result: ActionResult, position: int = 0, request_id: str = ""
+    ) -> None:
         """The order is finished; the result is on disk before it is reported. Late ones are not noted."""
         with self._lock(instance_uuid):
             record = self.get(instance_uuid)
-            if record.last_order == (action_id, position):
+            if record.is_last(action_id, position, request_id):
                 self._write(record, result=result)
 
     # --- upkeep

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 
 from oslo_config import cfg
@@ -24,10 +25,18 @@ class Heartbeat:
         self._jobs = jobs
         self._boot_id = str(uuid.uuid4())
         self._inventory: Inventory | None = None
+        self._answered = time.monotonic()
 
     def refresh(self) -> None:
         """Ask the hypervisor what it has; may raise or hang as the driver does."""
         self._inventory = self._driver.get_inventory()
+        self._answered = time.monotonic()
+
+    def hypervisor_answers(self) -> bool:
+        """Whether it did lately. It is asked by `refresh`, every ``report_interval``, in a thread that nobody waits
+        for."""
+        limit: float = self._conf.compute.hypervisor_timeout + self._conf.report_interval
+        return time.monotonic() - self._answered < limit
 
     def report(self) -> HostReport:
         conf = self._conf
@@ -38,6 +47,7 @@ class Heartbeat:
             building=self._jobs.building(),
             acting=self._jobs.acting(),
             version=version.VERSION,
+            hypervisor_up=self.hypervisor_answers(),
             cpu_allocation_ratio=conf.cpu_allocation_ratio,
             ram_allocation_ratio=conf.ram_allocation_ratio,
             disk_allocation_ratio=conf.disk_allocation_ratio,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import threading
+from collections.abc import Callable
 
 from oslo_config import cfg
 
@@ -14,6 +15,7 @@ from nova_lite.compute.fences import FenceStore
 from nova_lite.compute.jobs import Jobs
 from nova_lite.compute.reports import Retrier
 from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.context import get_admin_context
 from nova_lite.image.driver import ImageBackend
 from nova_lite.objects import ActionTicket
 from nova_lite.states import PowerState
@@ -36,6 +38,7 @@ class LocalHost:
     retrier: Retrier
     images: ImageBackend
     snapshot_slots: threading.BoundedSemaphore
+    hypervisor_answers: Callable[[], bool] = lambda: True
 
     def domain(self, instance_uuid: str) -> DomainInfo | None:
         """The instance's domain, if it has one here."""
@@ -43,6 +46,11 @@ class LocalHost:
             return self.driver.get_info(instance_uuid)
         except exception.DomainNotFound:
             return None
+
+    def require_answers(self) -> None:
+        """Raises `HypervisorUnavailable` where a call of the driver would only hang."""
+        if not self.hypervisor_answers():
+            raise exception.HypervisorUnavailable(host=self.name, reason="it does not answer")
 
     def power_state(self, instance_uuid: str) -> int | None:
         info = self.domain(instance_uuid)
@@ -64,6 +72,18 @@ class LocalHost:
         except exception.Fenced:
             return False
         return True
+
+    def is_open(self, instance_uuid: str, action_id: int, position: int | None, request_id: str) -> bool:
+        """Ask, for as long as it takes, whether the conductor waits for an order that seems to be late: ids that were
+        seen here come again from a database that lost its last commits."""
+
+        def ask() -> bool:
+            try:
+                return self.conductor.order_is_open(get_admin_context(), self.name, action_id, position, request_id)
+            except exception.ServiceTooOld:
+                return False
+
+        return self.retrier.ask(f"Instance {instance_uuid}: whether an order is late", ask, lambda: None)
 
     def require_domain(self, ticket: ActionTicket) -> None:
         """Raises `DomainNotFound` unless the domain is the one that the conductor means, at just that generation, and

@@ -67,6 +67,7 @@ class ComputeManager:
             retrier=Retrier(conf.compute.report_retry_seconds, self._stopping),
             images=images,
             snapshot_slots=threading.BoundedSemaphore(conf.compute.max_concurrent_snapshots),
+            hypervisor_answers=self.heartbeat.hypervisor_answers,
         )
         snapshot.clean(self.host)
         boot = HostBoot(os.path.join(conf.state_path, "boots", host))
@@ -75,6 +76,7 @@ class ComputeManager:
         self._engine = Engine(self.host)
         self.orders = {method: self._order(step) for method, step in operations.order_methods().items()}
         self._image_fetcher = ImageFetcher(driver)
+        self._hypervisor_answers = True
 
     # --- life
 
@@ -104,6 +106,20 @@ class ComputeManager:
             raise exception.ServiceUnavailable(
                 f"{len(kept)} domain(s) that do not belong here could not be destroyed: {', '.join(sorted(kept))}."
             )
+
+    def watch_hypervisor(self) -> None:
+        """Say when the hypervisor stops answering, and when it answers again: in the log, to the conductor, and to
+        builds that wait for it. Meant to be called about every second."""
+        answers = self.heartbeat.hypervisor_answers()
+        if answers == self._hypervisor_answers:
+            return
+        self._hypervisor_answers = answers
+        if answers:
+            LOG.warning("The hypervisor answers again: this host counts as up")
+        else:
+            LOG.warning("The hypervisor does not answer: this host counts as down, and takes no builds, until it does")
+            self._builder.give_up_waiting()
+        self.registration.send_heartbeat()
 
     def prune_fences(self) -> None:
         self.host.fences.prune()
@@ -157,9 +173,13 @@ class ComputeManager:
         A build in progress is told first (on disk), so that it stops at its next step; the note that a build is
         complete and the fence exclude each other in `FenceStore`, so one of the two is always first. Raises
         `ServiceUnavailable` if the build does not end within `FENCE_WAIT`; the promise holds, and the answer is found
-        by asking again.
+        by asking again; and at once where that can only be found out from a hypervisor that does not answer.
         """
         host = self.host
+        if not host.hypervisor_answers():
+            if host.fences.forbid_unless_made(instance_uuid, generation):
+                return True
+            raise exception.ServiceUnavailable(f"The hypervisor of host {host.name} does not answer.")
         if self.jobs.is_building(instance_uuid):
             host.fences.forbid_unless_built(instance_uuid, generation)
         with self.jobs.locks.hold(instance_uuid, FENCE_WAIT):
@@ -177,6 +197,7 @@ class ComputeManager:
         driver = self.host.driver
         if not isinstance(driver, ConsoleOutput):
             raise exception.NotImplementedByDriver(operation="console output")
+        self.host.require_answers()
         try:
             return driver.get_console_output(instance_uuid, length)
         except exception.DomainNotFound as error:
@@ -187,6 +208,7 @@ class ComputeManager:
         driver = self.host.driver
         if not isinstance(driver, InstanceDiagnostics):
             raise exception.NotImplementedByDriver(operation="diagnostics")
+        self.host.require_answers()
         try:
             state = driver.get_info(instance_uuid).power_state
             if state != PowerState.RUNNING:

@@ -67,6 +67,7 @@ class DomainReconciler:
         booted = self._boot.is_new()
         with host.jobs.watch() as touched:
             domains = {info.uuid: info for info in host.driver.list_domains()}
+            listed = set(domains)
             leftovers = host.driver.leftovers() - set(domains)
             given_up = [info for info in domains.values() if host.fences.get(info.uuid).forbids(info.generation)]
             kept = {info.uuid for info in given_up}
@@ -84,6 +85,7 @@ class DomainReconciler:
             kept |= {each.uuid for each in to_destroy if each.uuid in domains}
             with concurrent.futures.ThreadPoolExecutor(WORKERS, thread_name_prefix="verdict") as pool:
                 list(pool.map(lambda each: self._destroy(each, domains, leftovers, touched, kept), to_destroy))
+            self._report_lost(listed, touched)
         return kept
 
     def _destroy_given_up(self, info: DomainInfo, touched: set[str], kept: set[str]) -> None:
@@ -94,6 +96,24 @@ class DomainReconciler:
             if free:
                 self._host.remove(info.uuid)
                 kept.discard(info.uuid)
+
+    def _report_lost(self, listed: set[str], touched: set[str]) -> None:
+        """Look for what ought to be here and was not ``listed``. That is nobody's danger: what cannot be asked or told
+        now is left for the next run."""
+        trouble = ""
+        try:
+            expected = self._host.conductor.domains_expected(get_admin_context(), self._host.name)
+        except exception.ServiceUnavailable as error:
+            expected, trouble = [], error.message
+        if trouble:
+            LOG.info("What ought to be on this host is not known now: %s", trouble)
+        for each in expected:
+            if each.uuid in listed:
+                continue
+            with self._attempt(each.uuid), self._untouched(each.uuid, touched) as free:
+                if free and self._host.domain(each.uuid) is None:
+                    LOG.warning("Instance %s: its domain of generation %d is not here", each.uuid, each.generation)
+                    self._host.conductor.domain_lost(get_admin_context(), self._host.name, each)
 
     @contextlib.contextmanager
     def _attempt(self, instance_uuid: str) -> Iterator[None]:

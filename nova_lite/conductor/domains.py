@@ -5,19 +5,26 @@ from __future__ import annotations
 import logging
 
 from nova_lite import operations, states
-from nova_lite.conductor.db import actions, claims, instances
+from nova_lite.conductor.db import actions, claims, instances, purge
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Instance
+from nova_lite.conductor.operations import faults
 from nova_lite.conductor.operations.engine import Engine
 from nova_lite.context import RequestContext
-from nova_lite.objects import DomainReport, DomainVerdict, Verdict
+from nova_lite.objects import DomainExpected, DomainReport, DomainVerdict, Verdict
 from nova_lite.states import PowerState
 
 LOG = logging.getLogger(__name__)
 
+#: The fault of an instance that its hypervisor does not know any more.
+LOST = (
+    "The server is not known to its hypervisor any more. A hard reboot makes it anew if its disks are still there; "
+    "a rebuild makes it of its image, with a new disk."
+)
+
 
 class Domains:
-    """The RPC method `reconcile_domains`."""
+    """The RPC methods `reconcile_domains`, `domains_expected` and `domain_lost`."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -43,6 +50,28 @@ class Domains:
             self.engine.accept_in(uow, context, instance.uuid, operations.START.kind, {})
         return verdicts
 
+    def domains_expected(self, context: RequestContext, host: str) -> list[DomainExpected]:
+        return self.db.read(instances.with_domain, host)
+
+    def domain_lost(self, context: RequestContext, host: str, expected: DomainExpected) -> None:
+        self.db.write(self._domain_lost, host, expected)
+
+    def _domain_lost(self, uow: UnitOfWork, host: str, expected: DomainExpected) -> None:
+        """In ERROR, where it was: what it holds there is still its own, and the next attempt needs it. Whatever was
+        done since the host was asked may have made the domain again, or have taken it elsewhere."""
+        instance = instances.lock(uow, expected.uuid)
+        if instance is None or instance.deleted or instance.task_state is not None:
+            return
+        if (instance.host, instance.generation) != (host, expected.generation):
+            return
+        if instance.vm_state not in states.HAS_DOMAIN or actions.all_open(uow, instance.uuid):
+            return
+        if actions.newest(uow, instance.uuid) != expected.last_action_id:
+            return
+        LOG.warning("Instance %s was %s: its domain is not on host %s", instance.uuid, instance.vm_state, host)
+        faults.set_error(uow, instance, LOST)
+        instance.power_state = int(PowerState.NOSTATE)
+
 
 def reconcile_domains(
     uow: UnitOfWork,
@@ -53,15 +82,20 @@ def reconcile_domains(
 ) -> list[DomainVerdict]:
     """Say which domains and leftovers do not belong on the host, and note the power states of those that do.
 
-    An instance belongs where it is, and wherever else it holds a claim: the other end of a move. Unknown uuids are
-    never judged: they may be of another database. ``off`` gets those that were active and are stopped now, but are to
-    run again.
+    An instance belongs where it is, and wherever else it holds a claim: the other end of a move. One whose row was
+    purged had been deleted, and belongs nowhere. Other unknown uuids are never judged: they may be of another database.
+    ``off`` gets those that were active and are stopped now, but are to run again.
     """
     rows = instances.rows_by_uuid(uow, [domain.uuid for domain in domains] + leftovers)
     elsewhere = claims.of_instances(uow, rows, host)
+    purged = purge.purged(uow, {*leftovers, *(domain.uuid for domain in domains)} - rows.keys())
     verdicts = []
     for domain in domains:
         instance = rows.get(domain.uuid)
+        if domain.uuid in purged:
+            LOG.warning("Host %s has a domain %s of a server that was deleted and purged", host, domain.uuid)
+            verdicts.append(DomainVerdict(uuid=domain.uuid, generation=domain.generation, verdict=Verdict.DESTROY))
+            continue
         if instance is None:
             LOG.warning("Host %s has a domain %s of ours that is in no row; it is left alone", host, domain.uuid)
             continue
@@ -76,6 +110,9 @@ def reconcile_domains(
         verdicts.append(DomainVerdict(uuid=domain.uuid, generation=domain.generation, verdict=verdict))
     for instance_uuid in leftovers:
         instance = rows.get(instance_uuid)
+        if instance_uuid in purged:
+            verdicts.append(DomainVerdict(uuid=instance_uuid, generation=0, verdict=Verdict.DESTROY))
+            continue
         if instance is None or (not instance.deleted and (instance.host == host or instance_uuid in elsewhere)):
             continue
         verdicts.append(DomainVerdict(uuid=instance_uuid, generation=instance.generation, verdict=Verdict.DESTROY))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import threading
 
 from oslo_config import cfg
 
 from nova_lite import context, exception, rpc
 from nova_lite.compute.rpcapi import ComputeRPC
-from nova_lite.conductor.db import engine, hosts
+from nova_lite.conductor.db import engine, hosts, purge, services
 from nova_lite.conductor.db.engine import Database, UnitOfWork
 from nova_lite.conductor.domains import Domains
 from nova_lite.conductor.endpoints import database
@@ -37,6 +38,7 @@ class ConductorManager:
         self, conf: cfg.ConfigOpts, scheduler: SchedulerRPC, compute: ComputeRPC, conductor: ConductorRPC
     ) -> None:
         self.conf = conf
+        self._closing = threading.Event()
         self.scheduler = scheduler
         self.db = Database(conf, before_commit=self._announce_hosts)
         network_backend = load_backend(conf)
@@ -58,7 +60,18 @@ class ConductorManager:
             translate=engine.translate,
         )
 
+    def purge(self) -> None:
+        """Purge what is old enough, if this is the conductor that does it. Two that think so only share the work."""
+        days = self.conf.conductor.purge_after
+        if not days or not self.db.read(services.is_first, services.CONDUCTOR, self.conf.host):
+            return
+        before = self.db.read(purge.days_ago, days)
+        gone = purge.run(self.db, before, self.conf.conductor.purge_batch, wanted=lambda: not self._closing.is_set())
+        if gone.total():
+            LOG.info("Purged what was over before %s: %s", before, purge.told(gone))
+
     def close(self) -> None:
+        self._closing.set()
         self.reconciler.stop()
         self.engine.stop()
         self.db.close()

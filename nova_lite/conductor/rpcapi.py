@@ -20,6 +20,7 @@ from nova_lite.objects import (
     ComputeNode,
     CreateRequest,
     CreateResult,
+    DomainExpected,
     DomainReport,
     DomainVerdict,
     Flavor,
@@ -43,7 +44,7 @@ from nova_lite.objects import (
 )
 
 
-@rpc.service("conductor", version="1.3")
+@rpc.service("conductor", version="1.4")
 class ConductorRPC(Protocol):
     # --- servers, for the API
 
@@ -361,14 +362,23 @@ class ConductorRPC(Protocol):
         details: str,
         position: Annotated[int, rpc.Since("1.1")] = 0,
         answer: Annotated[dict[str, Any] | None, rpc.Since("1.1")] = None,
+        request_id: Annotated[str | None, rpc.Since("1.4")] = None,
     ) -> None:
-        """Report an order as done (``error`` None) or failed. ``position``: of the ticket. ``answer``: what later steps
-        need of it, in their tickets' payload under ``answers`` and the step's name. Reporting twice is harmless."""
+        """Report an order as done (``error`` None) or failed. ``position`` and ``request_id``: of the ticket.
+        ``answer``: what later steps need of it, in their tickets' payload under ``answers`` and the step's name.
+        Reporting twice is harmless."""
 
     @rpc.since("1.1")
     def order_is_wanted(self, context: RequestContext, host: str, action_id: int, position: int) -> bool:
         """Whether the conductor still waits for this order: what a host asks before it makes a guest of another host's
         disks."""
+
+    @rpc.since("1.4")
+    def order_is_open(
+        self, context: RequestContext, host: str, action_id: int, position: int | None, request_id: str
+    ) -> bool:
+        """Whether the conductor waits for just this order, although the host has seen one of a later action: a database
+        that lost its last commits gives ids again. ``position`` None: whichever of its action."""
 
     @rpc.since("1.2")
     def live_migration_progress(
@@ -386,3 +396,13 @@ class ConductorRPC(Protocol):
     ) -> list[DomainVerdict]:
         """What to do with each of a host's domains, and (DESTROY) which leftovers without a domain to remove. Uuids
         that are left out of the answer are not to be touched."""
+
+    @rpc.since("1.4")
+    def domains_expected(self, context: RequestContext, host: str) -> list[DomainExpected]:
+        """The domains that the host has to have now, unless something is being done to them: of what is in none, the
+        host makes sure once more, and reports it."""
+
+    @rpc.since("1.4")
+    def domain_lost(self, context: RequestContext, host: str, expected: DomainExpected) -> None:
+        """A domain that was `domains_expected` is not there, and nothing that is being done there makes it. If that is
+        still what the instance is about, it is in ERROR. Reporting twice is harmless."""

@@ -43,6 +43,13 @@ OPTS = [
         min=1,
         help="Seconds between two comparisons of the hypervisor's domains with the database.",
     ),
+    cfg.IntOpt(
+        "hypervisor_timeout",
+        default=60,
+        min=1,
+        help="Seconds, besides report_interval, for which a hypervisor may leave a question unanswered. After that the "
+        "host counts as down, and builds that have made no domain go to other hosts, until it answers again.",
+    ),
     cfg.IntOpt("shutdown_timeout", default=60, min=0, help="Seconds a guest gets to shut down on stop and reboot."),
     cfg.IntOpt("report_retry_seconds", default=2, min=1, help="Seconds between attempts to report a result."),
     cfg.IntOpt(

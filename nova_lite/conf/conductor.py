@@ -77,6 +77,15 @@ OPTS = [
         default=[2, 5, 10, 30],
         help="Seconds between redrives of one action: first, second, ...; the last one repeats.",
     ),
+    cfg.IntOpt(
+        "purge_after",
+        default=365,
+        min=0,
+        help="Days after which deleted servers, closed actions and finished migrations are purged. What was used "
+        "longer ago is in no usage report then. 0: never, but by nova-lite-manage db purge.",
+    ),
+    cfg.IntOpt("purge_interval", default=3600, min=1, help="Seconds between two looks for what is to be purged."),
+    cfg.IntOpt("purge_batch", default=100, min=1, help="Servers, actions or migrations that one transaction purges."),
 ]
 
 

@@ -129,6 +129,15 @@ class DomainReport(msgspec.Struct, kw_only=True):
     lost_power: bool = False
 
 
+class DomainExpected(msgspec.Struct, kw_only=True):
+    """A domain that a host has to have, as nothing is being done to its instance. ``last_action_id``: of the newest
+    action that the instance had, then."""
+
+    uuid: str
+    generation: int
+    last_action_id: int = 0
+
+
 class Verdict(enum.StrEnum):
     """KEEP: it is right. DESTROY: not (any more) meant to be here."""
 

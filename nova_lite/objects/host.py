@@ -58,6 +58,7 @@ class HostReport(msgspec.Struct, kw_only=True):
     ``boot_id`` is new at every start of the daemon. ``building``: instance uuid to generation of builds in progress;
     ``acting``: ids of actions in progress. ``epoch``: what `register_host` answered.
     ``serving``: whether it takes orders yet; a host that does not is alive, and not up.
+    ``hypervisor_up``: whether its hypervisor has answered lately; a host whose does not is alive, and not up.
     ``identity``: what tells it from another machine of the same name; empty from hosts that do not tell.
     """
 
@@ -70,6 +71,7 @@ class HostReport(msgspec.Struct, kw_only=True):
     epoch: int = 0
     serving: bool = True
     identity: str = ""
+    hypervisor_up: bool = True
     cpu_allocation_ratio: float = 4.0
     ram_allocation_ratio: float = 1.0
     disk_allocation_ratio: float = 1.0

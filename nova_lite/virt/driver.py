@@ -134,6 +134,16 @@ class ComputeDriver(abc.ABC):
 
 
 @runtime_checkable
+class Recreating(Protocol):
+    """A driver that can make a domain anew of the disks that an earlier one has left."""
+
+    def recreate(self, spec: SpawnSpec) -> None:
+        """Make the domain, off, of the disks that are here at just this generation; ``spec.fence`` is called before it
+        exists. There is none. Raises `exception.DomainNotFound` when the disks are not here either."""
+        ...
+
+
+@runtime_checkable
 class ConsoleOutput(Protocol):
     """A driver that keeps what guests print."""
 

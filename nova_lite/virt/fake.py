@@ -72,6 +72,7 @@ class Control(msgspec.Struct, kw_only=True):
     """``control.json``; what it leaves out is taken from ``[fake]``.
 
     ``delays``: seconds by step, besides the three general ones. ``live_migration_delay``: seconds that one takes.
+    ``hang_at``: steps at which it hangs until it is told otherwise; "*" for all.
     ``vcpus``, ``memory_mb``, ``disk_gb``: the host's.
     ``metrics``: what it measures, by name, for the scheduler.
     """
@@ -86,6 +87,7 @@ class Control(msgspec.Struct, kw_only=True):
     memory_mb: int
     disk_gb: int
     live_migration_delay: float = 0.0
+    hang_at: list[str] = msgspec.field(default_factory=list)
     delays: dict[str, float] = msgspec.field(default_factory=dict)
     metrics: dict[str, float] = msgspec.field(default_factory=dict)
 
@@ -93,6 +95,9 @@ class Control(msgspec.Struct, kw_only=True):
 make_ready(Domain, Control)
 
 QCOW2_HEADER = (b"QFI\xfb" + (3).to_bytes(4, "big")).ljust(512, b"\0")
+
+#: Seconds between two looks whether it still has to hang.
+HANG_POLL = 0.05
 
 #: The domain of a guest that is set aside, beside its disks.
 ASIDE_DOMAIN = "domain.json"
@@ -194,6 +199,13 @@ class FakeDriver(driver.ComputeDriver):
             domain.power_state = PowerState.SHUTDOWN
             self._end_rescue(domain)
         self._boot(domain)
+
+    def recreate(self, spec: driver.SpawnSpec) -> None:
+        self._step("recreate")
+        if not os.path.exists(os.path.join(self._disks(spec.instance.uuid), "disk")):
+            raise exception.DomainNotFound(instance_uuid=spec.instance.uuid)
+        spec.fence()
+        self._write(_domain(spec))
 
     def pause(self, instance_uuid: str) -> None:
         self._turn("pause", instance_uuid, PowerState.PAUSED)
@@ -509,6 +521,9 @@ class FakeDriver(driver.ComputeDriver):
     def _step(self, name: str, error: type[Exception] | None = None, instance_uuid: str = "") -> Control:
         """Wait and fail at a step as told; returns what `Control` says."""
         control, source = self._control()
+        while {name, "*"} & set(control.hang_at):
+            time.sleep(HANG_POLL)
+            control, source = self._control()
         time.sleep(control.delays.get(name, 0.0))
         if name in control.fail_at and self._may_fail(control.fail_count, source):
             LOG.info("Failing at %s, as told", name)

@@ -340,6 +340,10 @@ class Arena:
         host, _ = self.guests()[server_id]
         return self._fake(host, "disks", server_id, "console.log").read_text()
 
+    def lose_domain(self, server: dict[str, Any]) -> None:
+        """Behind its host's back; its disks are still there."""
+        self._fake(server["OS-EXT-SRV-ATTR:host"], "domains", f"{server['id']}.json").unlink()
+
     def generation(self, server_id: str) -> int:
         """That of the domain that the server has."""
         host, _ = self.guests()[server_id]

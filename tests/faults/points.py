@@ -29,6 +29,8 @@ SWEEP, UNDONE, REVIVED = "take_due", "fenced", "revived"
 WANTED = "ordered"
 #: The operator says that a host is gone for good.
 RETIRE = "retire"
+#: A host has no domain of what it ought to have.
+DOMAIN_LOST = "domain_lost"
 #: Before and after a network service of its own is asked: for interfaces, and to take them back at the end of a server,
 #: which may fail, or in the middle of a build that is not wanted any more.
 ASK, TELL, TOLD, TELL_AGAIN, TAKEN_BACK = (
@@ -39,7 +41,7 @@ ASK, TELL, TOLD, TELL_AGAIN, TAKEN_BACK = (
 TASK, IMAGE_ASK, IMAGE_TOLD, IMAGE_FAILED = "report_task", "image_call", "image_told", "image_failed"
 TRANSACTIONS = (
     *(ACCEPT_CREATE, ACCEPT, LEASE, CLAIM, NO_HOST, START_BUILD, FINISH_BUILD, FINISH),
-    *(SWEEP, UNDONE, REVIVED, WANTED, RETIRE),
+    *(SWEEP, UNDONE, REVIVED, WANTED, RETIRE, DOMAIN_LOST),
     *(ASK, TELL, TOLD, TELL_AGAIN, TAKEN_BACK),
     *(TASK, IMAGE_ASK, IMAGE_TOLD, IMAGE_FAILED),
 )

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from nova_lite import hooks, operations, states
+from nova_lite.conductor import domains
 from tests.faults import images, points
 from tests.faults.arena import Arena, Site
 from tests.faults.outages import release
@@ -127,6 +128,26 @@ def _single_step(kind: str, row: operations.Operation, rows: Mapping[str, operat
         assert became != began or arena.boots(arena.one()) > boots, f"{kind} has not booted the guest"
 
     return Scenario(kind, prepare, run, points.of(row), rows=(kind,))
+
+
+# --- a domain that vanished
+
+
+def vanished(arena: Arena) -> None:
+    """Its host finds out by itself, and a hard reboot makes it anew."""
+    (server,) = arena.servers()
+    arena.lose_domain(server)
+    arena.settle("ERROR", 1)
+    (server,) = arena.servers()
+    assert server["fault"]["message"] == domains.LOST
+    assert server["OS-EXT-SRV-ATTR:host"] is not None
+    act({"reboot": {"type": "HARD"}}, "ACTIVE")(arena)
+
+
+VANISHED: Points = {
+    COMPUTE: around("send/domains_expected", f"send/{points.DOMAIN_LOST}"),
+    CONDUCTOR: around("handle/domains_expected", f"handle/{points.DOMAIN_LOST}", f"commit/{points.DOMAIN_LOST}"),
+}
 
 
 # --- evacuate, delete
@@ -872,6 +893,7 @@ def _stories() -> Iterator[Scenario]:
     yield Scenario("unshelve", images.one_shelved, images.unshelve, images.UNSHELVED, rows=("unshelve",))
     yield Scenario("delete, shelved", images.one_shelved, images.delete, images.DISCARDED, effects=STOPS)
     yield from _moves()
+    yield Scenario("domain vanished", one_active, vanished, VANISHED)
     yield Scenario("create, host stands still", nothing, standing_still, {})
     yield Scenario("create, ordered again", nothing, ordered_again, {})
     yield Scenario("create 2, one place", nothing, last_place, {}, ONE_PLACE)

@@ -25,6 +25,7 @@ from nova_lite import exception, states
 from nova_lite.compute import manager
 from nova_lite.conductor.db import audit, hosts, models, services
 from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.conductor.domains import LOST
 from nova_lite.objects import ActionTicket, BuildRequest, HostReport
 from nova_lite.states import PowerState
 from tests.unit.compute.fakes import DEADLINE, Gate, Host
@@ -73,6 +74,15 @@ class Link:
 
     def reconcile_domains(self, *arguments: Any) -> Any:
         return self.reports.reconcile_domains(*arguments)
+
+    def domains_expected(self, *arguments: Any) -> Any:
+        return self.reports.domains_expected(*arguments)
+
+    def domain_lost(self, *arguments: Any) -> None:
+        self.reports.domain_lost(*arguments)
+
+    def order_is_open(self, *arguments: Any) -> Any:
+        return self.reports.order_is_open(*arguments)
 
     def _say(self, method: Callable[..., T], *arguments: Any, **named: Any) -> T:
         if self.cut == "before":
@@ -348,6 +358,7 @@ class ControlPlane(RuleBasedStateMachine):
                 assert places == {}
             elif row.vm_state == states.ERROR:
                 assert row.fault is not None
+                assert row.fault["message"] != LOST, "nothing has ever vanished"
                 assert places in ({}, {row.host: row.generation})
             else:
                 power = {states.ACTIVE: PowerState.RUNNING, states.STOPPED: PowerState.SHUTDOWN}[row.vm_state]

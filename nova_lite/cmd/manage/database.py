@@ -3,16 +3,90 @@
 from __future__ import annotations
 
 import argparse
+import datetime
+import time
+from collections.abc import Callable
 
-from nova_lite.cmd.manage.app import App, Commands
-from nova_lite.conductor.db import migration
+from nova_lite import exception
+from nova_lite.cmd.manage.app import App, Commands, at_least
+from nova_lite.conductor.db import migration, purge
+
+#: Seconds between two lines of progress.
+TELL = 5.0
 
 
 def register(commands: Commands) -> None:
     noun = commands.noun("db", "Bring the database's schema up to date, or look at it.")
     commands.verb(noun, "sync", "Create or upgrade the schema; the daemons may run meanwhile.", sync)
     commands.verb(noun, "version", "Print the schema's version.", show_version)
+    _register_purge(
+        commands.verb(
+            noun,
+            "purge",
+            "Remove what has been over for so long: deleted servers with all that belongs to them, closed actions, "
+            "finished migrations. The daemons may run meanwhile. What hosts have not confirmed stays.",
+            run_purge,
+        )
+    )
     commands.verb(noun, "check", "Exit with 1 unless the schema is the one this program needs.", check)
+
+
+def _register_purge(parser: argparse.ArgumentParser) -> None:
+    age = parser.add_mutually_exclusive_group()
+    age.add_argument("--before", type=_moment, metavar="TIME", help="ISO 8601, UTC unless it says otherwise")
+    age.add_argument("--older-than", type=at_least(0), metavar="DAYS")
+    parser.add_argument(
+        "--tombstones-older-than",
+        type=at_least(0),
+        metavar="DAYS",
+        help="also forget the uuids of servers that were purged so long ago, which is your word that no host has "
+        "anything of them: a domain of such a uuid is never touched then",
+    )
+    parser.add_argument(
+        "--batch-size",
+        type=at_least(1),
+        default=100,
+        metavar="N",
+        help="servers, actions or migrations in one transaction (100)",
+    )
+    parser.add_argument("--max-rows", type=at_least(1), metavar="N", help="stop after the batch that makes it so many")
+    parser.add_argument("--dry-run", action="store_true", help="only count")
+
+
+def _moment(text: str) -> datetime.datetime:
+    """An argparse type: naive UTC."""
+    moment = datetime.datetime.fromisoformat(text)
+    return moment if moment.tzinfo is None else moment.astimezone(datetime.UTC).replace(tzinfo=None)
+
+
+def run_purge(app: App, args: argparse.Namespace) -> None:
+    if args.before is None and args.older_than is None and args.tombstones_older_than is None:
+        raise exception.ConfigurationError(reason="say how old: --older-than DAYS, --before TIME.")
+    gone: purge.Rows = purge.Rows()
+    before = args.before
+    if args.older_than is not None:
+        before = app.db.read(purge.days_ago, args.older_than)
+    if before is not None:
+        if before > app.db.read(purge.days_ago, 0):
+            raise exception.ConfigurationError(reason=f"{before.isoformat(' ')} is yet to come.")
+        gone += purge.run(app.db, before, args.batch_size, args.max_rows, args.dry_run, tell=_progress(app))
+    if args.tombstones_older_than is not None:
+        old = app.db.read(purge.days_ago, args.tombstones_older_than)
+        gone["purged_instances"] += purge.forget(app.db, old, args.batch_size, args.dry_run)
+    app.show(("Table", "Rows"), sorted(gone.items()))
+    app.say(f"{gone.total()} row(s) {'would go' if args.dry_run else 'purged'}.")
+
+
+def _progress(app: App) -> Callable[[purge.Rows], None]:
+    told = time.monotonic()
+
+    def tell(gone: purge.Rows) -> None:
+        nonlocal told
+        if time.monotonic() - told >= TELL:
+            told = time.monotonic()
+            app.say(f"{gone.total()} row(s) so far: {purge.told(gone)}")
+
+    return tell
 
 
 def sync(app: App, args: argparse.Namespace) -> None:

@@ -37,6 +37,7 @@ class Builder:
         self._host = host
         self._registration = registration
         self._slots = threading.BoundedSemaphore(host.conf.compute.max_concurrent_builds)
+        self._under_way: dict[tuple[str, int], tuple[RequestContext, BuildRequest]] = {}
 
     def run(self, context: RequestContext, request: BuildRequest) -> None:
         """Build, undo on failure, report. The whole job, in its own thread.
@@ -45,20 +46,46 @@ class Builder:
         given back before the report, which may take as long as the control plane is away.
         """
         uuid = request.instance.uuid
+        key = (uuid, request.generation)
+        self._under_way[key] = (context, request)
         try:
+            if not self._host.hypervisor_answers():
+                self._give_up(context, request)
+                return
             with self._slots, self._host.jobs.locks.hold(uuid):
                 result = self._attempt(context, request)
             if result is not None:
                 self._report(context, request, result)
         except exception.Fenced as error:
             LOG.info("Instance %s: build of generation %d dropped: %s", uuid, request.generation, error.message)
+        finally:
+            self._under_way.pop(key, None)
+
+    def give_up_waiting(self) -> None:
+        """The hypervisor does not answer: whatever build has made no domain yet is left to other hosts. Its own thread
+        may hang; when it goes on it meets the promise."""
+        for context, request in list(self._under_way.values()):
+            name = f"give-up-{request.instance.uuid}"
+            threading.Thread(target=self._give_up, args=(context, request), name=name, daemon=True).start()
+
+    def _give_up(self, context: RequestContext, request: BuildRequest) -> None:
+        """Promise and report, without the hypervisor. Of what may have made a domain nothing can be said now."""
+        message = f"The hypervisor of host {self._host.name} does not answer."
+        result = self._host.fences.refuse_unless_made(self._result(request, Outcome.RESCHEDULED, message=message))
+        if result is None:
+            return
+        LOG.warning("Instance %s: generation %d is left to another host", result.instance_uuid, result.generation)
+        with contextlib.suppress(Stopping, exception.Fenced):
+            self._report(context, request, result)
 
     def _attempt(self, context: RequestContext, request: BuildRequest) -> BuildResult | None:
         """The outcome to report, if any. Unless it is BUILT, nothing of the instance is left here."""
         host, uuid, generation = self._host, request.instance.uuid, request.generation
         record = host.fences.get(uuid)
         if request.action_id < record.last_action_id:
-            raise exception.Fenced(f"Instance {uuid}: action {record.last_action_id} came after its build.")
+            if not host.is_open(uuid, request.action_id, None, request.request_id):
+                raise exception.Fenced(f"Instance {uuid}: action {record.last_action_id} came after its build.")
+            host.fences.admit(uuid, request.action_id, request_id=request.request_id, is_open=True)
         found = self._find(uuid)
         if found is not None and found.generation > generation:
             raise exception.Fenced(f"Instance {uuid} is here at generation {found.generation}.")

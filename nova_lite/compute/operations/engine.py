@@ -31,7 +31,9 @@ class Engine:
         """
         uuid, fences = ticket.instance.uuid, self._host.fences
         forbidden = ticket.generation if step.fences else None
-        if not fences.admit(uuid, ticket.action_id, forbidden, ticket.position):
+        order = (ticket.action_id, ticket.position, ticket.request_id)
+        is_open = not fences.get(uuid).is_in_order(*order) and self._host.is_open(uuid, *order)
+        if not fences.admit(uuid, ticket.action_id, forbidden, ticket.position, ticket.request_id, is_open):
             LOG.info("Instance %s: %s %d came late, dropped", uuid, ticket.action, ticket.action_id)
             return
         with self._host.jobs.locks.hold(uuid):
@@ -47,14 +49,14 @@ class Engine:
         """
         uuid, fences = ticket.instance.uuid, self._host.fences
         record = fences.get(uuid)
-        if record.last_order != (ticket.action_id, ticket.position):
+        if not record.is_last(ticket.action_id, ticket.position, ticket.request_id):
             LOG.info("Instance %s: %s %d was overtaken", uuid, ticket.action, ticket.action_id)
             return None
         if record.result is not None:
             return record.result
         result = self._carry_out(step, ticket)
         if result.error is None or not step.lasting:
-            fences.done(uuid, ticket.action_id, result, ticket.position)
+            fences.done(uuid, ticket.action_id, result, ticket.position, ticket.request_id)
         return result
 
     def _carry_out(self, step: OnHost, ticket: ActionTicket) -> ActionResult:
@@ -84,20 +86,29 @@ class Engine:
         try:
             host.retrier.ask(
                 f"Instance {uuid}: report of {ticket.action}",
-                lambda: host.conductor.finish_action(
-                    context,
-                    host.name,
-                    ticket.action_id,
-                    result.power_state,
-                    result.error,
-                    result.details,
-                    position=ticket.position,
-                    answer=result.answer,
-                ),
+                lambda: self._finish(context, ticket, result),
                 lambda: None,
             )
         except exception.NovaLiteException as error:
             LOG.info("Instance %s: report of %s %d not wanted: %s", uuid, ticket.action, ticket.action_id, error)
+
+    def _finish(self, context: RequestContext, ticket: ActionTicket, result: ActionResult) -> None:
+        """A conductor of before takes no request's id."""
+        report = functools.partial(
+            self._host.conductor.finish_action,
+            context,
+            self._host.name,
+            ticket.action_id,
+            result.power_state,
+            result.error,
+            result.details,
+            position=ticket.position,
+            answer=result.answer,
+        )
+        try:
+            report(request_id=ticket.request_id)
+        except exception.ServiceTooOld:
+            report()
 
 
 def work_of(step: OnHost) -> Work:

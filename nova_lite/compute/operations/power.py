@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from nova_lite import exception
+from nova_lite.compute.claims import Resources
 from nova_lite.compute.host import LocalHost
+from nova_lite.compute.operations.ends import spawn_spec
 from nova_lite.objects import ActionTicket
+from nova_lite.virt.driver import Recreating
 
 
 def stop_instance(host: LocalHost, ticket: ActionTicket) -> None:
@@ -19,9 +23,29 @@ def start_instance(host: LocalHost, ticket: ActionTicket) -> None:
 
 
 def reboot_instance(host: LocalHost, ticket: ActionTicket) -> None:
-    """``payload["reboot_type"]``: SOFT or HARD, which also mends the network."""
-    host.require_domain(ticket)
+    """``payload["reboot_type"]``: SOFT or HARD, which also mends the network, and makes a domain that is not known any
+    more anew of its disks."""
     reboot_type = str(ticket.payload.get("reboot_type", "SOFT")).upper()
+    if reboot_type == "HARD" and host.domain(ticket.instance.uuid) is None:
+        _recreate(host, ticket)
+    host.require_domain(ticket)
     if reboot_type == "HARD":
         host.driver.plug_vifs(ticket.instance, ticket.instance.vifs)
     host.driver.reboot(ticket.instance.uuid, reboot_type, host.conf.compute.shutdown_timeout)
+
+
+def _recreate(host: LocalHost, ticket: ActionTicket) -> None:
+    """The conductor's order says that the instance belongs here, at this generation, and nothing else is being done to
+    it. Raises `DomainNotFound` where that cannot be."""
+    instance = ticket.instance
+    if not isinstance(host.driver, Recreating):
+        raise exception.DomainNotFound(instance_uuid=instance.uuid)
+    host.fences.check_not_held(instance.uuid, ticket.generation)
+    resources = Resources.of(instance.flavor)
+    host.claims.instance_claim(instance.uuid, resources, {})
+    try:
+        host.driver.recreate(spawn_spec(host, ticket, instance))
+    except Exception:
+        host.claims.release(instance.uuid)
+        raise
+    host.fences.built(instance.uuid, ticket.generation, resources)

@@ -98,6 +98,12 @@ def last_order(uow: UnitOfWork, instance: Instance) -> int:
     return uow.session.scalar(query) or 0
 
 
+def newest(uow: UnitOfWork, instance_uuid: str) -> int:
+    """The id of the newest action of an instance; 0 for none."""
+    query = sa.select(sa.func.max(InstanceAction.id)).where(InstanceAction.instance_uuid == instance_uuid)
+    return uow.session.scalar(query) or 0
+
+
 def find_by_request(uow: UnitOfWork, request_id: str, kind: str, instance_uuid: str) -> InstanceAction | None:
     query = sa.select(InstanceAction).filter_by(request_id=request_id, action=kind, instance_uuid=instance_uuid)
     return uow.session.scalars(query).first()

@@ -46,7 +46,7 @@ def record(uow: UnitOfWork, conf: cfg.ConfigOpts, host_report: HostReport) -> bo
     zone = host_aggregates.zone(aggregates) or conf.compute.default_availability_zone
     serving = host_report.serving
     service, came_up = services.report_alive(
-        uow, host_report.host, COMPUTE, "compute", host_report.version, zone, serving
+        uow, host_report.host, COMPUTE, "compute", host_report.version, zone, serving, host_report.hypervisor_up
     )
     restarted = service.boot_id != host_report.boot_id
     service.boot_id = host_report.boot_id

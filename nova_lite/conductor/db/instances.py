@@ -18,7 +18,7 @@ from nova_lite import exception, states
 from nova_lite.conductor.db import instance_filters, models, networks, paging, rows, services
 from nova_lite.conductor.db.engine import UnitOfWork, code_of
 from nova_lite.context import RequestContext
-from nova_lite.objects import Fault, Flavor, Instance, InstanceFilters
+from nova_lite.objects import DomainExpected, Fault, Flavor, Instance, InstanceFilters
 
 #: What `update` may change.
 UPDATABLE = (
@@ -205,6 +205,24 @@ def concerned_with(uow: UnitOfWork, host: str) -> list[str]:
     here = sa.and_(models.Instance.host == host, models.Instance.deleted.is_(False))
     found = sa.or_(here, models.Instance.uuid.in_(held), models.Instance.uuid.in_(asked))
     return list(uow.session.scalars(sa.select(models.Instance.uuid).where(found).order_by(models.Instance.id)))
+
+
+def with_domain(uow: UnitOfWork, host: str) -> list[DomainExpected]:
+    """Those on the host that have a domain there, with nothing open: a move or what is undone may have taken it."""
+    row, action = models.Instance, models.InstanceAction
+    newest = sa.select(sa.func.max(action.id)).where(action.instance_uuid == row.uuid).scalar_subquery()
+    is_open = sa.exists().where(action.instance_uuid == row.uuid, action.finish_time.is_(None))
+    query = sa.select(row.uuid, row.generation, sa.func.coalesce(newest, 0)).where(
+        row.host == host,
+        row.deleted.is_(False),
+        row.vm_state.in_(states.HAS_DOMAIN),
+        row.task_state.is_(None),
+        ~is_open,
+    )
+    return [
+        DomainExpected(uuid=uuid, generation=generation, last_action_id=last)
+        for uuid, generation, last in uow.session.execute(query)
+    ]
 
 
 def to_reclaim(uow: UnitOfWork, seconds: int, most: int) -> list[str]:

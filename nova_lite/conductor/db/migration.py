@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 
 import sqlalchemy as sa
 from alembic import command
@@ -27,14 +29,42 @@ def sync(conf: cfg.ConfigOpts) -> str:
     database = engine.create_engine(conf)
     config = _config()
     try:
-        with database.begin() as connection:
+        with database.connect() as connection, _tables_may_be_replaced(connection), connection.begin():
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
+            _check_references(connection)
     except exc.OperationalError as error:
         raise engine.unavailable(error) from error
     finally:
         database.dispose()
     return head()
+
+
+@contextlib.contextmanager
+def _tables_may_be_replaced(connection: sa.Connection) -> Iterator[None]:
+    """SQLite changes most of a table by making it anew, which references to it are in the way of; and they cannot be
+    let alone within a transaction."""
+    raw = connection.connection.driver_connection
+    if connection.dialect.name != "sqlite" or raw is None:
+        yield
+        return
+    raw.execute("PRAGMA foreign_keys=OFF")
+    try:
+        yield
+    finally:
+        raw.execute("PRAGMA foreign_keys=ON")
+
+
+def _check_references(connection: sa.Connection) -> None:
+    """What was not looked at meanwhile; raises, so that nothing is committed, if a row refers to none."""
+    if connection.dialect.name != "sqlite":
+        return
+    broken = connection.exec_driver_sql("PRAGMA foreign_key_check").first()
+    if broken is not None:
+        raise exception.ConfigurationError(
+            reason=f"the schema is left as it was: row {broken[1]} of {broken[0]} refers to a row of {broken[2]} that "
+            "is not there. Restore a backup, or remove that row."
+        )
 
 
 def head() -> str:

@@ -37,6 +37,11 @@ class Numbered:
     id: Mapped[int] = mapped_column(BigId, primary_key=True)
 
 
+#: Of tables whose ids others are told: the id of a row that is gone is never given again. The other databases do so
+#: by themselves, SQLite only if it is told to.
+NEVER_AGAIN = {"sqlite_autoincrement": True}
+
+
 class Created:
     created_at: Mapped[datetime.datetime] = mapped_column(Time)
 
@@ -53,7 +58,7 @@ class Service(Numbered, Changed, Base):
     the machine that registered, since ``identity_epoch``."""
 
     __tablename__ = "services"
-    __table_args__ = (sa.UniqueConstraint("host", "binary"),)
+    __table_args__ = (sa.UniqueConstraint("host", "binary"), NEVER_AGAIN)
 
     uuid: Mapped[str] = mapped_column(Uuid, unique=True)
     host: Mapped[str] = mapped_column(Name)
@@ -81,7 +86,7 @@ class ComputeNode(Numbered, Changed, Base):
     """
 
     __tablename__ = "compute_nodes"
-    __table_args__ = (sa.UniqueConstraint("host", "node"),)
+    __table_args__ = (sa.UniqueConstraint("host", "node"), NEVER_AGAIN)
 
     uuid: Mapped[str] = mapped_column(Uuid, unique=True)
     service_id: Mapped[int] = mapped_column(sa.ForeignKey("services.id"))
@@ -125,6 +130,7 @@ class Aggregate(Numbered, Changed, Base):
     """Hosts that have something in common: ``metadata`` says what. A key ``availability_zone`` makes it a zone."""
 
     __tablename__ = "aggregates"
+    __table_args__ = NEVER_AGAIN
 
     uuid: Mapped[str] = mapped_column(Uuid, unique=True)
     name: Mapped[str] = mapped_column(Name, unique=True)
@@ -160,6 +166,10 @@ class Instance(Numbered, Changed, Base):
         sa.Index(None, "project_id", "deleted", "created_at"),
         sa.Index(None, "host", "deleted"),
         sa.Index(None, "deleted", "created_at"),
+        sa.Index(None, "project_id", "updated_at", "created_at"),
+        sa.Index(None, "updated_at", "created_at"),
+        sa.Index(None, "project_id", "terminated_at", "launched_at"),
+        sa.Index(None, "terminated_at", "launched_at"),
     )
 
     uuid: Mapped[str] = mapped_column(Uuid, unique=True)
@@ -220,6 +230,17 @@ class Instance(Numbered, Changed, Base):
     tags: Mapped[list[InstanceTag]] = relationship(cascade="all, delete-orphan")
 
 
+class PurgedInstance(Base):
+    """All that is kept of a deleted instance whose row is purged: a domain of this uuid belongs nowhere, and no server
+    is made under it again."""
+
+    __tablename__ = "purged_instances"
+    __table_args__ = {"sqlite_with_rowid": False}
+
+    uuid: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    purged_at: Mapped[datetime.datetime] = mapped_column(Time)
+
+
 class InstanceTag(Base):
     __tablename__ = "instance_tags"
 
@@ -262,6 +283,7 @@ class Migration(Numbered, Changed, Base):
         sa.Index(None, "instance_uuid", "id"),
         sa.Index(None, "status", "updated_at"),
         sa.Index(None, "created_at"),
+        NEVER_AGAIN,
     )
 
     uuid: Mapped[str] = mapped_column(Uuid, unique=True)
@@ -295,6 +317,7 @@ class InstanceAction(Numbered, Base):
         sa.Index(None, "instance_uuid", "id"),
         sa.Index(None, "finish_time", "lease_expires_at"),
         sa.Index(None, "request_id"),
+        NEVER_AGAIN,
     )
 
     action: Mapped[str] = mapped_column(sa.String(32))
@@ -365,7 +388,7 @@ class FlavorAccess(Base):
 
 class KeyPair(Numbered, Created, Base):
     __tablename__ = "key_pairs"
-    __table_args__ = (sa.UniqueConstraint("user_id", "name"),)
+    __table_args__ = (sa.UniqueConstraint("user_id", "name"), NEVER_AGAIN)
 
     user_id: Mapped[str] = mapped_column(Name)
     name: Mapped[str] = mapped_column(Name)

@@ -50,6 +50,9 @@ OPEN = (
     *(ACCEPTED, QUEUED, PREPARING, RUNNING),
 )
 
+#: It is over.
+CLOSED = (CONFIRMED, REVERTED, ERROR, COMPLETED, CANCELLED)
+
 
 def begin(
     uow: UnitOfWork, context: RequestContext, instance: Instance, kind: str, source: Place, new_flavor: Flavor

@@ -23,6 +23,7 @@ from nova_lite.objects import Service as ServiceObject
 
 #: Nova's names, which clients show and match.
 COMPUTE = "nova-compute"
+CONDUCTOR = "nova-conductor"
 INTERNAL_ZONE = "internal"
 
 
@@ -33,10 +34,17 @@ def report(uow: UnitOfWork, host: str, binary: str, topic: str, version: str) ->
 
 
 def report_alive(
-    uow: UnitOfWork, host: str, binary: str, topic: str, version: str, zone: str, serving: bool = True
+    uow: UnitOfWork,
+    host: str,
+    binary: str,
+    topic: str,
+    version: str,
+    zone: str,
+    serving: bool = True,
+    able: bool = True,
 ) -> tuple[Service, bool]:
     """Its service row, locked and brought up to date, and whether it counted as down until now. One that does not serve
-    (yet) stays what it was, up or down."""
+    (yet) stays what it was, up or down; one that is not ``able``, as its hypervisor does not answer, is down."""
     service = locked(uow, host, binary)
     if service is None:
         insert_if_missing(
@@ -48,7 +56,7 @@ def report_alive(
                 "binary": binary,
                 "topic": topic,
                 "version": version,
-                "up": serving,
+                "up": serving and able,
                 "availability_zone": zone,
                 "last_seen_up": uow.now,
                 "created_at": uow.now,
@@ -60,9 +68,9 @@ def report_alive(
     if (service.topic, service.version, service.availability_zone) != (topic, version, zone):
         service.topic, service.version, service.availability_zone = topic, version, zone
         compute_nodes.touch_all(uow, service)
-    came_up = serving and not service.up and not service.forced_down
-    if came_up:
-        service.up = True
+    came_up = serving and able and not service.up and not service.forced_down
+    if came_up or (service.up and not able):
+        service.up = came_up
         compute_nodes.touch_all(uow, service)
     return service, came_up
 
@@ -81,6 +89,12 @@ def find(uow: UnitOfWork, host: str, binary: str) -> Service | None:
 def locked(uow: UnitOfWork, host: str, binary: str) -> Service | None:
     query = sa.select(Service).where(Service.host == host, Service.binary == binary)
     return uow.session.scalars(query.with_for_update().execution_options(populate_existing=True)).first()
+
+
+def is_first(uow: UnitOfWork, binary: str, host: str) -> bool:
+    """Whether that daemon is the oldest of its kind that is up: the one that does what one is enough for."""
+    query = sa.select(Service.host).where(Service.binary == binary, Service.up.is_(True)).order_by(Service.id).limit(1)
+    return uow.session.scalar(query) == host
 
 
 def seconds_silent(uow: UnitOfWork, service: Service) -> float:

@@ -37,7 +37,8 @@ def list_(
         query = query.where(Row.project_id == project_id)
     if marker is not None:
         query = query.where(_after(uow, project_id, marker))
-    query = query.order_by(Row.project_id, Row.uuid)
+    # An expression: in the order of an index on the project, SQLite would read all that ever was.
+    query = query.order_by(Row.project_id.concat(""), Row.uuid)
     rows = uow.session.execute(query if limit is None else query.limit(limit))
     return [_usage(row, start, end, uow.now) for row in rows]
 

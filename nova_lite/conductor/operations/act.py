@@ -65,12 +65,17 @@ def lock_act(uow: UnitOfWork, action_id: int) -> Act | None:
     return None if action is None or action.finish_time is not None else Act(uow, instance, action)
 
 
-def ordered(uow: UnitOfWork, host: str, action_id: int, position: int) -> Act | None:
-    """The action, if it waits for this order of this host: a late report is about another step."""
+def ordered(
+    uow: UnitOfWork, host: str, action_id: int, position: int | None, request_id: str | None = None
+) -> Act | None:
+    """The action, if it waits for this order of this host: a late report is about another step. ``position`` None:
+    whichever it is; ``request_id``: of the request that made it, if that is told."""
     act = lock_act(uow, action_id)
     if act is None or act.action.host != host or not isinstance(act.step, OnHost):
         return None
-    return act if act.row.position(act.step.name) == position else None
+    if request_id not in (None, act.action.request_id):
+        return None
+    return act if position in (None, act.row.position(act.step.name)) else None
 
 
 def ticket(act: Act) -> ActionTicket:

@@ -21,6 +21,7 @@ from nova_lite.conductor.db import (
     instances,
     keypairs,
     networks,
+    purge,
     quotas,
     server_groups,
     services,
@@ -81,6 +82,10 @@ def create_instances(
     repeated = instances.of_request(uow, _instance_uuid(seed, 0), context.project_id)
     if repeated:
         return _again(uow, context, request, repeated)
+    if request.idempotency_key is not None and purge.purged(uow, [_instance_uuid(seed, 0)]):
+        raise exception.IdempotencyKeyReused(
+            "The server that was made with this Idempotency-Key was deleted, long ago: take a new key for a new server."
+        )
     flavor = _flavor(uow, context, request)
     image, boot_images = find_images(uow, context, request.image_ref, request.images, flavor)
     key = None if request.key_name is None else keypairs.find(uow, context.user_id or "", request.key_name)

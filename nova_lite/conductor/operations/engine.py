@@ -342,9 +342,16 @@ class Engine:
         details: str,
         position: int = 0,
         answer: dict[str, Any] | None = None,
+        request_id: str | None = None,
     ) -> None:
-        """An order was carried out, or not. One that is over, or is not this host's, stays as it is."""
-        self.db.write(self._finish_action, host, action_id, power_state, error, details, position, answer)
+        """An order was carried out, or not. One that is over, is not this host's, or is of another request, stays as it
+        is."""
+        self.db.write(self._finish_action, host, action_id, power_state, error, details, position, answer, request_id)
+
+    def order_is_open(
+        self, context: RequestContext, host: str, action_id: int, position: int | None, request_id: str
+    ) -> bool:
+        return self.db.write(ordered, host, action_id, position, request_id) is not None
 
     def order_is_wanted(self, context: RequestContext, host: str, action_id: int, position: int) -> bool:
         return self.db.write(ordered, host, action_id, position) is not None
@@ -359,8 +366,9 @@ class Engine:
         details: str,
         position: int,
         answer: dict[str, Any] | None,
+        request_id: str | None,
     ) -> None:
-        act = ordered(uow, host, action_id, position)
+        act = ordered(uow, host, action_id, position, request_id)
         if act is None or not isinstance(act.step, OnHost):
             return
         step, action = act.step, act.action

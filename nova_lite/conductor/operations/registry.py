@@ -8,6 +8,7 @@ from nova_lite.conductor.operations.live_migrate import LiveMigrate
 from nova_lite.conductor.operations.lock import Lock, Unlock
 from nova_lite.conductor.operations.own import Own
 from nova_lite.conductor.operations.password import ChangePassword
+from nova_lite.conductor.operations.reboot import Reboot
 from nova_lite.conductor.operations.rebuild import Rebuild
 from nova_lite.conductor.operations.rescue import Rescue
 from nova_lite.conductor.operations.reset_state import ResetState
@@ -20,6 +21,7 @@ _OWN: dict[str, Own] = {
     "evacuate": Evacuate(),
     "lock": Lock(),
     "unlock": Unlock(),
+    "reboot": Reboot(),
     "rebuild": Rebuild(),
     "rescue": Rescue(),
     "changePassword": ChangePassword(),

@@ -343,6 +343,19 @@ class LibvirtDriver(ComputeDriver):
         self.power_off(instance_uuid, timeout if reboot_type == SOFT else 0)
         self.power_on(instance_uuid)
 
+    def recreate(self, spec: SpawnSpec) -> None:
+        instance_uuid = spec.instance.uuid
+        if self._records.generation(instance_uuid) != spec.generation:
+            raise exception.DomainNotFound(instance_uuid=instance_uuid)
+        if self._domains.has(instance_uuid):
+            raise exception.VirtDriverError(reason=f"a domain {instance_uuid} exists that is not host {self.host}'s")
+        with _files_errors():
+            directory = self._records.directory(instance_uuid)
+            self._rescue.forget(instance_uuid)
+            xml = self._xml(spec, directory, self._moved.adopt(directory, spec, None))
+            spec.fence()
+            self._domains.define(xml)
+
     def _drop_memory(self, domain: Any) -> None:
         """Forget the memory of a suspended guest."""
         if self._connection.call(domain.hasManagedSaveImage, 0):

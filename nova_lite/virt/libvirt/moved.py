@@ -34,9 +34,10 @@ class MovedDisks:
         self._cache = cache
         self._qemu_img = qemu_img
 
-    def adopt(self, directory: str, spec: SpawnSpec, fetcher: Fetcher) -> DiskSet:
+    def adopt(self, directory: str, spec: SpawnSpec, fetcher: Fetcher | None) -> DiskSet:
         """The disks that were fetched into the directory: the root disk on this host's image and as big as the flavor
-        says, ephemeral disk grown, swap made anew where its size differs. None is ever made smaller."""
+        says, ephemeral disk grown, swap made anew where its size differs. None is ever made smaller. Without
+        ``fetcher`` they were made on this host, and what they begin with is here."""
         if spec.image is None:
             raise exception.ImageUnacceptable(image_id="", reason="a server without an image has nothing to boot from")
         flavor = spec.instance.flavor
@@ -98,10 +99,10 @@ class MovedDisks:
         os.chmod(path, 0o600)
         return False
 
-    def _root(self, directory: str, image: Image, root_gb: int, device: str, fetcher: Fetcher) -> Disk:
+    def _root(self, directory: str, image: Image, root_gb: int, device: str, fetcher: Fetcher | None) -> Disk:
         path = os.path.join(directory, disks.ROOT)
         header = _header(self._qemu_img, path)
-        if header.get("backing-filename"):
+        if header.get("backing-filename") and fetcher is not None:
             self._set_base(directory, path, image, fetcher)
         wanted = root_gb * images.GIB
         if wanted > header["virtual-size"]:

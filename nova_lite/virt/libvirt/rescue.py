@@ -56,6 +56,10 @@ class Rescue:
         if not self.is_rescued(instance_uuid):
             return
         self._domains.define(self._read(instance_uuid))
+        self.forget(instance_uuid)
+
+    def forget(self, instance_uuid: str) -> None:
+        """Nothing is left of a rescue, whose domain is gone. Quiet if there is none."""
         for name in (RESCUE, RESCUE_CONFIG_DRIVE, SAVED):
             files.remove(os.path.join(self._records.directory(instance_uuid), name))
 

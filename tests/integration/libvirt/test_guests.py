@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -307,6 +308,45 @@ def test_a_rescued_guest_has_its_own_disk_beside_it_and_gets_it_back(
     driver.destroy(instance_uuid)
     driver.unplug_vifs(instance_uuid)
     assert_nothing_left(connection, driver, spec)
+
+
+def test_a_domain_that_vanished_is_made_anew_of_its_disks(
+    connection: Any, driver: LibvirtDriver, images: Images, new_vif: NewVif
+) -> None:
+    """It is the very domain that it was, on the disk that it had; also when it vanished while it was rescued."""
+    vif = new_vif()
+    spec = guest_spec(images, [vif], hostname="vanished", config_drive=True, user_data=user_data(MARKS))
+    instance_uuid = spec.instance.uuid
+    boot(driver, spec)
+    assert disk_lines(driver, instance_uuid, 1) == ["disks: vda=marked vdb="]
+
+    def domain() -> Any:
+        return connection.lookupByUUIDString(instance_uuid)
+
+    def defined() -> str:
+        xml = str(domain().XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
+        return re.sub("<novalite:created>.*</novalite:created>", "", xml)
+
+    before = defined()
+    fenced: list[bool] = []
+    again = msgspec.structs.replace(
+        spec, admin_password=None, fence=lambda: fenced.append(driver._domains.has(instance_uuid))
+    )
+    driver._rescue.define(msgspec.structs.replace(spec))
+    domain().destroy()
+    domain().undefine()
+    with pytest.raises(exception.DomainNotFound):
+        driver.recreate(msgspec.structs.replace(again, generation=spec.generation + 1))
+    driver.recreate(again)
+    assert (defined(), fenced) == (before, [False])
+    driver.reboot(instance_uuid, "HARD", 0)
+    assert disk_lines(driver, instance_uuid, 2)[-1] == "disks: vda=marked vdb="
+    assert not driver._rescue.is_rescued(instance_uuid)
+    driver.destroy(instance_uuid)
+    driver.unplug_vifs(instance_uuid)
+    assert_nothing_left(connection, driver, spec)
+    with pytest.raises(exception.DomainNotFound):
+        driver.recreate(again)
 
 
 def test_a_rescue_that_fails_leaves_the_domain_as_it_was(

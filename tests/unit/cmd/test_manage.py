@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import struct
@@ -17,8 +18,8 @@ from oslo_config import cfg
 from nova_lite.cmd import manage
 from nova_lite.conductor.db import hosts as db_hosts
 from nova_lite.conductor.db import images as db_images
-from nova_lite.conductor.db.engine import Database
-from nova_lite.conductor.db.models import Allocation, ComputeNode
+from nova_lite.conductor.db.engine import Database, UnitOfWork
+from nova_lite.conductor.db.models import Allocation, ComputeNode, Instance, InstanceAction, PurgedInstance
 from tests.unit.conductor import make
 
 
@@ -123,7 +124,7 @@ def test_every_command_has_help(tool: Tool) -> None:
 
 def test_as_a_program(tool: Tool) -> None:
     command = [sys.executable, "-m", "nova_lite.cmd.manage", "db", "version", "--config-file", str(tool.config)]
-    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "0010"
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "0011"
 
 
 # --- the schema
@@ -134,10 +135,45 @@ def test_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert tool("db", "version").startswith("none")
     assert "run nova-lite-manage db sync" in tool.fails("db", "check")
     assert "run nova-lite-manage db sync" in tool.fails("flavor", "list")
-    assert tool("db", "sync") == "The schema is 0010 now."
-    assert tool("db", "sync") == "The schema is 0010 already."
-    assert tool("db", "version") == "0010"
+    assert tool("db", "sync") == "The schema is 0011 now."
+    assert tool("db", "sync") == "The schema is 0011 already."
+    assert tool("db", "version") == "0011"
     tool("db", "check")
+
+
+def test_purge(tool: Tool) -> None:
+    """What there is to purge, and what stays, is tests/unit/conductor/test_purge.py's."""
+    database = tool.database_of()
+
+    def deleted(days: int) -> None:
+        def write(uow: UnitOfWork) -> None:
+            then = uow.now - datetime.timedelta(days=days)
+            uuid = make.instance(uow, deleted=True, terminated_at=then)
+            make.action(uow, uuid, finish_time=then)
+
+        database.write(write)
+
+    for days in (1, 20, 40, 60):
+        deleted(days)
+    assert "say how old" in tool.fails("db", "purge")
+    assert "is yet to come" in tool.fails("db", "purge", "--before", "2999-01-01T00:00:00+01:00")
+    for wrong in (["--before", "yesterday"], ["--older-than", "-1"], ["--older-than", "1", "--before", "2026-01-01"]):
+        tool("db", "purge", *wrong, status=2)
+    assert tool("db", "purge", "--older-than", "70").endswith("0 row(s) purged.")
+    assert "4 row(s) would go." in tool("db", "purge", "--older-than", "30", "--dry-run")
+    bounded = tool.json("db", "purge", "--older-than", "10", "--max-rows", "1", "--batch-size", "1")
+    assert {each["table"]: each["rows"] for each in bounded if each["rows"]} == {"instances": 1, "instance_actions": 1}
+    fortnight = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=14)
+    assert "4 row(s) purged." in tool("db", "purge", "--before", fortnight.isoformat())
+    assert "6 row(s) purged." in tool("db", "purge", "--older-than", "0", "--tombstones-older-than", "0")
+    left = database.read(
+        lambda uow: [
+            uow.session.scalar(sa.select(sa.func.count()).select_from(table))
+            for table in (Instance, InstanceAction, PurgedInstance)
+        ]
+    )
+    assert left == [0, 0, 0]
+    database.close()
 
 
 @pytest.mark.parametrize(

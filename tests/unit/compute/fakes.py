@@ -22,6 +22,7 @@ from nova_lite.objects import (
     BuildNetworks,
     BuildRequest,
     BuildResult,
+    DomainExpected,
     DomainReport,
     DomainVerdict,
     Flavor,
@@ -97,9 +98,11 @@ class FakeConductor:
         self.errors: dict[str, list[Exception]] = {}
         self.hooks: dict[str, Callable[[Any], None]] = {}
         self.verdicts: list[DomainVerdict] = []
+        self.expected: list[DomainExpected] = []
         self.down = False
         self.epoch = 3
         self.wanted = True
+        self.open_requests: set[str] = set()
         self.images: dict[str, Image] = {}
         self.answers: list[dict[str, Any] | None] = []
 
@@ -129,6 +132,7 @@ class FakeConductor:
         details: str,
         position: int = 0,
         answer: dict[str, Any] | None = None,
+        request_id: str | None = None,
     ) -> None:
         self.answers.append(answer)
         self._called("finish_action", (action_id, power_state, error))
@@ -153,11 +157,24 @@ class FakeConductor:
         self._called("order_is_wanted", (host, action_id, position))
         return self.wanted
 
+    def order_is_open(
+        self, context: RequestContext, host: str, action_id: int, position: int | None, request_id: str
+    ) -> bool:
+        self._called("order_is_open", (action_id, position, request_id))
+        return request_id in self.open_requests
+
     def reconcile_domains(
         self, context: RequestContext, host: str, domains: list[DomainReport], leftovers: list[str]
     ) -> list[DomainVerdict]:
         self._called("reconcile_domains", (domains, leftovers))
         return self.verdicts
+
+    def domains_expected(self, context: RequestContext, host: str) -> list[DomainExpected]:
+        self._called("domains_expected", host)
+        return self.expected
+
+    def domain_lost(self, context: RequestContext, host: str, expected: DomainExpected) -> None:
+        self._called("domain_lost", expected)
 
     def _called(self, method: str, arguments: Any) -> None:
         if method in self.hooks:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from nova_lite import exception
-from nova_lite.objects import DomainReport, DomainVerdict, Verdict
+from nova_lite.objects import DomainExpected, DomainReport, DomainVerdict, Verdict
 from nova_lite.states import PowerState
-from tests.unit.compute.fakes import UUID, VIFS, Gate, Host, make_instance, ticket
+from tests.unit.compute.fakes import HOST, LATER, UUID, VIFS, Gate, Host, make_instance, ticket
 
 OTHER = "22222222-2222-4222-8222-222222222222"
 
@@ -162,3 +164,125 @@ def test_an_answer_that_does_not_come_is_asked_for_again(host: Host) -> None:
         host.manager.reconciler.run()
     host.conductor.down = False
     host.manager.reconciler.run()
+
+
+# --- what ought to be here
+
+
+EXPECTED = DomainExpected(uuid=UUID, generation=1, last_action_id=LATER)
+
+
+def vanish(host: Host, disks: bool = False) -> None:
+    """Behind the host's back."""
+    root = host.path / "instances" / f"fake-{HOST}"
+    (root / "domains" / f"{UUID}.json").unlink()
+    if disks:
+        shutil.rmtree(root / "disks" / UUID)
+
+
+def lost(host: Host) -> list[DomainExpected]:
+    host.manager.reconciler.run()
+    return host.conductor.of("domain_lost")
+
+
+def test_a_domain_that_vanished_is_reported(host: Host) -> None:
+    host.built()
+    host.conductor.expected = [EXPECTED]
+    assert lost(host) == []
+    vanish(host)
+    assert lost(host) == [EXPECTED]
+
+
+def test_of_a_host_that_was_installed_anew_all_are_reported(host: Host) -> None:
+    host.conductor.expected = [EXPECTED, DomainExpected(uuid=OTHER, generation=3)]
+    assert lost(host) == host.conductor.expected
+
+
+@pytest.mark.parametrize("step", ["list_domains", "get_info"])
+def test_a_hypervisor_that_does_not_answer_has_lost_nothing(host: Host, step: str) -> None:
+    host.built()
+    host.conductor.expected = [EXPECTED]
+    vanish(host)
+    host.control(fail_at=[step], fail_count=-1, fail_error="hypervisor")
+    with contextlib.suppress(exception.HypervisorUnavailable):
+        host.manager.reconciler.run()
+    assert host.conductor.of("domain_lost") == []
+
+
+def test_what_a_job_works_on_is_not_lost(host: Host) -> None:
+    gate = host.driver.hooks["spawn_before_domain"] = Gate()
+    host.build()
+    gate.wait()
+    host.conductor.expected = [EXPECTED]
+    assert lost(host) == []
+    gate.open()
+    host.settle()
+
+
+def test_what_came_back_meanwhile_is_not_lost(host: Host) -> None:
+    host.built()
+    path = host.path / "instances" / f"fake-{HOST}" / "domains" / f"{UUID}.json"
+    domain = path.read_bytes()
+    vanish(host)
+    host.conductor.expected = [EXPECTED]
+    host.conductor.hooks["domains_expected"] = lambda _: path.write_bytes(domain)
+    assert lost(host) == []
+
+
+@pytest.mark.parametrize("method", ["domains_expected", "domain_lost"])
+def test_a_conductor_that_is_too_old_or_away_is_asked_again_later(host: Host, method: str) -> None:
+    """The host serves all the same."""
+    host.conductor.expected = [EXPECTED]
+    host.conductor.errors[method] = [exception.ServiceTooOld("The conductor service is too old.")]
+    assert lost(host) == []
+    assert lost(host) == [EXPECTED]
+
+
+# --- a hard reboot makes it anew
+
+
+def hard_reboot(host: Host, generation: int = 1) -> str | None:
+    host.act(ticket("reboot", action_id=LATER + 1, generation=generation, payload={"reboot_type": "HARD"}))
+    host.settle()
+    error: str | None = host.conductor.of("finish_action")[-1][2]
+    return error
+
+
+def test_a_hard_reboot_makes_it_anew_of_its_disks(host: Host) -> None:
+    host.built()
+    before = host.traces()
+    vanish(host)
+    assert hard_reboot(host.next_life()) is None
+    assert (host.power(), host.domains()) == (PowerState.RUNNING, {UUID: 1})
+    life = host.next_life()
+    assert life.traces() == before, "its claim, too"
+
+
+def test_not_without_disks(host: Host) -> None:
+    host.built()
+    vanish(host, disks=True)
+    assert "has no domain on this host" in str(hard_reboot(host))
+    assert host.domains() == {}
+    assert not [trace for trace in host.traces() if trace.startswith("claim")]
+
+
+def test_not_what_was_given_up_here_or_is_held_back(host: Host) -> None:
+    host.built()
+    vanish(host)
+    host.manager.host.fences.hold(UUID, 1)
+    assert hard_reboot(host) is not None
+    host.manager.host.fences.let_go(UUID)
+    host.manager.host.fences.forbid(UUID, 1)
+    host.act(ticket("reboot", action_id=LATER + 2, payload={"reboot_type": "HARD"}))
+    host.settle()
+    assert host.conductor.of("finish_action")[-1][2] is not None
+    assert host.domains() == {}
+
+
+def test_a_soft_reboot_does_not(host: Host) -> None:
+    host.built()
+    vanish(host)
+    host.act(ticket("reboot", payload={"reboot_type": "SOFT"}))
+    host.settle()
+    assert host.conductor.of("finish_action")[-1][2] is not None
+    assert host.domains() == {}

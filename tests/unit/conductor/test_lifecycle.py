@@ -1091,3 +1091,20 @@ def test_failed_builds_are_counted_for_the_host(world: World) -> None:
     assert failed == {"host1": 1, "host2": 0}
     world.built()
     assert {state.failed_builds for state in world.db.read(hosts.states)} == {0}
+
+
+def test_a_report_or_question_of_another_request_is_about_another_action(world: World) -> None:
+    """A database that lost its last commits gives an action's id again."""
+    uuid, host, _ = world.built()
+    ticket = world.lifecycle.accept_action(world.context("req-new"), uuid, "stop", {})
+    order = (host, ticket.action_id)
+    assert not world.reports.order_is_open(world.context(), *order, ticket.position, "req-lost")
+    assert not world.reports.order_is_open(world.context(), "host9", ticket.action_id, ticket.position, "req-new")
+    assert not world.reports.order_is_open(world.context(), *order, ticket.position + 1, "req-new")
+    assert world.reports.order_is_open(world.context(), *order, ticket.position, "req-new")
+    assert world.reports.order_is_open(world.context(), *order, None, "req-new")
+    world.reports.finish_action(world.context(), *order, 4, None, "", ticket.position, request_id="req-lost")
+    assert world.open_actions() == [("stop", "perform")]
+    world.reports.finish_action(world.context(), *order, 4, None, "", ticket.position, request_id="req-new")
+    assert (world.open_actions(), world.instance(uuid).vm_state) == ([], states.STOPPED)
+    assert not world.reports.order_is_open(world.context(), *order, ticket.position, "req-new")

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
+import sqlite3
 import stat
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from oslo_config import cfg
 
 from nova_lite import exception
-from nova_lite.conductor.db import action_log, migration, migrations
+from nova_lite.conductor.db import action_log, migration, migrations, models
 from nova_lite.conductor.db.engine import Database
 from nova_lite.conductor.db.models import Base
 from tests.unit.conductor import make
@@ -114,3 +117,64 @@ def test_events_of_what_is_under_way_move_to_its_action(tmp_path: Path) -> None:
         left = connection.execute(sa.text("SELECT event FROM instance_action_events")).scalars().all()
     assert left == ["e0"]
     database.close()
+
+
+def migrate(conf: cfg.ConfigOpts, revision: str) -> None:
+    """To a schema of before; for a database that has none yet."""
+    database = Database(conf)
+    with database.engine.begin() as connection:
+        config = migration._config()
+        config.attributes["connection"] = connection
+        command.upgrade(config, revision)
+    database.close()
+
+
+def tables_with_autoincrement(connection: sa.Connection) -> set[str]:
+    found = connection.exec_driver_sql("SELECT name FROM sqlite_schema WHERE sql LIKE '%AUTOINCREMENT%'")
+    return {row[0] for row in found}
+
+
+def test_ids_that_others_are_told_are_not_given_again(tmp_path: Path) -> None:
+    """Rows, references and indexes of an older database are kept."""
+    conf = make.conf(f"sqlite:///{tmp_path}/db.sqlite")
+    migrate(conf, "0010")
+    database = Database(conf)
+    with database.engine.begin() as connection:
+        for number in (1, 2):
+            connection.exec_driver_sql(
+                "INSERT INTO instance_actions (id, action, instance_uuid, request_id, payload, generation, step, "
+                "lease_expires_at, attempts, deadline, start_time) "
+                f"VALUES ({number}, 'stop', 'u', 'r', '{{}}', 1, 'x', '2026-01-01', 0, '2026-01-01', '2026-01-01')"
+            )
+        connection.exec_driver_sql(
+            "INSERT INTO instance_action_events (action_id, event, start_time) VALUES (2, 'e', '2026-01-01')"
+        )
+        indexes = {each["name"] for each in sa.inspect(connection).get_indexes("instance_actions")}
+    migration.sync(conf)
+    with database.engine.begin() as connection:
+        assert {each["name"] for each in sa.inspect(connection).get_indexes("instance_actions")} == indexes
+        assert tables_with_autoincrement(connection) == {
+            table.name for table in Base.metadata.tables.values() if table.kwargs.get("sqlite_autoincrement")
+        }
+        assert connection.exec_driver_sql("SELECT action_id FROM instance_action_events").all() == [(2,)]
+    database.close()
+    database = Database(conf)
+    instance_uuid = database.write(make.instance)
+    third = database.write(lambda uow: make.action(uow, instance_uuid).id)
+    database.write(lambda uow: uow.change(sa.delete(models.InstanceAction).where(models.InstanceAction.id == third)))
+    assert (third, database.write(lambda uow: make.action(uow, instance_uuid).id)) == (3, 4)
+    with pytest.raises(sa.exc.IntegrityError):
+        database.write(lambda uow: uow.change(sa.delete(models.InstanceAction)))
+    database.close()
+
+
+def test_a_broken_reference_ends_the_migration(tmp_path: Path) -> None:
+    conf = make.conf(f"sqlite:///{tmp_path}/db.sqlite")
+    migrate(conf, "0010")
+    with contextlib.closing(sqlite3.connect(tmp_path / "db.sqlite")) as connection, connection:
+        connection.execute(
+            "INSERT INTO instance_action_events (action_id, event, start_time) VALUES (7, 'e', '2026-01-01')"
+        )
+    with pytest.raises(exception.ConfigurationError, match="instance_action_events refers to a row of instance_act"):
+        migration.sync(conf)
+    assert migration.version(conf) == "0010"

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from nova_lite.conductor.db import actions
-from tests.unit.conductor.test_lifecycle import World
+from nova_lite.conductor.db import actions, hosts, services
+from nova_lite.objects import Outcome
+from tests.unit.conductor.test_lifecycle import World, heartbeat
 
 DEADLINE = 30.0
 
@@ -150,3 +151,46 @@ def test_one_sweep_takes_more_than_a_batch(world: World) -> None:
     world.let_time_pass(31)
     assert world.reconciler.sweep() == 5
     assert sorted(orders(world)) == expected
+
+
+def test_a_host_whose_hypervisor_does_not_answer_is_alive_and_not_up(world: World) -> None:
+    """Nothing is placed on it, what is open there waits, and its report moves a build that waits there."""
+    (uuid,) = world.create()
+    world.lifecycle.build_instances(world.context(), [uuid])
+    host, request = world.compute.builds[-1]
+    hung = heartbeat(host)
+    hung.hypervisor_up = False
+    world.db.write(hosts.report_state, world.conf, hung)
+    service = world.db.read(services.find, host, services.COMPUTE)
+    assert service is not None
+    assert (service.up, world.db.read(services.seconds_silent, service) < 5) == (False, True)
+    world.let_time_pass(31)
+    world.reconciler.sweep()
+    assert [order[0] for order in world.compute.builds] == [host]
+    world.report(uuid, host, request.generation, Outcome.RESCHEDULED, "the hypervisor does not answer")
+    world.scheduler.hosts = [host, "host2"]
+    world.lifecycle.build_instances(world.context(), world.conductor.nudged)
+    assert [order[0] for order in world.compute.builds] == [host, "host2"]
+
+    (stopped,) = world.create()
+    world.is_heard(host)
+    assert world.db.read(hosts.is_up, host)
+    world.lifecycle.build_instances(world.context(), [stopped])
+    assert world.compute.builds[-1][0] == host
+
+
+def test_its_return_makes_due_what_waits_there(world: World) -> None:
+    uuid, host, _ = world.built()
+    hung = heartbeat(host)
+    hung.hypervisor_up = False
+    world.db.write(hosts.report_state, world.conf, hung)
+    action_id = world.lifecycle.accept_action(world.context(), uuid, "stop", {}).action_id
+    world.let_time_pass(31)
+    world.reconciler.sweep()
+    assert orders(world) == []
+    world.db.write(hosts.report_state, world.conf, hung)
+    world.reconciler.sweep()
+    assert orders(world) == []
+    world.is_heard(host)
+    world.reconciler.sweep()
+    assert orders(world) == [action_id]

@@ -16,8 +16,9 @@ BIG_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 _OPTIONS = {"engine": "InnoDB", "charset": "utf8mb4", "collate": "utf8mb4_nopad_bin"}
 
 
-def create_table(name: str, *parts: Any) -> None:
+def create_table(name: str, *parts: Any, **more: Any) -> None:
+    """``more``: options of one kind of database."""
     options: dict[str, Any] = {
         f"{dialect}_{key}": _OPTIONS[key] for dialect in ("mysql", "mariadb") for key in _OPTIONS
     }
-    op.create_table(name, *parts, **options)
+    op.create_table(name, *parts, **options, **more)

@@ -1,0 +1,70 @@
+"""A libvirtd that stands still: the host notices without waiting for it, and that it goes on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nova_lite.compute.heartbeat import Heartbeat
+from nova_lite.compute.jobs import Jobs
+from nova_lite.service import Periodic
+from nova_lite.virt.libvirt import connection as libvirt_connection
+from tests.integration.libvirt.conftest import MakeDriver, wait_for
+
+#: It sees nothing of the machine's own libvirtd, and is reached by its socket alone.
+PRIVATE = """
+for directory in /run/libvirt /var/lib/libvirt /etc/libvirt; do mount -t tmpfs none $directory || exit 1; done
+exec libvirtd --config "$1/libvirtd.conf" --pid-file "$1/pid" > "$1/log" 2>&1
+"""
+
+
+@pytest.fixture
+def libvirtd(tmp_path: Path) -> Iterator[tuple[str, int]]:
+    """A libvirtd of the test's own: URI and process id."""
+    if shutil.which("libvirtd") is None or os.geteuid() != 0:
+        pytest.skip("libvirtd is not installed, or not ours to start")
+    (tmp_path / "libvirtd.conf").write_text(f'unix_sock_dir = "{tmp_path}"\nauth_unix_rw = "none"\n')
+    process = subprocess.Popen(["unshare", "--mount", "sh", "-c", PRIVATE, "sh", str(tmp_path)])
+    try:
+        socket = tmp_path / "libvirt-sock"
+        wait_for("socket", lambda: socket.exists() or process.poll() is not None)
+        assert process.poll() is None, (tmp_path / "log").read_text()
+        yield f"qemu:///system?socket={socket}", process.pid
+    finally:
+        process.send_signal(signal.SIGCONT)
+        process.terminate()
+        process.wait(30)
+
+
+@pytest.mark.parametrize("keepalive", [1, 60], ids=["its connection is given up", "its connection lasts"])
+def test_it_is_noticed_and_that_it_is_back(
+    libvirtd: tuple[str, int], make_driver: MakeDriver, keepalive: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri, pid = libvirtd
+    monkeypatch.setattr(libvirt_connection, "KEEPALIVE_SECONDS", keepalive)
+    monkeypatch.setattr(libvirt_connection, "KEEPALIVE_COUNT", 2)
+    options = {"libvirt__connection_uri": uri, "libvirt__virt_type": "qemu", "network__metadata_service": False}
+    driver = make_driver("hung", report_interval=1, compute__hypervisor_timeout=4, **options)
+    heartbeat = Heartbeat(driver.conf, "hung", driver, Jobs())
+    heartbeat.refresh()
+    asking = Periodic("Inventory", 1, heartbeat.refresh)
+    asking.start()
+    try:
+        os.kill(pid, signal.SIGSTOP)
+        wait_for("silence", lambda: not heartbeat.hypervisor_answers(), 15)
+        started = time.monotonic()
+        assert not heartbeat.report().hypervisor_up
+        assert time.monotonic() - started < 1, "a heartbeat waits for nobody"
+        os.kill(pid, signal.SIGCONT)
+        wait_for("answer", heartbeat.hypervisor_answers, 30)
+        assert heartbeat.report().hypervisor_up
+    finally:
+        os.kill(pid, signal.SIGCONT)
+        asking.stop()

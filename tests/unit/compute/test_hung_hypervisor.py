@@ -1,0 +1,154 @@
+"""A hypervisor that does not answer: what the host says of it, and what it promises without it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+
+import pytest
+
+from nova_lite import exception
+from nova_lite.service import Periodic
+from nova_lite.states import PowerState
+from tests.unit.compute.fakes import UUID, Gate, Host, eventually, ticket
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    """It counts as hung as soon as `hang` says so."""
+    made = Host(tmp_path, max_concurrent_builds=1)
+    made.conf.set_override("report_interval", 1)
+    made.conf.set_override("hypervisor_timeout", 3, "compute")
+    return made
+
+
+def hang(host: Host) -> None:
+    """Its every call does not return from now on, and has not for long."""
+    host.control(hang_at=["*"])
+    threading.Thread(target=host.manager.heartbeat.refresh, daemon=True).start()
+    host.manager.heartbeat._answered -= 5
+    host.manager.watch_hypervisor()
+
+
+def answer_again(host: Host) -> None:
+    host.control()
+    eventually(host.manager.heartbeat.hypervisor_answers, "the call that hung has come back")
+    host.manager.watch_hypervisor()
+
+
+def reported(host: Host) -> list[bool]:
+    return [report.hypervisor_up for report in host.conductor.of("report_state")]
+
+
+def test_it_is_told_once_and_by_heartbeats(host: Host, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "nova_lite.compute.manager")
+    host.manager.watch_hypervisor()
+    assert reported(host) == []
+    hang(host)
+    host.manager.watch_hypervisor()
+    host.manager.registration.send_heartbeat()
+    assert reported(host) == [False, False]
+    answer_again(host)
+    host.manager.watch_hypervisor()
+    assert reported(host) == [False, False, True]
+    assert [record.getMessage() for record in caplog.records] == [
+        "The hypervisor does not answer: this host counts as down, and takes no builds, until it does",
+        "The hypervisor answers again: this host counts as up",
+    ]
+
+
+def test_an_error_is_no_answer_either(host: Host) -> None:
+    host.control(fail_at=["inventory"], fail_count=-1, fail_error="hypervisor")
+    with pytest.raises(exception.HypervisorUnavailable):
+        host.manager.heartbeat.refresh()
+    assert host.manager.heartbeat.hypervisor_answers(), "not at once"
+    host.manager.heartbeat._answered -= 5
+    assert not host.manager.heartbeat.hypervisor_answers()
+
+
+def test_builds_that_wait_go_elsewhere(host: Host) -> None:
+    """One hangs in the driver, one waits behind it, and one comes later."""
+    others = ["22222222-2222-4222-8222-222222222222", "33333333-3333-4333-8333-333333333333"]
+    gate = host.driver.hooks["plug_vifs"] = Gate()
+    host.build()
+    gate.wait()
+    host.build(uuid=others[0])
+    hang(host)
+    host.build(uuid=others[1])
+    eventually(lambda: len(host.conductor.of("finish_build")) == 3, "three reports")
+    assert {result.instance_uuid for result in host.conductor.of("finish_build")} == {UUID, *others}
+    assert host.conductor.outcomes == [(1, "rescheduled")] * 3
+    assert "hypervisor of host host-a does not answer" in host.conductor.of("finish_build")[0].message
+    assert [host.manager.host.fences.get(uuid).fenced_generation for uuid in (UUID, *others)] == [1, 1, 1]
+
+    answer_again(host)
+    gate.open()
+    host.settle()
+    assert host.traces() == [], "what went on met the promise"
+
+
+def test_an_order_that_comes_again_is_answered_again(host: Host) -> None:
+    hang(host)
+    for _ in range(2):
+        host.build()
+        host.settle()
+    assert host.conductor.outcomes == [(1, "rescheduled")] * 2
+
+
+def test_what_may_have_made_a_domain_is_not_given_away(host: Host) -> None:
+    """Neither by a report nor by the answer to a fence, which comes at once."""
+    gate = host.driver.hooks["spawn_after_domain"] = Gate()
+    host.build()
+    gate.wait()
+    hang(host)
+    host.build(generation=2)
+    with pytest.raises(exception.ServiceUnavailable, match="does not answer"):
+        host.fence()
+    assert host.conductor.of("finish_build") == []
+    answer_again(host)
+    gate.open()
+    host.settle()
+    assert (1, "built") in host.conductor.outcomes
+
+
+def test_a_fence_of_what_was_never_made_needs_no_hypervisor(host: Host) -> None:
+    hang(host)
+    assert host.fence()
+    assert host.record().fenced_generation == 1
+    host.build()
+    host.settle()
+    assert host.domains() == {}
+
+
+def test_questions_do_not_hang(host: Host) -> None:
+    host.built()
+    hang(host)
+    for ask in (
+        lambda: host.manager.get_console_output(host.context, UUID, None),
+        lambda: host.manager.get_instance_diagnostics(host.context, UUID),
+    ):
+        with pytest.raises(exception.HypervisorUnavailable):
+            ask()
+
+
+def test_orders_wait_for_it(host: Host) -> None:
+    host.built()
+    hang(host)
+    host.act(ticket("stop"))
+    assert host.manager.jobs.acting() == [20]
+    answer_again(host)
+    host.settle()
+    assert host.power() == PowerState.SHUTDOWN
+
+
+def test_what_is_done_now_and_then_says_in_a_line_that_it_cannot_be(
+    host: Host, caplog: pytest.LogCaptureFixture
+) -> None:
+    host.control(fail_at=["inventory"], fail_count=-1, fail_error="hypervisor")
+    periodic = Periodic("Inventory", 0.01, host.manager.heartbeat.refresh)
+    periodic.start()
+    (record, *_) = eventually(lambda: [each for each in caplog.records if each.name == "nova_lite.service"], "a line")
+    periodic.stop()
+    assert (record.levelname, record.exc_info) == ("WARNING", None)
+    assert "told to fail at inventory" in record.getMessage()

@@ -1,0 +1,102 @@
+"""A domain that vanished: what a host is told to have, and what its word changes, over a real database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nova_lite import states
+from nova_lite.conductor.domains import LOST
+from nova_lite.objects import DomainExpected, Outcome
+from tests.unit.conductor.test_live_migration import Live
+
+SHUTDOWN = 4
+
+
+class World(Live):
+    """One server runs at host1."""
+
+    def expected(self, host: str = "host1") -> list[DomainExpected]:
+        return self.reports.domains_expected(self.context(), host)  # type: ignore[no-any-return]
+
+    def lost(self, expected: DomainExpected, host: str = "host1") -> None:
+        self.reports.domain_lost(self.context(), host, expected)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_it_ends_in_error_and_keeps_its_place(world: World) -> None:
+    (expected,) = world.expected()
+    assert (expected.uuid, expected.generation, world.expected("host2")) == (world.uuid, 1, [])
+    world.lost(expected)
+    assert world.state == (states.ERROR, None, "host1", 1)
+    assert (world.row.power_state, world.used()["host1"], world.problems()) == (0, 1, [])
+    assert world.row.fault is not None and world.row.fault["message"] == LOST
+    assert world.expected() == []
+    before = world.row.updated_at
+    world.lost(expected)
+    assert world.row.updated_at == before, "reported twice"
+
+
+def test_a_rebuild_makes_it_anew(world: World) -> None:
+    world.lost(world.expected()[0])
+    images = {"i": {"id": "i", "name": "image"}}
+    world.act("rebuild", image_ref="i", images=images, changes={}, injected_files={})
+    order = world.order
+    assert order.build is not None and (order.host, order.build.generation) == ("host1", 2)
+    world.reports.start_build(world.context(), world.uuid, "host1", 2)
+    world.report(world.uuid, "host1", 2, Outcome.BUILT)
+    assert world.state == (states.ACTIVE, None, "host1", 2)
+    assert (world.row.fault, world.used()["host1"]) == (None, 1)
+
+
+def test_a_hard_reboot_tells_what_it_was_made_of(world: World) -> None:
+    world.lost(world.expected()[0])
+    order = world.act("reboot", reboot_type="HARD")
+    assert (order.host, order.generation) == ("host1", 1)
+    assert {"image", "boot_images"} <= set(order.payload)
+    world.answer(1)
+    assert (world.state, world.row.fault) == ((states.ACTIVE, None, "host1", 1), None)
+
+
+@pytest.mark.parametrize("action", ["stop", "resize", "delete"])
+def test_not_while_something_is_being_done(world: World, action: str) -> None:
+    (expected,) = world.expected()
+    world.act(action, **({"flavor_id": "2"} if action == "resize" else {}))
+    assert world.expected() == []
+    before = world.state
+    world.lost(expected)
+    assert world.state == before
+    assert world.row.fault is None
+
+
+def test_not_when_something_was_done_meanwhile(world: World) -> None:
+    (expected,) = world.expected()
+    world.act("stop")
+    world.answer(SHUTDOWN)
+    world.lost(expected)
+    assert world.state == (states.STOPPED, None, "host1", 1)
+    world.lost(world.expected()[0])
+    assert world.state == (states.ERROR, None, "host1", 1)
+
+
+@pytest.mark.parametrize(
+    ("host", "changes"), [("host2", {}), ("host1", {"generation": 2}), ("host1", {"uuid": "00000000-0000-4000-8000-0"})]
+)
+def test_a_host_speaks_of_what_it_has(world: World, host: str, changes: dict[str, Any]) -> None:
+    (expected,) = world.expected()
+    fields = {"uuid": expected.uuid, "generation": 1, "last_action_id": expected.last_action_id}
+    world.lost(DomainExpected(**{**fields, **changes}), host)
+    assert world.state == (states.ACTIVE, None, "host1", 1)
+
+
+def test_what_may_be_without_a_domain(world: World) -> None:
+    """A move that waits for its owner's word can be taken back: its disks are at the other end."""
+    world.resized()
+    assert world.state == (states.RESIZED, None, "host2", 2)
+    assert (world.expected("host2"), world.expected("host1")) == ([], [])

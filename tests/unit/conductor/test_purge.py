@@ -1,0 +1,248 @@
+"""Purging: what is over goes, what is open or not confirmed stays, and nothing that is purged comes to life again."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from nova_lite import exception, states
+from nova_lite.conductor.db import claims, hosts, models, purge, server_migrations, services
+from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.conductor.manager import ConductorManager
+from nova_lite.objects import BuildResult, CreateRequest, DomainReport, Outcome, Verdict
+from tests.unit.conductor import make
+from tests.unit.conductor.test_evacuate import force_down
+from tests.unit.conductor.test_lifecycle import heartbeat
+from tests.unit.conductor.test_live_migration import Live
+
+LATER = datetime.timedelta(days=1)
+OF_INSTANCES = (
+    *(models.InstanceAction, models.InstanceActionEvent, models.Migration, models.InstanceTag),
+    *(models.Instance, models.InstanceGroupMember),
+)
+
+
+class World(Live):
+    """One server runs at host1."""
+
+    def purge(self, batch_size: int = 100, **options: Any) -> Counter[str]:
+        """As it would be tomorrow, of all that was over before that."""
+        before = self.db.read(lambda uow: uow.now) + LATER
+        return +purge.run(self.db, before, batch_size, **options)
+
+    def counts(self) -> dict[str, int]:
+        return {str(table.__tablename__): self.count(table) for table in OF_INSTANCES}
+
+    def delete(self) -> None:
+        self.act("delete")
+        self.answer()
+        assert self.row.deleted
+
+    def listed(self, host: str, generation: int = 1, leftovers: tuple[str, ...] = ()) -> list[tuple[str, Verdict]]:
+        report = DomainReport(uuid=self.uuid, generation=generation, power_state=1)
+        domains = [] if leftovers else [report]
+        verdicts = self.reports.reconcile_domains(self.context(), host, domains, list(leftovers))
+        return [(each.uuid, each.verdict) for each in verdicts]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+# --- what goes
+
+
+def test_a_deleted_server_goes_with_all_that_belongs_to_it(world: World) -> None:
+    (other,) = world.create(name="other", tags=["a"])
+    world.act("stop")
+    world.answer()
+    before = world.counts()
+    assert before["instance_actions"] == 3
+    world.delete()
+    rows = world.purge(dry_run=True)
+    assert (rows["instances"], rows["instance_actions"]) == (1, 3)
+    counted = world.counts()
+    assert world.purge() == rows
+    left = world.counts()
+    assert {table: counted[table] - left[table] for table in left if counted[table] != left[table]} == rows
+    assert (left["instances"], left["instance_actions"], left["instance_tags"]) == (1, 1, 1)
+    assert world.problems() == []
+    assert world.instance(other).display_name == "other"
+    assert world.purge() == {}, "again, there is nothing more"
+
+
+def test_the_log_of_a_server_that_lives_is_cut(world: World) -> None:
+    for action in ("stop", "start", "stop"):
+        world.act(action)
+        world.answer()
+    world.act("start")
+    assert world.purge()["instance_actions"] == 4
+    assert world.open_actions() == [("start", "perform")]
+    world.answer()
+    assert world.row.vm_state == states.ACTIVE
+    assert world.problems() == []
+
+
+def test_what_is_younger_stays(world: World) -> None:
+    world.delete()
+    moment = world.db.read(lambda uow: uow.session.scalar(sa.select(models.Instance.terminated_at)))
+    assert +purge.run(world.db, moment, 10) == {}
+    assert +purge.run(world.db, moment + datetime.timedelta(microseconds=1), 10, dry_run=True) != {}
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 100])
+def test_batches_and_a_bound(world: World, batch_size: int) -> None:
+    for _ in range(4):
+        uuid, _, _ = world.built()
+        order = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
+        world.reports.finish_action(world.context(), order.host, order.action_id, None, None, "", order.position)
+    assert world.count(models.Instance) == 5
+    told: list[int] = []
+    world.purge(batch_size, max_rows=1, tell=lambda rows: told.append(rows.total()))
+    assert world.count(models.Instance) == max(1, 5 - batch_size)
+    assert len(told) == 1
+    world.purge(batch_size, wanted=lambda: False)
+    assert world.count(models.Instance) == max(1, 5 - batch_size)
+    world.purge(batch_size)
+    assert (world.count(models.Instance), world.count(models.PurgedInstance)) == (1, 4)
+
+
+# --- what stays
+
+
+def test_what_a_silent_host_has_not_confirmed_stays(world: World) -> None:
+    world.silence("host1")
+    world.act("delete")
+    assert (world.row.deleted, world.open_actions()) == (True, [("delete", "cleanup")])
+    assert "instances" not in world.purge()
+    assert world.listed("host1") == [(world.uuid, Verdict.DESTROY)]
+    world.is_heard("host1")
+    order = world.compute.tickets[-1]
+    world.reports.finish_action(world.context(), "host1", order.action_id, None, None, "", order.position)
+    assert world.purge()["instances"] == 1
+
+
+@pytest.mark.parametrize("holds", [models.Allocation, models.Port])
+def test_what_holds_something_stays(world: World, holds: type[models.Base]) -> None:
+    """It cannot be, and is `audit`'s to mend."""
+    rows = world.db.read(
+        lambda uow: [
+            {name.key: getattr(row, name.key) for name in sa.inspect(holds).column_attrs}
+            for row in uow.session.scalars(sa.select(holds))
+        ]
+    )
+    world.delete()
+    world.db.write(lambda uow: uow.session.execute(sa.insert(holds), rows))
+    assert "instances" not in world.purge()
+
+
+@pytest.mark.parametrize("which", ["action", "migration", "call", "nothing"])
+def test_what_is_open_stays_though_nothing_is_held(world: World, which: str) -> None:
+    """As a delete that has to tell an image or network service, which is away."""
+
+    def write(uow: UnitOfWork) -> None:
+        then = uow.now - LATER
+        until = uow.now + 3 * LATER if which == "call" else None
+        uuid = make.instance(uow, deleted=True, terminated_at=then, network_call_until=until)
+        make.action(uow, uuid, step="deallocate", finish_time=None if which == "action" else then)
+        row = uow.session.scalars(sa.select(models.Instance).where(models.Instance.uuid == uuid)).one()
+        place = claims.Place("host1", "host1", 1, None)
+        migration = server_migrations.begin(uow, make.ADMIN, row, "resize", place, make.flavor())
+        migration.status, migration.updated_at = ("finished" if which == "migration" else "confirmed"), then
+
+    world.db.write(write)
+    assert ("instances" in world.purge()) == (which == "nothing")
+
+
+# --- what turns up after all
+
+
+def test_a_domain_of_a_purged_server_is_destroyed(world: World) -> None:
+    """A host that was forced down when its server was evacuated may be back after any time."""
+    force_down(world, "host1")
+    world.act("evacuate")
+    host, request = world.compute.builds[-1]
+    world.reports.start_build(world.context(), world.uuid, host, request.generation)
+    world.report(world.uuid, host, request.generation, Outcome.BUILT)
+    world.delete()
+    assert world.purge()["instances"] == 1
+    assert world.listed("host1") == [(world.uuid, Verdict.DESTROY)]
+    assert world.listed("host1", leftovers=(world.uuid,)) == [(world.uuid, Verdict.DESTROY)]
+    assert purge.forget(world.db, world.db.read(purge.days_ago, 0) + LATER, 1, dry_run=True) == 1
+    assert purge.forget(world.db, world.db.read(purge.days_ago, 0) + LATER, 1) == 1
+    assert world.listed("host1") == [], "unknown, and so left alone"
+
+
+def test_late_reports_change_nothing(world: World) -> None:
+    world.delete()
+    order = world.compute.tickets[-1]
+    world.purge()
+    world.reports.finish_action(world.context(), order.host, order.action_id, None, None, "", order.position)
+    result = BuildResult(instance_uuid=world.uuid, host="host1", generation=1, outcome=Outcome.BUILT)
+    with pytest.raises(exception.InstanceGone):
+        world.reports.finish_build(world.context(), result)
+    with pytest.raises(exception.InstanceNotFound):
+        world.act("delete")
+
+
+def test_an_idempotency_key_makes_no_purged_server_again(world: World) -> None:
+    """Its uuid would be the same, at the first generation."""
+    wish = CreateRequest(name="vm", flavor_id="1", idempotency_key="k", fingerprint="f")
+    (made,) = world.lifecycle.create_instances(world.context(), wish).instances
+    world.lifecycle.accept_action(world.context(), made.uuid, "delete", {})
+    assert world.purge()["instances"] == 1
+    with pytest.raises(exception.IdempotencyKeyReused, match="was deleted"):
+        world.lifecycle.create_instances(world.context(), wish)
+
+
+# --- by itself
+
+
+def shift(uow: UnitOfWork) -> None:
+    """All that was, was two days ago."""
+    for row in uow.session.scalars(sa.select(models.Instance)):
+        row.terminated_at = row.terminated_at and row.terminated_at - 2 * LATER
+
+
+def test_one_conductor_purges(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.delete()
+    world.db.write(shift)
+    none: Any = None
+    manager = ConductorManager(world.conf, none, none, none)
+    with contextlib.closing(manager):
+        world.conf.set_override("host", "c2")
+        world.conf.set_override("purge_after", 1, "conductor")
+        for host in ("c1", "c2"):
+            world.db.write(services.report, host, "nova-lite-conductor", "conductor", "1")
+        manager.purge()
+        assert world.count(models.Instance) == 1, "c1 is the one that does it"
+        world.silence("c1")
+        world.conf.set_override("purge_after", 0, "conductor")
+        manager.purge()
+        assert world.count(models.Instance) == 1, "it is turned off"
+        world.conf.set_override("purge_after", 3, "conductor")
+        manager.purge()
+        assert world.count(models.Instance) == 1, "it is not old enough"
+        world.conf.set_override("purge_after", 1, "conductor")
+        manager.purge()
+        assert (world.count(models.Instance), world.count(models.PurgedInstance)) == (0, 1)
+
+
+def test_hosts_are_heard_meanwhile(world: World) -> None:
+    """Between two batches others write."""
+    world.delete()
+    heard: list[int] = []
+
+    def hear(rows: Counter[str]) -> None:
+        world.db.write(hosts.report_state, world.conf, heartbeat("host1"))
+        heard.append(rows.total())
+
+    world.purge(1, tell=hear)
+    assert heard

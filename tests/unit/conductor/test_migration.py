@@ -147,7 +147,8 @@ def test_ids_that_others_are_told_are_not_given_again(tmp_path: Path) -> None:
                 f"VALUES ({number}, 'stop', 'u', 'r', '{{}}', 1, 'x', '2026-01-01', 0, '2026-01-01', '2026-01-01')"
             )
         connection.exec_driver_sql(
-            "INSERT INTO instance_action_events (action_id, event, start_time) VALUES (2, 'e', '2026-01-01')"
+            "INSERT INTO instance_action_events (action_id, event, start_time, finish_time) "
+            "VALUES (2, 'e', '2026-01-01 00:00:00.000000', '2026-01-01 00:00:01.000000')"
         )
         indexes = {each["name"] for each in sa.inspect(connection).get_indexes("instance_actions")}
     migration.sync(conf)
@@ -173,7 +174,8 @@ def test_a_broken_reference_ends_the_migration(tmp_path: Path) -> None:
     migrate(conf, "0010")
     with contextlib.closing(sqlite3.connect(tmp_path / "db.sqlite")) as connection, connection:
         connection.execute(
-            "INSERT INTO instance_action_events (action_id, event, start_time) VALUES (7, 'e', '2026-01-01')"
+            "INSERT INTO instance_action_events (action_id, event, start_time, finish_time) "
+            "VALUES (7, 'e', '2026-01-01 00:00:00.000000', '2026-01-01 00:00:01.000000')"
         )
     with pytest.raises(exception.ConfigurationError, match="instance_action_events refers to a row of instance_act"):
         migration.sync(conf)

@@ -219,6 +219,17 @@ class Operation:
         taken = self.steps[: names.index(name) + begun]
         return tuple(undo for step in reversed(taken) for undo in step.undo)
 
+    def last_order(self, name: str, failed: bool) -> int | None:
+        """The position of the last order that was carried out of an action that was closed at this step (or undo); None
+        for none. Of what has failed that is an undo. Builds and fences are no such orders."""
+        if failed and not self.is_undo(name):
+            return None
+        every = self._undos(self.steps[-1].name) if failed else self.steps
+        names = [step.name for step in every]
+        done = every[: names.index(name) + 1] if name in names else every
+        orders = [step for step in done if isinstance(step, OnHost) and step.name not in (BUILD, COMPENSATE)]
+        return self.position(orders[-1].name) if orders else None
+
     def position(self, name: str) -> int:
         """The how-manieth order to a host the step (or undo) of this name is; it grows while an action goes on. Builds
         and fences are no such orders: they are known by their generation."""
@@ -810,12 +821,6 @@ def order_methods() -> dict[str, OnHost]:
     rows = [each for row in OPERATIONS.values() for each in (row, *(variant for _, _, variant in row.variants))]
     steps = [step for row in rows for step in row.all_steps() if isinstance(step, OnHost)]
     return {step.method: step for step in steps if step.name not in (BUILD, COMPENSATE)}
-
-
-def orders() -> list[str]:
-    """The kinds of operations that begin with an order to the instance's host which its fences remember: no builds."""
-    first = [(row.kind, row.steps[0]) for row in OPERATIONS.values() if row.steps]
-    return [kind for kind, step in first if isinstance(step, OnHost) and step.name != BUILD]
 
 
 def order_of(kind: str, payload: Mapping[str, Any]) -> str:

@@ -158,10 +158,12 @@ class DomainReconciler:
 
     def _report(self, info: DomainInfo, booted: bool) -> DomainReport:
         resumes = booted and self._host.conf.resume_guests_state_on_host_boot
+        record = self._host.fences.get(info.uuid)
         return DomainReport(
             uuid=info.uuid,
             generation=info.generation,
             power_state=int(info.power_state),
-            last_action_id=self._host.fences.get(info.uuid).last_action_id,
+            last_action_id=record.last_action_id,
+            last_position=record.last_position,
             lost_power=resumes and info.power_state == PowerState.SHUTDOWN,
         )

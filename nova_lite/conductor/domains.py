@@ -133,12 +133,21 @@ def _follow(uow: UnitOfWork, host: str, instance: Instance, report: DomainReport
         return False
     if (now.host, now.generation) != (host, report.generation):
         return False
-    if report.last_action_id is not None and actions.last_order(uow, now) > report.last_action_id:
+    if _is_older(report, actions.last_order(uow, now)):
         return False
     before = now.vm_state
     now.power_state, now.vm_state = _seen(now, report)
     now.updated_at = uow.now
     return report.lost_power and before == states.ACTIVE and now.vm_state == states.STOPPED
+
+
+def _is_older(report: DomainReport, last: tuple[int, int]) -> bool:
+    """Whether the order, an action's id and its place in that, came after the host had looked."""
+    if report.last_action_id is None:
+        return False
+    if report.last_position is None:
+        return last[0] > report.last_action_id
+    return last > (report.last_action_id, report.last_position)
 
 
 def _seen(instance: Instance, report: DomainReport) -> tuple[int, str]:

@@ -118,7 +118,8 @@ class BuildResult(msgspec.Struct, kw_only=True):
 
 
 class DomainReport(msgspec.Struct, kw_only=True):
-    """A domain of ours on a hypervisor. ``last_action_id``: the newest order for it that its host had taken by then.
+    """A domain of ours on a hypervisor. ``last_action_id`` and ``last_position``: the newest order for it that its host
+    had taken by then, its action and its place in that (None: not said).
     ``lost_power``: its machine has booted since it was last reported, and it is to run again if it ran before.
     """
 
@@ -126,6 +127,7 @@ class DomainReport(msgspec.Struct, kw_only=True):
     generation: int
     power_state: int
     last_action_id: int | None = None
+    last_position: int | None = None
     lost_power: bool = False
 
 

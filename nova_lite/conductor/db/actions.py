@@ -85,17 +85,25 @@ def open_or_of(uow: UnitOfWork, instance_uuid: str, request_id: str, kind: str) 
     return list(uow.session.scalars(query.order_by(InstanceAction.id.desc())))
 
 
-def last_order(uow: UnitOfWork, instance: Instance) -> int:
-    """The id of the newest order that was carried out on the instance as it is now, at its host; 0 for none."""
-    query = sa.select(sa.func.max(InstanceAction.id)).where(
+#: Of the newest actions of an instance at its host, for its last order; nearly always the first is it.
+_LOOKED_AT = 16
+
+
+def last_order(uow: UnitOfWork, instance: Instance) -> tuple[int, int]:
+    """Id and position of the newest order that was carried out on the instance as it is now, at its host; (0, 0) for
+    none. Of what has failed that is the last thing that was taken back."""
+    query = sa.select(InstanceAction).where(
         InstanceAction.instance_uuid == instance.uuid,
         InstanceAction.generation == instance.generation,
         InstanceAction.host == instance.host,
-        InstanceAction.action.in_(operations.orders()),
         InstanceAction.finish_time.is_not(None),
-        InstanceAction.message.is_(None),
     )
-    return uow.session.scalar(query) or 0
+    for action in uow.session.scalars(query.order_by(InstanceAction.id.desc()).limit(_LOOKED_AT)):
+        row = operations.get(action.action, action.payload)
+        position = row.last_order(action.step, failed=action.message is not None) if row.steps else None
+        if position is not None:
+            return action.id, position
+    return 0, 0
 
 
 def newest(uow: UnitOfWork, instance_uuid: str) -> int:

@@ -25,7 +25,7 @@ def test_domains_and_their_power_are_reported(host: Host) -> None:
     host.built()
     host.driver.power_off(UUID, 0)
     host.manager.reconciler.run()
-    report = DomainReport(uuid=UUID, generation=1, power_state=PowerState.SHUTDOWN, last_action_id=0)
+    report = DomainReport(uuid=UUID, generation=1, power_state=PowerState.SHUTDOWN, last_action_id=0, last_position=0)
     assert host.conductor.of("reconcile_domains") == [([report], [])]
     assert host.domains() == {UUID: 1}, "no verdict, nothing done"
 

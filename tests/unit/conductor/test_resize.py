@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from nova_lite import exception, objects, states
 from nova_lite.conductor.db import actions, audit, flavors, models, quotas, server_migrations
-from nova_lite.objects import Verdict
+from nova_lite.objects import DomainReport, Verdict
 from tests.unit.conductor.test_evacuate import force_down
 from tests.unit.conductor.test_lifecycle import World
 
@@ -179,6 +179,29 @@ def test_a_destination_that_fails_is_dropped_and_the_source_goes_on(world: Movin
     assert world.state == (states.ACTIVE, None, "host1", 1)
     assert (world.cores(), world.statuses(), world.open_actions()) == (1, ["error"], [])
     assert world.used() == {"host1": 1, "host2": 0}
+
+
+@pytest.mark.parametrize(("seen_at", "power_state"), [("leave", RUNNING), ("return", SHUTDOWN)])
+def test_a_look_from_before_its_return_does_not_count(world: Moving, seen_at: str, power_state: int) -> None:
+    """The source looked at its guest, was made to start it again, and only then is heard of what it saw."""
+    world.act("resize", flavor_id="2")
+    leaving = world.order
+    world.left()
+    world.answer(None, "no disk")
+    world.answer()
+    returning = world.order
+    assert (returning.method, returning.action_id) == ("finish_revert_resize", leaving.action_id)
+    world.answer(RUNNING)
+    position = leaving.position if seen_at == "leave" else returning.position
+    off = DomainReport(
+        uuid=world.uuid,
+        generation=world.generation,
+        power_state=SHUTDOWN,
+        last_action_id=leaving.action_id,
+        last_position=position,
+    )
+    world.reports.reconcile_domains(world.context(), world.source, [off], [])
+    assert world.row.power_state == power_state
 
 
 def test_what_was_done_at_the_destination_is_not_thrown_away(world: Moving) -> None:

@@ -37,10 +37,10 @@ VNC_OPTS = [
     ),
     cfg.URIOpt(
         "novncproxy_base_url",
-        default="http://127.0.0.1:6080/vnc_auto.html",
+        default="http://127.0.0.1:6080/vnc_lite.html",
         schemes=["http", "https"],
-        help="Where users reach nova-lite-novncproxy; read by compute hosts. vnc_auto.html and vnc_lite.html are pages "
-        "of noVNC.",
+        help="Where users reach nova-lite-novncproxy; read by compute hosts. vnc_lite.html connects by itself; "
+        "vnc.html?autoconnect=true has more buttons.",
     ),
     cfg.HostAddressOpt("novncproxy_host", default="127.0.0.1", help="Address that nova-lite-novncproxy listens on."),
     cfg.PortOpt("novncproxy_port", default=6080, help="Port that nova-lite-novncproxy listens on."),

@@ -22,7 +22,8 @@ _NORMAL, _GOING_AWAY, _TOO_LARGE = 1000, 1001, 1009
 
 def pump(client: Any, target: socket.socket, stopping: threading.Event) -> int:
     """``client``: websockify's WebSocket. A side that does not take what it is sent keeps the other one waiting, so
-    that nothing piles up here. Returns the status that the client is to be told; raises `OSError` if a connection broke."""
+    that nothing piles up here. Returns the status that the client is to be told; raises `OSError` if a connection
+    broke."""
     client.settimeout(SEND_TIMEOUT)
     target.settimeout(SEND_TIMEOUT)
     while not stopping.is_set():

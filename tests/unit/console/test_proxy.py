@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import logging
 import os
@@ -17,39 +16,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from websockify.websocket import WebSocket, WebSocketWantReadError
+from websockify.websocket import WebSocket
 
 from nova_lite import exception
 from nova_lite.console import opening, server, tokens
 from nova_lite.objects import Console, ConsoleTarget
 from nova_lite.sockets import listen, tls_context
+from tests import consoles
+from tests.consoles import GREETING, EchoConsole, read
 
 TOKEN = "the-token"
-GREETING = b"RFB 003.008\n"
-
-
-class Target:
-    """A console that greets, then says again what it is told, `flood` times; `received` counts bytes."""
-
-    def __init__(self) -> None:
-        self.flood = 1
-        self.received = 0
-        self.sock = listen("127.0.0.1", 0)
-        self.port = self.sock.getsockname()[1]
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def _serve(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                sock, _ = self.sock.accept()
-                threading.Thread(target=self._speak, args=(sock,), daemon=True).start()
-
-    def _speak(self, sock: socket.socket) -> None:
-        with contextlib.suppress(OSError), sock:
-            sock.sendall(GREETING)
-            while said := sock.recv(65536):
-                self.received += len(said)
-                sock.sendall(said * self.flood)
+PATH = f"/?token={TOKEN}"
 
 
 class Cloud:
@@ -86,34 +63,22 @@ class Proxy:
         self.thread = threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True)
         self.thread.start()
 
-    def ask(self, path: str = f"/?token={TOKEN}", **headers: str) -> socket.socket:
-        """An answered request for a WebSocket."""
-        sock = socket.create_connection(("127.0.0.1", self.port), 10)
-        lines = {
-            "Host": "proxy",
-            "Upgrade": "websocket",
-            "Connection": "Upgrade",
-            "Sec-WebSocket-Key": base64.b64encode(os.urandom(16)).decode(),
-            "Sec-WebSocket-Version": "13",
-        } | {name.replace("_", "-"): value for name, value in headers.items()}
-        text = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
-        sock.sendall(f"GET {path} HTTP/1.1\r\n{text}\r\n".encode())
-        return sock
+    def dial(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), 10)
 
-    def status(self, path: str = f"/?token={TOKEN}", **headers: str) -> int:
-        with self.ask(path, **headers) as sock:
-            return int(sock.recv(65536).split()[1])
+    def status(self, path: str = PATH, **headers: str) -> int:
+        return consoles.status(self.port, path, {name.replace("_", "-"): value for name, value in headers.items()})
 
 
 @pytest.fixture
-def target() -> Iterator[Target]:
-    made = Target()
+def target() -> Iterator[EchoConsole]:
+    made = EchoConsole()
     yield made
     made.sock.close()
 
 
 @pytest.fixture
-def cloud(target: Target) -> Cloud:
+def cloud(target: EchoConsole) -> Cloud:
     return Cloud(target.port)
 
 
@@ -132,29 +97,11 @@ def start(cloud: Cloud) -> Iterator[Any]:
         assert not proxy.thread.is_alive()
 
 
-def connect(proxy: Proxy, path: str = f"?token={TOKEN}") -> WebSocket:
-    """websockify's own client; it says no query, so the request is made here."""
-    sock = proxy.ask("/" + path)
-    head = b""
-    while not head.endswith(b"\r\n\r\n"):
-        head += sock.recv(1)
-    assert head.startswith(b"HTTP/1.1 101 "), head
-    client = WebSocket()
-    client.client, client.socket, client._state = True, sock, "done"
-    return client
+def connect(proxy: Proxy) -> WebSocket:
+    return consoles.connect(proxy.dial(), PATH)
 
 
-def read(client: WebSocket, length: int) -> bytes:
-    said = b""
-    while len(said) < length:
-        with contextlib.suppress(WebSocketWantReadError):
-            part = client.recv()
-            assert part is not None
-            said += part
-    return said
-
-
-def test_bytes_go_both_ways_once(start: Any, target: Target, cloud: Cloud) -> None:
+def test_bytes_go_both_ways_once(start: Any, target: EchoConsole, cloud: Cloud) -> None:
     proxy = start()
     client = connect(proxy)
     assert read(client, len(GREETING)) == GREETING
@@ -165,7 +112,7 @@ def test_bytes_go_both_ways_once(start: Any, target: Target, cloud: Cloud) -> No
     client.close()
 
 
-def test_nobody_waits_with_more_than_a_little_in_memory(start: Any, target: Target) -> None:
+def test_nobody_waits_with_more_than_a_little_in_memory(start: Any, target: EchoConsole) -> None:
     """A client that does not read keeps its console from writing, and from being read from."""
     proxy = start()
     client = connect(proxy)
@@ -183,12 +130,12 @@ def test_nobody_waits_with_more_than_a_little_in_memory(start: Any, target: Targ
         ("/?token=other", {}, 401),
         ("/?token=", {}, 401),
         ("/", {}, 401),
-        (f"/?token={TOKEN}", {"Origin": "http://evil.example"}, 403),
-        (f"/?token={TOKEN}", {"Origin": "null"}, 403),
-        (f"/?token={TOKEN}", {"Sec_WebSocket_Version": "1"}, 400),
-        (f"/?token={TOKEN}", {"Sec_WebSocket_Key": ""}, 400),
-        (f"/?token={TOKEN}", {"Origin": "http://proxy"}, 101),
-        (f"/?token={TOKEN}", {"Origin": "http://dashboard.example"}, 101),
+        (PATH, {"Origin": "http://evil.example"}, 403),
+        (PATH, {"Origin": "null"}, 403),
+        (PATH, {"Sec_WebSocket_Version": "1"}, 400),
+        (PATH, {"Sec_WebSocket_Key": ""}, 400),
+        (PATH, {"Origin": "http://proxy"}, 101),
+        (PATH, {"Origin": "http://dashboard.example"}, 101),
     ],
 )
 def test_who_is_refused_has_not_used_the_token(
@@ -205,12 +152,13 @@ def test_a_page_without_tls_gets_no_console_that_is_to_be_had_with_it(start: Any
 
 def test_a_port_that_is_another_guests_by_now_is_not_shown(start: Any, cloud: Cloud) -> None:
     cloud.is_there = False
-    with start().ask() as sock:
+    with start().dial() as sock:
+        consoles.request(sock, PATH)
         answer = sock.recv(65536)
     assert answer.startswith(b"HTTP/1.1 401 ") and GREETING not in answer
 
 
-def test_a_console_that_does_not_answer(start: Any, target: Target, cloud: Cloud) -> None:
+def test_a_console_that_does_not_answer(start: Any, target: EchoConsole, cloud: Cloud) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         cloud.port = unused.getsockname()[1]
@@ -234,7 +182,7 @@ def test_no_token_is_logged(start: Any, cloud: Cloud, tmp_path: Path, caplog: py
         for path in (f"/vnc.html?path=%3Ftoken%3D{TOKEN}", f"/nothing?token={TOKEN}"):
             with contextlib.suppress(urllib.error.HTTPError):
                 urllib.request.urlopen(f"http://127.0.0.1:{proxy.port}{path}", timeout=10)
-        for path in (f"/?token={TOKEN}", f"/?token={TOKEN}", f"/?token={TOKEN} x y"):
+        for path in (PATH, PATH, f"/?token={TOKEN} x y"):
             proxy.status(path)
         cloud.valid = {tokens.digest(TOKEN)}
         client = connect(proxy)
@@ -302,7 +250,8 @@ def test_of_too_many_connections_the_last_is_hung_up_on(start: Any, caplog: pyte
     proxy = start(most=1)
     client = connect(proxy)
     read(client, len(GREETING))
-    with proxy.ask() as sock, contextlib.suppress(ConnectionResetError):
+    with proxy.dial() as sock, contextlib.suppress(OSError):
+        consoles.request(sock, PATH)
         assert sock.recv(100) == b""
     assert "there are 1 connections" in caplog.text
     client.close()
@@ -344,24 +293,13 @@ def test_over_tls_alone(start: Any, certificate: tuple[str, str]) -> None:
     proxy = start(tls=tls_context(*certificate, "cert", "key"), timeout=2)
     context = ssl.create_default_context(cafile=certificate[0])
     context.check_hostname = False
-    plain = proxy.ask
-    with plain() as sock:  # no TLS: nothing is answered
+    with proxy.dial() as sock:
         answer = b""
-        with contextlib.suppress(ConnectionResetError):
+        with contextlib.suppress(OSError):
+            consoles.request(sock, PATH)
             answer = sock.recv(100)
         assert not answer.startswith(b"HTTP")
-
-    def secured(path: str = "", **headers: str) -> socket.socket:
-        sock = context.wrap_socket(socket.create_connection(("127.0.0.1", proxy.port), 10))
-        key = base64.b64encode(os.urandom(16)).decode()
-        sock.sendall(
-            f"GET {path} HTTP/1.1\r\nHost: proxy\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-            f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()
-        )
-        return sock
-
-    proxy.ask = secured
-    client = connect(proxy)
+    client = consoles.connect(context.wrap_socket(proxy.dial()), PATH)
     assert read(client, len(GREETING)) == GREETING
     sent = os.urandom(200_000)
     client.send(sent[:100_000])

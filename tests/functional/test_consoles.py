@@ -59,7 +59,8 @@ def cloud(tmp_path_factory: pytest.TempPathFactory, console: EchoConsole) -> Ite
         path,
         more=("novncproxy", "serialproxy"),
         extra_config=f"[DEFAULT]\nweb = {web}\n[consoleauth]\ntoken_ttl = {TTL}\n"
-        f"[vnc]\nnovncproxy_port = {novnc_port}\nnovncproxy_base_url = http://127.0.0.1:{novnc_port}/vnc.html\n[serial_console]\nenabled = true\n"
+        f"[vnc]\nnovncproxy_port = {novnc_port}\n"
+        f"novncproxy_base_url = http://127.0.0.1:{novnc_port}/vnc.html\n[serial_console]\nenabled = true\n"
         f"serialproxy_port = {serial_port}\nbase_url = ws://127.0.0.1:{serial_port}/\n",
     )
     made.novnc_port, made.serial_port = novnc_port, serial_port

@@ -27,7 +27,7 @@ class Browser:
         self._buffer = b""
         self._number = 0
         self._session: str | None = None
-        target = self._ask("Target.createTarget", url="about:blank", width=800, height=620)["targetId"]
+        target = self._ask("Target.createTarget", url="about:blank")["targetId"]
         self._session = self._ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
 
     def open(self, url: str) -> None:
@@ -68,7 +68,9 @@ def browser(profile: Path) -> Iterator[Browser]:
     """Gone at the end, with all its processes."""
     theirs_in, ours_out = os.pipe()
     ours_in, theirs_out = os.pipe()
-    flags = f"--headless --no-sandbox --disable-gpu --disable-dev-shm-usage --user-data-dir={profile}"
+    flags = (
+        f"--headless --no-sandbox --disable-gpu --disable-dev-shm-usage --window-size=760,560 --user-data-dir={profile}"
+    )
     shell = f'exec chromium {flags} --remote-debugging-pipe {ORDERS}<&"$0" {ORDERS + 1}>&"$1"'
     process = subprocess.Popen(
         ["bash", "-c", shell, str(theirs_in), str(theirs_out)],

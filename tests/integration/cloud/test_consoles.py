@@ -50,6 +50,9 @@ CANVAS = """(() => {
     return [canvas.width, canvas.height, colours.size, lit];
 })()"""
 
+#: What vnc_lite.html says of its connection.
+STATUS = "(document.querySelector('#status') || {}).textContent"
+
 
 @pytest.fixture(scope="module")
 def guest(stacked: StackedCloud) -> Iterator[Any]:
@@ -92,8 +95,7 @@ def test_a_browser_shows_the_screen_once(stacked: StackedCloud, guest: Any, tmp_
         assert picture.read_bytes().startswith(b"\x89PNG") and 1000 < picture.stat().st_size < 100_000
     with browser(tmp_path / "another") as page:
         page.open(url)
-        ended = "(document.querySelector('#status') || {}).textContent"
-        wait_for("it does not connect", lambda: "disconnected" in (page.evaluate(ended) or "").lower())
+        wait_for("it does not connect", lambda: "closed" in (page.evaluate(STATUS) or ""))
         assert page.evaluate(CANVAS) is None or page.evaluate(CANVAS)[3] == 0
     assert consoles.status(*socket_path(url)) == 401
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import http.client
 import re
 import socket
-import time
+import sqlite3
 import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,8 +17,6 @@ import pytest
 from tests import consoles
 from tests.consoles import GREETING, EchoConsole, read
 from tests.functional.cloud import Cloud, free_port, wait_for
-
-TTL = 8
 
 
 class ConsoleCloud(Cloud):
@@ -58,7 +56,7 @@ def cloud(tmp_path_factory: pytest.TempPathFactory, console: EchoConsole) -> Ite
     made = ConsoleCloud(
         path,
         more=("novncproxy", "serialproxy"),
-        extra_config=f"[DEFAULT]\nweb = {web}\n[consoleauth]\ntoken_ttl = {TTL}\n"
+        extra_config=f"[DEFAULT]\nweb = {web}\n"
         f"[vnc]\nnovncproxy_port = {novnc_port}\n"
         f"novncproxy_base_url = http://127.0.0.1:{novnc_port}/vnc.html\n[serial_console]\nenabled = true\n"
         f"serialproxy_port = {serial_port}\nbase_url = ws://127.0.0.1:{serial_port}/\n",
@@ -161,10 +159,12 @@ def test_who_may_not_have_one(cloud: ConsoleCloud, server_id: str) -> None:
 
 
 def test_a_token_ends_with_its_time(cloud: ConsoleCloud, server_id: str) -> None:
-    urls = [cloud.url(server_id) for _ in range(2)]
-    time.sleep(TTL + 1)
-    for url in urls:
-        assert consoles.status(cloud.novnc_port, path_of(url)) == 401
+    """Ten minutes are not waited for: the row is made as old as that."""
+    url = cloud.url(server_id)
+    with sqlite3.connect(cloud.path / "nova-lite.sqlite", timeout=30) as database:
+        database.execute("UPDATE console_auth_tokens SET expires_at = datetime(expires_at, '-600 seconds')")
+    assert consoles.status(cloud.novnc_port, path_of(url)) == 401
+    assert consoles.status(cloud.novnc_port, path_of(cloud.url(server_id))) == 101
     assert "its time is over" in cloud.log("novncproxy", 500)
 
 

@@ -7,7 +7,7 @@ from alembic import op
 
 from nova_lite.conductor.db.migrations.tables import BIG_ID, TIME, create_table
 
-revision = "0011_consoles"
+revision = "0012"
 down_revision = "0010"
 branch_labels = None
 depends_on = None

@@ -135,7 +135,7 @@ def test_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "run nova-lite-manage db sync" in tool.fails("db", "check")
     assert "run nova-lite-manage db sync" in tool.fails("flavor", "list")
     assert tool("db", "sync") == "The schema is 0012 now."
-    assert tool("db", "sync") == "The schema is 0010 already."
+    assert tool("db", "sync") == "The schema is 0012 already."
     assert tool("db", "version") == "0012"
     tool("db", "check")
 

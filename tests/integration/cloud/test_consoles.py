@@ -105,12 +105,12 @@ def test_a_token_ends_with_its_time(stacked: StackedCloud, guest: Any) -> None:
     if "DATABASE=sqlite" not in SETTINGS.read_text():
         pytest.skip("the rows are looked at in SQLite alone")
     url = stacked.cli("console", "url", "show", "--novnc", guest.name)["url"]
-    with sqlite3.connect(STATE / "nova-lite.sqlite", timeout=30) as database:
+    with sqlite3.connect(STATE / "conductor" / "nova-lite.sqlite", timeout=30) as database:
         changed = database.execute(
             "UPDATE console_auth_tokens SET expires_at = datetime(expires_at, '-600 seconds') WHERE instance_uuid = ?",
             (guest.id,),
         )
-        assert changed.rowcount == 1
+        assert changed.rowcount >= 1
     assert consoles.status(*socket_path(url)) == 401
 
 

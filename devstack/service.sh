@@ -1,15 +1,16 @@
 #!/bin/bash
 # Start, stop, restart or look at the daemons of the stack, with systemd or without:
 #
-#   service.sh start|stop|restart|status|log [all|api|conductor|scheduler|compute|compute-N|keystone|glance]...
+#   service.sh start|stop|restart|status|log [all|NAME]...
 #
-# `compute` means every compute daemon; keystone and glance are there with AUTH=keystone. `status` ends with 3 when one is
-# not running; `log` shows the last 50 lines.
+# NAME: api, conductor, scheduler, compute, compute-N, novncproxy, serialproxy, keystone, glance. `compute` means every
+# compute daemon; keystone and glance are there with AUTH=keystone, the proxies of consoles unless VIRT_DRIVER=fake.
+# `status` ends with 3 when one is not running; `log` shows the last 50 lines.
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib/common.sh"
 source "$TOP/devstack/lib/services.sh"
 
 usage() {
-    sed -n '2,7s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+    sed -n '2,8s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
     exit 2
 }
 

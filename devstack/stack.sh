@@ -10,7 +10,7 @@ done
 
 packages() {
     local wanted=("${BASE_PACKAGES[@]}" $(database_packages "$DATABASE"))
-    [[ $VIRT_DRIVER == fake ]] || wanted+=("${LIBVIRT_PACKAGES[@]}" "${GUEST_PACKAGES[@]}")
+    [[ $VIRT_DRIVER == fake ]] || wanted+=("${LIBVIRT_PACKAGES[@]}" "${CONSOLE_PACKAGES[@]}" "${GUEST_PACKAGES[@]}")
     install_packages "${wanted[@]}"
 }
 
@@ -78,6 +78,7 @@ Ready after $(clock). What next:
     openstack --os-cloud $CLOUD flavor list
     openstack --os-cloud $CLOUD server show $FIRST_SERVER
     openstack --os-cloud $CLOUD console log show $FIRST_SERVER
+$(console_hint)
     nova-lite-manage service list
     $TOP/devstack/service.sh status
     $TOP/devstack/unstack.sh       (removes everything again, servers included)

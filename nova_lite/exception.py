@@ -77,6 +77,14 @@ class MarkerNotFound(Invalid):
     msg_fmt = "marker [%(marker)s] not found"
 
 
+class ConsoleTypeInvalid(Invalid):
+    msg_fmt = "Invalid console type %(console_type)s"
+
+
+class ConsoleTypeUnavailable(Invalid):
+    msg_fmt = "Unavailable console type %(console_type)s."
+
+
 class ImageUnavailable(Invalid):
     msg_fmt = "Can not find requested image"
 
@@ -232,6 +240,10 @@ class Unauthorized(NovaLiteException):
     code = 401
 
 
+class ConsoleTypeNotShown(Unauthorized):
+    msg_fmt = "The requested console type details are not accessible"
+
+
 class TooManyFailures(Unauthorized):
     """Of one who guesses passwords: none is looked at for some seconds."""
 
@@ -288,6 +300,10 @@ class NotFound(NovaLiteException):
 
 class InstanceNotFound(NotFound):
     msg_fmt = "Instance %(instance_id)s could not be found."
+
+
+class ConsoleTokenNotFound(NotFound):
+    msg_fmt = "Token not found"
 
 
 class MetadataItemNotFound(NotFound):

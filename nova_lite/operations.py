@@ -828,6 +828,7 @@ def order_of(kind: str, payload: Mapping[str, Any]) -> str:
     return [step.method for step in get(kind, payload).steps if isinstance(step, OnHost) and step.name != BUILD][-1]
 
 
-def compute_version() -> str:
-    """The compute service's version: that of its newest order."""
-    return max((step.since for step in order_methods().values()), key=lambda text: [*map(int, text.split("."))])
+def compute_version(calls: str) -> str:
+    """The compute service's version: that of its newest order, or of its newest ``calls``."""
+    orders = (step.since for step in order_methods().values())
+    return max((calls, *orders), key=lambda text: [*map(int, text.split("."))])

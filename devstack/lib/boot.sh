@@ -10,6 +10,12 @@ boot_first_server() {
     cat "$LOGS/first-server.txt"
 }
 
+# A fake guest has no screen.
+console_hint() {
+    [[ $VIRT_DRIVER == fake ]] ||
+        echo "    openstack --os-cloud $CLOUD console url show --novnc $FIRST_SERVER       (opened in a browser on this machine)"
+}
+
 show_first_server() {
     sed 's/^/    /' "$LOGS/first-server.txt"
 }

@@ -73,6 +73,8 @@ $(image_config)
 [identity]
 users_file = $STATE/identity/users.yaml
 tokens_path = $STATE/identity
+
+$(console_config)
 CONFIG
     config_file "$OWNER" api.conf <<CONFIG
 [api]
@@ -118,11 +120,18 @@ $([[ -n $(own_libvirt "$name") ]] || metadata_config)
 CONFIG
 }
 
+# Who is asked for a console is on this machine, and so are the guests.
+console_config() {
+    [[ $VIRT_DRIVER != libvirt ]] || printf '%s\n' "[serial_console]" "enabled = true"
+}
+
 # What daemon NUMBER of several says besides; 1 is this machine itself.
 libvirt_host_config() {
     echo "my_ip = $HOSTS_NETWORK.$1"
     (($1 == 1)) || echo "transport_url = $(broker_url "$HOSTS_NETWORK.1")"
-    printf '%s\n' "" "[libvirt]" "live_migration_uri = qemu+unix:///system?socket=/run/nova-lite-hosts/%s/libvirt-sock"
+    printf '%s\n' "" "[libvirt]" "live_migration_uri = qemu+unix:///system?socket=/run/nova-lite-hosts/%s/libvirt-sock" \
+        "" "[vnc]" "server_listen = $HOSTS_NETWORK.$1" "server_proxyclient_address = $HOSTS_NETWORK.$1" \
+        "" "[serial_console]" "proxyclient_address = $HOSTS_NETWORK.$1"
 }
 
 # Our tool, and the client when the machine has none of its own, on everybody's PATH.

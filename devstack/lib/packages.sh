@@ -4,6 +4,8 @@
 BASE_PACKAGES=(ca-certificates curl gcc iproute2 libc6-dev libvirt-dev logrotate pkg-config procps python3 python3-dev
     python3-venv rabbitmq-server util-linux)
 LIBVIRT_PACKAGES=(dnsmasq-base iptables libvirt-clients libvirt-daemon-system nftables qemu-system-x86 qemu-utils)
+# noVNC's pages, for consoles.
+CONSOLE_PACKAGES=(novnc)
 # What devstack/guest/build.sh needs, except for a kernel (see guest.sh).
 GUEST_PACKAGES=(busybox-static cpio mtools qemu-utils syslinux syslinux-common xz-utils zstd)
 

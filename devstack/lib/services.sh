@@ -23,7 +23,12 @@ libvirt_hosts() {
 }
 
 daemons() {
-    echo conductor scheduler $(compute_services) api
+    echo conductor scheduler $(compute_services) api $(console_proxies)
+}
+
+# A fake guest has no console.
+console_proxies() {
+    [[ $VIRT_DRIVER == fake ]] || echo novncproxy serialproxy
 }
 
 # What others wrote: an identity and an image service beside our daemons.
@@ -57,7 +62,7 @@ service_command() {
         return
     fi
     local config=" --config-file $ETC/nova-lite.conf"
-    [[ $1 == scheduler ]] || config+=" --config-file $ETC/$1.conf"
+    [[ $1 =~ ^(scheduler|novncproxy|serialproxy)$ ]] || config+=" --config-file $ETC/$1.conf"
     echo "$VENV/bin/nova-lite-${1%%-*}$config"
 }
 

@@ -2,11 +2,11 @@
 
 TEST_VENV=$TOP/.venv
 TEST_DATABASE=nova_lite_test
-TEST_PACKAGES=(mariadb-server openssh-client postgresql shellcheck)
+TEST_PACKAGES=(chromium mariadb-server openssl openssh-client postgresql shellcheck)
 ALL_STAGES=(lint unit functional faults integration)
 
 prepare_tests() {
-    install_packages "${BASE_PACKAGES[@]}" "${LIBVIRT_PACKAGES[@]}" "${GUEST_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
+    install_packages "${BASE_PACKAGES[@]}" "${LIBVIRT_PACKAGES[@]}" "${CONSOLE_PACKAGES[@]}" "${GUEST_PACKAGES[@]}" "${TEST_PACKAGES[@]}"
     install_for_tests "$TEST_VENV"
 }
 

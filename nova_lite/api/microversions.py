@@ -30,6 +30,7 @@ class Change(enum.IntEnum):
     FILTER_IP6 = 5  # anybody may filter servers by ip6
     NO_CONSOLE_ACTIONS = 6  # console URLs are asked from remote-consoles, not by an action
     FLAVOR_ACCESS_PRIVATE_ONLY = 7  # no access can be added to a public flavor
+    MKS_CONSOLE = 8
     SERVER_LOCKED = 9
     KEYPAIR_USER = 10  # admins handle other users' keypairs
     SERVICE_FORCED_DOWN = 11
@@ -46,6 +47,7 @@ class Change(enum.IntEnum):
     SERVER_TAGS = 26
     CPU_INFO_OBJECT = 28  # a hypervisor's cpu_info is an object, not a string
     EVACUATE_FORCE = 29
+    CONSOLE_TOKENS_OF_ALL_TYPES = 31
     DEVICE_TAGS = 32  # networks and block devices take a tag ...
     HYPERVISOR_PAGING = 33
     KEYPAIR_PAGING = 35
@@ -105,7 +107,7 @@ class Change(enum.IntEnum):
     PINNED_ZONE = 96
     SHARES = 97  # of a file share service, in servers
     IMAGE_PROPERTIES = 98  # a server shows the properties that its image had
-    SPICE_DIRECT = 99
+    SPICE_DIRECT = 99  # a type of console; tokens tell a TLS port
     SCHEDULER_HINTS = 100  # a server shows the hints that it was made with
     ATTACH_ACCEPTED = 101  # attaching a volume is answered before it is done
     NO_UNKNOWN_QUERIES = 102  # nowhere; flavors are filtered by name and lose rxtx_factor and disabled

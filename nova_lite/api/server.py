@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import functools
 import io
-import ipaddress
 import logging
-import os
 import selectors
 import socket
 import ssl
@@ -20,18 +17,16 @@ from cheroot import makefile as cheroot_makefile
 from cheroot import server as cheroot_server
 from cheroot import wsgi as cheroot_wsgi
 
-from nova_lite import concurrency, exception
+from nova_lite import concurrency
 from nova_lite.api import deadlines
 from nova_lite.api.deadlines import Clients, Limits, TimedReader
 from nova_lite.api.deploy import App
+from nova_lite.sockets import BACKLOG, listen
 
 LOG = logging.getLogger(__name__)
 
-BACKLOG = 1024
 MAX_KEEP_ALIVE = 1000
 
-#: Linux's, which Python 3.11 has no name for.
-_IP_FREEBIND = 15
 MAX_UNREAD_BYTES = deadlines.MAX_AWAITED_BODY
 
 
@@ -41,66 +36,14 @@ class Server(Protocol):
     def stop(self, timeout: float) -> None: ...
 
 
-def listen(address: str, port: int, early: bool = False) -> socket.socket:
-    """A listening socket; raises `ConfigurationError` with one clear sentence when there can be none.
-
-    ``early``: a link-local address may be one that this machine is given only later.
-    """
-    return _listen(address, port, shared=False, early=early)
-
-
 def listen_apart(address: str, port: int, count: int, early: bool = False) -> list[socket.socket]:
     """As many listening sockets on one port, one for each worker: the kernel spreads connections over them, and those
     that wait at the socket of a worker that died are its successor's."""
-    only = listen(address, port, early)
+    only = listen(address, port, early=early)
     if count == 1:
         return [only]
     only.close()  # nobody else has the port, which sockets that share it would not have told
-    return [_listen(address, port, shared=True, early=early) for _ in range(count)]
-
-
-def _listen(address: str, port: int, shared: bool, early: bool) -> socket.socket:
-    family = socket.AF_INET6 if _is_ipv6(address) else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if shared:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        if family == socket.AF_INET6:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        elif early and address.startswith("169.254."):
-            sock.setsockopt(socket.IPPROTO_IP, _IP_FREEBIND, 1)
-        sock.bind((address, port))
-        sock.listen(BACKLOG)
-    except OSError as error:
-        sock.close()
-        why = "the port is in use" if error.errno == errno.EADDRINUSE else (error.strerror or str(error))
-        raise exception.ConfigurationError(reason=f"cannot listen on {address} port {port}: {why}.") from error
-    # Connections inherit it. Without, headers and body that are sent apart cost a delayed acknowledgement (40 ms).
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return sock
-
-
-def _is_ipv6(address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address).version == 6
-    except ValueError:
-        return False
-
-
-def tls_context(cert_file: str | None, key_file: str | None) -> ssl.SSLContext:
-    """Raises `ConfigurationError` when certificate or key cannot be used."""
-    for option, path in (("ssl_cert_file", cert_file), ("ssl_key_file", key_file)):
-        if not path or not os.access(path, os.R_OK):
-            raise exception.ConfigurationError(reason=f"[api] {option} = {path}: cannot be read.")
-    assert cert_file is not None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        context.load_cert_chain(cert_file, key_file)
-    except (ssl.SSLError, OSError) as error:
-        raise exception.ConfigurationError(reason=f"[api] ssl_cert_file and ssl_key_file: {error}") from error
-    return context
+    return [listen(address, port, shared=True, early=early) for _ in range(count)]
 
 
 def make(

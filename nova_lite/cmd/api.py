@@ -18,7 +18,7 @@ from typing import NamedTuple  # noqa: E402
 from oslo_config import cfg  # noqa: E402
 
 from nova_lite import conf as nova_conf  # noqa: E402
-from nova_lite import exception, rpc, service  # noqa: E402
+from nova_lite import exception, rpc, service, sockets  # noqa: E402
 from nova_lite.api import deploy, kept_flavors, prefork, server, wsgi  # noqa: E402
 from nova_lite.api.deadlines import Limits  # noqa: E402
 from nova_lite.compute.api import API  # noqa: E402
@@ -107,7 +107,7 @@ def load_sites(conf: cfg.ConfigOpts, compute: API) -> list[Site]:
             LOG.warning("[api] enabled_apis: %s is not in the paste file and is not served: %s", name, error)
             continue
         is_tls = name in conf.api.enabled_ssl_apis
-        tls = server.tls_context(conf.api.ssl_cert_file, conf.api.ssl_key_file) if is_tls else None
+        tls = _tls_context(conf) if is_tls else None
         address, port = (conf.api[option] for option in ADDRESSES[name])
         socks = server.listen_apart(address, port, conf.api.workers, early=name == "metadata")
         sites.append(Site(name, app, socks, tls))
@@ -115,6 +115,11 @@ def load_sites(conf: cfg.ConfigOpts, compute: API) -> list[Site]:
     if not sites:
         raise exception.ConfigurationError(reason="[api] enabled_apis: none of them can be served.")
     return sites
+
+
+def _tls_context(conf: cfg.ConfigOpts) -> ssl.SSLContext:
+    files = (conf.api.ssl_cert_file, conf.api.ssl_key_file)
+    return sockets.tls_context(*files, "[api] ssl_cert_file", "[api] ssl_key_file")
 
 
 def main() -> int:

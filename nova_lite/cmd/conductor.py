@@ -16,13 +16,16 @@ from oslo_config import cfg  # noqa: E402
 from nova_lite import conf as nova_conf  # noqa: E402
 from nova_lite import exception, rpc, service, version  # noqa: E402
 from nova_lite.compute.rpcapi import ComputeRPC  # noqa: E402
-from nova_lite.conductor.db import engine, migration, services  # noqa: E402
+from nova_lite.conductor.db import console_tokens, engine, migration, services  # noqa: E402
 from nova_lite.conductor.manager import ConductorManager  # noqa: E402
 from nova_lite.conductor.rpcapi import ConductorRPC  # noqa: E402
 from nova_lite.context import get_admin_context  # noqa: E402
 from nova_lite.scheduler.rpcapi import SchedulerRPC  # noqa: E402
 
 BINARY = "nova-lite-conductor"
+
+#: Seconds between two removals of tokens whose time is over; they are void without it.
+EXPIRE_TOKENS_INTERVAL = 60.0
 
 
 class Conductor(service.Daemon):
@@ -41,6 +44,7 @@ class Conductor(service.Daemon):
         self.serve_rpc(self.transport, self.conf.host, manager.endpoint, shared=True)
         self._report()
         self.add_periodic("report_service", self.conf.report_interval, self._report)
+        self.add_periodic("expire_console_tokens", EXPIRE_TOKENS_INTERVAL, self._expire_console_tokens, jitter=True)
         self.add_periodic("reconcile", self.conf.conductor.reconcile_interval, self._sweep)
         self.add_periodic("purge", self.conf.conductor.purge_interval, self._purge, jitter=True)
 
@@ -61,6 +65,14 @@ class Conductor(service.Daemon):
     def _translated(work: Callable[[], object]) -> None:
         try:
             work()
+        except Exception as error:
+            raise engine.translate(error) from error
+
+    def _expire_console_tokens(self) -> None:
+        assert self.manager is not None
+        try:
+            while self.manager.db.write(console_tokens.expire) == console_tokens.BATCH:
+                pass
         except Exception as error:
             raise engine.translate(error) from error
 

@@ -17,6 +17,7 @@ from nova_lite import exception, operations
 from nova_lite.compute import rpcapi as compute_rpcapi
 from nova_lite.compute.rpcapi import ComputeRPC
 from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.console import tokens
 from nova_lite.context import RequestContext
 from nova_lite.image.driver import ImageBackend
 from nova_lite.objects import CreateRequest, CreateResult, Diagnostics, Instance
@@ -98,6 +99,21 @@ class API:
         """
         instance = self.conductor.instance_get(context, instance_uuid)
         return _ask_host(instance, lambda host: self.compute.get_console_output(context, host, instance_uuid, length))
+
+    def get_console_url(self, context: RequestContext, instance_uuid: str, protocol: str, console_type: str) -> str:
+        """Where a browser (or a program) opens the console, once and soon.
+
+        Raises `ConsoleTypeInvalid`, `ConsoleTypeUnavailable`, `InstanceInvalidState` unless the guest runs, and what
+        `get_console_output` raises. The token in it is told to nobody else: the conductor knows its hash.
+        """
+        instance = self.conductor.instance_get(context, instance_uuid)
+        asked = {"vnc": self.compute.get_vnc_console, "serial": self.compute.get_serial_console}.get(protocol)
+        if asked is None:
+            raise exception.ConsoleTypeUnavailable(console_type=console_type)
+        console = _ask_host(instance, lambda host: asked(context, host, instance_uuid, console_type))
+        token = tokens.new()
+        self.conductor.console_token_create(context, instance_uuid, str(instance.host), tokens.digest(token), console)
+        return tokens.url(console, token)
 
     def get_diagnostics(self, context: RequestContext, instance_uuid: str) -> tuple[Instance, Diagnostics]:
         """The server and what its hypervisor tells of it.

@@ -12,6 +12,7 @@ from typing import Any
 from oslo_config import cfg
 
 from nova_lite import exception, operations
+from nova_lite.compute import consoles
 from nova_lite.compute.claims import Claims
 from nova_lite.compute.fences import FenceStore
 from nova_lite.compute.heartbeat import Heartbeat
@@ -28,7 +29,7 @@ from nova_lite.compute.reports import Retrier
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.context import RequestContext
 from nova_lite.image.driver import ImageBackend
-from nova_lite.objects import ActionTicket, BuildRequest, Diagnostics, Image
+from nova_lite.objects import ActionTicket, BuildRequest, Console, Diagnostics, Image
 from nova_lite.states import PowerState
 from nova_lite.virt.driver import ComputeDriver, ConsoleOutput, InstanceDiagnostics
 
@@ -202,6 +203,15 @@ class ComputeManager:
             return driver.get_console_output(instance_uuid, length)
         except exception.DomainNotFound as error:
             raise exception.InstanceNotReady(instance_id=instance_uuid) from error
+
+    def get_vnc_console(self, context: RequestContext, instance_uuid: str, console_type: str) -> Console:
+        return consoles.vnc(self.host, instance_uuid, console_type)
+
+    def get_serial_console(self, context: RequestContext, instance_uuid: str, console_type: str) -> Console:
+        return consoles.serial(self.host, instance_uuid, console_type)
+
+    def validate_console_port(self, context: RequestContext, instance_uuid: str, port: int, console_type: str) -> bool:
+        return consoles.is_at(self.host, instance_uuid, port, console_type)
 
     def get_instance_diagnostics(self, context: RequestContext, instance_uuid: str) -> Diagnostics:
         """Of a guest that runs, else `InstanceInvalidState`. Asked without the instance's lock, as the console is."""

@@ -6,10 +6,13 @@ from typing import Protocol
 
 from nova_lite import operations, rpc
 from nova_lite.context import RequestContext
-from nova_lite.objects import ActionTicket, BuildRequest, Diagnostics, Image
+from nova_lite.objects import ActionTicket, BuildRequest, Console, Diagnostics, Image
+
+#: The version that the newest of the calls below came in.
+CALLS = "1.7"
 
 
-@rpc.service("compute", version=operations.compute_version())
+@rpc.service("compute", version=operations.compute_version(CALLS))
 class ComputeRPC(Protocol):
     """Casts carry an order whose row is already committed; calls only read, or fence."""
 
@@ -46,6 +49,25 @@ class ComputeRPC(Protocol):
         self, context: RequestContext, host: rpc.Receiver, instance_uuid: str, length: int | None
     ) -> str:
         """The guest's console, last ``length`` lines; None: all that is kept."""
+
+    @rpc.since("1.7")
+    def get_vnc_console(
+        self, context: RequestContext, host: rpc.Receiver, instance_uuid: str, console_type: str
+    ) -> Console:
+        """Where the guest's screen is to be reached. Raises `ConsoleTypeInvalid` or `ConsoleTypeUnavailable`, and
+        `InstanceInvalidState` unless the guest runs."""
+
+    @rpc.since("1.7")
+    def get_serial_console(
+        self, context: RequestContext, host: rpc.Receiver, instance_uuid: str, console_type: str
+    ) -> Console:
+        """The same of its first serial port."""
+
+    @rpc.since("1.7")
+    def validate_console_port(
+        self, context: RequestContext, host: rpc.Receiver, instance_uuid: str, port: int, console_type: str
+    ) -> bool:
+        """Whether the console of this type is (still) at this port. Once a connection to it is there, that is."""
 
     def get_instance_diagnostics(self, context: RequestContext, host: rpc.Receiver, instance_uuid: str) -> Diagnostics:
         """Raises `InstanceInvalidState` unless the guest runs."""

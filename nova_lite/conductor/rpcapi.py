@@ -18,6 +18,8 @@ from nova_lite.objects import (
     BuildNetworks,
     BuildResult,
     ComputeNode,
+    Console,
+    ConsoleTarget,
     CreateRequest,
     CreateResult,
     DomainExpected,
@@ -104,6 +106,21 @@ class ConductorRPC(Protocol):
     @rpc.since("1.3")
     def instance_password_set(self, context: RequestContext, instance_uuid: str, password: str) -> None:
         """Keep what its guest posted; `PasswordAlreadySet` if there is one."""
+
+    @rpc.since("1.4")
+    def console_token_create(
+        self, context: RequestContext, instance_uuid: str, compute_host: str, token_hash: str, console: Console
+    ) -> None:
+        """Keep what the token of this hash (`nova_lite.console.tokens`) stands for, as ``compute_host`` told it. Raises
+        `InstanceNotReady` if the instance is not there any more."""
+
+    @rpc.since("1.4")
+    def console_token_get(self, context: RequestContext, token_hash: str) -> ConsoleTarget:
+        """Of any project; `ConsoleTokenNotFound` if it is void."""
+
+    @rpc.since("1.4")
+    def console_token_take(self, context: RequestContext, token_hash: str, console_types: list[str]) -> ConsoleTarget:
+        """The same, and it is void from now on. For the proxies: a console of another type is not found."""
 
     def instance_lock(self, context: RequestContext, instance_uuid: str, reason: str | None) -> None: ...
 

@@ -23,6 +23,7 @@ from nova_lite.objects.build import (
     Outcome,
     Verdict,
 )
+from nova_lite.objects.console import Console, ConsoleTarget
 from nova_lite.objects.diagnostics import CpuDiagnostics, Diagnostics, DiskDiagnostics, NicDiagnostics
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.host import (
@@ -57,6 +58,8 @@ __all__ = [
     "BuildRequest",
     "BuildResult",
     "ComputeNode",
+    "Console",
+    "ConsoleTarget",
     "CpuDiagnostics",
     "CreateRequest",
     "CreateResult",

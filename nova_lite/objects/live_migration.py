@@ -20,7 +20,8 @@ class LiveSource(msgspec.Struct, kw_only=True, frozen=True):
 
 class LiveDestination(msgspec.Struct, kw_only=True, frozen=True):
     """What is ready: where host ``host`` at ``address`` keeps each file, by its name. ``whole``: it does not have the
-    image that the root disk begins with."""
+    image that the root disk begins with. ``vnc_listen``, ``serial_listen`` and ``serial_port``: where its consoles are
+    to listen there; nothing where they are to stay as they are, or (no port) are not to be reached by TCP."""
 
     driver: str
     host: str
@@ -28,6 +29,9 @@ class LiveDestination(msgspec.Struct, kw_only=True, frozen=True):
     address: str
     paths: dict[str, str] = msgspec.field(default_factory=dict)
     whole: bool = False
+    vnc_listen: str = ""
+    serial_listen: str = ""
+    serial_port: int | None = None
 
 
 class MigrationProgress(msgspec.Struct, kw_only=True, frozen=True):

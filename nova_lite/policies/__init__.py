@@ -7,6 +7,7 @@ from oslo_policy import policy
 from nova_lite.policies import (  # noqa: F401 each adds its rules
     aggregates,
     base,
+    consoles,
     extensions,
     flavors,
     hosts,

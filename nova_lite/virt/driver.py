@@ -16,7 +16,7 @@ from __future__ import annotations
 import abc
 import os
 from collections.abc import Callable
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 from oslo_config import cfg
@@ -149,6 +149,32 @@ class ConsoleOutput(Protocol):
 
     def get_console_output(self, instance_uuid: str, length: int | None) -> str:
         """The last ``length`` lines (None: all that is kept) of the guest's serial console."""
+        ...
+
+
+class ConsoleAddress(NamedTuple):
+    """Where the proxy of consoles reaches one of a guest that runs, by TCP."""
+
+    host: str
+    port: int
+
+
+@runtime_checkable
+class VncConsole(Protocol):
+    """A driver whose guests have a screen that VNC shows."""
+
+    def get_vnc_console(self, instance_uuid: str) -> ConsoleAddress:
+        """Of a guest that runs. Raises `exception.ConsoleTypeUnavailable` for one that was made without, and
+        `exception.DomainNotFound`."""
+        ...
+
+
+@runtime_checkable
+class SerialConsole(Protocol):
+    """A driver whose guests have a serial port that can be reached over the network."""
+
+    def get_serial_console(self, instance_uuid: str) -> ConsoleAddress:
+        """Raises what `VncConsole.get_vnc_console` raises."""
         ...
 
 

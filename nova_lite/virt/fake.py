@@ -75,6 +75,7 @@ class Control(msgspec.Struct, kw_only=True):
     ``hang_at``: steps at which it hangs until it is told otherwise; "*" for all.
     ``vcpus``, ``memory_mb``, ``disk_gb``: the host's.
     ``metrics``: what it measures, by name, for the scheduler.
+    ``console_ports``: where each guest's consoles are, by type.
     """
 
     spawn_delay: float
@@ -90,6 +91,7 @@ class Control(msgspec.Struct, kw_only=True):
     hang_at: list[str] = msgspec.field(default_factory=list)
     delays: dict[str, float] = msgspec.field(default_factory=dict)
     metrics: dict[str, float] = msgspec.field(default_factory=dict)
+    console_ports: dict[str, int] = msgspec.field(default_factory=lambda: {"novnc": 5900, "serial": 10000})
 
 
 make_ready(Domain, Control)
@@ -399,6 +401,17 @@ class FakeDriver(driver.ComputeDriver):
                 return driver.last_lines(file.read(), length)
         except FileNotFoundError:
             return ""
+
+    def get_vnc_console(self, instance_uuid: str) -> driver.ConsoleAddress:
+        """Whatever is there: no VNC server is part of the fake."""
+        self._read(instance_uuid)
+        address: str = self.conf.vnc.server_proxyclient_address
+        return driver.ConsoleAddress(address, self._step("get_vnc_console").console_ports["novnc"])
+
+    def get_serial_console(self, instance_uuid: str) -> driver.ConsoleAddress:
+        self._read(instance_uuid)
+        address: str = self.conf.serial_console.proxyclient_address
+        return driver.ConsoleAddress(address, self._step("get_serial_console").console_ports["serial"])
 
     def snapshot(self, instance_uuid: str, target: str, check: Callable[[], None]) -> None:
         """The disk's text, behind a qcow2 header that says no more than that there is no other file."""

@@ -24,10 +24,6 @@ ACTIONS: dict[str, int | None] = {
     **dict.fromkeys(
         ("addFixedIp", "removeFixedIp", "addFloatingIp", "removeFloatingIp"), Change.NO_ADDRESS_ACTIONS - 1
     ),
-    **dict.fromkeys(
-        ("os-getVNCConsole", "os-getSPICEConsole", "os-getSerialConsole", "os-getMKSConsole"),
-        Change.NO_CONSOLE_ACTIONS - 1,
-    ),
 }
 
 _ACCEPTED = {row.action for row in OPERATIONS.values()}
@@ -41,14 +37,12 @@ _LAST_BOOT = Change.NO_VOLUMES_BOOT - 1
 
 #: Verbs and URLs, what they are about, and the first and the last version that have them.
 ROUTES: tuple[tuple[str, str, str, int, int | None], ...] = (
-    ("POST", _SERVER + "/remote-consoles", "A console URL", Change.NO_CONSOLE_ACTIONS, None),
     ("POST", _SERVER + "/os-interface", "Changing a server's interfaces", 1, None),
     ("DELETE", _SERVER + "/os-interface/{port_id}", "Changing a server's interfaces", 1, None),
     ("POST", _SERVER + "/os-volume_attachments", "Volumes", 1, None),
     ("GET PUT DELETE", _ATTACHMENT, "Volumes", 1, None),
     ("POST", "/os-assisted-volume-snapshots", "Volumes", 1, None),
     ("DELETE", "/os-assisted-volume-snapshots/{id}", "Volumes", 1, None),
-    ("GET", "/os-console-auth-tokens/{id}", "A console token", 1, None),
     ("GET POST", "/os-volumes_boot", "Booting from volumes", 1, _LAST_BOOT),
     ("GET", "/os-volumes_boot/detail", "Booting from volumes", 1, _LAST_BOOT),
     ("GET PUT DELETE", "/os-volumes_boot/{id}", "Booting from volumes", 1, _LAST_BOOT),

@@ -13,7 +13,6 @@ class Words(NamedTuple):
     instead: str = ""
 
 
-_CONSOLE = "Read what the guest says with `openstack console log show`."
 _NETWORK = "What a server may reach is decided by its network."
 _ADDRESSES = "A server gets its addresses when it is created: name the networks there."
 
@@ -24,10 +23,6 @@ ACTIONS: dict[str, Words] = {
     "addSecurityGroup": Words("Adding a security group to a server", _NETWORK),
     "createBackup": Words("A backup of a server", "Copy what matters out of the guest."),
     "createImage": Words("An image of a server", "Copy what matters out of the guest, or upload an image."),
-    "os-getMKSConsole": Words("An MKS console", _CONSOLE),
-    "os-getSPICEConsole": Words("A SPICE console", _CONSOLE),
-    "os-getSerialConsole": Words("A serial console", _CONSOLE),
-    "os-getVNCConsole": Words("A VNC console", _CONSOLE),
     "os-migrateLive": Words("Live migration", "Create a server elsewhere, or evacuate it if its host is down."),
     "removeFixedIp": Words("Taking a fixed address from a server", _ADDRESSES),
     "removeFloatingIp": Words("Taking a floating address from a server"),
@@ -41,8 +36,6 @@ _BAREMETAL = "Ask the bare metal service, if there is one."
 
 #: By what `unserved.ROUTES` says a route is about.
 INSTEAD: dict[str, str] = {
-    "A console URL": _CONSOLE,
-    "A console token": _CONSOLE,
     "A floating address": _ADDRESSES,
     "A snapshot of a volume": "A server keeps its data on the disk that its flavor gives it.",
     "A volume": "A server keeps its data on the disk that its flavor gives it.",

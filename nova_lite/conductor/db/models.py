@@ -248,6 +248,25 @@ class InstanceTag(Base):
     tag: Mapped[str] = mapped_column(sa.String(60), primary_key=True)
 
 
+class ConsoleAuthToken(Numbered, Created, Base):
+    """Who has the token of this SHA-256 (hex) may open a console of the instance, once, as long as the instance is what
+    it was then: on ``compute_host``, at ``generation``."""
+
+    __tablename__ = "console_auth_tokens"
+    __table_args__ = (sa.Index(None, "instance_uuid", "id"),)
+
+    token_hash: Mapped[str] = mapped_column(sa.String(64), unique=True)
+    instance_uuid: Mapped[str] = mapped_column(Uuid)
+    generation: Mapped[int]
+    compute_host: Mapped[str] = mapped_column(Name)
+    console_type: Mapped[str] = mapped_column(Name)
+    host: Mapped[str] = mapped_column(Name)
+    port: Mapped[int]
+    internal_access_path: Mapped[str | None] = mapped_column(Name)
+    access_url_base: Mapped[str] = mapped_column(sa.Text)
+    expires_at: Mapped[datetime.datetime] = mapped_column(Time, index=True)
+
+
 class InstanceGroup(Numbered, Created, Base):
     """A server group. ``policy`` and ``rules`` never change; claims lock the row, so that they judge one by one."""
 

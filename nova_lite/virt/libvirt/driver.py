@@ -33,9 +33,18 @@ from nova_lite.objects import (
 from nova_lite.states import PowerState
 from nova_lite.virt import images
 from nova_lite.virt.configdrive import ConfigDrives
-from nova_lite.virt.driver import ComputeDriver, DomainInfo, FetchImage, SpawnSpec, instances_path, snapshots_path
+from nova_lite.virt.driver import (
+    ComputeDriver,
+    ConsoleAddress,
+    DomainInfo,
+    FetchImage,
+    SpawnSpec,
+    instances_path,
+    snapshots_path,
+)
 from nova_lite.virt.libvirt import console, diagnostics, guestxml, inventory, kvm, migration, monitor, transfer
 from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
+from nova_lite.virt.libvirt.consoles import Consoles
 from nova_lite.virt.libvirt.disks import CONFIG_DRIVE, DiskMaker, DiskSet
 from nova_lite.virt.libvirt.domains import Domains
 from nova_lite.virt.libvirt.events import EventRelay
@@ -64,6 +73,7 @@ class LibvirtDriver(ComputeDriver):
         self._connection = Connection(conf.libvirt.connection_uri, host, self._events.register)
         self._domains = Domains(self._connection, host)
         self._networks = Networks(conf, self._connection)
+        self._consoles = Consoles(conf, self._connection)
         qemu_img = images.QemuImg(conf)
         self._cache = ImageCache(self._records.base_path, qemu_img, fetch_image)
         self._snapshots = Snapshotter(self._connection, self._domains, qemu_img)
@@ -77,6 +87,7 @@ class LibvirtDriver(ComputeDriver):
     # --- the host
 
     def init_host(self) -> None:
+        self._consoles.check()
         try:
             self._records.prepare()
         except OSError as error:
@@ -162,15 +173,19 @@ class LibvirtDriver(ComputeDriver):
             undo.callback(self._undo, "its domain", self._domains.remove, instance_uuid)
             started = time.monotonic()
             domain = self._domains.define(xml)
-            self._domains.start(domain, instance_uuid, self.conf.libvirt.spawn_timeout)
+            self._start(domain, instance_uuid)
             undo.pop_all()
         kvm.explain_slow_start(instance_uuid, time.monotonic() - started, self._host_capabilities())
 
     def _xml(self, spec: SpawnSpec, directory: str, disks: DiskSet) -> str:
         networks = self._networks.run_by_libvirt(spec.vifs)
-        return guestxml.guest_xml(
-            spec, self.host, directory, disks, self._virt_type, self.conf.libvirt.tb_cache_mb, networks
-        )
+        cache = self.conf.libvirt.tb_cache_mb
+        listeners = self._consoles.listeners()
+        return guestxml.guest_xml(spec, self.host, directory, disks, self._virt_type, cache, networks, listeners)
+
+    def _start(self, domain: Any, instance_uuid: str) -> None:
+        self._consoles.make_room(domain)
+        self._domains.start(domain, instance_uuid, self.conf.libvirt.spawn_timeout)
 
     def _is_there(self, spec: SpawnSpec) -> bool:
         """Whether the domain already runs at this generation. An older or half-made one is removed."""
@@ -266,7 +281,7 @@ class LibvirtDriver(ComputeDriver):
             undo.callback(self._undo, "its domain", self._domains.remove, instance_uuid)
             domain = self._domains.define(xml)
             if power_on:
-                self._domains.start(domain, instance_uuid, self.conf.libvirt.spawn_timeout)
+                self._start(domain, instance_uuid)
             undo.pop_all()
 
     # --- moving to another host while it runs
@@ -299,6 +314,7 @@ class LibvirtDriver(ComputeDriver):
             paths, whole = self._moved.make_ready(directory, spec, source)
             spec.fence()
             undo.pop_all()
+        listeners = self._consoles.listeners()
         return LiveDestination(
             driver=transfer.DRIVER,
             host=self.host,
@@ -306,6 +322,9 @@ class LibvirtDriver(ComputeDriver):
             address=self.conf.libvirt.live_migration_inbound_addr or self.conf.my_ip,
             paths=paths,
             whole=whole,
+            vnc_listen=listeners.vnc or "",
+            serial_listen=listeners.serial.host if listeners.serial else "",
+            serial_port=listeners.serial.port if listeners.serial else None,
         )
 
     def live_migration(
@@ -328,7 +347,7 @@ class LibvirtDriver(ComputeDriver):
         if self._rescue.is_rescued(instance_uuid) and info.power_state != PowerState.RUNNING:
             with _files_errors():
                 self._rescue.restore(instance_uuid)
-        self._domains.start(domain, instance_uuid, self.conf.libvirt.spawn_timeout)
+        self._start(domain, instance_uuid)
 
     def power_off(self, instance_uuid: str, timeout: int) -> None:
         domain, _ = self._domains.get(instance_uuid)
@@ -385,7 +404,7 @@ class LibvirtDriver(ComputeDriver):
         with _files_errors():
             self._rescue.define(spec)
             try:
-                self._domains.start(domain, instance_uuid, self.conf.libvirt.spawn_timeout)
+                self._start(domain, instance_uuid)
             except exception.VirtDriverError:
                 self._domains.cut_power(domain)
                 self._rescue.restore(instance_uuid)
@@ -426,6 +445,14 @@ class LibvirtDriver(ComputeDriver):
         path = os.path.join(self._records.directory(instance_uuid), guestxml.CONSOLE_LOG)
         with _files_errors():
             return console.tail(path, length)
+
+    def get_vnc_console(self, instance_uuid: str) -> ConsoleAddress:
+        domain, _ = self._domains.get(instance_uuid)
+        return self._consoles.vnc(self._connection.call(domain.XMLDesc, 0))
+
+    def get_serial_console(self, instance_uuid: str) -> ConsoleAddress:
+        domain, _ = self._domains.get(instance_uuid)
+        return self._consoles.serial(self._connection.call(domain.XMLDesc, 0))
 
     def get_instance_diagnostics(self, instance_uuid: str) -> Diagnostics:
         domain, _ = self._domains.get(instance_uuid)

@@ -17,7 +17,8 @@ from nova_lite.objects import VIF, Image
 from nova_lite.objects.image import GUEST_AGENT
 from nova_lite.version import VERSION
 from nova_lite.virt.driver import SpawnSpec
-from nova_lite.virt.libvirt import kvm, names
+from nova_lite.virt.libvirt import consoles, kvm, names
+from nova_lite.virt.libvirt.consoles import Listeners
 from nova_lite.virt.libvirt.disks import DirectBoot, Disk, DiskSet
 
 #: Our namespace in a domain's metadata.
@@ -50,9 +51,11 @@ def guest_xml(
     virt_type: str,
     tb_cache_mb: int,
     libvirt_networks: Collection[str] = (),
+    listeners: Listeners = consoles.NONE,
 ) -> str:
     """The whole domain. ``tb_cache_mb`` bounds qemu's cache of translated code (emulation only; 0: its default).
-    ``libvirt_networks``: ids of the networks that libvirt runs; the bridges of others are the operator's."""
+    ``libvirt_networks``: ids of the networks that libvirt runs; the bridges of others are the operator's.
+    ``listeners``: where its consoles listen."""
     instance = spec.instance
     domain = ET.Element("domain", type=virt_type)
     _text(domain, "name", instance.name)
@@ -74,7 +77,9 @@ def guest_xml(
     _text(domain, "on_reboot", "restart")
     _text(domain, "on_crash", "destroy")
     console_log = os.path.join(directory, CONSOLE_LOG)
-    _devices(domain, spec.vifs, libvirt_networks, disks.disks, console_log, _has_agent(spec.image))
+    devices = _devices(domain, spec.vifs, libvirt_networks, disks.disks)
+    consoles.add(devices, listeners, console_log)
+    _more_devices(devices, _has_agent(spec.image))
     return ET.tostring(domain, encoding="unicode")
 
 
@@ -155,18 +160,17 @@ def _devices(
     vifs: list[VIF],
     libvirt_networks: Collection[str],
     disks: list[Disk],
-    console_log: str,
-    with_agent: bool,
-) -> None:
+) -> ET.Element:
     devices = ET.SubElement(domain, "devices")
     for disk in disks:
         devices.append(disk_element(disk))
     ET.SubElement(devices, "controller", type="usb", model="none")
     for vif in vifs:
         _interface(devices, vif, vif.network.id in libvirt_networks)
-    serial = ET.SubElement(devices, "serial", type="pty")
-    ET.SubElement(serial, "log", file=console_log, append="on")
-    ET.SubElement(serial, "target", port="0")
+    return devices
+
+
+def _more_devices(devices: ET.Element, with_agent: bool) -> None:
     if with_agent:
         channel = ET.SubElement(devices, "channel", type="unix")
         ET.SubElement(channel, "target", type="virtio", name=AGENT_CHANNEL)

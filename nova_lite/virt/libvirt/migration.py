@@ -21,7 +21,7 @@ from oslo_config import cfg
 from nova_lite import concurrency, exception
 from nova_lite.objects import LiveDestination, LiveSource, MigrationProgress, Wish
 from nova_lite.virt import images
-from nova_lite.virt.libvirt import guestxml, transfer
+from nova_lite.virt.libvirt import consoles, guestxml, transfer
 from nova_lite.virt.libvirt.connection import Connection, one_line
 
 LOG = logging.getLogger(__name__)
@@ -89,6 +89,7 @@ def destination_xml(xml: str, destination: LiveDestination) -> str:
             source.set("file", _path(destination, os.path.basename(source.get("file", ""))))
     for log in (*root.iterfind("devices/serial/log"), *root.iterfind("devices/console/log")):
         log.set("file", _path(destination, guestxml.CONSOLE_LOG))
+    consoles.at_destination(root, destination)
     for interface in root.iterfind("devices/interface/source"):
         for name in ("portid", "bridge"):
             if interface.get("network") is not None and name in interface.attrib:

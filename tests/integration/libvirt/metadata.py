@@ -6,6 +6,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+from nova_lite import sockets
 from nova_lite.api import deploy, server, wsgi
 from nova_lite.compute.api import API
 from nova_lite.image.driver import load_backend
@@ -26,7 +27,7 @@ class Service:
         compute = API()
         compute.connect(self.conductor, FakeCompute(), load_backend(conf, self.conductor))  # type: ignore[arg-type]
         app = deploy.load_app("metadata", wsgi.Services(conf, Policy(conf), compute))
-        self.http = server.make(server.listen(self.address, self.port, early=True), app, 4, None)
+        self.http = server.make(sockets.listen(self.address, self.port, early=True), app, 4, None)
         self.http.start()
 
     @property

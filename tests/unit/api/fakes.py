@@ -24,6 +24,8 @@ from nova_lite.objects import (
     ActionTicket,
     AvailabilityZone,
     ComputeNode,
+    Console,
+    ConsoleTarget,
     CpuDiagnostics,
     CreateRequest,
     CreateResult,
@@ -150,6 +152,20 @@ class FakeConductor:
         self.contexts: list[RequestContext] = []
         self.error: Exception | None = None
         self.cast_error: Exception | None = None
+        self.tokens: dict[str, ConsoleTarget] = {}
+
+    def console_token_create(
+        self, context: RequestContext, instance_uuid: str, compute_host: str, token_hash: str, console: Console
+    ) -> None:
+        self._note(context, "console_token_create", instance_uuid, compute_host, token_hash, console)
+        target = ConsoleTarget(instance_uuid=instance_uuid, compute_host=compute_host, console=console)
+        self.tokens[token_hash] = target
+
+    def console_token_get(self, context: RequestContext, token_hash: str) -> ConsoleTarget:
+        self._note(context, "console_token_get", token_hash)
+        if token_hash not in self.tokens:
+            raise exception.ConsoleTokenNotFound()
+        return self.tokens[token_hash]
 
     def add(self, **changes: Any) -> Instance:
         instance = make_instance(**changes)
@@ -472,6 +488,16 @@ class FakeCompute:
     def get_console_output(self, context: RequestContext, host: str, instance_uuid: str, length: int | None) -> str:
         self._note("get_console_output", host, instance_uuid, length)
         return self.output
+
+    def get_vnc_console(self, context: RequestContext, host: str, instance_uuid: str, console_type: str) -> Console:
+        self._note("get_vnc_console", host, instance_uuid, console_type)
+        base = "http://proxy:6080/vnc_auto.html"
+        return Console(console_type=console_type, host="192.0.2.1", port=5907, access_url_base=base)
+
+    def get_serial_console(self, context: RequestContext, host: str, instance_uuid: str, console_type: str) -> Console:
+        self._note("get_serial_console", host, instance_uuid, console_type)
+        base = "ws://proxy:6083/"
+        return Console(console_type=console_type, host="192.0.2.1", port=10000, access_url_base=base)
 
     def get_instance_diagnostics(self, context: RequestContext, host: str, instance_uuid: str) -> Diagnostics:
         self._note("get_instance_diagnostics", host, instance_uuid)

@@ -124,7 +124,7 @@ def test_every_command_has_help(tool: Tool) -> None:
 
 def test_as_a_program(tool: Tool) -> None:
     command = [sys.executable, "-m", "nova_lite.cmd.manage", "db", "version", "--config-file", str(tool.config)]
-    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "0011"
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "0013"
 
 
 # --- the schema
@@ -135,9 +135,9 @@ def test_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert tool("db", "version").startswith("none")
     assert "run nova-lite-manage db sync" in tool.fails("db", "check")
     assert "run nova-lite-manage db sync" in tool.fails("flavor", "list")
-    assert tool("db", "sync") == "The schema is 0011 now."
-    assert tool("db", "sync") == "The schema is 0011 already."
-    assert tool("db", "version") == "0011"
+    assert tool("db", "sync") == "The schema is 0013 now."
+    assert tool("db", "sync") == "The schema is 0013 already."
+    assert tool("db", "version") == "0013"
     tool("db", "check")
 
 

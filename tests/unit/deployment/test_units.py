@@ -73,8 +73,8 @@ def test_only_the_conductor_is_told_of_the_database() -> None:
 @pytest.mark.parametrize(
     ("wanted", "computes", "expected"),
     [
-        ("", 1, "conductor scheduler compute api"),
-        ("all", 2, "conductor scheduler compute-1 compute-2 api"),
+        ("", 1, "conductor scheduler compute api novncproxy serialproxy"),
+        ("all", 2, "conductor scheduler compute-1 compute-2 api novncproxy serialproxy"),
         ("compute", 1, "compute"),
         ("compute", 3, "compute-1 compute-2 compute-3"),
         ("api compute-2", 2, "api compute-2"),
@@ -91,6 +91,10 @@ def test_each_further_compute_daemon_has_a_libvirt_of_its_own(driver: str, compu
     assert in_shell("libvirt_hosts", computes, driver=driver).split() == expected.split()
 
 
+def test_fake_guests_have_no_consoles() -> None:
+    assert in_shell("expand_services", driver="fake").split() == ["conductor", "scheduler", "compute", "api"]
+
+
 def test_keystone_and_glance_are_services_where_they_are_asked_for() -> None:
     assert in_shell("expand_services", auth="keystone").split() == [
         "keystone",
@@ -99,6 +103,8 @@ def test_keystone_and_glance_are_services_where_they_are_asked_for() -> None:
         "scheduler",
         "compute",
         "api",
+        "novncproxy",
+        "serialproxy",
     ]
     assert in_shell("service_command glance").split()[1:] == [
         "/opt/nova-lite/openstack/serve_wsgi.py",

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from oslo_config import cfg
 
+from nova_lite import sockets
 from nova_lite.api import deploy, server, wsgi
 from nova_lite.compute.api import API
 from nova_lite.context import RequestContext
@@ -47,7 +48,7 @@ class Glance:
         self._app = deploy.load_app("image", wsgi.Services(conf, Policy(conf), api))
         self.troubles: list[Callable[[dict[str, Any], Any], Any]] = []
         self.asked: list[tuple[str, str, str]] = []
-        sock = server.listen("127.0.0.1", 0)
+        sock = sockets.listen("127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{sock.getsockname()[1]}"
         self._server = server.make(sock, self._answer, 4, None)
         self._server.start()

@@ -1,0 +1,61 @@
+"""Consoles of this host's guests: where they are, and how users get there. Asked without the instance's lock: it only
+reads."""
+
+from __future__ import annotations
+
+from nova_lite import exception
+from nova_lite.compute.host import LocalHost
+from nova_lite.objects import Console
+from nova_lite.states import PowerState
+from nova_lite.virt.driver import ConsoleAddress, SerialConsole, VncConsole
+
+NOVNC = "novnc"
+SERIAL = "serial"
+
+
+def vnc(host: LocalHost, instance_uuid: str, console_type: str) -> Console:
+    """Raises `ConsoleTypeInvalid`, `ConsoleTypeUnavailable`, `InstanceInvalidState` or `DomainNotFound`."""
+    if console_type != NOVNC:
+        raise exception.ConsoleTypeInvalid(console_type=console_type)
+    if not host.conf.vnc.enabled:
+        raise exception.ConsoleTypeUnavailable(console_type=console_type)
+    if not isinstance(host.driver, VncConsole):
+        raise exception.NotImplementedByDriver(operation="VNC consoles")
+    _check_running(host, instance_uuid, "get_vnc_console")
+    return _console(NOVNC, host.driver.get_vnc_console(instance_uuid), host.conf.vnc.novncproxy_base_url)
+
+
+def serial(host: LocalHost, instance_uuid: str, console_type: str) -> Console:
+    """Raises what `vnc` raises."""
+    if console_type != SERIAL:
+        raise exception.ConsoleTypeInvalid(console_type=console_type)
+    if not host.conf.serial_console.enabled:
+        raise exception.ConsoleTypeUnavailable(console_type=console_type)
+    if not isinstance(host.driver, SerialConsole):
+        raise exception.NotImplementedByDriver(operation="serial consoles")
+    _check_running(host, instance_uuid, "get_serial_console")
+    return _console(SERIAL, host.driver.get_serial_console(instance_uuid), host.conf.serial_console.base_url)
+
+
+def is_at(host: LocalHost, instance_uuid: str, port: int, console_type: str) -> bool:
+    find = {NOVNC: vnc, SERIAL: serial}.get(console_type)
+    if find is None:
+        return False
+    try:
+        return find(host, instance_uuid, console_type).port == port
+    except (exception.Invalid, exception.Conflict, exception.DomainNotFound):
+        return False
+
+
+def _check_running(host: LocalHost, instance_uuid: str, method: str) -> None:
+    state = host.driver.get_info(instance_uuid).power_state
+    if state not in (PowerState.RUNNING, PowerState.PAUSED):
+        raise exception.InstanceInvalidState(
+            method=method, instance_id=instance_uuid, attr="power state", state=state.name.lower()
+        )
+
+
+def _console(console_type: str, address: ConsoleAddress, access_url_base: str) -> Console:
+    return Console(
+        console_type=console_type, host=address.host, port=address.port, access_url_base=str(access_url_base)
+    )

@@ -1,0 +1,75 @@
+"""The daemon around a proxy."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import NamedTuple
+
+from oslo_config import cfg
+
+from nova_lite import exception, rpc, service
+from nova_lite.compute.rpcapi import ComputeRPC
+from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.console.opening import Opener
+from nova_lite.console.server import ProxyServer
+from nova_lite.sockets import listen, tls_context
+
+
+class Kind(NamedTuple):
+    """``group``, ``host`` and ``port`` are those of the options. ``page``: a file that is in ``[DEFAULT] web`` if noVNC
+    is, None for a proxy without pages."""
+
+    binary: str
+    console_types: tuple[str, ...]
+    group: str
+    host: str
+    port: str
+    page: str | None = None
+
+
+NOVNC = Kind("nova-lite-novncproxy", ("novnc",), "vnc", "novncproxy_host", "novncproxy_port", page="vnc.html")
+SERIAL = Kind("nova-lite-serialproxy", ("serial",), "serial_console", "serialproxy_host", "serialproxy_port")
+
+
+class ConsoleProxy(service.Daemon):
+    """It connects to nobody before it is asked: while the broker is away requests are answered with 503."""
+
+    def __init__(self, conf: cfg.ConfigOpts, kind: Kind) -> None:
+        super().__init__(conf, kind.binary)
+        self._kind = kind
+        self._transport: rpc.Transport | None = None
+        self._server: ProxyServer | None = None
+
+    def prepare(self) -> None:
+        conf, kind = self.conf, self._kind
+        web = self._web()
+        tls = tls_context(conf.cert, conf.key or conf.cert, "[DEFAULT] cert", "[DEFAULT] key") if conf.cert else None
+        sock = listen(conf[kind.group][kind.host], conf[kind.group][kind.port])
+        transport = self._transport = rpc.Transport(conf)
+        opener = Opener(
+            rpc.proxy(ConductorRPC, transport),
+            rpc.proxy(ComputeRPC, transport),
+            kind.console_types,
+            conf.console.allowed_origins,
+        )
+        self._server = ProxyServer(sock, opener, web, tls, conf.console.handshake_timeout, conf.console.max_connections)
+        threading.Thread(target=self._server.serve_forever, name="proxy", daemon=True).start()
+
+    def _web(self) -> str | None:
+        if self._kind.page is None:
+            return None
+        if not os.path.isfile(os.path.join(self.conf.web, self._kind.page)):
+            raise exception.ConfigurationError(
+                reason=f"[DEFAULT] web = {self.conf.web}: noVNC's files are not there (no {self._kind.page}). "
+                "Debian has them in the package novnc."
+            )
+        return str(self.conf.web)
+
+    def cleanup(self) -> None:
+        if self._server is not None:
+            self._server.stop()
+            self._server = None
+        if self._transport is not None:
+            self._transport.cleanup()
+            self._transport = None

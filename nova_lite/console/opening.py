@@ -1,0 +1,97 @@
+"""From a request to open a console to the connection with it: origin, token, host."""
+
+from __future__ import annotations
+
+import http
+import logging
+import socket
+from collections.abc import Collection
+from typing import NamedTuple
+
+from nova_lite import exception
+from nova_lite.compute.rpcapi import ComputeRPC
+from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.console import origins, tokens
+from nova_lite.context import get_admin_context
+from nova_lite.objects import ConsoleTarget
+
+LOG = logging.getLogger(__name__)
+
+CONNECT_TIMEOUT = 10.0
+
+
+class Refused(Exception):
+    """With the HTTP status, and a sentence for its user that holds nothing of what was asked."""
+
+    def __init__(self, status: http.HTTPStatus, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+        self.sentence = sentence
+
+
+class Opened(NamedTuple):
+    target: ConsoleTarget
+    sock: socket.socket
+
+
+class Opener:
+    """``console_types``: those that this proxy is for."""
+
+    def __init__(
+        self,
+        conductor: ConductorRPC,
+        compute: ComputeRPC,
+        console_types: Collection[str],
+        allowed_origins: Collection[str],
+    ) -> None:
+        self._conductor = conductor
+        self._compute = compute
+        self._console_types = list(console_types)
+        self._allowed_origins = allowed_origins
+
+    def open(self, path: str, origin: str | None, host: str | None) -> Opened:
+        """``path``, ``origin`` and ``host`` are the request's. Raises `Refused`.
+
+        A page that may not ask does not use up the token. A host that does not answer does: it is known by then.
+        """
+        if not origins.is_allowed(origin, host, self._allowed_origins):
+            raise Refused(http.HTTPStatus.FORBIDDEN, "This page may not open consoles here.")
+        token = tokens.of_path(path)
+        if not token:
+            raise Refused(http.HTTPStatus.UNAUTHORIZED, "A console is opened with its token.")
+        try:
+            target = self._take(token)
+            if not origins.has_scheme_of(origin, target.console.access_url_base):
+                raise Refused(http.HTTPStatus.FORBIDDEN, "This page may not open consoles here.")
+            return Opened(target, self._connect(target))
+        except exception.ServiceUnavailable as error:
+            LOG.warning("A console cannot be opened: %s", error.message)
+            raise Refused(http.HTTPStatus.SERVICE_UNAVAILABLE, "The cloud does not answer. Please try again.") from None
+
+    def _take(self, token: str) -> ConsoleTarget:
+        try:
+            return self._conductor.console_token_take(get_admin_context(), tokens.digest(token), self._console_types)
+        except exception.ConsoleTokenNotFound:
+            raise Refused(
+                http.HTTPStatus.UNAUTHORIZED,
+                "This token was used, or its time is over: ask for the console's URL again.",
+            ) from None
+
+    def _connect(self, target: ConsoleTarget) -> socket.socket:
+        """First the connection, then the question whose it is: the other way round, a guest that ends in between could
+        leave its port to another one."""
+        console = target.console
+        try:
+            sock = socket.create_connection((console.host, console.port), CONNECT_TIMEOUT)
+        except OSError as error:
+            LOG.warning("Console of %s at %s port %d: %s", target.instance_uuid, console.host, console.port, error)
+            raise Refused(http.HTTPStatus.BAD_GATEWAY, "The console does not answer.") from None
+        try:
+            if not self._compute.validate_console_port(
+                get_admin_context(), target.compute_host, target.instance_uuid, console.port, console.console_type
+            ):
+                raise Refused(http.HTTPStatus.UNAUTHORIZED, "The console has moved: ask for its URL again.")
+        except BaseException:
+            sock.close()
+            raise
+        return sock

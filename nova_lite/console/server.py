@@ -1,0 +1,217 @@
+"""The HTTP server of a proxy: websockify's handler, in a thread for each connection, within limits.
+
+A request's path holds its token, so what is logged of it is the path without its query.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http
+import http.server
+import logging
+import socket
+import socketserver
+import ssl
+import sys
+import threading
+import time
+from typing import Any
+
+from websockify.websockifyserver import CompatibleWebSocket, WebSockifyRequestHandler
+
+from nova_lite.console import pump
+from nova_lite.console.opening import Opened, Opener, Refused
+
+LOG = logging.getLogger(__name__)
+
+KEEPALIVE_SECONDS = 30
+
+
+class _Connection:
+    """A client's. ``deadline``: of its request, None once it has opened a console."""
+
+    def __init__(self, sock: socket.socket, deadline: float) -> None:
+        self.sock = sock
+        self.deadline: float | None = deadline
+
+    def hang_up(self) -> None:
+        """From another thread: whoever reads or writes there is told. Below TLS, which would answer."""
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(self.sock, socket.SHUT_RDWR)
+
+
+class ProxyServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
+    """On ``sock``, which listens. ``web``: directory of the pages to serve, or None. ``handshake_timeout``: seconds in
+    which a request has to come, ``max_connections``: how many clients there may be at a time."""
+
+    daemon_threads = True
+    block_on_close = False
+    #: For websockify's handler.
+    file_only = True
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        opener: Opener,
+        web: str | None,
+        tls: ssl.SSLContext | None,
+        handshake_timeout: float,
+        max_connections: int,
+    ) -> None:
+        super().__init__(sock.getsockname()[:2], Handler, bind_and_activate=False)
+        self.socket.close()
+        self.socket = sock
+        self.opener = opener
+        self.web = web
+        self.only_upgrade = web is None
+        self.stopping = threading.Event()
+        self._tls = tls
+        self._handshake_timeout = handshake_timeout
+        self._max_connections = max_connections
+        self._lock = threading.Lock()
+        self._connections: dict[Any, _Connection] = {}
+
+    # --- life
+
+    def stop(self) -> None:
+        """Take no more, end what goes on."""
+        self.stopping.set()
+        self.shutdown()
+        self.server_close()
+        with self._lock:
+            open_ = list(self._connections.values())
+        for connection in open_:
+            connection.hang_up()
+
+    def service_actions(self) -> None:
+        """Called twice a second: hang up on clients that are too slow to ask."""
+        now = time.monotonic()
+        with self._lock:
+            late = [each for each in self._connections.values() if each.deadline is not None and each.deadline < now]
+        for connection in late:
+            connection.hang_up()
+
+    # --- connections
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        with self._lock:
+            if len(self._connections) < self._max_connections:
+                self._connections[client_address] = _Connection(request, self._deadline())
+                return True
+        LOG.warning("%s is hung up on: there are %d connections", client_address[0], self._max_connections)
+        return False
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """In the connection's own thread."""
+        try:
+            with contextlib.ExitStack() as own:
+                request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                request.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                request.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_SECONDS)
+                if self._tls is not None:
+                    request = self._tls.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
+                    own.callback(request.close)
+                    self._connections[client_address].sock = request
+                    request.do_handshake()
+                Handler(request, client_address, self)
+        finally:
+            with self._lock:
+                self._connections.pop(client_address, None)
+
+    def renew(self, client_address: Any) -> None:
+        """It was answered, and may ask for something else."""
+        self._connections[client_address].deadline = self._deadline()
+
+    def opened(self, client_address: Any) -> None:
+        self._connections[client_address].deadline = None
+
+    def _deadline(self) -> float:
+        return time.monotonic() + self._handshake_timeout
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A connection that breaks is nothing to worry about; anything else is ours. Called where it is handled."""
+        error = sys.exc_info()[1]
+        if isinstance(error, OSError):
+            LOG.debug("%s: %s", client_address[0], error)
+        else:
+            LOG.error("Unexpected error at a connection of %s", client_address[0], exc_info=error)
+
+
+class Handler(WebSockifyRequestHandler):  # type: ignore[misc]
+    """One connection: pages and their parts, or (at last) a WebSocket."""
+
+    server: ProxyServer
+    server_version = "nova-lite-proxy"
+    sys_version = ""
+
+    def setup(self) -> None:
+        self.directory = self.server.web or "/nonexistent"
+        super().setup()
+
+    # --- requests
+
+    def handle_one_request(self) -> None:
+        super().handle_one_request()
+        if not self.close_connection:
+            self.server.renew(self.client_address)
+
+    def do_GET(self) -> None:
+        """``//host/…`` would be taken for another host's URL where it is repeated (in a redirect)."""
+        if self.path.startswith("//"):
+            self.send_error(http.HTTPStatus.BAD_REQUEST)
+        else:
+            super().do_GET()
+
+    def do_HEAD(self) -> None:
+        if self.path.startswith("//"):
+            self.send_error(http.HTTPStatus.BAD_REQUEST)
+        else:
+            super().do_HEAD()
+
+    def end_headers(self) -> None:
+        """The page's URL is a secret for as long as nobody has opened it."""
+        self.send_header("Referrer-Policy", "no-referrer")
+        super().end_headers()
+
+    def handle_upgrade(self) -> None:
+        if not self.headers.get("Sec-WebSocket-Key") or self.headers.get("Sec-WebSocket-Version") != "13":
+            self._refuse(Refused(http.HTTPStatus.BAD_REQUEST, "This is no request for a WebSocket."))
+            return
+        self.server.opened(self.client_address)
+        try:
+            opened = self.server.opener.open(self.path, self.headers.get("Origin"), self.headers.get("Host"))
+        except Refused as refusal:
+            self._refuse(refusal)
+            return
+        with opened.sock:
+            self._serve(opened)
+
+    def _refuse(self, refusal: Refused) -> None:
+        LOG.info("%s is refused a console: %s", self.client_address[0], refusal.sentence)
+        self.close_connection = True
+        self.send_error(refusal.status, refusal.sentence)
+
+    def _serve(self, opened: Opened) -> None:
+        websocket = CompatibleWebSocket(self)
+        websocket.accept(self.request, self.headers)
+        self.close_connection = True
+        target = opened.target
+        LOG.info(
+            "%s has the %s console of %s", self.client_address[0], target.console.console_type, target.instance_uuid
+        )
+        try:
+            status = pump.pump(websocket, opened.sock, self.server.stopping)
+            with contextlib.suppress(OSError):
+                websocket.shutdown(socket.SHUT_RDWR, status)
+        except OSError as error:
+            LOG.debug("Console of %s: %s", target.instance_uuid, error)
+        LOG.info("%s has left the console of %s", self.client_address[0], target.instance_uuid)
+
+    # --- the log
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """What the libraries say holds the request's path with its token: we say ourselves what there is to say."""
+
+    def log_request(self, code: Any = "-", size: Any = "-") -> None:
+        path = getattr(self, "path", "").partition("?")[0]
+        LOG.info("%s %s %s %s", self.client_address[0], self.command, path, int(code) if code != "-" else code)

@@ -1,0 +1,193 @@
+"""A guest's screen (VNC) and serial port on this host: how they get into its domain, and where they are when it runs.
+
+libvirt finds a port for each VNC server by itself when the guest starts. For serial ports this is done here, and what
+was chosen is looked at again at each start, as another guest may have it by then.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+import xml.etree.ElementTree as ET
+from typing import Any, NamedTuple
+
+import libvirt
+from oslo_config import cfg
+
+from nova_lite import exception
+from nova_lite.objects import LiveDestination
+from nova_lite.virt.driver import ConsoleAddress
+from nova_lite.virt.libvirt.connection import Connection
+
+LOG = logging.getLogger(__name__)
+
+#: For which a port that was chosen is not chosen again: until the guest that it is for listens there.
+RESERVED_SECONDS = 300.0
+
+_XML = libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
+
+
+class Listeners(NamedTuple):
+    """Where a domain's consoles listen. ``vnc``: the address, None for a guest without a screen. ``serial``: None for a
+    serial port that is only logged."""
+
+    vnc: str | None = None
+    serial: ConsoleAddress | None = None
+
+
+NONE = Listeners()
+
+
+class Consoles:
+    def __init__(self, conf: cfg.ConfigOpts, connection: Connection) -> None:
+        self._vnc = conf.vnc
+        self._serial = conf.serial_console
+        self._connection = connection
+        self._lock = threading.Lock()
+        self._reserved: dict[int, float] = {}
+
+    def check(self) -> None:
+        """Raises `ConfigurationError`."""
+        first, last = self._range()
+        if not 0 < first <= last < 65536:
+            raise exception.ConfigurationError(
+                reason=f"[serial_console] port_range = {self._serial.port_range}: must be FIRST:LAST, two ports."
+            )
+
+    def listeners(self) -> Listeners:
+        """For a guest that is made, or comes, now."""
+        vnc = self._vnc.server_listen if self._vnc.enabled else None
+        return Listeners(vnc, self._choose() if self._serial.enabled else None)
+
+    # --- of a guest that runs
+
+    def vnc(self, xml: str) -> ConsoleAddress:
+        """``xml``: of the domain. The address is the one that the proxy is to take."""
+        graphics = ET.fromstring(xml).find("devices/graphics[@type='vnc']")  # noqa: S314 libvirt's own
+        port = -1 if graphics is None else int(graphics.get("port", "-1"))
+        if port < 0:
+            raise exception.ConsoleTypeUnavailable(console_type="novnc")
+        return ConsoleAddress(self._vnc.server_proxyclient_address, port)
+
+    def serial(self, xml: str) -> ConsoleAddress:
+        found = serial_address(ET.fromstring(xml))  # noqa: S314 libvirt's own
+        if found is None:
+            raise exception.ConsoleTypeUnavailable(console_type="serial")
+        return ConsoleAddress(self._serial.proxyclient_address, found.port)
+
+    # --- before a guest is started
+
+    def make_room(self, domain: Any) -> None:
+        """Give a domain that is off another port for its serial console if its own is taken."""
+        if self._connection.call(domain.isActive):
+            return
+        xml = self._connection.call(domain.XMLDesc, _XML)
+        address = serial_address(ET.fromstring(xml))  # noqa: S314 libvirt's own
+        if address is None or self._is_mine(address):
+            return
+        other = self._choose()
+        LOG.info("Domain %s: port %d is taken, its serial console gets %d", domain.name(), address.port, other.port)
+        self._connection.connect_call("defineXMLFlags", with_serial(xml, other), 0)
+        if self._connection.call(domain.hasManagedSaveImage, 0):
+            saved = self._connection.call(domain.managedSaveGetXMLDesc, libvirt.VIR_DOMAIN_SAVE_IMAGE_XML_SECURE)
+            self._connection.call(domain.managedSaveDefineXML, with_serial(saved, other), 0)
+
+    def _is_mine(self, address: ConsoleAddress) -> bool:
+        """Whether the port is free, or kept for the guest that was just made with it. It is kept on."""
+        with self._lock:
+            if not _is_free(address):
+                return False
+            self._reserved[address.port] = time.monotonic() + RESERVED_SECONDS
+            return True
+
+    def _choose(self) -> ConsoleAddress:
+        """A free port, reserved for a while; raises `VirtDriverError`."""
+        first, last = self._range()
+        with self._lock:
+            now = time.monotonic()
+            self._reserved = {port: until for port, until in self._reserved.items() if until > now}
+            for port in range(first, last + 1):
+                address = ConsoleAddress(self._serial.proxyclient_address, port)
+                if port not in self._reserved and _is_free(address):
+                    self._reserved[port] = now + RESERVED_SECONDS
+                    return address
+        raise exception.VirtDriverError(reason=f"all ports of [serial_console] port_range {first}:{last} are taken")
+
+    def _range(self) -> tuple[int, int]:
+        first, _, last = self._serial.port_range.partition(":")
+        return int(first), int(last)
+
+
+def _is_free(address: ConsoleAddress) -> bool:
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(address)
+        except OSError:
+            return False
+    return True
+
+
+# --- in a domain's XML
+
+
+def add(devices: ET.Element, listeners: Listeners, console_log: str) -> None:
+    """The first serial port, whose output is logged whoever else reads it, and the screen."""
+    serial = ET.SubElement(devices, "serial", type="pty")
+    ET.SubElement(serial, "log", file=console_log, append="on")
+    ET.SubElement(serial, "target", port="0")
+    if listeners.serial is not None:
+        _listen(serial, listeners.serial)
+    if listeners.vnc is not None:
+        graphics = ET.SubElement(devices, "graphics", type="vnc", autoport="yes", listen=listeners.vnc)
+        ET.SubElement(graphics, "listen", type="address", address=listeners.vnc)
+        ET.SubElement(ET.SubElement(devices, "video"), "model", type="vga")
+
+
+def serial_address(domain: ET.Element) -> ConsoleAddress | None:
+    source = domain.find("devices/serial[@type='tcp']/source[@mode='bind']")
+    if source is None:
+        return None
+    return ConsoleAddress(source.get("host", ""), int(source.get("service", "0")))
+
+
+def with_serial(xml: str, address: ConsoleAddress) -> str:
+    root = ET.fromstring(xml)  # noqa: S314 libvirt's own
+    for serial in _serials(root):
+        _listen(serial, address)
+    return ET.tostring(root, encoding="unicode")
+
+
+def at_destination(domain: ET.Element, destination: LiveDestination) -> None:
+    """Have the consoles of a guest that goes to another host listen where that one says."""
+    if destination.vnc_listen:
+        for graphics in domain.iterfind("devices/graphics[@type='vnc']"):
+            graphics.set("listen", destination.vnc_listen)
+            for listen in graphics.findall("listen"):
+                graphics.remove(listen)
+            ET.SubElement(graphics, "listen", type="address", address=destination.vnc_listen)
+    for serial in _serials(domain):
+        if destination.serial_port is not None:
+            _listen(serial, ConsoleAddress(destination.serial_listen, destination.serial_port))
+        else:
+            serial.set("type", "pty")
+            for tag in ("source", "protocol"):
+                for element in serial.findall(tag):
+                    serial.remove(element)
+
+
+def _serials(domain: ET.Element) -> list[ET.Element]:
+    """The first serial port if it is reached by TCP, in both of its forms: libvirt tells of it as a console, too."""
+    return [*domain.findall("devices/serial[@type='tcp']"), *domain.findall("devices/console[@type='tcp']")]
+
+
+def _listen(serial: ET.Element, address: ConsoleAddress) -> None:
+    serial.set("type", "tcp")
+    for tag in ("source", "protocol"):
+        for element in serial.findall(tag):
+            serial.remove(element)
+    serial.insert(0, ET.Element("source", mode="bind", host=address.host, service=str(address.port)))
+    serial.insert(1, ET.Element("protocol", type="raw"))

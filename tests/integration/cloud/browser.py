@@ -1,0 +1,92 @@
+"""A headless Chromium, told what to do by the DevTools protocol over two pipes."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import select
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+#: Chromium reads its orders here, and answers on the next one.
+ORDERS = 3
+
+
+class Browser:
+    """One page."""
+
+    def __init__(self, process: subprocess.Popen[bytes], orders: int, answers: int) -> None:
+        self._process = process
+        self._orders = orders
+        self._answers = answers
+        self._buffer = b""
+        self._number = 0
+        self._session: str | None = None
+        target = self._ask("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self._ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+
+    def open(self, url: str) -> None:
+        self._ask("Page.navigate", url=url)
+
+    def evaluate(self, script: str) -> Any:
+        """The value of a JavaScript expression in the page; None if it throws."""
+        return self._ask("Runtime.evaluate", expression=script, returnByValue=True)["result"].get("value")
+
+    def screenshot(self, path: Path) -> None:
+        path.write_bytes(base64.b64decode(self._ask("Page.captureScreenshot", format="png")["data"]))
+
+    def _ask(self, method: str, **parameters: Any) -> Any:
+        self._number += 1
+        order = {"id": self._number, "method": method, "params": parameters}
+        if self._session is not None:
+            order["sessionId"] = self._session
+        os.write(self._orders, json.dumps(order).encode() + b"\0")
+        deadline = time.monotonic() + 120
+        while True:
+            answer = self._read(deadline)
+            if answer.get("id") == self._number:
+                assert "error" not in answer, answer
+                return answer["result"]
+
+    def _read(self, deadline: float) -> Any:
+        while b"\0" not in self._buffer:
+            readable, _, _ = select.select([self._answers], [], [], max(0.0, deadline - time.monotonic()))
+            said = os.read(self._answers, 1 << 20) if readable else b""
+            assert said, f"the browser does not answer (status {self._process.poll()})"
+            self._buffer += said
+        message, _, self._buffer = self._buffer.partition(b"\0")
+        return json.loads(message)
+
+
+@contextlib.contextmanager
+def browser(profile: Path) -> Iterator[Browser]:
+    """Gone at the end, with all its processes."""
+    theirs_in, ours_out = os.pipe()
+    ours_in, theirs_out = os.pipe()
+    flags = (
+        f"--headless --no-sandbox --disable-gpu --disable-dev-shm-usage --window-size=760,560 --user-data-dir={profile}"
+    )
+    shell = f'exec chromium {flags} --remote-debugging-pipe {ORDERS}<&"$0" {ORDERS + 1}>&"$1"'
+    process = subprocess.Popen(
+        ["bash", "-c", shell, str(theirs_in), str(theirs_out)],
+        pass_fds=(theirs_in, theirs_out),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    os.close(theirs_in)
+    os.close(theirs_out)
+    try:
+        yield Browser(process, ours_out, ours_in)
+    finally:
+        os.close(ours_out)  # which ends it
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(10)
+        os.close(ours_in)

@@ -1,0 +1,130 @@
+"""The screen and the serial port of a real guest, as users open them."""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import shutil
+import socket
+import sqlite3
+import time
+import urllib.parse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import consoles
+from tests.integration.cloud.browser import browser
+from tests.integration.cloud.conftest import SETTINGS, STATE, StackedCloud, wait_for
+
+#: Put beside the test's own files, and elsewhere if that is asked for.
+SCREENSHOT = "NOVA_LITE_SCREENSHOT"
+
+#: What the guest shows on its screen: more colours than a terminal without a picture has.
+USER_DATA = r"""#!/bin/sh
+{
+    printf '\033[2J\033[H\n  This is the screen of \033[1;32m%s\033[0m\n\n' "$(hostname)"
+    for colour in 1 2 3 4 5 6 7; do
+        printf '  \033[4%sm                    \033[0m  colour %s\n' $colour $colour
+    done
+    printf '\n  Linux %s, up %s s\n' "$(uname -r)" "$(cut -d' ' -f1 /proc/uptime)"
+} >/dev/tty1
+echo "the screen is drawn"
+"""
+
+#: Of the page's canvas: its size, how many colours it has, and how many dots are not black.
+CANVAS = """(() => {
+    const canvas = document.querySelector('canvas');
+    if (!canvas || !canvas.width) return null;
+    const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+    const colours = new Set();
+    let lit = 0;
+    for (let i = 0; i < data.length; i += 4) {
+        const colour = data[i] << 16 | data[i + 1] << 8 | data[i + 2];
+        colours.add(colour);
+        if (colour) lit += 1;
+    }
+    return [canvas.width, canvas.height, colours.size, lit];
+})()"""
+
+#: What vnc_lite.html says of its connection.
+STATUS = "(document.querySelector('#status') || {}).textContent"
+
+
+@pytest.fixture(scope="module")
+def guest(stacked: StackedCloud) -> Iterator[Any]:
+    """One for all of these tests, as each takes seconds to boot."""
+    stacked.sweep()
+    user_data = base64.b64encode(USER_DATA.encode()).decode()
+    server = stacked.create("console", user_data=user_data, config_drive=True)
+    server = stacked.wait_status(server.id, "ACTIVE")
+    wait_for("the screen is drawn", lambda: "the screen is drawn" in printed(stacked, server))
+    yield server
+    stacked.sweep()
+
+
+def printed(cloud: StackedCloud, server: Any) -> str:
+    return str(cloud.compute.get_server_console_output(server.id)["output"])
+
+
+def socket_path(url: str) -> tuple[int, str]:
+    """Port and path of the WebSocket behind the URL."""
+    found = re.search(r"token(?:%3D|=)([\w-]+)$", url)
+    assert found is not None, url
+    return urllib.parse.urlsplit(url).port or 0, f"/?token={found[1]}"
+
+
+def test_a_browser_shows_the_screen_once(stacked: StackedCloud, guest: Any, tmp_path: Path) -> None:
+    if shutil.which("chromium") is None:
+        pytest.skip("chromium is not installed (devstack/test.sh installs it)")
+    url = stacked.cli("console", "url", "show", "--novnc", guest.name)["url"]
+    with browser(tmp_path / "profile") as page:
+        page.open(url)
+
+        def drawn() -> Any:
+            found = page.evaluate(CANVAS)
+            return found if found and found[2] >= 8 and found[3] > 5000 else None
+
+        width, height, _, lit = wait_for("the screen is on the page", drawn)
+        assert width >= 640 and height >= 400 and lit < width * height
+        picture = Path(os.environ.get(SCREENSHOT, str(tmp_path / "console.png")))
+        page.screenshot(picture)
+        assert picture.read_bytes().startswith(b"\x89PNG") and 1000 < picture.stat().st_size < 100_000
+    with browser(tmp_path / "another") as page:
+        page.open(url)
+        wait_for("it does not connect", lambda: "closed" in (page.evaluate(STATUS) or ""))
+        assert page.evaluate(CANVAS) is None or page.evaluate(CANVAS)[3] == 0
+    assert consoles.status(*socket_path(url)) == 401
+
+
+def test_a_token_ends_with_its_time(stacked: StackedCloud, guest: Any) -> None:
+    """Ten minutes are not waited for: the row is made as old as that."""
+    if "DATABASE=sqlite" not in SETTINGS.read_text():
+        pytest.skip("the rows are looked at in SQLite alone")
+    url = stacked.cli("console", "url", "show", "--novnc", guest.name)["url"]
+    with sqlite3.connect(STATE / "conductor" / "nova-lite.sqlite", timeout=30) as database:
+        changed = database.execute(
+            "UPDATE console_auth_tokens SET expires_at = datetime(expires_at, '-600 seconds') WHERE instance_uuid = ?",
+            (guest.id,),
+        )
+        assert changed.rowcount >= 1
+    assert consoles.status(*socket_path(url)) == 401
+
+
+def test_the_serial_console_talks_with_a_shell_and_all_is_logged(stacked: StackedCloud, guest: Any) -> None:
+    url = stacked.cli("console", "url", "show", "--serial", guest.name)["url"]
+    port, path = socket_path(url)
+    client = consoles.connect(socket.create_connection(("127.0.0.1", port), 60), path)
+    client.send(b"\n")
+    time.sleep(2)
+    client.send(b"echo six times seven is $((6 * 7))\n")
+    said = b""
+    while b"six times seven is 42" not in said:
+        said += consoles.read(client, 1)
+    client.close()
+    assert consoles.status(port, path) == 401
+    wait_for("it is in the log", lambda: "six times seven is 42" in printed(stacked, guest))
+    assert "nova-lite-guest: instance=" in printed(stacked, guest)

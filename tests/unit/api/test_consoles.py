@@ -1,0 +1,150 @@
+"""URLs of consoles, by the old actions and by remote-consoles, and what their tokens stand for."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from nova_lite import exception
+from nova_lite.console import tokens
+from tests.unit.api.conftest import ADMIN, STRANGER, Client, fault
+
+NOVNC = r"http://proxy:6080/vnc_auto\.html\?path=%3Ftoken%3D([\w-]{43})"
+SERIAL = r"ws://proxy:6083/\?token=([\w-]{43})"
+
+
+def ask(api: Client, uuid: str, protocol: str, console_type: str, version: str = "2.6", **options: Any) -> Any:
+    body = {"remote_console": {"protocol": protocol, "type": console_type}}
+    return api("POST", f"/servers/{uuid}/remote-consoles", body, version=version, **options)
+
+
+@pytest.mark.parametrize(("protocol", "console_type", "url"), [("vnc", "novnc", NOVNC), ("serial", "serial", SERIAL)])
+@pytest.mark.parametrize("version", ["2.6", "2.8", "2.99", "2.104"])
+def test_remote_console(api: Client, protocol: str, console_type: str, url: str, version: str) -> None:
+    instance = api.conductor.add()
+    answer = ask(api, instance.uuid, protocol, console_type, version)
+    assert answer.status_code == 200
+    console = answer.json["remote_console"]
+    assert (console["protocol"], console["type"], len(console)) == (protocol, console_type, 3)
+    found = re.fullmatch(url, console["url"])
+    assert found is not None
+    assert api.compute.asked == [(f"get_{protocol}_console", ("compute1", instance.uuid, console_type))]
+    told = api.asked("console_token_create")
+    assert told[:3] == (instance.uuid, "compute1", tokens.digest(found[1]))
+    assert found[1] not in repr(api.conductor.asked)
+
+
+@pytest.mark.parametrize(
+    ("action", "console_type", "url"), [("os-getVNCConsole", "novnc", NOVNC), ("os-getSerialConsole", "serial", SERIAL)]
+)
+def test_old_action(api: Client, action: str, console_type: str, url: str) -> None:
+    instance = api.conductor.add()
+    path = f"/servers/{instance.uuid}/action"
+    console = api.json("POST", path, {action: {"type": console_type}}, version="2.5")["console"]
+    assert console["type"] == console_type and len(console) == 2 and re.fullmatch(url, console["url"])
+    fault(api("POST", path, {action: {"type": console_type}}, version="2.6"), "itemNotFound", 404)
+
+
+def test_each_url_has_a_token_of_its_own(api: Client) -> None:
+    instance = api.conductor.add()
+    urls = {ask(api, instance.uuid, "vnc", "novnc").json["remote_console"]["url"] for _ in range(3)}
+    assert len(urls) == 3
+
+
+def test_consoles_that_the_hypervisor_has_not_are_refused(api: Client) -> None:
+    instance = api.conductor.add()
+    for protocol, console_type in (("spice", "spice-html5"), ("rdp", "rdp-html5")):
+        told = fault(ask(api, instance.uuid, protocol, console_type), "badRequest", 400)
+        assert told == f"Unavailable console type {console_type}."
+    told = fault(ask(api, instance.uuid, "mks", "webmks", "2.8"), "badRequest", 400)
+    assert told == "Unavailable console type webmks."
+    told = fault(ask(api, instance.uuid, "spice", "spice-direct", "2.99"), "badRequest", 400)
+    assert told == "Unavailable console type spice-direct."
+    body = {"os-getSPICEConsole": {"type": "spice-html5"}}
+    told = fault(api("POST", f"/servers/{instance.uuid}/action", body), "badRequest", 400)
+    assert told == "Unavailable console type spice-html5."
+    fault(api("POST", f"/servers/{instance.uuid}/action", {"os-getRDPConsole": {}}), "computeFault", 410)
+    assert api.compute.asked == [] and api.conductor.tokens == {}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "console_type", "last_without"),
+    [("mks", "webmks", "2.7"), ("spice", "spice-direct", "2.98"), ("nosuch", "novnc", "2.104"), ("vnc", "", "2.104")],
+)
+def test_words_of_later_versions(api: Client, protocol: str, console_type: str, last_without: str) -> None:
+    instance = api.conductor.add()
+    told = fault(ask(api, instance.uuid, protocol, console_type, last_without), "badRequest", 400)
+    assert told.startswith("Invalid input for field/attribute")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"remote_console": {}},
+        {"remote_console": {"protocol": "vnc"}},
+        {"remote_console": {"type": "novnc"}},
+        {"remote_console": {"protocol": "vnc", "type": "novnc", "more": 1}},
+        {"remote_console": {"protocol": "vnc", "type": "novnc"}, "more": 1},
+        {"remote_console": None},
+    ],
+)
+def test_malformed(api: Client, body: Any) -> None:
+    instance = api.conductor.add()
+    fault(api("POST", f"/servers/{instance.uuid}/remote-consoles", body, version="2.6"), "badRequest", 400)
+
+
+@pytest.mark.parametrize("body", [{}, {"type": "serial"}, {"type": None}, {"type": "novnc", "more": 1}, None])
+def test_malformed_action(api: Client, body: Any) -> None:
+    instance = api.conductor.add()
+    fault(api("POST", f"/servers/{instance.uuid}/action", {"os-getVNCConsole": body}), "badRequest", 400)
+
+
+def test_another_projects_server_is_not_found(api: Client) -> None:
+    instance = api.conductor.add()
+    fault(ask(api, instance.uuid, "vnc", "novnc", token=STRANGER), "itemNotFound", 404)
+    fault(ask(api, instance.uuid, "spice", "spice-html5", token=STRANGER), "itemNotFound", 404)
+    fault(ask(api, "nosuch", "vnc", "novnc"), "itemNotFound", 404)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "name", "code"),
+    [
+        ({"host": None}, None, "conflictingRequest", 409),
+        ({"host_status": "DOWN"}, None, "serviceUnavailable", 503),
+        ({}, exception.MessagingUnavailable(what="x"), "serviceUnavailable", 503),
+        ({}, exception.NotImplementedByDriver(operation="VNC consoles"), "notImplemented", 501),
+        ({}, exception.DomainNotFound(instance_uuid="x"), "conflictingRequest", 409),
+        ({}, exception.ConsoleTypeInvalid(console_type="xvpvnc"), "badRequest", 400),
+        (
+            {},
+            exception.InstanceInvalidState(method="m", instance_id="x", attr="power state", state="shutdown"),
+            "conflictingRequest",
+            409,
+        ),
+    ],
+)
+def test_consoles_that_cannot_be_had(
+    api: Client, changes: dict[str, Any], error: Exception | None, name: str, code: int
+) -> None:
+    instance = api.conductor.add(**changes)
+    api.compute.error = error
+    fault(ask(api, instance.uuid, "vnc", "novnc"), name, code)
+    assert api.conductor.tokens == {}
+
+
+def test_a_token_shows_where_it_leads(api: Client) -> None:
+    instance = api.conductor.add()
+    url = ask(api, instance.uuid, "vnc", "novnc").json["remote_console"]["url"]
+    token = url.rpartition("%3D")[2]
+    where = {"instance_uuid": instance.uuid, "host": "192.0.2.1", "port": 5907, "internal_access_path": None}
+    path = f"/os-console-auth-tokens/{token}"
+    assert api.json("GET", path, version="2.31", token=ADMIN) == {"console": where}
+    assert api.json("GET", path, version="2.98", token=ADMIN) == {"console": where}
+    assert api.json("GET", path, version="2.99", token=ADMIN) == {"console": {**where, "tls_port": None}}
+    told = fault(api("GET", path, version="2.30", token=ADMIN), "unauthorized", 401)
+    assert told == "The requested console type details are not accessible"
+    assert fault(api("GET", path + "x", version="2.31", token=ADMIN), "itemNotFound", 404) == "Token not found"
+    fault(api("GET", path, version="2.31"), "forbidden", 403)

@@ -1,0 +1,75 @@
+"""Where a host says that consoles are."""
+
+from __future__ import annotations
+
+import pytest
+
+from nova_lite import exception
+from nova_lite.compute.manager import ComputeManager
+from nova_lite.objects import Console
+from tests.unit.compute.fakes import UUID, FakeConductor, Host
+
+
+def test_a_guests_screen(host: Host) -> None:
+    host.conf.set_override("server_proxyclient_address", "192.0.2.5", "vnc")
+    host.conf.set_override("novncproxy_base_url", "https://proxy/vnc.html", "vnc")
+    with pytest.raises(exception.DomainNotFound):
+        host.manager.get_vnc_console(host.context, UUID, "novnc")
+    host.built()
+    host.control(console_ports={"novnc": 5904})
+    assert host.manager.get_vnc_console(host.context, UUID, "novnc") == Console(
+        console_type="novnc", host="192.0.2.5", port=5904, access_url_base="https://proxy/vnc.html"
+    )
+    with pytest.raises(exception.ConsoleTypeInvalid, match="Invalid console type xvpvnc"):
+        host.manager.get_vnc_console(host.context, UUID, "xvpvnc")
+    host.conf.set_override("enabled", False, "vnc")
+    with pytest.raises(exception.ConsoleTypeUnavailable, match=r"Unavailable console type novnc\."):
+        host.manager.get_vnc_console(host.context, UUID, "novnc")
+
+
+def test_a_guests_serial_port(host: Host) -> None:
+    host.built()
+    with pytest.raises(exception.ConsoleTypeUnavailable):
+        host.manager.get_serial_console(host.context, UUID, "serial")
+    host.conf.set_override("enabled", True, "serial_console")
+    assert host.manager.get_serial_console(host.context, UUID, "serial") == Console(
+        console_type="serial", host="127.0.0.1", port=10000, access_url_base="ws://127.0.0.1:6083/"
+    )
+    with pytest.raises(exception.ConsoleTypeInvalid):
+        host.manager.get_serial_console(host.context, UUID, "novnc")
+
+
+def test_a_paused_guest_shows_what_it_showed_and_one_that_is_off_nothing(host: Host) -> None:
+    host.built()
+    host.driver.pause(UUID)
+    host.manager.get_vnc_console(host.context, UUID, "novnc")
+    host.driver.power_off(UUID, 0)
+    with pytest.raises(exception.InstanceInvalidState, match=r"'get_vnc_console' .* power state shutdown"):
+        host.manager.get_vnc_console(host.context, UUID, "novnc")
+
+
+def test_whose_a_port_is(host: Host) -> None:
+    def is_at(port: int, console_type: str = "novnc", uuid: str = UUID) -> bool:
+        return host.manager.validate_console_port(host.context, uuid, port, console_type)
+
+    assert not is_at(5900)
+    host.built()
+    assert is_at(5900)
+    assert not is_at(5901)
+    assert not is_at(5900, "serial")
+    assert not is_at(5900, "rdp-html5")
+    assert not is_at(5900, uuid="another")
+    host.driver.power_off(UUID, 0)
+    assert not is_at(5900)
+
+
+def test_a_driver_without_consoles_says_so(host: Host) -> None:
+    class Mute:
+        pass
+
+    host.conf.set_override("enabled", True, "serial_console")
+    mute = ComputeManager(host.conf, "host-b", Mute(), FakeConductor(), host.images)  # type: ignore[arg-type]
+    with pytest.raises(exception.NotImplementedByDriver):
+        mute.get_vnc_console(host.context, UUID, "novnc")
+    with pytest.raises(exception.NotImplementedByDriver):
+        mute.get_serial_console(host.context, UUID, "serial")

@@ -1,0 +1,51 @@
+"""Pages that may open consoles, and those that may not."""
+
+from __future__ import annotations
+
+import pytest
+
+from nova_lite.console import origins
+
+
+@pytest.mark.parametrize(
+    ("origin", "host", "expected"),
+    [
+        (None, "proxy:6080", True),
+        ("http://proxy:6080", "proxy:6080", True),
+        ("https://proxy", "proxy:6080", True),
+        ("http://Proxy", "pROXY:6080", True),
+        ("http://[2001:db8::1]:6080", "[2001:db8::1]:6080", True),
+        ("https://dashboard.example", "proxy:6080", True),
+        ("https://DASHBOARD.example", "proxy:6080", True),
+        ("http://evil.example", "proxy:6080", False),
+        ("http://proxy.evil.example", "proxy", False),
+        ("http://evil.example/?proxy", "proxy", False),
+        ("http://proxy@evil.example", "proxy", False),
+        ("http://[2001:db8::2]", "[2001:db8::1]:6080", False),
+        ("null", "proxy", False),
+        ("", "proxy", False),
+        ("http://[", "proxy", False),
+        ("null", None, False),
+        ("http://proxy", None, False),
+    ],
+)
+def test_hosts(origin: str | None, host: str | None, expected: bool) -> None:
+    assert origins.is_allowed(origin, host, ["Dashboard.example"]) is expected
+
+
+@pytest.mark.parametrize(
+    ("origin", "base", "expected"),
+    [
+        (None, "https://proxy/", True),
+        ("http://proxy", "http://proxy/vnc.html", True),
+        ("https://proxy", "https://proxy/vnc.html", True),
+        ("http://proxy", "https://proxy/vnc.html", False),
+        ("https://proxy", "http://proxy/vnc.html", False),
+        ("http://proxy", "ws://proxy/", True),
+        ("https://proxy", "wss://proxy/", True),
+        ("http://proxy", "wss://proxy/", False),
+        ("http://[", "http://proxy/", False),
+    ],
+)
+def test_schemes(origin: str | None, base: str, expected: bool) -> None:
+    assert origins.has_scheme_of(origin, base) is expected

@@ -1,0 +1,313 @@
+"""A proxy between a client and a console, both of this process; conductor and host are fakes."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+import ssl
+import subprocess
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockify.websocket import WebSocket
+
+from nova_lite import exception
+from nova_lite.console import opening, server, tokens
+from nova_lite.objects import Console, ConsoleTarget
+from nova_lite.sockets import listen, tls_context
+from tests import consoles
+from tests.consoles import GREETING, EchoConsole, read
+
+TOKEN = "the-token"
+PATH = f"/?token={TOKEN}"
+
+
+class Cloud:
+    """What a proxy asks of conductor and compute."""
+
+    def __init__(self, port: int) -> None:
+        self.valid = {tokens.digest(TOKEN)}
+        self.port = port
+        self.error: Exception | None = None
+        self.is_there = True
+        self.base = "http://proxy/vnc.html"
+
+    def console_token_take(self, context: Any, token_hash: str, console_types: list[str]) -> ConsoleTarget:
+        if self.error is not None:
+            raise self.error
+        if token_hash not in self.valid:
+            raise exception.ConsoleTokenNotFound()
+        self.valid.remove(token_hash)
+        assert console_types == ["novnc"]
+        console = Console(console_type="novnc", host="127.0.0.1", port=self.port, access_url_base=self.base)
+        return ConsoleTarget(instance_uuid="uuid", compute_host="h1", console=console)
+
+    def validate_console_port(self, context: Any, host: str, uuid: str, port: int, console_type: str) -> bool:
+        assert (host, uuid, port, console_type) == ("h1", "uuid", self.port, "novnc")
+        return self.is_there
+
+
+class Proxy:
+    def __init__(self, cloud: Cloud, web: Path | None, tls: ssl.SSLContext | None, timeout: float, most: int) -> None:
+        opener = opening.Opener(cloud, cloud, ("novnc",), ["dashboard.example"])  # type: ignore[arg-type]
+        sock = listen("127.0.0.1", 0)
+        self.port = sock.getsockname()[1]
+        self.server = server.ProxyServer(sock, opener, str(web) if web else None, tls, timeout, most)
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True)
+        self.thread.start()
+
+    def dial(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), 10)
+
+    def status(self, path: str = PATH, **headers: str) -> int:
+        return consoles.status(self.port, path, {name.replace("_", "-"): value for name, value in headers.items()})
+
+
+@pytest.fixture
+def target() -> Iterator[EchoConsole]:
+    made = EchoConsole()
+    yield made
+    made.sock.close()
+
+
+@pytest.fixture
+def cloud(target: EchoConsole) -> Cloud:
+    return Cloud(target.port)
+
+
+@pytest.fixture
+def start(cloud: Cloud) -> Iterator[Any]:
+    running: list[Proxy] = []
+
+    def begin(web: Path | None = None, tls: Any = None, timeout: float = 30, most: int = 10) -> Proxy:
+        running.append(Proxy(cloud, web, tls, timeout, most))
+        return running[-1]
+
+    yield begin
+    for proxy in running:
+        proxy.server.stop()
+        proxy.thread.join(10)
+        assert not proxy.thread.is_alive()
+
+
+def connect(proxy: Proxy) -> WebSocket:
+    return consoles.connect(proxy.dial(), PATH)
+
+
+def test_bytes_go_both_ways_once(start: Any, target: EchoConsole, cloud: Cloud) -> None:
+    proxy = start()
+    client = connect(proxy)
+    assert read(client, len(GREETING)) == GREETING
+    sent = os.urandom(300_000)
+    threading.Thread(target=client.send, args=(sent,), daemon=True).start()
+    assert read(client, len(sent)) == sent
+    assert proxy.status() == 401
+    client.close()
+
+
+def test_nobody_waits_with_more_than_a_little_in_memory(start: Any, target: EchoConsole) -> None:
+    """A client that does not read keeps its console from writing, and from being read from."""
+    proxy = start()
+    client = connect(proxy)
+    target.flood = 100
+    client.socket.settimeout(1)
+    with contextlib.suppress(OSError):
+        for _ in range(400):
+            client.send(bytes(65536))
+    assert target.received < 8_000_000
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        ("/?token=other", {}, 401),
+        ("/?token=", {}, 401),
+        ("/", {}, 401),
+        (PATH, {"Origin": "http://evil.example"}, 403),
+        (PATH, {"Origin": "null"}, 403),
+        (PATH, {"Sec_WebSocket_Version": "1"}, 400),
+        (PATH, {"Sec_WebSocket_Key": ""}, 400),
+        (PATH, {"Origin": "http://proxy"}, 101),
+        (PATH, {"Origin": "http://dashboard.example"}, 101),
+    ],
+)
+def test_who_is_refused_has_not_used_the_token(
+    start: Any, cloud: Cloud, path: str, headers: dict[str, str], status: int
+) -> None:
+    assert start().status(path, **headers) == status
+    assert bool(cloud.valid) is (status != 101)
+
+
+def test_a_page_without_tls_gets_no_console_that_is_to_be_had_with_it(start: Any, cloud: Cloud) -> None:
+    cloud.base = "https://proxy/vnc.html"
+    assert start().status(Origin="http://proxy") == 403
+
+
+def test_a_port_that_is_another_guests_by_now_is_not_shown(start: Any, cloud: Cloud) -> None:
+    cloud.is_there = False
+    with start().dial() as sock:
+        consoles.request(sock, PATH)
+        answer = sock.recv(65536)
+    assert answer.startswith(b"HTTP/1.1 401 ") and GREETING not in answer
+
+
+def test_a_console_that_does_not_answer(start: Any, target: EchoConsole, cloud: Cloud) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        cloud.port = unused.getsockname()[1]
+        assert start().status() == 502
+
+
+def test_while_the_cloud_is_away(start: Any, cloud: Cloud, caplog: pytest.LogCaptureFixture) -> None:
+    cloud.error = exception.MessagingUnavailable(what="console_token_take")
+    proxy = start()
+    with caplog.at_level(logging.WARNING):
+        assert proxy.status() == 503
+    assert len(caplog.records) == 1 and "cannot be opened" in caplog.text
+    cloud.error = None
+    assert proxy.status() == 101
+
+
+def test_no_token_is_logged(start: Any, cloud: Cloud, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "vnc.html").write_text("page")
+    proxy = start(web=tmp_path)
+    with caplog.at_level(logging.DEBUG):
+        for path in (f"/vnc.html?path=%3Ftoken%3D{TOKEN}", f"/nothing?token={TOKEN}"):
+            with contextlib.suppress(urllib.error.HTTPError):
+                urllib.request.urlopen(f"http://127.0.0.1:{proxy.port}{path}", timeout=10)
+        for path in (PATH, PATH, f"/?token={TOKEN} x y"):
+            proxy.status(path)
+        cloud.valid = {tokens.digest(TOKEN)}
+        client = connect(proxy)
+        read(client, len(GREETING))
+        client.close()
+        wait_until(lambda: "has left the console" in caplog.text)
+    assert "GET /vnc.html 200" in caplog.text and "GET /nothing 404" in caplog.text
+    assert TOKEN not in caplog.text
+
+
+def wait_until(condition: Any, seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_pages(start: Any, tmp_path: Path) -> None:
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "ui.js").write_text("let x;")
+    proxy = start(web=tmp_path)
+    url = f"http://127.0.0.1:{proxy.port}"
+    with urllib.request.urlopen(f"{url}/app/ui.js", timeout=10) as answer:
+        assert answer.read() == b"let x;" and "javascript" in answer.headers["Content-Type"]
+        assert answer.headers["Referrer-Policy"] == "no-referrer"
+    for path in ("/", "/app/", "/../../etc/passwd", "//evil.example/..", "/none"):
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            urllib.request.urlopen(url + path, timeout=10)
+        assert caught.value.code in (400, 404), path
+
+
+def test_a_proxy_without_pages(start: Any) -> None:
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.urlopen(f"http://127.0.0.1:{start().port}/vnc.html", timeout=10)
+    assert caught.value.code == 405
+
+
+@pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\nHost: x\r\n"])
+def test_who_is_slow_to_ask_is_hung_up_on(start: Any, said: bytes) -> None:
+    proxy = start(timeout=0.5)
+    with socket.create_connection(("127.0.0.1", proxy.port), 10) as sock:
+        sock.sendall(said)
+        began = time.monotonic()
+        assert sock.recv(100) == b""
+        assert time.monotonic() - began > 0.3
+
+
+def test_who_drips_is_hung_up_on(start: Any) -> None:
+    proxy = start(timeout=0.5)
+    with socket.create_connection(("127.0.0.1", proxy.port), 10) as sock, pytest.raises(OSError):
+        for _ in range(200):
+            sock.sendall(b"G")
+            time.sleep(0.05)
+
+
+def test_an_open_console_has_no_such_deadline(start: Any) -> None:
+    client = connect(start(timeout=0.3))
+    read(client, len(GREETING))
+    time.sleep(1)
+    client.send(b"still")
+    assert read(client, 5) == b"still"
+
+
+def test_of_too_many_connections_the_last_is_hung_up_on(start: Any, caplog: pytest.LogCaptureFixture) -> None:
+    proxy = start(most=1)
+    client = connect(proxy)
+    read(client, len(GREETING))
+    with proxy.dial() as sock, contextlib.suppress(OSError):
+        consoles.request(sock, PATH)
+        assert sock.recv(100) == b""
+    assert "there are 1 connections" in caplog.text
+    client.close()
+    wait_until(lambda: not proxy.server._connections)
+    assert proxy.status() == 401
+
+
+def test_a_message_without_end_is_not_waited_for(start: Any) -> None:
+    client = connect(start())
+    read(client, len(GREETING))
+    header = b"\x82\xff" + (1 << 40).to_bytes(8, "big") + b"mask"
+    with pytest.raises(OSError):
+        client.socket.sendall(header)
+        for _ in range(200):
+            client.socket.sendall(bytes(65536))
+
+
+def test_the_end_of_the_proxy_ends_its_connections(start: Any) -> None:
+    proxy = start()
+    client = connect(proxy)
+    read(client, len(GREETING))
+    proxy.server.stop()
+    client.socket.settimeout(10)
+    with contextlib.suppress(ConnectionResetError):
+        while client.socket.recv(100):
+            pass
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    path = tmp_path_factory.mktemp("tls")
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
+    command += ["-keyout", str(path / "key"), "-out", str(path / "cert")]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    return str(path / "cert"), str(path / "key")
+
+
+def test_over_tls_alone(start: Any, certificate: tuple[str, str]) -> None:
+    proxy = start(tls=tls_context(*certificate, "cert", "key"), timeout=2)
+    context = ssl.create_default_context(cafile=certificate[0])
+    context.check_hostname = False
+    with proxy.dial() as sock:
+        answer = b""
+        with contextlib.suppress(OSError):
+            consoles.request(sock, PATH)
+            answer = sock.recv(100)
+        assert not answer.startswith(b"HTTP")
+    client = consoles.connect(context.wrap_socket(proxy.dial()), PATH)
+    assert read(client, len(GREETING)) == GREETING
+    sent = os.urandom(200_000)
+    client.send(sent[:100_000])
+    client.send(sent[100_000:])
+    assert read(client, len(sent)) == sent
+
+
+@pytest.mark.parametrize("files", [(None, None), ("/nonexistent", "/nonexistent")])
+def test_certificates_that_cannot_be_read(files: tuple[str | None, str | None]) -> None:
+    with pytest.raises(exception.ConfigurationError, match=r"^\[DEFAULT\] cert = .*: cannot be read\.$"):
+        tls_context(*files, "[DEFAULT] cert", "[DEFAULT] key")

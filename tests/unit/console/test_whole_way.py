@@ -1,0 +1,132 @@
+"""From the API's call to a console's bytes: the real conductor and host, with a fake hypervisor, over a bus in this
+process, and a real proxy."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import sqlalchemy as sa
+from oslo_config import cfg
+
+from nova_lite import exception, rpc
+from nova_lite.compute.api import API
+from nova_lite.compute.rpcapi import ComputeRPC
+from nova_lite.conductor.db.engine import Database, UnitOfWork
+from nova_lite.conductor.db.models import Instance, Service
+from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.console.opening import Opener
+from nova_lite.console.server import ProxyServer
+from nova_lite.sockets import listen
+from tests import consoles
+from tests.consoles import GREETING, EchoConsole, read
+from tests.unit.compute.fakes import UUID, Host
+from tests.unit.conductor import make
+from tests.unit.conductor.conftest import bus, conductor, conf, db, empty_database  # noqa: F401 fixtures
+
+HOST = "host-a"
+
+
+class Way(NamedTuple):
+    api: API
+    host: Host
+    db: Database
+    port: int
+
+    def url(self, protocol: str = "vnc", console_type: str = "novnc") -> str:
+        return self.api.get_console_url(make.context(), UUID, protocol, console_type)
+
+    def path(self) -> str:
+        return "/?token=" + self.url().rpartition("%3D")[2]
+
+    def status(self, path: str) -> int:
+        return consoles.status(self.port, path)
+
+    def change(self, **values: Any) -> None:
+        def write(uow: UnitOfWork) -> None:
+            uow.change(sa.update(Instance).where(Instance.uuid == UUID).values(**values))
+
+        self.db.write(write)
+
+
+@pytest.fixture
+def way(
+    bus: rpc.InProcess,  # noqa: F811
+    conductor: ConductorRPC,  # noqa: F811
+    db: Database,  # noqa: F811
+    conf: cfg.ConfigOpts,  # noqa: F811
+    tmp_path: Path,
+) -> Iterator[Way]:
+    console = EchoConsole()
+    host = Host(tmp_path)
+    host.built()
+    host.control(console_ports={"novnc": console.port})
+    bus.serve(rpc.Endpoint(ComputeRPC, host.manager, orders=host.manager.orders), HOST)
+
+    def fill(uow: UnitOfWork) -> None:
+        make.instance(uow, uuid=UUID, host=HOST, generation=1)
+        values = {"uuid": "s", "host": HOST, "binary": "nova-compute", "topic": "compute"}
+        uow.session.add(Service(**values, created_at=uow.now))
+
+    db.write(fill)
+    compute = rpc.proxy(ComputeRPC, bus)
+    api = API()
+    api.connect(conductor, compute, None)  # type: ignore[arg-type]
+    sock = listen("127.0.0.1", 0)
+    server = ProxyServer(sock, Opener(conductor, compute, ("novnc",), ()), None, None, 30, 10)
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    yield Way(api, host, db, sock.getsockname()[1])
+    server.stop()
+    console.sock.close()
+
+
+def test_once(way: Way) -> None:
+    path = way.path()
+    client = consoles.connect(socket.create_connection(("127.0.0.1", way.port), 30), path)
+    assert read(client, len(GREETING)) == GREETING
+    client.send(b"typed")
+    assert read(client, 5) == b"typed"
+    assert way.status(path) == 401
+    client.close()
+
+
+def test_not_what_was_made_up(way: Way) -> None:
+    assert way.status("/?token=guessed") == 401
+
+
+@pytest.mark.parametrize("values", [{"generation": 2}, {"deleted": True}, {"host": "host-b"}], ids=str)
+def test_not_of_a_server_that_is_another_by_now(way: Way, values: dict[str, Any]) -> None:
+    path = way.path()
+    way.change(**values)
+    assert way.status(path) == 401
+
+
+def test_not_of_a_guest_that_ended(way: Way) -> None:
+    path = way.path()
+    way.host.driver.power_off(UUID, 0)
+    assert way.status(path) == 401
+    with pytest.raises(exception.InstanceInvalidState, match="power state shutdown"):
+        way.url()
+
+
+def test_not_of_a_guest_whose_port_is_another(way: Way) -> None:
+    path = way.path()
+    way.host.control(console_ports={"novnc": 1})
+    assert way.status(path) == 401
+
+
+def test_what_cannot_be_had_is_told_as_what_it_is(way: Way) -> None:
+    for protocol, console_type in (("serial", "serial"), ("spice", "spice-html5")):
+        with pytest.raises(exception.ConsoleTypeUnavailable):
+            way.url(protocol, console_type)
+    with pytest.raises(exception.ConsoleTypeInvalid):
+        way.url("vnc", "serial")
+    with pytest.raises(exception.InstanceNotFound):
+        way.api.get_console_url(make.context(project="p2"), UUID, "vnc", "novnc")
+    way.host.driver.destroy(UUID)
+    with pytest.raises(exception.InstanceNotReady):
+        way.url()

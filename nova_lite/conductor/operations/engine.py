@@ -222,6 +222,7 @@ class Engine:
         if not ends:
             self.done(act)
             return
+        before = action.host
         action.host, action.generation = ends[0]
         if step.at is End.EVERY and len(ends) == 1:
             action.payload = {**action.payload, ONLY_END: True}
@@ -233,7 +234,7 @@ class Engine:
             self._leave_for_later(act, step)
         elif step.lasting and (act.row.is_undo(step.name) or step.at in MOVE):
             action.deadline = uow.now + NO_DEADLINE
-        elif step.at in MOVE and is_away(act):
+        elif step.at in MOVE and action.host != before and is_away(act):  # it has just reported, if it is the same
             self.fail(act, f"Host {action.host} is not up.", answered=False, begun=False)
 
     def _leave_for_later(self, act: Act, step: OnHost) -> None:

@@ -588,6 +588,16 @@ def test_a_resize_may_end_where_it_began(small: Moving) -> None:
     assert (small.open_actions(), small.problems(), small.statuses()) == ([], [], ["confirmed"])
 
 
+def test_a_host_that_reports_is_not_away(small: Moving) -> None:
+    """It stood still so long that it counts as down, and its report is heard before its heartbeat."""
+    small.act("resize", flavor_id="2")
+    small.silence("host1")
+    small.answer(answer=DISKS)
+    assert (small.order.method, small.order.host, small.order.generation) == ("finish_resize", "host1", 2)
+    small.answer(RUNNING)
+    assert small.state == (states.RESIZED, None, "host1", 2)
+
+
 def test_a_resize_that_ended_where_it_began_is_reverted(small: Moving) -> None:
     arrived(small)
     small.answer(RUNNING)

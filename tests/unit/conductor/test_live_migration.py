@@ -37,6 +37,11 @@ class Live(Moving):
         self.answer(answer=READY)
         self.expect("live_migration", "host1", 1)
 
+    def asked(self) -> None:
+        """The source has reported a failure, and says that the guest is there."""
+        self.expect("rollback_live_migration", "host1", 1)
+        self.answer(answer={"done": False})
+
     def dropped(self) -> None:
         self.expect("rollback_live_migration_at_destination", "host2", 2)
         assert self.state == (states.ACTIVE, states.MIGRATING, "host1", 1)
@@ -95,6 +100,8 @@ def test_a_failure_is_undone(world: Live, step: str) -> None:
         if step == "prepare":
             world.answer(RUNNING, answer=SOURCE)
     world.answer(RUNNING, error="no")
+    if step == "hand_over":
+        world.asked()
     if step != "check":
         world.dropped()
     world.at_source()
@@ -130,6 +137,7 @@ def test_progress_and_abort(world: Live) -> None:
     world.live.live_migration_abort(world.context(admin=True), world.uuid, migration.id)
     assert world.tell() is Wish.ABORT
     world.answer(RUNNING, error="aborted")
+    world.asked()
     world.dropped()
     world.at_source()
     assert world.statuses() == ["cancelled"]
@@ -250,6 +258,7 @@ def test_a_destination_that_is_lost_before_it_has_the_guest(world: Live, step: s
     force_down(world, "host2")
     if step == "hand_over":
         world.answer(RUNNING, error="the destination does not answer")
+        world.asked()
     world.swept()
     world.at_source()
 

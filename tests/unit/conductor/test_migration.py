@@ -93,7 +93,7 @@ def test_wrong_url(url: str) -> None:
 def test_events_of_what_is_under_way_move_to_its_action(tmp_path: Path) -> None:
     """What was over keeps its own; both are read."""
     conf = make.conf(f"sqlite:///{tmp_path}/db.sqlite")
-    migration.sync(conf)
+    migrate(conf, "0012")
     database = Database(conf)
     uuid = database.write(make.instance)
     number = database.write(lambda uow: make.action(uow, uuid).id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
 import subprocess
 import sys
@@ -234,16 +235,15 @@ def test_a_rebuilt_guest_begins_anew_with_its_address(
     boot(driver, spec)
     console_line(driver, instance_uuid, "first life")
     disk = Path(driver._records.directory(instance_uuid), "disk")
-    first = disk.stat().st_ino
-
-    driver.destroy(instance_uuid)
-    driver.unplug_vifs(instance_uuid)
-    spec.generation, spec.instance.user_data, spec.image = 2, user_data("echo second life"), images.disk
-    boot(driver, spec)
+    with disk.open("rb") as first:  # while it is open, no other file gets its number
+        driver.destroy(instance_uuid)
+        driver.unplug_vifs(instance_uuid)
+        spec.generation, spec.instance.user_data, spec.image = 2, user_data("echo second life"), images.disk
+        boot(driver, spec)
+        assert disk.stat().st_ino != os.fstat(first.fileno()).st_ino
     assert guest_lines(driver, instance_uuid) == [(instance_uuid, "rebuilt", vif.address)]
     console_line(driver, instance_uuid, "second life")
     assert "first life" not in driver.get_console_output(instance_uuid, None)
-    assert disk.stat().st_ino != first
     assert [info.generation for info in driver.list_domains()] == [2]
     assert "<kernel>" not in connection.lookupByUUIDString(instance_uuid).XMLDesc(), "it boots from the other image"
     driver.destroy(instance_uuid)

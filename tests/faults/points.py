@@ -49,7 +49,7 @@ TRANSACTIONS = (
 #: Transactions that belong to no operation, or begin one again that has its points already.
 ELSEWHERE = (
     *("register_host", "report_state", "expire_services", "report", "update", "delete", "reconcile_domains"),
-    *("retry_later", "progress", "expire", "instances", "actions", "migrations"),
+    *("retry_later", "progress", "expire", "instances", "actions", "migrations", "put_off"),
 )
 
 # Messages that are no step's own.

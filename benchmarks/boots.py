@@ -9,9 +9,13 @@ one run (needs RabbitMQ on loopback)::
 
     benchmarks/boots.py --mode threading,eventlet --count 200 --json result.json
     benchmarks/boots.py --queues classic,durable,quorum
+    benchmarks/boots.py --database sqlite,mysql+pymysql://…,postgresql+psycopg://…    # empty ones
 
-Rows: ``mode``, ``queues``, ``count``, ``parallel``, ``boots_per_second`` (first request to last ACTIVE), ``post_ms``
-and ``deletes_per_second``; medians of ``--runs`` runs.
+Rows: ``mode``, ``queues``, ``database``, ``count``, ``parallel``, ``boots_per_second`` (first request to last ACTIVE),
+``post_ms`` and ``deletes_per_second``; and where it is asked of a private cloud, ms of CPU of a boot and a delete
+together: ``cpu_ms`` of all daemons, and of what else runs on the machine by these names, ``broker_ms`` (``beam.smp``)
+and ``database_ms`` (``mariadbd``, ``postgres``). Medians of ``--runs`` runs; all kinds are gone through in each of
+``--rounds``, so that a machine that grows slower does so for all. Where others use the machine, compare CPU.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import os
 import statistics
 import sys
 import tempfile
@@ -40,6 +45,9 @@ QUEUES = {
     "durable": "amqp_durable_queues = true\n",
     "quorum": "rabbit_quorum_queue = true\nrabbit_transient_quorum_queue = true\n",
 }
+
+
+SQLITE = "sqlite"
 
 
 class Client:
@@ -95,6 +103,28 @@ def measure(client: Client, count: int, parallel: int, deadline: float) -> dict[
     }
 
 
+#: What the machine runs for all.
+OTHERS = {"broker_ms": ("beam.smp",), "database_ms": ("mariadbd", "postgres")}
+
+
+def cpu(pids: dict[str, int]) -> dict[str, float]:
+    """Seconds so far: of these daemons with their children, and of `OTHERS`."""
+    found = {"cpu_ms": 0.0, **dict.fromkeys(OTHERS, 0.0)}
+    roots = set(pids.values())
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            head, _, tail = stat.read_text().rpartition(")")
+        except OSError:  # it has ended
+            continue
+        fields, name = tail.split(), head.partition("(")[2]
+        seconds = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        if int(stat.parent.name) in roots or int(fields[1]) in roots:
+            found["cpu_ms"] += seconds
+        for key, names in OTHERS.items():
+            found[key] += seconds if name in names else 0.0
+    return found
+
+
 def settled(servers: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:
     done = len(servers) == count and all(server["status"] != "BUILD" for server in servers)
     return servers if done else []
@@ -110,9 +140,12 @@ def wait(condition: Any, deadline: float) -> Any:
 
 
 @contextmanager
-def endpoint(options: argparse.Namespace, mode: str, queues: str) -> Iterator[Client]:
+def endpoint(
+    options: argparse.Namespace, mode: str, queues: str, database: str
+) -> Iterator[tuple[Client, dict[str, int]]]:
+    """A client, and the pids of daemons."""
     if options.url:
-        yield Client(options.url, options.token, options.image, options.flavor)
+        yield Client(options.url, options.token, options.image, options.flavor), {}
         return
     from nova_lite import concurrency
 
@@ -125,12 +158,19 @@ def endpoint(options: argparse.Namespace, mode: str, queues: str) -> Iterator[Cl
         more: dict[str, Any] = {
             "environment": environment,
             "extra_config": f"[oslo_messaging_rabbit]\n{QUEUES[queues]}",
+            "database": None if database == SQLITE else database,
         }
+        cloud.Cloud.forked = False
         with cloud.running(Path(directory), computes=options.computes, **more, **capacity) as running:
             for resource in ("instances", "cores", "ram"):
                 running.manage("quota", "set", "demo", f"--{resource}", "-1")
             url = f"http://127.0.0.1:{running.port}/v2.1"
-            yield Client(url, "admin:demo", running.image_id, "1")
+            pids = {name: process.pid for name, process in running.processes.items()}
+            yield Client(url, "admin:demo", running.image_id, "1"), pids
+
+
+def _several(options: argparse.Namespace) -> tuple[str, str, str]:
+    return options.mode, options.queues, options.database
 
 
 def main() -> int:
@@ -143,6 +183,8 @@ def main() -> int:
     parser.add_argument(
         "--queues", default="classic", help=f"of the private cloud: {', '.join(QUEUES)}; several with commas"
     )
+    parser.add_argument("--database", default=SQLITE, help="of the private cloud; several with commas")
+    parser.add_argument("--rounds", type=int, default=1, help="how often all kinds are gone through")
     parser.add_argument("--computes", type=int, default=2, help="hosts of the private cloud")
     parser.add_argument("--count", type=int, default=100, help="servers per run")
     parser.add_argument("--parallel", type=int, default=8, help="requests at the same time")
@@ -152,16 +194,22 @@ def main() -> int:
     options = parser.parse_args()
     if options.url and not (options.image and options.flavor):
         parser.error("--url needs --image and --flavor")
-    rows = []
-    for mode, queues in (
-        [("", "")] if options.url else itertools.product(options.mode.split(","), options.queues.split(","))
-    ):
-        with endpoint(options, mode, queues) as client:
+    kinds = [("", "", "")] if options.url else list(itertools.product(*(each.split(",") for each in _several(options))))
+    runs: dict[tuple[str, str, str], list[dict[str, float]]] = {kind: [] for kind in kinds}
+    for kind in kinds * options.rounds:
+        with endpoint(options, *kind) as (client, pids):
             measure(client, min(options.count, 20), options.parallel, options.deadline)
-            runs = [measure(client, options.count, options.parallel, options.deadline) for _ in range(options.runs)]
-        row: dict[str, Any] = {"mode": options.url or mode, "queues": queues}
+            for _ in range(options.runs):
+                before = cpu(pids)
+                run = measure(client, options.count, options.parallel, options.deadline)
+                if pids:
+                    run |= {key: (now - before[key]) * 1000 / options.count for key, now in cpu(pids).items()}
+                runs[kind].append(run)
+    rows = []
+    for (mode, queues, database), each in runs.items():
+        row: dict[str, Any] = {"mode": options.url or mode, "queues": queues, "database": database.partition(":")[0]}
         row |= {"count": options.count, "parallel": options.parallel}
-        row |= {key: round(statistics.median(run[key] for run in runs), 1) for key in runs[0]}
+        row |= {key: round(statistics.median(run[key] for run in each), 1) for key in each[0]}
         rows.append(row)
         print(json.dumps(row), flush=True)
     if options.json:

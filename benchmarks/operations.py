@@ -4,22 +4,37 @@ On a machine that devstack/stack.sh has made a cloud, as root, with the stack's 
 
     /opt/nova-lite/venv/bin/python benchmarks/operations.py --runs 9 --json result.json
 
-By the API: from the request until a look at the server (one every --poll milliseconds) shows that it is done. Bare: the
-same calls to the same libvirtd, for a copy of the same domain on a disk of the same image. Each run does both, in turn.
-Rows: ``operation``, ``api_ms``, ``bare_ms`` and ``overhead_ms``, the median of the differences.
+By the API: from the request until a look at the server shows that it is done. Looks begin when libvirt says that the
+guest is as it is to be (one every --poll milliseconds from then on), for they would slow down what they wait for.
+Bare: the same calls to the same libvirtd, for a copy of a server's domain, interfaces and their filters included, on
+disks that are there already. Both sides do each operation right after each other, so that a machine that grows slower
+does so for both, and take turns in being first, because filters take longer the more guests there are; a guest that
+boots is waited for first.
+
+Rows: ``operation``, ``api_ms``, ``bare_ms`` and ``overhead_ms``, the median of the differences. That is lost where
+libvirt's calls vary by more, as those that write filters do: ``own_ms`` is ``api_ms`` less the time that the compute
+daemon says it has spent in these very calls (its metrics). Of a stop it has the guest's time, too. Of a boot also
+``running_ms``, from the request until the domain runs, and ``running_own_ms``; of a boot and a delete ``virsh_ms``: the
+bare calls by virsh (define and start, destroy and undefine), a command each.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
+import re
+import shutil
+import signal
 import socket
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+import urllib.request
 import uuid
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
@@ -30,7 +45,22 @@ import libvirt
 import openstack
 
 READY = "nova-lite-guest:"
+#: After these the guest boots, which takes a whole core of an emulating machine.
+BOOTS = ("boot", "start", "reboot, hard")
 PATIENCE = 120.0
+
+#: libvirt's event at the end of each operation; a start by hand comes after a stop.
+EVENTS = {
+    "boot": libvirt.VIR_DOMAIN_EVENT_STARTED,
+    "pause": libvirt.VIR_DOMAIN_EVENT_SUSPENDED,
+    "unpause": libvirt.VIR_DOMAIN_EVENT_RESUMED,
+    "suspend": libvirt.VIR_DOMAIN_EVENT_STOPPED,
+    "resume": libvirt.VIR_DOMAIN_EVENT_STARTED,
+    "stop": libvirt.VIR_DOMAIN_EVENT_STOPPED,
+    "start": libvirt.VIR_DOMAIN_EVENT_STARTED,
+    "reboot, hard": libvirt.VIR_DOMAIN_EVENT_STARTED,
+    "delete": libvirt.VIR_DOMAIN_EVENT_UNDEFINED,
+}
 
 
 def until(what: str, check: Callable[[], Any], pause: float) -> Any:
@@ -42,12 +72,60 @@ def until(what: str, check: Callable[[], Any], pause: float) -> Any:
     return found
 
 
+#: What operations consist of.
+CALLS = {
+    *("defineXMLFlags", "undefineFlags", "createWithFlags", "destroyFlags", "shutdownFlags"),
+    *("suspend", "resume", "managedSave"),
+}
+_SUM = re.compile(r'^nova_lite_hypervisor_call_seconds_sum\{call="(\w+)"\} (\S+)$', re.MULTILINE)
+
+
+def in_calls(metrics: str) -> float:
+    """Seconds that the compute daemon, whose metrics are at this address, has spent in `CALLS`."""
+    with urllib.request.urlopen(metrics) as answer:
+        return sum(float(seconds) for call, seconds in _SUM.findall(answer.read().decode()) if call in CALLS)
+
+
+class Events:
+    """What libvirt says of all domains, with the time at which it did."""
+
+    def __init__(self) -> None:
+        libvirt.virEventRegisterDefaultImpl()
+        threading.Thread(target=self._listen, daemon=True).start()
+        self.connection = libvirt.open("qemu:///system")
+        self._heard: list[tuple[str, int, float]] = []
+        self._changed = threading.Condition()
+        self.connection.domainEventRegisterAny(None, libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, self._hear, None)
+
+    @staticmethod
+    def _listen() -> None:
+        while True:
+            libvirt.virEventRunDefaultImpl()
+
+    def _hear(self, _connection: Any, domain: Any, event: int, _detail: int, _opaque: Any) -> None:
+        with self._changed:
+            self._heard.append((domain.UUIDString(), event, time.perf_counter()))
+            self._changed.notify_all()
+
+    def wait(self, domain: str, event: int, since: float) -> float:
+        """When it came: after ``since``, of `time.perf_counter`. At the end of the patience: now."""
+
+        def found() -> list[float]:
+            return [at for uuid_, what, at in self._heard if (uuid_, what) == (domain, event) and at > since]
+
+        with self._changed:
+            self._changed.wait_for(found, PATIENCE)
+            return (found() or [time.perf_counter()])[0]
+
+
 class ByApi:
     """One server, through the API."""
 
-    def __init__(self, compute: Any, body: dict[str, Any], poll: float) -> None:
-        self._compute, self._body, self._poll = compute, body, poll
+    def __init__(self, compute: Any, body: dict[str, Any], poll: float, events: Events) -> None:
+        self._compute, self._body, self._poll, self._events = compute, body, poll, events
         self.id = ""
+        #: When libvirt said that the last operation was done, and when a look at the server did.
+        self.happened = self.done = 0.0
 
     def _request(self, method: str, path: str, body: Any = None) -> Any:
         answer = self._compute.request(path, method, json=body, microversion="2.96")
@@ -63,36 +141,50 @@ class ByApi:
             return server["status"] == status and not server["OS-EXT-STS:task_state"]
 
         until(f"{self.id} is {status}", settled, self._poll)
+        self.done = time.perf_counter()
 
-    def act(self, body: dict[str, Any], status: str) -> None:
+    def act(self, name: str, body: dict[str, Any], status: str) -> None:
+        asked = time.perf_counter()
         self._request("POST", f"/servers/{self.id}/action", body)
+        self.happened = self._events.wait(self.id, EVENTS[name], asked)
         self._wait(status)
 
     def boot(self) -> None:
+        asked = time.perf_counter()
         self.id = self._request("POST", "/servers", {"server": self._body}).json()["server"]["id"]
+        self.happened = self._events.wait(self.id, EVENTS["boot"], asked)
         self._wait("ACTIVE")
 
     def delete(self) -> None:
+        asked = time.perf_counter()
         self._request("DELETE", f"/servers/{self.id}")
+        self.happened = self._events.wait(self.id, EVENTS["delete"], asked)
         gone = 404
         until("it is gone", lambda: self._request("GET", f"/servers/{self.id}").status_code == gone, self._poll)
 
+    def forget(self) -> None:
+        """Have it deleted, if it is there, and wait for nothing."""
+        if self.id:
+            self._request("DELETE", f"/servers/{self.id}")
+
     def console(self) -> str:
+        if not self.id:
+            return ""
         answer = self._request("POST", f"/servers/{self.id}/action", {"os-getConsoleOutput": {}})
         return str(answer.json()["output"])
 
     def operations(self) -> dict[str, Callable[[], None]]:
-        return {
-            "boot": self.boot,
-            "pause": lambda: self.act({"pause": None}, "PAUSED"),
-            "unpause": lambda: self.act({"unpause": None}, "ACTIVE"),
-            "suspend": lambda: self.act({"suspend": None}, "SUSPENDED"),
-            "resume": lambda: self.act({"resume": None}, "ACTIVE"),
-            "stop": lambda: self.act({"os-stop": None}, "SHUTOFF"),
-            "start": lambda: self.act({"os-start": None}, "ACTIVE"),
-            "reboot, hard": lambda: self.act({"reboot": {"type": "HARD"}}, "ACTIVE"),
-            "delete": self.delete,
+        actions: dict[str, tuple[dict[str, Any], str]] = {
+            "pause": ({"pause": None}, "PAUSED"),
+            "unpause": ({"unpause": None}, "ACTIVE"),
+            "suspend": ({"suspend": None}, "SUSPENDED"),
+            "resume": ({"resume": None}, "ACTIVE"),
+            "stop": ({"os-stop": None}, "SHUTOFF"),
+            "start": ({"os-start": None}, "ACTIVE"),
+            "reboot, hard": ({"reboot": {"type": "HARD"}}, "ACTIVE"),
         }
+        acts = {name: functools.partial(self.act, name, *action) for name, action in actions.items()}
+        return {"boot": self.boot, **acts, "delete": self.delete}
 
 
 class Bare:
@@ -102,19 +194,20 @@ class Bare:
         self._connection = connection
         self._disks: list[tuple[str, str]] = []
         self._log = directory / "console.log"
+        self._free_port = 0
+        self._uuid = str(uuid.uuid4())
         self._xml = self._copy(connection.lookupByUUIDString(like), directory)
         self._domain: Any = None
 
     def _copy(self, domain: Any, directory: Path) -> str:
         root = ET.fromstring(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
-        own = str(uuid.uuid4())
         for path in ("name", "uuid", "sysinfo/system/entry[@name='uuid']"):
             for element in root.iterfind(path):
-                element.text = own
+                element.text = self._uuid
         for interface in root.iterfind("devices/interface"):
-            for tag in ("mac", "target"):
-                for element in interface.findall(tag):
-                    interface.remove(element)
+            # Its MAC address stays, or its guest would get no address, and wait for one.
+            for element in interface.findall("target"):
+                interface.remove(element)
         for disk in root.iterfind("devices/disk"):
             source = disk.find("source")
             assert source is not None
@@ -123,21 +216,39 @@ class Bare:
             source.set("file", str(copy))
         for log in root.iterfind("devices/*/log"):
             log.set("file", str(self._log))
+        for console in root.iterfind("devices/*/source[@mode='bind']"):
+            console.set("service", str(self._port(console.get("host", ""))))
         # Its owner's metadata would make the compute daemon destroy it.
         for metadata in root.findall("metadata"):
             root.remove(metadata)
         return ET.tostring(root, encoding="unicode")
 
-    def boot(self) -> None:
+    def _port(self, address: str) -> int:
+        """A free port for its serial console, which the server it copies has one of its own for."""
+        if not self._free_port:
+            with socket.create_server((address, 0)) as free:
+                self._free_port = free.getsockname()[1]
+        return self._free_port
+
+    def make_disks(self) -> None:
+        """That is no call of libvirt's, so it is not part of what is timed."""
         for like, path in self._disks:
             info = subprocess.run(
                 ["qemu-img", "info", "-U", "--output=json", like], capture_output=True, check=True, text=True
             )
             found = json.loads(info.stdout)
+            if "backing-filename" not in found:  # a config drive
+                shutil.copyfile(like, path)
+                continue
             base = ["-b", found["backing-filename"], "-F", found["backing-filename-format"]]
             size = [str(found["virtual-size"])]
             subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", *base, path, *size], check=True)
+
+    def _define(self) -> None:
         self._domain = self._connection.defineXMLFlags(self._xml, libvirt.VIR_DOMAIN_DEFINE_VALIDATE)
+
+    def boot(self) -> None:
+        self._define()
         self._domain.create()
 
     def stop(self) -> None:
@@ -145,14 +256,37 @@ class Bare:
         until("it is off", lambda: not self._domain.isActive(), 0.02)
 
     def reboot(self) -> None:
+        """A hard reboot makes the domain anew."""
         self._domain.destroy()
+        self._define()
         self._domain.create()
 
     def delete(self) -> None:
         self._domain.destroy()
         self._domain.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE)
-        for _, path in self._disks:
-            os.unlink(path)
+
+    def clear(self) -> None:
+        """Whatever became of the run: nobody else would remove the domain, whose bridge its network needs."""
+        for domain in self._connection.listAllDomains():
+            if domain.UUIDString() == self._uuid:
+                if domain.isActive():
+                    domain.destroy()
+                domain.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE)
+
+    def virsh(self, directory: Path) -> dict[str, float]:
+        """Seconds that a boot and a delete take by virsh; the domain is not there before or after."""
+        path, name = directory / "domain.xml", ET.fromstring(self._xml).findtext("name") or ""
+        path.write_text(self._xml)
+        took = {}
+        for operation, commands in (
+            ("boot", (["define", "--validate", str(path)], ["start", name])),
+            ("delete", (["destroy", name], ["undefine", "--managed-save", name])),
+        ):
+            started = time.perf_counter()
+            for command in commands:
+                subprocess.run(["virsh", "-q", "-c", "qemu:///system", *command], check=True, stdout=subprocess.DEVNULL)
+            took[operation] = time.perf_counter() - started
+        return took
 
     def console(self) -> str:
         return self._log.read_text(errors="replace") if self._log.exists() else ""
@@ -171,28 +305,47 @@ class Bare:
         }
 
 
-def timed(side: ByApi | Bare) -> dict[str, float]:
-    """Seconds of each operation; its guest is up before the first one that it has to hear."""
-    took = {}
-    for name, operation in side.operations().items():
-        started = time.perf_counter()
-        operation()
-        took[name] = time.perf_counter() - started
-        if name == "boot":
-            until("the guest is up", lambda: READY in side.console(), 0.1)
+def timed(side: ByApi | Bare, name: str) -> float:
+    """Seconds that the operation takes. The boot that it may begin is over when this returns."""
+    heard = side.console().count(READY)
+    started = time.perf_counter()
+    side.operations()[name]()
+    took = time.perf_counter() - started
+    if name in BOOTS:
+        until("the guest is up", lambda: side.console().count(READY) > heard, 0.1)
     return took
 
 
-def one_run(compute: Any, connection: Any, body: dict[str, Any], poll: float) -> tuple[dict[str, float], ...]:
-    server = ByApi(compute, body, poll)
-    model = ByApi(compute, body, poll)
-    model.boot()
-    try:
-        with tempfile.TemporaryDirectory(prefix="nova-lite-bench-", dir="/var/tmp") as directory:
-            os.chmod(directory, 0o755)
-            return timed(server), timed(Bare(connection, model.id, Path(directory)))
-    finally:
-        model.delete()
+Run = dict[str, dict[str, float]]
+
+
+def one_run(server: ByApi, connection: Any, like: str, api_first: bool, metrics: str) -> Run:
+    """Seconds of each operation, by the columns that they are for."""
+    with tempfile.TemporaryDirectory(prefix="nova-lite-bench-", dir="/var/tmp") as directory:
+        os.chmod(directory, 0o755)
+        bare = Bare(connection, like, Path(directory))
+        try:
+            return side_by_side(server, bare, Path(directory), api_first, metrics)
+        finally:
+            bare.clear()
+
+
+def side_by_side(server: ByApi, bare: Bare, directory: Path, api_first: bool, metrics: str) -> Run:
+    bare.make_disks()
+    took: Run = {}
+    for name in server.operations():
+        row = took[name] = {}
+        before = in_calls(metrics)
+        for side in (server, bare) if api_first else (bare, server):
+            row["api_ms" if side is server else "bare_ms"] = timed(side, name)
+        inside = in_calls(metrics) - before
+        row |= {"overhead_ms": row["api_ms"] - row["bare_ms"], "own_ms": row["api_ms"] - inside}
+        if name == "boot":
+            running = row["api_ms"] - (server.done - server.happened)
+            row |= {"running_ms": running, "running_own_ms": running - inside}
+    for name, seconds in bare.virsh(directory).items():
+        took[name]["virsh_ms"] = seconds
+    return took
 
 
 def this_host(compute: Any) -> str:
@@ -209,6 +362,13 @@ def main() -> int:
     parser.add_argument("--flavor", default="m1.nano")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--poll", type=float, default=10, help="milliseconds between two looks at the server")
+    parser.add_argument(
+        "--networks",
+        choices=("auto", "none"),
+        default="auto",
+        help="none: guests without an interface, whose filters are most of what libvirt takes, and take unsteadily",
+    )
+    parser.add_argument("--metrics", default="http://127.0.0.1:9772/metrics", help="of the compute daemon")
     parser.add_argument("--json", help="write the rows to this file")
     options = parser.parse_args()
     cloud = openstack.connect(cloud=options.cloud)
@@ -217,18 +377,31 @@ def main() -> int:
         "name": "benchmark",
         "imageRef": image,
         "flavorRef": cloud.compute.find_flavor(options.flavor).id,
-        "networks": "auto",
+        "networks": options.networks,
         "availability_zone": f"nova:{this_host(cloud.compute)}",
     }
-    connection = libvirt.open("qemu:///system")
-    one_run(cloud.compute, connection, body, options.poll / 1000)  # caches
-    runs = [one_run(cloud.compute, connection, body, options.poll / 1000) for _ in range(options.runs)]
+    events = Events()
+    poll = options.poll / 1000
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit("Ended before it was done."))
+    servers = [ByApi(cloud.compute, body, poll, events)]
+    runs = []
+    try:
+        like = servers[0]
+        print("a server that the domains are copied from", file=sys.stderr, flush=True)
+        timed(like, "boot")
+        for number in range(options.runs + 1):
+            what = f"run {number} of {options.runs}" if number else "a run that fills caches"
+            print(what, file=sys.stderr, flush=True)
+            servers.append(ByApi(cloud.compute, body, poll, events))
+            runs.append(one_run(servers[-1], events.connection, like.id, number % 2 == 0, options.metrics))
+    finally:
+        for server in servers:
+            server.forget()
+    del runs[0]
     rows = []
-    for name in runs[0][0]:
-        api, bare = ([run[side][name] * 1000 for run in runs] for side in (0, 1))
-        over = [one - other for one, other in zip(api, bare, strict=True)]
-        medians = {"api_ms": api, "bare_ms": bare, "overhead_ms": over}
-        rows.append({"operation": name} | {key: round(statistics.median(found)) for key, found in medians.items()})
+    for name, columns in runs[0].items():
+        medians = {column: round(statistics.median(run[name][column] for run in runs) * 1000) for column in columns}
+        rows.append({"operation": name} | medians)
         print(json.dumps(rows[-1]), flush=True)
     if options.json:
         Path(options.json).write_text(json.dumps(rows, indent=2) + "\n")

@@ -58,9 +58,29 @@ make_network() {
     ip link show "$BRIDGE" >/dev/null 2>&1 || ip link add "$BRIDGE" type bridge || ip link show "$BRIDGE" >/dev/null
     ip address replace "$NETWORK.1/24" dev "$BRIDGE"
     ip link set "$BRIDGE" up
+    lead_to_broker
     # This machine's libvirtd, at the address that it has here.
     install -d -m 0755 "$HOSTS" "$HOSTS/$NETWORK.1"
     mountpoint --quiet "$HOSTS/$NETWORK.1" || mount --bind /run/libvirt "$HOSTS/$NETWORK.1"
+}
+
+# The broker listens on loopback alone: for the hosts of this bridge it is at this machine's address there.
+lead_to_broker() {
+    sysctl --quiet --write "net.ipv4.conf.$BRIDGE.route_localnet=1"
+    nft --file - <<RULES
+table ip nova-lite-hosts
+delete table ip nova-lite-hosts
+table ip nova-lite-hosts {
+    chain not_loopback {
+        type filter hook prerouting priority raw;
+        iifname "$BRIDGE" ip daddr 127.0.0.0/8 drop
+    }
+    chain broker {
+        type nat hook prerouting priority dstnat;
+        iifname "$BRIDGE" ip daddr $NETWORK.1 tcp dport 5672 dnat to 127.0.0.1
+    }
+}
+RULES
 }
 
 remove_network() {
@@ -70,6 +90,7 @@ remove_network() {
     fi
     rmdir "$HOSTS/$NETWORK.1" "$HOSTS" 2>/dev/null || true
     ! ip link show "$BRIDGE" >/dev/null 2>&1 || ip link delete "$BRIDGE"
+    ! nft list table ip nova-lite-hosts >/dev/null 2>&1 || nft delete table ip nova-lite-hosts
 }
 
 make_directories() {

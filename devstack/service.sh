@@ -3,14 +3,16 @@
 #
 #   service.sh start|stop|restart|status|log [all|NAME]...
 #
-# NAME: api, conductor, scheduler, compute, compute-N, novncproxy, serialproxy, keystone, glance. `compute` means every
-# compute daemon; keystone and glance are there with AUTH=keystone, the proxies of consoles unless VIRT_DRIVER=fake.
+# NAME: api, conductor, scheduler, compute, compute-N, novncproxy, serialproxy, keystone, glance, cinder,
+# cinder-scheduler, cinder-volume, neutron, neutron-linuxbridge, neutron-dhcp. `compute` means every compute daemon;
+# keystone and glance are there with AUTH=keystone, cinder with VOLUMES=cinder, neutron with NETWORK=neutron, the proxies
+# of consoles unless VIRT_DRIVER=fake.
 # `status` ends with 3 when one is not running; `log` shows the last 50 lines.
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib/common.sh"
 source "$TOP/devstack/lib/services.sh"
 
 usage() {
-    sed -n '2,8s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+    sed -n '2,9s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
     exit 2
 }
 

@@ -4,13 +4,15 @@
 # It installs what is missing, sets up broker, database and hypervisor, starts the daemons and boots a first server,
 # whose console it shows. It can be repeated at any time. What can be chosen is in devstack/local.conf.sample.
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib/common.sh"
-for component in packages hosts python rabbitmq database config libvirt guest services catalogue users openstack keystone glance clouds boot; do
+for component in packages hosts python rabbitmq database config libvirt guest services catalogue users openstack keystone glance ceph cinder neutron clouds boot; do
     source "$TOP/devstack/lib/$component.sh"
 done
 
 packages() {
     local wanted=("${BASE_PACKAGES[@]}" $(database_packages "$DATABASE"))
+    [[ $VOLUMES != cinder ]] || wanted+=("${CEPH_PACKAGES[@]}" $(database_packages mariadb))
     [[ $VIRT_DRIVER == fake ]] || wanted+=("${LIBVIRT_PACKAGES[@]}" "${CONSOLE_PACKAGES[@]}" "${GUEST_PACKAGES[@]}")
+    [[ $NETWORK != neutron ]] || wanted+=("${NEUTRON_PACKAGES[@]}")
     install_packages "${wanted[@]}"
 }
 
@@ -20,6 +22,8 @@ configure() {
         write_keystone_config
         write_glance_config
     fi
+    [[ $VOLUMES != cinder ]] || write_cinder_config
+    [[ $NETWORK != neutron ]] || write_neutron_config
     link_commands
     write_logrotate
     ! has_systemd || install_units
@@ -39,26 +43,33 @@ take_lock
 LOG=$LOGS/stack.log
 install -d -m 0755 "$LOGS"
 : >"$LOG"
-say "Stacking $(hostname): DATABASE=$DATABASE VIRT_DRIVER=$VIRT_DRIVER AUTH=$AUTH COMPUTES=$COMPUTES (all details in $LOG)"
+say "Stacking $(hostname): DATABASE=$DATABASE VIRT_DRIVER=$VIRT_DRIVER AUTH=$AUTH VOLUMES=$VOLUMES NETWORK=$NETWORK COMPUTES=$COMPUTES (all details in $LOG)"
 step "Checking the system" require_supported_system
 step "Finding this machine by its name" name_this_machine
 step "Installing packages" packages
-step "Making the system user and the directories" create_owner_and_directories
+step "Making the daemons' users and directories" create_users_and_directories
 save_settings
 step "Installing nova_lite into $VENV" install_checkout "$VENV"
-[[ $AUTH != keystone ]] || step "Installing Keystone and Glance into $OPENSTACK" install_openstack
+[[ $AUTH != keystone ]] || step "Installing Keystone, Glance and Cinder into $OPENSTACK" install_openstack
+[[ $NETWORK != neutron ]] || step "Installing Neutron into $NEUTRON" install_neutron
 step "Setting up the message broker" set_up_broker
+hint=$(broker_hint)
+[[ -z $hint ]] || say "    $hint"
 step "Setting up the database ($DATABASE)" set_up_database
 step "Writing the configuration into $ETC" configure
+step "Making the daemons' keys" make_keys
 step "Creating the database's tables" create_schema
 if [[ $AUTH == keystone ]]; then
     step "Setting up Keystone" set_up_keystone
     step "Filling Keystone's catalog, projects and users" fill_keystone
     step "Setting up Glance" set_up_glance
 fi
+[[ $VOLUMES != cinder ]] || step "Setting up Ceph" start_ceph
+[[ $NETWORK != neutron ]] || step "Setting up Neutron" set_up_neutron
 if [[ $VIRT_DRIVER == libvirt ]]; then
     open_kvm
     step "Starting libvirt" start_libvirt
+    [[ $VOLUMES != cinder ]] || step "Giving libvirt the key to Ceph" define_ceph_secret
     ((COMPUTES == 1)) || step "Starting a libvirt host for each further compute daemon" start_libvirt_hosts
     step "Building the guest image" build_guest
     step "Registering the guest image" import_guest
@@ -66,9 +77,15 @@ else
     step "Registering an image" import_fake_guest
 fi
 step "Creating flavors" create_flavors
-step "Creating the network" create_network
+if [[ $NETWORK == neutron ]]; then
+    step "Creating the network in Neutron" create_neutron_network
+else
+    step "Creating the network" create_network
+    step "Creating a pool of floating addresses" create_floating_pool
+fi
 [[ $AUTH != standalone ]] || step "Creating users" create_users
 step "Writing the cloud $CLOUD into $CLOUDS_YAML" add_clouds
+[[ $VOLUMES != cinder ]] || step "Setting up Cinder" set_up_cinder
 step "Starting the daemons" restart_daemons
 step "Booting a server" boot_first_server
 show_first_server

@@ -1,9 +1,10 @@
 #!/bin/bash
 # Check everything, as root, from a clean checkout:
 #
-#   test.sh [--fast] [lint|unit|functional|faults|integration]...
+#   test.sh [--fast] [lint|unit|functional|security|faults|integration]...
 #
 # Without names all stages run, each to its end, and any failure is told again in the last lines and by the status.
+# Integration runs beside functional, security and faults, if any of them is named before it; its output comes last.
 # --fast is lint and unit. What the tests need is installed and started; broker, databases and libvirt are left running.
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib/common.sh"
 for component in packages python rabbitmq database config libvirt guest services testing; do
@@ -11,7 +12,7 @@ for component in packages python rabbitmq database config libvirt guest services
 done
 
 usage() {
-    sed -n '2,7s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+    sed -n '2,8s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
     exit 2
 }
 
@@ -19,7 +20,7 @@ stages=()
 for word; do
     case $word in
     --fast) stages+=(lint unit) ;;
-    lint | unit | functional | faults | integration) stages+=("$word") ;;
+    lint | unit | functional | security | faults | integration) stages+=("$word") ;;
     *) usage ;;
     esac
 done
@@ -27,38 +28,84 @@ done
 
 need_root
 LOG=$(mktemp /tmp/nova-lite-test.XXXXXX.log)
+results=$(mktemp)
+beside=$(mktemp)
+beside_pid=
+databases=
+trap leave EXIT
+
+# What runs beside ends, too, if this is ended; what it has stacked, stays.
+leave() {
+    [[ -z $beside_pid ]] || kill -- "-$beside_pid" 2>/dev/null || true
+    [[ -z $databases ]] || drop_test_databases >>"$LOG" 2>&1
+    rm -f "$results" "$beside"
+}
+
 say "Testing $TOP (preparations are logged in $LOG)"
 step "Installing packages and the test environment" prepare_tests
-if [[ " ${stages[*]} " =~ \ (functional|faults|integration)\  ]]; then
+if [[ " ${stages[*]} " =~ \ (functional|security|faults|integration)\  ]]; then
     password=$(head -c 12 /dev/urandom | od -An -v -tx1 | tr -d ' \n')
     step "Starting broker, databases and libvirt" start_services_for_tests
+    databases=made
     step "Making test databases" make_test_databases "$password"
-    trap 'drop_test_databases >>"$LOG" 2>&1' EXIT
     export NOVA_LITE_TEST_MARIADB="mysql+pymysql://$TEST_DATABASE:$password@127.0.0.1/$TEST_DATABASE?charset=utf8mb4"
     export NOVA_LITE_TEST_POSTGRESQL="postgresql+psycopg://$TEST_DATABASE:$password@127.0.0.1/$TEST_DATABASE"
 fi
 
 cd "$TOP"
 export PATH=$TEST_VENV/bin:$PATH
-failed=()
-summary=()
-for stage in "${stages[@]}"; do
-    began=$SECONDS
-    say "=== $stage"
+
+# run_stage STAGE: to its end; how it went is a line of $results.
+run_stage() {
+    local began=$SECONDS status result=passed
+    say "=== $1"
     set +e
     (
         set -e
-        "stage_$stage"
+        "stage_$1"
     )
     status=$?
     set -e
-    result=passed
-    ((status == 0)) || { result="FAILED (status $status)" && failed+=("$stage"); }
-    summary+=("$(printf '%-12s %-20s %4d s' "$stage" "$result" $((SECONDS - began)))")
-    say "=== $stage $result after $((SECONDS - began)) s"
+    ((status == 0)) || result="FAILED (status $status)"
+    printf '%-12s %-20s %4d s\n' "$1" "$result" $((SECONDS - began)) >>"$results"
+    say "=== $1 $result after $((SECONDS - began)) s"
+}
+
+# run_beside STAGE: so that the others go on meanwhile.
+run_beside() {
+    set -m # in a process group of its own
+    run_stage "$1" >"$beside" 2>&1 </dev/null &
+    beside_pid=$!
+    set +m
+    say "=== $1 runs beside the next ones; what it says comes after them"
+}
+
+follow_beside() {
+    tail --quiet --lines=+1 --follow --pid="$beside_pid" "$beside"
+    wait "$beside_pid" || true
+    beside_pid=
+}
+
+# Real guests and their clients mostly wait, and so do daemons with fake hypervisors. They share the broker alone.
+for index in "${!stages[@]}"; do
+    stage=${stages[index]}
+    later=" ${stages[*]:index+1} "
+    if [[ $stage =~ ^(functional|security|faults)$ && $later == *" integration "* && -z $beside_pid ]]; then
+        run_beside integration
+    fi
+    if [[ $stage == integration && -n $beside_pid ]]; then
+        follow_beside
+    else
+        run_stage "$stage"
+    fi
 done
 
 echo
-printf '%s\n' "${summary[@]}"
+failed=()
+for stage in "${stages[@]}"; do
+    line=$(grep "^$stage " "$results") || line="$stage FAILED (it ended without a result)"
+    echo "$line"
+    [[ $line == *FAILED* ]] && failed+=("$stage")
+done
 ((${#failed[@]} == 0)) || die "failed: ${failed[*]} (after $(clock))"
 say "All of it passed."

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from oslo_context import context
 
+if TYPE_CHECKING:
+    from nova_lite.keys import Peer
+
 
 class RequestContext(context.RequestContext):
-    """oslo.context's request context; ``request_id`` is ``req-<uuid>`` and makes a retried call idempotent."""
+    """oslo.context's request context; ``request_id`` is ``req-<uuid>`` and makes a retried call idempotent.
+
+    ``sender``: the daemon whose key has signed the message that this came with, None where that is not known. It never
+    travels.
+    """
+
+    sender: Peer | None = None
 
     @classmethod
     def from_rpc(cls, values: dict[str, Any]) -> RequestContext:

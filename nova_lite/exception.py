@@ -99,6 +99,38 @@ class UnsuitableHost(Invalid):
     msg_fmt = "The server's host is not suitable. %(reason)s"
 
 
+class InvalidVolume(Invalid):
+    msg_fmt = "Invalid volume: %(reason)s"
+
+
+class VolumeNotCreated(Invalid):
+    msg_fmt = "The volume of this server was not created: %(reason)s"
+
+
+class InvalidSnapshot(Invalid):
+    msg_fmt = "Invalid snapshot: %(reason)s"
+
+
+class InvalidBDM(Invalid):
+    """A wrong block device mapping."""
+
+    msg_fmt = "Block Device Mapping is Invalid: %(reason)s"
+
+
+class VolumeBacked(Invalid):
+    """What is asked for is done to a local root disk, and the server boots from a volume."""
+
+    msg_fmt = "%(what)s is not possible for a volume-backed server. %(instead)s"
+
+
+class FixedIpNotFoundForInstance(Invalid):
+    msg_fmt = "Instance %(instance_uuid)s does not have fixed IP '%(ip)s'."
+
+
+class BackupOfVolumes(Invalid):
+    msg_fmt = "Backup is not supported for volume-backed instances."
+
+
 class PreserveEphemeralNotSupported(Invalid):
     msg_fmt = "The current driver does not support preserving ephemeral partitions."
 
@@ -146,6 +178,12 @@ class FlavorMemoryTooSmall(Invalid):
     )
 
 
+class HardwareRefused(Invalid):
+    """What a flavor or an image says of a guest's hardware cannot be had, or makes no sense."""
+
+    msg_fmt = "%(reason)s"
+
+
 class TagLimitExceeded(Invalid):
     msg_fmt = "The number of tags exceeded the per-server limit %(allowed)d"
 
@@ -162,12 +200,46 @@ class NetworkUnavailable(Invalid):
     msg_fmt = "Network %(network_id)s could not be found."
 
 
+class NetworkRequiresSubnet(Invalid):
+    msg_fmt = "Network %(network_id)s requires a subnet in order to boot instances on."
+
+
+class PortUnavailable(Invalid):
+    """Where a port that there is not, or that is another project's, is asked for."""
+
+    msg_fmt = "Port %(port_id)s could not be found."
+
+
 class NetworkAmbiguous(Invalid):
     msg_fmt = "Multiple possible networks found, use a Network ID to be more specific."
 
 
+class PortRequiresFixedIP(Invalid):
+    msg_fmt = "Port %(port_id)s requires a FixedIP in order to be used."
+
+
 class SecurityGroupUnavailable(Invalid):
     msg_fmt = "Unable to find security_group with name or id %(name)s"
+
+
+class SecurityGroupExists(Invalid):
+    msg_fmt = "Security group %(name)s already exists for project %(project_id)s."
+
+
+class SecurityGroupInUse(Invalid):
+    msg_fmt = "Security group %(name)s is in use: %(by)s."
+
+
+class SecurityGroupFixed(Invalid):
+    msg_fmt = "The default security group can be neither renamed nor deleted."
+
+
+class SecurityGroupRuleExists(Invalid):
+    msg_fmt = "This rule already exists in group %(group_id)s."
+
+
+class SecurityGroupRuleInvalid(Invalid):
+    msg_fmt = "%(reason)s"
 
 
 class FixedIpInUse(Invalid):
@@ -265,10 +337,29 @@ class PolicyNotAuthorized(Forbidden):
     msg_fmt = "Policy doesn't allow %(action)s to be performed."
 
 
+class ExternalNetworkForbidden(Forbidden):
+    msg_fmt = "It is not allowed to create an interface on external network %(network_id)s"
+
+
+class PortLimitExceeded(Forbidden):
+    msg_fmt = "Maximum number of ports exceeded"
+
+
 class QuotaExceeded(Forbidden):
     msg_fmt = (
         "Quota exceeded for %(overs)s: Requested %(requested)s, but already used %(used)s of %(allowed)s %(overs)s"
     )
+
+
+class BootFromVolumeRequiredForZeroDiskFlavor(Forbidden):
+    msg_fmt = "Only volume-backed servers are allowed for flavors with zero disk."
+
+
+class VolumeQuotaExceeded(NovaLiteException):
+    """Cinder's status for it is 413."""
+
+    code = 413
+    msg_fmt = "Quota exceeded for %(name)s: requested %(requested)s, %(used)s of %(allowed)s are used."
 
 
 class ImageQuotaExceeded(Forbidden):
@@ -296,6 +387,18 @@ class KeypairLimitExceeded(Forbidden):
 class NotFound(NovaLiteException):
     msg_fmt = "Resource could not be found."
     code = 404
+
+
+class VolumeNotFound(NotFound):
+    msg_fmt = "Volume %(volume_id)s could not be found."
+
+
+class SnapshotNotFound(NotFound):
+    msg_fmt = "Snapshot %(snapshot_id)s could not be found."
+
+
+class VolumeBDMNotFound(NotFound):
+    msg_fmt = "Instance %(instance_uuid)s is not attached to volume %(volume_id)s"
 
 
 class InstanceNotFound(NotFound):
@@ -336,6 +439,42 @@ class ImageNotFound(NotFound):
 
 class KeypairNotFound(NotFound):
     msg_fmt = "Keypair %(name)s not found for user %(user_id)s"
+
+
+class FloatingIpNotFound(NotFound):
+    msg_fmt = "Floating IP %(reference)s could not be found."
+
+
+class FloatingIpPoolNotFound(NotFound):
+    msg_fmt = "Floating IP pool %(pool)s not found."
+
+
+class NoMoreFloatingIps(NotFound):
+    msg_fmt = "No more floating IPs in pool %(pool)s."
+
+
+class NoSuchPort(NotFound):
+    msg_fmt = "Port %(port_id)s could not be found."
+
+
+class SubnetNotFound(NotFound):
+    msg_fmt = "Subnet %(subnet_id)s could not be found."
+
+
+class PortNotFound(NotFound):
+    msg_fmt = "Instance %(instance_id)s does not have a port with id %(port_id)s"
+
+
+class SecurityGroupNotFound(NotFound):
+    msg_fmt = "Security group %(group_id)s not found."
+
+
+class SecurityGroupRuleNotFound(NotFound):
+    msg_fmt = "Security group rule %(rule_id)s not found."
+
+
+class SecurityGroupNotAssociated(NotFound):
+    msg_fmt = "Security group %(name)s is not associated with the instance %(instance_id)s"
 
 
 class NetworkNotFound(NotFound):
@@ -478,8 +617,24 @@ class NetworkExists(Conflict):
     msg_fmt = "Network %(name)s already exists."
 
 
+class FloatingIpNotAssociated(Conflict):
+    msg_fmt = "Floating IP %(address)s is not associated with instance %(instance_id)s."
+
+
 class NetworkInUse(Conflict):
     msg_fmt = "Network %(name)s still has addresses in use."
+
+
+class PortInUse(Conflict):
+    msg_fmt = "Port %(port_id)s is still in use."
+
+
+class MacAddressInUse(Conflict):
+    msg_fmt = "MAC address %(mac_address)s is in use."
+
+
+class FloatingIpPortTaken(Conflict):
+    msg_fmt = "Cannot associate floating IP %(address)s with port %(port_id)s: %(other)s leads there already."
 
 
 class ServiceInUse(Conflict):
@@ -534,6 +689,10 @@ class InvalidAggregateAction(Conflict):
     msg_fmt = "Cannot perform action '%(action)s' on aggregate %(aggregate_id)s. Reason: %(reason)s."
 
 
+class SecurityGroupAmbiguous(Conflict):
+    msg_fmt = "Multiple security groups found matching '%(name)s'. Use an ID to be more specific."
+
+
 class NoMoreFixedIps(Conflict):
     msg_fmt = "No fixed IP addresses are left on network %(network_id)s."
 
@@ -578,6 +737,12 @@ class MessagingUnavailable(ServiceUnavailable):
     msg_fmt = "The control plane did not answer (%(what)s). Please try again."
 
 
+class MessageRefused(ServiceUnavailable):
+    """Not signed as it has to be, or by one who may not ask that. For operators: `nova_lite.rpc.Transport` logs it."""
+
+    msg_fmt = "%(topic)s on %(server)s refuses message %(method)s: %(why)s."
+
+
 class ServiceTooOld(ServiceUnavailable):
     """A daemon of an earlier version, or pinned to one, does not know what it is asked."""
 
@@ -593,6 +758,20 @@ class ComputeHostUnavailable(ServiceUnavailable):
 
 class ImageServiceUnavailable(ServiceUnavailable):
     msg_fmt = "The image service did not answer. Please try again."
+
+
+class VolumeServiceUnavailable(ServiceUnavailable):
+    msg_fmt = "The volume service did not answer. Please try again."
+
+
+class VolumeNotReady(ServiceUnavailable):
+    """It is still being made, or somebody else is at it just now."""
+
+    msg_fmt = "Volume %(volume_id)s is not ready yet. Please try again."
+
+
+class NetworkServiceUnavailable(ServiceUnavailable):
+    msg_fmt = "The network service did not answer. Please try again."
 
 
 class HostNotAdmitted(ServiceUnavailable):
@@ -612,6 +791,10 @@ class HostIsAnother(HostNotAdmitted):
 
 class HostEpochOver(HostNotAdmitted):
     msg_fmt = "The registration of host %(host)s does not hold any more; it has to register anew."
+
+
+class HeartbeatIsOld(ServiceUnavailable):
+    msg_fmt = "Host %(host)s has sent a newer heartbeat, which was taken before: this one says nothing any more."
 
 
 # --- scheduling and the protocol between conductor and compute
@@ -658,8 +841,27 @@ class Fenced(NovaLiteException):
 # --- virt
 
 
+class PortBindingFailed(NovaLiteException):
+    msg_fmt = (
+        "Binding failed for port %(port_id)s on host %(host)s (%(vif_type)s): the network service has no agent there "
+        "that can connect it."
+    )
+
+
+class VirtualInterfaceCreateException(Invalid):
+    msg_fmt = "The network service did not connect the interfaces of instance %(instance_id)s within %(seconds)s s."
+
+
 class VirtDriverError(NovaLiteException):
     msg_fmt = "The virtualization driver failed: %(reason)s"
+
+
+class DeviceDetachFailed(VirtDriverError):
+    msg_fmt = "Device detach failed for %(device)s: %(reason)s"
+
+
+class VolumeFileMissing(VirtDriverError):
+    msg_fmt = "The data of volume %(volume_id)s is not there."
 
 
 class HypervisorUnavailable(VirtDriverError):

@@ -16,6 +16,8 @@ Points (``<x>``: the name of the function or RPC method)::
     send/<x>/before, send/<x>/after         a call or cast leaves; before: drop, duplicate, error
     fence/before, fence/after               a compute host writes one of its promises to disk
     network/<verb>/before, network/<verb>/after    a call to the network service; after: it has done it; either: error
+    cinder/<method>/<what>/before, …/after, neutron/<method>/<what>/before, …/after    a request to Cinder, to Neutron
+                                                   (``cinder/post/attachments``); after: it has done it; either: error
     image/<verb>/before, image/<verb>/after        the image backend is told; after: it has done it; either: error
     snapshot/before, snapshot/after, upload/after  a compute host makes an image file; it has uploaded it
     domain/spawn/after, domain/destroy/before, domain/destroy/after

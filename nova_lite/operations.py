@@ -23,12 +23,18 @@ ANY = None
 
 
 class ImageVerb(enum.StrEnum):
-    """PUBLISH: what the host has uploaded is the image, and active. DISCARD: the image goes away, with all that is left
-    of its upload. ROTATE: of the backups of one kind, the oldest ones beyond ``rotation`` go away."""
+    """PUBLISH: what the host has uploaded is the image, and active. ACTIVATE: the image has no data, and is active.
+    DISCARD: the image goes away, with all that is left of its upload. ROTATE: of the backups of one kind, the oldest
+    ones beyond ``rotation`` go away."""
 
     PUBLISH = "publish"
+    ACTIVATE = "activate"
     DISCARD = "discard"
     ROTATE = "rotate"
+
+
+#: After these there is an image.
+MAKES_IMAGE = (ImageVerb.PUBLISH, ImageVerb.ACTIVATE)
 
 
 class End(enum.StrEnum):
@@ -109,14 +115,15 @@ class OnHost(Step):
 
 @dataclasses.dataclass(frozen=True)
 class Network(Step):
-    """The network backend is told; nothing is, and the step joins the one before, where it is built in."""
+    """The network backend is told, of all interfaces or (`DISCONNECT`) of the action's; nothing is, and the step joins
+    the one before, where it is built in."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Image(Step):
     """The image backend is told ``verb``, about the image ``image_id`` of the action's payload.
 
-    What is not PUBLISH gives back something that is no part of the server: it goes on until it has worked, also beside
+    What makes no image gives back something that is no part of the server: it goes on until it has worked, also beside
     later operations of the server.
     """
 
@@ -125,7 +132,7 @@ class Image(Step):
 
     @property
     def goes_on(self) -> bool:
-        return self.verb is not ImageVerb.PUBLISH
+        return self.verb not in MAKES_IMAGE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -259,6 +266,7 @@ DISCARD = "discard"
 ROTATE = "rotate"
 TURN_OFF = "turn-off"
 DEALLOCATE = "deallocate"
+DISCONNECT = "disconnect"
 RELEASE = "release"
 LEAVE = "leave"
 ARRIVE = "arrive"
@@ -272,6 +280,8 @@ FIND = "find"
 SETTLE = "settle"
 CLEAR = "clear"
 RELEASE_SOURCE = "release_source"
+DETACH = "detach"
+TAKE_BACK = "take_back"
 
 _FENCE = OnHost(COMPENSATE, "fence_instance", lasting=True, revives=True)
 _BUILD = OnHost(
@@ -407,6 +417,7 @@ EVACUATE = Operation(
         *(states.POWERING_OFF, states.POWERING_ON, states.REBOOTING, states.REBOOTING_HARD),
         *(states.REBUILDING, states.REBUILD_SPAWNING),
         *(states.RESIZE_PREP, states.RESIZE_MIGRATING, states.RESIZE_REVERTING),
+        *(states.ATTACHING_VOLUME, states.DETACHING_VOLUME, states.COPYING_VOLUME, states.SWAPPING_VOLUME),
     ),
     needs_host=False,
     failed=states.ERROR,
@@ -728,9 +739,29 @@ def _snapshot(method: str, task: str, *tasks: str) -> OnHost:
 
 _WITH_DISK = (states.ACTIVE, states.STOPPED, states.PAUSED, states.SUSPENDED)
 
+#: Its host copies the volumes, all as they are at one moment; the image has no more than what they are called.
+CREATE_IMAGE_OF_VOLUMES = Operation(
+    "createImage",
+    allowed=_WITH_DISK,
+    steps=(
+        OnHost(
+            PERFORM,
+            "snapshot_volumes",
+            task=states.IMAGE_SNAPSHOT_PENDING,
+            tasks=(states.IMAGE_SNAPSHOT,),
+            event="compute_snapshot_instance",
+            since="1.13",
+            deadline="snapshot_deadline",
+            undo=(_DISCARD,),
+        ),
+        Image(PUBLISH, verb=ImageVerb.ACTIVATE, commits=True),
+    ),
+)
+
 CREATE_IMAGE = Operation(
     "createImage",
     allowed=_WITH_DISK,
+    variants=(("volume_backed", True, CREATE_IMAGE_OF_VOLUMES),),
     steps=(
         _snapshot(
             "snapshot_instance",
@@ -751,9 +782,28 @@ CREATE_BACKUP = Operation(
     ),
 )
 
+#: Its volumes are what it is, so no image is made: it leaves its host at once.
+SHELVE_VOLUME_BACKED = Operation(
+    "shelve",
+    allowed=_WITH_DISK,
+    steps=(
+        OnHost(
+            PERFORM,
+            "shelve_volume_backed_instance",
+            task=states.SHELVING_OFFLOADING,
+            event="compute_shelve_offload_instance",
+            becomes=states.SHELVED_OFFLOADED,
+            fences=True,
+            since="1.13",
+        ),
+        Release(RELEASE),
+    ),
+)
+
 SHELVE = Operation(
     "shelve",
     allowed=_WITH_DISK,
+    variants=(("volume_backed", True, SHELVE_VOLUME_BACKED),),
     steps=(
         _snapshot(
             "shelve_instance",
@@ -764,17 +814,21 @@ SHELVE = Operation(
     ),
 )
 
-#: Its host gives back all that it has of the server; addresses and quota stay the server's.
+#: Its host gives back all that it has of the server; addresses and quota stay the server's. Whoever asks for it after
+#: a shelve may find that the conductor has begun it by itself, or has ended it: no reason to be refused.
 SHELVE_OFFLOAD = Operation(
     "shelveOffload",
-    allowed=(states.SHELVED,),
+    allowed=(states.SHELVED, states.SHELVED_OFFLOADED),
+    joins=True,
+    needs_host=False,
     steps=(
         _by_host("shelve_offload", states.SHELVING_OFFLOADING, states.SHELVED_OFFLOADED, fences=True, since="1.3"),
         Release(RELEASE),
     ),
 )
 
-#: The image that it was built of has no use any more.
+#: The image that it was built of, if it was made one, has no use any more.
+_DISCARD_SHELVED = dataclasses.replace(_DISCARD, only_if="image_id")
 UNSHELVE_OFFLOADED = Operation(
     "unshelve",
     allowed=(states.SHELVED_OFFLOADED,),
@@ -782,16 +836,102 @@ UNSHELVE_OFFLOADED = Operation(
     steps=(
         Schedule(SCHEDULE, task=states.UNSHELVING, event="conductor_unshelve_instance", undo=(Release(RELEASE),)),
         dataclasses.replace(_BUILD, event="compute_unshelve_instance"),
-        _DISCARD,
+        _DISCARD_SHELVED,
     ),
 )
 UNSHELVE = Operation(
     "unshelve",
     allowed=(states.SHELVED, states.SHELVED_OFFLOADED),
     needs_host=False,
-    steps=(_by_host("unshelve", states.UNSHELVING, states.ACTIVE, since="1.3"), _DISCARD),
+    steps=(_by_host("unshelve", states.UNSHELVING, states.ACTIVE, since="1.3"), _DISCARD_SHELVED),
     variants=(("offloaded", True, UNSHELVE_OFFLOADED),),
 )
+
+#: A server that is on no host has the volume, or has it no more, as soon as that is accepted.
+_WITH_GUEST = (states.ACTIVE, states.PAUSED, states.STOPPED, states.SHELVED, states.SHELVED_OFFLOADED)
+
+#: A task of its own, so that nothing that makes the guest anew comes between; a volume whose attachment has failed is
+#: nobody's only when the host has said that the guest does not have it.
+ATTACH_VOLUME = Operation(
+    "attach_volume",
+    allowed=_WITH_GUEST,
+    needs_host=False,
+    variants=(("offloaded", True, Operation("attach_volume", allowed=(states.SHELVED_OFFLOADED,), needs_host=False)),),
+    steps=(
+        OnHost(
+            PERFORM,
+            "attach_volume",
+            task=states.ATTACHING_VOLUME,
+            event="compute_attach_volume",
+            cleans_up=True,
+            undo=(OnHost(DETACH, "rollback_attach_volume", task=states.DETACHING_VOLUME, lasting=True, since="1.9"),),
+            since="1.9",
+        ),
+    ),
+)
+
+#: Where it fails the volume stays the server's.
+DETACH_VOLUME = Operation(
+    "detach_volume",
+    allowed=_WITH_GUEST,
+    needs_host=False,
+    variants=(("offloaded", True, Operation("detach_volume", allowed=(states.SHELVED_OFFLOADED,), needs_host=False)),),
+    steps=(OnHost(PERFORM, "detach_volume", task=states.DETACHING_VOLUME, event="compute_detach_volume", since="1.9"),),
+)
+
+#: The server has both volumes until its host has said which one the guest has. While it copies, the guest has the old
+#: one; from the second task on both hold the same, until the guest has the new one.
+SWAP_VOLUME = Operation(
+    "swap_volume",
+    allowed=(states.ACTIVE, states.PAUSED),
+    steps=(
+        OnHost(
+            PERFORM,
+            "swap_volume",
+            task=states.COPYING_VOLUME,
+            tasks=(states.SWAPPING_VOLUME,),
+            event="compute_swap_volume",
+            deadline="snapshot_deadline",
+            undo=(
+                OnHost(
+                    TAKE_BACK,
+                    "rollback_swap_volume",
+                    task=states.COPYING_VOLUME,
+                    lasting=True,
+                    revives=True,
+                    since="1.13",
+                ),
+            ),
+            since="1.13",
+        ),
+    ),
+    rule="os_compute_api:os-volumes-attachments:swap",
+    admin=True,
+)
+
+
+def _interface(kind: str, task: str, undo: str, attaches: bool) -> Operation:
+    """What a host has begun and not told the end of is taken back there: its port is nobody else's before."""
+    disconnect = (Network(DISCONNECT),)
+    return Operation(
+        kind,
+        allowed=(states.ACTIVE, states.PAUSED, states.STOPPED),
+        steps=(
+            OnHost(
+                PERFORM,
+                kind,
+                task=task,
+                event=f"compute_{kind}",
+                since="1.8",
+                undo=(OnHost(TAKE_BACK, undo, lasting=True, since="1.8"), *(disconnect if attaches else ())),
+            ),
+            *(() if attaches else disconnect),
+        ),
+    )
+
+
+ATTACH_INTERFACE = _interface("attach_interface", states.ATTACHING_INTERFACE, "take_back_interface", attaches=True)
+DETACH_INTERFACE = _interface("detach_interface", states.DETACHING_INTERFACE, "give_back_interface", attaches=False)
 
 LOCK = Operation("lock", during=ANY, despite_lock=True, needs_host=False, supersedes=False)
 UNLOCK = Operation("unlock", during=ANY, despite_lock=True, needs_host=False, supersedes=False)
@@ -804,6 +944,7 @@ OPERATIONS: dict[str, Operation] = {
         *(CREATE, DELETE, STOP, START, REBOOT, EVACUATE, REBUILD, PAUSE, UNPAUSE, SUSPEND, RESUME),
         *(RESIZE, MIGRATE, CONFIRM_RESIZE, REVERT_RESIZE, LIVE_MIGRATE),
         *(CREATE_IMAGE, CREATE_BACKUP, SHELVE, SHELVE_OFFLOAD, UNSHELVE),
+        *(ATTACH_INTERFACE, DETACH_INTERFACE, ATTACH_VOLUME, DETACH_VOLUME, SWAP_VOLUME),
         *(RESCUE, UNRESCUE, RESTORE, CHANGE_PASSWORD, CRASH_DUMP, LOCK, UNLOCK, RESET_STATE),
     )
 }

@@ -15,13 +15,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from types import FrameType
+from typing import Any
 
 from oslo_config import cfg
 from oslo_log import log
-from oslo_reports import guru_meditation_report
 from oslo_reports import opts as report_opts
 
-from nova_lite import exception, rpc, version
+from nova_lite import exception, memory, rpc, version
+from nova_lite.conf.metrics import PORTS
+from nova_lite.health import Check, Health
 from nova_lite.rpc.self_check import SelfCheckingServer
 
 LOG = logging.getLogger(__name__)
@@ -76,9 +79,11 @@ class Daemon:
     def __init__(self, conf: cfg.ConfigOpts, binary: str) -> None:
         self.conf = conf
         self.binary = binary
+        memory.share_arenas()
         self.stopping = threading.Event()
         self.periodics: list[Periodic] = []
         self.servers: list[SelfCheckingServer] = []
+        self.health = Health()
 
     # --- for the daemon's own module
 
@@ -100,6 +105,17 @@ class Daemon:
         self.periodics.append(task)
         task.start()
 
+    def tell_health(self, transport: rpc.Transport | None = None, number: int = 0, **checks: Check) -> None:
+        """Serve /metrics, /healthz and /readyz; to be called again after a failure. ``number``: which of several such
+        processes this is. ``checks`` raise while what the daemon needs is not there."""
+        if transport is not None:
+            self.health.add("broker", lambda: rpc.require_broker(transport))
+        for name, check in checks.items():
+            self.health.add(name, check)
+        if self.conf.metrics.enabled:
+            option, _ = PORTS[self.binary]
+            self.health.serve(self.conf.metrics.listen, self.conf.metrics[option] + number)
+
     def serve_rpc(self, transport: rpc.Transport, server: str, endpoint: rpc.Endpoint, shared: bool = False) -> None:
         """``shared``: others send to the topic, for any of its servers, and not only to this one."""
         checking = SelfCheckingServer(transport, server, endpoint, shared)
@@ -120,6 +136,7 @@ class Daemon:
                 trouble = error.message
             interval = self.conf.startup_retry_interval
             LOG.warning("%s cannot start yet: %s Trying again in %d s.", self.binary, trouble, interval)
+            self.health.turned()
             self._stop_parts()
             self.stopping.wait(interval)
 
@@ -162,6 +179,7 @@ class Daemon:
         self.stopping.set()
         self._stop_parts()
         self.cleanup()
+        self.health.close()
 
     def _stop_parts(self) -> None:
         for task in self.periodics:
@@ -179,10 +197,12 @@ class Daemon:
             signal.signal(number, lambda *_: self.stopping.set())
         if not self._started():
             return 1
+        memory.keep_what_is_loaded()
         if not self.stopping.is_set():
             LOG.info("%s %s is ready on host %s", self.binary, version.VERSION, self.conf.host)
             notify_systemd("READY=1")
         while not self.stopping.wait(1.0):
+            self.health.turned()
             if self.must_start_again() and not self._start_again():
                 return 1
             self._hear_again()
@@ -197,8 +217,22 @@ def setup_logging(conf: cfg.ConfigOpts, binary: str) -> None:
     log.setup(conf, "nova_lite")
     logging.captureWarnings(True)
     report_opts.set_defaults(conf)
-    guru_meditation_report.TextGuruMeditation.setup_autorun(version, conf=conf)
+    if conf.oslo_reports.file_event_handler:
+        _reports().setup_autorun(version, conf=conf)
+    else:
+        signal.signal(signal.SIGUSR2, lambda _signal, frame: _write_report(conf, frame))
     LOG.debug("Logging of %s is set up", binary)
+
+
+def _reports() -> Any:
+    """Imported when one is asked for: its templates would be a tenth of what a small daemon loads to start."""
+    from oslo_reports import guru_meditation_report
+
+    return guru_meditation_report.TextGuruMeditation
+
+
+def _write_report(conf: cfg.ConfigOpts, frame: FrameType | None) -> None:
+    _reports().handle_signal(version, None, conf.oslo_reports.log_dir, frame)
 
 
 def notify_systemd(state: str) -> None:

@@ -54,6 +54,12 @@ UNRESCUING = "unrescuing"
 UPDATING_PASSWORD = "updating_password"  # noqa: S105 a state
 SOFT_DELETING = "soft-deleting"
 RESTORING = "restoring"
+ATTACHING_VOLUME = "attaching_volume"
+DETACHING_VOLUME = "detaching_volume"
+COPYING_VOLUME = "copying_volume"
+SWAPPING_VOLUME = "swapping_volume"
+ATTACHING_INTERFACE = "attaching_interface"
+DETACHING_INTERFACE = "detaching_interface"
 
 
 class PowerState(enum.IntEnum):

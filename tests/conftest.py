@@ -2,6 +2,58 @@
 
 from __future__ import annotations
 
+import copy
+import functools
+import types
+from collections.abc import Iterator
+
+import pytest
+import sqlalchemy as sa
+from oslo_config import cfg
+from oslo_policy import policy as oslo_policy
+from paste.deploy import loadwsgi
+from sqlalchemy.util import LRUCache
+
 from nova_lite import concurrency
 
 concurrency.setup(concurrency.THREADING)
+
+from nova_lite.conductor.db import engine as db_engine  # noqa: E402
+
+
+@functools.cache
+def _counted_as_one(kind: type[sa.Dialect]) -> type[sa.Dialect]:
+    """The same dialect, whose objects are equal: what was compiled for one of them is found for the others."""
+    equal = {"__eq__": lambda self, other: isinstance(other, kind), "__hash__": lambda self: hash(kind)}
+    return type(kind.__name__, (kind,), {**equal, "supports_statement_cache": True})
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled_once() -> Iterator[None]:
+    """SQL is compiled once for all tests, not for each test's new engine: that would be half of what they cost."""
+    compiled: LRUCache[object, object] = LRUCache(10_000)
+    create = db_engine.create_engine
+
+    def sharing(conf: cfg.ConfigOpts) -> sa.Engine:
+        made = create(conf)
+        made.dialect.__class__ = _counted_as_one(type(made.dialect))
+        made._compiled_cache = compiled
+        return made
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(db_engine, "create_engine", sharing)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def loaded_once() -> Iterator[None]:
+    """Each test of the API has an application of its own, for which the same packages' entry points would be read, and
+    all rules of the policy be copied to their ground, each time."""
+    find = loadwsgi.EggLoader.find_egg_entry_point
+    found = functools.cache(lambda spec, kind, name: find(loadwsgi.EggLoader(spec), kind, name))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            loadwsgi.EggLoader, "find_egg_entry_point", lambda self, kind, name=None: found(self.spec, kind, name)
+        )
+        patch.setattr(oslo_policy, "copy", types.SimpleNamespace(deepcopy=copy.copy))
+        yield

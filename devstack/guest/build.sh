@@ -41,6 +41,7 @@ modules="
     drivers/block/virtio_blk drivers/virtio/virtio_balloon drivers/char/hw_random/virtio-rng
     drivers/acpi/button drivers/input/evdev
     drivers/cdrom/cdrom drivers/scsi/scsi_common drivers/scsi/scsi_mod drivers/scsi/sr_mod
+    drivers/scsi/virtio_scsi drivers/scsi/sd_mod drivers/net/vmxnet3/vmxnet3
     drivers/ata/libata drivers/ata/ata_piix fs/isofs/isofs
 "
 cmdline="console=ttyS0 quiet panic=5 no_timer_check mitigations=off"

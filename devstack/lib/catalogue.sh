@@ -47,7 +47,10 @@ for row in json.load(sys.stdin):
 
 # As the owner of the database's file; other commands may be given by root.
 create_schema() {
-    setpriv --reuid="$OWNER" --regid="$OWNER" --init-groups "$VENV/bin/nova-lite-manage" db sync
+    local user
+    user=$(service_user conductor)
+    setpriv --reuid="$user" --regid="$user" --init-groups "$VENV/bin/nova-lite-manage" \
+        --config-file "$ETC/nova-lite.conf" --config-file "$ETC/conductor.conf" db sync
 }
 
 create_flavors() {
@@ -62,7 +65,12 @@ create_flavors() {
 create_network() {
     ! grep -qxF private <<<"$(listed network name)" || return 0
     refuse_overlap
-    manage network create private "$NETWORK_CIDR" --bridge "$NETWORK_BRIDGE" --default
+    manage network create private "$NETWORK_CIDR" --bridge "$NETWORK_BRIDGE" --default \
+        ${NETWORK_CIDR6:+--cidr6 "$NETWORK_CIDR6"} ${NETWORK_VNI:+--vxlan "$NETWORK_VNI"}
+}
+
+create_floating_pool() {
+    grep -qxF public <<<"$(listed floating-pool name)" || manage floating-pool create public "$FLOATING_CIDR"
 }
 
 # A guest network with addresses that this machine already reaches elsewhere would cut it off from them.

@@ -20,7 +20,8 @@ import yaml
 
 SECURE = "secure.yaml"
 
-#: There is no external network: openstacksdk's create_server, which waits for a floating address, is told not to.
+#: Without a catalog clients find no network API: openstacksdk's create_server, which waits for a floating address, is
+#: told not to.
 NETWORKING = {"floating_ip_source": "none"}
 
 
@@ -43,7 +44,6 @@ def cloud_of_user(auth_url: str, user: str) -> dict[str, Any]:
     return {
         "auth_type": "password",
         "region_name": "RegionOne",
-        **NETWORKING,
         "auth": {
             "auth_url": auth_url,
             "username": user,

@@ -8,15 +8,20 @@ TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 PREFIX=/opt/nova-lite
 VENV=$PREFIX/venv
 OPENSTACK=$PREFIX/openstack
+NEUTRON=$PREFIX/neutron
 ETC=/etc/nova-lite
 STATE=/var/lib/nova-lite
 LOGS=/var/log/nova-lite
 RUN=/run/nova-lite
 SECRETS=$ETC/secrets
+KEYS=$ETC/keys
 STACKED=$ETC/devstack.env
-OWNER=nova-lite
+# The group of all daemons' users, who are named after it; and the one user that earlier versions had for all of them.
+GROUP=nova-lite
 # The installed devstack/libvirt-host.sh, and its network.
 LIBVIRT_HOST=$PREFIX/libvirt-host.sh
+# The installed devstack/ceph.sh.
+CEPH=$PREFIX/ceph.sh
 HOSTS_NETWORK=169.254.76
 CLOUD=nova-lite
 REGION=RegionOne
@@ -30,16 +35,25 @@ declare -A DEFAULTS=(
     [VIRT_DRIVER]=libvirt
     [COMPUTES]=1
     [AUTH]=standalone
+    [VOLUMES]=local
+    [NETWORK]=local
     [API_WORKERS]=1
     [API_PORT]=8774
     [IDENTITY_PORT]=5000
     [IMAGE_PORT]=9292
+    [VOLUME_PORT]=8776
+    [NETWORK_PORT]=9696
     [CONCURRENCY]=
     [NETWORK_CIDR]=10.0.77.0/24
+    [FLOATING_CIDR]=172.24.4.0/24
+    [PROJECT_RANGES]=
+    [BROKER_ADDRESS]=127.0.0.1
     [NETWORK_BRIDGE]=nlbr0
+    [NETWORK_CIDR6]=
+    [NETWORK_VNI]=
 )
 # These cannot be changed while the machine is stacked.
-FIXED=(DATABASE VIRT_DRIVER COMPUTES AUTH NETWORK_CIDR NETWORK_BRIDGE)
+FIXED=(DATABASE VIRT_DRIVER COMPUTES AUTH VOLUMES NETWORK NETWORK_CIDR NETWORK_BRIDGE NETWORK_CIDR6 NETWORK_VNI)
 
 load_settings() {
     local name
@@ -62,13 +76,24 @@ check_settings() {
     [[ $AUTH =~ ^(standalone|keystone|noauth2)$ ]] || die "AUTH=$AUTH: must be standalone, keystone or noauth2."
     [[ $AUTH != keystone || $VIRT_DRIVER != libvirt || $COMPUTES == 1 ]] ||
         die "COMPUTES=$COMPUTES: with AUTH=keystone there can be one libvirt host only, as Keystone and Glance serve this machine's loopback."
+    [[ $VOLUMES =~ ^(local|cinder)$ ]] || die "VOLUMES=$VOLUMES: must be local or cinder."
+    [[ $VOLUMES != cinder || ($AUTH == keystone && $VIRT_DRIVER == libvirt) ]] ||
+        die "VOLUMES=cinder: needs AUTH=keystone and VIRT_DRIVER=libvirt."
+    [[ $NETWORK =~ ^(local|neutron)$ ]] || die "NETWORK=$NETWORK: must be local or neutron."
+    [[ $NETWORK != neutron || ($AUTH == keystone && $VIRT_DRIVER == libvirt) ]] ||
+        die "NETWORK=neutron: needs AUTH=keystone and VIRT_DRIVER=libvirt."
     [[ $API_WORKERS =~ ^[1-9][0-9]?$ ]] || die "API_WORKERS=$API_WORKERS: must be a number from 1 to 99."
     local name
-    for name in API_PORT IDENTITY_PORT IMAGE_PORT; do
+    for name in API_PORT IDENTITY_PORT IMAGE_PORT VOLUME_PORT NETWORK_PORT; do
         [[ ${!name} =~ ^[0-9]{1,5}$ ]] && ((${!name} > 0 && ${!name} < 65536)) || die "$name=${!name}: must be a port number."
     done
     [[ $CONCURRENCY =~ ^(|eventlet|threading)$ ]] || die "CONCURRENCY=$CONCURRENCY: must be eventlet, threading or empty."
+    [[ $FLOATING_CIDR =~ ^[0-9.]+/[0-9]+$ ]] || die "FLOATING_CIDR=$FLOATING_CIDR: must be an IPv4 network such as 172.24.4.0/24."
     [[ $NETWORK_CIDR =~ ^[0-9.]+/[0-9]+$ ]] || die "NETWORK_CIDR=$NETWORK_CIDR: must be an IPv4 network such as 10.0.77.0/24."
+    [[ $NETWORK_CIDR6 =~ ^(|[0-9a-f:]+/64)$ ]] || die "NETWORK_CIDR6=$NETWORK_CIDR6: must be a /64 of IPv6 such as fd00:77::/64, or empty."
+    [[ $NETWORK_VNI =~ ^(|[1-9][0-9]{0,7})$ ]] || die "NETWORK_VNI=$NETWORK_VNI: must be a number from 1 to 16777215, or empty."
+    [[ $BROKER_ADDRESS =~ ^([0-9]{1,3}(\.[0-9]{1,3}){3}|any)$ && $BROKER_ADDRESS != 0.0.0.0 ]] ||
+        die "BROKER_ADDRESS=$BROKER_ADDRESS: must be an IPv4 address of this machine, or any."
     [[ $NETWORK_BRIDGE =~ ^[a-z][a-z0-9-]{0,14}$ ]] || die "NETWORK_BRIDGE=$NETWORK_BRIDGE: must be a name of at most 15 characters."
 }
 
@@ -91,7 +116,7 @@ load_stacked_settings() {
 refuse_changed_settings() {
     local name was
     for name in "${FIXED[@]}"; do
-        was=$(source "$STACKED" && echo "${!name-}")
+        was=$(source "$STACKED" && echo "${!name-${DEFAULTS[$name]}}")
         [[ $was == "${!name}" ]] ||
             die "this machine is stacked with $name=$was, not ${!name}; run devstack/unstack.sh first."
     done

@@ -1,31 +1,74 @@
-# The system user, the directories and the configuration files. Sourced, never run.
+# The system users, the directories and the configuration files. Sourced, never run.
 #
-#   nova-lite.conf      what all daemons share: the broker, where state is kept     root:nova-lite 0640
-#   api.conf            the REST daemon's                                           root:nova-lite 0640
-#   conductor.conf      the database, which no other daemon is told                 root:nova-lite 0640
-#   compute.conf, compute-N.conf   one compute daemon's name and hypervisor         root:root      0640
+#   nova-lite.conf      what all daemons share, and no secret among it              root:nova-lite            0640
+#   api.conf            the REST daemon's                                           root:nova-lite-api        0640
+#   conductor.conf      the database, which no other daemon is told                 root:nova-lite-conductor  0640
+#   scheduler.conf                                                                  root:nova-lite-scheduler  0640
+#   novncproxy.conf, serialproxy.conf                                               root:nova-lite-console    0640
+#   compute.conf, compute-N.conf   one compute daemon's name and hypervisor         root:root                 0640
+#   manage.conf         an operator's nova-lite-manage                              root:root                 0640
+#   keys/               each daemon's key (0600, its user's), and the list of those that are trusted
+#
+# Each of them but the first says by which account its daemon comes to the broker.
 
-create_owner() {
-    getent group "$OWNER" >/dev/null || groupadd --system "$OWNER"
-    getent passwd "$OWNER" >/dev/null ||
-        useradd --system --gid "$OWNER" --home-dir "$STATE" --no-create-home --shell /usr/sbin/nologin \
-            --comment "nova_lite control plane" "$OWNER"
+# Each user has a group of its own, and is in the group nova-lite, which may read what all daemons share.
+create_users_of_daemons() {
+    local user
+    getent group "$GROUP" >/dev/null || groupadd --system "$GROUP"
+    for user in $(service_users); do
+        getent passwd "$user" >/dev/null ||
+            useradd --system --user-group --home-dir "$STATE" --no-create-home --shell /usr/sbin/nologin \
+                --comment "nova_lite ${user#"$GROUP-"}" "$user"
+        usermod --append --groups "$GROUP" "$user"
+    done
 }
 
-# Others may pass through the state directory: guests' processes open their disks there.
-create_owner_and_directories() {
-    create_owner
+# Others may pass through the state directory: guests' processes open their disks there. Images are the API's, and the
+# conductor takes in what hosts have uploaded, and removes what is deleted.
+create_users_and_directories() {
+    local api conductor
+    api=$(service_user api)
+    conductor=$(service_user conductor)
+    create_users_of_daemons
+    leave_the_one_user
     install -d -m 0755 "$PREFIX" "$LOGS" "$STATE"
-    install -d -m 0750 -g "$OWNER" "$ETC"
-    install -d -m 0750 -o "$OWNER" -g "$OWNER" "$STATE/images"
-    install -d -m 0700 -o "$OWNER" -g "$OWNER" "$STATE/identity" "$STATE/identity/keys"
+    install -d -m 0750 -g "$GROUP" "$ETC"
+    install -d -m 0770 -o "$api" -g "$conductor" "$STATE/images"
+    install -d -m 0700 -o "$api" -g "$api" "$STATE/identity" "$STATE/identity/keys"
 }
 
-# Clients find identity and image API in the identity API's catalog: one without the other is of no use.
+# Where an earlier version had one user for all daemons: they stop, and each file becomes its daemon's.
+leave_the_one_user() {
+    local name role key
+    getent passwd "$GROUP" >/dev/null || return 0
+    stop_services $(all_services)
+    if [[ -d $STATE/images ]]; then
+        chown -R "$(service_user api):$(service_user conductor)" "$STATE/images"
+        find "$STATE/images" -type d -exec chmod 0770 {} +
+    fi
+    for name in identity:api conductor:conductor keystone:keystone glance:glance; do
+        [[ ! -d $STATE/${name%:*} ]] || give_to "${name#*:}" "$STATE/${name%:*}"
+    done
+    for key in "$KEYS"/{api,conductor,scheduler,console}.*.key*; do
+        role=$(basename "$key")
+        role=${role%%.*}
+        [[ ! -e $key ]] || give_to "${role/console/novncproxy}" "$key"
+    done
+    userdel "$GROUP"
+}
+
+# give_to SERVICE PATH: all of it becomes the user's whom the service runs as.
+give_to() {
+    chown -R "$(service_user "$1"):$(service_user "$1")" "$2"
+}
+
+# Clients find identity, image, volume and network API in the identity API's catalog: one without the other is of no use.
+# Keystone's lists the network API, too, unless that is Neutron's.
 enabled_apis() {
     case $AUTH in
-    standalone) echo osapi_compute, identity, image$(metadata_api) ;;
-    keystone | noauth2) echo osapi_compute$(metadata_api) ;;
+    standalone) echo osapi_compute, identity, image, volume, network$(metadata_api) ;;
+    keystone) echo "osapi_compute$([[ $NETWORK == neutron ]] || echo ", network")$(metadata_api)" ;;
+    noauth2) echo osapi_compute$(metadata_api) ;;
     esac
 }
 
@@ -34,22 +77,26 @@ enabled_apis() {
 METADATA_ADDRESS=169.254.87.75
 
 metadata_api() {
-    [[ $VIRT_DRIVER != libvirt ]] || echo ", metadata"
+    [[ $VIRT_DRIVER != libvirt || $NETWORK == neutron ]] || echo ", metadata"
 }
 
 metadata_config() {
-    [[ $VIRT_DRIVER == libvirt ]] || return 0
+    [[ $VIRT_DRIVER == libvirt && $NETWORK != neutron ]] || return 0
     printf '%s\n' "[api]" "metadata_listen = $METADATA_ADDRESS" "[network]" "metadata_service = true"
 }
 
 image_config() {
     echo "[image]"
     if [[ $AUTH == keystone ]]; then
-        printf '%s\n' "backend = glance" "" "[glance]"
-        service_credentials nova-lite
+        echo "backend = glance"
     else
         echo "store_path = $STATE/images"
     fi
+}
+
+# By which the daemons that reach for images come to Glance.
+glance_config() {
+    [[ $AUTH != keystone ]] || { echo "[glance]" && service_credentials nova-lite; }
 }
 
 config_file() {
@@ -63,12 +110,18 @@ write_config() {
     install -m 0644 "$TOP/etc/nova-lite/api-paste.ini" "$ETC/api-paste.ini"
     install -m 0644 "$TOP/etc/nova-lite/nova-lite.conf" "$ETC/nova-lite.conf.sample"
     echo "${CONCURRENCY:+NOVA_LITE_CONCURRENCY=$CONCURRENCY}" | install -m 0644 /dev/stdin "$ETC/environment"
-    config_file "$OWNER" nova-lite.conf <<CONFIG
+    config_file "$GROUP" nova-lite.conf <<CONFIG
 [DEFAULT]
-transport_url = $(broker_url)
 state_path = $STATE
 
+[rpc]
+keys_directory = $KEYS
+
 $(image_config)
+
+$(network_config)
+
+$(volume_config)
 
 [identity]
 users_file = $STATE/identity/users.yaml
@@ -76,7 +129,10 @@ tokens_path = $STATE/identity
 
 $(console_config)
 CONFIG
-    config_file "$OWNER" api.conf <<CONFIG
+    config_file "$(service_user api)" api.conf <<CONFIG
+[DEFAULT]
+transport_url = $(broker_url api)
+
 [api]
 port = $API_PORT
 workers = $API_WORKERS
@@ -84,18 +140,56 @@ auth_strategy = $AUTH
 enabled_apis = $(enabled_apis)
 identity_port = $IDENTITY_PORT
 image_port = $IMAGE_PORT
+volume_port = $VOLUME_PORT
+network_port = $NETWORK_PORT
 paste_config = $ETC/api-paste.ini
 $([[ $AUTH != keystone ]] || keystone_authtoken nova-lite)
 
+$(glance_config)
+$(cinder_config)
+
 $(metadata_config)
 CONFIG
-    config_file "$OWNER" conductor.conf <<CONFIG
+    for name in scheduler novncproxy:console serialproxy:console; do
+        broker_config "${name#*:}" | config_file "$(service_user "${name%:*}")" "${name%:*}.conf"
+    done
+    broker_config manage | config_file root manage.conf
+    config_file "$(service_user conductor)" conductor.conf <<CONFIG
+[DEFAULT]
+transport_url = $(broker_url conductor)
+
 [database]
 connection = $(database_url)
+
+$(glance_config)
+$(cinder_config)
+$(neutron_config)
+
+[network]
+project_ranges = $PROJECT_RANGES
 CONFIG
     for name in $(compute_services); do
         write_compute_config "$name"
     done
+}
+
+broker_config() {
+    printf '%s\n' "[DEFAULT]" "transport_url = $(broker_url "$1")"
+}
+
+# A key is its daemon's user's alone.
+make_keys() {
+    local name role host owner
+    install -d -m 0755 "$KEYS"
+    while read -r name role host; do
+        case $role in
+        compute | manage) owner=root ;;
+        console) owner=$(service_user novncproxy) ;;
+        *) owner=$(service_user "$role") ;;
+        esac
+        [[ -e $KEYS/$role.$host.key ]] ||
+            "$VENV/bin/nova-lite-manage" keys create "$role" "$host" --directory "$KEYS" --owner "$owner"
+    done < <(broker_accounts)
 }
 
 # compute_host SERVICE: the name of the host that the service is.
@@ -103,8 +197,13 @@ compute_host() {
     echo "$(hostname)${1#compute}"
 }
 
-# Several compute daemons on one machine are several hosts: each has a name and a state directory of its own, and with
-# libvirt an address. As they see each other's directories, disks are copied between them without SSH.
+# compute_metrics_port NUMBER: the first host's is the default; between that and the API's there is no room for 99.
+compute_metrics_port() {
+    (($1 == 1)) && echo 9772 || echo $((9900 + $1))
+}
+
+# Several compute daemons on one machine are several hosts: each has a name, a state directory and a port for its metrics
+# of its own, and with libvirt an address. As they see each other's directories, disks are copied between them without SSH.
 write_compute_config() {
     local name=$1 state=$STATE
     [[ $name == compute ]] || state=$STATE/$name
@@ -112,9 +211,13 @@ write_compute_config() {
     config_file root "$name.conf" <<CONFIG
 [DEFAULT]
 host = $(compute_host "$name")
+$(compute_broker "$name")
 compute_driver = $VIRT_DRIVER
 state_path = $state
 $([[ $VIRT_DRIVER != libvirt || $name == compute ]] || libvirt_host_config "${name#compute-}")
+$([[ $name == compute ]] || printf '%s\n' "" "[metrics]" "compute_port = $(compute_metrics_port "${name#compute-}")")
+
+$(glance_config)
 
 $([[ -n $(own_libvirt "$name") ]] || metadata_config)
 CONFIG
@@ -125,10 +228,14 @@ console_config() {
     [[ $VIRT_DRIVER != libvirt ]] || printf '%s\n' "[serial_console]" "enabled = true"
 }
 
+# compute_broker SERVICE: a libvirt host has a network of its own, in which this machine has another address.
+compute_broker() {
+    echo "transport_url = $(broker_url "$1" $([[ -z $(own_libvirt "$1") ]] || echo "$HOSTS_NETWORK.1"))"
+}
+
 # What daemon NUMBER of several says besides; 1 is this machine itself.
 libvirt_host_config() {
     echo "my_ip = $HOSTS_NETWORK.$1"
-    (($1 == 1)) || echo "transport_url = $(broker_url "$HOSTS_NETWORK.1")"
     printf '%s\n' "" "[libvirt]" "live_migration_uri = qemu+unix:///system?socket=/run/nova-lite-hosts/%s/libvirt-sock" \
         "" "[vnc]" "server_listen = $HOSTS_NETWORK.$1" "server_proxyclient_address = $HOSTS_NETWORK.$1" \
         "" "[serial_console]" "proxyclient_address = $HOSTS_NETWORK.$1"
@@ -158,7 +265,12 @@ remove_files_and_links() {
     rm -f /etc/logrotate.d/nova-lite
 }
 
-remove_owner() {
-    ! getent passwd "$OWNER" >/dev/null || userdel "$OWNER"
-    ! getent group "$OWNER" >/dev/null || groupdel "$OWNER"
+remove_users() {
+    local user
+    for user in $(getent passwd | cut -d: -f1 | grep -E "^$GROUP(-(api|conductor|scheduler|console|keystone|glance|cinder|neutron))?$" || true); do
+        userdel "$user"
+    done
+    for user in $(getent group | cut -d: -f1 | grep -E "^$GROUP(-(api|conductor|scheduler|console|keystone|glance|cinder|neutron))?$" || true); do
+        groupdel "$user"
+    done
 }

@@ -89,7 +89,7 @@ drop_postgresql_database() {
 set_up_database() {
     case $DATABASE in
     sqlite)
-        install -d -m 0700 -o "$OWNER" -g "$OWNER" "$SQLITE_DIRECTORY"
+        install -d -m 0700 -o "$(service_user conductor)" -g "$(service_user conductor)" "$SQLITE_DIRECTORY"
         ;;
     mariadb)
         start_mariadb

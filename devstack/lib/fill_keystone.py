@@ -1,7 +1,10 @@
-"""Give a new Keystone what this cloud needs of it: fill_keystone.py AUTH_URL REGION COMPUTE_URL IMAGE_URL
+"""Give a new Keystone what this cloud needs of it:
 
-Standard input: the passwords of admin (whom ``keystone-manage bootstrap`` made), demo, nova-lite and glance, one a
-line. It can be repeated; passwords are set when a user is made, and never after.
+    fill_keystone.py AUTH_URL REGION COMPUTE_URL IMAGE_URL NETWORK_URL VOLUME_URL NETWORK
+
+``VOLUME_URL``: empty where volumes are ours. ``NETWORK``: ``neutron`` where it is Neutron that is at ``NETWORK_URL``.
+Standard input: the passwords of admin (whom ``keystone-manage bootstrap`` made), demo, nova-lite, glance, cinder and
+neutron, one a line. It can be repeated; passwords are set when a user is made, and never after.
 """
 
 from __future__ import annotations
@@ -55,16 +58,25 @@ class Keystone:
             self._identity.update_endpoint(endpoint, url=url)
 
 
-def main(auth_url: str, region: str, compute_url: str, image_url: str) -> None:
-    admin, demo, nova_lite, glance = sys.stdin.read().split()
+def main(
+    auth_url: str, region: str, compute_url: str, image_url: str, network_url: str, volume_url: str, network: str
+) -> None:
+    admin, demo, nova_lite, glance, cinder, neutron = sys.stdin.read().split()
     keystone = Keystone(auth_url, region, admin)
     keystone.service("keystone", "identity", auth_url)
     keystone.service("nova-lite", "compute", compute_url)
     keystone.service("glance", "image", image_url)
+    keystone.service("neutron" if network == "neutron" else "nova-lite-networks", "network", network_url)
+    if volume_url:
+        keystone.service("cinder", "block-storage", volume_url)
     keystone.user("demo", demo, keystone.project("demo", "For trying things out"), "member")
     service = keystone.project("service", "Users of the cloud's own services")
     keystone.user("nova-lite", nova_lite, service, "service", "admin")
     keystone.user("glance", glance, service, "service")
+    if volume_url:
+        keystone.user("cinder", cinder, service, "service")
+    if network == "neutron":
+        keystone.user("neutron", neutron, service, "service", "admin")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 write_glance_config() {
     make_openstack_directories glance
-    config_file "$OWNER" glance/glance-api.conf <<CONFIG
+    config_file "$(service_user glance)" glance/glance-api.conf <<CONFIG
 [DEFAULT]
 enabled_backends = files:file
 enabled_import_methods = []
@@ -34,7 +34,7 @@ CONFIG
 
 set_up_glance() {
     stop_service glance
-    as_owner "$OPENSTACK/bin/glance-manage" --config-file "$ETC/glance/glance-api.conf" db_sync
+    as_service glance "$OPENSTACK/bin/glance-manage" --config-file "$ETC/glance/glance-api.conf" db_sync
     start_services glance
 }
 

@@ -74,8 +74,31 @@ remove_guests() {
         nft delete table inet "${id//-/_}" 2>/dev/null || true # only networks that guests were on have one
         rm -rf "/var/lib/libvirt/dnsmasq/$id".*
     done
+    local host
+    host=$(hostname)
+    for id in $(nft list tables 2>/dev/null | cut -d' ' -f3 | grep -E "^nova_lite_ports_${host//[^A-Za-z0-9]/_}(_[0-9]+)?$" || true); do
+        nft delete table inet "$id"
+    done
+    remove_tunnels
+    # Filters of interfaces with IPv6; one that another's guest uses stays.
+    for id in $(virsh_system nwfilter-list | grep -oE 'nova-lite-clean-[a-z0-9-]+' | sort --reverse || true); do
+        virsh_system nwfilter-undefine "$id" 2>/dev/null || true
+    done
     ip address delete "$METADATA_ADDRESS/32" dev lo 2>/dev/null || true # it may not be there
     find /var/log/libvirt/qemu -name 'instance-????????-????-????-????-????????????.log*' -delete
+}
+
+# What networks with a VNI had besides: devices whose bridge is gone, and this machine's tables.
+remove_tunnels() {
+    local device family table host
+    for device in /sys/class/net/nlvx*; do
+        [[ ! -e $device || -e $device/master ]] || ip link delete "${device##*/}"
+    done
+    host=$(hostname)
+    nft list tables 2>/dev/null | grep -E " nova_lite_tunnels_${host//[^A-Za-z0-9]/_}(_[0-9]+)?$" |
+        while read -r _ family table; do
+            nft delete table "$family" "$table"
+        done || true
 }
 
 # guest_host DOMAIN: the compute host that made it, by its metadata; nothing for a domain that is not ours.

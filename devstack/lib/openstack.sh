@@ -1,18 +1,24 @@
-# Keystone and Glance from PyPI, in a virtual environment of their own, for AUTH=keystone. Sourced, never run.
+# Keystone, Glance and Cinder from PyPI, in a virtual environment of their own, for AUTH=keystone. Sourced, never run.
 
 install_openstack() {
     install_locked "$OPENSTACK" openstack
-    install -m 0644 "$TOP/devstack/lib/serve_wsgi.py" "$OPENSTACK/serve_wsgi.py"
+    install -m 0644 "$TOP/devstack/lib/"{serve_wsgi,run_cinder}.py "$OPENSTACK/"
 }
 
 # The directories of a service; others have no business in either.
 make_openstack_directories() {
-    install -d -m 0750 -g "$OWNER" "$ETC/$1"
-    install -d -m 0700 -o "$OWNER" -g "$OWNER" "$STATE/$1"
+    local user
+    user=$(service_user "$1")
+    install -d -m 0750 -g "$user" "$ETC/$1"
+    install -d -m 0700 -o "$user" -g "$user" "$STATE/$1"
 }
 
-as_owner() {
-    setpriv --reuid="$OWNER" --regid="$(id -gn "$OWNER")" --init-groups "$@"
+# as_service NAME COMMAND [ARGUMENT...]: as that service's user.
+as_service() {
+    local user
+    user=$(service_user "$1")
+    shift
+    setpriv --reuid="$user" --regid="$user" --init-groups "$@"
 }
 
 # service_credentials USER: options by which a service has a token of its own.
@@ -40,8 +46,16 @@ CONFIG
 }
 
 install_openstack_units() {
-    local name
+    local name confined
     for name in $(openstack_services); do
+        local state=$STATE/${name%%-*}
+        # Neutron's agents are root, and make namespaces and bridges for others.
+        confined="NoNewPrivileges=yes
+PrivateTmp=yes
+ProtectHome=yes
+ProtectSystem=strict
+ReadWritePaths=$state"
+        [[ $name != neutron-* ]] || confined=
         install -m 0644 /dev/stdin "/etc/systemd/system/$(unit_of "$name")" <<UNIT
 [Unit]
 Description=OpenStack $name for nova_lite
@@ -51,15 +65,11 @@ Wants=network-online.target
 [Service]
 Type=notify
 User=$(service_user "$name")
-Group=$OWNER
+Group=$(service_user "$name")
 ExecStart=$(service_command "$name")
 Restart=on-failure
 RestartSec=2
-NoNewPrivileges=yes
-PrivateTmp=yes
-ProtectHome=yes
-ProtectSystem=strict
-ReadWritePaths=$STATE/$name
+$confined
 
 [Install]
 WantedBy=multi-user.target

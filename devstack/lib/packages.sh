@@ -3,11 +3,14 @@
 # For the virtual environment (libvirt's Python binding is compiled) and the scripts themselves.
 BASE_PACKAGES=(ca-certificates curl gcc iproute2 libc6-dev libvirt-dev logrotate pkg-config procps python3 python3-dev
     python3-venv rabbitmq-server util-linux)
-LIBVIRT_PACKAGES=(dnsmasq-base iptables libvirt-clients libvirt-daemon-system nftables qemu-system-x86 qemu-utils)
+LIBVIRT_PACKAGES=(dnsmasq-base iptables libvirt-clients libvirt-daemon-system nftables ovmf qemu-system-x86 qemu-utils)
 # noVNC's pages, for consoles.
 CONSOLE_PACKAGES=(novnc)
 # What devstack/guest/build.sh needs, except for a kernel (see guest.sh).
 GUEST_PACKAGES=(busybox-static cpio mtools qemu-utils syslinux syslinux-common xz-utils zstd)
+
+# For VOLUMES=cinder: a Ceph of one node, its Python bindings, and qemu's way to open its images.
+CEPH_PACKAGES=(ceph-common ceph-mgr ceph-mon ceph-osd python3-rados python3-rbd qemu-block-extra uuid-runtime)
 
 database_packages() {
     case $1 in

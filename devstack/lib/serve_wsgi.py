@@ -1,4 +1,4 @@
-"""Serve Keystone's or Glance's API on loopback: serve_wsgi.py keystone|glance DIRECTORY
+"""Serve Keystone's, Glance's or Cinder's API on loopback: serve_wsgi.py keystone|glance|cinder DIRECTORY
 
 DIRECTORY holds the service's configuration, and the file ``port``. Runs with the Python that the service is installed
 for. It is ready when it says so, on standard output and to systemd.
@@ -23,6 +23,8 @@ def application(name: str, directory: pathlib.Path) -> Any:
     os.environ[f"OS_{name.upper()}_CONFIG_DIR"] = str(directory)
     # Keystone reads the arguments of the process as its own when it is imported.
     del sys.argv[1:]
+    if name == "cinder":
+        sys.argv[1:] = ["--config-dir", str(directory)]
     return importlib.import_module(f"{name}.wsgi.api").application
 
 

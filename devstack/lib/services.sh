@@ -31,9 +31,21 @@ console_proxies() {
     [[ $VIRT_DRIVER == fake ]] || echo novncproxy serialproxy
 }
 
-# What others wrote: an identity and an image service beside our daemons.
+NEUTRON_SERVICES="neutron neutron-linuxbridge neutron-dhcp"
+
+# neutron_command SERVICE
+neutron_command() {
+    case $1 in
+    neutron) echo "$NEUTRON/bin/neutron-server --config-file $ETC/neutron/neutron.conf --config-file $ETC/neutron/ml2.ini" ;;
+    *) echo "$NEUTRON/bin/$1-agent --config-file $ETC/neutron/agents.conf" ;;
+    esac
+}
+
+# What others wrote: identity, image, volume and network services beside our daemons.
 openstack_services() {
     [[ $AUTH != keystone ]] || echo keystone glance
+    [[ ${VOLUMES-} != cinder ]] || echo cinder cinder-scheduler cinder-volume
+    [[ ${NETWORK-} != neutron ]] || echo "$NEUTRON_SERVICES"
 }
 
 all_services() {
@@ -57,18 +69,41 @@ expand_services() {
 
 # service_command NAME: its program and arguments.
 service_command() {
-    if [[ $1 == keystone || $1 == glance ]]; then
+    case $1 in
+    keystone | glance | cinder)
         echo "$OPENSTACK/bin/python $OPENSTACK/serve_wsgi.py $1 $ETC/$1"
         return
-    fi
-    local config=" --config-file $ETC/nova-lite.conf"
-    [[ $1 =~ ^(scheduler|novncproxy|serialproxy)$ ]] || config+=" --config-file $ETC/$1.conf"
-    echo "$VENV/bin/nova-lite-${1%%-*}$config"
+        ;;
+    cinder-*)
+        echo "$OPENSTACK/bin/python $OPENSTACK/run_cinder.py $1 $ETC/cinder"
+        return
+        ;;
+    neutron*)
+        neutron_command "$1"
+        return
+        ;;
+    esac
+    echo "$VENV/bin/nova-lite-${1%%-*} --config-file $ETC/nova-lite.conf --config-file $ETC/$1.conf"
 }
 
-# compute works as root (libvirt's socket, disks of guests); all others as a user who owns little.
+# service_user NAME: each has a user of its own. The two proxies share one, as they do key and broker account. compute is
+# root: libvirt's socket, guests' disks that are qemu's, addresses and packet filters; and so is cinder-volume, which would
+# have its tools run by sudo otherwise.
 service_user() {
-    [[ $1 == compute* ]] && echo root || echo "$OWNER"
+    case $1 in
+    compute* | cinder-volume | neutron-*) echo root ;;
+    cinder*) echo "$GROUP-cinder" ;;
+    *proxy) echo "$GROUP-console" ;;
+    *) echo "$GROUP-$1" ;;
+    esac
+}
+
+# The users that the daemons of this machine need, root apart.
+service_users() {
+    local name
+    for name in $(openstack_services) conductor scheduler api novncproxy; do
+        service_user "$name"
+    done | sort -u | grep -vx root
 }
 
 # start_service, stop_service, service_state and service_log NAME do the same in both worlds.
@@ -106,14 +141,15 @@ service_log() {
     fi
 }
 
-# start_services NAME...: the conductor first, for the others ask it as soon as they start (and again until it answers).
+# start_services NAME...: the conductor first, and Neutron before its agents, for the others ask it as soon as they start (and
+# again until it answers).
 start_services() {
     local name
     for name; do
         start_service "$name"
-        [[ $name != conductor ]] || wait_for_services 60 conductor
+        [[ $name != @(conductor|neutron) ]] || wait_for_services 180 "$name"
     done
-    wait_for_services 60 "$@"
+    wait_for_services 180 "$@"
 }
 
 # At the same time: each may have to finish what it is at.
@@ -209,6 +245,15 @@ Requires=nova-lite-libvirt@$number.service
 After=nova-lite-libvirt@$number.service
 
 [Service]
+# To enter that host's namespaces takes what the unit denies; within, its files are others.
+CapabilityBoundingSet=~
+RestrictNamespaces=no
+SystemCallFilter=
+ProtectSystem=no
+ProtectControlGroups=no
+PrivateTmp=no
+ProtectHome=no
+DevicePolicy=auto
 ExecStart=
 ExecStart=$LIBVIRT_HOST enter $number $(service_command "compute-$number")
 UNIT
@@ -223,10 +268,12 @@ pid_file() {
 
 # process_of NAME: its pid, if the process of the pid file is (still) that daemon, or about to become it.
 process_of() {
-    local pid program arguments
+    local pid started_as
     pid=$(cat "$(pid_file "$1")" 2>/dev/null) || return 1
-    read -r program arguments <<<"$(service_command "$1")"
-    [[ $({ tr '\0' ' ' <"/proc/$pid/cmdline"; } 2>/dev/null) == *"$program "*"$arguments " ]] || return 1
+    # As it was started: what this version would start it with may be something else.
+    started_as=$(cat "$RUN/$1.command" 2>/dev/null) || read -r started_as _ <<<"$(service_command "$1")"
+    # Neutron's agents call themselves by another name, with this in parentheses.
+    [[ $({ tr '\0' ' ' <"/proc/$pid/cmdline"; } 2>/dev/null) == *"$started_as"[\ \)]* ]] || return 1
     echo "$pid"
 }
 
@@ -247,6 +294,7 @@ start_process() {
     chown "$owner" "$LOGS/$name.log"
     chmod 0640 "$LOGS/$name.log"
     stat -c %s "$LOGS/$name.log" >"$RUN/$name.log-start"
+    echo "$program $arguments" >"$RUN/$name.command"
     env --ignore-environment PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin LANG=C.UTF-8 $(cat "$ETC/environment") \
         start-stop-daemon --start --background --make-pidfile --pidfile "$(pid_file "$name")" --chdir / \
         --chuid "$owner:$(id -gn "$owner")" --output "$LOGS/$name.log" --startas "${entered[0]}" -- "${entered[@]:1}" $arguments
@@ -255,14 +303,17 @@ start_process() {
 stop_process() {
     ! process_of "$1" >/dev/null ||
         start-stop-daemon --stop --oknodo --pidfile "$(pid_file "$1")" --retry TERM/90/KILL/5
-    rm -f "$(pid_file "$1")" "$RUN/$1.log-start" "$RUN/$1.ready"
+    rm -f "$(pid_file "$1")" "$RUN/$1.command" "$RUN/$1.log-start" "$RUN/$1.ready"
 }
+
+# What services say when they are: ours, and Neutron's.
+READY=' is ready on host |Neutron service started|Agent initialized successfully|DHCP agent started'
 
 # Whether it is ready it says in its log, once: that is noted, because logs are rotated.
 process_state() {
     if process_of "$1" >/dev/null; then
         if [[ ! -e $RUN/$1.ready ]] &&
-            tail -c "+$(($(cat "$RUN/$1.log-start") + 1))" "$LOGS/$1.log" | grep ' is ready on host ' >/dev/null; then
+            tail -c "+$(($(cat "$RUN/$1.log-start") + 1))" "$LOGS/$1.log" | grep -E "$READY" >/dev/null; then
             touch "$RUN/$1.ready"
         fi
         if [[ -e $RUN/$1.ready ]]; then

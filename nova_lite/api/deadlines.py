@@ -25,11 +25,14 @@ _EXPECT = re.compile(rb"\r\nexpect:", re.IGNORECASE)
 class Limits(NamedTuple):
     """``idle``: seconds that a connection may be silent between two requests, or while it is written to. ``request``:
     seconds that a client may keep the server waiting for one request, headers and body, and one more for each
-    `MIN_RATE` bytes of it. ``connections``: how many a client's address may have."""
+    `MIN_RATE` bytes of it. ``connections``: how many a client's address may have. ``waiting``: how many whole requests
+    may wait for a thread, and ``wait`` for how many seconds."""
 
     idle: float = 60.0
     request: float = 20.0
     connections: int = 400
+    waiting: int = 100
+    wait: float = 5.0
 
 
 class TimedReader(io.RawIOBase):

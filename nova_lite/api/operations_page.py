@@ -23,6 +23,11 @@ _REQUESTS = {
     "rebuild": ("POST /servers/{id}/action", "rebuild"),
     "lock": ("POST /servers/{id}/action", "lock"),
     "unlock": ("POST /servers/{id}/action", "unlock"),
+    "attach_volume": ("POST /servers/{server_id}/os-volume_attachments", None),
+    "detach_volume": ("DELETE /servers/{server_id}/os-volume_attachments/{id}", None),
+    "swap_volume": ("PUT /servers/{server_id}/os-volume_attachments/{id}", None),
+    "attach_interface": ("POST /servers/{server_id}/os-interface", None),
+    "detach_interface": ("DELETE /servers/{server_id}/os-interface/{port_id}", None),
     "reset_state": ("POST /servers/{id}/action", "os-resetState"),
 }
 
@@ -63,7 +68,7 @@ def _request(row: Operation) -> str:
     kind = operations.OPERATIONS[row.kind]
     route, action = _REQUESTS.get(row.kind, ("POST /servers/{id}/action", kind.action))
     entry = next(each for each in inventory.entries() if (f"{each.method} {each.path}", each.action) == (route, action))
-    rule = entry.declared.policy
+    rule = kind.rule or entry.declared.policy
     return f"`{route}`" + (f" `{action}`" if action else "") + f", `{rule}` ({reference.who_may(rule)})"
 
 

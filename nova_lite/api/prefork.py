@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from nova_lite import concurrency, service
+from nova_lite import concurrency, memory, service
 
 LOG = logging.getLogger(__name__)
 
@@ -54,6 +54,7 @@ class Prefork:
     def run(self) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._stopping.set())
+        memory.keep_what_is_loaded()
         self._fill()
         service.notify_systemd("READY=1")
         while not self._stopping.wait(POLL):

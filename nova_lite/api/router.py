@@ -5,6 +5,7 @@ Every route is reachable with the project's id in front (``/v2.1/{project_id}/se
 
 from __future__ import annotations
 
+import functools
 import logging
 from typing import Any
 
@@ -65,6 +66,20 @@ def route_table() -> list[tuple[str, str, str]]:
     )
 
 
+@functools.lru_cache(maxsize=2)
+def _mapper(paths: frozenset[str]) -> routes.Mapper:
+    """Paths without variables first, so that ``/servers/detail`` is not taken for a server named detail. The same paths
+    are served twice, as ``/v2`` and as ``/v2.1``."""
+    mapper = routes.Mapper(controller_scan=None)
+    mapper.minimization = False
+    ordered = sorted(paths, key=lambda path: (path.count("{"), path))
+    for prefix in ("", "/{project_id}"):
+        for path in ordered:
+            mapper.connect(None, prefix + path, controller=path)
+    mapper.create_regs()
+    return mapper
+
+
 class Router:
     """WSGI application: finds what a URL leads to and hands over to the dispatcher."""
 
@@ -75,18 +90,7 @@ class Router:
         for extension in extensions:
             for endpoint in extension.endpoints:
                 self._endpoints.setdefault(endpoint.route.path, []).append(endpoint)
-        self._mapper = self._make_mapper()
-
-    def _make_mapper(self) -> routes.Mapper:
-        """Paths without variables first, so that ``/servers/detail`` is not taken for a server named detail."""
-        mapper = routes.Mapper(controller_scan=None)
-        mapper.minimization = False
-        paths = sorted(self._endpoints, key=lambda path: (path.count("{"), path))
-        for prefix in ("", "/{project_id}"):
-            for path in paths:
-                mapper.connect(None, prefix + path, controller=path)
-        mapper.create_regs()
-        return mapper
+        self._mapper = _mapper(frozenset(self._endpoints))
 
     def find(self, path: str) -> wsgi.Target | None:
         match = self._mapper.match(path)

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import io
 import logging
+import queue
 import selectors
 import socket
 import ssl
@@ -18,9 +19,10 @@ from cheroot import server as cheroot_server
 from cheroot import wsgi as cheroot_wsgi
 
 from nova_lite import concurrency
-from nova_lite.api import deadlines
+from nova_lite.api import deadlines, overload
 from nova_lite.api.deadlines import Clients, Limits, TimedReader
 from nova_lite.api.deploy import App
+from nova_lite.overload import Priority
 from nova_lite.sockets import BACKLOG, listen
 
 LOG = logging.getLogger(__name__)
@@ -106,7 +108,8 @@ class _Reader(cheroot_makefile.StreamReader):
 
 
 class _Connection(cheroot_server.HTTPConnection):
-    """``counted``: whether it is among its client's. ``since``: when its request began, while it is not yet whole."""
+    """``counted``: whether it is among its client's. ``since``: when its request began, while it is not yet whole.
+    ``priority``: of the request that waits."""
 
     RequestHandlerClass = _Request
 
@@ -115,6 +118,7 @@ class _Connection(cheroot_server.HTTPConnection):
         self.rfile = _Reader(sock, server.limits)
         self.counted = False
         self.since: float | None = None
+        self.priority = Priority.CHANGE
 
     def communicate(self) -> bool:
         self.rfile.timed.next_request()
@@ -138,6 +142,9 @@ class _Cheroot(cheroot_wsgi.Server):
         self._listening = sock
         self.limits = limits
         self.clients = Clients(limits.connections)
+        self.waiting = overload.Requests(limits.waiting, threads, limits.wait, self._refuse)
+        self.requests._queue = self.waiting
+        self.requests.get = self.waiting.get
         self.max_request_header_size = deadlines.MAX_HEADER_BYTES
         self.keep_alive_conn_limit = MAX_KEEP_ALIVE
 
@@ -169,6 +176,7 @@ class _Cheroot(cheroot_wsgi.Server):
         except OSError:
             return False
         hidden = isinstance(conn.socket, ssl.SSLSocket)
+        conn.priority = overload.priority(seen or b"")
         lacks = 1 if seen is None else 0 if not seen or hidden else deadlines.missing(seen)
         with contextlib.suppress(OSError):
             conn.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, len(seen or b"") + lacks if lacks else 1)
@@ -184,6 +192,22 @@ class _Cheroot(cheroot_wsgi.Server):
             conn.socket.fileno(), selectors.EVENT_READ, data=conn
         )
         return True
+
+    def _refuse(self, conn: _Connection) -> None:
+        self._refused.put(conn)
+
+    @property
+    def _refused(self) -> queue.Queue[Any]:
+        refused: queue.Queue[Any] = self._unservicable_conns  # type: ignore[attr-defined]
+        return refused
+
+    def _serve_unservicable(self) -> None:
+        """The thread of those that are refused."""
+        while self.ready:
+            conn = self._refused.get()
+            if not isinstance(conn, _Connection):
+                return
+            overload.answer_busy(conn)
 
     def error_log(self, msg: str = "", level: int = logging.INFO, traceback: bool = False) -> None:
         LOG.log(level, "HTTP server: %s", msg, exc_info=traceback)

@@ -18,6 +18,7 @@ import functools
 import json
 import logging
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
@@ -27,7 +28,7 @@ import webob
 import webob.exc
 from oslo_config import cfg
 
-from nova_lite import exception
+from nova_lite import exception, metrics
 from nova_lite.api import microversions, validation
 from nova_lite.api.microversions import Change, Version, Versioned
 from nova_lite.compute.api import API
@@ -415,6 +416,7 @@ class Dispatcher:
         req.services = self._services
         req.authorized = False
         headers: dict[str, str] = {}
+        started = time.perf_counter()
         try:
             req.version = microversions.MINIMUM if self._legacy else microversions.of_request(req.headers)
             if not self._legacy:
@@ -424,6 +426,9 @@ class Dispatcher:
             response = fault_of(error)
         for name, value in headers.items():
             response.headers.setdefault(name, value)
+        route = getattr(req, "route", None)
+        seconds = metrics.REQUESTS.labels(*_told(req.method, route), response.status_int)
+        seconds.observe(time.perf_counter() - started)
         return response(environ, start_response)
 
     def _handle(self, req: Request, target: Target | None) -> Answer:
@@ -464,6 +469,13 @@ class Dispatcher:
         raise webob.exc.HTTPNotFound()
 
 
+def _told(method: str, route: Route | None) -> tuple[str, str]:
+    """For metrics: what a client makes up itself is no label of them."""
+    if route is None:
+        return "other", "none"
+    return method, route.path if route.action is None else f"{route.path} {route.action}"
+
+
 class UnknownUrl(Exception):
     """Nothing is at this URL, or not for this verb."""
 
@@ -485,7 +497,7 @@ def fault_of(error: Exception) -> webob.Response:
     if isinstance(error, UnknownUrl):
         return unknown_url()
     if isinstance(error, exception.NovaLiteException) and error.code != 500:
-        return fault(error.code, error.message)
+        return fault(error.code, error.message, error.kwargs.get("retry_after"))
     if isinstance(error, webob.exc.HTTPException):
         return fault(error.code, error.explanation or error.title)
     if isinstance(error, UnicodeDecodeError):
@@ -494,15 +506,15 @@ def fault_of(error: Exception) -> webob.Response:
     return fault(500, f"Unexpected API Error. Please contact the administrator\n{type(error)}")
 
 
-def fault(code: int, message: str) -> webob.Response:
-    """``{"<name>": {"code": ..., "message": ...}}``"""
+def fault(code: int, message: str, retry_after: int | None = None) -> webob.Response:
+    """``{"<name>": {"code": ..., "message": ...}}``. ``retry_after``: seconds, for a 503."""
     name = FAULT_NAMES.get(code, "computeFault")
     body: dict[str, Any] = {"code": code, "message": message}
     headers = {}
     if code in (413, 429):
         body["retryAfter"] = headers["Retry-After"] = "0"
     if code == 503:
-        headers["Retry-After"] = "2"
+        headers["Retry-After"] = str(retry_after or 2)
     return to_response(Answer({name: body}, code, headers))
 
 

@@ -13,19 +13,22 @@ import os  # noqa: E402
 import socket  # noqa: E402
 import ssl  # noqa: E402
 import sys  # noqa: E402
-from typing import NamedTuple  # noqa: E402
+from typing import TYPE_CHECKING, NamedTuple  # noqa: E402
 
 from oslo_config import cfg  # noqa: E402
 
 from nova_lite import conf as nova_conf  # noqa: E402
 from nova_lite import exception, rpc, service, sockets  # noqa: E402
-from nova_lite.api import deploy, kept_flavors, prefork, server, wsgi  # noqa: E402
+from nova_lite.api import deploy, gathered_reads, kept_flavors, prefork, server, wsgi  # noqa: E402
 from nova_lite.api.deadlines import Limits  # noqa: E402
 from nova_lite.compute.api import API  # noqa: E402
 from nova_lite.compute.rpcapi import ComputeRPC  # noqa: E402
-from nova_lite.conductor.rpcapi import ConductorRPC  # noqa: E402
+from nova_lite.conductor.rpcapi import ConductorRPC, priority  # noqa: E402
 from nova_lite.image.driver import load_backend  # noqa: E402
 from nova_lite.policy import Policy  # noqa: E402
+
+if TYPE_CHECKING:
+    from nova_lite.compute.user_volumes import UserVolumes
 
 LOG = logging.getLogger(__name__)
 
@@ -37,6 +40,8 @@ ADDRESSES = {
     "metadata": ("metadata_listen", "metadata_listen_port"),
     "identity": ("identity_listen", "identity_port"),
     "image": ("image_listen", "image_port"),
+    "volume": ("volume_listen", "volume_port"),
+    "network": ("network_listen", "network_port"),
 }
 
 PARENT_CHECK_SECONDS = 1.0
@@ -67,12 +72,22 @@ class Worker(service.Daemon):
 
     def prepare(self) -> None:
         """Connects to nobody yet: with the broker down requests are answered with 503."""
-        self._transport = rpc.Transport(self.conf)
-        conductor = kept_flavors.kept(rpc.proxy(ConductorRPC, self._transport), self.conf.api.flavors_kept)
-        self._compute.connect(conductor, rpc.proxy(ComputeRPC, self._transport), load_backend(self.conf, conductor))
+        self._transport = rpc.Transport(self.conf, rpc.API)
+        throttled = rpc.Throttled(self._transport, "conductor", priority)
+        client = gathered_reads.gathered(rpc.proxy(ConductorRPC, throttled))
+        conductor = kept_flavors.kept(client, self.conf.api.flavors_kept)
+        compute = rpc.proxy(ComputeRPC, self._transport)
+        self._compute.connect(conductor, compute, load_backend(self.conf, conductor), _volumes(self.conf, conductor))
+        self.tell_health(self._transport, self._number)
         if self._parent is not None:
             self.add_periodic("parent", PARENT_CHECK_SECONDS, self._end_with_parent)
-        limits = Limits(request=self.conf.api.request_deadline, connections=self.conf.api.max_connections_per_client)
+        options = self.conf.api
+        limits = Limits(
+            request=options.request_deadline,
+            connections=options.max_connections_per_client,
+            waiting=options.max_waiting,
+            wait=options.longest_wait,
+        )
         for site in self._sites:
             http = server.make(site.socks[self._number], site.app, self.conf.api.threads, site.tls, limits)
             http.start()
@@ -120,6 +135,16 @@ def load_sites(conf: cfg.ConfigOpts, compute: API) -> list[Site]:
 def _tls_context(conf: cfg.ConfigOpts) -> ssl.SSLContext:
     files = (conf.api.ssl_cert_file, conf.api.ssl_key_file)
     return sockets.tls_context(*files, "[api] ssl_cert_file", "[api] ssl_key_file")
+
+
+def _volumes(conf: cfg.ConfigOpts, conductor: ConductorRPC) -> UserVolumes | None:
+    """What is asked of Cinder, where volumes are its own."""
+    if conf.volume.backend != "cinder":
+        return None
+    from nova_lite.compute.user_volumes import UserVolumes  # keystoneauth is not loaded for nothing
+    from nova_lite.volume.cinder_client import CinderClient
+
+    return UserVolumes(CinderClient(conf), conductor)
 
 
 def main() -> int:

@@ -15,7 +15,8 @@ import threading  # noqa: E402
 from oslo_config import cfg  # noqa: E402
 
 from nova_lite import conf as configuration  # noqa: E402
-from nova_lite import exception, files, rpc, service  # noqa: E402
+from nova_lite import exception, files, metrics, rpc, service  # noqa: E402
+from nova_lite.compute import gathered_reports  # noqa: E402
 from nova_lite.compute.manager import ComputeManager, fences_path  # noqa: E402
 from nova_lite.compute.rpcapi import ComputeRPC  # noqa: E402
 from nova_lite.conductor.rpcapi import ConductorRPC  # noqa: E402
@@ -28,6 +29,8 @@ BINARY = "nova-lite-compute"
 RECONCILE_TICK = 1.0
 #: Seconds between two looks whether the hypervisor still answers.
 WATCH_TICK = 1.0
+#: Seconds between two questions what the host has to filter; a look whether to ask at least so often.
+FILTERS_TICK = 0.25
 PRUNE_INTERVAL = 3600.0
 
 
@@ -43,8 +46,12 @@ class ComputeDaemon(service.Daemon):
 
     def prepare(self) -> None:
         self._lock_host()
-        transport = self._transport = self._transport or rpc.Transport(self.conf)
-        manager = self._manager = self._manager or self._make_manager(rpc.proxy(ConductorRPC, transport))
+        transport = self._transport = self._transport or rpc.Transport(self.conf, rpc.COMPUTE)
+        manager = self._manager = self._manager or self._make_manager(
+            gathered_reports.gathered(rpc.proxy(ConductorRPC, transport), self.conf.host)
+        )
+        self.tell_health(transport, hypervisor=manager.require_hypervisor, registration=manager.registration.require)
+        metrics.state_of(self, manager.states)
         manager.connect()
         self.add_periodic("Heartbeat", self.conf.report_interval, manager.registration.send_heartbeat, jitter=True)
         self.add_periodic("Inventory", self.conf.report_interval, manager.heartbeat.refresh)
@@ -52,7 +59,12 @@ class ComputeDaemon(service.Daemon):
         manager.clean_up()
         self.serve_rpc(transport, self.conf.host, rpc.Endpoint(ComputeRPC, manager, orders=manager.orders))
         self.add_periodic("Domain reconciliation", RECONCILE_TICK, manager.reconciler.tick)
+        self.add_periodic("Port filters", FILTERS_TICK, lambda: manager.port_filters.tick(FILTERS_TICK))
         self.add_periodic("Pruning of fences", PRUNE_INTERVAL, manager.prune_fences, jitter=True)
+        if self.conf.image_cache.manager_interval:
+            self.add_periodic(
+                "Ageing of images", self.conf.image_cache.manager_interval, manager.age_images, jitter=True
+            )
         self._listen_to_hypervisor(manager)
         manager.registration.serve()
 

@@ -14,7 +14,7 @@ from collections.abc import Callable  # noqa: E402
 from oslo_config import cfg  # noqa: E402
 
 from nova_lite import conf as nova_conf  # noqa: E402
-from nova_lite import exception, rpc, service, version  # noqa: E402
+from nova_lite import exception, metrics, rpc, service, version  # noqa: E402
 from nova_lite.compute.rpcapi import ComputeRPC  # noqa: E402
 from nova_lite.conductor.db import console_tokens, engine, migration, services  # noqa: E402
 from nova_lite.conductor.manager import ConductorManager  # noqa: E402
@@ -27,11 +27,14 @@ BINARY = "nova-lite-conductor"
 #: Seconds between two removals of tokens whose time is over; they are void without it.
 EXPIRE_TOKENS_INTERVAL = 60.0
 
+#: Seconds in which hosts are told at most once that what they filter has changed.
+FILTER_NEWS_INTERVAL = 0.5
+
 
 class Conductor(service.Daemon):
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         super().__init__(conf, BINARY)
-        self.transport = rpc.Transport(conf)
+        self.transport = rpc.Transport(conf, rpc.CONDUCTOR)
         self.client = rpc.proxy(ConductorRPC, self.transport)
         self.manager: ConductorManager | None = None
 
@@ -39,13 +42,17 @@ class Conductor(service.Daemon):
         manager = self.manager = self.manager or ConductorManager(
             self.conf, rpc.proxy(SchedulerRPC, self.transport), rpc.proxy(ComputeRPC, self.transport), self.client
         )
+        self.tell_health(self.transport, database=manager.db.ping)
+        metrics.state_of(self, manager.states)
         manager.db.ping()
         migration.check(self.conf)
+        manager.start()
         self.serve_rpc(self.transport, self.conf.host, manager.endpoint, shared=True)
         self._report()
         self.add_periodic("report_service", self.conf.report_interval, self._report)
         self.add_periodic("expire_console_tokens", EXPIRE_TOKENS_INTERVAL, self._expire_console_tokens, jitter=True)
         self.add_periodic("reconcile", self.conf.conductor.reconcile_interval, self._sweep)
+        self.add_periodic("filter_news", FILTER_NEWS_INTERVAL, self._tell_filter_news)
         self.add_periodic("purge", self.conf.conductor.purge_interval, self._purge, jitter=True)
 
     def cleanup(self) -> None:
@@ -56,6 +63,10 @@ class Conductor(service.Daemon):
     def _sweep(self) -> None:
         assert self.manager is not None
         self._translated(self.manager.reconciler.sweep)
+
+    def _tell_filter_news(self) -> None:
+        assert self.manager is not None
+        self._translated(self.manager.filter_news.tell)
 
     def _purge(self) -> None:
         assert self.manager is not None

@@ -13,7 +13,7 @@ import sys  # noqa: E402
 from oslo_config import cfg  # noqa: E402
 
 from nova_lite import conf as configuration  # noqa: E402
-from nova_lite import rpc, service  # noqa: E402
+from nova_lite import metrics, rpc, service  # noqa: E402
 from nova_lite.conductor.rpcapi import ConductorRPC  # noqa: E402
 from nova_lite.notifications import Notifications  # noqa: E402
 from nova_lite.scheduler.manager import SchedulerManager  # noqa: E402
@@ -43,10 +43,12 @@ class SchedulerDaemon(service.Daemon):
         self._transport: rpc.Transport | None = None
 
     def prepare(self) -> None:
-        transport = self._transport = self._transport or rpc.Transport(self.conf)
+        transport = self._transport = self._transport or rpc.Transport(self.conf, rpc.SCHEDULER)
         if self._notifications is None:
             self._notifications = Notifications(self.conf, f"nova-scheduler.{self.conf.host}")
         manager = SchedulerManager(self.conf, rpc.proxy(ConductorRPC, transport), notify=self._notifications.emit)
+        self.tell_health(transport, hosts=manager.require_hosts)
+        metrics.state_of(self, lambda: [metrics.one(metrics.SCHEDULER_HOSTS, manager.known_hosts())])
         self.serve_rpc(transport, self.conf.host, rpc.Endpoint(SchedulerRPC, manager), shared=True)
         self.add_periodic("Loading host states", self.conf.startup_retry_interval, manager.keep_fresh, at_once=True)
         self.add_periodic("Heartbeat", self.conf.report_interval, manager.report, at_once=True)

@@ -7,20 +7,24 @@ nudge; when it cannot be sent, the conductor's reconciler picks the action up a 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import oslo_messaging as messaging
 
-from nova_lite import exception, operations
+from nova_lite import exception, operations, states
 from nova_lite.compute import rpcapi as compute_rpcapi
 from nova_lite.compute.rpcapi import ComputeRPC
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.console import tokens
 from nova_lite.context import RequestContext
 from nova_lite.image.driver import ImageBackend
-from nova_lite.objects import CreateRequest, CreateResult, Diagnostics, Instance
+from nova_lite.objects import VIF, ActionTicket, CreateRequest, CreateResult, Diagnostics, Instance, NetworkRequest
+
+if TYPE_CHECKING:
+    from nova_lite.compute.user_volumes import UserVolumes
 
 LOG = logging.getLogger(__name__)
 
@@ -29,31 +33,52 @@ T = TypeVar("T")
 #: How often a call whose answer did not come is made, in all. The request id makes a repeated one harmless.
 ATTEMPTS = 2
 
+#: How long a request waits for its turn while another one of its kind is under way, and between two looks, in seconds.
+IN_TURN_SECONDS, IN_TURN_POLL_SECONDS = 30.0, 0.3
+
 
 class API:
-    """``conductor`` and ``compute`` are the RPC clients, ``images`` the source of images; `connect` sets them once the
-    process may talk to others (after a fork)."""
+    """``conductor`` and ``compute`` are the RPC clients, ``images`` the source of images, ``volumes`` what is asked of
+    Cinder (None: volumes are the conductor's); `connect` sets them once the process may talk to others (after a
+    fork)."""
 
     conductor: ConductorRPC
     compute: ComputeRPC
     images: ImageBackend
+    volumes: UserVolumes | None = None
 
-    def connect(self, conductor: ConductorRPC, compute: ComputeRPC, images: ImageBackend) -> None:
+    def connect(
+        self,
+        conductor: ConductorRPC,
+        compute: ComputeRPC,
+        images: ImageBackend,
+        volumes: UserVolumes | None = None,
+    ) -> None:
         self.conductor = conductor
         self.compute = compute
         self.images = images
+        self.volumes = volumes
 
     def create(self, context: RequestContext, request: CreateRequest) -> CreateResult:
         """Servers that are accepted; they are BUILD now, and ACTIVE or ERROR in the end."""
-        if request.image_ref:
-            images = self.images.describe(context, [request.image_ref])
+        if self.volumes is not None and request.block_devices:
+            known = self.volumes.describe(context, request.block_devices)
+            request = msgspec.structs.replace(request, volumes=known)
+        parts = [part_id for each in request.volumes.values() if each.image for _, part_id in each.image.boot_parts()]
+        named = [each.image_id for each in request.block_devices if each.image_id is not None]
+        if request.image_ref or named or parts:
+            wanted = dict.fromkeys([*filter(None, [request.image_ref]), *named, *parts])
+            images = self.images.describe(context, list(wanted))
             request = msgspec.structs.replace(request, images=images)
         result = _again(lambda: self.conductor.create_instances(context, request))
+        if self.volumes is not None and not result.earlier:
+            self.volumes.make(context, result.instances)
         uuids = [instance.uuid for instance in result.instances]
-        _nudge("build_instances", uuids, lambda: self.conductor.build_instances(context, uuids))
+        if not result.driven:
+            _nudge("build_instances", uuids, lambda: self.conductor.build_instances(context, uuids))
         return result
 
-    def accept(self, context: RequestContext, instance_uuid: str, kind: str, payload: dict[str, Any]) -> None:
+    def accept(self, context: RequestContext, instance_uuid: str, kind: str, payload: dict[str, Any]) -> ActionTicket:
         """Have an operation of `nova_lite.operations` accepted; raises 404, or 409 where its row does not allow it."""
         ticket = _again(lambda: self.conductor.accept_action(context, instance_uuid, kind, payload))
         steps = operations.get(kind, ticket.payload).steps
@@ -61,6 +86,7 @@ class API:
             _nudge(kind, [instance_uuid], lambda: self.conductor.build_instances(context, [instance_uuid]))
         elif steps:
             _nudge(kind, [instance_uuid], lambda: compute_rpcapi.send_ticket(self.compute, context, ticket))
+        return ticket
 
     def delete(self, context: RequestContext, instance_uuid: str, soft: bool) -> None:
         """Have a delete accepted; ``soft``: one that can be taken back, if there is anything yet to keep."""
@@ -81,16 +107,66 @@ class API:
         self.accept(context, instance_uuid, operations.REBUILD.kind, {**payload, **described})
         return self.conductor.instance_get(context, instance_uuid)
 
-    def rescue(self, context: RequestContext, instance_uuid: str, image_ref: str | None, password: str) -> None:
-        """Have a rescue accepted; ``image_ref`` None: with the server's own image."""
+    def rescue(
+        self,
+        context: RequestContext,
+        instance_uuid: str,
+        image_ref: str | None,
+        password: str,
+        allow_bfv_rescue: bool = False,
+    ) -> None:
+        """Have a rescue accepted; ``image_ref`` None: with the server's own image. ``allow_bfv_rescue``: also one that
+        boots from a volume."""
         images = {}
         if image_ref is not None:
             try:
                 images = msgspec.to_builtins(self.images.describe(context, [image_ref]))
             except exception.Invalid as error:
                 raise exception.UnsupportedRescueImage(image=image_ref) from error
-        payload = {"image_ref": image_ref, "images": images, "admin_password": password}
+        payload = {
+            "image_ref": image_ref,
+            "images": images,
+            "admin_password": password,
+            "allow_bfv_rescue": allow_bfv_rescue,
+        }
         self.accept(context, instance_uuid, operations.RESCUE.kind, payload)
+
+    def attach_volume(self, context: RequestContext, instance_uuid: str, payload: dict[str, Any]) -> Instance:
+        """Have an attachment accepted; ``payload`` is that of `nova_lite.conductor.operations.volumes`, but for what
+        Cinder says. Raises `VolumeNotFound`, `InvalidVolume`."""
+        if self.volumes is not None:
+            volume = self.volumes.attachable(context, payload["volume_id"])
+            payload = {**payload, "volume": msgspec.to_builtins(volume)}
+        return self.accept(context, instance_uuid, operations.ATTACH_VOLUME.kind, payload).instance
+
+    def attach_interface(
+        self, context: RequestContext, instance_uuid: str, request: NetworkRequest
+    ) -> tuple[Instance, VIF]:
+        """Have another interface accepted; the server, and the interface as it is to be."""
+        payload = {"request": msgspec.to_builtins(request)}
+        ticket = self._in_turn(context, instance_uuid, operations.ATTACH_INTERFACE.kind, payload)
+        port_id = ticket.payload["port_id"]
+        for vif in ticket.instance.vifs:
+            if vif.id == port_id:
+                return ticket.instance, vif
+        raise exception.PortNotFound(port_id=port_id, instance_id=instance_uuid)
+
+    def detach_interface(self, context: RequestContext, instance_uuid: str, port_id: str) -> None:
+        """Raises `PortNotFound`."""
+        self._in_turn(context, instance_uuid, operations.DETACH_INTERFACE.kind, {"port_id": port_id})
+
+    def _in_turn(self, context: RequestContext, instance_uuid: str, kind: str, payload: dict[str, Any]) -> ActionTicket:
+        """Accept what clients ask for several at a time of one server: while another one is under way it waits, for as
+        long as a client does. Then that is the 409 that it is."""
+        deadline = time.monotonic() + IN_TURN_SECONDS
+        while True:
+            try:
+                return self.accept(context, instance_uuid, kind, payload)
+            except exception.InstanceInvalidState as error:
+                waits = error.kwargs.get("state") in (states.ATTACHING_INTERFACE, states.DETACHING_INTERFACE)
+                if not waits or time.monotonic() >= deadline:
+                    raise
+            time.sleep(IN_TURN_POLL_SECONDS)
 
     def get_console_output(self, context: RequestContext, instance_uuid: str, length: int | None) -> str:
         """The last ``length`` lines of the console; None: all that is kept.

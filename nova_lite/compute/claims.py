@@ -12,21 +12,25 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from nova_lite import exception
-from nova_lite.objects import Flavor
+from nova_lite.objects import Flavor, InstanceNUMATopology
 
 UNITS = {"vcpus": "vCPUs", "memory_mb": "MB of memory", "disk_gb": "GB of disk"}
 
 
 class Resources(msgspec.Struct, frozen=True):
-    """An amount of a host. Memory MB, disk GB."""
+    """An amount of a host. Memory MB, disk GB. ``vcpus``: those that share CPUs; ``cpus``: CPUs for one vCPU each."""
 
     vcpus: int = 0
     memory_mb: int = 0
     disk_gb: int = 0
+    cpus: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, flavor: Flavor) -> Resources:
-        return cls(vcpus=flavor.vcpus, memory_mb=flavor.memory_mb, disk_gb=flavor.disk_gb)
+    def of(cls, flavor: Flavor, numa: InstanceNUMATopology | None) -> Resources:
+        """``numa``: where the instance is in the host's NUMA cells."""
+        cpus = () if numa is None else tuple(numa.host_cpus)
+        vcpus = 0 if numa is not None and numa.dedicated else flavor.vcpus
+        return cls(vcpus=vcpus, memory_mb=flavor.memory_mb, disk_gb=flavor.disk_gb, cpus=cpus)
 
 
 class Claims:
@@ -54,7 +58,17 @@ class Claims:
                     raise exception.ComputeResourcesUnavailable(
                         reason=f"{need} {unit} asked for, {max(0, total - used)} of {total} left on this host"
                     )
+            self._check_cpus(wanted, others, capacity)
             self._held[instance_uuid] = wanted
+
+    @staticmethod
+    def _check_cpus(wanted: Resources, others: list[Resources], capacity: Resources) -> None:
+        """Each of the CPUs is one that this host gives out so, and is nobody else's."""
+        taken = {cpu for held in others for cpu in held.cpus}
+        for cpu in wanted.cpus:
+            if cpu not in capacity.cpus or cpu in taken:
+                why = "another guest has it" if cpu in capacity.cpus else "it is not in cpu_dedicated_set"
+                raise exception.ComputeResourcesUnavailable(reason=f"CPU {cpu} asked for, {why} on this host")
 
     def restore(self, held: Mapping[str, Resources]) -> None:
         """Take over what domains hold that were here before this daemon started."""

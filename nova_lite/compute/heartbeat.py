@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 import uuid
 
 from oslo_config import cfg
 
-from nova_lite import exception, version
+from nova_lite import cpu_sets, exception, version
 from nova_lite.compute.claims import Resources
 from nova_lite.compute.jobs import Jobs
 from nova_lite.objects import HostReport, Inventory
@@ -24,6 +25,7 @@ class Heartbeat:
         self._driver = driver
         self._jobs = jobs
         self._boot_id = str(uuid.uuid4())
+        self._numbers = itertools.count(1)
         self._inventory: Inventory | None = None
         self._answered = time.monotonic()
 
@@ -43,6 +45,7 @@ class Heartbeat:
         return HostReport(
             host=self._host,
             boot_id=self._boot_id,
+            number=next(self._numbers),
             inventories=[self._known()],
             building=self._jobs.building(),
             acting=self._jobs.acting(),
@@ -63,6 +66,7 @@ class Heartbeat:
             vcpus=int((known.vcpus - conf.reserved_host_cpus) * conf.cpu_allocation_ratio),
             memory_mb=int((known.memory_mb - conf.reserved_host_memory_mb) * conf.ram_allocation_ratio),
             disk_gb=int((known.disk_gb - self._reserved_disk_gb()) * conf.disk_allocation_ratio),
+            cpus=tuple(cpu for cell in known.numa for cpu in cpu_sets.parse(cell.dedicated_cpus)),
         )
 
     def _reserved_disk_gb(self) -> int:

@@ -17,9 +17,10 @@ from nova_lite.compute.reports import Retrier
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.context import get_admin_context
 from nova_lite.image.driver import ImageBackend
-from nova_lite.objects import ActionTicket
+from nova_lite.objects import ActionTicket, BlockDevice, Instance, VolumeSource, block_device
 from nova_lite.states import PowerState
 from nova_lite.virt.driver import ComputeDriver, DomainInfo, Migrating
+from nova_lite.volume.driver import VolumeBackend
 
 LOG = logging.getLogger(__name__)
 
@@ -38,6 +39,7 @@ class LocalHost:
     retrier: Retrier
     images: ImageBackend
     snapshot_slots: threading.BoundedSemaphore
+    volumes: VolumeBackend
     hypervisor_answers: Callable[[], bool] = lambda: True
 
     def domain(self, instance_uuid: str) -> DomainInfo | None:
@@ -51,6 +53,32 @@ class LocalHost:
         """Raises `HypervisorUnavailable` where a call of the driver would only hang."""
         if not self.hypervisor_answers():
             raise exception.HypervisorUnavailable(host=self.name, reason="it does not answer")
+
+    def volume_paths(
+        self, instance: Instance, still_wanted: Callable[[], None] = lambda: None
+    ) -> dict[str, VolumeSource]:
+        """Where the instance's volumes are, by id. Those of another service are waited for, as long as they are
+        wanted, and their block devices say from then on which they are."""
+        sources: dict[str, VolumeSource] = {}
+        for device in block_device.volumes(instance.block_devices):
+            source = self.volume_source(instance, device, still_wanted)
+            sources[str(device.volume_id)] = source
+        return sources
+
+    def volume_source(
+        self, instance: Instance, device: BlockDevice, still_wanted: Callable[[], None] = lambda: None
+    ) -> VolumeSource:
+        if not self.volumes.remote:
+            return self.volumes.path(str(device.volume_id))
+        connector = self.volumes.connector()
+        uuid = instance.uuid
+        connection = self.retrier.ask(
+            f"Instance {uuid}: connection of volume {device.volume_id or device.uuid}",
+            lambda: self.conductor.volume_connect(get_admin_context(), self.name, uuid, device.uuid, connector),
+            still_wanted,
+        )
+        device.volume_id, device.volume_size = connection.volume_id, connection.size
+        return self.volumes.connect(uuid, connection)
 
     def power_state(self, instance_uuid: str) -> int | None:
         info = self.domain(instance_uuid)
@@ -107,6 +135,7 @@ class LocalHost:
         self.driver.destroy(instance_uuid)
         hooks.reach("domain", "destroy", "after")
         self.driver.unplug_vifs(instance_uuid)
+        self.volumes.disconnect(instance_uuid)
         self.fences.removed(instance_uuid)
         self.claims.release(instance_uuid)
 

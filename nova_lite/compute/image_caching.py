@@ -1,12 +1,14 @@
-"""Fetching images before a guest needs them, one at a time, so that builds keep the disk for themselves."""
+"""Images on this host: fetched before a guest needs them, one at a time, so that builds keep the disk for themselves,
+and removed when nothing has used them for long."""
 
 from __future__ import annotations
 
 import logging
 import threading
 
+from nova_lite import exception
 from nova_lite.objects import Image
-from nova_lite.virt.driver import ComputeDriver, ImageCaching
+from nova_lite.virt.driver import ComputeDriver, ImageAgeing, ImageCaching
 
 LOG = logging.getLogger(__name__)
 
@@ -24,6 +26,18 @@ class ImageFetcher:
             LOG.warning("This hypervisor keeps no images; %d of them are not fetched", len(images))
             return
         threading.Thread(target=self._run, args=(self._driver, images), name="image-cache", daemon=True).start()
+
+    def age(self, minimum_age: float) -> None:
+        """Remove images that nothing uses and nobody has asked for in so many seconds."""
+        if not isinstance(self._driver, ImageAgeing):
+            return
+        try:
+            removed = self._driver.age_images(minimum_age)
+        except exception.VirtDriverError as error:
+            LOG.warning("The image cache stays as it is, since it cannot be told what is used: %s", error.message)
+            return
+        for image_id in removed:
+            LOG.info("Image %s, which nothing has used for long, is removed from the cache", image_id)
 
     def _run(self, driver: ImageCaching, images: list[Image]) -> None:
         with self._one_at_a_time:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import threading
 import time
@@ -15,6 +16,9 @@ from nova_lite.context import RequestContext
 
 LOG = logging.getLogger(__name__)
 
+
+#: What a disk says that is full or takes nothing any more. Where no promise can be written nothing is reported.
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 #: Instance uuid and token.
 Key = tuple[str, int, int]
@@ -137,13 +141,24 @@ class Jobs:
     def _run(self, jobs: set[Key], key: Key, context: RequestContext, work: Callable[[], None]) -> None:
         context.update_store()
         try:
+            trouble = self._trouble(key, work)
+            if trouble:  # while an exception is handled, oslo.log repeats it at the end of the line
+                LOG.warning("Instance %s: this host's disk fails, its order has to come again: %s", key[0], trouble)
+        finally:
+            self._end(jobs, key)
+
+    @staticmethod
+    def _trouble(key: Key, work: Callable[[], None]) -> str:
+        """Do the work; why the disk did not take what had to be written first, if that was so."""
+        try:
             work()
         except Stopping as error:
             LOG.info("%s is left undone, the daemon stops", error)
-        except Exception:
+        except Exception as error:
+            if isinstance(error, OSError) and error.errno in _DISK:
+                return str(error)
             LOG.exception("Instance %s: the job ended without a report; its lease will lapse", key[0])
-        finally:
-            self._end(jobs, key)
+        return ""
 
     def _end(self, jobs: set[Key], key: Key) -> None:
         with self._changed:

@@ -6,12 +6,12 @@ import functools
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from oslo_config import cfg
 
-from nova_lite import exception, operations
+from nova_lite import exception, metrics, operations
 from nova_lite.compute import consoles
 from nova_lite.compute.claims import Claims
 from nova_lite.compute.fences import FenceStore
@@ -23,15 +23,19 @@ from nova_lite.compute.jobs import Jobs
 from nova_lite.compute.operations import snapshot
 from nova_lite.compute.operations.build import Builder
 from nova_lite.compute.operations.engine import Engine
+from nova_lite.compute.port_filters import PortFilterKeeper
 from nova_lite.compute.reconciler import DomainReconciler
 from nova_lite.compute.registration import Registration
 from nova_lite.compute.reports import Retrier
+from nova_lite.compute.volumes import VolumeWorker
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.context import RequestContext
 from nova_lite.image.driver import ImageBackend
-from nova_lite.objects import ActionTicket, BuildRequest, Console, Diagnostics, Image
+from nova_lite.objects import ActionTicket, BuildRequest, Console, Diagnostics, Image, VolumeWork
 from nova_lite.states import PowerState
 from nova_lite.virt.driver import ComputeDriver, ConsoleOutput, InstanceDiagnostics
+from nova_lite.volume.driver import VolumeBackend
+from nova_lite.volume.driver import load_backend as load_volumes
 
 LOG = logging.getLogger(__name__)
 
@@ -50,7 +54,13 @@ class ComputeManager:
     """
 
     def __init__(
-        self, conf: cfg.ConfigOpts, host: str, driver: ComputeDriver, conductor: ConductorRPC, images: ImageBackend
+        self,
+        conf: cfg.ConfigOpts,
+        host: str,
+        driver: ComputeDriver,
+        conductor: ConductorRPC,
+        images: ImageBackend,
+        volumes: VolumeBackend | None = None,
     ) -> None:
         self._stopping = threading.Event()
         self.jobs = Jobs()
@@ -68,16 +78,31 @@ class ComputeManager:
             retrier=Retrier(conf.compute.report_retry_seconds, self._stopping),
             images=images,
             snapshot_slots=threading.BoundedSemaphore(conf.compute.max_concurrent_snapshots),
+            volumes=volumes or load_volumes(conf, images.fetch),
             hypervisor_answers=self.heartbeat.hypervisor_answers,
         )
         snapshot.clean(self.host)
         boot = HostBoot(os.path.join(conf.state_path, "boots", host))
         self.reconciler = DomainReconciler(self.host, conf.compute.reconcile_interval, boot)
-        self._builder = Builder(self.host, self.registration)
+        self.port_filters = PortFilterKeeper(host, driver, conductor, conf.network.security_group_refresh_interval)
+        self._builder = Builder(self.host, self.registration, self.port_filters.refresh_soon)
         self._engine = Engine(self.host)
+        self._volume_worker = VolumeWorker(self.host)
         self.orders = {method: self._order(step) for method, step in operations.order_methods().items()}
         self._image_fetcher = ImageFetcher(driver)
         self._hypervisor_answers = True
+
+    # --- for metrics and health
+
+    def states(self) -> Iterable[tuple[str, metrics.Value]]:
+        yield metrics.one(metrics.JOBS, len(self.jobs.building()), "build")
+        yield metrics.one(metrics.JOBS, len(self.jobs.acting()), "action")
+        yield metrics.one(metrics.HYPERVISOR_UP, float(self.heartbeat.hypervisor_answers()))
+
+    def require_hypervisor(self) -> None:
+        """Raises `HypervisorUnavailable` while it does not answer."""
+        if not self.heartbeat.hypervisor_answers():
+            raise exception.HypervisorUnavailable(host=self.host.name, reason="it does not answer")
 
     # --- life
 
@@ -102,6 +127,7 @@ class ComputeManager:
         if self.jobs.building() or self.jobs.acting():
             raise exception.ServiceUnavailable("Work from before this host was forced down has not ended yet.")
         self.host.images.sweep_uploads(self.host.name)
+        self.host.volumes.sweep()
         kept = self.reconciler.run()
         if kept:
             raise exception.ServiceUnavailable(
@@ -122,6 +148,12 @@ class ComputeManager:
             self._builder.give_up_waiting()
         self.registration.send_heartbeat()
 
+    def age_images(self) -> None:
+        """Remove images that no guest uses from this host's cache, unless that is turned off."""
+        options = self.host.conf.image_cache
+        if options.remove_unused_base_images:
+            self._image_fetcher.age(options.remove_unused_original_minimum_age_seconds)
+
     def prune_fences(self) -> None:
         self.host.fences.prune()
 
@@ -141,9 +173,20 @@ class ComputeManager:
         work = functools.partial(self._if_admitted, uuid, self._builder.run, context, request)
         self.jobs.start_build(context, uuid, request.generation, work)
 
+    def build_and_run_instances(self, context: RequestContext, requests: list[BuildRequest]) -> None:
+        for request in requests:
+            self.build_and_run_instance(context, request)
+
     def cache_images(self, context: RequestContext, images: list[Image]) -> None:
         """Fetch these into the host's cache, as far as it has one."""
         self._image_fetcher.start(images)
+
+    def volume_work(self, context: RequestContext, work: VolumeWork) -> None:
+        """Change a volume's file, in a thread of its own, and report."""
+        self._volume_worker.start(work)
+
+    def refresh_security_groups(self, context: RequestContext) -> None:
+        self.port_filters.refresh_soon()
 
     def _order(self, step: operations.OnHost) -> Order:
         """The RPC method that carries out a step."""

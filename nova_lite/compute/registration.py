@@ -81,6 +81,13 @@ class Registration:
         report.epoch, report.serving, report.identity = self._epoch, self._serving, self._identity
         return report
 
+    def require(self) -> None:
+        """Raises `ServiceUnavailable` while the host takes no orders."""
+        if self.lost.is_set() or not self._serving:
+            raise exception.HostNotAdmitted("This host is not registered, or has not compared its domains yet.")
+        if time.monotonic() - self._confirmed >= self._conf.service_down_time:
+            raise exception.ServiceUnavailable("No heartbeat was answered lately.")
+
     def check(self) -> None:
         """Before an order is carried out: asks if the last answer is older than a host's lease. Raises
         `ServiceUnavailable` if the host may not serve, or cannot find out."""

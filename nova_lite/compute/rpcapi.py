@@ -6,18 +6,33 @@ from typing import Protocol
 
 from nova_lite import operations, rpc
 from nova_lite.context import RequestContext
-from nova_lite.objects import ActionTicket, BuildRequest, Console, Diagnostics, Image
+from nova_lite.objects import ActionTicket, BuildRequest, Console, Diagnostics, Image, VolumeWork
 
 #: The version that the newest of the calls below came in.
-CALLS = "1.7"
+CALLS = "1.16"
+
+#: Who may call what. An order goes out from whoever has accepted the action, or drives it.
+ALLOWED = {
+    **rpc.allow(rpc.API, rpc.CONDUCTOR, rpc.MANAGE, methods="order build_and_run_instance build_and_run_instances"),
+    **rpc.allow(rpc.CONDUCTOR, methods="cache_images volume_work refresh_security_groups fence_instance"),
+    **rpc.allow(rpc.API, methods="get_console_output get_vnc_console get_serial_console get_instance_diagnostics"),
+    **rpc.allow(rpc.CONSOLE, methods="validate_console_port"),
+}
 
 
-@rpc.service("compute", version=operations.compute_version(CALLS))
+@rpc.service("compute", version=operations.compute_version(CALLS), allowed=ALLOWED)
 class ComputeRPC(Protocol):
     """Casts carry an order whose row is already committed; calls only read, or fence."""
 
     @rpc.cast
     def build_and_run_instance(self, context: RequestContext, host: rpc.Receiver, request: BuildRequest) -> None: ...
+
+    @rpc.cast
+    @rpc.since("1.16")
+    def build_and_run_instances(
+        self, context: RequestContext, host: rpc.Receiver, requests: list[BuildRequest]
+    ) -> None:
+        """`build_and_run_instance` for each of these."""
 
     @rpc.cast
     def order(
@@ -33,6 +48,16 @@ class ComputeRPC(Protocol):
 
     @rpc.cast
     def cache_images(self, context: RequestContext, host: rpc.Receiver, images: list[Image]) -> None: ...
+
+    @rpc.cast
+    @rpc.since("1.9")
+    def volume_work(self, context: RequestContext, host: rpc.Receiver, work: VolumeWork) -> None:
+        """Change a volume's file, and report with `finish_volume_work`."""
+
+    @rpc.cast
+    @rpc.since("1.8")
+    def refresh_security_groups(self, context: RequestContext, host: rpc.Receiver) -> None:
+        """Something may have changed in what it filters: it asks for that. A nudge; it asks without, after a while."""
 
     def fence_instance(
         self,

@@ -10,7 +10,7 @@ from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Instance
 from nova_lite.conductor.operations import faults
 from nova_lite.conductor.operations.engine import Engine
-from nova_lite.context import RequestContext
+from nova_lite.context import RequestContext, get_admin_context
 from nova_lite.objects import DomainExpected, DomainReport, DomainVerdict, Verdict
 from nova_lite.states import PowerState
 
@@ -43,11 +43,12 @@ class Domains:
         domains: list[DomainReport],
         leftovers: list[str],
     ) -> list[DomainVerdict]:
+        own = get_admin_context(context.request_id)
         off: list[Instance] = []
         verdicts = reconcile_domains(uow, host, domains, leftovers, off)
         for instance in off:
             LOG.info("Instance %s ran when its host lost power: it is started again", instance.uuid)
-            self.engine.accept_in(uow, context, instance.uuid, operations.START.kind, {})
+            self.engine.accept_in(uow, own, instance.uuid, operations.START.kind, {})
         return verdicts
 
     def domains_expected(self, context: RequestContext, host: str) -> list[DomainExpected]:

@@ -4,29 +4,41 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 from oslo_config import cfg
 
-from nova_lite import context, exception, rpc
+from nova_lite import metrics, rpc
 from nova_lite.compute.rpcapi import ComputeRPC
-from nova_lite.conductor.db import engine, hosts, purge, services
+from nova_lite.conductor.cinder import Cinder
+from nova_lite.conductor.db import backlog, engine, purge, services
+from nova_lite.conductor.db.cinder import BACKEND as CINDER
 from nova_lite.conductor.db.engine import Database, UnitOfWork
 from nova_lite.conductor.domains import Domains
 from nova_lite.conductor.endpoints import database
 from nova_lite.conductor.endpoints.images import Images
 from nova_lite.conductor.endpoints.instances import Instances
+from nova_lite.conductor.endpoints.interfaces import Interfaces, Ports
 from nova_lite.conductor.endpoints.live_migrations import LiveMigrations
+from nova_lite.conductor.filter_news import FilterNews
+from nova_lite.conductor.heartbeats import Heartbeats
+from nova_lite.conductor.host_news import HostNews
 from nova_lite.conductor.operations.building import Building
 from nova_lite.conductor.operations.create import Create
+from nova_lite.conductor.operations.drives import Drives
 from nova_lite.conductor.operations.engine import Engine
 from nova_lite.conductor.operations.scheduling import Scheduling
 from nova_lite.conductor.reconciler import Reconciler
+from nova_lite.conductor.replays import Once
 from nova_lite.conductor.retirement import Retirements
-from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.conductor.rpcapi import ConductorRPC, priority
 from nova_lite.image.driver import load_backend as load_images
 from nova_lite.network.driver import load_backend
-from nova_lite.objects import HostState
 from nova_lite.scheduler.rpcapi import SchedulerRPC
+
+if TYPE_CHECKING:
+    from nova_lite.volume.cinder_client import CinderClient
 
 LOG = logging.getLogger(__name__)
 
@@ -39,26 +51,55 @@ class ConductorManager:
     ) -> None:
         self.conf = conf
         self._closing = threading.Event()
-        self.scheduler = scheduler
-        self.db = Database(conf, before_commit=self._announce_hosts)
+        self.db = Database(conf, before_commit=self._announce)
         network_backend = load_backend(conf)
         image_backend = load_images(conf, conductor)
         self.engine = Engine(self.db, conf, network_backend, compute, scheduler, image_backend)
-        scheduling = Scheduling(self.engine, scheduler)
-        self.reconciler = Reconciler(self.engine, scheduling)
+        self.filter_news = FilterNews(self.db, compute)
+        self.host_news = HostNews(self.db, scheduler)
+        scheduling = Scheduling(self.engine, scheduler, self.host_news)
+        self.cinder = Cinder(self.engine, _cinder_client(conf))
+        self.drives = Drives(lambda wanted: self.engine.guarded(lambda: scheduling.place(wanted)))
+        self.reconciler = Reconciler(self.engine, scheduling, self.cinder)
         self.endpoint = rpc.Endpoint(
             ConductorRPC,
-            Create(self.db, conf, network_backend),
+            Create(self.db, conf, network_backend, self.drives),
             self.engine,
             Building(self.engine, scheduling, conductor),
             Instances(self.engine),
+            Ports(self.engine) if network_backend.keeps_ports else Interfaces(self.engine),
             LiveMigrations(self.db, conf),
             Domains(self.engine),
             Retirements(self.engine),
+            Heartbeats(self.db, conf),
             Images(self.db, conf, compute),
-            database.functions(self.db, conf),
+            self.reconciler.volumes,
+            self.cinder,
+            database.functions(self.db, conf, network_backend.keeps_ports),
             translate=engine.translate,
+            classify=priority,
+            once=Once(self.db, conf),
         )
+
+    def start(self) -> None:
+        """From now on what follows from a commit is done in threads of its own."""
+        self.host_news.start()
+        self.drives.start()
+
+    def states(self) -> Iterable[tuple[str, metrics.Value]]:
+        """For metrics: what waits in the database, and how much of its pool is used."""
+        pool: Any = self.db.engine.pool
+        yield metrics.one(metrics.POOL_USED, pool.checkedout())
+        yield metrics.one(metrics.POOL_SIZE, pool.size())
+        found = self.db.read(backlog.read)
+        for (kind, step), count in found.open.items():
+            yield metrics.one(metrics.ACTIONS, count, kind, step)
+        yield metrics.one(metrics.OLDEST_DUE, found.oldest_due)
+        yield metrics.one(metrics.PAST_DEADLINE, found.past_deadline)
+        for state, count in found.hosts.items():
+            yield metrics.one(metrics.HOSTS, count, state)
+        for binary, age in found.heartbeats.items():
+            yield metrics.one(metrics.HEARTBEAT_AGE, age, binary)
 
     def purge(self) -> None:
         """Purge what is old enough, if this is the conductor that does it. Two that think so only share the work."""
@@ -74,16 +115,31 @@ class ConductorManager:
         self._closing.set()
         self.reconciler.stop()
         self.engine.stop()
+        self.filter_news.stop()
+        self.host_news.stop()
+        self.drives.stop()
         self.db.close()
 
-    def _announce_hosts(self, uow: UnitOfWork) -> None:
-        """Read the nodes this transaction changed, as they will be, and tell the schedulers once it is committed."""
+    def _announce(self, uow: UnitOfWork) -> None:
+        """What schedulers and hosts have to hear of this transaction is told by and by, once it is committed."""
+        if uow.refiltered_projects or uow.refiltered_instances:
+            projects, instances = set(uow.refiltered_projects), set(uow.refiltered_instances)
+            uow.after_commit.append(lambda: self.filter_news.add(projects, instances))
+        if uow.cinder_news:
+            news = set(uow.cinder_news)
+            uow.after_commit.append(lambda: self.cinder.tell(news))
         if uow.touched_nodes:
-            states = hosts.states(uow, sorted(uow.touched_nodes))
-            uow.after_commit.append(lambda: self._fan_out(states))
+            changed, deleted = uow.touched_nodes | uow.freed_nodes, dict(uow.deleted_nodes)
+            at_once = uow.tell_at_once
+            uow.after_commit.append(lambda: self.host_news.add(changed, deleted, at_once))
+        elif uow.freed_nodes:
+            freed = set(uow.freed_nodes)
+            uow.after_commit.append(lambda: self.host_news.add_freed(freed))
 
-    def _fan_out(self, states: list[HostState]) -> None:
-        try:
-            self.scheduler.update_host_states(context.get_admin_context(), states)
-        except exception.MessagingUnavailable:
-            LOG.info("Schedulers were not told about %d host(s); their next resync will", len(states))
+
+def _cinder_client(conf: cfg.ConfigOpts) -> CinderClient | None:
+    if conf.volume.backend != CINDER:
+        return None
+    from nova_lite.volume.cinder_client import CinderClient  # keystoneauth is not loaded for nothing
+
+    return CinderClient(conf)

@@ -15,9 +15,12 @@ from collections.abc import Callable
 
 import msgspec
 
-from nova_lite import exception, operations
+from nova_lite import exception, metrics, operations
+from nova_lite.conductor.cinder import Cinder
 from nova_lite.conductor.db import actions, instances, server_migrations, services
+from nova_lite.conductor.db.due import Due, look
 from nova_lite.conductor.db.engine import UnitOfWork, translate
+from nova_lite.conductor.endpoints.volumes import Volumes
 from nova_lite.conductor.lanes import Lane
 from nova_lite.conductor.operations import building
 from nova_lite.conductor.operations.act import build_request, lock_act, ticket
@@ -55,8 +58,10 @@ class _Due(msgspec.Struct):
 
 
 class Reconciler:
-    def __init__(self, engine: Engine, scheduling: Scheduling) -> None:
+    def __init__(self, engine: Engine, scheduling: Scheduling, cinder: Cinder | None = None) -> None:
         self.engine = engine
+        self.cinder = cinder or Cinder(engine, None)
+        self.volumes = Volumes(engine)
         self.scheduling = scheduling
         self.db = engine.db
         self.conf = engine.conf
@@ -68,11 +73,30 @@ class Reconciler:
 
     def sweep(self) -> int:
         """One pass; returns how many actions were taken."""
-        for host in self.db.write(self._expire_services):
-            LOG.warning("Host %s has not reported for %d s: it counts as down", host, self.conf.service_down_time)
-        self._offload_shelved()
-        self._reclaim()
-        self._confirm()
+        with metrics.timed(metrics.SWEEP):
+            return self._sweep()
+
+    def _sweep(self) -> int:
+        due = self.db.read(look, self.conf)
+        self._expire_services(due)
+        if due.shelved:
+            self._offload_shelved()
+        if due.soft_deleted:
+            self._reclaim()
+        if due.unconfirmed:
+            self._confirm()
+        for task_id in self.volumes.due() if due.volumes else ():
+            drive = self._guarded(functools.partial(self.volumes.drive, task_id))
+            self._orders.drive(f"volume task {task_id}", [drive])
+        for device_uuid in self.cinder.due() if due.cinder else ():
+            drive = self._guarded(functools.partial(self.cinder.drive, device_uuid))
+            self._orders.drive(f"cinder {device_uuid}", [drive])
+        for instance_uuid, request_id in self.engine.attaches.due() if due.attaches else ():
+            drive = self._guarded(functools.partial(self.engine.attaches.take_back, instance_uuid, request_id))
+            self._orders.drive(f"attach {request_id}", [drive])
+        return self._drive_actions() if due.actions else 0
+
+    def _drive_actions(self) -> int:
         taken = 0
         for _ in range(BATCHES):
             ids = self.db.read(actions.due, self.conf)
@@ -104,6 +128,8 @@ class Reconciler:
 
     def _drive(self, due: list[_Due], owner: str) -> None:
         """What waits for the scheduler, for hosts' answers, and for nobody: none of them holds up another."""
+        for item in due:
+            metrics.REDRIVES.labels(item.kind, item.step).inc()
         to_schedule = [item for item in due if item.step == operations.SCHEDULE]
         if to_schedule:
             uuids = [item.instance_uuid for item in to_schedule]
@@ -127,24 +153,19 @@ class Reconciler:
 
     def _offload_shelved(self) -> None:
         """Begin to offload what is shelved for long enough; another conductor may be faster."""
-        seconds = self.conf.shelved_offload_time
-        if seconds < 0:
-            return
-        for instance_uuid in self.db.read(self._to_offload, seconds):
+        for instance_uuid in self.db.read(self._to_offload):
             context = get_admin_context()
             with contextlib.suppress(exception.Conflict, exception.InstanceNotFound):
                 order = self.engine.accept_action(context, instance_uuid, operations.SHELVE_OFFLOAD.kind, {})
                 self.engine.send(order, context)
 
-    def _to_offload(self, uow: UnitOfWork, seconds: int) -> list[str]:
-        before = uow.now - datetime.timedelta(seconds=seconds)
+    def _to_offload(self, uow: UnitOfWork) -> list[str]:
+        before = uow.now - datetime.timedelta(seconds=self.conf.shelved_offload_time)
         return instances.to_offload(uow, before, self.conf.conductor.reconcile_batch)
 
     def _reclaim(self) -> None:
         """Delete for good what was soft-deleted long enough ago, so many of them in one sweep."""
         seconds = self.conf.reclaim_instance_interval
-        if not seconds:
-            return
         old = self.db.read(instances.to_reclaim, seconds, self.conf.conductor.reconcile_batch)
         if old:
             LOG.info("Reclaiming what was soft-deleted: %s", ", ".join(old))
@@ -153,8 +174,6 @@ class Reconciler:
     def _confirm(self) -> None:
         """Confirm moves that have waited long enough for their owners' word, so many of them in one sweep."""
         seconds = self.conf.resize_confirm_window
-        if not seconds:
-            return
         old = self.db.read(server_migrations.unconfirmed, seconds, self.conf.conductor.reconcile_batch)
         if old:
             LOG.info("Confirming what was resized or migrated: %s", ", ".join(old))
@@ -169,17 +188,18 @@ class Reconciler:
 
         self._orders.drive(lane, [self._guarded(functools.partial(ask, uuid)) for uuid in instance_uuids])
 
-    def _expire_services(self, uow: UnitOfWork) -> list[str]:
+    def _expire_services(self, due: Due) -> None:
         """Count silent hosts as down. For one lease after this conductor started, stood still, or was without broker or
         database, nobody is: it may be this conductor that received nothing."""
         now = time.monotonic()
         limit = 2 * self.conf.report_interval + 1
-        if now - self._last_sweep > limit or services.seconds_since_heartbeat(uow) > limit:
+        if now - self._last_sweep > limit or due.quiet > limit:
             self._listening_since = now
         self._last_sweep = now
-        if now - self._listening_since < self.conf.service_down_time:
-            return []
-        return services.expire(uow, self.conf)
+        if not due.silent or now - self._listening_since < self.conf.service_down_time:
+            return
+        for host in self.db.write(services.expire, self.conf):
+            LOG.warning("Host %s has not reported for %d s: it counts as down", host, self.conf.service_down_time)
 
     def _take_due(self, uow: UnitOfWork, ids: list[int], owner: str) -> list[_Due]:
         due = []

@@ -84,7 +84,7 @@ class Retirements:
                 if end.host == host:
                     claims.release(uow, instance.uuid, end)
             if instance.host == host and not instance.deleted:
-                instance.host = instance.node = None
+                claims.leave(instance)
         self._check(uow, host, services.locked(uow, host, services.COMPUTE))
         return Retirement(done=True, servers=servers, closed=closed)
 

@@ -7,11 +7,13 @@ Grouped by who asks. Every method answers within one transaction; `MessagingUnav
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping
 from typing import Annotated, Any, Protocol
 
-from nova_lite import rpc
+from nova_lite import operations, rpc
 from nova_lite.context import RequestContext
 from nova_lite.objects import (
+    ActionReport,
     ActionTicket,
     Aggregate,
     AvailabilityZone,
@@ -26,27 +28,159 @@ from nova_lite.objects import (
     DomainReport,
     DomainVerdict,
     Flavor,
+    FloatingIp,
+    FloatingIpPool,
     HostReport,
     HostState,
     Image,
     Instance,
     InstanceAction,
     InstanceFilters,
+    InstanceQuestion,
     InstanceUsage,
     KeyPair,
     Limits,
     MigrationFilters,
     MigrationProgress,
     Network,
+    NetworkRecord,
+    Port,
+    PortFilters,
     Retirement,
+    SecurityGroup,
+    SecurityGroupRule,
     ServerGroup,
     ServerMigration,
     Service,
+    Volume,
+    VolumeConnection,
+    VolumeFilters,
+    VolumeSnapshot,
+    VolumeUse,
     Wish,
 )
+from nova_lite.overload import Priority
+
+#: What hosts and daemons ask and report, in whose user's name ever: without it what was accepted does not end.
+_OWN = frozenset(
+    {
+        *("report_service", "host_states_get", "register_host", "report_state", "start_build", "finish_build"),
+        *("finish_action", "order_is_wanted", "order_is_open", "live_migration_progress", "report_task"),
+        *("reconcile_domains", "domains_expected", "domain_lost", "image_update", "console_token_take"),
+        *("finish_volume_work", "port_filters_get", "finish_builds", "finish_actions", "volume_connect"),
+        *("interfaces_bind", "interfaces_active", "interfaces_event"),
+    }
+)
+_LISTS = frozenset({"migrations_in_progress"})
+#: `image_get` is a part of each build.
+_CHANGES = frozenset({"image_get"})
+#: What guests ask, whom nobody has let in.
+_READS = frozenset({"instances_at_address", "instance_password_set"})
+_DELETES = frozenset({operations.DELETE.kind})
+
+#: Who may call what. ``own``: a host, as any daemon, speaks of itself alone; the handlers hold what it says of
+#: instances and actions against their rows, where these have to be its own (`nova_lite.conductor.db.host_images` too).
+ALLOWED = {
+    # what servers are asked to become, and what there is of them
+    **rpc.allow(
+        rpc.API,
+        methods="create_instances instances_get instance_list instance_update instance_metadata_change "
+        "instance_metadata_delete instance_tags_replace instance_tag_add instance_tag_delete instance_password_clear "
+        "instances_at_address "
+        "instance_password_set instance_lock instance_unlock instance_reset_state action_list migration_list "
+        "migrations_in_progress migration_get live_migration_abort live_migration_force_complete "
+        "console_token_create console_token_get",
+    ),
+    **rpc.allow(rpc.API, rpc.MANAGE, methods="accept_action instance_get action_get"),
+    **rpc.allow(rpc.API, rpc.CONDUCTOR, rpc.MANAGE, methods="build_instances"),
+    **rpc.allow(rpc.CONSOLE, methods="console_token_take"),
+    # the catalogue
+    **rpc.allow(
+        rpc.API,
+        methods="flavor_list flavor_get flavor_create flavor_update flavor_delete flavor_extra_specs_update "
+        "flavor_extra_spec_delete flavor_access_list flavor_access_add flavor_access_remove keypair_list keypair_get "
+        "keypair_create keypair_delete image_list image_create image_delete network_list limits_get "
+        "quota_defaults_get quota_defaults_update quota_update quota_delete usage_list aggregate_list aggregate_get "
+        "aggregate_create aggregate_update aggregate_set_metadata aggregate_delete aggregate_add_host "
+        "aggregate_remove_host aggregate_cache_images server_group_list server_group_get server_group_create "
+        "server_group_delete availability_zone_list service_delete compute_node_list compute_node_get",
+    ),
+    **rpc.allow(
+        rpc.API,
+        methods="volume_list volume_get volume_create volume_update volume_delete volume_extend volume_usage "
+        "snapshot_list snapshot_get snapshot_create snapshot_update snapshot_delete attachment_update "
+        "volume_made volume_extended",
+    ),
+    **rpc.allow(
+        rpc.API,
+        methods="security_group_list security_group_get security_group_create security_group_update "
+        "security_group_delete security_group_rule_create security_group_rule_delete instance_security_groups "
+        "instance_security_group_add instance_security_group_remove floating_ip_pool_list floating_ip_list "
+        "floating_ip_get floating_ip_create floating_ip_delete floating_ip_associate floating_ip_disassociate "
+        "floating_ip_update network_record_list network_create network_update network_delete subnet_create "
+        "subnet_delete port_list port_get port_create port_update port_delete network_limits_get "
+        "network_limits_update interfaces_event",
+    ),
+    **rpc.allow(rpc.API, rpc.MANAGE, methods="service_list service_update"),
+    **rpc.allow(rpc.MANAGE, methods="host_retire"),
+    # a compute host gets at the images alone that are made on it
+    **rpc.allow(rpc.API, rpc.COMPUTE, methods="image_get image_update"),
+    # daemons
+    **rpc.allow(rpc.CONDUCTOR, rpc.SCHEDULER, own="host", methods="report_service"),
+    **rpc.allow(rpc.SCHEDULER, methods="host_states_get"),
+    # compute hosts, each of itself
+    **rpc.allow(rpc.COMPUTE, own="report.host", methods="register_host report_state"),
+    **rpc.allow(rpc.COMPUTE, own="result.host", methods="finish_build"),
+    **rpc.allow(
+        rpc.COMPUTE,
+        own="host",
+        methods="start_build finish_action order_is_wanted order_is_open live_migration_progress report_task "
+        "reconcile_domains domains_expected domain_lost finish_volume_work port_filters_get finish_builds "
+        "finish_actions volume_connect interfaces_bind interfaces_active",
+    ),
+}
 
 
-@rpc.service("conductor", version="1.4")
+def priority(method: str, arguments: Mapping[str, Any], context: RequestContext) -> Priority:
+    """How important a message to the conductor is. What no user asked for is the control plane's own."""
+    if method in _READS:
+        return Priority.READ
+    if method in _OWN or context.user_id is None:
+        return Priority.OWN
+    if method == "accept_action":
+        return Priority.DELETE if arguments.get("action") in _DELETES else Priority.CHANGE
+    if method.endswith("_list") or method in _LISTS:
+        return Priority.LIST
+    if method.endswith("_get") and method not in _CHANGES:
+        return Priority.READ
+    return Priority.DELETE if method.endswith("_delete") else Priority.CHANGE
+
+
+#: What does no harm when it is asked again: it reads; says that somebody is there; has the conductor look at rows that
+#: say themselves what is left to do, or ask another service what it has; or takes a token, which is gone then.
+_REPEATABLE = _LISTS | {
+    "instances_at_address",
+    "volume_usage",
+    "report_service",
+    "build_instances",
+    "console_token_take",
+    "order_is_wanted",
+    "order_is_open",
+    "domains_expected",
+    "interfaces_active",
+}
+
+#: What compute hosts report often, and what rows tell from the same once more: a heartbeat has its number, what became
+#: of a build the generation that it was for.
+_BOUND = {"report_state", "finish_build", "finish_builds"}
+
+
+def changes(method: str) -> bool:
+    """Whether a captured message of this method could do harm when it is sent again."""
+    return not (method.endswith(("_list", "_get")) or method in _REPEATABLE or method in _BOUND)
+
+
+@rpc.service("conductor", version="1.16", allowed=ALLOWED)
 class ConductorRPC(Protocol):
     # --- servers, for the API
 
@@ -65,6 +199,10 @@ class ConductorRPC(Protocol):
 
     def instance_get(self, context: RequestContext, instance_uuid: str) -> Instance:
         """Of the context's project, or any for an admin; else `InstanceNotFound`."""
+
+    @rpc.since("1.7")
+    def instances_get(self, context: RequestContext, questions: list[InstanceQuestion]) -> list[Instance]:
+        """Those that there are, once each, and that whoever asks for them may see; for several requests at once."""
 
     def instance_list(
         self,
@@ -235,6 +373,139 @@ class ConductorRPC(Protocol):
     def network_list(self, context: RequestContext) -> list[Network]:
         """Networks of the built-in backend that the context's project may use."""
 
+    @rpc.since("1.8")
+    def network_record_list(self, context: RequestContext) -> list[NetworkRecord]:
+        """As `network_list`, with those that have no subnet, and all that is known of them."""
+
+    @rpc.since("1.8")
+    def network_create(self, context: RequestContext, network: NetworkRecord) -> NetworkRecord:
+        """Without a subnet, under an id that the API chose. ``project_id`` None: for all projects."""
+
+    @rpc.since("1.8")
+    def network_update(self, context: RequestContext, network_id: str, changes: dict[str, Any]) -> NetworkRecord:
+        """Set ``name``, ``description``, ``subnet_name``, ``subnet_description``."""
+
+    @rpc.since("1.8")
+    def network_delete(self, context: RequestContext, network_id: str) -> None:
+        """`NetworkInUse` while a port is on it."""
+
+    @rpc.since("1.8")
+    def subnet_create(self, context: RequestContext, subnet: NetworkRecord) -> NetworkRecord:
+        """Give the network ``subnet.id`` its addresses. Raises a 400 for those that it may not have."""
+
+    @rpc.since("1.8")
+    def subnet_delete(self, context: RequestContext, network_id: str) -> None:
+        """`NetworkInUse` while a port is on it."""
+
+    @rpc.since("1.8")
+    def port_list(self, context: RequestContext, filters: dict[str, list[str]]) -> list[Port]:
+        """The project's, everybody's for an admin. ``filters``: ``id``, ``network_id``, ``device_id``, ``mac_address``,
+        ``name``, ``project_id``, ``address``, ``host``, each with the values that it may have."""
+
+    @rpc.since("1.8")
+    def port_get(self, context: RequestContext, port_id: str) -> Port:
+        """`NoSuchPort` for another project's, here and below."""
+
+    @rpc.since("1.8")
+    def port_create(self, context: RequestContext, port: Port) -> Port:
+        """Under an id that the API chose; ``address`` and ``mac_address`` are chosen unless they are said."""
+
+    @rpc.since("1.8")
+    def port_update(self, context: RequestContext, port_id: str, changes: dict[str, Any]) -> Port:
+        """Set ``name``, ``description``, ``security_groups``, or ``address`` while no server has it."""
+
+    @rpc.since("1.8")
+    def port_delete(self, context: RequestContext, port_id: str) -> None:
+        """`PortInUse` while a server has it."""
+
+    @rpc.since("1.8")
+    def network_limits_get(self, context: RequestContext, project_id: str) -> Limits:
+        """What the project may have of networks and what belongs to them, and has; in Neutron's words."""
+
+    @rpc.since("1.8")
+    def network_limits_update(self, context: RequestContext, project_id: str, limits: dict[str, int | None]) -> Limits:
+        """Set these limits, -1: none, None: the default again. Answers as `network_limits_get`."""
+
+    @rpc.since("1.5")
+    def security_group_list(
+        self, context: RequestContext, all_projects: bool, limit: int | None, offset: int
+    ) -> list[SecurityGroup]:
+        """With their rules, by name. ``all_projects``: also others', for an admin."""
+
+    @rpc.since("1.5")
+    def security_group_get(self, context: RequestContext, group_id: str) -> SecurityGroup:
+        """By its id, or by its name in the context's project; `SecurityGroupNotFound` for another project's."""
+
+    @rpc.since("1.5")
+    def security_group_create(self, context: RequestContext, name: str, description: str | None) -> SecurityGroup: ...
+
+    @rpc.since("1.5")
+    def security_group_update(
+        self, context: RequestContext, group_id: str, name: str | None, description: str | None
+    ) -> SecurityGroup:
+        """What is None stays."""
+
+    @rpc.since("1.5")
+    def security_group_delete(self, context: RequestContext, group_id: str) -> None:
+        """`SecurityGroupInUse` while a server is in it, `SecurityGroupFixed` for the default one."""
+
+    @rpc.since("1.5")
+    def security_group_rule_create(self, context: RequestContext, rule: SecurityGroupRule) -> SecurityGroupRule:
+        """``rule.id`` does not count. Raises `SecurityGroupRuleInvalid`, `SecurityGroupRuleExists`."""
+
+    @rpc.since("1.5")
+    def security_group_rule_delete(self, context: RequestContext, rule_id: str) -> None: ...
+
+    @rpc.since("1.5")
+    def instance_security_groups(self, context: RequestContext, instance_uuid: str) -> list[SecurityGroup]:
+        """None for a server without interfaces."""
+
+    @rpc.since("1.5")
+    def instance_security_group_add(self, context: RequestContext, instance_uuid: str, name: str) -> None:
+        """``name``: or id. Its host filters by it as soon as it has heard of that."""
+
+    @rpc.since("1.5")
+    def instance_security_group_remove(self, context: RequestContext, instance_uuid: str, name: str) -> None: ...
+
+    @rpc.since("1.5")
+    def floating_ip_pool_list(self, context: RequestContext) -> list[FloatingIpPool]: ...
+
+    @rpc.since("1.5")
+    def floating_ip_list(
+        self, context: RequestContext, all_projects: Annotated[bool, rpc.Since("1.8")] = False
+    ) -> list[FloatingIp]:
+        """The project's own. ``all_projects``: also others', for an admin."""
+
+    @rpc.since("1.5")
+    def floating_ip_get(self, context: RequestContext, reference: str) -> FloatingIp:
+        """By its id or its address; `FloatingIpNotFound` for another project's."""
+
+    @rpc.since("1.5")
+    def floating_ip_create(
+        self,
+        context: RequestContext,
+        pool: str | None,
+        wanted: Annotated[FloatingIp | None, rpc.Since("1.8")] = None,
+    ) -> FloatingIp:
+        """``pool``: its name or id, None for the first. ``wanted``: its ``pool_id``, and what is said of ``address``,
+        ``description``, ``project_id``, ``port_id`` and ``fixed_address``."""
+
+    @rpc.since("1.8")
+    def floating_ip_update(self, context: RequestContext, reference: str, changes: dict[str, Any]) -> FloatingIp:
+        """Set ``description``, or where it leads: ``port_id`` (None: nowhere), with ``fixed_address`` if it is said."""
+
+    @rpc.since("1.5")
+    def floating_ip_delete(self, context: RequestContext, reference: str) -> None: ...
+
+    @rpc.since("1.5")
+    def floating_ip_associate(
+        self, context: RequestContext, instance_uuid: str, address: str, fixed_address: str | None
+    ) -> None:
+        """Lead it to this interface of the instance, None: to its first one."""
+
+    @rpc.since("1.5")
+    def floating_ip_disassociate(self, context: RequestContext, instance_uuid: str, address: str) -> None: ...
+
     def limits_get(self, context: RequestContext, project_id: str, user_id: str | None = None) -> Limits:
         """What the project may use and uses, or one user in it."""
 
@@ -268,6 +539,92 @@ class ConductorRPC(Protocol):
         marker: str | None,
     ) -> list[InstanceUsage]:
         """Instances that ran in the period, by project and uuid; ``project_id`` None: all projects, for an admin."""
+
+    # --- volumes of the built-in backend, for the API
+
+    @rpc.since("1.6")
+    def volume_list(
+        self,
+        context: RequestContext,
+        filters: VolumeFilters,
+        limit: int | None,
+        marker: str | None,
+        sort_keys: list[str],
+        sort_dirs: list[str],
+        offset: int,
+    ) -> list[Volume]: ...
+
+    @rpc.since("1.6")
+    def volume_get(self, context: RequestContext, volume_id: str) -> Volume:
+        """Of the context's project, or any for an admin; else `VolumeNotFound`, here and below."""
+
+    @rpc.since("1.6")
+    def volume_create(self, context: RequestContext, volume: Volume, images: dict[str, Image]) -> Volume:
+        """Accept it: a host makes its file. ``volume``: what was asked for, under an id that the API chose for this
+        request; its ``image`` says which. ``images``: by id, as the API describes them. Raises a 4xx."""
+
+    @rpc.since("1.6")
+    def volume_update(self, context: RequestContext, volume_id: str, changes: dict[str, Any]) -> Volume:
+        """Set ``name``, ``description``, ``metadata`` (all of it), ``bootable`` or, by an admin's word, ``status``."""
+
+    @rpc.since("1.6")
+    def volume_delete(self, context: RequestContext, volume_id: str) -> None:
+        """Accept it: its row goes with its file."""
+
+    @rpc.since("1.6")
+    def volume_extend(self, context: RequestContext, volume_id: str, size: int, attached: bool) -> None:
+        """``size``: GB; ``attached``: also one that a server has."""
+
+    @rpc.since("1.6")
+    def snapshot_list(
+        self,
+        context: RequestContext,
+        filters: VolumeFilters,
+        limit: int | None,
+        marker: str | None,
+        sort_keys: list[str],
+        sort_dirs: list[str],
+        offset: int,
+    ) -> list[VolumeSnapshot]: ...
+
+    @rpc.since("1.6")
+    def snapshot_get(self, context: RequestContext, snapshot_id: str) -> VolumeSnapshot: ...
+
+    @rpc.since("1.6")
+    def snapshot_create(
+        self, context: RequestContext, snapshot: VolumeSnapshot, force: Annotated[bool, rpc.Since("1.11")] = False
+    ) -> VolumeSnapshot:
+        """``force``: also of a volume that a server has."""
+        ...
+
+    @rpc.since("1.6")
+    def snapshot_update(self, context: RequestContext, snapshot_id: str, changes: dict[str, Any]) -> VolumeSnapshot:
+        """Set ``name``, ``description``, ``metadata`` or, by an admin's word, ``status``."""
+
+    @rpc.since("1.6")
+    def snapshot_delete(self, context: RequestContext, snapshot_id: str) -> None: ...
+
+    @rpc.since("1.6")
+    def volume_usage(self, context: RequestContext, project_id: str) -> VolumeUse: ...
+
+    @rpc.since("1.6")
+    def attachment_update(
+        self, context: RequestContext, instance_uuid: str, volume_id: str, delete_on_termination: bool
+    ) -> None:
+        """Whether the volume is deleted with the server; `VolumeBDMNotFound` if that does not have it."""
+
+    # --- volumes of Cinder's
+
+    @rpc.since("1.10")
+    def volume_made(
+        self, context: RequestContext, instance_uuid: str, device_uuid: str, volume_id: str | None, error: str | None
+    ) -> bool:
+        """Cinder has begun to make the volume of a block device, or (``error``) will not. False: it is not wanted any
+        more."""
+
+    @rpc.since("1.10")
+    def volume_extended(self, context: RequestContext, instance_uuid: str, volume_id: str) -> None:
+        """Cinder has made it larger: the guest is told. `VolumeBDMNotFound` if that does not have it."""
 
     # --- hosts, for the API
 
@@ -357,9 +714,27 @@ class ConductorRPC(Protocol):
         """First report after start: services and nodes have their rows, and what is open on this host is due. Returns
         the host's epoch, which its heartbeats tell; `HostForcedDown` while it may not serve."""
 
+    @rpc.since("1.5")
+    def port_filters_get(self, context: RequestContext, host: str, instance_uuids: list[str]) -> PortFilters:
+        """What the security groups of these say, as of now: of all whose interfaces ``host`` has. Those that it has
+        nothing to do with are in no group. And the floating addresses of those that are its own."""
+
     def report_state(self, context: RequestContext, report: HostReport, timeout: rpc.Timeout = None) -> None:
         """Heartbeat: renews the host's lease and the leases of the work it names. Raises `HostNotAdmitted` when the
         host is, or has been, forced down since it registered. ``timeout``: seconds to wait for that."""
+
+    @rpc.since("1.16")
+    def interfaces_bind(self, context: RequestContext, instance_uuid: str, host: str) -> BuildNetworks:
+        """Another service is to connect the instance's interfaces at this host from now on; how. Repeated, it answers
+        the same. Raises `StaleReport` for an instance that is nothing of the host's."""
+
+    @rpc.since("1.16")
+    def interfaces_active(self, context: RequestContext, instance_uuid: str, host: str, ask: bool) -> bool:
+        """Whether another service has connected all of them, as far as it has said so; ``ask``: it is asked."""
+
+    @rpc.since("1.16")
+    def interfaces_event(self, context: RequestContext, instance_uuid: str, event: str, port_id: str | None) -> None:
+        """What another service says has happened to a port (``network-…``, Nova's words); of None to any."""
 
     def start_build(self, context: RequestContext, instance_uuid: str, host: str, generation: int) -> BuildNetworks:
         """The host begins a build whose order does not say the interfaces: instance to spawning, and they are
@@ -385,6 +760,14 @@ class ConductorRPC(Protocol):
         ``answer``: what later steps need of it, in their tickets' payload under ``answers`` and the step's name.
         Reporting twice is harmless."""
 
+    @rpc.since("1.14")
+    def finish_builds(self, context: RequestContext, host: str, results: list[BuildResult]) -> list[bool]:
+        """`finish_build` for each of these, in one transaction. False, for one that is not wanted (any more)."""
+
+    @rpc.since("1.14")
+    def finish_actions(self, context: RequestContext, host: str, reports: list[ActionReport]) -> None:
+        """`finish_action` for each of these, in one transaction."""
+
     @rpc.since("1.1")
     def order_is_wanted(self, context: RequestContext, host: str, action_id: int, position: int) -> bool:
         """Whether the conductor still waits for this order: what a host asks before it makes a guest of another host's
@@ -407,6 +790,18 @@ class ConductorRPC(Protocol):
     def report_task(self, context: RequestContext, host: str, action_id: int, task_state: str) -> bool:
         """The host has come to this task state of the step that it was ordered. False: the action is over, and what it
         makes is not wanted."""
+
+    @rpc.since("1.6")
+    def finish_volume_work(self, context: RequestContext, host: str, task_id: int, error: str | None) -> None:
+        """Report work on a volume's file as done (``error`` None) or failed. Reporting twice is harmless."""
+
+    @rpc.since("1.10")
+    def volume_connect(
+        self, context: RequestContext, host: str, instance_uuid: str, device_uuid: str, connector: dict[str, Any]
+    ) -> VolumeConnection:
+        """Have Cinder connect the volume of a block device to a host that the instance is on or comes to.
+        ``connector``: what Cinder has to know of the host. Asked again, it answers the same. `VolumeNotReady` while
+        Cinder makes the volume, `VolumeServiceUnavailable`; `VolumeNotCreated`, `InvalidVolume` for good."""
 
     def reconcile_domains(
         self, context: RequestContext, host: str, domains: list[DomainReport], leftovers: list[str]

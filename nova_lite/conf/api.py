@@ -11,7 +11,8 @@ OPTS = [
         "enabled_apis",
         default=["osapi_compute"],
         help="Paste applications to serve: osapi_compute, identity (users and tokens without Keystone), image (images "
-        "without Glance), metadata (what guests ask about themselves).",
+        "without Glance), volume (volumes without Cinder), network (networks without Neutron), metadata (what guests "
+        "ask about themselves).",
     ),
     cfg.HostAddressOpt("listen", default="127.0.0.1", help="Address the compute API listens on."),
     cfg.PortOpt("port", default=8774, help="Port the compute API listens on."),
@@ -35,10 +36,27 @@ OPTS = [
         min=1,
         help="Connections that one address may have to each API of a worker. Behind a proxy all clients have one.",
     ),
+    cfg.IntOpt(
+        "max_waiting",
+        default=100,
+        min=1,
+        help="Requests that may wait for one of threads, in each process. Of more the least important ones are told "
+        "503: lists, reads, changes, deletes. With native threads only.",
+    ),
+    cfg.FloatOpt(
+        "longest_wait",
+        default=5.0,
+        min=0.1,
+        help="Seconds after which a request that still waits for a thread is told 503.",
+    ),
     cfg.HostAddressOpt("identity_listen", default="127.0.0.1", help="Address the identity API listens on."),
     cfg.PortOpt("identity_port", default=5000, help="Port the identity API listens on."),
     cfg.HostAddressOpt("image_listen", default="127.0.0.1", help="Address the image API listens on."),
     cfg.PortOpt("image_port", default=9292, help="Port the image API listens on."),
+    cfg.HostAddressOpt("volume_listen", default="127.0.0.1", help="Address the volume API listens on."),
+    cfg.PortOpt("volume_port", default=8776, help="Port the volume API listens on."),
+    cfg.HostAddressOpt("network_listen", default="127.0.0.1", help="Address the network API listens on."),
+    cfg.PortOpt("network_port", default=9696, help="Port the network API listens on."),
     cfg.ListOpt("enabled_ssl_apis", default=[], help="Those of enabled_apis that are served over TLS."),
     cfg.StrOpt("ssl_cert_file", help="PEM file with the server's certificate, and the chain it needs."),
     cfg.StrOpt("ssl_key_file", help="PEM file with the certificate's private key."),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from keystoneauth1 import loading
 from oslo_config import cfg
+
+from nova_lite.conf.service_client import client_opts
 
 GROUP = "glance"
 
@@ -17,9 +18,7 @@ OPTS = [
         help="How often a compute host begins a download again that broke off or did not have the image's checksum. "
         "After that, another host tries.",
     ),
-    *loading.get_auth_common_conf_options(),
-    *loading.get_session_conf_options(),
-    *loading.get_adapter_conf_options(include_deprecated=False),
+    *client_opts(),
 ]
 cfg.set_defaults(
     OPTS,
@@ -36,9 +35,3 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
 
 def list_opts() -> dict[str, Sequence[cfg.Opt]]:
     return {GROUP: OPTS}
-
-
-def plugin_opts() -> list[cfg.Opt]:
-    """For the sample: what ``auth_type = password`` takes. keystoneauth registers the options of the plugin in use."""
-    options: list[cfg.Opt] = loading.get_auth_plugin_conf_options("password")
-    return options

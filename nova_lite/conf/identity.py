@@ -39,6 +39,16 @@ OPTS = [
         help="URL of the image API in the catalog; by default made of [api] image_listen and image_port.",
     ),
     cfg.URIOpt(
+        "volume_endpoint",
+        schemes=["http", "https"],
+        help="URL of the volume API in the catalog; by default made of [api] volume_listen and volume_port.",
+    ),
+    cfg.URIOpt(
+        "network_endpoint",
+        schemes=["http", "https"],
+        help="URL of the network API in the catalog; by default made of [api] network_listen and network_port.",
+    ),
+    cfg.URIOpt(
         "identity_endpoint",
         schemes=["http", "https"],
         help="URL of the identity API in the catalog; by default made of [api] identity_listen and identity_port.",

@@ -74,6 +74,12 @@ MIGRATION_OPTS = [
     ),
     cfg.PortOpt("migration_ssh_port", default=22, help="Port of the other hosts' SSH daemons."),
     cfg.IntOpt(
+        "device_detach_timeout",
+        default=60,
+        min=1,
+        help="Seconds that a guest which runs has to let go of a device that is detached.",
+    ),
+    cfg.IntOpt(
         "migration_timeout",
         default=60,
         min=5,
@@ -89,6 +95,29 @@ OPTS = [
         help="auto boots a tiny guest to see whether KVM really works here, and emulates otherwise.",
     ),
     cfg.StrOpt("connection_uri", default="qemu:///system", help="libvirt URI."),
+    cfg.StrOpt(
+        "cpu_mode",
+        choices=["host-model", "host-passthrough", "maximum", "custom", "none"],
+        help="The CPU that guests are shown. Not said: host-passthrough under KVM, maximum where they are emulated. "
+        "Guests move alive between hosts whose CPUs have what theirs has.",
+    ),
+    cfg.ListOpt(
+        "cpu_models",
+        default=[],
+        help="With cpu_mode = custom: libvirt's names of CPU models; the first that this host runs is taken.",
+    ),
+    cfg.ListOpt(
+        "cpu_model_extra_flags",
+        default=[],
+        help="CPU features that guests have (NAME or +NAME) or have not (-NAME) beside those of the mode.",
+    ),
+    cfg.StrOpt(
+        "hw_machine_type",
+        default="pc",
+        regex=r"^(pc|q35|pc-(i440fx|q35)-[A-Za-z0-9.+-]+)$",
+        help="Machine type of guests whose image names none (hw_machine_type). Guests keep what they were made with, "
+        "until they are made anew (hard reboot, resize, rebuild).",
+    ),
     cfg.FloatOpt(
         "kvm_probe_timeout",
         default=2.0,
@@ -108,6 +137,12 @@ OPTS = [
         default=30,
         min=1,
         help="CPU seconds that qemu-img may take to look at an image, which may be made to harm.",
+    ),
+    cfg.IntOpt(
+        "image_convert_seconds",
+        default=1800,
+        min=1,
+        help="CPU seconds that qemu-img may take to make a raw disk of an image in a format that guests do not use.",
     ),
     cfg.IntOpt(
         "image_check_memory_mb",

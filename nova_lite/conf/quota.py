@@ -17,6 +17,9 @@ _DEFAULTS = {
     "key_pairs": (100, "key pairs of one user"),
     "server_groups": (10, "server groups"),
     "server_group_members": (10, "servers of one group"),
+    "floating_ips": (10, "floating addresses"),
+    "security_groups": (10, "security groups, besides the default one"),
+    "security_group_rules": (20, "rules of one security group"),
 }
 
 OPTS = [

@@ -1,4 +1,4 @@
-"""``[rpc]``: how a daemon finds out that messages do not reach it any more."""
+"""``[rpc]``: how messages are signed, and how a daemon finds out that they do not come, or that there are too many."""
 
 from __future__ import annotations
 
@@ -7,6 +7,42 @@ from collections.abc import Sequence
 from oslo_config import cfg
 
 OPTS = [
+    cfg.StrOpt(
+        "signing",
+        choices=[
+            ("required", "what is not signed is refused"),
+            ("permissive", "what is sent is signed; what comes in unsigned is taken, and told once in the log"),
+            ("off", "nothing is signed or verified"),
+        ],
+        help="Whether messages between daemons are signed and verified. Without this option: required where "
+        "keys_directory is set, else off.",
+    ),
+    cfg.StrOpt(
+        "keys_directory",
+        help="Where the daemon's own key is (ROLE.HOST.key, mode 0600), and the list of the public keys that are "
+        "trusted (trusted.json, the same everywhere). nova-lite-manage keys makes both.",
+    ),
+    cfg.IntOpt(
+        "signature_lifetime",
+        default=300,
+        min=30,
+        help="Seconds for which a message may be on its way. What has waited longer is refused; what matters of it is "
+        "sent again.",
+    ),
+    cfg.IntOpt(
+        "clock_skew",
+        default=30,
+        min=0,
+        help="Seconds by which two machines' clocks may differ. Messages of one whose clock is further ahead are "
+        "refused, with a line in the log that says by how much.",
+    ),
+    cfg.IntOpt(
+        "remembered_messages",
+        default=100_000,
+        min=1000,
+        help="Ids of messages of each sender that are remembered for signature_lifetime, so that none is taken twice. "
+        "Beyond that many the oldest are forgotten, and messages as old as these refused.",
+    ),
     cfg.IntOpt(
         "self_check_interval",
         default=20,
@@ -20,6 +56,26 @@ OPTS = [
         min=2,
         help="Calls in a row without an answer, while the broker takes connections, after which the daemon drops its "
         "connections and makes new ones. What it is at goes on.",
+    ),
+    cfg.IntOpt(
+        "max_waiting",
+        default=200,
+        min=1,
+        help="Messages that may wait in a daemon for a thread (executor_thread_pool_size). Of more, users' calls to a "
+        "conductor are refused (503), the least important ones first: lists, reads, changes, deletes.",
+    ),
+    cfg.IntOpt(
+        "user_calls",
+        default=8,
+        min=1,
+        help="Users' calls that a conductor carries out at a time, deletes not counted. More of them would only wait "
+        "for the interpreter, and for each other's rows.",
+    ),
+    cfg.FloatOpt(
+        "longest_wait",
+        default=2.0,
+        min=0.1,
+        help="Seconds after which a user's call to a conductor that still waits for a thread is refused.",
     ),
 ]
 

@@ -33,6 +33,7 @@ OPTS = [
             "ComputeFilter",
             "ComputeCapabilitiesFilter",
             "ImagePropertiesFilter",
+            "TraitsFilter",
             "ServerGroupAntiAffinityFilter",
             "ServerGroupAffinityFilter",
             "NUMATopologyFilter",

@@ -46,7 +46,7 @@ class ConsoleProxy(service.Daemon):
         web = self._web()
         tls = tls_context(conf.cert, conf.key or conf.cert, "[DEFAULT] cert", "[DEFAULT] key") if conf.cert else None
         sock = listen(conf[kind.group][kind.host], conf[kind.group][kind.port])
-        transport = self._transport = rpc.Transport(conf)
+        transport = self._transport = rpc.Transport(conf, rpc.CONSOLE)
         opener = Opener(
             rpc.proxy(ConductorRPC, transport),
             rpc.proxy(ComputeRPC, transport),
@@ -54,6 +54,7 @@ class ConsoleProxy(service.Daemon):
             conf.console.allowed_origins,
         )
         self._server = ProxyServer(sock, opener, web, tls, conf.console.handshake_timeout, conf.console.max_connections)
+        self.tell_health(transport)
         threading.Thread(target=self._server.serve_forever, name="proxy", daemon=True).start()
 
     def _web(self) -> str | None:

@@ -187,9 +187,13 @@ class Handler(WebSockifyRequestHandler):  # type: ignore[misc]
             self._serve(opened)
 
     def _refuse(self, refusal: Refused) -> None:
+        """Without a body: clients of WebSockets show none, and some would read it as what the console says."""
         LOG.info("%s is refused a console: %s", self.client_address[0], refusal.sentence)
         self.close_connection = True
-        self.send_error(refusal.status, refusal.sentence)
+        self.send_response(refusal.status, refusal.sentence)
+        self.send_header("Connection", "close")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
 
     def _serve(self, opened: Opened) -> None:
         websocket = CompatibleWebSocket(self)

@@ -114,6 +114,10 @@ class ImageBackend(abc.ABC):
         `ImageNotFound`, `ImageFileMissing` or `ImageUnacceptable`."""
 
     @abc.abstractmethod
+    def activate(self, call: ImageCall) -> Image | None:
+        """The image has no data of its own: have it be active. Answers and raises as `publish`."""
+
+    @abc.abstractmethod
     def discard(self, call: ImageCall) -> None:
         """Remove the image, whatever it is by now; quiet when it is not there."""
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import stat
 
 from oslo_utils.imageutils import format_inspector
 
 from nova_lite import exception
+from nova_lite.image import qcow2
 
 DISK_FORMATS = ("raw", "qcow2", "ami", "aki", "ari", "iso")
 CONTAINER_FORMATS = ("bare", "ami", "aki", "ari")
@@ -55,6 +57,7 @@ def check(path: str, disk_format: str, image_id: str = "") -> None:
     for inspector in found:
         if str(inspector) not in _PLAIN:
             _check_safe(inspector, image_id or path)
+    _check_head(path, disk_format, image_id or path)
 
 
 def open_regular(path: str) -> int:
@@ -79,6 +82,26 @@ def _inspect(path: str, image_id: str) -> list[format_inspector.FileInspector]:
             return list(wrapper.formats or ())
         except format_inspector.ImageFormatError as error:
             raise exception.ImageUnacceptable(image_id=image_id, reason="its header is damaged") from error
+
+
+def _check_head(path: str, disk_format: str, image_id: str) -> None:
+    """What oslo.utils does not look at: a VMDK descriptor that goes on with something else, and absurd numbers."""
+    with open(open_regular(path), "rb") as source:
+        head = source.read(_CHUNK)
+    reason = None
+    if _is_descriptor(head):
+        reason = f"it was declared as {disk_format}, and it is vmdk"
+    elif disk_format == "qcow2":
+        reason = qcow2.problem(head)
+    if reason is not None:
+        raise exception.ImageUnacceptable(image_id=image_id, reason=reason)
+
+
+def _is_descriptor(head: bytes) -> bool:
+    """Whether a program that guesses takes it for a VMDK descriptor: comments, empty lines, then a version."""
+    lines = (line.strip() for line in head.split(b"\n"))
+    first = next((line for line in lines if line and not line.startswith(b"#")), b"")
+    return re.match(rb"version\s*=\s*\d", first) is not None
 
 
 def _check_safe(inspector: format_inspector.FileInspector, image_id: str) -> None:

@@ -11,11 +11,11 @@ from urllib.parse import urlencode
 
 import requests
 from keystoneauth1 import exceptions as keystone_errors
-from keystoneauth1 import loading
 from oslo_config import cfg
 
 from nova_lite import exception
-from nova_lite.conf.glance import GROUP
+from nova_lite.conf import service_client
+from nova_lite.conf.glance import GROUP, register_opts
 
 LOG = logging.getLogger(__name__)
 
@@ -29,16 +29,8 @@ class GlanceClient:
     """
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
-        try:
-            auth = loading.load_auth_from_conf_options(conf, GROUP)
-            session = loading.load_session_from_conf_options(conf, GROUP, auth=auth)
-            self._adapter = loading.load_adapter_from_conf_options(conf, GROUP, session=session, auth=auth)
-        except (keystone_errors.ClientException, cfg.Error, ValueError, TypeError) as error:
-            raise exception.ConfigurationError(reason=f"[{GROUP}]: {error}") from error
-        if auth is None:
-            raise exception.ConfigurationError(
-                reason="[image] backend = glance: [glance] auth_type and its options have to say as whom it is read."
-            )
+        register_opts(conf)
+        self._adapter = service_client.load_adapter(conf, GROUP, "[image] backend = glance")
 
     def request(self, token: str, method: str, path: str, **options: Any) -> requests.Response:
         """As the user whose token it is. Any answer of Glance's below 500 is returned."""

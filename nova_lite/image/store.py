@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import stat
 import tempfile
 import time
 from collections.abc import Callable
@@ -41,7 +42,8 @@ def prepare(store_path: str) -> None:
 
 
 def prepare_below(store_path: str, *names: str) -> str:
-    """Make this directory below the store, for whoever the store belongs to; returns its path."""
+    """Make this directory below the store, for whom the store is: its owner, and its group where that may write.
+    Returns its path."""
     prepare(store_path)
     path = store_path
     for name in names:
@@ -51,6 +53,7 @@ def prepare_below(store_path: str, *names: str) -> str:
             if os.geteuid() == 0:
                 store = os.stat(store_path)
                 os.chown(path, store.st_uid, store.st_gid)
+                os.chmod(path, stat.S_IMODE(store.st_mode))
     return path
 
 

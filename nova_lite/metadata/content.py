@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from nova_lite.metadata.vendordata import VendorData
-from nova_lite.objects import VIF, Instance, keypair
+from nova_lite.objects import VIF, FixedIp, Instance, keypair
 
 LATEST = "latest"
 
@@ -136,7 +136,7 @@ class Content:
             "hostname": instance.hostname,
             "local-ipv4": next((vif.address for vif in self._vifs if vif.version == 4), ""),
             "reservation-id": instance.reservation_id,
-            "security-groups": instance.security_groups,
+            "security-groups": instance.interface_groups(),
         }
         if instance.key_name and instance.key_data:
             data["public-keys"] = {"0": {NAME: f"0={instance.key_name}", "openssh-key": instance.key_data}}
@@ -166,8 +166,8 @@ class Content:
 _NEWER: tuple[tuple[str, str, Callable[[Instance], Any]], ...] = (
     ("2013-04-04", "random_seed", lambda instance: base64.b64encode(os.urandom(_SEED_BYTES)).decode()),
     ("2015-10-15", "project_id", lambda instance: instance.project_id),
-    ("2016-06-30", "devices", lambda instance: []),
-    ("2020-10-14", "dedicated_cpus", lambda instance: []),
+    ("2016-06-30", "devices", lambda instance: _devices(instance)),
+    ("2020-10-14", "dedicated_cpus", lambda instance: [] if instance.numa is None else instance.numa.dedicated_vcpus),
 )
 
 
@@ -184,32 +184,52 @@ def network_data(vifs: list[VIF]) -> dict[str, Any]:
     networks: list[dict[str, Any]] = []
     services: list[dict[str, str]] = []
     for number, vif in enumerate(vifs):
-        cidr = ipaddress.ip_network(vif.network.cidr, strict=False)
-        name_servers = [{"type": "dns", "address": address} for address in vif.network.dns]
-        routes = []
-        if vif.network.gateway:
-            anywhere = str(ipaddress.IPv4Address(0) if vif.version == 4 else ipaddress.IPv6Address(0))
-            routes.append({"network": anywhere, "netmask": anywhere, "gateway": vif.network.gateway})
         links.append(
             {
                 "id": f"interface{number}",
                 "vif_id": vif.id,
-                "type": "bridge",
+                "type": vif.vif_type or "bridge",
                 "ethernet_mac_address": vif.mac_address,
                 "mtu": vif.network.mtu,
             }
         )
-        networks.append(
-            {
-                "id": f"network{number}",
-                "network_id": vif.network.id,
-                "type": f"ipv{vif.version}",
-                "link": f"interface{number}",
-                "ip_address": vif.address,
-                "netmask": str(cidr.netmask),
-                "routes": routes,
-                "services": name_servers,
-            }
+        first = FixedIp(
+            address=vif.address, subnet_id="", cidr=vif.network.cidr, gateway=vif.network.gateway, dns=vif.network.dns
         )
-        services.extend(service for service in name_servers if service not in services)
+        for each in (first, *vif.more):
+            name_servers = [{"type": "dns", "address": address} for address in each.dns]
+            networks.append(_network(f"network{len(networks)}", f"interface{number}", vif, each, name_servers))
+            services.extend(service for service in name_servers if service not in services)
     return {"links": links, "networks": networks, "services": services}
+
+
+def _network(name: str, link: str, vif: VIF, fixed: FixedIp, name_servers: list[dict[str, str]]) -> dict[str, Any]:
+    cidr = ipaddress.ip_network(fixed.cidr, strict=False)
+    anywhere = str(ipaddress.IPv4Address(0) if cidr.version == 4 else ipaddress.IPv6Address(0))
+    routes = [{"network": anywhere, "netmask": anywhere, "gateway": fixed.gateway}] if fixed.gateway else []
+    return {
+        "id": name,
+        "network_id": vif.network.id,
+        "type": f"ipv{cidr.version}",
+        "link": link,
+        "ip_address": fixed.address,
+        "netmask": str(cidr.netmask),
+        "routes": routes,
+        "services": name_servers,
+    }
+
+
+def _devices(instance: Instance) -> list[dict[str, Any]]:
+    """Volumes with a tag. Where on a bus they are only the guest knows, which finds them by their serial number."""
+    tagged = [each for each in instance.block_devices if each.tag is not None and each.volume_id is not None]
+    return [
+        {
+            "type": "disk",
+            "bus": "none",
+            "address": "none",
+            "serial": each.volume_id,
+            "path": each.device_name,
+            "tags": [each.tag],
+        }
+        for each in tagged
+    ]

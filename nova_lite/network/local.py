@@ -9,9 +9,9 @@ from oslo_config import cfg
 
 from nova_lite import exception
 from nova_lite.context import RequestContext
-from nova_lite.network.driver import AUTO, NONE, NetworkBackend, NetworkStore
+from nova_lite.network.driver import AUTO, NONE, Addresses, NetworkBackend, NetworkStore
 from nova_lite.network.pool import Pool
-from nova_lite.objects import VIF, Network, NetworkRequest
+from nova_lite.objects import VIF, Network, NetworkRequest, ipv6
 from nova_lite.objects.instance import version_of
 
 #: Random addresses looked up together; all of them in use means that the pool is nearly full.
@@ -40,7 +40,8 @@ class LocalNetworks(NetworkBackend):
 
     def _default(self, store: NetworkStore, context: RequestContext) -> Network | None:
         """The project's own default, else the shared default, else the only network there is."""
-        usable = [network for network in store.networks() if network.project_id in (None, context.project_id)]
+        mine = (None, context.project_id)
+        usable = [network for network in store.networks() if network.cidr and network.project_id in mine]
         own = [network for network in usable if network.is_default and network.project_id is not None]
         shared = [network for network in usable if network.is_default]
         choice = own or shared or usable
@@ -50,12 +51,24 @@ class LocalNetworks(NetworkBackend):
 
     def _resolve_one(self, store: NetworkStore, context: RequestContext, request: NetworkRequest) -> NetworkRequest:
         if request.port_id:
-            raise exception.InvalidInput(reason=f"Port {request.port_id} could not be found.")
+            return self._with_port(store, context, request)
         network = self._named(store, context, request)
+        if not network.cidr:
+            raise exception.NetworkRequiresSubnet(network_id=network.id)
         address = None
         if request.fixed_ip:
             address = self._check_fixed_ip(store, network, request.fixed_ip)
         return NetworkRequest(network_id=network.id, fixed_ip=address, tag=request.tag)
+
+    @staticmethod
+    def _with_port(store: NetworkStore, context: RequestContext, request: NetworkRequest) -> NetworkRequest:
+        port = store.port(request.port_id or "")
+        # Another project's is not even there; one that was made with its server is in use.
+        if port is None or port.owner != context.project_id:
+            raise exception.PortUnavailable(port_id=request.port_id)
+        if port.project_id is None or port.instance_uuid is not None:
+            raise exception.PortInUse(port_id=request.port_id)
+        return NetworkRequest(network_id=port.network_id, port_id=request.port_id, tag=request.tag)
 
     def _named(self, store: NetworkStore, context: RequestContext, request: NetworkRequest) -> Network:
         if not request.network_id:
@@ -77,29 +90,60 @@ class LocalNetworks(NetworkBackend):
             raise exception.FixedIpInUse(address=text, network_id=network.id)
         return str(address)
 
+    def reserve(self, store: NetworkStore, instance_uuid: str, requests: list[NetworkRequest]) -> None:
+        for position, request in enumerate(requests):
+            if request.port_id and not store.bind_port(request.port_id, instance_uuid, position, request.tag):
+                raise exception.PortInUse(port_id=request.port_id)
+
     def allocate(
         self, store: NetworkStore, instance_uuid: str, requests: list[NetworkRequest], answer: Any = None
     ) -> list[VIF]:
         present = store.vifs(instance_uuid)
-        if present or not requests:
+        known = {vif.position for vif in present}
+        missing = [(position, request) for position, request in enumerate(requests) if position not in known]
+        if not missing:
             return present
-        networks = {network.id: network for network in store.networks([r.network_id or "" for r in requests])}
+        wanted = [request.network_id or "" for _, request in missing]
+        networks = {network.id: network for network in store.networks(wanted, lock=True)}
         made = []
-        for position, request in enumerate(requests):
+        for position, request in missing:
             network = networks.get(request.network_id or "")
             if network is None:
                 raise exception.NetworkUnavailable(network_id=request.network_id)
-            made.append(self._add_port(store, instance_uuid, position, network, request))
-        return made
+            if not network.cidr:
+                raise exception.NetworkRequiresSubnet(network_id=network.id)
+            made.append(self._connect(store, instance_uuid, position, network, request))
+        return sorted([*present, *made], key=lambda vif: vif.position)
+
+    def _connect(
+        self, store: NetworkStore, instance_uuid: str, position: int, network: Network, request: NetworkRequest
+    ) -> VIF:
+        if not request.port_id:
+            return self._add_port(store, instance_uuid, position, network, request)
+        if not store.bind_port(request.port_id, instance_uuid, position, request.tag):
+            raise exception.PortInUse(port_id=request.port_id)
+        return next(vif for vif in store.vifs(instance_uuid) if vif.id == request.port_id)
+
+    def attach(self, store: NetworkStore, context: RequestContext, instance_uuid: str, request: NetworkRequest) -> VIF:
+        if self.remote:
+            return super().attach(store, context, instance_uuid, request)
+        resolved = self._resolve_one(store, context, request)
+        network = next(iter(store.networks([resolved.network_id or ""], lock=True)), None)
+        if network is None or not network.cidr:
+            raise exception.NetworkUnavailable(network_id=resolved.network_id)
+        position = 1 + max((vif.position for vif in store.vifs(instance_uuid)), default=-1)
+        return self._connect(store, instance_uuid, position, network, resolved)
 
     def _add_port(
         self, store: NetworkStore, instance_uuid: str, position: int, network: Network, request: NetworkRequest
     ) -> VIF:
         """Choose, try, and choose again when somebody was faster; the table's unique keys decide."""
         for _ in range(MAX_COLLISIONS):
-            address = request.fixed_ip or self._free_address(store, network)
-            mac_address = self._mac_address()
-            port_id = store.add_port(instance_uuid, network.id, position, address, mac_address, request.tag)
+            address = request.fixed_ip or free_address(store, network, self._random)
+            mac_address = random_mac_address(self._random)
+            address6 = ipv6.address_on(network, mac_address)
+            addresses = Addresses(address, mac_address, address6)
+            port_id = store.add_port(instance_uuid, network.id, position, addresses, request.tag)
             if port_id is not None:
                 return VIF(
                     id=port_id,
@@ -107,30 +151,36 @@ class LocalNetworks(NetworkBackend):
                     address=address,
                     network=network,
                     version=version_of(address),
+                    more=ipv6.further(network, address6),
                     tag=request.tag,
+                    port_security_enabled=True,
+                    position=position,
                 )
             if request.fixed_ip and store.taken(network.id, [address]):
                 raise exception.FixedIpInUse(address=address, network_id=network.id)
         raise exception.NoMoreFixedIps(network_id=network.id)
 
-    def _free_address(self, store: NetworkStore, network: Network) -> str:
-        """A free address at random: a short lookup unless the pool is nearly full, and then an exact one.
-
-        Random ones collide less between conductors, and one that was just given back is seldom given out at once.
-        """
-        pool = Pool(network)
-        sample = pool.sample(SAMPLE, self._random)
-        taken = store.taken(network.id, sample) if sample else set()
-        free = next((address for address in sample if address not in taken), None)
-        if free is None:
-            taken = store.taken(network.id)
-            free = next((address for address in pool.all() if address not in taken), None)
-        if free is None:
-            raise exception.NoMoreFixedIps(network_id=network.id)
-        return free
-
-    def _mac_address(self) -> str:
-        return "fa:16:3e:" + ":".join(f"{self._random.randrange(256):02x}" for _ in range(3))
-
     def deallocate(self, store: NetworkStore, instance_uuid: str) -> None:
         store.remove_ports(instance_uuid)
+
+
+def free_address(store: NetworkStore, network: Network, rng: random.Random) -> str:
+    """A free address at random: a short lookup unless the pool is nearly full, and then an exact one. Raises
+    `NoMoreFixedIps`.
+
+    Random ones collide less between conductors, and one that was just given back is seldom given out at once.
+    """
+    pool = Pool(network)
+    sample = pool.sample(SAMPLE, rng)
+    taken = store.taken(network.id, sample) if sample else set()
+    free = next((address for address in sample if address not in taken), None)
+    if free is None:
+        taken = store.taken(network.id)
+        free = next((address for address in pool.all() if address not in taken), None)
+    if free is None:
+        raise exception.NoMoreFixedIps(network_id=network.id)
+    return free
+
+
+def random_mac_address(rng: random.Random) -> str:
+    return "fa:16:3e:" + ":".join(f"{rng.randrange(256):02x}" for _ in range(3))

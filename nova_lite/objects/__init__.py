@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import msgspec
 
-from nova_lite.objects.action import ActionTicket, InstanceAction, InstanceActionEvent
+from nova_lite.objects.action import ActionReport, ActionTicket, InstanceAction, InstanceActionEvent
 from nova_lite.objects.aggregate import Aggregate
+from nova_lite.objects.block_device import BlockDevice, DeviceState
 from nova_lite.objects.build import (
     BuildNetworks,
     BuildRequest,
@@ -26,6 +27,7 @@ from nova_lite.objects.build import (
 from nova_lite.objects.console import Console, ConsoleTarget
 from nova_lite.objects.diagnostics import CpuDiagnostics, Diagnostics, DiskDiagnostics, NicDiagnostics
 from nova_lite.objects.flavor import Flavor
+from nova_lite.objects.floating_ip import FloatingIp, FloatingIpPool
 from nova_lite.objects.host import (
     AvailabilityZone,
     ComputeNode,
@@ -38,22 +40,51 @@ from nova_lite.objects.host import (
     Service,
 )
 from nova_lite.objects.image import Image
-from nova_lite.objects.instance import VIF, Fault, Instance, InstanceFilters
+from nova_lite.objects.instance import VIF, Fault, FixedIp, Instance, InstanceFilters, InstanceQuestion
 from nova_lite.objects.keypair import KeyPair
 from nova_lite.objects.live_migration import LiveDestination, LiveSource, MigrationProgress, Wish
 from nova_lite.objects.migration import DiskFile, DiskSource, MigrationFilters, ServerMigration
-from nova_lite.objects.network import Network
+from nova_lite.objects.network import Network, NetworkRecord, Port
+from nova_lite.objects.numa import (
+    InstanceNUMACell,
+    InstanceNUMATopology,
+    NUMACell,
+    NUMACellUsage,
+    NUMAPages,
+    NUMAUsage,
+)
 from nova_lite.objects.quota import Limits, QuotaUsage
 from nova_lite.objects.ready import make_ready
-from nova_lite.objects.request_spec import Destination, InstanceGroup, RequestedDestination, RequestSpec, Selection
+from nova_lite.objects.request_spec import (
+    Destination,
+    InstanceGroup,
+    Placement,
+    RequestedDestination,
+    RequestSpec,
+    Selection,
+)
+from nova_lite.objects.security_group import PortFilters, SecurityGroup, SecurityGroupRule
 from nova_lite.objects.server_group import ServerGroup
 from nova_lite.objects.usage import InstanceUsage
+from nova_lite.objects.volume import (
+    NetworkDisk,
+    Volume,
+    VolumeConnection,
+    VolumeFilters,
+    VolumeSnapshot,
+    VolumeSource,
+    VolumeUse,
+    VolumeVerb,
+    VolumeWork,
+)
 
 __all__ = [
     "VIF",
+    "ActionReport",
     "ActionTicket",
     "Aggregate",
     "AvailabilityZone",
+    "BlockDevice",
     "BuildNetworks",
     "BuildRequest",
     "BuildResult",
@@ -64,6 +95,7 @@ __all__ = [
     "CreateRequest",
     "CreateResult",
     "Destination",
+    "DeviceState",
     "Diagnostics",
     "DiskDiagnostics",
     "DiskFile",
@@ -72,7 +104,10 @@ __all__ = [
     "DomainReport",
     "DomainVerdict",
     "Fault",
+    "FixedIp",
     "Flavor",
+    "FloatingIp",
+    "FloatingIpPool",
     "HostAggregate",
     "HostReport",
     "HostState",
@@ -82,6 +117,9 @@ __all__ = [
     "InstanceActionEvent",
     "InstanceFilters",
     "InstanceGroup",
+    "InstanceNUMACell",
+    "InstanceNUMATopology",
+    "InstanceQuestion",
     "InstanceUsage",
     "Inventory",
     "KeyPair",
@@ -90,20 +128,39 @@ __all__ = [
     "LiveSource",
     "MigrationFilters",
     "MigrationProgress",
+    "NUMACell",
+    "NUMACellUsage",
+    "NUMAPages",
+    "NUMAUsage",
     "Network",
+    "NetworkDisk",
+    "NetworkRecord",
     "NetworkRequest",
     "NicDiagnostics",
     "Outcome",
+    "Placement",
+    "Port",
+    "PortFilters",
     "QuotaUsage",
     "RequestSpec",
     "RequestedDestination",
     "RetiredServer",
     "Retirement",
+    "SecurityGroup",
+    "SecurityGroupRule",
     "Selection",
     "ServerGroup",
     "ServerMigration",
     "Service",
     "Verdict",
+    "Volume",
+    "VolumeConnection",
+    "VolumeFilters",
+    "VolumeSnapshot",
+    "VolumeSource",
+    "VolumeUse",
+    "VolumeVerb",
+    "VolumeWork",
     "Wish",
 ]
 

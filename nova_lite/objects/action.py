@@ -39,6 +39,19 @@ class InstanceAction(msgspec.Struct, kw_only=True):
     events: list[InstanceActionEvent] = msgspec.field(default_factory=list)
 
 
+class ActionReport(msgspec.Struct, kw_only=True):
+    """How an order ended on its host: ``error`` is None when it was carried out. ``position`` and ``request_id``: of
+    the ticket; ``answer``: what later steps need of it."""
+
+    action_id: int
+    power_state: int | None
+    error: str | None
+    details: str
+    position: int = 0
+    answer: dict[str, Any] | None = None
+    request_id: str | None = None
+
+
 class ActionTicket(msgspec.Struct, kw_only=True):
     """The order to a compute host to carry out one accepted action (delete, start, stop, reboot, ...).
 

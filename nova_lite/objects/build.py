@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import enum
-from typing import Any
 
 import msgspec
 
+from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.image import Image
 from nova_lite.objects.instance import VIF, Instance
 from nova_lite.objects.request_spec import RequestedDestination
+from nova_lite.objects.volume import Volume
 
 
 class NetworkRequest(msgspec.Struct, kw_only=True):
@@ -24,7 +25,9 @@ class NetworkRequest(msgspec.Struct, kw_only=True):
 class CreateRequest(msgspec.Struct, kw_only=True):
     """A validated ``POST /servers``. ``networks``: "auto", "none" or a list. ``injected_files``: path to base64.
 
+    ``may_have_zero_disk``: whether the image's size may decide how large the disk is.
     ``images``: by id, the image, its kernel and ramdisk, where the conductor cannot look them up itself.
+    ``volumes``: by id, volumes and snapshots that are Cinder's, likewise.
     ``request_id`` of the context makes a repeated call return the instances of the first one; so does
     ``idempotency_key``, a client's own name for its wish, with ``fingerprint``, which tells one wish from another.
     """
@@ -54,17 +57,29 @@ class CreateRequest(msgspec.Struct, kw_only=True):
     access_ip_v6: str | None = None
     scheduler_hints: dict[str, list[str] | str] = msgspec.field(default_factory=dict)
     injected_files: dict[str, str] = msgspec.field(default_factory=dict)
-    block_device_mapping: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    block_devices: list[BlockDevice] = msgspec.field(default_factory=list)
+    volumes: dict[str, Volume] = msgspec.field(default_factory=dict)
     idempotency_key: str | None = None
     fingerprint: str = ""
+    may_have_zero_disk: bool = True
 
 
 class CreateResult(msgspec.Struct, kw_only=True):
-    """``earlier``: an earlier request with the same idempotency key made them."""
+    """``earlier``: an earlier request with the same idempotency key made them. ``driven``: whoever has accepted them
+    goes on with them by itself."""
 
     reservation_id: str
     instances: list[Instance]
     earlier: bool = False
+    driven: bool = False
+
+
+class Reimage(msgspec.Struct, kw_only=True):
+    """A volume that is to be made of an image, whatever it is now. ``size``: GB that it has."""
+
+    volume_id: str
+    size: int
+    image: Image
 
 
 class BuildRequest(msgspec.Struct, kw_only=True):
@@ -73,7 +88,8 @@ class BuildRequest(msgspec.Struct, kw_only=True):
     ``limits`` are the scheduler's (memory_mb, vcpus, disk_gb); ``images`` holds the image and, AMI style, its kernel
     and ramdisk by id. ``connected``: the instance has got its interfaces, and this is the registration of its host that
     it was claimed under (`nova_lite.objects.host.admission`). A host of any other asks `start_build`: since then it was
-    forced down, and the instance may have been built elsewhere.
+    forced down, and the instance may have been built elsewhere. ``volume_images``: by id, those that volumes are to be
+    made of. ``reimage``: the volume that it boots from is made anew.
     """
 
     instance: Instance
@@ -86,6 +102,8 @@ class BuildRequest(msgspec.Struct, kw_only=True):
     injected_files: dict[str, str] = msgspec.field(default_factory=dict)
     admin_password: str | None = None
     connected: str = ""
+    volume_images: dict[str, Image] = msgspec.field(default_factory=dict)
+    reimage: Reimage | None = None
 
 
 class BuildNetworks(msgspec.Struct, kw_only=True):

@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from nova_lite.objects.numa import NUMACell, NUMAUsage
+
 
 class Service(msgspec.Struct, kw_only=True):
     """A daemon that reports in. ``up``: its lease has not lapsed and it is not forced down."""
@@ -33,7 +35,11 @@ def admission(epoch: int, identity: str | None) -> str:
 
 
 class Inventory(msgspec.Struct, kw_only=True):
-    """What one hypervisor has (totals), as the virt driver reports it. Memory MB, disk GB."""
+    """What one hypervisor has (totals), as the virt driver reports it. Memory MB, disk GB. ``vcpus``: CPUs that guests
+    share; those that are for one vCPU each are in ``numa``, which is empty from hosts that do not tell.
+
+    ``tunnel_ip``: where other hosts send what is for its guests on networks that span hosts; None: there are none.
+    """
 
     node: str
     vcpus: int
@@ -42,6 +48,7 @@ class Inventory(msgspec.Struct, kw_only=True):
     hypervisor_type: str
     hypervisor_version: int = 0
     host_ip: str | None = None
+    tunnel_ip: str | None = None
     cpu_arch: str = "x86_64"
     cpu_info: dict[str, Any] = msgspec.field(default_factory=dict)
     supported_hv_types: list[str] = msgspec.field(default_factory=list)
@@ -50,6 +57,7 @@ class Inventory(msgspec.Struct, kw_only=True):
     disk_available_least: int | None = None
     running_vms: int = 0
     uptime: str | None = None
+    numa: list[NUMACell] = msgspec.field(default_factory=list)
 
 
 class HostReport(msgspec.Struct, kw_only=True):
@@ -60,6 +68,7 @@ class HostReport(msgspec.Struct, kw_only=True):
     ``serving``: whether it takes orders yet; a host that does not is alive, and not up.
     ``hypervisor_up``: whether its hypervisor has answered lately; a host whose does not is alive, and not up.
     ``identity``: what tells it from another machine of the same name; empty from hosts that do not tell.
+    ``number``: of the reports since that start, from 1 on; 0 from hosts that do not tell.
     """
 
     host: str
@@ -72,6 +81,7 @@ class HostReport(msgspec.Struct, kw_only=True):
     serving: bool = True
     identity: str = ""
     hypervisor_up: bool = True
+    number: int = 0
     cpu_allocation_ratio: float = 4.0
     ram_allocation_ratio: float = 1.0
     disk_allocation_ratio: float = 1.0
@@ -81,7 +91,8 @@ class HostReport(msgspec.Struct, kw_only=True):
 
 
 class ComputeNode(msgspec.Struct, kw_only=True):
-    """A hypervisor with its totals, its use (the sum of its allocations) and its service."""
+    """A hypervisor with its totals, its use (the sum of its allocations) and its service. ``numa_used``: by NUMA cell,
+    what guests have of it that are bound to it."""
 
     id: int
     uuid: str
@@ -98,6 +109,7 @@ class ComputeNode(msgspec.Struct, kw_only=True):
     cpu_allocation_ratio: float = 4.0
     ram_allocation_ratio: float = 1.0
     disk_allocation_ratio: float = 1.0
+    numa_used: NUMAUsage = msgspec.field(default_factory=dict)
 
 
 class HostAggregate(msgspec.Struct, kw_only=True):
@@ -115,7 +127,9 @@ class HostState(msgspec.Struct, kw_only=True):
     ``vcpus``, ``memory_mb``, ``disk_gb`` are what may be given out: (total - reserved) * allocation ratio, rounded
     down. The ``*_used`` are sums of allocations. ``instances``: uuids of the instances placed here; ``flavors``: how
     many of them have which flavor (its public id); ``io_ops``: how many have a task under way, as of this row's
-    reading. ``failed_builds``: builds in a row that went wrong here.
+    reading. ``failed_builds``: builds in a row that went wrong here. ``disk_available_least``: GB that are free when
+    all disks there have grown as far as they may; None: not told, or more is meant to be given out than there is.
+    ``numa``: its NUMA cells, ``numa_used``: by the cell's id, what guests have that are bound to it.
     """
 
     id: int
@@ -145,6 +159,11 @@ class HostState(msgspec.Struct, kw_only=True):
     host_ip: str | None = None
     aggregates: list[HostAggregate] = msgspec.field(default_factory=list)
     uuid: str = ""
+    disk_available_least: int | None = None
+    numa: list[NUMACell] = msgspec.field(default_factory=list)
+    numa_used: NUMAUsage = msgspec.field(default_factory=dict)
+    cpu_allocation_ratio: float = 1.0
+    ram_allocation_ratio: float = 1.0
 
 
 class RetiredServer(msgspec.Struct, kw_only=True):

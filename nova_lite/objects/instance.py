@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import datetime
+from typing import Any
 
 import msgspec
 
+from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.flavor import Flavor
 from nova_lite.objects.network import Network
+from nova_lite.objects.numa import InstanceNUMATopology
 
 #: In an instance's ``system_metadata``: the password that its guest posted, encrypted with its key pair, in base64.
 POSTED_PASSWORD = "password"  # noqa: S105 a key
@@ -27,8 +30,29 @@ def version_of(address: str) -> int:
     return 6 if ":" in address else 4
 
 
+class FixedIp(msgspec.Struct, kw_only=True):
+    """One more address of a port, and the subnet that it is of."""
+
+    address: str
+    subnet_id: str
+    cidr: str
+    gateway: str | None = None
+    dns: list[str] = msgspec.field(default_factory=list)
+
+
 class VIF(msgspec.Struct, kw_only=True):
-    """One network interface of an instance, with its address and the network it is on."""
+    """One network interface of an instance, with its address and the network it is on.
+
+    ``position``: among those of its instance. ``state``: "attaching" or "detaching", while its host is at that.
+    ``floating_address``: that leads to it from outside, if any.
+    ``port_security_enabled``: its host lets through only what its security groups say. ``security_groups``: their
+    names, None: those of its instance. ``more``: further addresses; on a built-in network its one of IPv6, if any.
+
+    The rest is what another service (Neutron) says of it; a host plugs it as ``vif_type`` and ``vif_details`` say, and
+    filters nothing itself. ``vif_type`` None: of the built-in networks. ``subnet_id``: of ``address``. ``kept``: the
+    port is its user's and stays when the instance goes. ``active``: the network is connected to it.
+    ``security_group_ids``: of these groups; names need not be unique there.
+    """
 
     id: str
     mac_address: str
@@ -36,6 +60,18 @@ class VIF(msgspec.Struct, kw_only=True):
     network: Network
     version: int = 4
     tag: str | None = None
+    port_security_enabled: bool = False
+    security_groups: list[str] | None = None
+    position: int = 0
+    state: str | None = None
+    floating_address: str | None = None
+    vif_type: str | None = None
+    vif_details: dict[str, Any] = msgspec.field(default_factory=dict)
+    subnet_id: str | None = None
+    more: list[FixedIp] = msgspec.field(default_factory=list)
+    kept: bool = False
+    active: bool = True
+    security_group_ids: list[str] = msgspec.field(default_factory=list)
 
 
 class Instance(msgspec.Struct, kw_only=True):
@@ -45,6 +81,7 @@ class Instance(msgspec.Struct, kw_only=True):
     action is open. ``system_metadata`` holds what the instance has to remember of its image (``image_*``)
     and what its guest posted (`POSTED_PASSWORD`).
     ``server_group``: uuid of the group that it is in.
+    ``numa``: where it is in its host's NUMA cells; None: anywhere.
     """
 
     uuid: str
@@ -86,6 +123,8 @@ class Instance(msgspec.Struct, kw_only=True):
     scheduler_hints: dict[str, list[str] | str] = msgspec.field(default_factory=dict)
     server_group: str | None = None
     vifs: list[VIF] = msgspec.field(default_factory=list)
+    block_devices: list[BlockDevice] = msgspec.field(default_factory=list)
+    numa: InstanceNUMATopology | None = None
     fault: Fault | None = None
     host_status: str | None = None
     created_at: datetime.datetime | None = None
@@ -98,6 +137,24 @@ class Instance(msgspec.Struct, kw_only=True):
     def name(self) -> str:
         """The name the hypervisor knows it by."""
         return f"instance-{self.uuid}"
+
+    def interface_groups(self) -> list[str]:
+        """Names of the security groups that its interfaces are in; while there are none, of those they are to be in."""
+        if not self.vifs:
+            return self.security_groups
+        own = (self.security_groups if vif.security_groups is None else vif.security_groups for vif in self.vifs)
+        return list(dict.fromkeys(name for each in own for name in each))
+
+
+class InstanceQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """Who asks for an instance: one of ``project_id``, or an admin of all."""
+
+    uuid: str
+    project_id: str | None = None
+    is_admin: bool = False
+
+    def may_see(self, instance: Instance) -> bool:
+        return self.is_admin or instance.project_id == self.project_id
 
 
 class InstanceFilters(msgspec.Struct, kw_only=True, omit_defaults=True):

@@ -7,6 +7,7 @@ import enum
 import msgspec
 
 from nova_lite.objects.migration import DiskSource
+from nova_lite.objects.numa import InstanceNUMATopology
 
 
 class LiveSource(msgspec.Struct, kw_only=True, frozen=True):
@@ -21,7 +22,9 @@ class LiveSource(msgspec.Struct, kw_only=True, frozen=True):
 class LiveDestination(msgspec.Struct, kw_only=True, frozen=True):
     """What is ready: where host ``host`` at ``address`` keeps each file, by its name. ``whole``: it does not have the
     image that the root disk begins with. ``vnc_listen``, ``serial_listen`` and ``serial_port``: where its consoles are
-    to listen there; nothing where they are to stay as they are, or (no port) are not to be reached by TCP."""
+    to listen there; nothing where they are to stay as they are, or (no port) are not to be reached by TCP.
+    ``numa``: its place in the NUMA cells there; ``shared_cpus``: by their ids, the CPUs that guests share in each of
+    these, and by "" those of the whole host; nothing where guests are not bound to any."""
 
     driver: str
     host: str
@@ -32,6 +35,8 @@ class LiveDestination(msgspec.Struct, kw_only=True, frozen=True):
     vnc_listen: str = ""
     serial_listen: str = ""
     serial_port: int | None = None
+    numa: InstanceNUMATopology | None = None
+    shared_cpus: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class MigrationProgress(msgspec.Struct, kw_only=True, frozen=True):

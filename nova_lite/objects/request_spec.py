@@ -67,3 +67,11 @@ class Destination(msgspec.Struct, kw_only=True):
     instance_uuid: str
     selected: Selection
     alternates: list[Selection] = msgspec.field(default_factory=list)
+
+
+class Placement(msgspec.Struct, kw_only=True):
+    """The answer to one of several questions: destinations, or (``reason`` is not None) why there are none."""
+
+    destinations: list[Destination] = msgspec.field(default_factory=list)
+    reason: str | None = None
+    details: str = ""

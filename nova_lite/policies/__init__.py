@@ -10,18 +10,22 @@ from nova_lite.policies import (  # noqa: F401 each adds its rules
     consoles,
     extensions,
     flavors,
+    floating_ips,
     hosts,
     identity,
     image_service,
     images,
     instance_actions,
     keypairs,
+    network_service,
     proxies,
     quotas,
+    security_groups,
     server_external_events,
     server_groups,
     servers,
     usage,
+    volume_service,
 )
 
 

@@ -42,6 +42,12 @@ REQUESTED_DESTINATION = rule(
     "Create a server on a given host, if it fits there",
     "POST /servers",
 )
+ZERO_DISK = _servers(
+    "create:zero_disk_flavor",
+    ADMIN,
+    "Create a server of an image with a flavor whose root disk is 0 GiB: the image's size decides then",
+    "POST /servers",
+)
 UPDATE = _servers("update", MEMBER, "Change a server's name, description or addresses", "PUT /servers/{server_id}")
 DELETE = _servers("delete", MEMBER, "Delete a server", "DELETE /servers/{server_id}")
 FORCE_DELETE = rule("os_compute_api:os-deferred-delete:force", MEMBER, "Delete a server at once (forceDelete)", _ACTION)
@@ -89,18 +95,28 @@ INJECT_NETWORK_INFO = _admin(
 UNLOCK_OVERRIDE = _lock("unlock:unlock_override", ADMIN, "Unlock a server whoever locked it (unlock)", _ACTION)
 INTERFACES_LIST = _interfaces("list", READER, "List a server's interfaces", "GET /servers/{server_id}/os-interface")
 INTERFACES_SHOW = _interfaces("show", READER, "Show an interface", "GET /servers/{server_id}/os-interface/{port_id}")
-SECURITY_GROUPS = rule(
-    "os_compute_api:os-security-groups:list",
-    READER,
-    "List a server's security groups",
-    "GET /servers/{server_id}/os-security-groups",
+INTERFACES_CREATE = _interfaces("create", MEMBER, "Attach an interface", "POST /servers/{server_id}/os-interface")
+INTERFACES_DELETE = _interfaces(
+    "delete", MEMBER, "Detach an interface", "DELETE /servers/{server_id}/os-interface/{port_id}"
 )
-VOLUMES_INDEX = rule(
-    "os_compute_api:os-volumes-attachments:index",
-    READER,
-    "List a server's volumes",
-    "GET /servers/{server_id}/os-volume_attachments",
+_multinic = Rules("os_compute_api:os-multinic")
+ADD_FIXED_IP = _multinic("add", MEMBER, "Give a server another fixed address (addFixedIp)", _ACTION)
+REMOVE_FIXED_IP = _multinic("remove", MEMBER, "Take a fixed address from a server (removeFixedIp)", _ACTION)
+_attachments = Rules("os_compute_api:os-volumes-attachments")
+_ATTACHMENTS = "/servers/{server_id}/os-volume_attachments"
+VOLUMES_INDEX = _attachments("index", READER, "List a server's volumes", f"GET {_ATTACHMENTS}")
+VOLUMES_SHOW = _attachments("show", READER, "Show a server's volume", f"GET {_ATTACHMENTS}/{{volume_id}}")
+VOLUMES_CREATE = _attachments("create", MEMBER, "Attach a volume to a server", f"POST {_ATTACHMENTS}")
+VOLUMES_UPDATE = _attachments(
+    "update", MEMBER, "Say whether a volume is deleted with its server", f"PUT {_ATTACHMENTS}/{{volume_id}}"
 )
+VOLUMES_SWAP = _attachments(
+    "swap",
+    ADMIN,
+    "Have a server go on with another volume, with all that the one before holds",
+    f"PUT {_ATTACHMENTS}/{{volume_id}}",
+)
+VOLUMES_DELETE = _attachments("delete", MEMBER, "Detach a volume from a server", f"DELETE {_ATTACHMENTS}/{{volume_id}}")
 DIAGNOSTICS = rule(
     "os_compute_api:os-server-diagnostics",
     ADMIN,
@@ -113,6 +129,12 @@ PASSWORD_SHOW = _password(
 PASSWORD_CLEAR = _password("clear", MEMBER, "Forget that password", "DELETE /servers/{server_id}/os-server-password")
 TOPOLOGY = rule(
     "compute:server:topology:index", READER, "Show a server's NUMA topology", "GET /servers/{server_id}/topology"
+)
+TOPOLOGY_HOST = rule(
+    "compute:server:topology:host:index",
+    ADMIN,
+    "Show the NUMA cells and CPUs of its host that a server has",
+    "GET /servers/{server_id}/topology",
 )
 SERVER_MIGRATIONS = _servers(
     "migrations:index", ADMIN, "List a server's migrations", "GET /servers/{server_id}/migrations"

@@ -4,12 +4,16 @@ A service's ``rpcapi.py`` holds its Protocol: each RPC method once, with its typ
 version that it came in (`contract`). `proxy` makes the typed client of it, and `Endpoint` the server, which is checked
 against it when it is made. Both work over a `Transport` (oslo.messaging) or, in tests, over an `InProcess` one.
 
+What is sent is signed by its daemon's key, and who may call which method are rows beside the Protocol (`signing`,
+`permissions`); docs/security.md says what that is for.
+
 Errors of `nova_lite.exception` cross the bus as themselves. A lost broker becomes `MessagingUnavailable`, a service
 that is too old for what it is asked `ServiceTooOld`.
 """
 
 from __future__ import annotations
 
+from nova_lite.keys import API, COMPUTE, CONDUCTOR, CONSOLE, MANAGE, SCHEDULER, Peer
 from nova_lite.rpc.client import Message, Sender, proxy, to_plain
 from nova_lite.rpc.contract import (
     MethodName,
@@ -25,20 +29,31 @@ from nova_lite.rpc.contract import (
 )
 from nova_lite.rpc.endpoint import Endpoint
 from nova_lite.rpc.in_process import InProcess
+from nova_lite.rpc.overload import Throttled
+from nova_lite.rpc.permissions import allow
 from nova_lite.rpc.transport import Server, Transport, require_broker
 
 __all__ = [
+    "API",
+    "COMPUTE",
+    "CONDUCTOR",
+    "CONSOLE",
+    "MANAGE",
+    "SCHEDULER",
     "Endpoint",
     "InProcess",
     "Message",
     "MethodName",
+    "Peer",
     "Receiver",
     "Sender",
     "Server",
     "Since",
+    "Throttled",
     "Timeout",
     "Transport",
     "Version",
+    "allow",
     "cast",
     "contract_of",
     "fanout",

@@ -25,6 +25,8 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, TypeAlias, TypeVar
 
+from nova_lite.rpc.permissions import Allowed
+
 FIRST_VERSION = "1.0"
 
 T = TypeVar("T")
@@ -83,20 +85,22 @@ class Method:
 @dataclasses.dataclass(frozen=True)
 class Contract:
     """A service's messages. ``order``: the method that stands for all those that the server names by itself, if the
-    service has one."""
+    service has one. ``allowed``: who may call which, by the names here."""
 
     name: str
     topic: str
     version: str
     methods: Mapping[str, Method]
     order: Method | None
+    allowed: Mapping[str, Allowed] | None = None
 
 
-def service(topic: str, version: str) -> Callable[[T], T]:
-    """A Protocol of the methods on ``topic``, ``version`` being the newest that any of it came in."""
+def service(topic: str, version: str, allowed: Mapping[str, Allowed] | None = None) -> Callable[[T], T]:
+    """A Protocol of the methods on ``topic``, ``version`` being the newest that any of it came in. ``allowed``: who may
+    call them, a row for each; None: everybody."""
 
     def mark(protocol: T) -> T:
-        protocol.__rpc_service__ = (topic, version)  # type: ignore[attr-defined]
+        protocol.__rpc_service__ = (topic, version, allowed)  # type: ignore[attr-defined]
         return protocol
 
     return mark
@@ -123,17 +127,20 @@ def since(version: str) -> Callable[[T], T]:
 @functools.cache
 def contract_of(protocol: Any) -> Contract:
     """Raises TypeError for a Protocol that contradicts itself."""
-    topic, version = protocol.__rpc_service__
+    topic, version, allowed = protocol.__rpc_service__
     functions = {name: each for name, each in vars(protocol).items() if inspect.isfunction(each) and name[0] != "_"}
     methods = {name: _method(name, function) for name, function in functions.items()}
     for method in methods.values():
         for came_in in (method.since, *method.arguments_since.values()):
             if newer(came_in, version):
                 raise TypeError(f"{protocol.__name__}.{method.name} came in {came_in}; the Protocol is at {version}")
+    if allowed is not None and (unlike := allowed.keys() ^ methods.keys()):
+        raise TypeError(
+            f"{protocol.__name__}: who may call which does not fit the methods: {', '.join(sorted(unlike))}"
+        )
     order = next((each for each in methods.values() if _Role.METHOD in each.roles), None)
-    return Contract(
-        protocol.__name__, topic, version, {name: each for name, each in methods.items() if each is not order}, order
-    )
+    own = {name: each for name, each in methods.items() if each is not order}
+    return Contract(protocol.__name__, topic, version, own, order, allowed)
 
 
 def _method(name: str, function: Callable[..., Any]) -> Method:

@@ -11,8 +11,10 @@ from typing import Any
 import msgspec
 import oslo_messaging as messaging
 
-from nova_lite import exception, hooks
+from nova_lite import exception, hooks, metrics
 from nova_lite.context import RequestContext
+from nova_lite.keys import Peer
+from nova_lite.overload import Priority
 from nova_lite.rpc.client import ECHO, to_plain
 from nova_lite.rpc.contract import Method, contract_of
 
@@ -20,6 +22,8 @@ LOG = logging.getLogger(__name__)
 
 Function = Callable[..., Any]
 Translate = Callable[[Exception], Exception]
+#: Of a verified message: its sender, method and id. False: it was taken before.
+Once = Callable[[Peer, str, str], bool]
 
 
 class Endpoint:
@@ -31,6 +35,8 @@ class Endpoint:
     signature.
 
     Arguments that a function does not know come from a newer sender, which does not need them read, and are left out.
+    ``classify`` says how important a message is; without it none is refused (`nova_lite.rpc.overload`). ``once`` is
+    asked of each signed message, besides what this process remembers itself (`nova_lite.rpc.signing`).
     Errors meant for the caller go back without a traceback in our log; all others are logged here, once. ``translate``
     may turn a library's error into one of ours first.
     """
@@ -42,8 +48,12 @@ class Endpoint:
         orders: Mapping[str, Function] | None = None,
         partial: bool = False,
         translate: Translate | None = None,
+        classify: Callable[..., Priority] | None = None,
+        once: Once | None = None,
     ) -> None:
         service = contract_of(protocol)
+        self.classify = classify
+        self.once = once
         self.target = messaging.Target(version=service.version)
         self.topic = service.topic
         wanted = dict(service.methods)
@@ -51,6 +61,9 @@ class Endpoint:
         if service.order is not None:
             wanted |= dict.fromkeys(orders or (), service.order)
             served += (orders or {}).items()
+        self.allowed = service.allowed
+        if service.allowed is not None and service.order is not None:
+            self.allowed = dict(service.allowed) | dict.fromkeys(orders or (), service.allowed[service.order.name])
         names = [name for name, _ in served]
         for name in wanted.keys() - set(names) if not partial else ():
             raise exception.ConfigurationError(reason=f"{service.name}: {name} is not served")
@@ -101,7 +114,13 @@ def _shown(arguments: Mapping[str, Any], returns: Any) -> str:
 
 
 def _typed(name: str, hints: Mapping[str, Any], function: Function, translate: Translate | None) -> Function:
+    seconds = metrics.RPC.labels(name)
+
     def dispatch(ctxt: RequestContext, **kwargs: Any) -> Any:
+        with metrics.timed(seconds):
+            return measured(ctxt, kwargs)
+
+    def measured(ctxt: RequestContext, kwargs: dict[str, Any]) -> Any:
         try:
             arguments = {
                 key: msgspec.convert(value, hints[key], str_keys=True) for key, value in kwargs.items() if key in hints

@@ -20,7 +20,7 @@ from nova_lite.context import RequestContext
 from nova_lite.rpc.client import Message
 from nova_lite.rpc.contract import speaks
 from nova_lite.rpc.endpoint import Endpoint
-from nova_lite.rpc.transport import ALLOWED_REMOTE_EXMODS
+from nova_lite.rpc.signing import ALLOWED_REMOTE_EXMODS
 
 LOG = logging.getLogger(__name__)
 

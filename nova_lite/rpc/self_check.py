@@ -2,15 +2,17 @@
 
 A consumer may be lost while its daemon lives and the broker answers: a firewall forgot the connection, somebody took
 the binding away, every thread of the pool hangs. Heartbeats go out all the same, so the control plane goes on sending
-work that nobody hears. Therefore each server is called by its own daemon through the broker, now and then.
+work that nobody hears. Therefore each server is called by its own daemon through the broker, now and then. One that has
+more to do than it can answers late, and hears all the same.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Iterable
 
-from nova_lite import exception
+from nova_lite import exception, metrics
 from nova_lite.context import get_admin_context
 from nova_lite.rpc.client import ECHO, Message
 from nova_lite.rpc.endpoint import Endpoint
@@ -33,15 +35,27 @@ class SelfCheckingServer:
         self._endpoint = endpoint
         self._targets = [server, None] if shared else [server]
         self._misses = 0
+        self._finished = 0
         self._server = self._make()
         self.deaf = threading.Event()
 
     def start(self) -> None:
         """Raises `MessagingUnavailable` when the broker is away."""
         self._server.start()
+        metrics.state_of(self, self._states)
 
     def stop(self) -> None:
+        metrics.forget(self)
         self._server.stop()
+
+    def _states(self) -> Iterable[tuple[str, metrics.Value]]:
+        if (workers := self._server.workers) is not None:
+            yield metrics.one(metrics.RPC_WAITING, workers.line.waiting)
+            yield metrics.one(metrics.RPC_RUNNING, workers.line.running)
+            yield metrics.one(metrics.RPC_OLDEST, workers.line.oldest())
+        for target in self._targets if None in self._targets else ():
+            queue = self._topic if target is None else f"{self._topic}.{target}"
+            yield metrics.one(metrics.QUEUE_DEPTH, self._transport.depth(queue), queue)
 
     def wait(self) -> None:
         self._server.wait()
@@ -61,12 +75,20 @@ class SelfCheckingServer:
                     Message(self._topic, ECHO, get_admin_context(), target, timeout=options.self_check_interval)
                 )
         except exception.MessagingUnavailable:
-            self._misses += 1
+            self._misses += not self._is_busy()
         else:
             self._misses = 0
             self.deaf.clear()
         if self._misses >= options.self_check_misses:
             self.deaf.set()
+
+    def _is_busy(self) -> bool:
+        """Whether all threads are taken, and some have ended what they were at since the last time."""
+        workers = self._server.workers
+        if workers is None:
+            return False
+        before, self._finished = self._finished, workers.line.finished
+        return workers.line.is_full and self._finished > before
 
     def connect_anew(self) -> None:
         """Serve over new connections. The old ones are given up in the background, after what came through them has
@@ -77,12 +99,13 @@ class SelfCheckingServer:
             self._name,
             self._misses,
         )
+        metrics.DEAF.inc()
         self._transport.renew()
         fresh = self._make()
         fresh.start()
         old, self._server = self._server, fresh
         threading.Thread(target=self._retire, args=(old,), name="retire-server", daemon=True).start()
-        self._misses = 0
+        self._misses = self._finished = 0
         self.deaf.clear()
         LOG.warning("Messages to %s.%s are taken over new connections", self._topic, self._name)
 

@@ -6,26 +6,28 @@ import contextlib
 import logging
 import socket
 import threading
+import uuid
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import amqp.exceptions
+import kombu.connection
 import kombu.exceptions
 import oslo_messaging as messaging
 from oslo_config import cfg
 
-from nova_lite import concurrency, exception
+from nova_lite import concurrency, exception, metrics
+from nova_lite.broker import EXCHANGE, reply_queues
 from nova_lite.conf import libraries
 from nova_lite.context import RequestContext
+from nova_lite.keys import COMPUTE
+from nova_lite.rpc import alarms, overload, refusals, straight
 from nova_lite.rpc.client import Message
 from nova_lite.rpc.endpoint import Endpoint
+from nova_lite.rpc.signing import ALLOWED_REMOTE_EXMODS, SENDER, Guard, Signing
 
 LOG = logging.getLogger(__name__)
-
-EXCHANGE = "nova_lite"
-
-ALLOWED_REMOTE_EXMODS = ["nova_lite.exception"]
 
 _BROKER_ERRORS = (
     messaging.MessageUndeliverable,
@@ -38,7 +40,10 @@ _BROKER_ERRORS = (
 
 
 class ContextSerializer(messaging.Serializer):  # type: ignore[misc]
-    """Carries `RequestContext` in each message, without its token. `proxy` and `Endpoint` make values plain."""
+    """Makes a `RequestContext` of what a message carries. `Transport`, `proxy` and `Endpoint` make values plain.
+
+    A compute host speaks for no user, and is no admin, whatever its message says: what it may is its role's.
+    """
 
     def serialize_entity(self, ctxt: Any, entity: Any) -> Any:
         return entity
@@ -46,40 +51,56 @@ class ContextSerializer(messaging.Serializer):  # type: ignore[misc]
     def deserialize_entity(self, ctxt: Any, entity: Any) -> Any:
         return entity
 
-    def serialize_context(self, ctxt: RequestContext) -> dict[str, Any]:
-        return ctxt.to_rpc()
+    def serialize_context(self, ctxt: RequestContext | dict[str, Any]) -> dict[str, Any]:
+        return ctxt if isinstance(ctxt, dict) else ctxt.to_rpc()
 
     def deserialize_context(self, ctxt: dict[str, Any]) -> RequestContext:
-        return RequestContext.from_rpc(ctxt)
+        values = dict(ctxt)
+        sender = values.pop(SENDER, None)
+        if sender is not None and sender.role == COMPUTE:
+            values = {"request_id": values.get("request_id")}
+        context = RequestContext.from_rpc(values)
+        context.sender = sender
+        return context
 
 
 class Transport:
     """This process's way to the broker for ``[DEFAULT] transport_url``: an oslo.messaging transport, which `renew`
-    replaces when nothing gets through it any more. ``conf`` must be oslo.config's global object.
+    replaces when nothing gets through it any more. ``conf`` must be oslo.config's global object. ``role`` and ``host``
+    (default: ``[DEFAULT] host``) are those of the key that signs what is sent; `beside` is for a process that is many
+    hosts.
 
     Whoever uses one has taken it, and gives it back. One that was replaced is closed once nobody uses it: a call that
     waits for its answer, or a server that ends what it is at.
     """
 
-    def __init__(self, conf: cfg.ConfigOpts) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, role: str | None = None, host: str | None = None) -> None:
         self.conf = conf
+        self.signing = Signing(conf, role, host)
         self._lock = threading.Lock()
         self._users: Counter[Any] = Counter()
-        self._current = _oslo_transport(conf)
+        self._replies = reply_queues(role or "client", host or conf.host)
+        self._current = self._connect()
         self._answered_on: Any = None
         self._made: tuple[Any, Any] = (None, None)
 
     def call(self, message: Message) -> Any:
-        failure = None
+        failure: Exception | None = None
         with self._connected() as (transport, client):
             try:
                 if self._answered_on is not transport:
                     # The first call opens the connection for replies, which waits for the broker without end.
                     require_broker(self)
-                answer = self._prepared(client, message).call(message.context, message.method, **message.arguments)
+                context, message_id = self.signing.signed(message)
+                try:
+                    answer = self._prepared(client, message).call(context, message.method, **message.arguments)
+                except exception.NovaLiteException as error:
+                    raise self.signing.unsigned_failure(message, message_id, error) from error
                 self._answered_on = transport
-                return answer
+                return self.signing.opened(message, message_id, answer)
             except _BROKER_ERRORS as error:
+                failure = error
+            except exception.MessageRefused as error:
                 failure = error
             except (messaging.UnsupportedVersion, messaging.NoSuchMethod) as error:
                 raise message.too_old() from error
@@ -88,13 +109,15 @@ class Transport:
                     raise message.too_old() from None
                 raise
         # while an exception is handled, oslo.log repeats it at the end of the line
+        metrics.RPC_FAILED.labels(message.topic, message.method).inc()
         LOG.warning("Call %s to %s failed: %s", message.method, message.topic, _one_line(failure))
         raise exception.MessagingUnavailable(what=message.method) from failure
 
     def cast(self, message: Message) -> None:
         try:
             with self._connected() as (_, client):
-                self._prepared(client, message).cast(message.context, message.method, **message.arguments)
+                context, _ = self.signing.signed(message)
+                self._prepared(client, message).cast(context, message.method, **message.arguments)
         except _BROKER_ERRORS as error:
             raise exception.MessagingUnavailable(what=message.method) from error
 
@@ -132,6 +155,27 @@ class Transport:
             self._made = (transport, client)
         return client
 
+    def depth(self, queue: str) -> int:
+        """How many messages wait in the broker, in a queue that there is. Raises `MessagingUnavailable`."""
+        host, *_ = messaging.TransportURL.parse(self.conf).hosts or [None]
+        if host is None or not host.hostname:
+            return 0
+        require_broker(self)
+        url = messaging.TransportURL.parse(self.conf)
+        try:
+            with kombu.connection.Connection(  # type: ignore[no-untyped-call]
+                hostname=host.hostname,
+                port=host.port or 5672,
+                userid=host.username,
+                password=host.password,
+                virtual_host=url.virtual_host or "/",
+                connect_timeout=2,
+                ssl=self.conf.oslo_messaging_rabbit.ssl,
+            ) as connection:
+                return int(connection.default_channel.queue_declare(queue, passive=True).message_count)
+        except _BROKER_ERRORS as error:
+            raise exception.MessagingUnavailable(what=f"depth of {queue}") from error
+
     def take(self) -> Any:
         """The oslo.messaging transport to use now."""
         with self._lock:
@@ -145,10 +189,21 @@ class Transport:
 
     def renew(self) -> None:
         """From now on everybody takes a new one, with connections of its own."""
-        fresh = _oslo_transport(self.conf)
+        fresh = self._connect()
         with self._lock:
             old, self._current = self._current, fresh
         self._close_if_over(old)
+
+    def _connect(self) -> Any:
+        """Answers come to queues that are told from other daemons', so that the broker can keep these from them."""
+        made = _oslo_transport(self.conf)
+        made._driver._get_reply_queue_name = lambda: self._replies + uuid.uuid4().hex
+        return made
+
+    def beside(self, role: str, host: str) -> Transport:
+        """The same connections, for another daemon that this process is, with a key of its own: a simulation of many
+        hosts needs no thousand connections."""
+        return _Beside(self, role, host)
 
     def cleanup(self) -> None:
         """Close the connections; nothing can be sent any more."""
@@ -163,9 +218,35 @@ class Transport:
         threading.Thread(target=transport.cleanup, name="close-transport", daemon=True).start()
 
 
+class _Beside(Transport):
+    def __init__(self, other: Transport, role: str, host: str) -> None:
+        self.conf = other.conf
+        self.signing = Signing(other.conf, role, host, other.signing)
+        self._other = other
+        self._answered_on = None
+
+    def _client_of(self, transport: Any) -> Any:
+        return self._other._client_of(transport)
+
+    def take(self) -> Any:
+        return self._other.take()
+
+    def give_back(self, used: Any) -> None:
+        self._other.give_back(used)
+
+    def renew(self) -> None:
+        self._other.renew()
+
+    def cleanup(self) -> None:
+        """The connections are the other's."""
+
+
 def _oslo_transport(conf: cfg.ConfigOpts) -> Any:
     messaging.set_transport_defaults(EXCHANGE)
     libraries.set_messaging_defaults()
+    straight.try_first()
+    refusals.be_patient()
+    alarms.give_up()
     try:
         return messaging.get_rpc_transport(conf, allowed_remote_exmods=ALLOWED_REMOTE_EXMODS)
     except (messaging.DriverLoadFailure, messaging.InvalidTransportURL) as error:
@@ -186,7 +267,9 @@ class Server:
             executor=concurrency.rpc_executor(),
             serializer=ContextSerializer(),
             access_policy=messaging.DefaultRPCAccessPolicy,
+            server_cls=overload.server_class(endpoint.classify),
         )
+        self._server.dispatcher = Guard(self._server.dispatcher, transport.signing, endpoint, server)
 
     def start(self) -> None:
         """Raises `MessagingUnavailable` at once when the broker is away or refuses us; oslo.messaging itself would try
@@ -201,6 +284,12 @@ class Server:
                     f"The message broker refuses this daemon: {_one_line(error)}"
                 ) from error
             undo.pop_all()
+
+    @property
+    def workers(self) -> overload.Workers | None:
+        """None before the start."""
+        workers: overload.Workers | None = self._server.workers
+        return workers
 
     def stop(self) -> None:
         """Take no more messages."""

@@ -7,6 +7,7 @@ asked again of a host only when it comes to the top. So a hundred instances cost
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import heapq
 import random
@@ -15,8 +16,11 @@ from dataclasses import dataclass
 
 import msgspec
 
+from nova_lite import hardware
 from nova_lite.exception import NoValidHost
+from nova_lite.hardware import fitting
 from nova_lite.objects import Destination, HostState, RequestedDestination, RequestSpec, Selection
+from nova_lite.objects.numa import taken
 from nova_lite.scheduler import reasons
 from nova_lite.scheduler.filters.base import HostFilter
 from nova_lite.scheduler.weights.base import HostWeigher
@@ -103,11 +107,22 @@ def consume(host: HostState, spec: RequestSpec, instance_uuid: str) -> HostState
     after = copy.copy(host)
     after.memory_mb_used += spec.flavor.memory_mb
     after.disk_gb_used += spec.flavor.disk_gb
-    after.vcpus_used += spec.flavor.vcpus
+    _take_cpus(after, spec)
     after.instances = [*host.instances, instance_uuid]
     after.flavors = {**host.flavors, spec.flavor.flavorid: host.flavors.get(spec.flavor.flavorid, 0) + 1}
     after.io_ops += 1
     return after
+
+
+def _take_cpus(after: HostState, spec: RequestSpec) -> None:
+    """One more instance's CPUs, and what it has of NUMA cells if it fits into them. On a host that was asked for by
+    name it need not fit."""
+    wanted = hardware.numa_of(spec.flavor, spec.image)
+    if wanted is None or not wanted.dedicated:
+        after.vcpus_used += spec.flavor.vcpus
+    if wanted is not None:
+        with contextlib.suppress(fitting.Misfit):
+            after.numa_used = taken(after.numa_used, fitting.fit_host(wanted, after))
 
 
 def selection(host: HostState) -> Selection:

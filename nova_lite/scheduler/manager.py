@@ -14,7 +14,7 @@ from oslo_config import cfg
 from nova_lite import exception, version
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.context import RequestContext, get_admin_context
-from nova_lite.objects import Destination, HostState, RequestSpec
+from nova_lite.objects import Destination, HostState, Placement, RequestSpec
 from nova_lite.scheduler import core, filters, weights
 from nova_lite.scheduler.hosts import HostView
 
@@ -83,6 +83,15 @@ class SchedulerManager:
         self._notify(context, "scheduler.select_destinations.end", {**asked, "hosts": hosts})
         return destinations
 
+    def select_for_several(self, context: RequestContext, specs: list[RequestSpec]) -> list[Placement]:
+        return [self._placement(context, spec) for spec in specs]
+
+    def _placement(self, context: RequestContext, spec: RequestSpec) -> Placement:
+        try:
+            return Placement(destinations=self.select_destinations(context, spec))
+        except exception.NoValidHost as error:
+            return Placement(reason=error.message, details=str(error.kwargs.get("details", "")))
+
     def _decide_and_consume(self, spec: RequestSpec) -> list[Destination]:
         try:
             destinations = self._decide(self._hosts.snapshot(), spec)
@@ -98,6 +107,16 @@ class SchedulerManager:
     def update_host_states(self, context: RequestContext, states: list[HostState]) -> None:
         """Hosts that changed, from the conductor."""
         self._hosts.apply(states)
+
+    # --- for metrics and health
+
+    def known_hosts(self) -> int:
+        return len(self._hosts.rows())
+
+    def require_hosts(self) -> None:
+        """Raises `SchedulerNotReady` before the hosts are known."""
+        if not self._ready:
+            raise exception.SchedulerNotReady()
 
     # --- in the background
 

@@ -15,6 +15,7 @@ from nova_lite.exception import NoValidHost
 from nova_lite.objects import HostState, InstanceGroup, RequestSpec
 from nova_lite.scheduler import core
 from nova_lite.scheduler.filters.base import HostFilter
+from nova_lite.scheduler.filters.capacity import shared_vcpus
 from nova_lite.scheduler.weights.base import HostWeigher
 
 
@@ -218,12 +219,13 @@ def _free(spec: RequestSpec) -> RequestSpec:
 
 
 def _without(host: HostState, spec: RequestSpec) -> HostState:
-    """``host`` when the server has left it: the opposite of `core.consume`."""
+    """``host`` when the server has left it: the opposite of `core.consume`, but for what it has of NUMA cells: which
+    CPUs those are is not known here, so nobody is planned to get them."""
     flavorid = spec.flavor.flavorid
     left = copy.copy(host)
     left.memory_mb_used -= spec.flavor.memory_mb
     left.disk_gb_used -= spec.flavor.disk_gb
-    left.vcpus_used -= spec.flavor.vcpus
+    left.vcpus_used -= shared_vcpus(spec)
     left.instances = [each for each in host.instances if each not in spec.instance_uuids]
     left.flavors = {name: count - (name == flavorid) for name, count in host.flavors.items()}
     left.flavors = {name: count for name, count in left.flavors.items() if count > 0}

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import abc
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import msgspec
@@ -24,6 +24,7 @@ from oslo_config import cfg
 from nova_lite import plugins
 from nova_lite.objects import (
     VIF,
+    BlockDevice,
     Diagnostics,
     DiskSource,
     Image,
@@ -32,6 +33,8 @@ from nova_lite.objects import (
     LiveDestination,
     LiveSource,
     MigrationProgress,
+    PortFilters,
+    VolumeSource,
     Wish,
 )
 from nova_lite.states import PowerState
@@ -54,6 +57,10 @@ class SpawnSpec(msgspec.Struct, kw_only=True):
     """All that a driver needs to make a domain.
 
     ``images``: by id: the root image and, AMI style, kernel and ramdisk. ``injected_files``: path to base64.
+    ``volumes``: path of the file (or device) of each volume among the instance's block devices, raw, or its place in
+    the network, by its id.
+    ``plugged``: the guest is made paused, and runs on when this returns; it raises what the spawn fails with. None: it
+    runs at once.
     ``fence``: the driver calls it right before the domain comes to exist; it raises `exception.Fenced` when this
     generation may not be built any more.
     """
@@ -66,6 +73,8 @@ class SpawnSpec(msgspec.Struct, kw_only=True):
     injected_files: dict[str, str]
     admin_password: str | None
     fence: Callable[[], None]
+    volumes: dict[str, VolumeSource] = msgspec.field(default_factory=dict)
+    plugged: Callable[[], None] | None = None
 
 
 class ComputeDriver(abc.ABC):
@@ -140,6 +149,16 @@ class Recreating(Protocol):
     def recreate(self, spec: SpawnSpec) -> None:
         """Make the domain, off, of the disks that are here at just this generation; ``spec.fence`` is called before it
         exists. There is none. Raises `exception.DomainNotFound` when the disks are not here either."""
+        ...
+
+
+@runtime_checkable
+class Renewing(Protocol):
+    """A driver that can bring a domain up to date with what it is made of."""
+
+    def renew(self, spec: SpawnSpec) -> None:
+        """Cut its power, and let it be as one that is made now of ``spec`` and of the disks that it has; it stays off.
+        Raises `exception.DomainNotFound`."""
         ...
 
 
@@ -261,6 +280,11 @@ class LiveMigrating(Protocol):
         `exception.MigrationFailed` as long as it still counts as coming."""
         ...
 
+    def take_over_paused(self, instance_uuid: str) -> None:
+        """At the destination: the guest has come, and is to stay paused. Whatever runs only with the guest is done now.
+        Repeating it is harmless, also when that was cut off with the guest running."""
+        ...
+
 
 @runtime_checkable
 class Snapshots(Protocol):
@@ -318,11 +342,109 @@ class InstanceDiagnostics(Protocol):
 
 
 @runtime_checkable
+class VolumeAttaching(Protocol):
+    """A driver whose guests' disks come and go, while they run or are off. A domain that is made of a `SpawnSpec` has
+    all of its volumes."""
+
+    def attach_volume(self, instance_uuid: str, device: BlockDevice, path: VolumeSource) -> None:
+        """The guest has the raw file ``path`` as this disk, now and at its next start; quiet if it has it already. On
+        failure it does not have it. Raises `exception.DomainNotFound`."""
+        ...
+
+    def detach_volume(self, instance_uuid: str, volume_id: str, timeout: float) -> None:
+        """It does not have it any more, now or at its next start: a guest that runs has ``timeout`` seconds to release
+        it. Quiet if it does not have it. Raises `exception.DeviceDetachFailed`, `DomainNotFound`."""
+        ...
+
+    def extend_volume(self, instance_uuid: str, volume_id: str, size: int) -> None:
+        """Its file has ``size`` bytes from now on: a guest that runs is told. Quiet if it does not have it."""
+        ...
+
+
+@runtime_checkable
+class VolumeCopying(Protocol):
+    """A driver that can copy what a guest's volumes hold while it runs. ``check`` is called often, and may end it by
+    raising; then nothing of the copy goes on."""
+
+    def copy_volumes(
+        self, instance_uuid: str, copies: Mapping[str, tuple[str, str]], check: Callable[[], None]
+    ) -> None:
+        """All at one moment. ``copies``: by the volumes' ids, the raw file of each and the one to write, which is as
+        big. A guest that is off, or does not have one of them, writes to it no more. Raises
+        `exception.DomainNotFound`."""
+        ...
+
+    def swap_volume(
+        self,
+        instance_uuid: str,
+        old: BlockDevice,
+        new_id: str,
+        path: str,
+        size: int,
+        check: Callable[[], None],
+        copied: Callable[[], None],
+    ) -> None:
+        """Have the guest, which runs, go on with the volume ``new_id`` (the raw file ``path``, of ``size`` bytes, which
+        are not less) in place of ``old``, with all that this holds. ``copied`` is called when both hold the same, and
+        do so from then on, and the guest changes to the new one next. Quiet if it has that already. On failure it has
+        the old one; after ``copied`` both go on to hold the same until `end_swap`."""
+        ...
+
+    def end_swap(self, instance_uuid: str, old_id: str, new_id: str, size: int) -> bool:
+        """Nothing is copied any more; whether the guest has the new volume in place of the old one. If not, its file
+        may be smaller than ``size`` bytes."""
+        ...
+
+
+@runtime_checkable
+class AttachingInterfaces(Protocol):
+    """A driver that can give a guest an interface and take one away, whether it runs or not. Each is quiet when it is
+    so already, and raises `exception.DomainNotFound`."""
+
+    def attach_interface(self, instance_uuid: str, vif: VIF) -> None:
+        """``vif`` is plugged."""
+        ...
+
+    def detach_interface(self, instance_uuid: str, vif: VIF) -> None:
+        """Raises `exception.VirtDriverError` if the guest does not let it go; it has it then. Else nothing that
+        `ComputeDriver.plug_vifs` made for it is left either."""
+        ...
+
+
+@runtime_checkable
+class PortFiltering(Protocol):
+    """A driver that filters by security groups. An interface that is plugged is shut, but for answers to its guest,
+    until it was told what that is in; what was told holds until something else is."""
+
+    def filtered_instances(self) -> list[str]:
+        """Uuids of those whose interfaces are filtered here, or are on a network that spans hosts."""
+        ...
+
+    def lacks_port_filters(self) -> bool:
+        """Whether of some of them, or of a network of theirs that spans hosts, nothing was told yet; cheap."""
+        ...
+
+    def set_port_filters(self, filters: PortFilters) -> None:
+        """``filters``: of all of them, in place of what was told before. At once, on guests that run."""
+        ...
+
+
+@runtime_checkable
 class ImageCaching(Protocol):
     """A driver that keeps images on its host."""
 
     def cache_image(self, image: Image) -> None:
         """Have the image here, so that the next guest made of it does not wait. Raises what `spawn` raises for it."""
+        ...
+
+
+@runtime_checkable
+class ImageAgeing(Protocol):
+    """A driver whose cache of images can be made smaller."""
+
+    def age_images(self, minimum_age: float) -> list[str]:
+        """Remove images that nothing uses and nobody has asked for in so many seconds; returns their ids. Whatever of
+        it cannot be told for sure stays."""
         ...
 
 

@@ -8,6 +8,7 @@ other's::
     disks/<uuid>/         what belongs to it: disk, console.log
     vifs/<uuid>.json      its interfaces
     images/<id>           an image that was asked into the cache
+    port-filters.json     what its interfaces let through, as the conductor told it last
     control.json          delays and failures, read anew at each step (`Control`); tests write it
 
 The guest is imaginary, but its console says what a real test guest's does.
@@ -15,22 +16,27 @@ The guest is imaginary, but its console says what a real test guest's does.
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import logging
 import os
 import platform
 import shutil
+import struct
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 from oslo_config import cfg
 
 from nova_lite import exception, files, hooks
+from nova_lite.hardware import traits
 from nova_lite.objects import (
     VIF,
+    BlockDevice,
     CpuDiagnostics,
     Diagnostics,
     DiskDiagnostics,
@@ -43,17 +49,23 @@ from nova_lite.objects import (
     LiveSource,
     MigrationProgress,
     NicDiagnostics,
+    NUMACell,
+    PortFilters,
+    VolumeSource,
     Wish,
 )
+from nova_lite.objects.block_device import root_volume
 from nova_lite.objects.ready import make_ready
 from nova_lite.states import PowerState
-from nova_lite.virt import driver
+from nova_lite.virt import driver, images, topology
 
 LOG = logging.getLogger(__name__)
 
 
 class Domain(msgspec.Struct, kw_only=True):
-    """A domain's file. ``generations``: by host, while it goes from one to the other, which is one renaming."""
+    """A domain's file. ``generations``: by host, while it goes from one to the other, which is one renaming.
+    ``volumes``: what it calls each, by id.
+    ``interfaces``: ids of its ports. ``host_cpus``: CPUs of the host that are its own."""
 
     uuid: str
     generation: int
@@ -66,6 +78,9 @@ class Domain(msgspec.Struct, kw_only=True):
     config_drive: bool = False
     generations: dict[str, int] = msgspec.field(default_factory=dict)
     rescued: bool = False
+    volumes: dict[str, str] = msgspec.field(default_factory=dict)
+    interfaces: list[str] = msgspec.field(default_factory=list)
+    host_cpus: list[int] = msgspec.field(default_factory=list)
 
 
 class Control(msgspec.Struct, kw_only=True):
@@ -96,13 +111,19 @@ class Control(msgspec.Struct, kw_only=True):
 
 make_ready(Domain, Control)
 
-QCOW2_HEADER = (b"QFI\xfb" + (3).to_bytes(4, "big")).ljust(512, b"\0")
+#: Version 3, clusters of 64 KiB, a header of 104 bytes, and an empty disk.
+QCOW2_HEADER = struct.pack(">4sIQII", b"QFI\xfb", 3, 0, 0, 16).ljust(100, b"\0") + (104).to_bytes(4, "big") + bytes(408)
 
 #: Seconds between two looks whether it still has to hang.
 HANG_POLL = 0.05
 
 #: The domain of a guest that is set aside, beside its disks.
 ASIDE_DOMAIN = "domain.json"
+
+#: NUMA cells of its machine, and CPUs from which on it tells of none: no real machine has as many, and each of them
+#: would be in every copy of the host's state.
+CELLS = 2
+BEYOND_MACHINES = 4096
 
 #: What ``[fake]`` says; ``control.json`` may say otherwise.
 CONFIGURED = ("spawn_delay", "destroy_delay", "power_delay", "fail_at", "fail_count", "fail_error")
@@ -121,32 +142,42 @@ class FakeDriver(driver.ComputeDriver):
         super().__init__(conf, host, fetch_image)
         self.path = state_path(conf, host)
         self._mutex = threading.Lock()
+        self._told_filters: set[str] = set()
         self._played = 0
         self._played_for: bytes = b""
 
     def init_host(self) -> None:
-        self._step("init_host")
+        topology.given_out(self.conf, _machine(self._step("init_host")))
         for name in ("domains", "disks", "vifs", "images", "aside"):
             files.private_directory(os.path.join(self.path, name))
 
     def get_inventory(self) -> Inventory:
         control = self._step("inventory")
+        cells = _machine(control)
+        shared, _ = topology.cpus(self.conf, cells)
         return Inventory(
             node=self.host,
-            vcpus=control.vcpus,
+            vcpus=len(shared) if cells else control.vcpus,
+            numa=topology.given_out(self.conf, cells),
             memory_mb=control.memory_mb,
             disk_gb=control.disk_gb,
             hypervisor_type="fake",
             hypervisor_version=1000000,
             host_ip=self.conf.my_ip,
+            tunnel_ip=str(self.conf.vxlan.local_ip or self.conf.my_ip),
             cpu_arch=platform.machine(),
             cpu_info={"model": "fake", "vendor": "fake", "features": []},
             supported_hv_types=["fake", "qemu", "kvm"],
-            capabilities={"metrics": control.metrics} if control.metrics else {},
+            capabilities={traits.CAPABILITY: self._traits()}
+            | ({"metrics": control.metrics} if control.metrics else {}),
             disk_available_least=control.disk_gb,
             uptime="up, for as long as a fake is",
             running_vms=sum(info.power_state == PowerState.RUNNING for info in self._domains()),
         )
+
+    def _traits(self) -> list[str]:
+        """Its guests have no hardware, and so whatever of it they ask for."""
+        return sorted({*traits.ALWAYS, *traits.DERIVED, *self.conf.custom_traits})
 
     def list_domains(self) -> list[driver.DomainInfo]:
         self._step("list_domains")
@@ -164,12 +195,54 @@ class FakeDriver(driver.ComputeDriver):
         self._step("unplug_vifs")
         files.remove(self._file("vifs", instance_uuid))
 
+    def attach_interface(self, instance_uuid: str, vif: VIF) -> None:
+        domain = self._read(instance_uuid)
+        self._step("attach_interface")
+        if vif.id not in domain.interfaces:
+            domain.interfaces.append(vif.id)
+            self._write(domain)
+        self._step("attach_interface_after")
+
+    def detach_interface(self, instance_uuid: str, vif: VIF) -> None:
+        domain = self._read(instance_uuid)
+        self._step("detach_interface")
+        domain.interfaces = [each for each in domain.interfaces if each != vif.id]
+        self._write(domain)
+        rest = [each for each in self._vifs(instance_uuid) if each.id != vif.id]
+        files.write_atomically(self._file("vifs", instance_uuid), msgspec.json.encode(rest), durable=False)
+        self._step("detach_interface_after")
+
+    def filtered_instances(self) -> list[str]:
+        return sorted(self._uuids("vifs"))
+
+    def lacks_port_filters(self) -> bool:
+        return not self._uuids("vifs") <= self._told_filters
+
+    def set_port_filters(self, filters: PortFilters) -> None:
+        self._step("set_port_filters")
+        files.write_atomically(self._filters_path, msgspec.json.encode(filters), durable=False)
+        self._told_filters = set(filters.instances)
+
+    def port_filters(self) -> PortFilters:
+        """What was told last."""
+        try:
+            with open(self._filters_path, "rb") as file:
+                return msgspec.json.decode(file.read(), type=PortFilters)
+        except FileNotFoundError:
+            return PortFilters()
+
+    @property
+    def _filters_path(self) -> str:
+        return os.path.join(self.path, "port-filters.json")
+
     def spawn(self, spec: driver.SpawnSpec) -> None:
         instance_uuid = spec.instance.uuid
         if os.path.exists(self._file("domains", instance_uuid)):
             raise exception.VirtDriverError(reason=f"a domain of instance {instance_uuid} exists already")
         try:
             self._spawn(spec)
+            if spec.plugged is not None:
+                spec.plugged()
         except BaseException:
             self._destroy(instance_uuid)
             raise
@@ -303,6 +376,7 @@ class FakeDriver(driver.ComputeDriver):
             generation=spec.generation,
             address=self.conf.my_ip,
             paths={"domain": self._file("domains", instance_uuid), "disks": self._disks(instance_uuid)},
+            numa=spec.instance.numa,
         )
 
     def live_migration(
@@ -330,6 +404,7 @@ class FakeDriver(driver.ComputeDriver):
             )
         domain = self._read(instance_uuid)
         domain.generations = {destination.host: destination.generation}
+        domain.host_cpus = [] if destination.numa is None else destination.numa.host_cpus
         self._write(domain)
         os.rename(self._file("domains", instance_uuid), destination.paths["domain"])
         self._step("live_migration_after_move")
@@ -341,6 +416,10 @@ class FakeDriver(driver.ComputeDriver):
     def has_arrived(self, instance_uuid: str) -> bool:
         self._step("has_arrived")
         return os.path.exists(self._file("domains", instance_uuid))
+
+    def take_over_paused(self, instance_uuid: str) -> None:
+        self._step("take_over_paused")
+        self._turn("pause", instance_uuid, PowerState.PAUSED)
 
     def rescue(self, spec: driver.SpawnSpec, timeout: int) -> None:
         domain = self._read(spec.instance.uuid)
@@ -423,6 +502,76 @@ class FakeDriver(driver.ComputeDriver):
             data = disk.read()
         with open(target, "wb", opener=files.private_opener) as file:
             file.write(QCOW2_HEADER + data)
+
+    def attach_volume(self, instance_uuid: str, device: BlockDevice, path: VolumeSource) -> None:
+        """No two domains of a cloud have it, on whatever of its hosts."""
+        domain = self._read(instance_uuid)
+        self._step("attach_volume")
+        volume_id = str(device.volume_id)
+        for other in self._everywhere():
+            if volume_id in other.volumes and other.uuid != instance_uuid:
+                raise RuntimeError(f"volume {volume_id} is attached to {other.uuid} already")
+        domain.volumes[volume_id] = device.device_name or ""
+        self._write(domain)
+        self._say(instance_uuid, f"fake guest has found volume {volume_id} as {device.device_name}")
+        self._step("attach_volume_after")
+
+    def detach_volume(self, instance_uuid: str, volume_id: str, timeout: float) -> None:
+        domain = self._read(instance_uuid)
+        self._step("detach_volume")
+        if domain.volumes.pop(volume_id, None) is not None:
+            self._write(domain)
+            self._say(instance_uuid, f"fake guest has released volume {volume_id}")
+
+    def extend_volume(self, instance_uuid: str, volume_id: str, size: int) -> None:
+        self._step("extend_volume")
+        if volume_id in self._read(instance_uuid).volumes:
+            self._say(instance_uuid, f"fake guest sees that volume {volume_id} has {size} bytes")
+
+    def copy_volumes(
+        self, instance_uuid: str, copies: Mapping[str, tuple[str, str]], check: Callable[[], None]
+    ) -> None:
+        self._read(instance_uuid)
+        self._step("copy_volumes")
+        check()
+        for source, target in copies.values():
+            hooks.check_disk()
+            images.run("cp", "--sparse=always", "--no-preserve=all", source, target)
+
+    def swap_volume(
+        self,
+        instance_uuid: str,
+        old: BlockDevice,
+        new_id: str,
+        path: str,
+        size: int,
+        check: Callable[[], None],
+        copied: Callable[[], None],
+    ) -> None:
+        """What is in the file is not copied: nothing of a fake guest is in it."""
+        old_id, domain = str(old.volume_id), self._read(instance_uuid)
+        self._step("swap_volume")
+        if new_id in domain.volumes:
+            return
+        if old_id not in domain.volumes:
+            raise exception.VirtDriverError(reason=f"the guest has no volume {old_id}")
+        check()
+        copied()
+        self._step("swap_volume_copied")
+        domain.volumes[new_id] = domain.volumes.pop(old_id)
+        self._write(domain)
+        self._say(instance_uuid, f"fake guest has volume {new_id} in place of {old_id}")
+        self._step("swap_volume_after")
+
+    def end_swap(self, instance_uuid: str, old_id: str, new_id: str, size: int) -> bool:
+        self._step("end_swap")
+        return new_id in self._read(instance_uuid).volumes
+
+    def _everywhere(self) -> Iterator[Domain]:
+        """The domains of all fake hosts of this machine."""
+        for path in glob.glob(os.path.join(os.path.dirname(self.path), "fake-*", "domains", "*.json")):
+            with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
+                yield msgspec.json.decode(file.read(), type=Domain)
 
     def get_instance_diagnostics(self, instance_uuid: str) -> Diagnostics:
         """Of the domain as it was made; what a guest that is not there did is nothing."""
@@ -590,9 +739,17 @@ def _source(host: str, disks: str) -> DiskSource:
     return DiskSource(driver="fake", host=host, location=disks, files=found)
 
 
+def _machine(control: Control) -> list[NUMACell]:
+    if control.vcpus >= BEYOND_MACHINES:
+        return []
+    return topology.alike(CELLS if control.vcpus >= CELLS else 1, control.vcpus, control.memory_mb)
+
+
 def _images(spec: driver.SpawnSpec) -> list[Image]:
-    root = [] if spec.image is None else [spec.image]
-    return root + [image for image in spec.images.values() if spec.image is None or image.id != spec.image.id]
+    others = [image for image in spec.images.values() if spec.image is None or image.id != spec.image.id]
+    if spec.image is None or root_volume(spec.instance.block_devices) is not None:
+        return others
+    return [spec.image, *others]
 
 
 def _domain(spec: driver.SpawnSpec) -> Domain:
@@ -608,6 +765,9 @@ def _domain(spec: driver.SpawnSpec) -> Domain:
         memory_mb=flavor.memory_mb,
         disk_gb=flavor.disk_gb,
         config_drive=instance.config_drive,
+        volumes={each.volume_id: each.device_name or "" for each in instance.block_devices if each.volume_id},
+        interfaces=[vif.id for vif in spec.vifs],
+        host_cpus=[] if instance.numa is None else instance.numa.host_cpus,
     )
 
 

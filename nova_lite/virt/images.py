@@ -58,6 +58,7 @@ class QemuImg:
             f"--cpu={conf.libvirt.image_check_seconds}",
             f"--as={conf.libvirt.image_check_memory_mb * 1024**2}",
         ]
+        self._convert_seconds = conf.libvirt.image_convert_seconds
 
     def info(self, path: str, disk_format: str) -> DiskInfo:
         """Of one file of qemu's format ``disk_format``, which is not guessed, without following what it refers to;
@@ -74,10 +75,9 @@ class QemuImg:
         )
 
     def convert(self, source: str, info: DiskInfo, target: str) -> None:
-        """Make ``target``, raw, no bigger than its header says. It takes as long as the image is big; memory is
-        limited."""
-        limits = ["prlimit", f"--as={FLATTEN_MEMORY}", f"--fsize={info.virtual_size}"]
-        run(*limits, "qemu-img", "convert", "-f", info.format, "-O", "raw", file_argument(source), target)
+        """Make ``target``, raw, no bigger than its header says, under limits of CPU time and memory."""
+        limits = [f"--cpu={self._convert_seconds}", f"--as={FLATTEN_MEMORY}", f"--fsize={info.virtual_size}"]
+        run("prlimit", *limits, "qemu-img", "convert", "-f", info.format, "-O", "raw", file_argument(source), target)
 
     def flatten(self, source: str, source_format: str, target: str, check: Callable[[], None]) -> None:
         """Make ``target``, a qcow2 file of all that a guest sees of ``source``. ``check`` is called meanwhile, and ends
@@ -88,7 +88,20 @@ class QemuImg:
 
     def create_overlay(self, path: str, backing: str, backing_format: str, size: int) -> None:
         """Make a qcow2 file of ``size`` bytes that begins as ``backing``."""
-        run("qemu-img", "create", "-q", "-f", "qcow2", "-b", backing, "-F", backing_format, path, str(size))
+        run(
+            *self._limits,
+            "qemu-img",
+            "create",
+            "-q",
+            "-f",
+            "qcow2",
+            "-b",
+            backing,
+            "-F",
+            backing_format,
+            path,
+            str(size),
+        )
 
 
 def file_argument(path: str) -> str:

@@ -20,14 +20,14 @@ from nova_lite import conf as nova_conf
 from nova_lite import hooks
 from nova_lite.conductor.db import models
 from nova_lite.conductor.db.engine import Database
-from tests.faults import judges
+from tests.faults import judges, services
 from tests.faults.outages import BROKER, BROKER_PORT, DATABASE, BrokerOutage, DatabaseOutage, Outage, Strike, release
 from tests.faults.points import LASTING, Fault
 from tests.faults.private import PrivateDatabase
 from tests.functional import cloud
 from tests.functional.proxy import Proxy
 
-SETTLE_SECONDS = 90.0
+SETTLE_SECONDS = 180.0
 
 #: The watch looks at all rows once in so many turns, which are 100 ms.
 AUDIT_TURNS = 10
@@ -44,7 +44,8 @@ class Site:
     """What a case needs of its cloud. ``own_database``: a MariaDB of its own instead of SQLite, which may be killed;
     ``more``: further daemons; ``deadline``: seconds that an action has; ``places``: vCPUs of each host, none to spare
     if given; ``network_service``: networks are another service's, which takes a while; ``reclaim``: seconds for which a
-    deleted server is kept; ``same_host``: a resize may end where it began.
+    deleted server is kept; ``same_host``: a resize may end where it began; ``dedicated_cpus``: of each host, for one
+    vCPU each; all others are shared; ``services``: of Neutron and Cinder, whose networks and volumes they are.
     """
 
     own_database: bool = False
@@ -55,11 +56,16 @@ class Site:
     network_service: bool = False
     reclaim: int = 0
     same_host: bool = False
+    dedicated_cpus: str = ""
+    services: tuple[str, ...] = ()
 
     def options(self) -> dict[str, Any]:
         full = "cpu_allocation_ratio = 1.0\n" if self.places else ""
         full = f"[DEFAULT]\nreclaim_instance_interval = {self.reclaim}\n{full}"
         full += f"allow_resize_to_same_host = {self.same_host}\n"
+        if self.dedicated_cpus:
+            rest = f"0-63,^{self.dedicated_cpus}"
+            full += f"[compute]\ncpu_dedicated_set = {self.dedicated_cpus}\ncpu_shared_set = {rest}\n"
         return {
             "computes": self.computes,
             "vcpus": self.places or 64,
@@ -71,12 +77,18 @@ class Site:
 
 class Arena:
     def __init__(
-        self, running: cloud.Cloud, control: Path, outages: dict[str, Outage], site: Site | None = None
+        self,
+        running: cloud.Cloud,
+        control: Path,
+        outages: dict[str, Outage],
+        site: Site | None = None,
+        with_services: services.Services | None = None,
     ) -> None:
         self.cloud = running
         self.control = control
         self.outages = outages
         self.site = site
+        self.services = services.Services() if with_services is None else with_services
         self._strikes: list[tuple[Strike, futures.Future[None]]] = []
         self._rules: list[dict[str, Any]] = []
         self._count = 0
@@ -213,6 +225,16 @@ class Arena:
 
         cloud.wait_for(f"{method} {path} is accepted", answered, SETTLE_SECONDS, 0.5)
 
+    def insist_until(self, ask: Callable[[], Any], done: Callable[[], bool]) -> None:
+        """Ask until it is seen to be done: for what is not the same when it is done twice."""
+
+        def asked() -> bool:
+            if not done():
+                ask()
+            return done()
+
+        cloud.wait_for("what was asked for is seen", asked, SETTLE_SECONDS, 0.5)
+
     def servers(self) -> list[dict[str, Any]]:
         def listed() -> list[list[dict[str, Any]]]:
             answer = self.send("GET", "/servers/detail")
@@ -332,6 +354,27 @@ class Arena:
                 found[server_id] = (host, json.loads(file.read_text())["power_state"])
         return found
 
+    def interfaces(self, server_id: str) -> tuple[set[str], set[str]]:
+        """Ids of ports: those of the guest, and those that its host has plugged."""
+        host, _ = self.guests()[server_id]
+        guest = json.loads(self._fake(host, "domains", f"{server_id}.json").read_text())["interfaces"]
+        plugged = json.loads(self._fake(host, "vifs", f"{server_id}.json").read_text())
+        return set(guest), {vif["id"] for vif in plugged}
+
+    def guest_volumes(self, server_id: str) -> list[str]:
+        host, _ = self.guests()[server_id]
+        return list(json.loads(self._fake(host, "domains", f"{server_id}.json").read_text())["volumes"])
+
+    def own_cpus(self) -> dict[str, tuple[str, list[int]]]:
+        """By server, its host and the CPUs there that are its own: the guest and the rows say the same."""
+        found = {}
+        for server_id, (host, _) in self.guests().items():
+            guest = json.loads(self._fake(host, "domains", f"{server_id}.json").read_text())["host_cpus"]
+            row = self.db.read(judges.own_cpus, server_id)
+            assert (host, guest) == row, f"guest {server_id} has CPUs {guest} of {host}, the rows say {row}"
+            found[server_id] = row
+        return found
+
     def boots(self, server_id: str) -> int:
         """A number that grows whenever the guest is booted."""
         return self.console(server_id).count("guest is booting")
@@ -358,6 +401,9 @@ class Arena:
         self.check_hypervisors()
         judges.power_states(self.servers(), self.guests())
         self.db.read(judges.claims)
+        if self.services.neutron is None:
+            self.db.read(judges.addresses)
+        self.services.check(self)
         self.db.read(judges.all_rows)
 
     def at_network_service(self) -> set[str]:
@@ -384,6 +430,7 @@ class Arena:
 
         cloud.wait_for("nothing is left on hosts", lambda: not leftovers(), SETTLE_SECONDS)
         cloud.wait_for("the network service holds nothing", lambda: not self.at_network_service(), SETTLE_SECONDS)
+        self.services.check_nothing_left()
         cloud.wait_for("claims and addresses are given back", lambda: self.db.read(judges.nothing_held), SETTLE_SECONDS)
         self.db.read(judges.all_rows)
 
@@ -399,10 +446,13 @@ def arena(path: Path, site: Site | None = None, **options: Any) -> Iterator[Aren
         broker = stack.enter_context(Proxy(BROKER_PORT))
         database = stack.enter_context(PrivateDatabase(path / "database")) if site.own_database else None
         url = None if database is None else database.url
+        others = stack.enter_context(services.running(site.services))
+        options["extra_config"] = f"{options['extra_config']}{others.options()}"
         running = stack.enter_context(cloud.running(path, broker_port=broker.port, database=url, **options))
+        others.serve(running)
         outages: dict[str, Outage] = {BROKER: BrokerOutage(running, broker)}
         if database is not None:
             outages[DATABASE] = DatabaseOutage(database)
-        ready = Arena(running, control, outages, site)
+        ready = Arena(running, control, outages, site, others)
         stack.callback(ready.close)
         yield ready

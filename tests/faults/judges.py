@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import msgspec
 import sqlalchemy as sa
 
 from nova_lite import states
 from nova_lite.conductor.db import audit, models
 from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.objects import InstanceNUMATopology
 from nova_lite.states import PowerState
 
 #: What a guest does whose server is in this vm state; each driver suspends in its own way.
@@ -55,24 +57,28 @@ def _none(problems: list[audit.Problem]) -> None:
 
 def claims(uow: UnitOfWork) -> None:
     """Nothing being open: who is on a host holds one claim, there; who is not holds none; whose move waits for its
-    owner's word holds one where it came from, too. Who has a guest has one address, and nobody else has the same."""
-    allocation, instance, node, port = models.Allocation, models.Instance, models.ComputeNode, models.Port
+    owner's word holds one where it came from, too."""
+    allocation, instance, node = models.Allocation, models.Instance, models.ComputeNode
     held = uow.session.execute(
         sa.select(allocation.instance_uuid, node.host).join(node, node.id == allocation.compute_node_id)
     )
     found = Counter((uuid, host) for uuid, host in held)
-    alive = list(
-        uow.session.execute(sa.select(instance.uuid, instance.host, instance.vm_state).where(~instance.deleted))
-    )
-    expected = Counter((uuid, host) for uuid, host, _ in alive if host is not None)
+    alive = uow.session.execute(sa.select(instance.uuid, instance.host).where(~instance.deleted))
+    expected = Counter((uuid, host) for uuid, host in alive if host is not None)
     migration = models.Migration
     waiting = sa.select(migration.instance_uuid, migration.source_host).where(migration.status == "finished")
     expected += Counter((uuid, host) for uuid, host in uow.session.execute(waiting))
     assert found == expected, f"claims are {dict(found)}, not {dict(expected)}"
-    addresses = Counter(uow.session.scalars(sa.select(port.address)))
-    assert max(addresses.values(), default=1) == 1, f"addresses are given out twice: {addresses}"
+
+
+def addresses(uow: UnitOfWork) -> None:
+    """Nothing being open: who has a guest has one address of the built-in networks, and nobody else has the same."""
+    instance, port = models.Instance, models.Port
+    given = Counter(uow.session.scalars(sa.select(port.address)))
+    assert max(given.values(), default=1) == 1, f"addresses are given out twice: {given}"
     owners = Counter(uow.session.scalars(sa.select(port.instance_uuid)))
-    guests = Counter(uuid for uuid, _, vm_state in alive if vm_state in POWER)
+    alive = uow.session.scalars(sa.select(instance.uuid).where(~instance.deleted, instance.vm_state.in_(POWER)))
+    guests = Counter(alive)
     assert {uuid: owners[uuid] for uuid in guests} == guests, f"ports are {dict(owners)}, not {dict(guests)}"
 
 
@@ -83,4 +89,14 @@ def open_actions(uow: UnitOfWork) -> list[str]:
 
 
 def nothing_held(uow: UnitOfWork) -> bool:
-    return not any(uow.session.query(table).count() for table in (models.Allocation, models.Port))
+    if any(uow.session.query(table).count() for table in (models.Allocation, models.Port)):
+        return False
+    return not any(uow.session.scalars(sa.select(models.ComputeNode.numa_used)))
+
+
+def own_cpus(uow: UnitOfWork, server_id: str) -> tuple[str, list[int]]:
+    """The host that it holds CPUs of for itself, and these, by its only allocation."""
+    allocation, node = models.Allocation, models.ComputeNode
+    query = sa.select(node.host, allocation.numa).join(node, node.id == allocation.compute_node_id)
+    host, numa = uow.session.execute(query.where(allocation.instance_uuid == server_id)).one()
+    return host, msgspec.convert(numa, InstanceNUMATopology).host_cpus

@@ -90,7 +90,7 @@ class Case:
         self.scenario.run(arena)
         seconds = time.monotonic() - started
         # Of two, one may lie on a way that the other has cut off.
-        cloud.wait_for(f"a fault happens ({self.fault})", lambda: any(file.exists() for file in fired), 15)
+        cloud.wait_for(f"a fault happens ({self.fault})", lambda: any(file.exists() for file in fired), 60)
         return seconds
 
     def _run_by_itself(self, arena: Arena) -> float:
@@ -100,7 +100,9 @@ class Case:
             self.scenario.run(arena)
             seconds = time.monotonic() - started
             with contextlib.suppress(AssertionError):  # told below, with names
-                cloud.wait_for("it passes its points", lambda: not points.not_passed(self.scenario.points, passed()), 5)
+                cloud.wait_for(
+                    "it passes its points", lambda: not points.not_passed(self.scenario.points, passed()), 30
+                )
             missed, unknown = points.not_passed(self.scenario.points, passed()), points.not_named(passed())
         assert not missed, f"points that it names and does not pass: {missed}"
         assert not unknown, f"transactions that it passes and that are in no table: {unknown}"

@@ -39,7 +39,20 @@ ASK, TELL, TOLD, TELL_AGAIN, TAKEN_BACK = (
 )
 #: A host is at a further task; the image backend is told, and has done it or not.
 TASK, IMAGE_ASK, IMAGE_TOLD, IMAGE_FAILED = "report_task", "image_call", "image_told", "image_failed"
+#: A volume is accepted, its work is given to a host, and that has done it.
+VOLUME_CREATE, VOLUME_TAKE, VOLUME_END = "create_volume", "take_volume_work", "finish_volume_work"
+#: A volume of Cinder's is one conductor's, for which it is noted what Cinder has; it is given back, and forgotten with
+#: its server. One was made for a server.
+CINDER_TAKE, CINDER_NOTE, CINDER_GIVE_BACK, CINDER_FORGET = "take", "keep", "settle", "forget"
+CINDER_MADE, CINDER_IS_MADE = "volume_made", "is_made"
+#: An interface that Neutron is asked for before it is accepted, and the action with what Neutron has made.
+ATTACH_ASK, ACCEPT_MADE = "plan", "accept_in"
+#: What Neutron says of ports is written down.
+PORTS = "record"
 TRANSACTIONS = (
+    *(CINDER_TAKE, CINDER_NOTE, CINDER_GIVE_BACK, CINDER_FORGET, CINDER_MADE, CINDER_IS_MADE),
+    *(ATTACH_ASK, ACCEPT_MADE, PORTS),
+    *(VOLUME_CREATE, VOLUME_TAKE, VOLUME_END),
     *(ACCEPT_CREATE, ACCEPT, LEASE, CLAIM, NO_HOST, START_BUILD, FINISH_BUILD, FINISH),
     *(SWEEP, UNDONE, REVIVED, WANTED, RETIRE, DOMAIN_LOST),
     *(ASK, TELL, TOLD, TELL_AGAIN, TAKEN_BACK),
@@ -48,18 +61,24 @@ TRANSACTIONS = (
 
 #: Transactions that belong to no operation, or begin one again that has its points already.
 ELSEWHERE = (
-    *("register_host", "report_state", "expire_services", "report", "update", "delete", "reconcile_domains"),
-    *("retry_later", "progress", "expire", "instances", "actions", "migrations", "put_off"),
+    *("register_host", "report_state", "report", "update", "delete", "reconcile_domains"),
+    *("renew_hosts", "retry_later", "progress", "expire", "instances", "actions", "migrations", "put_off"),
+    *("plugged", "plan_back", "settled", "note_unsure", "note_error"),
+    "messages_taken",  # before a message is looked at: whoever dies there has not heard it
 )
 
 # Messages that are no step's own.
 NUDGE, SELECT, NEW_STATES = "build_instances", "select_destinations", "update_host_states"
+#: Orders to build, to a host that gets one of a request, and to one that gets several.
+BUILD_ONE, BUILD_SEVERAL = "build_and_run_instance", "build_and_run_instances"
 
-CASTS = frozenset({NUDGE, NEW_STATES, "build_and_run_instance", *operations.order_methods()})
+VOLUME_WORK = "volume_work"
+
+CASTS = frozenset({NUDGE, NEW_STATES, VOLUME_WORK, BUILD_ONE, BUILD_SEVERAL, *operations.order_methods()})
 
 #: Points of a compute host after which it writes something.
 WRITES = (
-    *("snapshot/*", "handle/*_instance/before", "send/start_build/after", "fence/*", "domain/*/after"),
+    *("snapshot/*", "swap/*", "handle/*_instance/before", "send/start_build/after", "fence/*", "domain/*/after"),
     "domain/spawn/before",
 )
 
@@ -93,8 +112,17 @@ def of(row: operations.Operation) -> Points:
     parts: list[Points] = [{API: around(f"send/{method}"), CONDUCTOR: around(f"handle/{method}", f"commit/{method}")}]
     for step in row.steps:
         if step.only_if is None:
-            parts.append(_of_step(step, API if step is row.steps[0] else CONDUCTOR, row.has_choice))
+            driven = row is operations.CREATE and isinstance(step, operations.Schedule)
+            parts.append(_of_step(step, API if step is row.steps[0] else CONDUCTOR, row.has_choice, driven))
     return join(*parts)
+
+
+def of_several() -> Points:
+    """What a create of many passes: each host is sent its builds together."""
+    return {
+        daemon: [name.replace(f"/{BUILD_ONE}/", f"/{BUILD_SEVERAL}/") for name in names]
+        for daemon, names in of(operations.CREATE).items()
+    }
 
 
 def of_order(row: operations.Operation) -> Points:
@@ -107,17 +135,29 @@ def of_undos(row: operations.Operation) -> Points:
     return join(*(_of_undo(step) for step in row.undos(row.steps[-1].name)))
 
 
-def _of_step(step: operations.Step, sender: str, claimed: bool = False) -> Points:
+def of_volume() -> Points:
+    """What passes the work on a volume's file, from its request on."""
+    return {
+        API: around("send/volume_create"),
+        CONDUCTOR: around(
+            *("handle/volume_create", f"commit/{VOLUME_CREATE}", f"commit/{VOLUME_TAKE}", f"send/{VOLUME_WORK}"),
+            *("handle/finish_volume_work", f"commit/{VOLUME_END}"),
+        ),
+        COMPUTE: around(f"handle/{VOLUME_WORK}", "volume/create", "send/finish_volume_work"),
+    }
+
+
+def _of_step(step: operations.Step, sender: str, claimed: bool = False, driven: bool = False) -> Points:
     """``sender``: whose message begins it. What is only recorded is in the step's transaction before. ``claimed``: a
-    build got its interfaces with its place, as it does of built-in networks, and asks for none."""
+    build got its interfaces with its place, as it does of built-in networks, and asks for none. ``driven``: by the
+    conductor that has accepted it, which leased it to itself then."""
     if isinstance(step, operations.Schedule):
-        return {
-            sender: around(f"send/{NUDGE}"),
-            CONDUCTOR: around(
-                f"handle/{NUDGE}", f"commit/{LEASE}", f"send/{SELECT}", f"commit/{CLAIM}", f"send/{NEW_STATES}"
-            ),
+        placed = {
+            CONDUCTOR: around(f"send/{SELECT}", f"commit/{CLAIM}", f"send/{NEW_STATES}"),
             SCHEDULER: around(f"handle/{SELECT}", f"handle/{NEW_STATES}"),
         }
+        nudged = {sender: around(f"send/{NUDGE}"), CONDUCTOR: around(f"handle/{NUDGE}", f"commit/{LEASE}")}
+        return placed if driven else join(nudged, placed)
     if isinstance(step, operations.Image):
         return of_image(step.verb)
     if not isinstance(step, operations.OnHost):
@@ -140,7 +180,7 @@ def _of_step(step: operations.Step, sender: str, claimed: bool = False) -> Point
     destroyed = ["domain/destroy"] if step.fences else []
     return join(
         {sender: around(f"send/{step.method}")},
-        _OF_SNAPSHOTS if step.tasks else {},
+        _of_tasks(step) if step.tasks else {},
         {
             CONDUCTOR: around("handle/finish_action", f"commit/{FINISH}"),
             COMPUTE: around(f"handle/{step.method}", "fence", *destroyed, "send/finish_action"),
@@ -153,11 +193,11 @@ def of_image(verb: operations.ImageVerb) -> Points:
     return {CONDUCTOR: around(f"commit/{IMAGE_ASK}", f"image/{verb}", f"commit/{IMAGE_TOLD}")}
 
 
-#: Of a step with several task states: it makes an image file.
-_OF_SNAPSHOTS: Points = {
-    CONDUCTOR: around(f"handle/{TASK}", f"commit/{TASK}"),
-    COMPUTE: [*around("snapshot", f"send/{TASK}"), "upload/after"],
-}
+def _of_tasks(step: operations.OnHost) -> Points:
+    """Of a step with several task states: it makes an image file, or mirrors a volume to another one."""
+    swaps = step.method == "swap_volume"
+    here = around("swap", f"send/{TASK}") if swaps else [*around("snapshot", f"send/{TASK}"), "upload/after"]
+    return {CONDUCTOR: around(f"handle/{TASK}", f"commit/{TASK}"), COMPUTE: here}
 
 
 def _of_undo(step: operations.Step) -> Points:
@@ -191,7 +231,7 @@ def effects_at(point: str) -> list[str]:
     found = [hooks.KILL, hooks.PAUSE, hooks.DELAY]
     if point.startswith("send/"):
         found.append(BROKER)
-    if point.startswith(("network/", "image/")):
+    if point.startswith(("network/", "image/", "neutron/", "cinder/")):
         found.append(hooks.ERROR)
     if point.startswith("send/") and point.endswith("/before"):
         found.append(hooks.ERROR)

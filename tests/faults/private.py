@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import subprocess
+import threading
 import time
 import uuid
 from pathlib import Path
@@ -20,8 +21,10 @@ from typing import Self
 import pytest
 
 from tests.functional import cloud
+from tests.ports import free_port
 
-START_SECONDS = 90.0
+START_SECONDS = 180.0
+RETRY_SECONDS = 5.0
 RABBITMQ = Path("/usr/lib/rabbitmq/bin")
 
 
@@ -30,24 +33,34 @@ class Server(abc.ABC):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.port = cloud.free_port()
+        self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
+        self._over = False
+        self._lock = threading.Lock()
         path.mkdir(parents=True, exist_ok=True)
 
     def __enter__(self) -> Self:
         try:
             self.start()
         except BaseException:
-            self.kill()
+            self.close()
             raise
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """For good: whoever still has it killed and wants it back, in a thread that a failed test has left, fails."""
+        with self._lock:
+            self._over = True
         self.kill()
 
     def start(self) -> None:
-        """Until it serves."""
-        with (self.path / "server.log").open("ab") as log:
+        """Until it serves. Raises `RuntimeError` once it is closed."""
+        with self._lock, (self.path / "server.log").open("ab") as log:
+            if self._over:
+                raise RuntimeError(f"{type(self).__name__} is closed")
             self._process = subprocess.Popen(
                 self.command(), stdout=log, stderr=log, env=self.environment(), start_new_session=True
             )
@@ -55,10 +68,17 @@ class Server(abc.ABC):
 
     def kill(self) -> None:
         """SIGKILL to all its processes."""
-        if self._process is not None:
-            os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait(30)
-            self._process = None
+        with self._lock:
+            if self._process is not None:
+                os.killpg(self._process.pid, signal.SIGKILL)
+                self._process.wait(30)
+                self._process = None
+
+    @property
+    def pid(self) -> int:
+        """Raises `AssertionError` while it does not run."""
+        assert self._process is not None, f"{type(self).__name__} does not run"
+        return self._process.pid
 
     def restart(self, away: float) -> None:
         """Killed, gone for so many seconds, and back."""
@@ -83,19 +103,28 @@ class PrivateDatabase(Server):
         super().__init__(path)
         if shutil.which("mariadb-install-db") is None:
             pytest.skip("mariadb-server is not installed (devstack/test.sh installs it)")
-        subprocess.run(
-            [
-                "mariadb-install-db",
-                "--no-defaults",
-                f"--user={getpass.getuser()}",
-                f"--datadir={path / 'data'}",
-                "--auth-root-authentication-method=normal",
-                "--skip-test-db",
-            ],
-            check=True,
-            capture_output=True,
-            timeout=120,
-        )
+        for last in (False, True):
+            shutil.rmtree(path / "data", ignore_errors=True)
+            if self._install(last):
+                break
+
+    def _install(self, last: bool) -> bool:
+        """Whether the empty databases are made. It fails at once while the server's packages are being changed: then
+        once more, a moment later, and if that fails what it said is in the error."""
+        command = [
+            "mariadb-install-db",
+            "--no-defaults",
+            f"--user={getpass.getuser()}",
+            f"--datadir={self.path / 'data'}",
+            "--auth-root-authentication-method=normal",
+            "--skip-test-db",
+        ]
+        made = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        if made.returncode and last:
+            raise RuntimeError(f"{' '.join(command)}: status {made.returncode}\n{made.stdout}{made.stderr}")
+        if made.returncode:
+            time.sleep(RETRY_SECONDS)
+        return made.returncode == 0
 
     @property
     def url(self) -> str:
@@ -128,7 +157,7 @@ class PrivateBroker(Server):
         if not (RABBITMQ / "rabbitmq-server").exists():
             pytest.skip("rabbitmq-server is not installed (devstack/test.sh installs it)")
         self.node = f"nova-lite-{uuid.uuid4().hex[:8]}@localhost"
-        self.distribution_port = cloud.free_port()
+        self.distribution_port = free_port()
         (path / "enabled_plugins").write_text("[].\n")
 
     def environment(self) -> dict[str, str]:

@@ -6,17 +6,20 @@ and the points that it passes are in the row. Everything else is a `Scenario` in
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import requests
+
 from nova_lite import hooks, operations, states
 from nova_lite.conductor import domains
-from tests.faults import images, points
+from tests.faults import images, pinned, points, services, volumes
 from tests.faults.arena import Arena, Site
 from tests.faults.outages import release
-from tests.faults.points import COMPUTE, CONDUCTOR, Fault, Points, around
+from tests.faults.points import API, COMPUTE, CONDUCTOR, Fault, Points, around
 from tests.functional import cloud
 
 SQLITE = Site()
@@ -155,6 +158,15 @@ VANISHED: Points = {
 
 def one_on_a_lost_host(arena: Arena) -> None:
     one_active(arena)
+    lose_its_host(arena)
+
+
+def with_volume_on_a_lost_host(arena: Arena) -> None:
+    services.with_volume(arena)
+    lose_its_host(arena)
+
+
+def lose_its_host(arena: Arena) -> None:
     (server,) = arena.servers()
     lost = server["OS-EXT-SRV-ATTR:host"]
     arena.cloud.kill(lost)
@@ -238,6 +250,129 @@ def says(body: dict[str, Any], line: str, version: str | None = None) -> Callabl
 
 change_password = says({"changePassword": {"adminPass": "s3cret"}}, "a password of 6 characters for root")
 crash_dump = says({"trigger_crash_dump": None}, "has written a crash dump", "2.17")
+
+
+def ports(arena: Arena) -> list[dict[str, Any]]:
+    """What the server is told to have."""
+    answer = arena.send("GET", f"/servers/{arena.one()}/os-interface")
+    return answer.json()["interfaceAttachments"] if answer is not None and answer.status_code == 200 else []
+
+
+def has_interfaces(arena: Arena, count: int) -> None:
+    """So many, the same in the database, in the guest and on the host's side; and no other was ever given out."""
+    arena.nothing_open()
+    arena.settle("ACTIVE", 1)
+    found = {port["port_id"] for port in cloud.wait_for("interfaces are listed", lambda: ports(arena))}
+    assert len(found) == count
+    assert arena.interfaces(arena.one()) == (found, found)
+
+
+def attach(arena: Arena) -> None:
+    """409: an earlier try that was not answered is under way. One that was lost before is not asked for twice: who
+    insists without looking gets as many as were accepted."""
+    before = len(ports(arena))
+    arena.insist_until(
+        lambda: arena.send("POST", f"/servers/{arena.one()}/os-interface", {"interfaceAttachment": {}}),
+        lambda: len(ports(arena)) > before,
+    )
+    has_interfaces(arena, before + 1)
+
+
+def detach(arena: Arena) -> None:
+    last = sorted(port["port_id"] for port in ports(arena))[-1]
+    arena.insist("DELETE", f"/servers/{arena.one()}/os-interface/{last}", None, (202, 404, 409))
+    has_interfaces(arena, 1)
+
+
+def attach_and_detach(arena: Arena) -> None:
+    """In the end each server has the one interface that all are judged by."""
+    attach(arena)
+    detach(arena)
+
+
+def one_with_two_interfaces(arena: Arena) -> None:
+    one_active(arena)
+    attach(arena)
+
+
+def failing_to(step: str, prepare: Callable[[Arena], None]) -> Callable[[Arena], None]:
+    """Each host has done it when it says that it could not."""
+
+    def run(arena: Arena) -> None:
+        prepare(arena)
+        arena.control_hosts(fail_at=[step], fail_count=1)
+
+    return run
+
+
+def not_attached(arena: Arena) -> None:
+    """The host reports a failure, and is made to have nothing of it."""
+    arena.insist("POST", f"/servers/{arena.one()}/os-interface", {"interfaceAttachment": {}}, (200, 409))
+    has_interfaces(arena, 1)
+    arena.control_hosts()
+
+
+def not_detached(arena: Arena) -> None:
+    """The host reports a failure, and is made to have it again."""
+    last = sorted(port["port_id"] for port in ports(arena))[-1]
+    arena.insist("DELETE", f"/servers/{arena.one()}/os-interface/{last}", None, (202, 409))
+    has_interfaces(arena, 2)
+    arena.control_hosts()
+    detach(arena)
+
+
+def _interfaces() -> Iterator[Scenario]:
+    for row, prepare, run in (
+        (operations.ATTACH_INTERFACE, one_active, attach_and_detach),
+        (operations.DETACH_INTERFACE, one_with_two_interfaces, detach),
+    ):
+        yield Scenario(row.kind, prepare, run, points.of(row), rows=(row.kind,))
+    for row, step, prepare, run in (
+        (operations.ATTACH_INTERFACE, "attach_interface_after", one_active, not_attached),
+        (operations.DETACH_INTERFACE, "detach_interface_after", one_with_two_interfaces, not_detached),
+    ):
+        undone = around(f"handle/{row.steps[0].undo[0].method}")  # type: ignore[attr-defined]
+        yield Scenario(f"{row.kind}, it fails", failing_to(step, prepare), run, {COMPUTE: undone}, effects=STOPS)
+
+
+def network(arena: Arena, method: str, path: str, body: Any = None) -> requests.Response | None:
+    """A request to the network API."""
+    url = f"http://127.0.0.1:{arena.cloud.network_port}/v2.0{path}"
+    with contextlib.suppress(requests.RequestException):
+        return requests.request(method, url, json=body, headers={"X-Auth-Token": arena.cloud.token}, timeout=30)
+    return None
+
+
+def ports_of_users(arena: Arena) -> list[dict[str, Any]]:
+    def listed() -> list[list[dict[str, Any]]]:
+        answer = network(arena, "GET", "/ports?name=mine")
+        return [answer.json()["ports"]] if answer is not None and answer.status_code == 200 else []
+
+    found: list[dict[str, Any]] = cloud.wait_for("ports are listed", listed)[0]
+    return found
+
+
+def one_port(arena: Arena) -> None:
+    answer = network(arena, "GET", "/networks?name=private")
+    assert answer is not None and answer.status_code == 200, answer
+    body = {"port": {"name": "mine", "network_id": answer.json()["networks"][0]["id"]}}
+    arena.insist_until(lambda: network(arena, "POST", "/ports", body), lambda: bool(ports_of_users(arena)))
+
+
+def given_and_free_again(arena: Arena) -> None:
+    """The server that there is has it, with the address that it had before, and after the server nobody has it."""
+    (port,) = ports_of_users(arena)
+    body: dict[str, Any] = {"name": "vm", "imageRef": arena.cloud.image_id, "flavorRef": "1"}
+    body["networks"] = [{"port": port["id"]}]
+    arena.insist_until(lambda: arena.send("POST", "/servers", {"server": body}), lambda: bool(arena.servers()))
+    arena.settle("ACTIVE", 1)
+    arena.nothing_open()
+    (has,) = ports_of_users(arena)
+    assert (has["device_id"], has["fixed_ips"]) == (arena.one(), port["fixed_ips"])
+    delete(arena)
+    cloud.wait_for("the port is free", lambda: [each["device_id"] for each in ports_of_users(arena)] == [""])
+    arena.insist_until(lambda: network(arena, "DELETE", f"/ports/{port['id']}"), lambda: not ports_of_users(arena))
+
 
 SOFT = Site(reclaim=3600)
 RECLAIMED: Points = {
@@ -853,14 +988,76 @@ def asked_for_interfaces(arena: Arena) -> None:
     arena.insist("DELETE", f"/servers/{arena.one()}", None, (204,))
 
 
+# --- Neutron and Cinder
+
+
+def asks(service: str, daemon: str, *requests: str, commits: tuple[str, ...] = ()) -> Points:
+    """``requests``: method and what it is about; ``commits``: transactions beside them."""
+    return {daemon: around(*(f"{service}/{each}" for each in requests), *(f"commit/{each}" for each in commits))}
+
+
+def _with_neutron() -> Iterator[Scenario]:
+    site = Site(services=(services.NEUTRON,))
+    made, gone = asks(services.NEUTRON, CONDUCTOR, "post/ports"), asks(services.NEUTRON, CONDUCTOR, "delete/ports")
+    bound = asks(services.NEUTRON, CONDUCTOR, "put/ports", commits=(points.PORTS,))
+    asked = asks(services.NEUTRON, CONDUCTOR, commits=(points.ATTACH_ASK, points.ACCEPT_MADE))
+    for name, prepare, run, found in (
+        ("create", nothing, create(1), made),
+        ("delete", one_active, delete, gone),
+        ("attach interface", one_active, attach_and_detach, points.join(made, asked, gone)),
+        ("live migration", one_active, live_move, bound),
+        ("evacuate", one_on_a_lost_host, evacuate, asks(services.NEUTRON, CONDUCTOR, "put/ports")),
+    ):
+        yield Scenario(f"{name}, Neutron", prepare, run, found, site)
+
+
+def _with_cinder() -> Iterator[Scenario]:
+    site = Site(services=(services.CINDER,))
+    leased = (points.CINDER_TAKE, points.CINDER_GIVE_BACK)
+    taken = asks(
+        *(services.CINDER, CONDUCTOR, "post/attachments", "put/attachments", "post/action"),
+        commits=(*leased, points.CINDER_NOTE),
+    )
+    free = asks(services.CINDER, CONDUCTOR, "delete/attachments", commits=(*leased, points.CINDER_FORGET))
+    moved_along = asks(services.CINDER, CONDUCTOR, "delete/attachments")
+    noted = asks(services.CINDER, CONDUCTOR, commits=(points.CINDER_MADE, points.CINDER_IS_MADE))
+    made = points.join({API: [f"{services.CINDER}/post/volumes/after"]}, noted)
+    for name, prepare, run, found in (
+        ("attach volume", services.server_and_volume, services.attach, taken),
+        ("detach volume", services.with_volume, services.detach, free),
+        ("boot from volume", nothing, services.boot_from_volume, points.join(made, taken)),
+        ("delete", services.with_volume, delete, free),
+        ("live migration", services.with_volume, live_move, points.join(taken, moved_along)),
+        ("evacuate", with_volume_on_a_lost_host, evacuate, points.join(taken, moved_along)),
+    ):
+        yield Scenario(f"{name}, Cinder", prepare, run, found, site)
+    yield Scenario(
+        *("boot from volume, Cinder is not asked", nothing, services.boot_from_volume_in_vain),
+        {API: [f"{services.CINDER}/post/volumes/before"]},
+        dataclasses.replace(site, deadline=SHORT.deadline),
+        (hooks.KILL, hooks.ERROR),
+    )
+
+
 # --- all
 
 
 def _stories() -> Iterator[Scenario]:
     yield Scenario("create 1", nothing, create(1), points.of(operations.CREATE), rows=("create",))
-    yield Scenario("create 20", nothing, create(20), points.of(operations.CREATE))
+    yield Scenario("create 20", nothing, create(20), points.of_several())
+    yield Scenario(
+        "create 2 with CPUs of their own", pinned.flavor, pinned.create, points.of(operations.CREATE), pinned.SITE
+    )
+    yield Scenario(
+        *("delete while building with CPUs of its own", pinned.flavor, pinned.delete_while_building, CREATE_AND_DELETE),
+        site=pinned.SITE,
+    )
     yield Scenario("create without room", nothing, no_room, NO_ROOM)
     yield Scenario("delete", one_active, delete, points.of(operations.DELETE), rows=("delete",))
+    yield Scenario(
+        *("port of a user", one_port, given_and_free_again),
+        points.join(points.of(operations.CREATE), points.of(operations.DELETE)),
+    )
     yield Scenario("delete while building", nothing, delete_while_building, CREATE_AND_DELETE)
     yield Scenario("evacuate", one_on_a_lost_host, evacuate, EVACUATE, rows=("evacuate",))
     yield Scenario("soft delete", one_active, soft_delete_and_restore, points.of(operations.SOFT_DELETE), SOFT)
@@ -902,7 +1099,23 @@ def _stories() -> Iterator[Scenario]:
     yield Scenario("shelve", one_active, images.shelve, images.OFFLOADED, rows=("shelve", "shelveOffload"))
     yield Scenario("unshelve", images.one_shelved, images.unshelve, images.UNSHELVED, rows=("unshelve",))
     yield Scenario("delete, shelved", images.one_shelved, images.delete, images.DISCARDED, effects=STOPS)
+    yield Scenario("volume create", volumes.clear, volumes.make, points.of_volume())
+    yield Scenario(
+        *("attach volume", volumes.server_and_volume, volumes.attach, points.of(operations.ATTACH_VOLUME)),
+        rows=("attach_volume",),
+    )
+    yield Scenario(
+        *("detach volume", volumes.attached, volumes.detach, points.of(operations.DETACH_VOLUME)),
+        rows=("detach_volume",),
+    )
+    yield Scenario(
+        *("swap volume", volumes.one_attached_and_another, volumes.swap, points.of(operations.SWAP_VOLUME)),
+        rows=("swap_volume",),
+    )
     yield from _moves()
+    yield from _interfaces()
+    yield from _with_neutron()
+    yield from _with_cinder()
     yield Scenario("domain vanished", one_active, vanished, VANISHED)
     yield Scenario("create, host stands still", nothing, standing_still, {})
     yield Scenario("create, ordered again", nothing, ordered_again, {})

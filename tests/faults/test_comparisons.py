@@ -24,7 +24,9 @@ LONG = os.environ.get("NOVA_LITE_LONG") == "1"
 
 #: Seconds that a database or broker is away.
 AWAY = 3.0
-SETTLE_SECONDS = 90.0
+SETTLE_SECONDS = 180.0
+#: Of each build.
+SPAWN_SECONDS = 0.5
 
 
 class Site:
@@ -33,6 +35,11 @@ class Site:
     def __init__(self, running: cloud.Cloud, servers: dict[str, Server]) -> None:
         self.cloud = running
         self.servers = servers
+
+    def take(self, seconds: float) -> None:
+        """So long takes each build that begins from now on."""
+        for host in self.cloud.computes:
+            self.cloud.control_host(host, spawn_delay=seconds)
 
     def strike(self, victim: str) -> None:
         """Kill it and have it back."""
@@ -49,9 +56,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with PrivateDatabase(path / "database") as database, PrivateBroker(path / "broker") as broker:
         options: dict[str, Any] = {"broker_port": broker.port, "broker_control": broker.control}
         with cloud.running(path, database=database.url, computes=2, vcpus=64, quota=-1, **options) as running:
-            for host in running.computes:
-                running.control_host(host, spawn_delay=0.5)
-            yield Site(running, {"database": database, "broker": broker})
+            made = Site(running, {"database": database, "broker": broker})
+            made.take(SPAWN_SECONDS)
+            yield made
 
 
 def post(running: cloud.Cloud, name: str) -> str:
@@ -74,9 +81,13 @@ def one_request(count: int) -> Callable[[Site, str], list[str]]:
     """The fault comes while the servers of one accepted request are being built."""
 
     def load(site: Site, victim: str) -> list[str]:
+        site.take(15.0)
         ids = site.cloud.create(count=count)
-        cloud.wait_for("a build has begun", lambda: site.cloud.domains() or count > 8)
+        if count <= 8:
+            tasks = ("OS-EXT-STS:task_state", "spawning")
+            cloud.wait_for("builds are under way", lambda: any(tasks in item.items() for item in site.cloud.servers()))
         assert any(item["status"] == "BUILD" for item in site.cloud.servers())
+        site.take(SPAWN_SECONDS)
         site.strike(victim)
         return ids
 

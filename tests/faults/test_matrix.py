@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
-from tests.faults import matrix, scenarios
-from tests.faults.arena import Arena
+from tests.faults import matrix, scenarios, services
+from tests.faults.arena import Arena, Site
 from tests.functional import cloud
 
 #: Of the cases with a fault, besides one of each kind and one for each daemon.
 EVERY = 96
+#: The sample's parts, which may run beside each other, each in a cloud of its own.
+PARTS = 6
 
 
 def daemons(cases: list[matrix.Case]) -> set[str]:
@@ -21,19 +24,38 @@ def daemons(cases: list[matrix.Case]) -> set[str]:
     return {fault.daemon for case in cases for fault in case.faults}
 
 
-@pytest.mark.timeout(1200)
-def test_a_sample_of_the_matrix(tmp_path: Path) -> None:
-    """Every scenario by itself, each kind of fault and each daemon at least once, and some more."""
+@functools.cache
+def sample() -> list[matrix.Case]:
+    """Every scenario by itself, every so manieth case with a fault, and the first one of each kind of fault and of each
+    daemon that is not among these. Those that need the same of their cloud are neighbours."""
     everything = matrix.singles()
     faulty = [case for case in everything if case.faults]
     cases = [case for case in everything if not case.faults] + faulty[::EVERY]
     for case in faulty:
         if case.fault not in {chosen.fault for chosen in cases} or daemons([case]) - daemons(cases):
             cases.append(case)
-    assert {case.scenario.name for case in cases} == {scenario.name for scenario in matrix.SCENARIOS}
+    return sorted(cases, key=lambda case: repr(case.site))
+
+
+def part_of_sample(number: int) -> list[matrix.Case]:
+    cases = sample()
+    return cases[len(cases) * number // PARTS : len(cases) * (number + 1) // PARTS]
+
+
+def test_every_scenario_and_kind_of_fault_is_in_the_sample() -> None:
+    cases = [case for number in range(PARTS) for case in part_of_sample(number)]
+    assert cases == sample()
+    assert {case.scenario.name for case in cases if not case.faults} == {each.name for each in matrix.SCENARIOS}
+    assert {case.fault for case in cases} == {case.fault for case in matrix.singles()}
     assert daemons(cases) == {"api", "conductor*", "scheduler*", "compute-*"}
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("number", range(PARTS))
+def test_a_sample_of_the_matrix(tmp_path: Path, number: int) -> None:
+    cases = part_of_sample(number)
     table = matrix.Table(len(cases))
-    matrix.run_cases(cases, 2, tmp_path, table.add)
+    matrix.run_cases(cases, 1, tmp_path, table.add)
     table.print()
     assert not table.failures
     assert len(table.results) == len(cases)
@@ -97,6 +119,31 @@ def test_the_judges_see_what_is_wrong(arena: Arena, what: str) -> None:
     arena.cloud.delete_all()
     cloud.wait_for("nothing of it is left", lambda: not arena.cloud.domains())
     assert said in result.wrong
+
+
+def test_what_services_hold_of_nobody_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of Neutron a port, of Cinder a reservation; and what they do not have of a server."""
+    with matrix.arena(tmp_path, Site(services=(services.NEUTRON, services.CINDER))) as arena:
+        services.with_volume(arena)
+        monkeypatch.setattr(services, "SETTLE_SECONDS", 1.0)
+        neutron, cinder = arena.services.neutron, arena.services.cinder
+        assert neutron is not None
+        assert cinder is not None
+        (network,) = neutron.rows["networks"].values()
+        neutron.port(network, device_id="nobody")
+        with pytest.raises(AssertionError, match="Neutron has each server's port"):
+            arena.services.check(arena)
+        del neutron.rows["ports"][next(port["id"] for port in neutron.ports if port["device_id"] == "nobody")]
+        arena.services.check(arena)
+        (attachment,) = cinder.attachments.values()
+        for wrong in ({}, {"a": attachment, "b": attachment}, {"a": {**attachment, "host": "elsewhere"}}):
+            with monkeypatch.context() as there:
+                there.setattr(cinder, "attachments", wrong)
+                with pytest.raises(AssertionError, match="Cinder has each server's volumes"):
+                    arena.services.check(arena)
+        arena.services.check(arena)
+        with pytest.raises(AssertionError, match="Neutron has no port"):
+            arena.services.check_nothing_left()
 
 
 def test_a_point_that_is_not_passed_fails_its_scenario(arena: Arena) -> None:

@@ -21,7 +21,7 @@ KINDS = {
     "durable": ("amqp_durable_queues = true", ["true", "classic"]),
     "quorum": ("rabbit_quorum_queue = true\nrabbit_transient_quorum_queue = true", ["true", "quorum"]),
 }
-SETTLE_SECONDS = 90.0
+SETTLE_SECONDS = 180.0
 
 
 pytestmark = pytest.mark.skipif(os.environ.get("NOVA_LITE_LONG") != "1", reason="NOVA_LITE_LONG is not set to 1")

@@ -69,9 +69,9 @@ def conditional_claim() -> None:
         more = {name: getattr(ComputeNode, name) + amount for name, amount in amounts.items()}
         uow.change(sa.update(ComputeNode).where(ComputeNode.host == host).values(**more))
 
-    def grant(uow: Any, instance: Any, selection: Any) -> bool:
+    def grant(uow: Any, instance: Any, selection: Any, numa: Any = None) -> bool:
         widen(uow, instance, selection.host, 1)
-        granted = claim(uow, instance, selection)
+        granted = claim(uow, instance, selection, numa)
         widen(uow, instance, selection.host, -1)
         return granted
 

@@ -18,6 +18,23 @@ MARIADB = "NOVA_LITE_TEST_MARIADB"
 POSTGRESQL = "NOVA_LITE_TEST_POSTGRESQL"
 
 
+#: Files that take longest, in this order: they begin first, so that no worker is left alone with one.
+LONGEST = (
+    *("test_volumes", "test_compute_daemon", "test_resize", "test_live_migration", "test_modes", "test_standalone"),
+    *("test_mixed_versions", "test_cinder", "test_soak", "test_host_upkeep", "test_sdk_cloud", "test_network_api"),
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = [index for index, item in enumerate(items) if item.path.is_relative_to(Path(__file__).parent)]
+
+    def place(item: pytest.Item) -> int:
+        return LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST)
+
+    for index, item in zip(here, sorted((items[index] for index in here), key=place), strict=True):
+        items[index] = item
+
+
 @pytest.fixture(scope="session", autouse=True)
 def broker() -> None:
     """Functional tests need a RabbitMQ of this machine."""

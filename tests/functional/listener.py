@@ -12,8 +12,11 @@ import kombu
 
 from tests.functional.cloud import rabbitmqctl
 
-#: Messages that come with time, not with requests.
-BACKGROUND = {"echo", "report_state", "report_service", "register_host", "host_states_get", "reconcile_domains"}
+#: Messages that come with time, not with requests; filters are asked for once for all that changed within a moment.
+BACKGROUND = {
+    *("echo", "report_state", "report_service", "register_host", "host_states_get"),
+    *("domains_expected", "reconcile_domains", "port_filters_get", "refresh_security_groups"),
+}
 
 
 class Listener:

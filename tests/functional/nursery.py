@@ -1,4 +1,4 @@
-"""Daemons forked from a process that has imported them already, which saves each a second of CPU.
+"""Daemons and tools forked from a process that has imported them already, which saves each a second of CPU.
 
 They are processes as others are, children of the test's. What needs a start from nothing (another directory, mode or
 interpreter) is started as a program instead (`tests.functional.cloud.Cloud.start`).
@@ -15,6 +15,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -22,7 +23,7 @@ from typing import Any
 
 #: And what the daemons import when they have read their configuration.
 IMPORTED = (
-    *(f"nova_lite.cmd.{name}" for name in ("conductor", "scheduler", "compute", "api")),
+    *(f"nova_lite.cmd.{name}" for name in ("conductor", "scheduler", "compute", "api", "manage")),
     *("nova_lite.virt.fake", "oslo_messaging._drivers.impl_rabbit", "sqlalchemy.dialects.sqlite", "pymysql"),
 )
 PR_SET_CHILD_SUBREAPER = 36
@@ -97,13 +98,36 @@ _lock = threading.Lock()
 _nursery: _Nursery | None = None
 
 
-def start(arguments: list[str], log: Path, environment: dict[str, str]) -> Daemon:
-    """As ``python -m`` with these arguments, of which the first is a module with a ``main``; what it says is added to
-    ``log``."""
+def _the_nursery() -> _Nursery:
     global _nursery
     with _lock:
         _nursery = _nursery or _Nursery()
-    return _nursery.start({"arguments": arguments, "log": str(log), "environment": environment})
+        return _nursery
+
+
+def start(arguments: list[str], log: Path, environment: dict[str, str]) -> Daemon:
+    """As ``python -m`` with these arguments, of which the first is a module with a ``main``; what it says is added to
+    ``log``."""
+    files = {"stdin": os.devnull, "stdout": str(log), "stderr": str(log)}
+    return _the_nursery().start({"arguments": arguments, "environment": environment, **files})
+
+
+def run(
+    arguments: list[str], stdin: str, environment: dict[str, str], timeout: float
+) -> subprocess.CompletedProcess[str]:
+    """As `start`, of what ends by itself, and as `subprocess.run`."""
+    with tempfile.TemporaryDirectory() as directory:
+        files = {name: Path(directory, name) for name in ("stdin", "stdout", "stderr")}
+        files["stdin"].write_text(stdin)
+        process = _the_nursery().start(
+            {"arguments": arguments, "environment": environment, **{name: str(path) for name, path in files.items()}}
+        )
+        try:
+            status = process.wait(timeout)
+        finally:
+            process.kill()
+        said = {name: files[name].read_text() for name in ("stdout", "stderr")}
+    return subprocess.CompletedProcess(arguments, status, **said)
 
 
 def main() -> int | str | None:
@@ -130,10 +154,13 @@ def main() -> int | str | None:
     return 0
 
 
-def _become(arguments: list[str], log: str, environment: dict[str, str]) -> int | str | None:
-    with open(os.devnull, "rb") as nothing, open(log, "ab") as said:
-        for theirs, ours in ((nothing, 0), (said, 1), (said, 2)):
+def _become(
+    arguments: list[str], environment: dict[str, str], stdin: str, stdout: str, stderr: str
+) -> int | str | None:
+    with open(stdin, "rb") as given, open(stdout, "ab") as said, open(stderr, "ab") as complained:
+        for theirs, ours in ((given, 0), (said, 1), (complained, 2)):
             os.dup2(theirs.fileno(), ours)
+    sys.stdin = os.fdopen(0, closefd=False)  # the old one may have read further requests
     os.environ.clear()
     os.environ.update(environment)
     from nova_lite import hooks

@@ -14,7 +14,8 @@ class Proxy:
     ``address``: where it listens. While cut, open connections are reset and new ones are refused.
 
     ``hold(port)``: the connection that the target sees coming from this port stays open, and nothing gets through it
-    any more, as when a firewall has forgotten it: neither side is told.
+    any more, as when a firewall has forgotten it: neither side is told. ``mute()``: so are all connections, also new
+    ones, until ``unmute()`` resets them.
     """
 
     def __init__(self, target_port: int, address: str = "127.0.0.1") -> None:
@@ -24,6 +25,7 @@ class Proxy:
         self._server: socket.socket | None = None
         self._pairs: set[socket.socket] = set()
         self._held: set[int] = set()
+        self._muted = False
         self._lock = threading.Lock()
 
     def __enter__(self) -> Proxy:
@@ -34,6 +36,8 @@ class Proxy:
         self.cut()
 
     def restore(self) -> None:
+        if self._server is not None:
+            return
         server = socket.socket()
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         server.bind((self.address, self.port))
@@ -57,6 +61,17 @@ class Proxy:
     def hold(self, port: int) -> None:
         self._held.add(port)
 
+    def mute(self) -> None:
+        self._muted = True
+
+    def unmute(self) -> None:
+        """What was lost on the way cannot be made up for, so connections begin anew."""
+        was_cut = self._server is None
+        self.cut()
+        self._muted = False
+        if not was_cut:
+            self.restore()
+
     def _accept(self, server: socket.socket) -> None:
         while True:
             try:
@@ -78,7 +93,7 @@ class Proxy:
     def _pump(self, source: socket.socket, sink: socket.socket, port: int) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(65536):
-                if port not in self._held:
+                if port not in self._held and not self._muted:
                     sink.sendall(data)
         if port in self._held:
             return

@@ -16,7 +16,8 @@ import pytest
 
 from tests import consoles
 from tests.consoles import GREETING, EchoConsole, read
-from tests.functional.cloud import Cloud, free_port, wait_for
+from tests.functional.cloud import Cloud, wait_for
+from tests.ports import free_port
 
 
 class ConsoleCloud(Cloud):

@@ -44,10 +44,10 @@ class Images(Cloud):
         """A private image of the token's project; returns its id."""
         headers = {"X-Auth-Token": token}
         body = {"name": "mine", "disk_format": "raw", "container_format": "bare", "visibility": "private", **values}
-        made = requests.post(f"{self.image_url}/v2/images", json=body, headers=headers, timeout=20)
+        made = requests.post(f"{self.image_url}/v2/images", json=body, headers=headers, timeout=60)
         assert made.status_code == 201, made.text
         image_id: str = made.json()["id"]
-        answer = requests.put(f"{self.image_url}/v2/images/{image_id}/file", data=data, headers=headers, timeout=20)
+        answer = requests.put(f"{self.image_url}/v2/images/{image_id}/file", data=data, headers=headers, timeout=60)
         assert answer.status_code == 204, answer.text
         return image_id
 

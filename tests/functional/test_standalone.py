@@ -75,7 +75,9 @@ def test_identity(admin: Client, demo: Client) -> None:
     token = admin.one("token issue")
     assert token["id"] and token["project_id"] and token["user_id"]
     catalog = admin.rows("catalog list", "Name", "Type", "Endpoints")
-    assert {row["Type"] for row in catalog} == {"identity", "compute", "image"}
+    assert {row["Type"] for row in catalog} == {
+        *("identity", "compute", "image", "volumev3", "block-storage", "network")
+    }
     assert {row["Name"] for row in admin.rows("project list", "ID", "Name")} == set(PASSWORDS)
     assert {row["Name"] for row in admin.rows("user list", "ID", "Name")} == set(PASSWORDS)
     assert "403" in demo("user list", status=1)
@@ -158,28 +160,28 @@ def test_projects_do_not_see_each_other(cloud: Cloud) -> None:
     server_id = cloud.request("POST", "/servers", {"server": server}, token=mine).json()["server"]["id"]
     image = {"name": "mine", "disk_format": "raw", "container_format": "bare"}
     images = f"{cloud.image_url}/v2/images"
-    made = requests.post(images, json=image, headers={"X-Auth-Token": mine}, timeout=20).json()
+    made = requests.post(images, json=image, headers={"X-Auth-Token": mine}, timeout=60).json()
     with contextlib.closing(requests.Session()) as stranger:
         stranger.headers["X-Auth-Token"] = other
         assert cloud.request("GET", f"/servers/{server_id}", token=other).status_code == 404
         assert cloud.request("GET", "/servers/detail", token=other).json()["servers"] == []
         assert cloud.request("DELETE", f"/servers/{server_id}", token=other).status_code == 404
         one = f"{images}/{made['id']}"
-        assert [item["name"] for item in stranger.get(images, timeout=20).json()["images"]] == ["cirros"]
+        assert [item["name"] for item in stranger.get(images, timeout=60).json()["images"]] == ["cirros"]
         for answer in (
-            stranger.get(one, timeout=20),
-            stranger.get(f"{one}/file", timeout=20),
-            stranger.put(f"{one}/file", data=b"x", timeout=20),
-            stranger.delete(one, timeout=20),
+            stranger.get(one, timeout=60),
+            stranger.get(f"{one}/file", timeout=60),
+            stranger.put(f"{one}/file", data=b"x", timeout=60),
+            stranger.delete(one, timeout=60),
         ):
             assert answer.status_code == 404
         project = cloud.request("GET", "/servers/detail", token=mine).json()["servers"][0]["tenant_id"]
         projects = f"{cloud.identity_url}/projects"
-        assert stranger.get(f"{projects}/{project}", timeout=20).status_code == 403
-        assert stranger.get(projects, timeout=20).status_code == 403
+        assert stranger.get(f"{projects}/{project}", timeout=60).status_code == 403
+        assert stranger.get(projects, timeout=60).status_code == 403
     assert cloud.request("DELETE", f"/servers/{server_id}", token=mine).status_code == 204
     wait_for("the server is gone", lambda: cloud.show(server_id) is None)
-    assert requests.delete(one, headers={"X-Auth-Token": mine}, timeout=20).status_code == 204
+    assert requests.delete(one, headers={"X-Auth-Token": mine}, timeout=60).status_code == 204
 
 
 def test_no_token_but_a_good_one_opens_anything(cloud: Cloud, tmp_path: Path) -> None:
@@ -206,14 +208,14 @@ def test_no_token_but_a_good_one_opens_anything(cloud: Cloud, tmp_path: Path) ->
     ]
     revoked = cloud.token_of("demo")
     headers = {"X-Auth-Token": good, "X-Subject-Token": revoked}
-    assert requests.delete(f"{cloud.identity_url}/auth/tokens", headers=headers, timeout=20).status_code == 204
+    assert requests.delete(f"{cloud.identity_url}/auth/tokens", headers=headers, timeout=60).status_code == 204
     for token in [*bad, revoked]:
         for url in (
             f"http://127.0.0.1:{cloud.port}/v2.1/servers",
             f"{cloud.image_url}/v2/images",
             f"{cloud.identity_url}/auth/catalog",
         ):
-            answer = requests.get(url, headers={"X-Auth-Token": token}, timeout=20)
+            answer = requests.get(url, headers={"X-Auth-Token": token}, timeout=60)
             assert answer.status_code == 401, (token, url)
             assert answer.json()["error"]["message"] == "The request you have made requires authentication."
     assert cloud.request("GET", "/servers", token=good).status_code == 200

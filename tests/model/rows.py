@@ -113,7 +113,7 @@ MODEL: dict[str, tuple[ModelStep, ...]] = {
 }
 
 #: docs/protocol.md, "What it does not cover".
-NOT_MODELLED = ("shelveOffload",)
+NOT_MODELLED = ("shelve", "shelveOffload", "attach_volume", "swap_volume", "attach_interface", "detach_interface")
 
 
 def of_row(row: operations.Operation) -> tuple[ModelStep, ...]:
@@ -141,7 +141,10 @@ def _of_step(step: operations.Step, before: ModelStep | None = None) -> ModelSte
 
 
 def is_like_stop(row: operations.Operation) -> bool:
-    """One order to the host that the instance is on, and nothing to take back: what holds for stop holds for it."""
+    """One order to the host that the instance is on, and nothing to take back: what holds for stop holds for it. One
+    without any order is done when it is accepted."""
+    if not row.steps:
+        return True
     (first, *more) = of_row(row)
     return not more and first == ModelStep("perform", first.what) and first.what.endswith(" at here")
 

@@ -72,6 +72,12 @@ class Link:
     def finish_action(self, *arguments: Any, **named: Any) -> Any:
         return self._say(self.reports.finish_action, *arguments, **named)
 
+    def finish_builds(self, *arguments: Any, **named: Any) -> Any:
+        return self._say(self.reports.finish_builds, *arguments, **named)
+
+    def finish_actions(self, *arguments: Any, **named: Any) -> Any:
+        return self._say(self.reports.finish_actions, *arguments, **named)
+
     def reconcile_domains(self, *arguments: Any) -> Any:
         return self.reports.reconcile_domains(*arguments)
 
@@ -107,6 +113,9 @@ class Post:
 
     def build_and_run_instance(self, context: Any, host: str, request: BuildRequest) -> None:
         self.sent.append((host, request))
+
+    def build_and_run_instances(self, context: Any, host: str, requests: list[BuildRequest]) -> None:
+        self.sent.extend((host, request) for request in requests)
 
     def order(self, context: Any, host: str, method: str, ticket: ActionTicket, version: str = "1.0") -> None:
         self.sent.append((host, ticket))

@@ -26,6 +26,7 @@ class Diagnostics(Extension):
 
     @declares(policies.TOPOLOGY, query=queries.NOTHING, answer=("nodes", "pagesize_kb"))
     def topology(self, req: Request, server_id: str) -> Answer:
-        """No guest is bound to NUMA nodes of its host, which is told by an empty list."""
-        self.conductor.instance_get(req.context, server_id)
-        return Answer({"nodes": [], "pagesize_kb": None})
+        """A guest that is bound to no NUMA nodes of its host has an empty list."""
+        instance = self.conductor.instance_get(req.context, server_id)
+        target = {"project_id": instance.project_id, "user_id": instance.user_id}
+        return Answer(views.topology(instance, with_host=req.allows(policies.TOPOLOGY_HOST, target)))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nova_lite import exception
-from nova_lite.api.compute import extra_spec_rules
+from nova_lite import exception, hardware
 from nova_lite.api.compute.schemas import flavors as schemas
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.microversions import Change
@@ -58,9 +57,8 @@ class FlavorExtraSpecs(Extension):
 
 
 def _checked(req: Request, specs: dict[str, Any]) -> dict[str, str]:
-    """Extra specs as text; known ones are checked since 2.86."""
+    """Extra specs as text. What cannot be had is refused; names and values of known ones are checked since 2.86."""
     texts = {key: str(value) for key, value in specs.items()}
-    if req.has(Change.EXTRA_SPECS_CHECKED):
-        for key, value in texts.items():
-            extra_spec_rules.check(key, value)
+    for key, value in texts.items():
+        hardware.check_extra_spec(key, value, req.has(Change.EXTRA_SPECS_CHECKED))
     return texts

@@ -10,6 +10,7 @@ from nova_lite import exception
 from nova_lite.api.compute import passwords, server_changes
 from nova_lite.api.compute.schemas import servers as schemas
 from nova_lite.api.compute.views import servers as views
+from nova_lite.api.microversions import Change
 from nova_lite.api.wsgi import Answer, Extension, Request, action, declares
 from nova_lite.policies import servers as policies
 
@@ -42,4 +43,10 @@ def _payload(req: Request, body: dict[str, Any]) -> dict[str, Any]:
         changes["user_data"] = body["user_data"]
     files = {item["path"]: item.get("contents", "") for item in body.get("personality", [])}
     key = {"key_name": body["key_name"]} if "key_name" in body else {}
-    return {"image_ref": body["imageRef"], "changes": changes, "injected_files": files, **key}
+    return {
+        "image_ref": body["imageRef"],
+        "changes": changes,
+        "injected_files": files,
+        "reimage_boot_volume": req.has(Change.VOLUME_REIMAGED),
+        **key,
+    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nova_lite.api.compute import passwords
 from nova_lite.api.compute.schemas import servers as schemas
+from nova_lite.api.microversions import Change
 from nova_lite.api.wsgi import Answer, Extension, Request, action, declares
 from nova_lite.operations import RESCUE
 
@@ -18,5 +19,6 @@ class Rescue(Extension):
         """From the image that is named, else from the server's own."""
         body = req.data["rescue"] or {}
         password = passwords.of_body(body)
-        self.compute.rescue(req.context, id, body.get("rescue_image_ref"), password)
+        allowed = req.has(Change.RESCUE_OF_VOLUMES)
+        self.compute.rescue(req.context, id, body.get("rescue_image_ref"), password, allow_bfv_rescue=allowed)
         return Answer({"adminPass": password} if self.conf.api.enable_instance_password else {})

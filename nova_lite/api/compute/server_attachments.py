@@ -1,15 +1,15 @@
-"""What a server has: interfaces, security groups, volumes; all of it told from the instance itself."""
+"""What a server has: interfaces, which come and go; told from the instance itself."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from nova_lite import exception
-from nova_lite.api.compute.proxies import default_group
+from nova_lite.api.compute.schemas import interfaces as schemas
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.microversions import Change
 from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
-from nova_lite.objects import VIF, Instance
+from nova_lite.objects import VIF, Instance, NetworkRequest
 from nova_lite.policies import servers as policies
 from nova_lite.states import PowerState
 
@@ -18,18 +18,49 @@ _SERVER = "/servers/{server_id}"
 
 class ServerAttachments(Extension):
     alias = "os-attach-interfaces"
-    title = "Interfaces, volumes and security groups of a server"
+    title = "Interfaces of a server"
     routes = (
         Route("GET", _SERVER + "/os-interface", "interfaces"),
+        Route("POST", _SERVER + "/os-interface", "attach"),
         Route("GET", _SERVER + "/os-interface/{port_id}", "interface"),
-        Route("GET", _SERVER + "/os-security-groups", "security_groups"),
-        Route("GET", _SERVER + "/os-volume_attachments", "volumes"),
+        Route("DELETE", _SERVER + "/os-interface/{port_id}", "detach"),
     )
 
     @declares(policies.INTERFACES_LIST, query=queries.NOTHING, answer="interfaceAttachments")
     def interfaces(self, req: Request, server_id: str) -> Answer:
         instance = self.conductor.instance_get(req.context, server_id)
         return Answer({"interfaceAttachments": [_interface(req, instance, vif) for vif in instance.vifs]})
+
+    @declares(policies.INTERFACES_CREATE, body=schemas.CREATE, answer="interfaceAttachment")
+    def attach(self, req: Request, server_id: str) -> Answer:
+        """Accepted; it is ACTIVE as soon as the guest has it."""
+        wanted = req.data["interfaceAttachment"]
+        addresses = [each["ip_address"] for each in wanted.get("fixed_ips", [])]
+        if wanted.get("net_id") and wanted.get("port_id"):
+            raise exception.InvalidInput(reason="Must not input both network_id and port_id")
+        if addresses and not wanted.get("net_id"):
+            raise exception.InvalidInput(reason="Must input network_id when request IP address")
+        request = NetworkRequest(
+            network_id=wanted.get("net_id"),
+            port_id=wanted.get("port_id"),
+            fixed_ip=addresses[0] if addresses else None,
+            tag=wanted.get("tag"),
+        )
+        try:
+            instance, vif = self.compute.attach_interface(req.context, server_id, request)
+        except (exception.NetworkUnavailable, exception.PortUnavailable) as error:
+            raise exception.NotFound(error.message) from error
+        except exception.NoMoreFixedIps as error:
+            raise exception.Invalid(error.message) from error
+        except exception.FixedIpInUse as error:
+            raise exception.Conflict(error.message) from error
+        return Answer({"interfaceAttachment": _interface(req, instance, vif)})
+
+    @declares(policies.INTERFACES_DELETE, status=202)
+    def detach(self, req: Request, server_id: str, port_id: str) -> Answer:
+        """Accepted; it is gone as soon as the guest has let it go."""
+        self.compute.detach_interface(req.context, server_id, port_id)
+        return Answer(status=202)
 
     @declares(policies.INTERFACES_SHOW, query=queries.NOTHING, answer="interfaceAttachment")
     def interface(self, req: Request, server_id: str, port_id: str) -> Answer:
@@ -39,28 +70,25 @@ class ServerAttachments(Extension):
                 return Answer({"interfaceAttachment": _interface(req, instance, vif)})
         raise exception.NotFound(f"Instance {server_id} does not have a port with id {port_id[:64]}")
 
-    @declares(policies.SECURITY_GROUPS, answer="security_groups")
-    def security_groups(self, req: Request, server_id: str) -> Answer:
-        """A group is an interface's: a server without interfaces has none."""
-        instance = self.conductor.instance_get(req.context, server_id)
-        return Answer({"security_groups": [default_group(instance.project_id)] if instance.vifs else []})
-
-    @declares(policies.VOLUMES_INDEX, query=queries.VOLUME_ATTACHMENTS, answer="volumeAttachments")
-    def volumes(self, req: Request, server_id: str) -> Answer:
-        """None: this cloud has no volumes."""
-        self.conductor.instance_get(req.context, server_id)
-        return Answer({"volumeAttachments": []})
-
 
 def _interface(req: Request, instance: Instance, vif: VIF) -> dict[str, Any]:
-    """A network has one range of addresses, so its id stands for the subnet's, too."""
+    """A built-in network has one range of addresses, so its id stands for the subnet's, too."""
+    addresses = [(vif.subnet_id or vif.network.id, vif.address)]
+    addresses += [(each.subnet_id, each.address) for each in vif.more]
     shown: dict[str, Any] = {
         "net_id": vif.network.id,
         "port_id": vif.id,
         "mac_addr": vif.mac_address,
-        "port_state": "ACTIVE" if instance.power_state == PowerState.RUNNING else "DOWN",
-        "fixed_ips": [{"subnet_id": vif.network.id, "ip_address": vif.address}],
+        "port_state": _state(instance, vif),
+        "fixed_ips": [{"subnet_id": subnet_id, "ip_address": address} for subnet_id, address in addresses],
     }
     if req.has(Change.INTERFACE_TAGS):
         shown["tag"] = vif.tag
     return shown
+
+
+def _state(instance: Instance, vif: VIF) -> str:
+    """In Neutron's words."""
+    if vif.state is not None:
+        return "BUILD" if vif.state == "attaching" else "DOWN"
+    return "ACTIVE" if instance.power_state == PowerState.RUNNING and vif.active else "DOWN"

@@ -11,13 +11,11 @@ from oslo_utils import strutils
 
 from nova_lite import exception
 from nova_lite.api import validation
+from nova_lite.api.compute import block_devices
 from nova_lite.api.microversions import Change
 from nova_lite.api.wsgi import Request
 from nova_lite.objects import CreateRequest, NetworkRequest, RequestedDestination
 from nova_lite.policies import servers as policies
-
-#: Keys of a block device mapping that only say what a plain boot from an image does anyway.
-_HARMLESS_DEVICE_KEYS = {"source_type", "destination_type", "boot_index", "uuid", "image_id", "delete_on_termination"}
 
 _IDEMPOTENCY_KEY = re.compile(r"[\x20-\x7e]{1,255}")
 
@@ -34,10 +32,13 @@ def request_of(req: Request, password: str) -> CreateRequest:
     hints = req.data.get("os:scheduler_hints") or req.data.get("OS-SCH-HNT:scheduler_hints") or {}
     if server.get("trusted_image_certificates"):
         raise exception.ValidationError(detail="Image signature verification is not supported here.")
+    image_ref, devices = block_devices.of_server(server)
     return CreateRequest(
         name=server["name"].strip(),
+        may_have_zero_disk=req.allows(policies.ZERO_DISK),
         flavor_id=str(server["flavorRef"]),
-        image_ref=_image(server),
+        image_ref=image_ref,
+        block_devices=devices,
         min_count=minimum,
         max_count=maximum,
         # Before descriptions could be given, the name was repeated there.
@@ -105,44 +106,6 @@ def _split_zone(text: str | None) -> tuple[str | None, str | None, str | None]:
         raise exception.ValidationError(detail="Unable to parse availability_zone: expected ZONE[:HOST[:NODE]].")
     zone, host, node = (*parts, "")[:3] if len(parts) == 2 else parts
     return zone or None, host or None, node or None
-
-
-def _image(server: dict[str, Any]) -> str:
-    """The image to boot from: ``imageRef``, which the block device mapping may only repeat."""
-    image: str = server.get("imageRef", "")
-    if server.get("block_device_mapping"):
-        raise exception.ValidationError(detail="Block Device Mapping is Invalid: volumes are not supported here.")
-    for device in server.get("block_device_mapping_v2", []):
-        repeated = _local_image(device)
-        if image and repeated != image:
-            raise exception.ValidationError(
-                detail="Block Device Mapping is Invalid: its image is not the one that imageRef names."
-            )
-        image = repeated
-    if len(server.get("block_device_mapping_v2", [])) > 1:
-        raise exception.ValidationError(detail="Block Device Mapping is Invalid: only one root device is possible.")
-    if not image:
-        raise exception.ValidationError(detail="Missing imageRef attribute")
-    return image
-
-
-def _local_image(device: dict[str, Any]) -> str:
-    """The image of a mapping that says: boot from a local copy of it. Any other mapping is refused."""
-    image: str = device.get("uuid") or device.get("image_id") or ""
-    given = {key for key, value in device.items() if value is not None}
-    if (
-        device.get("source_type") == "image"
-        and device.get("destination_type", "local") == "local"
-        and str(device.get("boot_index")) == "0"
-        and given <= _HARMLESS_DEVICE_KEYS
-        and strutils.bool_from_string(device.get("delete_on_termination", True))
-        and validation.is_uuid(image)
-    ):
-        return image
-    raise exception.ValidationError(
-        detail="Block Device Mapping is Invalid: the only one that is supported here is the image itself as local "
-        "root disk (source_type image, destination_type local, boot_index 0). There are no volumes."
-    )
 
 
 def _networks(req: Request, server: dict[str, Any], count: int) -> str | list[NetworkRequest]:

@@ -14,9 +14,6 @@ from nova_lite.states import PowerState
 
 LOG = logging.getLogger(__name__)
 
-#: Nothing is left to do: addresses are read anew for each request, and no build waits for a port.
-_NEWS_ONLY = ("network-changed", "network-vif-plugged", "network-vif-unplugged")
-
 Event = dict[str, Any]
 
 
@@ -55,7 +52,20 @@ class ServerExternalEvents(Extension):
             return 422
         if event["name"] == schemas.POWER_UPDATE:
             return self._power(req, event["tag"], instance)
-        return 200 if event["name"] in _NEWS_ONLY else 422
+        if event["name"] == schemas.VOLUME_EXTENDED and self.compute.volumes is not None:
+            return self._extended(req, event["tag"], instance)
+        if event["name"] in schemas.NETWORK:
+            self.conductor.interfaces_event(req.context.elevated(), instance.uuid, event["name"], event.get("tag"))
+            return 200
+        return 422
+
+    def _extended(self, req: Request, volume_id: str, instance: Instance) -> int:
+        """The guest is told, by and by, how large its volume is."""
+        try:
+            self.conductor.volume_extended(req.context, instance.uuid, volume_id)
+        except exception.NotFound:
+            return 404
+        return 200
 
     def _power(self, req: Request, tag: str, instance: Instance) -> int:
         """The server is to be on or off, as the tag says, and is made so if it is not."""

@@ -13,6 +13,7 @@ from nova_lite.api.wsgi import Answer, Extension, Request, action, declares
 from nova_lite.compute.api import API
 from nova_lite.image import snapshots
 from nova_lite.objects import Image
+from nova_lite.objects.block_device import root_volume
 from nova_lite.policies import servers as policies
 
 #: Properties that one request may give; `limits` tells it as maxImageMeta.
@@ -61,8 +62,12 @@ def make(
     """Have an operation accepted that makes an image; returns the image, which is queued. What another service has made
     of it goes away again when the operation is refused."""
     instance = compute.conductor.instance_get(req.context, id)
+    of_volumes = root_volume(instance.block_devices) is not None
     name = name or f"{instance.display_name}{SHELVED}"[:255]
     image = snapshots.image_of(req.context, instance, name, image_type, properties)
+    if of_volumes:
+        image, payload["snapshots"] = snapshots.of_volumes(image, instance)
+        payload["volume_backed"] = True
     registered = compute.images.register(req.context, image)
     image = registered or image
     payload |= {"image": msgspec.to_builtins(image), "registered": registered is not None}

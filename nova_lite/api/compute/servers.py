@@ -18,7 +18,7 @@ from nova_lite.policies import servers as policies
 class Servers(Extension):
     alias = "servers"
     title = "Servers"
-    routes = (
+    routes: tuple[Route, ...] = (
         Route("GET", "/servers", "index"),
         Route("GET", "/servers/detail", "detail"),
         Route("POST", "/servers", "create"),

@@ -27,6 +27,9 @@ _SERVICES = (
     Service("identity", "identity", "keystone", "identity_endpoint", "identity_listen", "identity_port", "/v3"),
     Service("osapi_compute", "compute", "nova", "compute_endpoint", "listen", "port", "/v2.1"),
     Service("image", "image", "glance", "image_endpoint", "image_listen", "image_port", ""),
+    Service("volume", "volumev3", "cinderv3", "volume_endpoint", "volume_listen", "volume_port", "/v3"),
+    Service("volume", "block-storage", "cinder", "volume_endpoint", "volume_listen", "volume_port", "/v3"),
+    Service("network", "network", "neutron", "network_endpoint", "network_listen", "network_port", ""),
 )
 
 

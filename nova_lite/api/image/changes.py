@@ -88,11 +88,17 @@ def patch(image: Image, operations: Any) -> dict[str, Any]:
     return changes | ({"properties": own} if own else {})
 
 
+_VERBS = ("add", "replace", "remove")
+
+
 def _operation(operation: Any) -> tuple[str, str, Any]:
     if not isinstance(operation, dict):
         raise exception.ValidationError(detail="Operations must be JSON objects.")
     verb, path = operation.get("op"), operation.get("path")
-    if verb not in ("add", "replace", "remove"):
+    if "op" not in operation:  # the form of the older media type
+        verb = next((name for name in _VERBS if name in operation), None)
+        path = operation.get(str(verb))
+    if verb not in _VERBS:
         raise exception.ValidationError(detail="Operations must be one of: add, replace, remove.")
     if not isinstance(path, str) or not path.startswith("/") or "/" in path[1:]:
         raise exception.ValidationError(detail="An operation's path has to be /NAME.")

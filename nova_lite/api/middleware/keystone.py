@@ -13,6 +13,7 @@ from oslo_config import cfg
 
 from nova_lite.api import deploy, wsgi
 from nova_lite.api.identity.app import fault
+from nova_lite.conf.service_client import space_by_monotonic_clock
 from nova_lite.context import RequestContext
 from nova_lite.policy import Policy
 
@@ -34,6 +35,7 @@ class KeystoneAuth:
     where keystonemiddleware would answer in plain text or HTML."""
 
     def __init__(self, app: deploy.App, conf: cfg.ConfigOpts, policy: Policy) -> None:
+        space_by_monotonic_clock()
         self._protocol = auth_token.AuthProtocol(KeystoneContext(app, policy), {"oslo_config_config": conf})
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:

@@ -39,11 +39,18 @@ def proxy_headers_factory(global_conf: dict[str, str], **local_conf: str) -> Fil
 
 
 def size_limit_factory(global_conf: dict[str, str], **local_conf: str) -> Filter:
-    """Bodies of at most ``[oslo_middleware] max_request_body_size`` bytes."""
+    """Bodies of at most ``[oslo_middleware] max_request_body_size`` bytes. A request without one goes past the limiter,
+    which would make an object of it, and one of its answer."""
     del global_conf, local_conf
     conf = deploy.conf()
 
-    def limited(app: deploy.App) -> Any:
-        return sizelimit.RequestBodySizeLimiter(app, conf)
+    def limited(app: deploy.App) -> deploy.App:
+        limiter = sizelimit.RequestBodySizeLimiter(app, conf)
+
+        def choose(environ: dict[str, Any], start_response: Any) -> Any:
+            has_body = environ.get("CONTENT_LENGTH") or environ.get("HTTP_TRANSFER_ENCODING")
+            return (limiter if has_body else app)(environ, start_response)
+
+        return choose
 
     return limited

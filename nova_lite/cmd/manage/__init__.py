@@ -21,12 +21,15 @@ from nova_lite.cmd.manage import (  # noqa: E402
     aggregates,
     api,
     audit,
+    broker,
     configuration,
     database,
     flavors,
+    floating_pools,
     hosts,
     identity,
     images,
+    keys,
     networks,
     policy,
     quotas,
@@ -37,12 +40,17 @@ from nova_lite.cmd.manage.app import App, Commands, explain  # noqa: E402
 
 PROG = "nova-lite-manage"
 
-#: Read when no --config-file is given. The database's URL is the conductor's secret, so it has a file of its own.
-CONFIG_FILES = ("/etc/nova-lite/nova-lite.conf", "/etc/nova-lite/conductor.conf")
+#: Read when no --config-file is given, as far as they may be. The database's URL is the conductor's secret, so it has a
+#: file of its own; and so has this tool's own account at the broker, which root alone may read.
+CONFIG_FILES = (
+    "/etc/nova-lite/nova-lite.conf",
+    "/etc/nova-lite/conductor.conf",
+    "/etc/nova-lite/manage.conf",
+)
 
 NOUNS = (
-    *(database, flavors, images, networks, hosts, aggregates, server_groups, scheduler),
-    *(quotas, identity, policy, api, audit, configuration),
+    *(database, flavors, images, networks, floating_pools, hosts, aggregates, server_groups, scheduler),
+    *(quotas, identity, keys, broker, policy, api, audit, configuration),
 )
 
 
@@ -102,5 +110,5 @@ def _common_options(config_file: object, output: object) -> argparse.ArgumentPar
 
 
 def _config_arguments(files: list[str]) -> list[str]:
-    files = files or [path for path in CONFIG_FILES if os.path.exists(path)]
+    files = files or [path for path in CONFIG_FILES if os.access(path, os.R_OK)]
     return [argument for path in files for argument in ("--config-file", path)]

@@ -14,6 +14,8 @@ def register(commands: Commands) -> None:
     commands.verb(noun, "openapi", "Print the OpenAPI 3.1 document, as it is served at /openapi.json.", openapi)
     commands.verb(noun, "reference", "Print the reference of all operations, as Markdown.", reference)
     commands.verb(noun, "operations", "Print what docs/operations.md says of each operation, as Markdown.", operations)
+    commands.verb(noun, "hardware", "Print what docs/hardware.md says of each extra spec and image property.", hardware)
+    commands.verb(noun, "metrics", "Print what docs/metrics.md says of each metric, as Markdown.", metrics)
 
 
 def openapi(app: App, args: argparse.Namespace) -> None:
@@ -36,3 +38,16 @@ def operations(app: App, args: argparse.Namespace) -> None:
         from nova_lite.api import operations_page as made
 
     print(made.markdown(), end="")
+
+
+def hardware(app: App, args: argparse.Namespace) -> None:
+    """Needs libvirt's Python binding, as each example is run through the driver's own XML."""
+    from nova_lite.virt.libvirt import hardware_page as made
+
+    print(made.markdown(), end="")
+
+
+def metrics(app: App, args: argparse.Namespace) -> None:
+    from nova_lite import metrics as made
+
+    print(made.table(), end="")

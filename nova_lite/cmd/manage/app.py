@@ -60,9 +60,9 @@ class App:
         return self._servers
 
     def _bus(self) -> Sender:
-        from nova_lite.rpc import Transport
+        from nova_lite.rpc import MANAGE, Transport
 
-        self._transport = Transport(self.conf)
+        self._transport = Transport(self.conf, MANAGE)
         return self._transport
 
     def close(self) -> None:

@@ -20,6 +20,7 @@ def register(commands: Commands) -> None:
 
 def run(app: App, args: argparse.Namespace) -> int:
     problems = app.db.write(audit.fix) if args.fix else app.db.read(audit.find)
+    left = [problem for problem in app.db.read(audit.find) if problem.repair is None] if args.fix else []
     if problems or app.output == "json":
         app.show(
             ("Check", "Subject", "Found", "Expected"),
@@ -27,4 +28,6 @@ def run(app: App, args: argparse.Namespace) -> int:
         )
     if app.output != "json":
         print(f"{len(problems)} problem(s){' mended' if args.fix else ''}." if problems else "Nothing is wrong.")
-    return 1 if problems and not args.fix else 0
+        for problem in left:
+            print(f"To be mended by hand: {problem.subject} has {problem.found}; expected {problem.expected}.")
+    return 1 if left or (problems and not args.fix) else 0

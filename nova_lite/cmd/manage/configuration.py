@@ -50,7 +50,7 @@ def _transport(conf: cfg.ConfigOpts) -> Iterator[str]:
         from nova_lite import rpc
 
     try:
-        rpc.Transport(conf).cleanup()
+        rpc.Transport(conf, rpc.MANAGE).cleanup()
     except exception.ConfigurationError as error:
         yield error.message
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from operator import attrgetter
 
+from nova_lite import hardware
 from nova_lite.cmd.manage.app import App, Commands, at_least, key_value
 from nova_lite.conductor.db import flavors
 from nova_lite.objects import Flavor
@@ -31,6 +32,8 @@ def register(commands: Commands) -> None:
 
 
 def create(app: App, args: argparse.Namespace) -> None:
+    for key, value in args.property:
+        hardware.check_extra_spec(key, value, with_values=True)
     flavor = Flavor(
         flavorid=args.id,
         name=args.name,

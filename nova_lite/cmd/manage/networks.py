@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import argparse
 import ipaddress
+from collections.abc import Sequence
 from operator import attrgetter
 
 from nova_lite import exception
 from nova_lite.cmd.manage.app import App, Commands, at_least
-from nova_lite.conductor.db import networks
+from nova_lite.conductor.db import floating_ips, network_records, networks
 from nova_lite.network import define
 from nova_lite.objects import Network
+
+_SHOWN = (
+    *("id", "name", "cidr", "gateway", "dns", "bridge", "start", "end", "is_default", "project_id"),
+    *("vni", "mtu", "cidr6"),
+)
 
 
 def register(commands: Commands) -> None:
@@ -18,12 +24,19 @@ def register(commands: Commands) -> None:
     create_ = commands.verb(noun, "create", "Create a network and print its id.", create)
     create_.add_argument("name")
     create_.add_argument("cidr", metavar="CIDR", help="like 10.20.0.0/24")
+    create_.add_argument("--cidr6", metavar="CIDR6", help="a /64 of IPv6 besides, like fd00:20::/64; by default none")
     create_.add_argument("--gateway", help="by default the first address; 'none' for a network without one")
     create_.add_argument("--dns", action="append", default=[], metavar="ADDRESS", help="may be repeated")
     create_.add_argument("--bridge", help="name of the bridge on the hosts; by default made from the id")
     create_.add_argument("--start", metavar="ADDRESS", help="first address to give out")
     create_.add_argument("--end", metavar="ADDRESS", help="last address to give out")
-    create_.add_argument("--mtu", type=at_least(68), default=1500)
+    create_.add_argument("--mtu", type=at_least(68), help="by default 1500, or 1450 with --vxlan")
+    create_.add_argument(
+        "--vxlan",
+        type=at_least(1),
+        metavar="VNI",
+        help="a number of its own, by which guests of all hosts meet; by default guests of one host do",
+    )
     create_.add_argument("--default", action="store_true", help="the one for servers that ask for no other")
     create_.add_argument("--project", help="the only project that may use it; by default all may")
     commands.verb(noun, "list", "List all networks.", list_)
@@ -43,17 +56,22 @@ def create(app: App, args: argparse.Namespace) -> None:
         mtu=args.mtu,
         is_default=args.default,
         project_id=args.project,
+        vni=args.vxlan,
+        cidr6=args.cidr6,
     )
-    _refuse_clash(network, app.db.read(networks.list_, app.context))
+    _refuse_clash(network, app.db.read(network_records.list_, app.context))
+    for pool in app.db.read(floating_ips.pools):
+        if ipaddress.ip_network(network.cidr).overlaps(ipaddress.ip_network(pool.cidr)):
+            raise exception.InvalidInput(reason=f"{network.cidr} overlaps with the floating pool {pool.name}")
     print(app.db.write(networks.create, network).id)
 
 
 def list_(app: App, args: argparse.Namespace) -> None:
     app.show(
-        ("ID", "Name", "CIDR", "Gateway", "DNS", "Bridge", "Start", "End", "Default", "Project"),
+        ("ID", "Name", "CIDR", "Gateway", "DNS", "Bridge", "Start", "End", "Default", "Project", "VNI", "MTU", "CIDR6"),
         map(
-            attrgetter("id", "name", "cidr", "gateway", "dns", "bridge", "start", "end", "is_default", "project_id"),
-            app.db.read(networks.list_, app.context),
+            attrgetter(*_SHOWN),
+            app.db.read(network_records.list_, app.context),
         ),
     )
 
@@ -62,13 +80,17 @@ def delete(app: App, args: argparse.Namespace) -> None:
     app.db.write(networks.delete, args.network)
 
 
-def _refuse_clash(network: Network, others: list[Network]) -> None:
+def _refuse_clash(network: Network, others: Sequence[Network]) -> None:
     """Every host has all networks: neither addresses nor bridges can be shared."""
     cidr = ipaddress.ip_network(network.cidr)
     for other in others:
-        if other.name == network.name:
+        if other.name == network.name and (other.project_id is None or other.project_id == network.project_id):
             raise exception.NetworkExists(name=network.name)
-        if cidr.overlaps(ipaddress.ip_network(other.cidr)):
+        if other.cidr and cidr.overlaps(ipaddress.ip_network(other.cidr)):
             raise exception.InvalidInput(reason=f"{network.cidr} overlaps with {other.cidr} of network {other.name}")
+        if network.cidr6 and network.cidr6 == other.cidr6:
+            raise exception.InvalidInput(reason=f"{network.cidr6} is that of network {other.name}")
+        if network.vni is not None and network.vni == other.vni:
+            raise exception.InvalidInput(reason=f"VNI {network.vni} is that of network {other.name}")
         if network.bridge == other.bridge:
             raise exception.InvalidInput(reason=f"bridge {network.bridge} is that of network {other.name}")

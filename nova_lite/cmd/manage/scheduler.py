@@ -11,7 +11,7 @@ from nova_lite.cmd.manage import moves
 from nova_lite.cmd.manage.app import App, Commands, at_least, key_value
 from nova_lite.conductor.db import action_log, flavors, hosts, images, instances, server_groups
 from nova_lite.conductor.db.engine import UnitOfWork
-from nova_lite.conductor.operations.scheduling import request_spec
+from nova_lite.conductor.operations.wanted import request_spec
 from nova_lite.context import RequestContext
 from nova_lite.objects import HostState, InstanceGroup, RequestedDestination, RequestSpec
 from nova_lite.scheduler import core, filters, plans, weights

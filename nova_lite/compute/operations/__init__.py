@@ -10,7 +10,18 @@ from collections.abc import Callable
 from typing import Any
 
 from nova_lite.compute.host import LocalHost
-from nova_lite.compute.operations import delete, live_migration, password, power, rescue, resize, shelve, snapshot
+from nova_lite.compute.operations import (
+    delete,
+    interfaces,
+    live_migration,
+    password,
+    power,
+    rescue,
+    resize,
+    shelve,
+    snapshot,
+    volumes,
+)
 from nova_lite.objects import ActionTicket
 
 Work = Callable[[LocalHost, ActionTicket], dict[str, Any] | None]
@@ -20,6 +31,7 @@ WORK: dict[str, Work] = {
     "snapshot_instance": snapshot.snapshot_instance,
     "backup_instance": snapshot.backup_instance,
     "shelve_instance": shelve.shelve_instance,
+    "shelve_volume_backed_instance": shelve.shelve_volume_backed_instance,
     "shelve_offload_instance": shelve.shelve_offload_instance,
     "unshelve_instance": shelve.unshelve_instance,
     "stop_instance": power.stop_instance,
@@ -45,4 +57,14 @@ WORK: dict[str, Work] = {
     "set_admin_password": password.set_admin_password,
     "rescue_instance": rescue.rescue_instance,
     "unrescue_instance": rescue.unrescue_instance,
+    "attach_volume": volumes.attach_volume,
+    "rollback_attach_volume": volumes.detach_volume,
+    "detach_volume": volumes.detach_volume,
+    "snapshot_volumes": volumes.snapshot_volumes,
+    "swap_volume": volumes.swap_volume,
+    "rollback_swap_volume": volumes.rollback_swap_volume,
+    "attach_interface": interfaces.attach_interface,
+    "take_back_interface": interfaces.take_back_interface,
+    "detach_interface": interfaces.detach_interface,
+    "give_back_interface": interfaces.give_back_interface,
 }

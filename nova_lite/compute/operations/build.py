@@ -9,10 +9,12 @@ import logging
 import threading
 import time
 import traceback
+from collections.abc import Callable
 
-from nova_lite import exception, hooks
+from nova_lite import exception, hardware, hooks
 from nova_lite.compute.claims import Resources
 from nova_lite.compute.host import LocalHost
+from nova_lite.compute.operations import interfaces
 from nova_lite.compute.registration import Registration
 from nova_lite.compute.reports import Stopping, exception_message
 from nova_lite.context import RequestContext
@@ -21,7 +23,6 @@ from nova_lite.virt.driver import DomainInfo, SpawnSpec
 
 LOG = logging.getLogger(__name__)
 
-DEFAULT_ROOT_DEVICE = "/dev/vda"
 
 #: Failures that another host would meet as well. All other failures of a driver may be this host's own.
 ABORTING_DRIVER_ERRORS = (exception.ImageGone, exception.ConfigDriveInvalid)
@@ -31,11 +32,13 @@ UNWANTED = (exception.StaleReport, exception.InstanceGone, exception.InstanceNot
 
 
 class Builder:
-    """Makes instances exist. At most ``max_concurrent_builds`` at a time; the others wait."""
+    """Makes instances exist. At most ``max_concurrent_builds`` at a time; the others wait. ``plugged`` hears that there
+    are interfaces of which this host was not told yet what they let through."""
 
-    def __init__(self, host: LocalHost, registration: Registration) -> None:
+    def __init__(self, host: LocalHost, registration: Registration, plugged: Callable[[], None]) -> None:
         self._host = host
         self._registration = registration
+        self._plugged = plugged
         self._slots = threading.BoundedSemaphore(host.conf.compute.max_concurrent_builds)
         self._under_way: dict[tuple[str, int], tuple[RequestContext, BuildRequest]] = {}
 
@@ -158,14 +161,22 @@ class Builder:
         """Claim, networks, spawn. ``undo`` gets what takes back each step, before it is done."""
         host, instance, generation = self._host, request.instance, request.generation
         check_injected_files(request.injected_files)
-        wanted = Resources.of(instance.flavor)
+        wanted = Resources.of(instance.flavor, instance.numa)
         undo.callback(host.claims.release, instance.uuid)
         host.claims.instance_claim(instance.uuid, wanted, request.limits)
         known = request.connected == self._registration.admission
         vifs = instance.vifs if known else self._ask_networks(context, request)
         host.fences.check(instance.uuid, generation)
+        host.volumes.prepare(instance.block_devices, request.volume_images)
+        if request.reimage is not None:
+            host.volumes.reimage(request.reimage.volume_id, request.reimage.image, request.reimage.size)
+        host.fences.check(instance.uuid, generation)
         undo.callback(host.clear, instance.uuid)
+        volumes = host.volume_paths(instance, lambda: host.fences.check(instance.uuid, generation))
+        host.fences.check(instance.uuid, generation)
         host.driver.plug_vifs(instance, vifs)
+        if vifs:
+            self._plugged()
         host.fences.check(instance.uuid, generation)
         hooks.reach("domain", "spawn", "before")
         host.driver.spawn(
@@ -178,6 +189,8 @@ class Builder:
                 injected_files=request.injected_files,
                 admin_password=request.admin_password,
                 fence=lambda: host.fences.creating(instance.uuid, generation),
+                volumes=volumes,
+                plugged=interfaces.plugged(host, instance.uuid, vifs, generation),
             )
         )
         hooks.reach("domain", "spawn", "after")
@@ -207,7 +220,7 @@ class Builder:
             power_state=power_state,
             message=message,
             details=details,
-            root_device_name=request.instance.root_device_name or DEFAULT_ROOT_DEVICE,
+            root_device_name=hardware.root_device(request.image),
             action_id=request.action_id,
         )
 

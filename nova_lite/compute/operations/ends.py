@@ -7,7 +7,8 @@ import msgspec
 from nova_lite import exception
 from nova_lite.compute.host import LocalHost
 from nova_lite.context import get_admin_context
-from nova_lite.objects import ActionTicket, Image, Instance
+from nova_lite.objects import ActionTicket, Image, Instance, InstanceNUMATopology
+from nova_lite.operations import End
 from nova_lite.virt.driver import SpawnSpec
 
 
@@ -30,6 +31,12 @@ def require_generation(host: LocalHost, ticket: ActionTicket) -> None:
         raise exception.DomainNotFound(instance_uuid=found.uuid)
 
 
+def numa_at(ticket: ActionTicket, end: End) -> InstanceNUMATopology | None:
+    """Where the instance is, or is to be, in the NUMA cells of that end of a move."""
+    place = ticket.payload.get(end.value) or {}
+    return msgspec.convert(place.get("numa"), InstanceNUMATopology | None)
+
+
 def spawn_spec(host: LocalHost, ticket: ActionTicket, instance: Instance) -> SpawnSpec:
     """Of a guest that comes here with its disks: it gets nothing that only a build puts in."""
     image = None if ticket.payload.get("image") is None else msgspec.convert(ticket.payload["image"], Image)
@@ -43,6 +50,7 @@ def spawn_spec(host: LocalHost, ticket: ActionTicket, instance: Instance) -> Spa
         injected_files={},
         admin_password=None,
         fence=lambda: host.fences.creating(instance.uuid, ticket.generation),
+        volumes=host.volume_paths(instance),
     )
 
 

@@ -10,12 +10,13 @@ from typing import Any
 
 import msgspec
 
-from nova_lite import exception
+from nova_lite import exception, states
 from nova_lite.compute.claims import Resources
 from nova_lite.compute.host import LocalHost
-from nova_lite.compute.operations import ends
+from nova_lite.compute.operations import ends, interfaces
 from nova_lite.context import get_admin_context
 from nova_lite.objects import ActionTicket, LiveDestination, LiveSource, MigrationProgress, Wish
+from nova_lite.operations import End
 from nova_lite.virt.driver import LiveMigrating
 
 
@@ -23,11 +24,12 @@ def check_can_live_migrate_source(host: LocalHost, ticket: ActionTicket) -> dict
     """At the source: answers what the destination has to make ready."""
     driver = _driver(host)
     host.require_domain(ticket)
-    if ticket.payload.get("block") is False:
+    source = driver.check_can_live_migrate_source(ticket.instance.uuid)
+    if ticket.payload.get("block") is False and source.disks:
         raise exception.MigrationPreCheckError(
             reason=f"Instance {ticket.instance.uuid} is not on shared storage: block_migration is needed."
         )
-    return {"live": msgspec.to_builtins(driver.check_can_live_migrate_source(ticket.instance.uuid))}
+    return {"live": msgspec.to_builtins(source)}
 
 
 def pre_live_migration(host: LocalHost, ticket: ActionTicket) -> dict[str, Any]:
@@ -39,9 +41,10 @@ def pre_live_migration(host: LocalHost, ticket: ActionTicket) -> dict[str, Any]:
     found = host.domain(uuid)
     if found is not None and found.generation < generation:
         host.clear(uuid)
-    host.claims.instance_claim(uuid, Resources.of(ticket.instance.flavor), payload.get("limits", {}))
+    instance = msgspec.structs.replace(ticket.instance, numa=ends.numa_at(ticket, End.DESTINATION))
+    host.claims.instance_claim(uuid, Resources.of(instance.flavor, instance.numa), payload.get("limits", {}))
     host.driver.plug_vifs(ticket.instance, ticket.instance.vifs)
-    spec = ends.spawn_spec(host, ticket, ticket.instance)
+    spec = ends.spawn_spec(host, ticket, instance)
     source = msgspec.convert(payload["answers"]["check"]["live"], LiveSource)
     return {"live": msgspec.to_builtins(driver.pre_live_migration(spec, source))}
 
@@ -90,8 +93,11 @@ def post_live_migration_at_destination(host: LocalHost, ticket: ActionTicket) ->
     """The guest is this host's from now on."""
     uuid = ticket.instance.uuid
     ends.require_generation(host, ticket)
-    host.fences.built(uuid, ticket.generation, Resources.of(ticket.instance.flavor))
-    host.driver.plug_vifs(ticket.instance, ticket.instance.vifs)
+    resources = Resources.of(ticket.instance.flavor, ends.numa_at(ticket, End.DESTINATION))
+    host.fences.built(uuid, ticket.generation, resources)
+    interfaces.arrive(host, ticket.instance)
+    if ticket.instance.vm_state == states.PAUSED:
+        _driver(host).take_over_paused(uuid)
 
 
 def post_live_migration(host: LocalHost, ticket: ActionTicket) -> None:

@@ -7,7 +7,7 @@ from nova_lite.compute.claims import Resources
 from nova_lite.compute.host import LocalHost
 from nova_lite.compute.operations.ends import spawn_spec
 from nova_lite.objects import ActionTicket
-from nova_lite.virt.driver import Recreating
+from nova_lite.virt.driver import Recreating, Renewing
 
 
 def stop_instance(host: LocalHost, ticket: ActionTicket) -> None:
@@ -23,15 +23,22 @@ def start_instance(host: LocalHost, ticket: ActionTicket) -> None:
 
 
 def reboot_instance(host: LocalHost, ticket: ActionTicket) -> None:
-    """``payload["reboot_type"]``: SOFT or HARD, which also mends the network, and makes a domain that is not known any
-    more anew of its disks."""
+    """``payload["reboot_type"]``: SOFT or HARD, which also mends the network, and makes the domain anew, known or not,
+    of its disks."""
     reboot_type = str(ticket.payload.get("reboot_type", "SOFT")).upper()
     if reboot_type == "HARD" and host.domain(ticket.instance.uuid) is None:
         _recreate(host, ticket)
     host.require_domain(ticket)
     if reboot_type == "HARD":
         host.driver.plug_vifs(ticket.instance, ticket.instance.vifs)
+        _renew(host, ticket)
     host.driver.reboot(ticket.instance.uuid, reboot_type, host.conf.compute.shutdown_timeout)
+
+
+def _renew(host: LocalHost, ticket: ActionTicket) -> None:
+    """Only what the conductor has said all of."""
+    if isinstance(host.driver, Renewing) and "image" in ticket.payload:
+        host.driver.renew(spawn_spec(host, ticket, ticket.instance))
 
 
 def _recreate(host: LocalHost, ticket: ActionTicket) -> None:
@@ -41,7 +48,7 @@ def _recreate(host: LocalHost, ticket: ActionTicket) -> None:
     if not isinstance(host.driver, Recreating):
         raise exception.DomainNotFound(instance_uuid=instance.uuid)
     host.fences.check_not_held(instance.uuid, ticket.generation)
-    resources = Resources.of(instance.flavor)
+    resources = Resources.of(instance.flavor, instance.numa)
     host.claims.instance_claim(instance.uuid, resources, {})
     try:
         host.driver.recreate(spawn_spec(host, ticket, instance))

@@ -23,6 +23,7 @@ def rescue_instance(host: LocalHost, ticket: ActionTicket) -> None:
         injected_files={},
         admin_password=ticket.payload.get("admin_password"),
         fence=lambda: None,
+        volumes=host.volume_paths(ticket.instance),
     )
     host.driver.plug_vifs(ticket.instance, ticket.instance.vifs)
     driver.rescue(spec, host.conf.compute.shutdown_timeout)

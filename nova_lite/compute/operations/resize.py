@@ -14,8 +14,9 @@ import msgspec
 from nova_lite import exception
 from nova_lite.compute.claims import Resources
 from nova_lite.compute.host import LocalHost
-from nova_lite.compute.operations import ends
+from nova_lite.compute.operations import ends, interfaces
 from nova_lite.objects import ActionTicket, DiskSource, Flavor
+from nova_lite.operations import End
 from nova_lite.virt.driver import Migrating
 
 
@@ -56,10 +57,11 @@ def finish_resize(host: LocalHost, ticket: ActionTicket) -> None:
         host.clear(uuid)
     driver = _driver(host)
     flavor = msgspec.convert(payload["flavor"], Flavor)
-    resources = Resources.of(flavor)
+    numa = ends.numa_at(ticket, End.DESTINATION)
+    resources = Resources.of(flavor, numa)
     host.claims.instance_claim(uuid, resources, payload.get("limits", {}))
-    instance = msgspec.structs.replace(ticket.instance, flavor=flavor)
-    host.driver.plug_vifs(instance, instance.vifs)
+    instance = msgspec.structs.replace(ticket.instance, flavor=flavor, numa=numa)
+    instance.vifs = interfaces.arrive(host, instance)
     driver.finish_migration(
         ends.spawn_spec(host, ticket, instance),
         msgspec.convert(payload["answers"]["leave"]["disks"], DiskSource),
@@ -98,8 +100,10 @@ def finish_revert_resize(host: LocalHost, ticket: ActionTicket) -> None:
     ends.require_generation(host, ticket)
     host.fences.let_go(uuid)
     if ticket.payload["running"]:
-        host.driver.plug_vifs(ticket.instance, ticket.instance.vifs)
+        interfaces.arrive(host, ticket.instance)
         host.driver.power_on(uuid)
+    else:
+        interfaces.bind(host, ticket.instance)
 
 
 def _is_one_host(ticket: ActionTicket) -> bool:
@@ -109,7 +113,8 @@ def _is_one_host(ticket: ActionTicket) -> bool:
 
 def _take_back(host: LocalHost, ticket: ActionTicket) -> None:
     """What was set aside is here again. While this host was forced down nobody told it to drop what took its place."""
-    uuid, resources = ticket.instance.uuid, Resources.of(ticket.instance.flavor)
+    uuid = ticket.instance.uuid
+    resources = Resources.of(ticket.instance.flavor, ends.numa_at(ticket, End.SOURCE))
     found = host.domain(uuid)
     if found is not None and found.generation > ticket.generation:
         host.fences.forbid(uuid, found.generation)

@@ -13,6 +13,13 @@ def shelve_instance(host: LocalHost, ticket: ActionTicket) -> None:
     snapshot.upload_snapshot(host, ticket)
 
 
+def shelve_volume_backed_instance(host: LocalHost, ticket: ActionTicket) -> None:
+    """Shut the guest down, so that its volumes have all that it has written, and remove what is here of it."""
+    if host.domain(ticket.instance.uuid) is not None:
+        power.stop_instance(host, ticket)
+    host.remove(ticket.instance.uuid)
+
+
 def shelve_offload_instance(host: LocalHost, ticket: ActionTicket) -> None:
     """Remove all that is here of the instance, which never comes back at this generation."""
     host.remove(ticket.instance.uuid)

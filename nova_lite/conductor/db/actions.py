@@ -7,6 +7,7 @@ every handler tolerates.
 from __future__ import annotations
 
 import datetime
+import functools
 import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -15,8 +16,8 @@ import msgspec
 import sqlalchemy as sa
 from oslo_config import cfg
 
-from nova_lite import operations
-from nova_lite.conductor.db.engine import UnitOfWork, later, utcnow
+from nova_lite import metrics, operations
+from nova_lite.conductor.db.engine import Time, UnitOfWork, later, utcnow
 from nova_lite.conductor.db.models import Instance, InstanceAction
 from nova_lite.context import RequestContext
 from nova_lite.objects import InstanceActionEvent
@@ -78,11 +79,25 @@ def all_open(uow: UnitOfWork, instance_uuid: str) -> list[InstanceAction]:
     return list(uow.session.scalars(query.order_by(InstanceAction.id.desc())))
 
 
+_OPEN_OR_OF = (
+    sa.select(InstanceAction)
+    .where(
+        InstanceAction.instance_uuid == sa.bindparam("instance_uuid"),
+        sa.or_(
+            _OPEN,
+            sa.and_(
+                InstanceAction.request_id == sa.bindparam("request_id"), InstanceAction.action == sa.bindparam("kind")
+            ),
+        ),
+    )
+    .order_by(InstanceAction.id.desc())
+)
+
+
 def open_or_of(uow: UnitOfWork, instance_uuid: str, request_id: str, kind: str) -> list[InstanceAction]:
     """`all_open`, and what this request made of this kind, if it did."""
-    same = sa.and_(InstanceAction.request_id == request_id, InstanceAction.action == kind)
-    query = sa.select(InstanceAction).where(InstanceAction.instance_uuid == instance_uuid, sa.or_(_OPEN, same))
-    return list(uow.session.scalars(query.order_by(InstanceAction.id.desc())))
+    values = {"instance_uuid": instance_uuid, "request_id": request_id, "kind": kind}
+    return list(uow.session.scalars(_OPEN_OR_OF, values))
 
 
 #: Of the newest actions of an instance at its host, for its last order; nearly always the first is it.
@@ -125,6 +140,12 @@ def lease(uow: UnitOfWork, conf: cfg.ConfigOpts, owner: str, instance_uuids: Ite
     uow.change(taken.values(lease_owner=owner, lease_expires_at=until, updated_at=utcnow()))
 
 
+def take(uow: UnitOfWork, conf: cfg.ConfigOpts, action: InstanceAction, owner: str) -> None:
+    """``owner``, who opens the action, drives it."""
+    action.lease_owner = owner
+    extend(uow, conf, action)
+
+
 def leased(
     uow: UnitOfWork, owner: str, instance_uuids: Iterable[str], step: str
 ) -> list[tuple[InstanceAction, Instance]]:
@@ -141,7 +162,7 @@ def _at_step(instance_uuids: Iterable[str], step: str) -> tuple[sa.ColumnElement
 def due(uow: UnitOfWork, conf: cfg.ConfigOpts) -> list[int]:
     """For the reconciler: the ids of actions whose lease lapsed or whose deadline passed, oldest first, at most
     ``[conductor] reconcile_batch``. Nothing but the ids is read, so that a row that cannot be is found by its id."""
-    query = sa.select(InstanceAction.id).where(_OPEN, _is_due(uow)).order_by(InstanceAction.lease_expires_at)
+    query = sa.select(InstanceAction.id).where(*is_due(uow.now)).order_by(InstanceAction.lease_expires_at)
     return list(uow.session.scalars(query.limit(conf.conductor.reconcile_batch)))
 
 
@@ -155,14 +176,14 @@ def take_due(uow: UnitOfWork, conf: cfg.ConfigOpts, owner: str, ids: Iterable[in
     query = query.order_by(InstanceAction.lease_expires_at).with_for_update(skip_locked=True)
     taken = []
     for action in uow.session.scalars(query).all():
-        if _take(uow, action, owner, backoff(conf, action.attempts), _is_due(uow)):
+        if _take(uow, action, owner, backoff(conf, action.attempts), sa.and_(*is_due(uow.now))):
             action.attempts += 1
             taken.append(action)
     return taken
 
 
-def _is_due(uow: UnitOfWork) -> sa.ColumnElement[bool]:
-    return sa.or_(InstanceAction.lease_expires_at <= uow.now, InstanceAction.deadline <= uow.now)
+def is_due(now: Time) -> tuple[sa.ColumnElement[bool], ...]:
+    return _OPEN, sa.or_(InstanceAction.lease_expires_at <= now, InstanceAction.deadline <= now)
 
 
 def take_up(uow: UnitOfWork, conf: cfg.ConfigOpts, action: InstanceAction, owner: str) -> None:
@@ -198,15 +219,21 @@ def lock(
     The instance is locked first: MariaDB goes by the order of the tables as long as each is found by its key, so the
     uuid comes from a subquery where it is not known.
     """
-    mine = (
-        instance_uuid or sa.select(InstanceAction.instance_uuid).where(InstanceAction.id == action_id).scalar_subquery()
+    found = uow.timed_rows(
+        _locking(instance_uuid is not None, *also), {"action_id": action_id, "instance_uuid": instance_uuid}
     )
+    return found[0] if found else None
+
+
+@functools.cache
+def _locking(by_uuid: bool, *also: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    action_id = sa.bindparam("action_id", type_=sa.BigInteger)
+    known = sa.select(InstanceAction.instance_uuid).where(InstanceAction.id == action_id).scalar_subquery()
     query = sa.select(Instance, InstanceAction, *also)
     query = query.join(InstanceAction, InstanceAction.instance_uuid == Instance.uuid)
-    query = query.where(Instance.uuid == mine, InstanceAction.id == action_id)
-    query = query.with_for_update(of=(Instance, InstanceAction)).execution_options(populate_existing=True)
-    found = uow.timed_rows(query)
-    return found[0] if found else None
+    query = query.where(Instance.uuid == (sa.bindparam("instance_uuid") if by_uuid else known))
+    query = query.where(InstanceAction.id == action_id)
+    return query.with_for_update(of=(Instance, InstanceAction)).execution_options(populate_existing=True)
 
 
 def still_leased(
@@ -215,17 +242,16 @@ def still_leased(
     """`lock`, if the action is still open, at this step, and leased to ``owner``."""
     instance, action = lock(uow, action_id, instance_uuid) or (None, None)
     if instance is None or (action.step, action.lease_owner, action.finish_time) != (step, owner, None):
+        metrics.LEASES_LOST.labels(step).inc()
         return None
     return instance, action
 
 
-def retry_later(
-    uow: UnitOfWork, conf: cfg.ConfigOpts, action_ids: Iterable[int], owner: str, cause: str
-) -> list[InstanceAction]:
-    """Give back leased actions that could not be driven now, those that still are leased; the reconciler comes back
-    after the backoff."""
+def retry_later(uow: UnitOfWork, conf: cfg.ConfigOpts, leases: Mapping[int, str], cause: str) -> list[InstanceAction]:
+    """Give back leased actions (ids to owners) that could not be driven now, those that still are leased so; the
+    reconciler comes back after the backoff."""
     given = []
-    for action_id in action_ids:
+    for action_id, owner in leases.items():
         action = uow.session.get(InstanceAction, action_id, with_for_update=True)
         if action is None or action.finish_time is not None or action.lease_owner != owner:
             continue
@@ -300,6 +326,7 @@ def make_due(uow: UnitOfWork, host: str) -> None:
 
 def finish(uow: UnitOfWork, action: InstanceAction, error: str | None = None, details: str = "") -> None:
     """Close an action and its open events; ``error`` is its cause when it failed."""
+    metrics.ACTIONS_ENDED.labels(action.action, "failed" if error else "done").inc()
     action.finish_time = action.updated_at = uow.now
     action.lease_owner = None
     action.message = "Error" if error else None

@@ -6,15 +6,17 @@ Two schedulers may choose the same host; whoever's update finds room gets it, ex
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import msgspec
 import sqlalchemy as sa
 
-from nova_lite.conductor.db import hosts
-from nova_lite.conductor.db.engine import UnitOfWork
-from nova_lite.conductor.db.models import Allocation, ComputeNode, Instance, Service
+from nova_lite.conductor.db import cinder, hosts, numa_claims
+from nova_lite.conductor.db.engine import UnitOfWork, utcnow
+from nova_lite.conductor.db.models import Allocation, ComputeNode, Instance, Port, Service
 from nova_lite.conductor.db.services import COMPUTE
-from nova_lite.objects import Flavor, Selection
+from nova_lite.hardware.numa import WantedNUMA
+from nova_lite.objects import Flavor, InstanceNUMATopology, Selection
 from nova_lite.objects.host import admission
 
 #: What is claimed of a node; columns of `Allocation` and, with ``_used``, of `ComputeNode`.
@@ -22,32 +24,49 @@ RESOURCES = ("vcpus", "memory_mb", "disk_gb")
 
 
 class Place(NamedTuple):
-    """A place that is claimed: the hypervisor, its zone, and the generation of what comes to be there."""
+    """A place that is claimed: the hypervisor, its zone, and the generation of what comes to be there. ``numa``: where
+    it is in the NUMA cells there, in plain values."""
 
     host: str
     node: str | None
     generation: int
     zone: str | None
+    numa: dict[str, Any] | None = None
 
 
-def claim(uow: UnitOfWork, instance: Instance, selection: Selection) -> bool:
+def claim(uow: UnitOfWork, instance: Instance, selection: Selection, numa: WantedNUMA | None = None) -> bool:
     """Place ``instance`` on the selected node if its host is alive and all of its resources still fit.
 
     The instance gets host, node and the next generation. Its row has to be locked by the caller.
     """
     wanted = {name: getattr(instance, name) for name in RESOURCES}
-    place = take(uow, instance, selection, wanted)
+    place = take(uow, instance, selection, wanted, numa)
     if place is not None:
         move(instance, place)
     return place is not None
 
 
-def take(uow: UnitOfWork, instance: Instance, selection: Selection, wanted: Mapping[str, int]) -> Place | None:
-    """Claim ``wanted`` of the selected node for an instance that stays where it is; None when it does not fit."""
+def take(
+    uow: UnitOfWork,
+    instance: Instance,
+    selection: Selection,
+    wanted: Mapping[str, int],
+    numa: WantedNUMA | None = None,
+) -> Place | None:
+    """Claim ``wanted`` of the selected node for an instance that stays where it is; None when it does not fit. vCPUs
+    that get CPUs for themselves (``numa``) are none of those that guests share."""
     alive = _alive(uow, selection)
     if alive is None:
         return None
     zone, node_id = alive
+    topology: InstanceNUMATopology | None = None
+    columns: dict[str, Any] = {}
+    if numa is not None:
+        found = numa_claims.place(uow, node_id, numa)
+        if found is None:
+            return None
+        topology, columns["numa_used"] = found
+        wanted = {**wanted, "vcpus": 0} if topology.dedicated else wanted
     used = {name: getattr(ComputeNode, f"{name}_used") + wanted[name] for name in RESOURCES}
     changed = uow.change(
         sa.update(ComputeNode)
@@ -55,30 +74,48 @@ def take(uow: UnitOfWork, instance: Instance, selection: Selection, wanted: Mapp
             ComputeNode.id == node_id,
             *(amount <= getattr(ComputeNode, name) for name, amount in used.items()),
         )
-        .values(generation=ComputeNode.generation + 1, **{f"{name}_used": amount for name, amount in used.items()})
+        .values(
+            generation=ComputeNode.generation + 1,
+            **columns,
+            **{f"{name}_used": amount for name, amount in used.items()},
+        )
     )
     if changed != 1:
         return None
-    place = Place(selection.host, selection.node, next_generation(instance), zone)
-    allocation = {"instance_uuid": instance.uuid, "compute_node_id": node_id, "generation": place.generation}
+    described = None if topology is None else msgspec.to_builtins(topology)
+    place = Place(selection.host, selection.node, next_generation(instance), zone, described)
+    allocation = {
+        "instance_uuid": instance.uuid,
+        "compute_node_id": node_id,
+        "generation": place.generation,
+        "numa": described,
+    }
     uow.session.connection().execute(sa.insert(Allocation).values(**allocation, created_at=uow.now, **wanted))
     uow.touched_nodes.add(node_id)
     return place
 
 
-def _alive(uow: UnitOfWork, selection: Selection) -> tuple[str, int] | None:
-    """Zone and id of the selected node while its host is up. Until the transaction ends nobody forces the host down: a
-    condition on the host in the claim's own update could hold of a row that has changed while the update waited."""
-    node = sa.select(ComputeNode.id).where(
-        ComputeNode.service_id == Service.id, ComputeNode.host == selection.host, ComputeNode.node == selection.node
-    )
-    query = sa.select(Service.availability_zone, node.scalar_subquery(), Service.epoch, Service.identity).where(
-        Service.host == selection.host,
+_NODE = sa.select(ComputeNode.id).where(
+    ComputeNode.service_id == Service.id,
+    ComputeNode.host == sa.bindparam("on_host"),
+    ComputeNode.node == sa.bindparam("on_node"),
+)
+_ALIVE = (
+    sa.select(Service.availability_zone, _NODE.scalar_subquery(), Service.epoch, Service.identity)
+    .where(
+        Service.host == sa.bindparam("on_host"),
         Service.binary == COMPUTE,
         Service.up.is_(True),
         Service.forced_down.is_(False),
     )
-    found = uow.session.execute(query.with_for_update(read=True, of=Service)).first()
+    .with_for_update(read=True, of=Service)
+)
+
+
+def _alive(uow: UnitOfWork, selection: Selection) -> tuple[str, int] | None:
+    """Zone and id of the selected node while its host is up. Until the transaction ends nobody forces the host down: a
+    condition on the host in the claim's own update could hold of a row that has changed while the update waited."""
+    found = uow.session.execute(_ALIVE, {"on_host": selection.host, "on_node": selection.node}).first()
     if found is None or found[1] is None:
         return None
     zone, node_id, epoch, identity = found
@@ -101,12 +138,17 @@ def place_of(instance: Instance) -> Place | None:
     """Where the instance is now."""
     if instance.host is None:
         return None
-    return Place(instance.host, instance.node, instance.generation, instance.availability_zone)
+    return Place(instance.host, instance.node, instance.generation, instance.availability_zone, instance.numa)
 
 
 def move(instance: Instance, place: Place) -> None:
     """The instance is there from now on."""
-    instance.host, instance.node, instance.generation, instance.availability_zone = place
+    instance.host, instance.node, instance.generation, instance.availability_zone, instance.numa = place
+
+
+def leave(instance: Instance) -> None:
+    """The instance is on no host from now on."""
+    instance.host = instance.node = instance.numa = None
 
 
 class End(NamedTuple):
@@ -119,21 +161,30 @@ class End(NamedTuple):
 def ends(uow: UnitOfWork, instance: Instance) -> list[End]:
     """Every host that the instance has an allocation of: those that are up first, its own before others. One without
     any (it is over, or an old row) may still be where its row says."""
-    return [end for end, _ in held(uow, instance)]
+    return [end for end, *_ in held(uow, instance)]
 
 
-def held(uow: UnitOfWork, instance: Instance) -> list[tuple[End, bool]]:
-    """`ends`, and whether each one's host is up."""
-    query = (
-        sa.select(ComputeNode.host, Allocation.generation, sa.and_(Service.up, ~Service.forced_down))
-        .join(ComputeNode, ComputeNode.id == Allocation.compute_node_id)
-        .join(Service, Service.id == ComputeNode.service_id)
-        .where(Allocation.instance_uuid == instance.uuid)
-        .order_by(Allocation.id)
-    )
-    found = [(End(host, generation), bool(up)) for host, generation, up in uow.session.connection().execute(query)]
+_HAS_USERS_PORTS = sa.exists().where(Port.instance_uuid == Allocation.instance_uuid, Port.project_id.is_not(None))
+
+
+_HELD = (
+    sa.select(ComputeNode.host, Allocation.generation, sa.and_(Service.up, ~Service.forced_down), _HAS_USERS_PORTS)
+    .join(ComputeNode, ComputeNode.id == Allocation.compute_node_id)
+    .join(Service, Service.id == ComputeNode.service_id)
+    .where(Allocation.instance_uuid == sa.bindparam("instance_uuid"))
+    .order_by(Allocation.id)
+)
+
+
+def held(uow: UnitOfWork, instance: Instance) -> list[tuple[End, bool, bool]]:
+    """`ends`, whether each one's host is up, and whether the instance has interfaces that users have made (or may have;
+    each row says the same of it)."""
+    found = [
+        (End(host, generation), bool(up), bool(ports))
+        for host, generation, up, ports in uow.session.connection().execute(_HELD, {"instance_uuid": instance.uuid})
+    ]
     if not found and instance.host is not None:
-        return [(End(instance.host, instance.generation), hosts.is_up(uow, instance.host))]
+        return [(End(instance.host, instance.generation), hosts.is_up(uow, instance.host), True)]
     return sorted(found, key=lambda each: (not each[1], each[0].host != instance.host))
 
 
@@ -166,13 +217,17 @@ def release(uow: UnitOfWork, instance_uuid: str, end: End | None = None) -> None
     if end is not None:
         nodes = sa.select(ComputeNode.id).where(ComputeNode.host == end.host)
         gone = gone.where(Allocation.compute_node_id.in_(nodes), Allocation.generation == end.generation)
-    columns = (Allocation.compute_node_id, *(getattr(Allocation, name) for name in RESOURCES))
-    for node_id, *amounts in sorted(tuple(row) for row in uow.session.connection().execute(gone.returning(*columns))):
+    columns = (Allocation.compute_node_id, *(getattr(Allocation, name) for name in RESOURCES), Allocation.numa)
+    rows = [tuple(row) for row in uow.session.connection().execute(gone.returning(*columns))]
+    for node_id, *amounts, numa in sorted(rows, key=lambda row: row[:-1]):
         used = {f"{name}_used": amount for name, amount in zip(RESOURCES, amounts, strict=True)}
-        left = {name: getattr(ComputeNode, name) - amount for name, amount in used.items()}
+        left: dict[str, Any] = {name: getattr(ComputeNode, name) - amount for name, amount in used.items()}
+        if numa is not None:
+            left["numa_used"] = numa_claims.without(uow, node_id, numa)
         uow.change(
             sa.update(ComputeNode)
             .where(ComputeNode.id == node_id)
-            .values(generation=ComputeNode.generation + 1, **left)
+            .values(generation=ComputeNode.generation + 1, freed_at=utcnow(), **left)
         )
-        uow.touched_nodes.add(node_id)
+        uow.freed_nodes.add(node_id)
+    cinder.news(uow, instance_uuid)

@@ -5,6 +5,7 @@ What the scheduler cares about raises the node's generation and puts it into ``u
 
 from __future__ import annotations
 
+import datetime
 import math
 import uuid
 from collections import Counter
@@ -17,19 +18,35 @@ from sqlalchemy import exc
 
 from nova_lite import exception
 from nova_lite.conductor.db import host_aggregates, paging
-from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.conductor.db.engine import UnitOfWork, utcnow
 from nova_lite.conductor.db.models import AggregateHost, Allocation, ComputeNode, Instance, Service
 from nova_lite.conductor.db.rows import to_object
 from nova_lite.conductor.db.statements import by_reference
 from nova_lite.objects import ComputeNode as ComputeNodeObject
-from nova_lite.objects import HostAggregate, HostReport, HostState, Inventory
+from nova_lite.objects import HostAggregate, HostReport, HostState, Inventory, NUMACell, NUMAUsage
 from nova_lite.objects import Service as ServiceObject
 
-#: Parts of an inventory that decide where instances go.
-_SCHEDULED_BY = (
+#: Parts of an inventory that the scheduler is told as they are, and those that decide where instances go.
+_TOLD = (
     *("hypervisor_type", "hypervisor_version", "cpu_arch", "supported_hv_types", "supported_vm_modes"),
     "capabilities",
 )
+_SCHEDULED_BY = (*_TOLD, "numa")
+
+#: Parts of it that are only shown to users. The first changes with each heartbeat, and is written once in a while.
+_ALWAYS = {"uptime"}
+_QUIET = _ALWAYS | {"running_vms", "disk_available_least", "host_ip", "tunnel_ip", "cpu_info"}
+_SHOWN_AGE = datetime.timedelta(minutes=1)
+
+#: Columns of a node that say what was reported of it.
+REPORTED = (
+    *(ComputeNode.node, ComputeNode.inventory, ComputeNode.reserved, ComputeNode.updated_at),
+    *(ComputeNode.vcpus, ComputeNode.memory_mb, ComputeNode.disk_gb),
+    *(ComputeNode.cpu_allocation_ratio, ComputeNode.ram_allocation_ratio, ComputeNode.disk_allocation_ratio),
+)
+
+#: A change of what is free on the disk by this part of it is told to schedulers at once; a smaller one with the next.
+_DISK_STEP = 0.05
 
 
 def report(uow: UnitOfWork, service: Service, host_report: HostReport, aggregates: Sequence[HostAggregate]) -> None:
@@ -44,7 +61,7 @@ def report(uow: UnitOfWork, service: Service, host_report: HostReport, aggregate
         else:
             _update(uow, node, values)
     for node in known.values():
-        if node.vcpus or node.memory_mb or node.disk_gb:
+        if _takes(node):
             # Nothing new goes to a node that is not reported any more; what is there keeps its allocations.
             node.vcpus = node.memory_mb = node.disk_gb = 0
             touch(uow, node)
@@ -63,6 +80,7 @@ def _update(uow: UnitOfWork, node: ComputeNode, values: dict[str, Any]) -> None:
     matters = any(getattr(node, resource) != values[resource] for resource, *_ in _RESOURCES) or any(
         before.get(name) != now.get(name) for name in _SCHEDULED_BY
     )
+    matters = matters or _disk_changed(before, now)
     for name, value in values.items():
         if getattr(node, name) != value:
             setattr(node, name, value)
@@ -71,10 +89,50 @@ def _update(uow: UnitOfWork, node: ComputeNode, values: dict[str, Any]) -> None:
         touch(uow, node)
 
 
+def _disk_changed(before: dict[str, Any], now: dict[str, Any]) -> bool:
+    """It changes with whatever guests write, which is no news."""
+    was, is_now = before.get("disk_available_least"), now.get("disk_available_least")
+    if was is None or is_now is None:
+        return False
+    return bool(abs(is_now - was) > now["disk_gb"] * _DISK_STEP)
+
+
+def quiet_changes(report: HostReport, rows: Sequence[Any]) -> dict[int, dict[str, Any]] | None:
+    """By the ids of a host's nodes, inventories that are to be written and that decide nothing; None if `report` would
+    do more than that. ``rows``: with `REPORTED` of each of them, and ``read_at``, the database's time."""
+    known = {row.node: row for row in rows}
+    found: dict[int, dict[str, Any]] = {}
+    for inventory in report.inventories:
+        row = known.pop(inventory.node, None)
+        reported = _as_reported(report, inventory)
+        now = reported.pop("inventory")
+        if row is None or not _takes(row) or any(getattr(row, name) != value for name, value in reported.items()):
+            return None
+        changed = {name for name in row.inventory.keys() | now.keys() if row.inventory.get(name) != now.get(name)}
+        if not changed <= _QUIET or _disk_changed(row.inventory, now):
+            return None
+        if changed and (changed != _ALWAYS or row.updated_at is None or row.read_at - row.updated_at >= _SHOWN_AGE):
+            found[row.id] = now
+    return None if any(_takes(row) for row in known.values()) else found
+
+
+def _takes(row: Any) -> bool:
+    """Whether anything can be given out of a node: of one that is not reported any more it cannot."""
+    return bool(row.vcpus or row.memory_mb or row.disk_gb)
+
+
+def write_inventories(uow: UnitOfWork, inventories: dict[int, dict[str, Any]]) -> None:
+    """By the ids of nodes that are locked, all by one statement."""
+    if inventories:
+        values = {node_id: sa.literal(each, sa.JSON()) for node_id, each in sorted(inventories.items())}
+        changed = sa.update(ComputeNode).where(ComputeNode.id.in_(values))
+        uow.change(changed.values(inventory=sa.case(values, value=ComputeNode.id), updated_at=utcnow()))
+
+
 def apply_aggregates(uow: UnitOfWork, service: Service, aggregates: Sequence[HostAggregate]) -> None:
     """Bring the capacities of a host's nodes in line with its aggregates, which have changed."""
     for node in uow.session.scalars(sa.select(ComputeNode).where(ComputeNode.service_id == service.id)):
-        if node.vcpus or node.memory_mb or node.disk_gb:
+        if _takes(node):
             names = ("inventory", "reserved", *(ratio for _, _, ratio, _ in _RESOURCES))
             reported = {name: getattr(node, name) for name in names}
             for name, value in _capacity(reported, aggregates).items():
@@ -115,6 +173,8 @@ def _as_reported(host_report: HostReport, inventory: Inventory) -> dict[str, Any
 
 
 def touch_all(uow: UnitOfWork, service: Service) -> None:
+    """What was changed concerns the whole host."""
+    uow.tell_at_once = True
     uow.session.flush()
     for node in uow.session.scalars(sa.select(ComputeNode).where(ComputeNode.service_id == service.id)):
         touch(uow, node)
@@ -147,8 +207,28 @@ def to_state(row: ComputeNode, placed: Sequence[Placed] = (), aggregates: Sequen
         io_ops=sum(each.working for each in placed),
         host_ip=inventory.get("host_ip"),
         aggregates=list(aggregates),
-        **{name: inventory[name] for name in _SCHEDULED_BY if name in inventory},
+        numa=numa_cells(inventory),
+        numa_used=numa_used(row.numa_used),
+        **_scheduled_by(row),
     )
+
+
+def _scheduled_by(row: ComputeNode) -> dict[str, Any]:
+    """What is free on the disk says nothing where more of it is given out than there is."""
+    inventory = row.inventory
+    found = {name: inventory[name] for name in _TOLD if name in inventory}
+    if row.disk_gb <= inventory["disk_gb"]:
+        found["disk_available_least"] = inventory.get("disk_available_least")
+    return found
+
+
+def numa_cells(inventory: dict[str, Any]) -> list[NUMACell]:
+    """``inventory``: as it was reported."""
+    return msgspec.convert(inventory.get("numa", []), list[NUMACell])
+
+
+def numa_used(column: dict[str, Any] | None) -> NUMAUsage:
+    return msgspec.convert(column or {}, NUMAUsage)
 
 
 def delete_of(uow: UnitOfWork, service: Service) -> None:
@@ -158,6 +238,7 @@ def delete_of(uow: UnitOfWork, service: Service) -> None:
     if uow.session.scalars(placed.limit(1)).first() is not None:
         raise exception.ServiceHostsInstances()
     nodes = uow.session.scalars(sa.select(ComputeNode).where(ComputeNode.service_id == service.id)).all()
+    uow.tell_at_once = True
     for node in nodes:
         state = to_state(node)
         state.deleted, state.up, state.generation = True, False, state.generation + 1
@@ -231,6 +312,7 @@ def _to_nodes(uow: UnitOfWork, rows: Sequence[ComputeNode]) -> list[ComputeNodeO
             row,
             service=to_object(ServiceObject, row.service),
             inventory=msgspec.convert(row.inventory, Inventory),
+            numa_used=numa_used(row.numa_used),
             **counts.get((row.host, row.node), {}),
         )
         for row in rows

@@ -7,13 +7,16 @@ away raises `DatabaseUnavailable`.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import functools
 import logging
 import operator
 import random
+import threading
 import time
-from collections.abc import Callable
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from collections.abc import Callable, Hashable
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 import sqlalchemy as sa
 from oslo_config import cfg
@@ -21,13 +24,18 @@ from sqlalchemy import exc, orm
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
-from nova_lite import exception, hooks
+from nova_lite import exception, hooks, metrics
+from nova_lite.conductor.db.errors import is_away
 from nova_lite.objects import HostState
 
 LOG = logging.getLogger(__name__)
 
 P = ParamSpec("P")
+Q = TypeVar("Q")
 T = TypeVar("T")
+
+#: In a condition: a moment, or a parameter of a statement that is made once.
+Time: TypeAlias = "datetime.datetime | sa.BindParameter[datetime.datetime]"
 
 MAX_TRIES = 5
 
@@ -84,49 +92,103 @@ def _later_postgresql(element: Any, compiler: Any, **kw: Any) -> str:
     return f"(clock_timestamp() AT TIME ZONE 'utc' + {compiler.process(element.clauses, **kw)} * interval '1 second')"
 
 
+@functools.cache
+def _with_time(query: Any) -> Any:
+    """``query``, which is made once, with the time. To make it again, and to find what was compiled for it before,
+    would cost more than to run it."""
+    return query.add_columns(utcnow())
+
+
+_NOW = sa.select(utcnow())
+
+#: Nobody asks a row for a column of the statement, only for a place or a name. SQLAlchemy's session says so, too: else
+#: the columns of a statement that is made anew are compared, each time, with those of the one that was compiled.
+_BY_NAME = {"_result_disable_adapt_to_context": True}
+
+
 class UnitOfWork:
     """One transaction: its session, the options, the database's time, and what others have to hear after it.
 
-    ``touched_nodes``: ids of compute nodes that were changed; ``deleted_nodes``: the last state of those that are gone;
+    ``touched_nodes``: ids of compute nodes that were changed; ``freed_nodes``: of those that got a place back;
+    ``deleted_nodes``: the last state of those that are gone; ``tell_at_once``: whoever has changed them counts on it
+    that the next create respects that.
     ``admissions``: of hosts that something was claimed of, what their registration is called. ``after_commit``:
-    functions to call once it is committed.
+    functions to call once it is committed. ``refiltered_projects``, ``refiltered_instances``: whose security groups, or
+    whose interfaces, were changed. ``cinder_news``: ids of rows about which Cinder has to be told something.
     """
 
-    def __init__(self, session: orm.Session, conf: cfg.ConfigOpts) -> None:
-        self.session = session
+    def __init__(self, session: orm.Session | sa.Connection, conf: cfg.ConfigOpts) -> None:
+        """A connection gets a session only if one is asked for."""
+        self._session = session if isinstance(session, orm.Session) else None
+        self._connection = session if isinstance(session, sa.Connection) else None
         self.conf = conf
         self.touched_nodes: set[int] = set()
+        self.freed_nodes: set[int] = set()
         self.deleted_nodes: dict[int, HostState] = {}
+        self.tell_at_once = False
         self.admissions: dict[str, str] = {}
         self.after_commit: list[Callable[[], None]] = []
+        self.refiltered_projects: set[str] = set()
+        self.refiltered_instances: set[str] = set()
+        self.cinder_news: set[str] = set()
         self._now: datetime.datetime | None = None
+        self._known: dict[Hashable, Any] = {}
+
+    @property
+    def session(self) -> orm.Session:
+        if self._session is None:
+            self._session = orm.Session(self._connection)
+        return self._session
+
+    def close(self) -> None:
+        """The session, where one was made of a connection."""
+        if self._session is not None and self._connection is not None:
+            self._session.close()
+
+    def rows(self, query: Any, values: dict[str, Any] | None = None) -> Any:
+        """What ``query`` finds of columns, as the connection has it: a session, which would have to be asked whether it
+        has such objects, takes twice as long to say that it has not. What was changed before is written first."""
+        if self._connection is not None and self._session is None:
+            return self._connection.execute(query, values, execution_options=_BY_NAME)
+        self.session.flush()
+        return self.session.connection().execute(query, values, execution_options=_BY_NAME)
 
     @property
     def now(self) -> datetime.datetime:
         """The database's time when it was first asked for, the same to the end of the transaction."""
         if self._now is None:
-            self._now = self.session.execute(sa.select(utcnow())).scalar_one()
+            self._now = self.rows(_NOW).scalar_one()
         return self._now
 
-    def timed(self, query: sa.Select[T]) -> list[T]:
-        """All that ``query`` finds. They bring the time along, so that `now` needs no statement of its own."""
-        return [row[0] for row in self.timed_rows(query)]
+    def timed(self, query: sa.Select[T], values: dict[str, Any] | None = None) -> list[T]:
+        """All that ``query`` finds. They bring the time along, so that `now` needs no statement of its own. ``values``:
+        of its parameters, for one that is made once; `timed_rows`, too."""
+        return [row[0] for row in self.timed_rows(query, values)]
 
-    def timed_rows(self, query: Any) -> list[Any]:
+    def timed_rows(self, query: Any, values: dict[str, Any] | None = None) -> list[Any]:
         """`timed`, of a query for several things together: a row for each of the first."""
         if self._now is not None:
-            return list(self.session.execute(query).unique(operator.itemgetter(0)))
-        found = self.session.execute(query.add_columns(utcnow())).unique(operator.itemgetter(0)).all()
+            return list(self.session.execute(query, values).unique(operator.itemgetter(0)))
+        timed = query.add_columns(utcnow()) if values is None else _with_time(query)
+        found = self.session.execute(timed, values).unique(operator.itemgetter(0)).all()
         if found:
             self._now = found[0][-1]
         return [row[:-1] for row in found]
 
-    def change(self, statement: sa.Update | sa.Delete) -> int:
-        """Run a conditional update (or delete) and return how many rows it met.
+    def once(self, key: Hashable, ask: Callable[[], T]) -> T:
+        """``ask()``, or what it has said for ``key`` earlier in this transaction: for what several that are written
+        together all read, and none of them changes. Not for what is locked, or counted."""
+        if key not in self._known:
+            self._known[key] = ask()
+        found: T = self._known[key]
+        return found
+
+    def change(self, statement: sa.Update | sa.Delete, values: dict[str, Any] | None = None) -> int:
+        """Run a conditional update (or delete) and return how many rows it met. ``values``: of its parameters.
 
         Rows read before are not refreshed, and what was changed of them is not written first: it is not about those.
         """
-        return self.session.connection().execute(statement).rowcount
+        return self.session.connection().execute(statement, values).rowcount
 
 
 class Database:
@@ -137,6 +199,10 @@ class Database:
         self.engine = create_engine(conf)
         self.sessions = orm.sessionmaker(self.engine, expire_on_commit=False)
         self.before_commit = before_commit
+        # SQLite has one writer, and who finds it taken sleeps and tries again; here who has waited is woken.
+        self._writer: contextlib.AbstractContextManager[Any] = (
+            threading.Lock() if self.is_sqlite else contextlib.nullcontext()
+        )
 
     @property
     def is_sqlite(self) -> bool:
@@ -148,7 +214,7 @@ class Database:
         name = getattr(func, "__name__", "").lstrip("_")
 
         def attempt() -> T:
-            with self.sessions() as session, session.begin():
+            with self._writer, self.sessions() as session, session.begin():
                 uow = UnitOfWork(session, self.conf)
                 result = func(uow, *args, **kwargs)
                 if self.before_commit is not None:
@@ -163,6 +229,31 @@ class Database:
 
         return self._retrying(attempt)
 
+    def write_together(self, func: Callable[[UnitOfWork, Q], T], items: list[Q]) -> list[T]:
+        """``func(uow, item)`` of each, all in one transaction. If that fails, each in its own; the first failure is
+        raised then, after the last one's turn. Not tried again is what fails because the database is away."""
+
+        def together(uow: UnitOfWork) -> list[T]:
+            return [func(uow, item) for item in items]
+
+        together.__name__ = getattr(func, "__name__", "")
+        try:
+            return self.write(together)
+        except Exception as error:
+            if len(items) < 2 or isinstance(translate(error), exception.DatabaseUnavailable):
+                raise
+            LOG.info("What came together is written one by one: %s", " ".join(str(error).split()))
+        done: list[T] = []
+        failures: list[Exception] = []
+        for item in items:
+            try:
+                done.append(self.write(func, item))
+            except Exception as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+        return done
+
     def write_once_more(self, func: Callable[Concatenate[UnitOfWork, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """`write`; what finds that somebody else was writing the same at the same time reads it the second time."""
         try:
@@ -175,9 +266,9 @@ class Database:
 
         def attempt() -> T:
             with self.engine.connect() as connection:
-                connection = connection.execution_options(nova_lite_readonly=True)
-                with orm.Session(connection) as session:
-                    return func(UnitOfWork(session, self.conf), *args, **kwargs)
+                uow = UnitOfWork(connection.execution_options(nova_lite_readonly=True), self.conf)
+                with contextlib.closing(uow):
+                    return func(uow, *args, **kwargs)
 
         return self._retrying(attempt)
 
@@ -190,6 +281,7 @@ class Database:
             except exc.DBAPIError as error:
                 if tries >= MAX_TRIES or not (code_of(error) in _RETRY_CODES or error.connection_invalidated):
                     raise
+                metrics.TRANSACTIONS_AGAIN.inc()
                 LOG.info("Transaction is run again (%d of %d): %s", tries, MAX_TRIES, error.orig)
                 time.sleep(random.uniform(0.01, 0.05) * 2**tries)
 
@@ -203,6 +295,14 @@ class Database:
 
     def close(self) -> None:
         self.engine.dispose()
+
+
+class _Pool(sa.pool.QueuePool):
+    """Measures how long each waits for a connection, or for a new one to be opened."""
+
+    def _do_get(self) -> Any:
+        with metrics.timed(metrics.POOL_WAITS):
+            return super()._do_get()
 
 
 def create_engine(conf: cfg.ConfigOpts) -> sa.Engine:
@@ -235,12 +335,14 @@ def create_engine(conf: cfg.ConfigOpts) -> sa.Engine:
                 "options": f"-c lock_timeout={conf.database.busy_timeout}s",
             }
     try:
-        engine = sa.create_engine(url, **options)
+        engine = sa.create_engine(url, poolclass=_Pool, **options)
     except (exc.ArgumentError, exc.NoSuchModuleError, ImportError) as error:
         raise exception.ConfigurationError(reason=f"[database] connection cannot be used: {error}") from error
     _reset_quietly(engine)
     if kind == "sqlite":
         _set_up_sqlite(engine)
+    elif kind == "postgresql":
+        _tell_no_rows(engine)
     return engine
 
 
@@ -257,6 +359,20 @@ def _reset_quietly(engine: sa.Engine) -> None:
         except engine.dialect.loaded_dbapi.Error as error:
             LOG.warning("A connection to the database broke: %s", " ".join(str(error).split()))
             record.invalidate(error)
+
+
+def _tell_no_rows(engine: sa.Engine) -> None:
+    """PostgreSQL adds a line DETAIL to its errors, which has the values of a whole row."""
+
+    @sa.event.listens_for(engine, "handle_error")
+    def on_error(context: sa.ExceptionContext) -> None:
+        for error in (context.original_exception, context.sqlalchemy_exception):
+            if error is not None:
+                error.args = tuple(_without_detail(each) for each in error.args)
+
+
+def _without_detail(value: Any) -> Any:
+    return value.partition("\nDETAIL:")[0] if isinstance(value, str) else value
 
 
 def _set_up_sqlite(engine: sa.Engine) -> None:
@@ -286,10 +402,10 @@ def unavailable(error: Exception) -> exception.DatabaseUnavailable:
 
 def translate(error: Exception) -> Exception:
     """For `rpc.Endpoint`: errors that mean "the database is away" become `DatabaseUnavailable`, and those that mean
-    "this value does not fit" `InvalidInput`."""
-    if isinstance(error, exc.InterfaceError | exc.OperationalError | exc.TimeoutError | exc.DisconnectionError):
+    "this value does not fit" `InvalidInput`. What a statement of ours does wrong stays what it is."""
+    if isinstance(error, exc.TimeoutError | exc.DisconnectionError):
         return unavailable(error)
-    if isinstance(error, exc.DBAPIError) and error.connection_invalidated:
+    if isinstance(error, exc.DBAPIError) and is_away(error):
         return unavailable(error)
     if isinstance(error, exc.DataError | UnicodeEncodeError | OverflowError):
         return exception.InvalidInput(reason="a value is too long, too large or has characters that cannot be stored")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import uuid
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -114,16 +116,24 @@ def get_row(uow: UnitOfWork, context: RequestContext, flavor_id: str, lock: bool
 
 
 def _find(uow: UnitOfWork, context: RequestContext, flavor_id: str, lock: bool = False) -> models.Flavor | None:
-    query = sa.select(models.Flavor).where(models.Flavor.flavorid == flavor_id)
-    if not context.is_admin:
-        query = query.where(_usable(context))
-    if lock:
-        query = query.with_for_update()
-    found = uow.timed(query)
+    values = {"flavor_id": flavor_id, "asker": context.project_id}
+    found = uow.timed(_one(bool(context.is_admin), lock), values)
     return found[0] if found else None
+
+
+@functools.cache
+def _one(of_any: bool, lock: bool) -> sa.Select[models.Flavor]:
+    query = sa.select(models.Flavor).where(models.Flavor.flavorid == sa.bindparam("flavor_id"))
+    if not of_any:
+        query = query.where(_given(sa.bindparam("asker")))
+    return query.with_for_update() if lock else query
 
 
 def _usable(context: RequestContext) -> sa.ColumnElement[bool]:
     """Public, or given to the context's project."""
-    given = sa.select(models.FlavorAccess.flavor_id).where(models.FlavorAccess.project_id == context.project_id)
+    return _given(context.project_id)
+
+
+def _given(project_id: Any) -> sa.ColumnElement[bool]:
+    given = sa.select(models.FlavorAccess.flavor_id).where(models.FlavorAccess.project_id == project_id)
     return sa.or_(models.Flavor.is_public.is_(True), models.Flavor.id.in_(given))

@@ -5,8 +5,10 @@ A host's reports write its service and its nodes; a heartbeat that brings nothin
 
 from __future__ import annotations
 
+import datetime
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import sqlalchemy as sa
 from oslo_config import cfg
@@ -14,10 +16,13 @@ from oslo_config import cfg
 from nova_lite import exception
 from nova_lite.conductor.db import actions, compute_nodes, host_aggregates, services
 from nova_lite.conductor.db.compute_nodes import Placed
-from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.conductor.db.engine import UnitOfWork, utcnow
 from nova_lite.conductor.db.models import Aggregate, AggregateHost, Allocation, ComputeNode, Instance, Service
 from nova_lite.conductor.db.services import COMPUTE
 from nova_lite.objects import HostReport, HostState
+
+#: Of compute hosts' services.
+TOPIC = "compute"
 
 # --- reports
 
@@ -35,24 +40,95 @@ def report_state(uow: UnitOfWork, conf: cfg.ConfigOpts, report: HostReport) -> N
     """Heartbeat. Work before hosts: claims take their locks in that order, too."""
     actions.renew_leases(uow, conf, report.host, report.building, report.acting)
     check_epoch(uow, report.host, report.epoch, report.identity)
-    if record(uow, conf, report):
+    if record(uow, conf, report, registers=False):
         actions.make_due(uow, report.host)
 
 
-def record(uow: UnitOfWork, conf: cfg.ConfigOpts, host_report: HostReport) -> bool:
+_LEASES = (
+    sa.select(
+        *(ComputeNode.id, Service.id.label("service_id"), Service.host, Service.topic, Service.version, Service.up),
+        *(Service.forced_down, Service.boot_id, Service.epoch, Service.identity, Service.identity_epoch),
+        *(Service.report_count,),
+        *(*compute_nodes.REPORTED, utcnow().label("read_at")),
+    )
+    .join(Service, Service.id == ComputeNode.service_id)
+    .where(Service.binary == COMPUTE, Service.host.in_(sa.bindparam("hosts", expanding=True)))
+    .order_by(Service.id, ComputeNode.id)
+    .with_for_update(of=(Service, ComputeNode), skip_locked=True)
+)
+
+
+def renew_hosts(uow: UnitOfWork, reports: Sequence[HostReport]) -> list[bool]:
+    """The leases of hosts whose heartbeats bring nothing new, by one update. False for each that has to be reported by
+    `report_state`: it is at work, is not (or not yet, or not any more) admitted as what it says, something of it has
+    changed, or somebody else has its rows locked, for whom the others do not wait."""
+    found: dict[str, list[Any]] = {}
+    names = sorted({report.host for report in reports})
+    for row in uow.session.connection().execute(_LEASES, {"hosts": names}):
+        found.setdefault(row.host, []).append(row)
+    inventories: dict[int, dict[str, Any]] = {}
+    renewed = [_is_the_same(report, found.get(report.host, []), inventories) for report in reports]
+    numbers: dict[int, int] = {}
+    for report, same in zip(reports, renewed, strict=True):
+        if same:
+            service_id = found[report.host][0].service_id
+            numbers[service_id] = max(report.number, numbers.get(service_id, 0))
+    if numbers:
+        newest = sa.case(dict(sorted(numbers.items())), value=Service.id)
+        renewal = sa.update(Service).where(Service.id.in_(sorted(numbers)))
+        uow.session.connection().execute(renewal.values(last_seen_up=utcnow(), report_count=newest))
+    compute_nodes.write_inventories(uow, inventories)
+    return renewed
+
+
+def _is_the_same(report: HostReport, rows: Sequence[Any], inventories: dict[int, dict[str, Any]]) -> bool:
+    """Whether `report_state` would change nothing but when the host was seen, and what only users see of it, which is
+    put into ``inventories``. ``rows``: of its nodes, locked."""
+    if not rows or report.building or report.acting or not (report.serving and report.hypervisor_up):
+        return False
+    service = rows[0]
+    if not service.up or service.forced_down or _is_another(report.identity, service):
+        return False
+    is_now = (service.epoch, service.topic, service.version, service.boot_id)
+    if is_now != (report.epoch, TOPIC, report.version, report.boot_id):
+        return False
+    if report.number and report.number <= service.report_count:
+        return False
+    changed = compute_nodes.quiet_changes(report, rows)
+    if changed is not None:
+        inventories.update(changed)
+    return changed is not None
+
+
+def record(uow: UnitOfWork, conf: cfg.ConfigOpts, host_report: HostReport, registers: bool = True) -> bool:
     """Write a host's report to its service and nodes. True if its daemon (re)started since the last one, or counted as
-    down: what is open there was not sent meanwhile."""
+    down: what is open there was not sent meanwhile. Raises what `_check_number` does, unless it ``registers``."""
     aggregates = host_aggregates.of_hosts(uow, [host_report.host]).get(host_report.host, [])
     zone = host_aggregates.zone(aggregates) or conf.compute.default_availability_zone
     serving = host_report.serving
     service, came_up = services.report_alive(
-        uow, host_report.host, COMPUTE, "compute", host_report.version, zone, serving, host_report.hypervisor_up
+        uow, host_report.host, COMPUTE, TOPIC, host_report.version, zone, serving, host_report.hypervisor_up
     )
+    if not registers:
+        _check_number(service, host_report)
+    service.report_count = host_report.number
     restarted = service.boot_id != host_report.boot_id
     service.boot_id = host_report.boot_id
     uow.session.flush()
     compute_nodes.report(uow, service, host_report, aggregates)
     return restarted or came_up
+
+
+def _check_number(service: Service, report: HostReport) -> None:
+    """Whoever hears a heartbeat could send it again, and so make a host seem to be there that is not. Raises
+    `HeartbeatIsOld` unless it is newer than the newest that was taken, and `HostNotAdmitted` for another start of the
+    daemon than the one that has registered."""
+    if not report.number:
+        return
+    if report.boot_id != service.boot_id:
+        raise exception.HostEpochOver(host=report.host)
+    if report.number <= service.report_count:
+        raise exception.HeartbeatIsOld(host=report.host)
 
 
 def admit(uow: UnitOfWork, host: str, identity: str = "") -> int:
@@ -66,10 +142,15 @@ def admit(uow: UnitOfWork, host: str, identity: str = "") -> int:
         return 0
     if service.forced_down:
         raise exception.HostForcedDown(host=host)
-    known = service.identity if service.epoch == service.identity_epoch else None
-    if identity and known and identity != known:
+    if _is_another(identity, service):
         raise exception.HostIsAnother(host=host)
     return service.epoch
+
+
+def _is_another(identity: str, service: Any) -> bool:
+    """``service``: its row, or what was read of it."""
+    known = service.identity if service.epoch == service.identity_epoch else None
+    return bool(identity and known and identity != known)
 
 
 def check_epoch(uow: UnitOfWork, host: str, epoch: int, identity: str = "") -> None:
@@ -127,23 +208,30 @@ _PLACED = (
 )
 
 
+_STATES = (
+    sa.select(ComputeNode, _PLACED, *host_aggregates.COLUMNS)
+    .outerjoin(AggregateHost, AggregateHost.host == ComputeNode.host)
+    .outerjoin(Aggregate, Aggregate.id == AggregateHost.aggregate_id)
+    .execution_options(populate_existing=True)
+)
+_STATES_OF = _STATES.where(ComputeNode.id.in_(sa.bindparam("node_ids", expanding=True))).order_by(
+    ComputeNode.id, Aggregate.id
+)
+
+
 def states(
     uow: UnitOfWork, node_ids: Sequence[int] | None = None, after: int = 0, limit: int | None = None
 ) -> list[HostState]:
     """Hosts as the scheduler sees them: those of these ids, also what this transaction deleted; or all, or the first
     ``limit`` with an id above ``after``. One query: a node's row comes once for each aggregate of its host."""
-    wanted = ComputeNode.id > after if node_ids is None else ComputeNode.id.in_(node_ids)
-    page = sa.select(ComputeNode.id).where(wanted).order_by(ComputeNode.id).limit(limit).subquery()
-    query = (
-        sa.select(ComputeNode, _PLACED, *host_aggregates.COLUMNS)
-        .join(page, page.c.id == ComputeNode.id)
-        .outerjoin(AggregateHost, AggregateHost.host == ComputeNode.host)
-        .outerjoin(Aggregate, Aggregate.id == AggregateHost.aggregate_id)
-        .order_by(ComputeNode.id, Aggregate.id)
-        .execution_options(populate_existing=True)
-    )
+    if node_ids is None:
+        page = sa.select(ComputeNode.id).where(ComputeNode.id > after).order_by(ComputeNode.id).limit(limit).subquery()
+        query = _STATES.join(page, page.c.id == ComputeNode.id).order_by(ComputeNode.id, Aggregate.id)
+        read = uow.session.execute(query)
+    else:
+        read = uow.session.execute(_STATES_OF, {"node_ids": list(node_ids)})
     found: list[HostState] = []
-    for node, rows in itertools.groupby(uow.session.execute(query), key=lambda row: row[0]):
+    for node, rows in itertools.groupby(read, key=lambda row: row[0]):
         (_, placed, *first), *others = rows
         aggregates = host_aggregates.made_of((first, *(row[2:] for row in others)))
         found.append(compute_nodes.to_state(node, _placed(placed), aggregates))
@@ -152,6 +240,13 @@ def states(
 
 def page_of_states(uow: UnitOfWork, after: int = 0, limit: int | None = None) -> list[HostState]:
     return states(uow, after=after, limit=limit)
+
+
+def freed_lately(uow: UnitOfWork, seconds: float) -> dict[int, datetime.datetime]:
+    """By the ids of nodes that got a place back within so many seconds: when."""
+    query = sa.select(ComputeNode.id, ComputeNode.freed_at)
+    query = query.where(ComputeNode.freed_at >= uow.now - datetime.timedelta(seconds=seconds))
+    return {row.id: row.freed_at for row in uow.session.execute(query)}
 
 
 def _placed(lines: str | None) -> list[Placed]:

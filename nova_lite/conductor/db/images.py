@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -164,17 +165,27 @@ def _get_row(uow: UnitOfWork, context: RequestContext, image_id: str, to: str | 
 
 
 def _find(uow: UnitOfWork, context: RequestContext, image_id: str, lock: bool = False) -> models.Image | None:
-    query = _visible(context).where(models.Image.id == image_id)
-    return uow.session.scalars(query.with_for_update() if lock else query).first()
+    values = {"image_id": image_id, "asker": context.project_id}
+    return uow.session.scalars(_one(bool(context.is_admin), lock), values).first()
+
+
+@functools.cache
+def _one(of_any: bool, lock: bool) -> sa.Select[models.Image]:
+    query = _seen(of_any, sa.bindparam("asker")).where(models.Image.id == sa.bindparam("image_id"))
+    return query.with_for_update() if lock else query
 
 
 def _visible(context: RequestContext) -> sa.Select[models.Image]:
+    return _seen(bool(context.is_admin), context.project_id)
+
+
+def _seen(of_any: bool, project_id: Any) -> sa.Select[models.Image]:
     query = sa.select(models.Image).where(models.Image.status != "deleted")
-    if context.is_admin:
+    if of_any:
         return query
     return query.where(
         sa.or_(
             models.Image.visibility.in_(("public", "community")),
-            sa.and_(models.Image.owner.is_not(None), models.Image.owner == context.project_id),
+            sa.and_(models.Image.owner.is_not(None), models.Image.owner == project_id),
         )
     )

@@ -95,12 +95,11 @@ def _deleted(filters: InstanceFilters) -> Iterator[sa.ColumnElement[bool]]:
 
 
 def _addresses(filters: InstanceFilters) -> Iterator[sa.ColumnElement[bool]]:
-    for pattern, is_v6 in ((filters.ip, False), (filters.ip6, True)):
-        if pattern is not None:
-            family = Port.address.like("%:%") if is_v6 else Port.address.not_like("%:%")
-            yield sa.exists().where(
-                Port.instance_uuid == Instance.uuid, family, Port.address.regexp_match(patterns.checked(pattern))
-            )
+    of_instance = Port.instance_uuid == Instance.uuid
+    if filters.ip is not None:
+        yield sa.exists().where(of_instance, Port.address.regexp_match(patterns.checked(filters.ip)))
+    if filters.ip6 is not None:
+        yield sa.exists().where(of_instance, Port.address6.regexp_match(patterns.checked(filters.ip6)))
 
 
 def _changes(filters: InstanceFilters) -> Iterator[sa.ColumnElement[bool]]:

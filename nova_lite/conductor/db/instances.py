@@ -5,6 +5,7 @@ What an instance goes through is written elsewhere (`nova_lite.conductor.operati
 
 from __future__ import annotations
 
+import collections
 import datetime
 import operator
 from collections.abc import Iterable, Sequence
@@ -16,9 +17,19 @@ from sqlalchemy import exc
 
 from nova_lite import exception, states
 from nova_lite.conductor.db import instance_filters, models, networks, paging, rows, services
-from nova_lite.conductor.db.engine import UnitOfWork, code_of
+from nova_lite.conductor.db.engine import Time, UnitOfWork, code_of
 from nova_lite.context import RequestContext
-from nova_lite.objects import DomainExpected, Fault, Flavor, Instance, InstanceFilters
+from nova_lite.objects import (
+    VIF,
+    BlockDevice,
+    DomainExpected,
+    Fault,
+    Flavor,
+    Instance,
+    InstanceFilters,
+    InstanceNUMATopology,
+    InstanceQuestion,
+)
 
 #: What `update` may change.
 UPDATABLE = (
@@ -50,6 +61,8 @@ _values = operator.attrgetter(*("metadata_" if name == "metadata" else name for 
 
 _ONE = sa.select(*_COLUMNS.values()).where(models.Instance.uuid == sa.bindparam("instance_uuid"))
 
+_ALL = sa.select(*_COLUMNS.values()).where(models.Instance.uuid.in_(sa.bindparam("uuids", expanding=True)))
+
 #: What belongs to instances and is in other tables: a row per interface, or one with none of it.
 _PARTS = (
     sa.select(
@@ -60,6 +73,7 @@ _PARTS = (
         models.Service.up,
         models.Service.disabled,
         models.Service.forced_down,
+        models.Instance.network_info,
         *networks.VIF_COLUMNS,
     )
     .outerjoin(
@@ -98,6 +112,8 @@ def _bare(values: Sequence[Any]) -> Instance:
     """``values``: of `_COLUMNS`."""
     named = dict(zip(_COLUMNS, values, strict=True))
     named["flavor"] = msgspec.convert(named["flavor"], Flavor)
+    named["block_devices"] = msgspec.convert(named["block_devices"] or [], list[BlockDevice])
+    named["numa"] = msgspec.convert(named["numa"], InstanceNUMATopology | None)
     named["fault"] = None if named["fault"] is None else msgspec.convert(named["fault"], Fault)
     return Instance(**named)
 
@@ -107,12 +123,14 @@ def _whole(uow: UnitOfWork, found: Sequence[Sequence[Any]]) -> list[Instance]:
     made = {instance.uuid: instance for instance in map(_bare, found)}
     if not made:
         return []
-    for uuid, host, tags, group, up, disabled, forced_down, *vif in uow.session.execute(_PARTS, {"uuids": list(made)}):
+    for uuid, host, tags, group, up, disabled, forced_down, told, *vif in uow.rows(_PARTS, {"uuids": list(made)}).all():
         instance = made[uuid]
         instance.tags = sorted(tags.split(",")) if tags else []
         instance.server_group = group
         instance.host_status = host_status(host, up, disabled, forced_down)
-        if vif[0] is not None:
+        if told is not None:
+            instance.vifs = msgspec.convert(told, list[VIF])
+        elif vif[0] is not None:
             instance.vifs.append(networks.to_vif(vif))
     return list(made.values())
 
@@ -145,8 +163,8 @@ def get_row(
 def _find(
     uow: UnitOfWork, context: RequestContext, instance_uuid: str, deleted: bool, lock: bool = False
 ) -> models.Instance | None:
-    query = sa.select(models.Instance).where(models.Instance.uuid == instance_uuid)
-    row = _locked(uow, query) if lock else uow.session.scalars(query).first()
+    values = {"instance_uuid": instance_uuid}
+    row = _locked(uow, _ROW_LOCKED, values) if lock else uow.session.scalars(_ROW, values).first()
     return row if row is not None and _visible(row, context, deleted) else None
 
 
@@ -156,11 +174,18 @@ def _visible(row: models.Instance | Instance, context: RequestContext, deleted: 
 
 def lock(uow: UnitOfWork, instance_uuid: str | sa.ScalarSelect[str]) -> models.Instance | None:
     """The row as it is now, of any project, deleted or not; nobody else changes it until the transaction ends."""
-    return _locked(uow, sa.select(models.Instance).where(models.Instance.uuid == instance_uuid))
+    if isinstance(instance_uuid, str):
+        return _locked(uow, _ROW_LOCKED, {"instance_uuid": instance_uuid})
+    query = sa.select(models.Instance).where(models.Instance.uuid == instance_uuid)
+    return _locked(uow, query.with_for_update().execution_options(populate_existing=True))
 
 
-def _locked(uow: UnitOfWork, query: sa.Select[models.Instance]) -> models.Instance | None:
-    found = uow.timed(query.with_for_update().execution_options(populate_existing=True))
+_ROW = sa.select(models.Instance).where(models.Instance.uuid == sa.bindparam("instance_uuid"))
+_ROW_LOCKED = _ROW.with_for_update().execution_options(populate_existing=True)
+
+
+def _locked(uow: UnitOfWork, query: sa.Select[Any], values: dict[str, Any] | None = None) -> models.Instance | None:
+    found = uow.timed(query, values)
     return found[0] if found else None
 
 
@@ -170,9 +195,19 @@ def rows_by_uuid(uow: UnitOfWork, instance_uuids: Iterable[str]) -> dict[str, mo
     return {row.uuid: row for row in uow.session.scalars(query)}
 
 
+def projects_of(uow: UnitOfWork, uuids: list[str]) -> dict[str, str]:
+    """Whose they are, of those that there are, deleted or not."""
+    return {row.uuid: row.project_id for row in uow.rows(_PROJECTS, {"uuids": uuids})}
+
+
+_PROJECTS = sa.select(models.Instance.uuid, models.Instance.project_id).where(
+    models.Instance.uuid.in_(sa.bindparam("uuids", expanding=True))
+)
+
+
 def of_request(uow: UnitOfWork, first_uuid: str, project_id: str | None) -> Sequence[models.Instance]:
     """All that were created with the instance of this uuid, if it is the project's."""
-    first = uow.session.scalars(sa.select(models.Instance).where(models.Instance.uuid == first_uuid)).first()
+    first = uow.session.scalars(_ROW, {"instance_uuid": first_uuid}).first()
     if first is None or first.project_id != project_id:
         return []
     query = sa.select(models.Instance).where(
@@ -194,6 +229,11 @@ def movable(uow: UnitOfWork) -> Sequence[models.Instance]:
 
 def concerned_with(uow: UnitOfWork, host: str) -> list[str]:
     """Uuids of those that are on the host, hold something of it, or have something open there; oldest first."""
+    return list(uow.rows(_concerned, {"host": host}).scalars())
+
+
+def _concerned_with() -> sa.Select[Any]:
+    host = sa.bindparam("host", type_=sa.String)
     held = (
         sa.select(models.Allocation.instance_uuid)
         .join(models.ComputeNode, models.ComputeNode.id == models.Allocation.compute_node_id)
@@ -204,7 +244,10 @@ def concerned_with(uow: UnitOfWork, host: str) -> list[str]:
     )
     here = sa.and_(models.Instance.host == host, models.Instance.deleted.is_(False))
     found = sa.or_(here, models.Instance.uuid.in_(held), models.Instance.uuid.in_(asked))
-    return list(uow.session.scalars(sa.select(models.Instance.uuid).where(found).order_by(models.Instance.id)))
+    return sa.select(models.Instance.uuid).where(found).order_by(models.Instance.id)
+
+
+_concerned = _concerned_with()
 
 
 def with_domain(uow: UnitOfWork, host: str) -> list[DomainExpected]:
@@ -230,16 +273,31 @@ def to_reclaim(uow: UnitOfWork, seconds: int, most: int) -> list[str]:
     oldest first."""
     before = uow.now - datetime.timedelta(seconds=seconds)
     row = models.Instance
+    query = sa.select(row.uuid).where(*soft_deleted(before)).order_by(row.soft_deleted_at)
+    return list(uow.session.scalars(query.limit(most)))
+
+
+def soft_deleted(before: Time) -> tuple[sa.ColumnElement[bool], ...]:
+    """Until then, and not being deleted for good yet."""
+    row = models.Instance
     idle = sa.or_(row.task_state.is_(None), row.task_state != states.DELETING)
-    query = sa.select(row.uuid).where(row.soft_deleted_at <= before, row.deleted.is_(False), idle)
-    return list(uow.session.scalars(query.order_by(row.soft_deleted_at).limit(most)))
+    return row.soft_deleted_at <= before, row.deleted.is_(False), idle
 
 
 def get(uow: UnitOfWork, context: RequestContext, instance_uuid: str) -> Instance:
-    found = _whole(uow, uow.session.execute(_ONE, {"instance_uuid": instance_uuid}).all())
+    found = _whole(uow, uow.rows(_ONE, {"instance_uuid": instance_uuid}).all())
     if not found or not _visible(found[0], context, deleted=False):
         raise exception.InstanceNotFound(instance_id=instance_uuid)
     return found[0]
+
+
+def get_all(uow: UnitOfWork, questions: list[InstanceQuestion]) -> list[Instance]:
+    """The instances that some question may see, once each, in no order."""
+    asked = collections.defaultdict(list)
+    for question in questions:
+        asked[question.uuid].append(question)
+    found = _whole(uow, uow.rows(_ALL, {"uuids": list(asked)}).all())
+    return [each for each in found if not each.deleted and any(q.may_see(each) for q in asked[each.uuid])]
 
 
 def list_(
@@ -263,7 +321,7 @@ def list_(
     columns = _COLUMNS if filters.with_user_data else _WITHOUT_USER_DATA
     query = instance_filters.apply(sa.select(*columns.values()), filters)
     try:
-        return _whole(uow, uow.session.execute(order.page(query, start, limit)).all())
+        return _whole(uow, uow.rows(order.page(query, start, limit)).all())
     except exc.DBAPIError as error:
         if code_of(error) in instance_filters.BAD_PATTERN_CODES:
             raise exception.InvalidInput(reason="the database does not take this regular expression") from error
@@ -282,9 +340,14 @@ def at_address(uow: UnitOfWork, address: str) -> list[Instance]:
 def to_offload(uow: UnitOfWork, shelved_before: datetime.datetime, limit: int) -> list[str]:
     """Uuids of instances that are shelved since then, and still on a host."""
     row = models.Instance
-    query = sa.select(row.uuid).where(row.shelved_at <= shelved_before, row.vm_state == states.SHELVED)
-    query = query.where(row.task_state.is_(None), ~row.deleted).order_by(row.shelved_at).limit(limit)
-    return list(uow.session.scalars(query))
+    query = sa.select(row.uuid).where(*shelved(shelved_before)).order_by(row.shelved_at)
+    return list(uow.session.scalars(query.limit(limit)))
+
+
+def shelved(before: Time) -> tuple[sa.ColumnElement[bool], ...]:
+    """Until then, and nothing is done with them."""
+    row = models.Instance
+    return row.shelved_at <= before, row.vm_state == states.SHELVED, row.task_state.is_(None), ~row.deleted
 
 
 def update(uow: UnitOfWork, context: RequestContext, instance_uuid: str, changes: dict[str, Any]) -> Instance:

@@ -55,7 +55,8 @@ class Changed(Created):
 
 class Service(Numbered, Changed, Base):
     """A daemon. ``up`` is the host lease: cleared by the conductor when ``last_seen_up`` is too old. ``identity``: of
-    the machine that registered, since ``identity_epoch``."""
+    the machine that registered, since ``identity_epoch``. ``report_count``: the number of the newest report
+    of the compute daemon that was started as ``boot_id``."""
 
     __tablename__ = "services"
     __table_args__ = (sa.UniqueConstraint("host", "binary"), NEVER_AGAIN)
@@ -74,6 +75,7 @@ class Service(Numbered, Changed, Base):
     identity_epoch: Mapped[int] = mapped_column(default=0, server_default=sa.text("0"))
     availability_zone: Mapped[str] = mapped_column(Name, default="internal")
     boot_id: Mapped[str] = mapped_column(Uuid, default="")
+    report_count: Mapped[int] = mapped_column(default=0, server_default=sa.text("0"))
     last_seen_up: Mapped[datetime.datetime | None] = mapped_column(Time)
 
 
@@ -82,7 +84,8 @@ class ComputeNode(Numbered, Changed, Base):
 
     ``vcpus``, ``memory_mb``, ``disk_gb`` are what may be given out, ratio and reservation already applied;
     ``inventory`` is the driver's report as it came. ``generation`` grows with every change. ``failed_builds`` counts
-    builds that went wrong since the last one that did not.
+    builds that went wrong since the last one that did not. ``freed_at``: when a place was last given back.
+    ``numa_used``: what allocations have of its NUMA cells (`nova_lite.objects.numa`); changed with the row locked.
     """
 
     __tablename__ = "compute_nodes"
@@ -105,6 +108,8 @@ class ComputeNode(Numbered, Changed, Base):
     reserved: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
     generation: Mapped[int] = mapped_column(default=0)
     failed_builds: Mapped[int] = mapped_column(default=0, server_default=sa.text("0"))
+    freed_at: Mapped[datetime.datetime | None] = mapped_column(Time)
+    numa_used: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
 
     service: Mapped[Service] = relationship(lazy="joined")
 
@@ -112,7 +117,8 @@ class ComputeNode(Numbered, Changed, Base):
 class Allocation(Numbered, Created, Base):
     """What one instance takes of one hypervisor: the only truth of what is used.
 
-    An instance has one while it is placed, two while it moves. ``generation`` is the attempt it was made for.
+    An instance has one while it is placed, two while it moves. ``generation`` is the attempt it was made for. ``numa``:
+    its place in the NUMA cells (`nova_lite.objects.InstanceNUMATopology`), of one that is bound to any.
     """
 
     __tablename__ = "allocations"
@@ -124,6 +130,7 @@ class Allocation(Numbered, Created, Base):
     vcpus: Mapped[int]
     memory_mb: Mapped[int]
     disk_gb: Mapped[int]
+    numa: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
 
 
 class Aggregate(Numbered, Changed, Base):
@@ -159,6 +166,9 @@ class Instance(Numbered, Changed, Base):
     that it is deleted for good. ``network_call_until``: a call to the network service that may still take effect is
     over by then. ``generation``: of what is at ``host``; ``last_generation``: the highest that was ever given out.
     ``extra_vcpus``, ``extra_memory_mb``: what quota counts besides its flavor while a resize is open.
+    ``block_devices``: volumes and other disks that were asked for (`nova_lite.objects.BlockDevice`); None: none.
+    ``numa``: as in its allocation of where it is.
+    ``network_info``: its interfaces (`nova_lite.objects.VIF`) where another service has them; None: they are ports.
     """
 
     __tablename__ = "instances"
@@ -220,6 +230,9 @@ class Instance(Numbered, Changed, Base):
     scheduler_hints: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
     fault: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
     shelved_image: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
+    block_devices: Mapped[list[dict[str, Any]] | None] = mapped_column(sa.JSON(none_as_null=True))
+    network_info: Mapped[list[dict[str, Any]] | None] = mapped_column(sa.JSON(none_as_null=True))
+    numa: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
     shelved_at: Mapped[datetime.datetime | None] = mapped_column(Time, index=True)
     network_call_until: Mapped[datetime.datetime | None] = mapped_column(Time)
     launched_at: Mapped[datetime.datetime | None] = mapped_column(Time)
@@ -239,6 +252,28 @@ class PurgedInstance(Base):
 
     uuid: Mapped[str] = mapped_column(Uuid, primary_key=True)
     purged_at: Mapped[datetime.datetime] = mapped_column(Time)
+
+
+class TakenMessage(Base):
+    """The id of a message that changed something, until its time would not let it be taken again."""
+
+    __tablename__ = "taken_messages"
+    __table_args__ = {"sqlite_with_rowid": False}
+
+    id: Mapped[str] = mapped_column(sa.String(32), primary_key=True)
+    taken_at: Mapped[datetime.datetime] = mapped_column(Time, index=True)
+
+
+class PendingAttach(Base):
+    """Another network service was asked for an interface by this request. ``port_id``: of a port that the user brings;
+    None: it makes one. ``until``: then nobody is at it any more."""
+
+    __tablename__ = "pending_attaches"
+
+    instance_uuid: Mapped[str] = mapped_column(sa.String(36), primary_key=True)
+    request_id: Mapped[str] = mapped_column(sa.String(255), primary_key=True)
+    port_id: Mapped[str | None] = mapped_column(sa.String(36))
+    until: Mapped[datetime.datetime] = mapped_column(Time, index=True)
 
 
 class InstanceTag(Base):
@@ -436,13 +471,16 @@ class Image(Changed, Base):
     tags: Mapped[list[str] | None] = mapped_column(sa.JSON)
 
 
-class Network(Created, Base):
-    """A network of the ``local`` backend."""
+class Network(Changed, Base):
+    """A network of the ``local`` backend. ``cidr``, ``start`` and ``end`` are empty as long as it has no subnet."""
 
     __tablename__ = "networks"
 
     id: Mapped[str] = mapped_column(Uuid, primary_key=True)
-    name: Mapped[str] = mapped_column(Name, unique=True)
+    name: Mapped[str] = mapped_column(Name)
+    description: Mapped[str] = mapped_column(Name, default="", server_default=sa.text("''"))
+    subnet_name: Mapped[str] = mapped_column(Name, default="", server_default=sa.text("''"))
+    subnet_description: Mapped[str] = mapped_column(Name, default="", server_default=sa.text("''"))
     cidr: Mapped[str] = mapped_column(sa.String(64))
     gateway: Mapped[str | None] = mapped_column(sa.String(45))
     dns: Mapped[list[str]] = mapped_column(sa.JSON, default=list)
@@ -452,24 +490,184 @@ class Network(Created, Base):
     end: Mapped[str] = mapped_column(sa.String(45))
     project_id: Mapped[str | None] = mapped_column(Name)
     is_default: Mapped[bool] = mapped_column(default=False)
+    vni: Mapped[int | None] = mapped_column(unique=True, index=True)
+    cidr6: Mapped[str] = mapped_column(sa.String(64), default="", server_default=sa.text("''"))
 
 
-class Port(Created, Base):
-    """An interface of an instance and its address on a network."""
+class Port(Changed, Base):
+    """An interface and its address on a network. ``state``: what its host is doing with it, if anything
+    (`nova_lite.objects.VIF`).
+
+    ``project_id``: of one that a user made, which is there before its instance and after it; None: it was made with its
+    instance, and goes with it. ``security_groups``: names; None: those of its instance."""
 
     __tablename__ = "ports"
     __table_args__ = (
         sa.UniqueConstraint("network_id", "address"),
         sa.UniqueConstraint("mac_address"),
+        sa.Index(None, "network_id", "address6", unique=True),
     )
 
     id: Mapped[str] = mapped_column(Uuid, primary_key=True)
     network_id: Mapped[str] = mapped_column(sa.ForeignKey("networks.id"))
-    instance_uuid: Mapped[str] = mapped_column(sa.ForeignKey("instances.uuid"), index=True)
+    instance_uuid: Mapped[str | None] = mapped_column(sa.ForeignKey("instances.uuid"), index=True)
+    project_id: Mapped[str | None] = mapped_column(Name, index=True)
+    name: Mapped[str] = mapped_column(Name, default="", server_default=sa.text("''"))
+    description: Mapped[str] = mapped_column(Name, default="", server_default=sa.text("''"))
+    security_groups: Mapped[list[str] | None] = mapped_column(sa.JSON(none_as_null=True))
     position: Mapped[int] = mapped_column(default=0)
     mac_address: Mapped[str] = mapped_column(sa.String(17))
     address: Mapped[str] = mapped_column(sa.String(45))
+    address6: Mapped[str | None] = mapped_column(sa.String(45))
     tag: Mapped[str | None] = mapped_column(sa.String(60))
+    state: Mapped[str | None] = mapped_column(sa.String(16))
+
+
+class FloatingIpPool(Created, Base):
+    __tablename__ = "floating_ip_pools"
+
+    id: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    name: Mapped[str] = mapped_column(Name, unique=True)
+    cidr: Mapped[str] = mapped_column(sa.String(64))
+
+
+class FloatingIp(Created, Base):
+    """An address of a pool that a project has, and the port that it leads to; the address outlives the port."""
+
+    __tablename__ = "floating_ips"
+
+    id: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    pool_id: Mapped[str] = mapped_column(sa.ForeignKey("floating_ip_pools.id"), index=True)
+    address: Mapped[str] = mapped_column(sa.String(45), unique=True)
+    project_id: Mapped[str] = mapped_column(Name, index=True)
+    user_id: Mapped[str] = mapped_column(Name, default="")
+    port_id: Mapped[str | None] = mapped_column(sa.ForeignKey("ports.id", ondelete="SET NULL"), unique=True)
+    description: Mapped[str | None] = mapped_column(Name)
+
+
+class SecurityGroup(Changed, Base):
+    """A project's group of rules. Instances name their groups in ``Instance.security_groups``; that of the name
+    ``default`` has no row as long as nobody changed it (`nova_lite.objects.security_group.default_group`)."""
+
+    __tablename__ = "security_groups"
+    __table_args__ = (sa.UniqueConstraint("project_id", "name"),)
+
+    id: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    project_id: Mapped[str] = mapped_column(Name)
+    user_id: Mapped[str] = mapped_column(Name, default="")
+    name: Mapped[str] = mapped_column(Name)
+    description: Mapped[str | None] = mapped_column(Name)
+
+
+class SecurityGroupRule(Created, Base):
+    """What its group lets through (`nova_lite.objects.SecurityGroupRule`)."""
+
+    __tablename__ = "security_group_rules"
+
+    id: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    security_group_id: Mapped[str] = mapped_column(sa.ForeignKey("security_groups.id"), index=True)
+    direction: Mapped[str] = mapped_column(sa.String(16))
+    ethertype: Mapped[str] = mapped_column(sa.String(16))
+    protocol: Mapped[str | None] = mapped_column(sa.String(16))
+    port_range_min: Mapped[int | None]
+    port_range_max: Mapped[int | None]
+    remote_ip_prefix: Mapped[str | None] = mapped_column(sa.String(64))
+    remote_group_id: Mapped[str | None] = mapped_column(sa.ForeignKey("security_groups.id"), index=True)
+    description: Mapped[str | None] = mapped_column(Name)
+
+
+# --- volumes
+
+
+class Volume(Changed, Base):
+    """A volume of the built-in backend; its bytes are a file of ``[volume] store_path``, which hosts make.
+
+    ``instance_uuid``: the one server that has it, or is to have it; only a conditional update sets that, from none.
+    """
+
+    __tablename__ = "volumes"
+    __table_args__ = (sa.Index(None, "project_id", "created_at"),)
+
+    id: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    project_id: Mapped[str] = mapped_column(Name)
+    user_id: Mapped[str] = mapped_column(Name, default="")
+    name: Mapped[str] = mapped_column(Name, default="")
+    description: Mapped[str | None] = mapped_column(Name)
+    size: Mapped[int]
+    status: Mapped[str] = mapped_column(sa.String(32))
+    availability_zone: Mapped[str] = mapped_column(Name, default="")
+    volume_type: Mapped[str] = mapped_column(Name, default="")
+    bootable: Mapped[bool] = mapped_column(default=False)
+    metadata_: Mapped[dict[str, Any]] = mapped_column("metadata", sa.JSON, default=dict)
+    image: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
+    snapshot_id: Mapped[str | None] = mapped_column(Uuid)
+    source_volid: Mapped[str | None] = mapped_column(Uuid)
+    instance_uuid: Mapped[str | None] = mapped_column(Uuid, index=True)
+    attachment_id: Mapped[str | None] = mapped_column(Uuid)
+    device: Mapped[str | None] = mapped_column(sa.String(64))
+    attached_at: Mapped[datetime.datetime | None] = mapped_column(Time)
+
+
+class VolumeSnapshot(Changed, Base):
+    """A copy of a volume as it was; its bytes are a file of ``[volume] store_path``. ``instance_uuid``: for whose image
+    it is being made."""
+
+    __tablename__ = "volume_snapshots"
+    __table_args__ = (sa.Index(None, "project_id", "created_at"),)
+
+    id: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    volume_id: Mapped[str] = mapped_column(Uuid, index=True)
+    project_id: Mapped[str] = mapped_column(Name)
+    user_id: Mapped[str] = mapped_column(Name, default="")
+    name: Mapped[str] = mapped_column(Name, default="")
+    description: Mapped[str | None] = mapped_column(Name)
+    size: Mapped[int]
+    status: Mapped[str] = mapped_column(sa.String(32))
+    metadata_: Mapped[dict[str, Any]] = mapped_column("metadata", sa.JSON, default=dict)
+    image: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
+    instance_uuid: Mapped[str | None] = mapped_column(Uuid, index=True)
+
+
+class VolumeTask(Numbered, Base):
+    """The action log of volumes: work on a file that was accepted and is not done. A host does it, the one it was given
+    to as long as that is up; when the lease lapses it is sent again. ``reads``: the volume or snapshot that is read
+    meanwhile, and has to stay as it is."""
+
+    __tablename__ = "volume_tasks"
+    __table_args__ = NEVER_AGAIN
+
+    verb: Mapped[str] = mapped_column(sa.String(32))
+    volume_id: Mapped[str] = mapped_column(Uuid, index=True)
+    reads: Mapped[str | None] = mapped_column(Uuid, index=True)
+    payload: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
+    host: Mapped[str | None] = mapped_column(Name)
+    request_id: Mapped[str] = mapped_column(Name)
+    lease_expires_at: Mapped[datetime.datetime] = mapped_column(Time, index=True)
+    deadline: Mapped[datetime.datetime] = mapped_column(Time)
+
+
+class CinderAttachment(Base):
+    """A volume of Cinder's that an instance has or is to have; it goes when Cinder has nothing of it any more.
+
+    ``id``: of the block device. ``attachments``: by host, and by "" what is only reserved: Cinder's id of the
+    attachment, and whether it is complete. ``to_be_made``: Cinder has yet to make the volume, or is at it. Due at
+    ``due_at`` (None: it is as it should be), and leased meanwhile. ``unsure_until``: so long what was asked for and not
+    answered may still come to be."""
+
+    __tablename__ = "cinder_attachments"
+
+    id: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    instance_uuid: Mapped[str] = mapped_column(Uuid, index=True)
+    volume_id: Mapped[str | None] = mapped_column(Uuid, unique=True)
+    wanted: Mapped[bool] = mapped_column(default=True)
+    to_be_made: Mapped[bool] = mapped_column(default=False)
+    delete_volume: Mapped[bool] = mapped_column(default=False)
+    attachments: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
+    error: Mapped[str | None] = mapped_column(sa.String(1024))
+    lease_owner: Mapped[str | None] = mapped_column(Uuid)
+    due_at: Mapped[datetime.datetime | None] = mapped_column(Time, index=True)
+    unsure_until: Mapped[datetime.datetime | None] = mapped_column(Time)
+    deadline: Mapped[datetime.datetime] = mapped_column(Time)
 
 
 # --- quota

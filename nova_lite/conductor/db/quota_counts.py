@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from nova_lite.conductor.db.engine import UnitOfWork
-from nova_lite.conductor.db.models import Instance, InstanceGroup, KeyPair
+from nova_lite.conductor.db.models import FloatingIp, Instance, InstanceGroup, KeyPair, SecurityGroup
+from nova_lite.objects import security_group
 
 
 class Counted(NamedTuple):
@@ -34,6 +35,13 @@ COUNTED: dict[str, Counted] = {
     "ram": Counted(sa.func.sum(Instance.memory_mb + Instance.extra_memory_mb), *_LIVE),
     "server_groups": Counted(
         sa.func.count(InstanceGroup.id), InstanceGroup.project_id, InstanceGroup.user_id, sa.true()
+    ),
+    "floating_ips": Counted(sa.func.count(FloatingIp.id), FloatingIp.project_id, FloatingIp.user_id, sa.true()),
+    "security_groups": Counted(
+        sa.func.count(SecurityGroup.id),
+        SecurityGroup.project_id,
+        SecurityGroup.user_id,
+        SecurityGroup.name != security_group.DEFAULT,
     ),
     "key_pairs": Counted(sa.func.count(KeyPair.id), None, KeyPair.user_id, sa.true()),
 }

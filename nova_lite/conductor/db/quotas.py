@@ -6,6 +6,7 @@ number of conductors together grant exactly the limit.
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
 from collections.abc import Iterable
@@ -30,7 +31,7 @@ UNLIMITED = -1
 RESOURCES = tuple(opt.name for opt in quota_conf.OPTS)
 
 #: Limits that are kept for clients that set them; who gives such things out has limits of its own.
-NETWORK_RESOURCES = ("fixed_ips", "floating_ips", "security_groups", "security_group_rules")
+NETWORK_RESOURCES = ("fixed_ips", "networks")
 
 #: The project whose limits are everybody's defaults.
 _DEFAULTS = ""
@@ -140,19 +141,29 @@ def bounds(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, user_id: str 
     return limits_of(uow, conf, project_id, user_id).both
 
 
-def limits_of(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, user_id: str | None) -> Bounds:
+# Statements are made once: to make them anew took longer than to run them.
+
+
+@functools.cache
+def _limits(with_user: bool) -> Any:
     of_all, of_users = models.QuotaLimit, models.UserQuotaLimit
-    query: Any = sa.select(of_all.project_id, sa.literal("").label("user_id"), of_all.resource, of_all.limit).where(
-        of_all.project_id.in_({_DEFAULTS, project_id})
-    )
-    if user_id:
-        mine = (of_users.project_id == project_id, of_users.user_id == user_id)
-        own = sa.select(of_users.project_id, of_users.user_id, of_users.resource, of_users.limit).where(*mine)
-        query = sa.union_all(query, own)
+    query = sa.select(of_all.project_id, sa.literal("").label("user_id"), of_all.resource, of_all.limit)
+    query = query.where(of_all.project_id.in_(sa.bindparam("owners", expanding=True)))
+    if not with_user:
+        return query
+    mine = (of_users.project_id == sa.bindparam("project_id"), of_users.user_id == sa.bindparam("user_id"))
+    own = sa.select(of_users.project_id, of_users.user_id, of_users.resource, of_users.limit)
+    return sa.union_all(query, own.where(*mine))
+
+
+def limits_of(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, user_id: str | None) -> Bounds:
     defaults: dict[str, int] = {resource: conf.quota[resource] for resource in RESOURCES}
     projects: dict[str, int] = {}
     users: dict[str, int] = {}
-    for owner, user, resource, limit in uow.session.connection().execute(query):
+    found = uow.session.connection().execute(
+        _limits(bool(user_id)), {"owners": [_DEFAULTS, project_id], "project_id": project_id, "user_id": user_id}
+    )
+    for owner, user, resource, limit in found:
         (users if user else defaults if owner == _DEFAULTS else projects)[resource] = limit
     return Bounds(defaults | projects, users)
 
@@ -262,9 +273,7 @@ def lock(uow: UnitOfWork, project_id: str) -> None:
 
 def _read_locked(uow: UnitOfWork, owner: str, resources: Iterable[str]) -> dict[str, int]:
     """Those that have a row; locked in one order by all."""
-    table = models.QuotaUsage
-    query = sa.select(table.resource, table.used).where(table.project_id == owner, table.resource.in_(list(resources)))
-    rows = uow.session.connection().execute(query.order_by(table.resource).with_for_update())
+    rows = uow.session.connection().execute(_USED_LOCKED, {"owner": owner, "resources": list(resources)})
     return {row.resource: row.used for row in rows}
 
 
@@ -272,17 +281,38 @@ def _add(uow: UnitOfWork, owner: str, wanted: dict[str, int], limits: dict[str, 
     """In one conditional update, which meets all of these rows: they are locked, and were found to have room."""
     if not wanted:
         return
-    table = models.QuotaUsage
-    amount = sa.case(wanted, value=table.resource)
-    fits = []
-    for resource, each in wanted.items():
-        limit = limits.get(resource, UNLIMITED)
-        room = sa.true() if limit == UNLIMITED else table.used + each <= limit
-        fits.append(sa.and_(table.resource == resource, room))
-    mine = (table.project_id == owner, sa.or_(*fits))
-    met = uow.change(sa.update(table).where(*mine).values(used=table.used + amount))
+    limited = {each: limits[each] for each in wanted if limits.get(each, UNLIMITED) != UNLIMITED}
+    values = {f"amount_{each}": amount for each, amount in wanted.items()}
+    values |= {f"limit_{each}": limit for each, limit in limited.items()}
+    met = uow.change(_adding(tuple(wanted), frozenset(limited)), {"owner": owner, **values})
     if met != len(wanted):
         raise RuntimeError(f"{met} of {len(wanted)} counters of {owner} had room")
+
+
+@functools.cache
+def _adding(resources: tuple[str, ...], limited: frozenset[str]) -> sa.Update:
+    table = models.QuotaUsage
+    amounts = {each: sa.bindparam(f"amount_{each}", type_=sa.BigInteger) for each in resources}
+    fits = [
+        sa.and_(
+            table.resource == each,
+            table.used + amount <= sa.bindparam(f"limit_{each}", type_=sa.BigInteger) if each in limited else sa.true(),
+        )
+        for each, amount in amounts.items()
+    ]
+    mine = (table.project_id == sa.bindparam("owner"), sa.or_(*fits))
+    return sa.update(table).where(*mine).values(used=table.used + sa.case(amounts, value=table.resource))
+
+
+_USED_LOCKED = (
+    sa.select(models.QuotaUsage.resource, models.QuotaUsage.used)
+    .where(
+        models.QuotaUsage.project_id == sa.bindparam("owner"),
+        models.QuotaUsage.resource.in_(sa.bindparam("resources", expanding=True)),
+    )
+    .order_by(models.QuotaUsage.resource)
+    .with_for_update()
+)
 
 
 def _own(

@@ -13,7 +13,7 @@ from sqlalchemy import orm
 from nova_lite import exception, states
 from nova_lite.conductor.db import paging
 from nova_lite.conductor.db.claims import Place
-from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.conductor.db.engine import Time, UnitOfWork
 from nova_lite.conductor.db.models import ComputeNode, Instance, Migration
 from nova_lite.conductor.db.rows import to_object
 from nova_lite.context import RequestContext
@@ -104,13 +104,15 @@ def end_with_instance(uow: UnitOfWork, instance_uuid: str) -> None:
 def unconfirmed(uow: UnitOfWork, seconds: int, most: int) -> list[str]:
     """Uuids of the instances whose move has waited for their owner's word for longer than that, oldest first."""
     until = uow.now - datetime.timedelta(seconds=seconds)
-    query = (
-        sa.select(Instance.uuid)
-        .join(Migration, Migration.instance_uuid == Instance.uuid)
-        .where(Migration.status == FINISHED, Migration.updated_at <= until)
-        .where(Instance.vm_state == states.RESIZED, Instance.task_state.is_(None), Instance.deleted.is_(False))
-    )
-    return list(uow.session.scalars(query.order_by(Migration.updated_at).limit(most)))
+    query = sa.select(Instance.uuid).where(*waiting(until)).order_by(Migration.updated_at)
+    return list(uow.session.scalars(query.limit(most)))
+
+
+def waiting(since: Time) -> tuple[sa.ColumnElement[bool], ...]:
+    """Moves, and their servers, that wait for their owner's word since then."""
+    moved = (Migration.instance_uuid == Instance.uuid, Migration.status == FINISHED, Migration.updated_at <= since)
+    idle = (Instance.vm_state == states.RESIZED, Instance.task_state.is_(None), Instance.deleted.is_(False))
+    return *moved, *idle
 
 
 def ends(row: Migration) -> dict[str, Any]:

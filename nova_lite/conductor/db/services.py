@@ -14,7 +14,7 @@ from oslo_config import cfg
 
 from nova_lite import exception
 from nova_lite.conductor.db import actions, compute_nodes
-from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.conductor.db.engine import Time, UnitOfWork
 from nova_lite.conductor.db.models import Service
 from nova_lite.conductor.db.rows import to_object
 from nova_lite.conductor.db.statements import by_reference, insert_if_missing
@@ -102,17 +102,24 @@ def seconds_silent(uow: UnitOfWork, service: Service) -> float:
     return float("inf") if service.last_seen_up is None else (uow.now - service.last_seen_up).total_seconds()
 
 
-def seconds_since_heartbeat(uow: UnitOfWork) -> float:
-    """Since the newest heartbeat of any daemon, this one included; 0 when there never was one."""
-    newest = uow.session.execute(sa.select(sa.func.max(Service.last_seen_up))).scalar_one()
-    return 0.0 if newest is None else (uow.now - newest).total_seconds()
+def is_silent(since: Time) -> tuple[sa.ColumnElement[bool], ...]:
+    """Those that count as up, and have not reported since then."""
+    return Service.up.is_(True), Service.last_seen_up < since
 
 
 def expire(uow: UnitOfWork, conf: cfg.ConfigOpts) -> list[str]:
-    """Services whose lease lapsed go down. Returns the names of the compute hosts among them."""
+    """Services whose lease lapsed go down. Returns the names of the compute hosts among them.
+
+    They are looked for without a lock: MariaDB would lock each row that it looks at, and wait for all heartbeats that
+    is under way.
+    """
     latest = uow.now - datetime.timedelta(seconds=conf.service_down_time)
+    lapsed = is_silent(latest)
+    found = uow.session.scalars(sa.select(Service.id).where(*lapsed).order_by(Service.id)).all()
+    if not found:
+        return []
     silent = uow.session.scalars(
-        sa.select(Service).where(Service.up.is_(True), Service.last_seen_up < latest).with_for_update()
+        sa.select(Service).where(Service.id.in_(found), *lapsed).order_by(Service.id).with_for_update()
     ).all()
     for service in silent:
         service.up = False

@@ -14,6 +14,7 @@ from typing import Any
 
 from oslo_config import cfg
 
+from nova_lite import exception
 from nova_lite.conductor.db import (
     action_log,
     aggregates,
@@ -21,18 +22,24 @@ from nova_lite.conductor.db import (
     console_tokens,
     flavor_access,
     flavors,
+    floating_ips,
     hosts,
     images,
     instance_metadata,
     instance_tags,
     instances,
     keypairs,
+    network_quotas,
+    network_records,
     networks,
+    ports,
     quotas,
+    security_groups,
     server_groups,
     server_migrations,
     services,
     usage,
+    volumes,
 )
 from nova_lite.conductor.db.engine import Database
 from nova_lite.context import RequestContext
@@ -52,24 +59,40 @@ READS: dict[str, Function] = {
     "flavor_access_list": flavor_access.list_,
     "flavor_get": flavors.get,
     "flavor_list": flavors.list_,
+    "floating_ip_get": floating_ips.get,
+    "floating_ip_list": floating_ips.list_,
+    "floating_ip_pool_list": floating_ips.pools,
     "host_states_get": hosts.page_of_states,
-    "image_get": images.get,
     "image_list": images.list_,
     "instance_get": instances.get,
     "instance_list": instances.list_,
+    "instances_get": instances.get_all,
     "instances_at_address": instances.at_address,
+    "instance_security_groups": security_groups.of_instance,
     "keypair_get": keypairs.get,
     "keypair_list": keypairs.list_,
     "limits_get": quotas.get,
     "migration_get": server_migrations.get,
     "migration_list": server_migrations.list_,
     "migrations_in_progress": server_migrations.in_progress,
+    "network_limits_get": network_quotas.get,
+    "network_record_list": network_records.list_,
     "network_list": networks.list_,
+    "port_filters_get": security_groups.filters,
+    "port_get": ports.get,
+    "port_list": ports.list_,
     "quota_defaults_get": quotas.defaults,
+    "security_group_get": security_groups.get,
+    "security_group_list": security_groups.list_,
     "server_group_get": server_groups.get,
     "server_group_list": server_groups.list_,
     "service_list": services.list_,
+    "snapshot_get": volumes.get_snapshot,
+    "snapshot_list": volumes.list_snapshots,
     "usage_list": usage.list_,
+    "volume_get": volumes.get,
+    "volume_list": volumes.list_,
+    "volume_usage": volumes.usage,
 }
 
 WRITES: dict[str, Function] = {
@@ -88,35 +111,82 @@ WRITES: dict[str, Function] = {
     "flavor_extra_spec_delete": flavors.delete_extra_spec,
     "flavor_extra_specs_update": flavors.update_extra_specs,
     "flavor_update": flavors.update,
+    "floating_ip_associate": floating_ips.associate,
+    "floating_ip_create": floating_ips.allocate,
+    "floating_ip_delete": floating_ips.release,
+    "floating_ip_disassociate": floating_ips.disassociate,
+    "floating_ip_update": floating_ips.update,
     "image_create": images.create,
-    "image_update": images.update,
     "instance_metadata_change": instance_metadata.change,
     "instance_metadata_delete": instance_metadata.delete,
     "instance_password_clear": instance_metadata.clear_password,
     "instance_password_set": instance_metadata.set_password,
+    "instance_security_group_add": security_groups.join,
+    "instance_security_group_remove": security_groups.leave,
     "instance_tag_add": instance_tags.add,
     "instance_tag_delete": instance_tags.delete,
     "instance_tags_replace": instance_tags.replace,
     "instance_update": instances.update,
     "keypair_create": keypairs.create,
     "keypair_delete": keypairs.delete,
+    "network_create": network_records.create,
+    "network_delete": network_records.delete,
+    "network_limits_update": network_quotas.set_limits,
+    "network_update": network_records.update,
+    "port_create": ports.create,
+    "port_delete": ports.delete,
+    "port_update": ports.update,
     "quota_defaults_update": quotas.set_defaults,
     "quota_delete": quotas.reset,
     "quota_update": quotas.set_limits,
     "register_host": hosts.register_host,
     "report_service": services.report,
-    "report_state": hosts.report_state,
+    "security_group_create": security_groups.create,
+    "security_group_delete": security_groups.delete,
+    "security_group_rule_create": security_groups.add_rule,
+    "security_group_rule_delete": security_groups.delete_rule,
+    "security_group_update": security_groups.update,
     "server_group_create": server_groups.create,
     "server_group_delete": server_groups.delete,
     "service_delete": services.delete,
     "service_update": services.update,
+    "subnet_create": network_records.create_subnet,
+    "subnet_delete": network_records.delete_subnet,
 }
 
 
-def functions(db: Database, conf: cfg.ConfigOpts) -> dict[str, Function]:
-    """What `rpc.Endpoint` serves of them."""
+#: What these are about belongs to the network service, where that keeps the ports.
+_OF_PORTS = ("security_group_", "floating_ip_")
+
+#: Then it is asked for these (`nova_lite.conductor.endpoints.interfaces.Ports`).
+_ASKED_FOR = (
+    "network_list",
+    "instance_security_groups",
+    "instance_security_group_add",
+    "instance_security_group_remove",
+)
+
+
+def functions(db: Database, conf: cfg.ConfigOpts, without_ports: bool = False) -> dict[str, Function]:
+    """What `rpc.Endpoint` serves of them. ``without_ports``: another service has ports and what belongs to them."""
+
     reads = {name: _served(db.read, function, conf) for name, function in READS.items()}
-    return reads | {name: _served(db.write, function, conf) for name, function in WRITES.items()}
+    every = reads | {name: _served(db.write, function, conf) for name, function in WRITES.items()}
+    if not without_ports:
+        return every
+    left = {name: function for name, function in every.items() if name not in _ASKED_FOR}
+    return {name: _elsewhere(each) if name.startswith(_OF_PORTS) else each for name, each in left.items()}
+
+
+def _elsewhere(function: Function) -> Function:
+    @functools.wraps(function)
+    def refuse(*_arguments: Any, **_named: Any) -> Any:
+        raise exception.NotServed(
+            what="Managing security groups and floating addresses by the compute API",
+            instead=" They are the network service's: use its API.",
+        )
+
+    return refuse
 
 
 def _served(run: Function, function: Function, conf: cfg.ConfigOpts) -> Function:

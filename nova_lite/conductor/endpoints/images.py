@@ -1,17 +1,19 @@
-"""RPC methods about images that also touch files."""
+"""RPC methods about images that ask who is there, or also touch files."""
 
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 from oslo_config import cfg
 
 from nova_lite import exception
 from nova_lite.compute.rpcapi import ComputeRPC
-from nova_lite.conductor.db import aggregates, images
+from nova_lite.conductor.db import aggregates, host_images, images
 from nova_lite.conductor.db.engine import Database, UnitOfWork
 from nova_lite.context import RequestContext
 from nova_lite.image import store
+from nova_lite.keys import COMPUTE
 from nova_lite.objects import Image
 
 LOG = logging.getLogger(__name__)
@@ -22,6 +24,18 @@ class Images:
         self.db = db
         self.conf = conf
         self.compute = compute
+
+    def image_get(self, context: RequestContext, image_id: str) -> Image:
+        if (host := _compute_host(context)) is not None:
+            return self.db.read(host_images.get, host, image_id)
+        return self.db.read(images.get, context, image_id)
+
+    def image_update(
+        self, context: RequestContext, image_id: str, changes: dict[str, Any], expected_status: str | None
+    ) -> Image:
+        if (host := _compute_host(context)) is not None:
+            return self.db.write(host_images.update, host, image_id, changes, expected_status)
+        return self.db.write(images.update, context, image_id, changes, expected_status)
 
     def image_delete(self, context: RequestContext, image_id: str) -> None:
         """Delete the row, then the file, which nobody asks for without its row; instances have copies."""
@@ -40,6 +54,12 @@ class Images:
                 self.compute.cache_images(context, host, found)
             except exception.MessagingUnavailable as error:
                 LOG.warning("Host %s is not told to cache images: %s", host, error.message)
+
+
+def _compute_host(context: RequestContext) -> str | None:
+    """The host that asks, if it is one."""
+    sender = context.sender
+    return sender.host if sender is not None and sender.role == COMPUTE else None
 
 
 def _hosts_and_images(

@@ -6,14 +6,17 @@ import dataclasses
 
 import msgspec
 
-from nova_lite import operations
+from nova_lite import exception, operations
 from nova_lite.conductor.db import actions, claims, hosts, instances
+from nova_lite.conductor.db import block_devices as db_block_devices
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Instance, InstanceAction
+from nova_lite.conductor.operations import block_devices
 from nova_lite.context import RequestContext
 from nova_lite.objects import ActionTicket, BuildRequest, NetworkRequest
 from nova_lite.objects import Image as ImageObject
 from nova_lite.objects import Instance as InstanceObject
+from nova_lite.objects.build import Reimage
 from nova_lite.operations import MOVE, End, OnHost, Operation, Step
 
 #: In the payload of a build: its instance got its interfaces with its place, under this registration of the host.
@@ -25,7 +28,7 @@ class Act:
     """An action and its instance, locked until the transaction ends. ``cause`` and ``details``: why it fails.
     ``ordered``: the step whose order goes out with the commit. ``swept``: the reconciler sends it. ``retiring``: a host
     is being retired, which decides what becomes of the instances on it. ``up``: whether its ends' hosts are, as far as
-    that was read."""
+    that was read. ``has_users_ports``: whether users have made some of the instance's interfaces, or may have."""
 
     uow: UnitOfWork
     instance: Instance
@@ -36,6 +39,7 @@ class Act:
     swept: bool = False
     retiring: bool = False
     up: dict[str, bool] = dataclasses.field(default_factory=dict)
+    has_users_ports: bool = True
 
     @property
     def row(self) -> Operation:
@@ -122,6 +126,8 @@ def build_request(act: Act) -> BuildRequest:
         injected_files=instance.request.get("injected_files", {}),
         admin_password=instance.request.get("admin_password"),
         connected=action.payload.get(CONNECTED, ""),
+        reimage=msgspec.convert(action.payload.get("reimage"), Reimage | None),
+        volume_images=block_devices.images_to_make(act.uow, db_block_devices.of(instance)),
     )
 
 
@@ -142,8 +148,9 @@ def ends(act: Act, at: End) -> list[claims.End]:
     instance = act.instance
     if at is End.EVERY:
         held = claims.held(act.uow, instance)
-        act.up = {end.host: up for end, up in held}
-        return [end for end, _ in held]
+        act.up = {end.host: up for end, up, _ in held}
+        act.has_users_ports = any(ports for *_, ports in held)
+        return [end for end, *_ in held]
     if at in MOVE:
         return [claims.End(there.host, there.generation)] if (there := place(act, at)) is not None else []
     return [] if instance.host is None else [claims.End(instance.host, instance.generation)]
@@ -165,3 +172,18 @@ def is_away(act: Act) -> bool:
 
 def is_retired(act: Act) -> bool:
     return isinstance(act.step, OnHost) and act.action.host in act.action.payload.get("retired", ())
+
+
+def check(context: RequestContext, instance: Instance, row: Operation) -> None:
+    """Whether the instance's state allows the operation; raises a 409."""
+    if instance.locked and not context.is_admin and not row.despite_lock:
+        raise exception.InstanceIsLocked(instance_id=instance.uuid)
+    attr = state = None
+    if row.allowed is not None and (instance.vm_state not in row.allowed or instance.launched_at is None):
+        attr, state = "vm_state", instance.vm_state
+    elif row.during is not None and instance.task_state is not None and instance.task_state not in row.during:
+        attr, state = "task_state", instance.task_state
+    if attr is not None:
+        raise exception.InstanceInvalidState(method=row.method, instance_id=instance.uuid, attr=attr, state=state)
+    if row.needs_host and instance.host is None:
+        raise exception.InstanceNotReady(instance_id=instance.uuid)

@@ -11,10 +11,11 @@ from typing import Any
 
 import msgspec
 
-from nova_lite import exception, operations, states
-from nova_lite.conductor.db import actions, claims, hosts, instances, networks
+from nova_lite import exception, metrics, operations, states
+from nova_lite.conductor.db import actions, block_devices, claims, hosts, instances, networks
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Instance, InstanceAction
+from nova_lite.conductor.operations import network_calls
 from nova_lite.conductor.operations.act import Act, begun, requested_networks
 from nova_lite.conductor.operations.engine import Engine
 from nova_lite.conductor.operations.scheduling import Scheduling
@@ -56,6 +57,10 @@ class Building:
         answer = self.network.call(call)
         try:
             return BuildNetworks(vifs=self.db.write(self._start_build, *asked, answer))
+        except exception.StaleReport:
+            if not self.network.keeps_ports:  # else they are the next attempt's, or given back with its failure
+                self._take_back(call)
+            raise
         except exception.NovaLiteException:
             self._take_back(call)
             raise
@@ -80,13 +85,7 @@ class Building:
         seconds = self.conf.network.call_timeout
         act.instance.network_call_until = uow.now + datetime.timedelta(seconds=seconds)
         actions.extend(uow, self.conf, act.action, seconds)
-        return NetworkCall(
-            verb=Verb.ALLOCATE,
-            context=act.context,
-            instance_uuid=instance_uuid,
-            networks=requested_networks(act),
-            vifs=networks.Store(uow).vifs(instance_uuid),
-        )
+        return network_calls.plan(uow, self.network, act.instance, act.context, Verb.ALLOCATE)
 
     def _start_build(
         self, uow: UnitOfWork, instance_uuid: str, host: str, generation: int, answer: object = None
@@ -101,6 +100,7 @@ class Building:
 
     def finish_build(self, context: RequestContext, result: BuildResult) -> None:
         """Settle a build; what another host may do better is scheduled again."""
+        metrics.BUILDS.labels(result.outcome.value).inc()
         if not self.db.write(self._finish_build, result):
             return
         LOG.info("Rescheduling %s: %s", result.instance_uuid, result.message)
@@ -108,6 +108,32 @@ class Building:
             self.conductor.build_instances(context, [result.instance_uuid])
         except exception.MessagingUnavailable:
             LOG.info("The reconciler will reschedule %s", result.instance_uuid)
+
+    def finish_builds(self, context: RequestContext, host: str, results: list[BuildResult]) -> list[bool]:
+        if any(result.host != host for result in results):
+            raise exception.Forbidden(f"Host {host} speaks of builds of another one.")
+        for result in results:
+            metrics.BUILDS.labels(result.outcome.value).inc()
+
+        def finish_build(uow: UnitOfWork, result: BuildResult) -> bool | None:
+            """None: that build is over, and nothing was changed."""
+            try:
+                return self._finish_build(uow, result)
+            except (exception.StaleReport, exception.InstanceGone):
+                return None
+
+        # In one order everywhere, as the transaction locks several.
+        results_in_order = sorted(results, key=lambda result: result.instance_uuid)
+        settled = self.db.write_together(finish_build, results_in_order)
+        answers = {result.instance_uuid: is_again for result, is_again in zip(results_in_order, settled, strict=True)}
+        again = [instance_uuid for instance_uuid, is_again in answers.items() if is_again]
+        if again:
+            LOG.info("Rescheduling %s", ", ".join(again))
+            try:
+                self.conductor.build_instances(context, again)
+            except exception.MessagingUnavailable:
+                LOG.info("The reconciler will reschedule %s", ", ".join(again))
+        return [answers[result.instance_uuid] is not None for result in results]
 
     def _finish_build(self, uow: UnitOfWork, result: BuildResult) -> bool:
         """True when the instance is to be scheduled again."""
@@ -149,7 +175,7 @@ class Building:
             self.engine.fail(act, message, result.details, answered=True)
             return False
         claims.release(uow, instance.uuid)
-        instance.host = instance.node = None
+        claims.leave(instance)
         instance.updated_at = uow.now
         action.payload = {**action.payload, "tried": tried, "errors": errors}
         self.engine.again(act, operations.SCHEDULE, result.message, result.details)
@@ -169,6 +195,7 @@ def built(
     instance.progress = 100
     instance.request = {}
     instance.root_device_name = root_device_name or instance.root_device_name
+    block_devices.all_attached(uow, instance)
     act.action.step = operations.BUILD
     engine.done(act)
 

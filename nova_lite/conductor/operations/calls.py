@@ -8,14 +8,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from nova_lite import exception, hooks
-from nova_lite.conductor.db import actions, networks
+from nova_lite.conductor.db import actions, networks, pending_attaches
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.operations import images
 from nova_lite.conductor.operations.act import lock_act
+from nova_lite.conductor.operations.network_calls import PORT_ID, plan
 from nova_lite.conductor.operations.registry import own
 from nova_lite.image.driver import ImageCall
 from nova_lite.network.driver import NetworkCall, Verb
-from nova_lite.operations import Image, ImageVerb, Network
+from nova_lite.operations import DISCONNECT, MAKES_IMAGE, Image, ImageVerb, Network
 
 if TYPE_CHECKING:
     from nova_lite.conductor.operations.engine import Engine
@@ -56,14 +57,24 @@ class Calls:
             act.action.lease_expires_at = instance.network_call_until
             return None
         actions.extend(uow, self.engine.conf, act.action, self.engine.conf.network.call_timeout)
-        vifs = networks.Store(uow).vifs(instance.uuid)
-        return NetworkCall(verb=Verb.DEALLOCATE, context=act.context, instance_uuid=instance.uuid, vifs=vifs)
+        if act.step.name != DISCONNECT:
+            return plan(uow, self.engine.network, act.instance, act.context, Verb.DEALLOCATE)
+        call = plan(uow, self.engine.network, act.instance, act.context, Verb.DETACH)
+        call.vifs = [vif for vif in call.vifs if vif.id == act.action.payload[PORT_ID]]
+        return call
 
     def _network_told(self, uow: UnitOfWork, action_id: int) -> None:
         act = lock_act(uow, action_id)
         if act is not None and isinstance(act.step, Network):
-            self.engine.network.deallocate(networks.Store(uow), act.instance.uuid)
-            act.instance.network_call_until = None
+            store = networks.Store(uow)
+            if act.step.name == DISCONNECT:
+                rest = self.engine.network.vifs(store, act.instance.uuid)
+                store.record(act.instance.uuid, [vif for vif in rest if vif.id != act.action.payload[PORT_ID]])
+            else:
+                self.engine.network.deallocate(store, act.instance.uuid)
+                act.instance.network_call_until = None
+                if self.engine.network.keeps_ports:
+                    pending_attaches.drop(uow, act.instance.uuid)
             self.engine.advance(act)
 
     def _network_failed(self, uow: UnitOfWork, action_id: int, cause: str) -> None:
@@ -106,7 +117,7 @@ class Calls:
         images.drop(uow, call.gone)
         act = lock_act(uow, action_id)
         if act is None or not isinstance(act.step, Image) or act.step.verb is not verb:
-            return verb is not ImageVerb.PUBLISH or images.is_wanted(uow, self.engine.images, call.image_id)
+            return verb not in MAKES_IMAGE or images.is_wanted(uow, self.engine.images, call.image_id)
         if act.step.goes_on:
             self.engine.advance(act)
             return True

@@ -3,32 +3,40 @@
 from __future__ import annotations
 
 import base64
+import collections
 import json
+import logging
 import re
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from oslo_config import cfg
 
-from nova_lite import exception, operations, states
+from nova_lite import exception, hardware, operations, states
+from nova_lite.conductor import volume_sources
 from nova_lite.conductor.db import (
     actions,
     compute_nodes,
+    fixed_ips,
     flavors,
-    images,
     instances,
     keypairs,
     networks,
     purge,
     quotas,
+    security_groups,
     server_groups,
     services,
 )
-from nova_lite.conductor.db.engine import Database, UnitOfWork
-from nova_lite.conductor.db.models import Instance, InstanceTag, KeyPair
+from nova_lite.conductor.db.engine import Database, UnitOfWork, translate
+from nova_lite.conductor.db.models import Instance, InstanceAction, InstanceTag, KeyPair
+from nova_lite.conductor.operations import block_devices, image_devices
+from nova_lite.conductor.operations.drives import Drives
+from nova_lite.conductor.operations.wanted import Wanted, wanted_of
 from nova_lite.context import RequestContext
+from nova_lite.gathering import Line
 from nova_lite.network.driver import NetworkBackend, NetworkCall, Verb
 from nova_lite.objects import (
     CreateRequest,
@@ -37,9 +45,11 @@ from nova_lite.objects import (
     Image,
     NetworkRequest,
     RequestedDestination,
-    security_group,
 )
 from nova_lite.objects import Instance as InstanceObject
+from nova_lite.objects.security_group import DEFAULT
+
+LOG = logging.getLogger(__name__)
 
 GIB = 1024**3
 
@@ -50,72 +60,229 @@ _NAMESPACE = uuid.UUID("6d1f4f2e-4e0b-4b52-9d0c-3f1f2c8a7a10")
 _FINGERPRINT = "idempotency_fingerprint"
 
 
+class _Asked(NamedTuple):
+    """A create; ``answer``: what the network service says of its networks."""
+
+    context: RequestContext
+    request: CreateRequest
+    answer: Any
+
+
 class Create:
     """The RPC method `create_instances`."""
 
-    def __init__(self, db: Database, conf: cfg.ConfigOpts, network: NetworkBackend) -> None:
+    def __init__(
+        self, db: Database, conf: cfg.ConfigOpts, network: NetworkBackend, drives: Drives | None = None
+    ) -> None:
+        """``drives``: who drives what was accepted; None: whoever is nudged."""
         self.db = db
         self.conf = conf
         self.network = network
+        self.drives = drives
+        self._line: Line[_Asked, CreateResult | Exception] = Line(self._accept)
 
     def create_instances(self, context: RequestContext, request: CreateRequest) -> CreateResult:
         """Write ``request.min_count`` to ``max_count`` instances, as many as the quota allows, or refuse all of it; the
         same request id or idempotency key again returns the same instances."""
         answer = None
         if self.network.remote and context.project_id:
-            answer = self.network.call(NetworkCall(verb=Verb.RESOLVE, context=context, networks=request.networks))
-        arguments = (self.conf, self.network, context, request, answer)
-        return self.db.write_once_more(create_instances, *arguments)
+            call = NetworkCall(verb=Verb.RESOLVE, context=context, networks=request.networks)
+            call.security_groups = request.security_groups
+            try:
+                answer = self.network.call(call)
+            except exception.NovaLiteException:
+                # Of a repeated request the first one may have taken what there is only once: a port.
+                if not self.db.read(_was_accepted, context, request):
+                    raise
+        asked = _Asked(context, request, answer)
+        # Many servers in one request would have all others wait for them.
+        accepted = self._line.ask(asked) if request.max_count == 1 else self._accept_one(asked)
+        if isinstance(accepted, Exception):
+            raise accepted
+        return accepted
+
+    def _accept(self, asked: list[_Asked]) -> list[CreateResult | Exception]:
+        """Those that came together, by one transaction. If any of them cannot be, each by its own: what is refused may
+        have been only because of another one that is refused, too."""
+        seeds = {_seed(each.context, each.request) for each in asked}
+        if len(asked) > 1 and len(seeds) == len(asked):  # one that came twice finds what it made the first time
+            # In one order everywhere, as the transaction locks the counters of several projects.
+            order = sorted(range(len(asked)), key=lambda index: asked[index].context.project_id or "")
+            try:
+                accepted = self.db.write(self._create_instances, [asked[index] for index in order])
+            except Exception as error:
+                if isinstance(translate(error), exception.DatabaseUnavailable):
+                    raise
+                LOG.info("Creates that came together are accepted one by one: %s", " ".join(str(error).split()))
+            else:
+                self._drive([each for _, wanted in accepted for each in wanted])
+                results = {index: result for index, (result, _) in zip(order, accepted, strict=True)}
+                return [results[index] for index in range(len(asked))]
+        return [self._accept_one(each) for each in asked]
+
+    def _accept_one(self, asked: _Asked) -> CreateResult | Exception:
+        try:
+            ((result, wanted),) = self.db.write_once_more(self._create_instances, [asked])
+        except Exception as error:
+            return error
+        self._drive(wanted)
+        return result
+
+    def _create_instances(self, uow: UnitOfWork, asked: list[_Asked]) -> list[tuple[CreateResult, list[Wanted]]]:
+        drive = self.drives is not None and self.drives.started
+        return create_instances(uow, self.conf, self.network, asked, drive)
+
+    def _drive(self, wanted: list[Wanted]) -> None:
+        if wanted and self.drives is not None:
+            self.drives.add(wanted)
 
 
 def create_instances(
-    uow: UnitOfWork,
-    conf: cfg.ConfigOpts,
-    network: NetworkBackend,
-    context: RequestContext,
-    request: CreateRequest,
-    answer: Any,
-) -> CreateResult:
-    if not context.project_id:
-        raise exception.Forbidden("A server belongs to a project; this token is for none.")
-    seed = _seed(context, request)
-    repeated = instances.of_request(uow, _instance_uuid(seed, 0), context.project_id)
-    if repeated:
-        return _again(uow, context, request, repeated)
-    if request.idempotency_key is not None and purge.purged(uow, [_instance_uuid(seed, 0)]):
-        raise exception.IdempotencyKeyReused(
-            "The server that was made with this Idempotency-Key was deleted, long ago: take a new key for a new server."
-        )
-    flavor = _flavor(uow, context, request)
-    image, boot_images = find_images(uow, context, request.image_ref, request.images, flavor)
+    uow: UnitOfWork, conf: cfg.ConfigOpts, network: NetworkBackend, asked: list[_Asked], drive: bool = False
+) -> list[tuple[CreateResult, list[Wanted]]]:
+    """What was created of each, and (``drive``) what its maker has to drive from now on, which is leased. All or
+    none."""
+    done = _earlier(uow, asked)
+    plans = {each: _planned(uow, conf, network, asked[each]) for each in range(len(asked)) if each not in done}
+    counts = _take_quota(uow, conf, network, plans)
+    rows = {each: _rows(uow, plan, counts[each]) for each, plan in plans.items()}
+    uow.session.flush()
+    opened = {}
+    for each, plan in plans.items():
+        _reserve(uow, conf, network, plan, rows[each])
+        opened[each] = _open(uow, conf, plan, rows[each], drive)
+    uow.session.flush()
+    for each, plan in plans.items():
+        pairs = zip(opened[each], rows[each], strict=True)
+        wanted = [wanted_of(uow, plan.context, *pair) for pair in pairs] if drive else []
+        result = _result(rows[each], [instances.created(row) for row in rows[each]])
+        result.driven = drive
+        done[each] = result, wanted
+    return [done[each] for each in range(len(asked))]
+
+
+class _Plan(NamedTuple):
+    """What is to be created, all that could be checked having been checked. ``groups``: names of security groups,
+    ``group_ids``: a network service's of them."""
+
+    context: RequestContext
+    project_id: str
+    request: CreateRequest
+    seed: str
+    flavor: Flavor
+    image: Image | None
+    boot_images: dict[str, Image]
+    key: KeyPair | None
+    limits: quotas.Bounds
+    groups: list[str]
+    group_ids: list[str]
+    networks: list[NetworkRequest]
+
+    @property
+    def new_interfaces(self) -> int:
+        """Of each server."""
+        return sum(not each.port_id for each in self.networks)
+
+
+def _earlier(uow: UnitOfWork, asked: list[_Asked]) -> dict[int, tuple[CreateResult, list[Wanted]]]:
+    """What some of them, by their place, were answered before."""
+    for each in asked:
+        if not each.context.project_id:
+            raise exception.Forbidden("A server belongs to a project; this token is for none.")
+    firsts = [_instance_uuid(_seed(each.context, each.request), 0) for each in asked]
+    found = instances.projects_of(uow, firsts)
+    earlier = {}
+    for index, (first, (context, request, _)) in enumerate(zip(firsts, asked, strict=True)):
+        if found.get(first) == context.project_id:
+            repeated = instances.of_request(uow, first, context.project_id)
+            earlier[index] = _again(uow, context, request, repeated), list[Wanted]()
+        elif request.idempotency_key is not None and purge.purged(uow, [first]):
+            raise exception.IdempotencyKeyReused(
+                "The server that was made with this Idempotency-Key was deleted, long ago: take a new key for a new "
+                "server."
+            )
+    return earlier
+
+
+def _planned(uow: UnitOfWork, conf: cfg.ConfigOpts, network: NetworkBackend, asked: _Asked) -> _Plan:
+    """Nothing is written yet, and no quota taken. What several read that are accepted together is read once."""
+    context, request, answer = asked
+    project_id = context.project_id or ""
+    asker = (project_id, context.user_id, context.is_admin)
+    flavor = uow.once(("flavor", asker, request.flavor_id), lambda: _flavor(uow, context, request))
+    block_devices.check(request, flavor)
+    found = block_devices.boot_image(uow, context, request, flavor)
+    image, boot_images = found or _images(uow, context, request, flavor)
+    if found is None and image is not None and image_devices.are_named(image):
+        request = image_devices.with_devices_of(image, request)
+        block_devices.check(request, flavor)
+        found = block_devices.boot_image(uow, context, request, flavor)
+        assert found is not None
+        image, boot_images = found
+    if found is not None:
+        hardware.check(flavor, found[0])
+    if image is not None and found is None and not flavor.root_gb and not request.may_have_zero_disk:
+        raise exception.BootFromVolumeRequiredForZeroDiskFlavor()
     key = None if request.key_name is None else keypairs.find(uow, context.user_id or "", request.key_name)
     if request.key_name is not None and key is None:
         raise exception.KeypairUnavailable()
-    limits = quotas.limits_of(uow, conf, context.project_id, context.user_id)
+    limits = uow.once(("limits", asker), lambda: quotas.limits_of(uow, conf, project_id, context.user_id))
     check_limits(limits.both, request.metadata, request.injected_files)
-    _check_security_groups(request, context.project_id)
+    if network.keeps_ports:
+        groups, group_ids = answer.group_names or [DEFAULT], answer.security_groups
+    else:
+        groups, group_ids = security_groups.named(uow, project_id, request.security_groups), []
     _check_placement(uow, request)
-    requested_networks = network.resolve(networks.Store(uow), context, request.networks, answer)
-    _check_count_against_networks(request, requested_networks)
-    count = _take_quota(uow, conf, context, request, flavor, limits)
+    requested = _networks(uow, network, context, request, answer)
+    _check_count_against_networks(request, requested)
+    seed = _seed(context, request)
+    return _Plan(
+        context, project_id, request, seed, flavor, image, boot_images, key, limits, groups, group_ids, requested
+    )
 
+
+def _rows(uow: UnitOfWork, plan: _Plan, count: int) -> list[Instance]:
+    """To be written."""
     rows = []
     for index in range(count):
-        row = _instance(uow, context, request, flavor, image, key, index, count, seed)
-        if request.idempotency_key is not None:
-            row.system_metadata = {**row.system_metadata, _FINGERPRINT: request.fingerprint}
-        row.boot_images = msgspec.to_builtins(boot_images)
-        row.request = _build_data(request, requested_networks)
+        row = _instance(uow, plan, index, count)
+        if plan.request.idempotency_key is not None:
+            row.system_metadata = {**row.system_metadata, _FINGERPRINT: plan.request.fingerprint}
+        row.boot_images = msgspec.to_builtins(plan.boot_images)
+        row.request = _build_data(plan.request, plan.networks, plan.group_ids)
+        row.security_groups = plan.groups
         uow.session.add(row)
         rows.append(row)
-    uow.session.flush()
-    if group := _group(request):
-        server_groups.join(uow, conf, context, group, [row.uuid for row in rows])
+    return rows
+
+
+def _reserve(uow: UnitOfWork, conf: cfg.ConfigOpts, network: NetworkBackend, plan: _Plan, rows: list[Instance]) -> None:
+    """What the servers, which are written, take along."""
     for row in rows:
-        action = actions.open_action(uow, conf, context, row, operations.CREATE.kind, {"tried": []})
+        network.reserve(networks.Store(uow), row.uuid, plan.networks)
+    if plan.request.block_devices:
+        for row in rows:
+            block_devices.take(uow, plan.context, plan.request, plan.flavor, row)
+        uow.session.flush()
+    if group := _group(plan.request):
+        server_groups.join(uow, conf, plan.context, group, [row.uuid for row in rows])
+
+
+def _open(
+    uow: UnitOfWork, conf: cfg.ConfigOpts, plan: _Plan, rows: list[Instance], drive: bool
+) -> list[InstanceAction]:
+    kind = operations.CREATE.kind
+    opened = [actions.open_action(uow, conf, plan.context, row, kind, {"tried": []}) for row in rows]
+    owner = actions.new_owner()
+    for action in opened:
         action.step = operations.SCHEDULE
-    uow.session.flush()
-    return _result(rows, [instances.created(row) for row in rows])
+        if drive:
+            actions.take(uow, conf, action, owner)
+    return opened
+
+
+def _was_accepted(uow: UnitOfWork, context: RequestContext, request: CreateRequest) -> bool:
+    return bool(instances.of_request(uow, _instance_uuid(_seed(context, request), 0), context.project_id or ""))
 
 
 def _result(rows: Sequence[Instance], told: list[InstanceObject]) -> CreateResult:
@@ -159,46 +326,64 @@ def _flavor(uow: UnitOfWork, context: RequestContext, request: CreateRequest) ->
     return flavor
 
 
+def _images(
+    uow: UnitOfWork, context: RequestContext, request: CreateRequest, flavor: Flavor
+) -> tuple[Image | None, dict[str, Image]]:
+    """`find_images`, once for creates that are accepted together."""
+
+    def find() -> tuple[Image | None, dict[str, Image]]:
+        return find_images(uow, context, request.image_ref, request.images, flavor, data=False)
+
+    if request.images:  # as this request's API found them at the image service
+        return find()
+    return uow.once(("images", context.project_id, context.is_admin, request.image_ref, flavor.flavorid), find)
+
+
+def _networks(
+    uow: UnitOfWork, network: NetworkBackend, context: RequestContext, request: CreateRequest, answer: Any
+) -> list[NetworkRequest]:
+    def resolve() -> list[NetworkRequest]:
+        return network.resolve(networks.Store(uow), context, request.networks, answer)
+
+    if network.remote or not isinstance(request.networks, str):
+        return resolve()
+    return uow.once(("networks", context.project_id, context.is_admin, request.networks), resolve)
+
+
 def find_images(
-    uow: UnitOfWork, context: RequestContext, image_ref: str, described: Mapping[str, Image], flavor: Flavor | None
+    uow: UnitOfWork,
+    context: RequestContext,
+    image_ref: str,
+    described: Mapping[str, Image],
+    flavor: Flavor | None,
+    data: bool = True,
 ) -> tuple[Image | None, dict[str, Image]]:
     """The image, and by id its kernel and ramdisk; None for a request without one. ``described``: by id, where the API
-    knows them (Glance). Raises a 400 unless a server of this flavor (None: of any) can boot from it."""
+    knows them (Glance). Not ``data``: also one that has none. Raises a 400 unless a server of this flavor (None: of
+    any) can boot from it."""
     if not image_ref:
+        if flavor is not None:
+            hardware.check(flavor, None)
         return None, {}
-    image = _visible_image(uow, context, described, image_ref)
-    if image is None:
-        raise exception.ImageUnavailable()
-    if image.status != "active":
-        raise exception.ImageNotActive(image_id=image.id)
-    boot_images = {}
-    for part, part_id in image.boot_parts():
-        found = _visible_image(uow, context, described, part_id)
-        if found is None:
-            raise exception.InvalidInput(reason=f"image {image.id} names a {part} {part_id} that does not exist")
-        boot_images[part_id] = found
+    image, boot_images = volume_sources.find_images(uow, context, image_ref, described, data)
     if flavor is not None:
         check_flavor_fits(image, flavor)
     return image, boot_images
 
 
 def check_flavor_fits(image: Image, flavor: Flavor) -> None:
-    if image.min_ram > flavor.memory_mb:
-        raise exception.FlavorMemoryTooSmall(flavor_mb=flavor.memory_mb, image_mb=image.min_ram)
+    """Its size, and `check_guest_fits`."""
     needed_gb = max(image.min_disk, -(-image.size // GIB))
     if flavor.root_gb and needed_gb > flavor.root_gb:
         raise exception.FlavorDiskTooSmall(flavor_size=flavor.root_gb, image_min_disk=needed_gb)
+    check_guest_fits(image, flavor)
 
 
-def _visible_image(
-    uow: UnitOfWork, context: RequestContext, described: Mapping[str, Image], image_id: str
-) -> Image | None:
-    if described:
-        return described.get(image_id)
-    try:
-        return images.get(uow, context, image_id)
-    except exception.ImageNotFound:
-        return None
+def check_guest_fits(image: Image, flavor: Flavor) -> None:
+    """Its memory, and whether a guest can have all that flavor and image say of its hardware."""
+    if image.min_ram > flavor.memory_mb:
+        raise exception.FlavorMemoryTooSmall(flavor_mb=flavor.memory_mb, image_mb=image.min_ram)
+    hardware.check(flavor, image)
 
 
 def check_limits(limits: Mapping[str, int], metadata: Mapping[str, str], injected_files: Mapping[str, str]) -> None:
@@ -216,13 +401,6 @@ def check_limits(limits: Mapping[str, int], metadata: Mapping[str, str], injecte
             raise exception.InjectedFileLimitExceeded(reason=f"Injected file path too long: {path[:64]}...")
         if over("injected_file_content_bytes", len(content) * 3 // 4):
             raise exception.InjectedFileLimitExceeded(reason=f"Injected file content too long: {path}")
-
-
-def _check_security_groups(request: CreateRequest, project_id: str) -> None:
-    """A project has one security group, ``default``."""
-    for name in request.security_groups:
-        if not security_group.is_default(name, project_id):
-            raise exception.SecurityGroupUnavailable(name=name)
 
 
 def _check_placement(uow: UnitOfWork, request: CreateRequest) -> None:
@@ -253,37 +431,36 @@ def _check_count_against_networks(request: CreateRequest, requested: list[Networ
 
 
 def _take_quota(
-    uow: UnitOfWork,
-    conf: cfg.ConfigOpts,
-    context: RequestContext,
-    request: CreateRequest,
-    flavor: Flavor,
-    limits: quotas.Bounds,
-) -> int:
-    """Take quota for as many instances as there is room for, at least ``min_count``; returns how many."""
-    each = {"instances": 1, "cores": flavor.vcpus, "ram": flavor.memory_mb}
-    project_id, user_id = context.project_id or "", context.user_id
-    count = request.min_count
-    if request.max_count > count:
-        count = max(count, quotas.room(uow, conf, project_id, user_id, each, request.max_count))
-    amounts = {resource: amount * count for resource, amount in each.items()}
-    quotas.take(uow, conf, project_id, amounts, user_id, limits)
-    return count
+    uow: UnitOfWork, conf: cfg.ConfigOpts, network: NetworkBackend, plans: Mapping[int, _Plan]
+) -> dict[int, int]:
+    """Take quota for all of them together, by user; returns how many servers each is to have: as many as there is room
+    for, at least ``min_count``."""
+    by_user: dict[tuple[str, str | None], list[int]] = {}
+    for each, plan in plans.items():
+        by_user.setdefault((plan.project_id, plan.context.user_id), []).append(each)
+    counts: dict[int, int] = {}
+    for (project_id, user_id), mine in by_user.items():
+        amounts, interfaces = collections.Counter[str](), 0
+        for each in mine:
+            plan = plans[each]
+            one = {"instances": 1, "cores": plan.flavor.vcpus, "ram": plan.flavor.memory_mb}
+            count = counts[each] = plan.request.min_count
+            if plan.request.max_count > count:
+                room = quotas.room(uow, conf, project_id, user_id, one, plan.request.max_count)
+                count = counts[each] = max(count, room)
+            amounts.update({resource: amount * count for resource, amount in one.items()})
+            interfaces += plan.new_interfaces * count
+        limits = plans[mine[0]].limits
+        quotas.take(uow, conf, project_id, amounts, user_id, limits)
+        if not network.remote and any(plans[each].new_interfaces > 1 for each in mine):
+            fixed_ips.check(uow, conf, project_id, limits.of_project, 1, interfaces)
+    return counts
 
 
-def _instance(
-    uow: UnitOfWork,
-    context: RequestContext,
-    request: CreateRequest,
-    flavor: Flavor,
-    image: Image | None,
-    key: KeyPair | None,
-    index: int,
-    count: int,
-    seed: str,
-) -> Instance:
+def _instance(uow: UnitOfWork, plan: _Plan, index: int, count: int) -> Instance:
+    context, request, flavor, image, key = plan.context, plan.request, plan.flavor, plan.image, plan.key
     suffix = f"-{index + 1}" if count > 1 else ""
-    instance_uuid = _instance_uuid(seed, index)
+    instance_uuid = _instance_uuid(plan.seed, index)
     return Instance(
         uuid=instance_uuid,
         project_id=context.project_id,
@@ -291,7 +468,7 @@ def _instance(
         display_name=request.name[: 255 - len(suffix)] + suffix,
         display_description=request.description,
         hostname=_requested_hostname(request, suffix) or hostname(request.name, suffix, instance_uuid),
-        reservation_id=_reservation_id(seed),
+        reservation_id=_reservation_id(plan.seed),
         launch_index=index,
         vm_state=states.BUILDING,
         task_state=states.SCHEDULING,
@@ -315,7 +492,6 @@ def _instance(
         access_ip_v6=request.access_ip_v6,
         metadata_=request.metadata,
         system_metadata={} if image is None else image_metadata(image),
-        security_groups=[security_group.DEFAULT],
         scheduler_hints=request.scheduler_hints,
         tags=[InstanceTag(tag=tag) for tag in dict.fromkeys(request.tags)],
         created_at=uow.now,
@@ -332,11 +508,14 @@ def _wants_config_drive(image: Image) -> bool:
     return image.properties.get("img_config_drive") == "mandatory"
 
 
-def _build_data(request: CreateRequest, requested_networks: list[NetworkRequest]) -> dict[str, Any]:
+def _build_data(
+    request: CreateRequest, requested_networks: list[NetworkRequest], group_ids: list[str]
+) -> dict[str, Any]:
     """What only the build needs; emptied as soon as the build has ended, because some of it is secret."""
     data: dict[str, Any] = msgspec.to_builtins(
         {
             "networks": requested_networks,
+            "security_groups": group_ids,
             "forced_host": request.forced_host,
             "forced_node": request.forced_node,
             "requested_destination": request.requested_destination,

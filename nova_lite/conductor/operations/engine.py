@@ -15,14 +15,15 @@ from typing import Any
 
 from oslo_config import cfg
 
-from nova_lite import exception, operations, states
+from nova_lite import exception, metrics, operations, states
 from nova_lite.compute.rpcapi import ComputeRPC, send_ticket
-from nova_lite.conductor.db import actions, claims, hosts, instances, networks
+from nova_lite.conductor.db import actions, block_devices, cinder, claims, hosts, instances, networks
 from nova_lite.conductor.db.engine import Database, UnitOfWork, translate
 from nova_lite.conductor.db.models import Instance, InstanceAction
 from nova_lite.conductor.operations import faults
 from nova_lite.conductor.operations.act import (
     Act,
+    check,
     ends,
     is_away,
     is_retired,
@@ -31,12 +32,13 @@ from nova_lite.conductor.operations.act import (
     place,
     ticket,
 )
+from nova_lite.conductor.operations.attaches import Attaches
 from nova_lite.conductor.operations.calls import Calls
 from nova_lite.conductor.operations.registry import own
 from nova_lite.context import RequestContext
 from nova_lite.image.driver import ImageBackend
 from nova_lite.network.driver import NetworkBackend
-from nova_lite.objects import ActionTicket, RequestSpec
+from nova_lite.objects import ActionReport, ActionTicket, RequestSpec
 from nova_lite.operations import MOVE, End, Image, Network, OnHost, Operation, Release, Schedule, Step
 from nova_lite.scheduler.rpcapi import SchedulerRPC
 from nova_lite.states import PowerState
@@ -49,6 +51,8 @@ PARALLEL_EFFECTS = 4
 #: In the payload of an action that goes to every end: there is one. While it is open nothing is claimed, so it stays
 #: the only one.
 ONLY_END = "only_end"
+#: In the payload of a delete: all interfaces of the instance are its own, and go with it.
+NO_USERS_PORTS = "no_users_ports"
 
 #: What waits for somebody who is away has no deadline: it is done when they are back.
 NO_DEADLINE = datetime.timedelta(days=3650)
@@ -73,6 +77,7 @@ class Engine:
         self.scheduler = scheduler
         self.images = image_backend
         self.calls = Calls(self)
+        self.attaches = Attaches(self)
         self.effects: futures.Executor = futures.ThreadPoolExecutor(PARALLEL_EFFECTS, thread_name_prefix="effect")
 
     def stop(self) -> None:
@@ -85,6 +90,8 @@ class Engine:
     ) -> ActionTicket:
         """Write the action, or raise 404 or 409; the ticket is the order to its host. A repeated request gets its
         ticket again."""
+        if action == operations.ATTACH_INTERFACE.kind and self.network.keeps_ports:
+            return self.attaches.accept(context, instance_uuid, payload)
         if own(action).asks:
             question = self.db.read(self._question, context, instance_uuid, action, payload)
             if question is not None:
@@ -142,11 +149,11 @@ class Engine:
         row = act.row
         if row.steps:
             self._begin(act, row.steps[0])
-            uow.session.flush()
         else:
             act.action.step = operations.PERFORM
             actions.start_event(uow, act.action, f"api_{kind}", self.conf.host)
             actions.finish(uow, act.action)
+        uow.session.flush()
         return ticket(act)
 
     def _supersede(self, uow: UnitOfWork, instance: Instance, row: Operation, known: list[InstanceAction]) -> None:
@@ -166,7 +173,7 @@ class Engine:
             discard = next((undo for undo in undos if isinstance(undo, Image)), None)
             if discard is None:
                 actions.finish(uow, earlier, f"superseded by {row.kind}")
-                own(earlier.action).failed(uow, instance)
+                own(earlier.action).superseded(uow, instance)
                 continue
             actions.finish_events(uow, earlier, f"superseded by {row.kind}")
             actions.free(uow, earlier)
@@ -188,7 +195,7 @@ class Engine:
             action.host = None
         elif isinstance(step, OnHost):
             self._begin_at(act, step, ends(act, step.at))
-        elif isinstance(step, Network) and self.network.remote:
+        elif isinstance(step, Network) and self._is_told(step):
             action.deadline = uow.now + NO_DEADLINE
             uow.after_commit.append(lambda: self.in_background(lambda: self.calls.to_network(action.id)))
         elif isinstance(step, Image):
@@ -196,8 +203,9 @@ class Engine:
                 action.deadline = uow.now + NO_DEADLINE
             uow.after_commit.append(lambda: self.in_background(lambda: self.calls.to_images(action.id)))
         else:
-            if isinstance(step, Network):
-                self.network.deallocate(networks.Store(uow), instance.uuid)
+            if isinstance(step, Network) and step.name == operations.DEALLOCATE:
+                own_alone = [instance.uuid] if action.payload.get(NO_USERS_PORTS) else []
+                self.network.deallocate(networks.Store(uow, own_alone=own_alone), instance.uuid)
             elif isinstance(step, Release):
                 self._release(act, step)
             self.advance(act)
@@ -209,12 +217,18 @@ class Engine:
                 claims.release(uow, instance.uuid, end)
             return
         claims.release(uow, instance.uuid)
-        if not instance.deleted:
-            instance.host = instance.node = None
+        if instance.deleted:
+            block_devices.release(uow, instance)
+        else:
+            claims.leave(instance)
 
     def _takes_time(self, step: Step) -> bool:
         """Whether anybody else is asked; else it is recorded where it is planned."""
-        return isinstance(step, Schedule | OnHost | Image) or (isinstance(step, Network) and self.network.remote)
+        return isinstance(step, Schedule | OnHost | Image) or (isinstance(step, Network) and self._is_told(step))
+
+    def _is_told(self, step: Network) -> bool:
+        """Whether there is another service to tell of it."""
+        return self.network.keeps_ports if step.name == operations.DISCONNECT else self.network.remote
 
     def _begin_at(self, act: Act, step: OnHost, ends: list[claims.End]) -> None:
         """Address the order to the first of these ends. Without any the step is done."""
@@ -226,6 +240,8 @@ class Engine:
         action.host, action.generation = ends[0]
         if step.at is End.EVERY and len(ends) == 1:
             action.payload = {**action.payload, ONLY_END: True}
+        if act.action.action == operations.DELETE.kind and not act.has_users_ports:  # from now on it gets none
+            action.payload = {**action.payload, NO_USERS_PORTS: True}
         if step.event is not None:
             actions.start_event(uow, action, step.event, action.host)
         if is_retired(act):
@@ -253,6 +269,8 @@ class Engine:
             there = place(act, act.step.moves_to)
             assert there is not None
             claims.move(act.instance, there)
+            act.uow.refiltered_projects.add(act.instance.project_id)
+            cinder.news(act.uow, act.instance.uuid)
         own(act.action.action).record(act.uow, act.instance, act.step)
         self.advance(act)
 
@@ -314,6 +332,8 @@ class Engine:
         instance.updated_at = uow.now
         if undos and row.failed is not None:
             faults.set_error(uow, instance, cause, details)
+            reason = "not_placed" if isinstance(step, operations.Schedule) else "reported" if answered else "silent"
+            metrics.BUILDS_FAILED.labels(reason).inc()
         elif undos:
             act.action.payload = {**act.action.payload, "cause": cause}
         if answered and (all(isinstance(undo, Image) for undo in undos) if undos else step.becomes is not None):
@@ -348,6 +368,23 @@ class Engine:
         """An order was carried out, or not. One that is over, is not this host's, or is of another request, stays as it
         is."""
         self.db.write(self._finish_action, host, action_id, power_state, error, details, position, answer, request_id)
+
+    def finish_actions(self, context: RequestContext, host: str, reports: list[ActionReport]) -> None:
+        def finish_action(uow: UnitOfWork, report: ActionReport) -> None:
+            self._finish_action(
+                uow,
+                host,
+                report.action_id,
+                report.power_state,
+                report.error,
+                report.details,
+                report.position,
+                report.answer,
+                report.request_id,
+            )
+
+        # In one order everywhere, as the transaction locks several.
+        self.db.write_together(finish_action, sorted(reports, key=lambda report: report.action_id))
 
     def order_is_open(
         self, context: RequestContext, host: str, action_id: int, position: int | None, request_id: str
@@ -507,7 +544,7 @@ class Engine:
         for end in claims.ends(uow, instance):
             if end.host == instance.host:
                 claims.release(uow, instance.uuid, end)
-        instance.host = instance.node = None
+        claims.leave(instance)
         instance.power_state = PowerState.NOSTATE
         faults.set_error(uow, instance, cause)
 
@@ -564,21 +601,6 @@ class Engine:
                 LOG.warning("A step could not be driven now: %s", ours.message)
             else:
                 LOG.exception("A step could not be driven; it is repeated after its lease")
-
-
-def check(context: RequestContext, instance: Instance, row: Operation) -> None:
-    """Whether the instance's state allows the operation; raises a 409."""
-    if instance.locked and not context.is_admin and not row.despite_lock:
-        raise exception.InstanceIsLocked(instance_id=instance.uuid)
-    attr = state = None
-    if row.allowed is not None and (instance.vm_state not in row.allowed or instance.launched_at is None):
-        attr, state = "vm_state", instance.vm_state
-    elif row.during is not None and instance.task_state is not None and instance.task_state not in row.during:
-        attr, state = "task_state", instance.task_state
-    if attr is not None:
-        raise exception.InstanceInvalidState(method=row.method, instance_id=instance.uuid, attr=attr, state=state)
-    if row.needs_host and instance.host is None:
-        raise exception.InstanceNotReady(instance_id=instance.uuid)
 
 
 def nothing_to_do(uow: UnitOfWork, context: RequestContext, instance: Instance, kind: str) -> ActionTicket:

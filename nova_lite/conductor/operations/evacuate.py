@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from nova_lite import exception, operations, states
-from nova_lite.conductor.db import actions, claims, hosts, server_migrations
+from nova_lite.conductor.db import actions, block_devices, claims, hosts, server_migrations
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Instance, InstanceAction
 from nova_lite.conductor.operations.own import Own
+from nova_lite.conductor.operations.rebuild import REIMAGE
 from nova_lite.conductor.operations.resize import give_back_extra
 from nova_lite.context import RequestContext
 from nova_lite.operations import OnHost
@@ -27,8 +28,10 @@ class Evacuate(Own):
         target, origin = payload.get("host"), instance.host
         _check(uow, instance, target)
         stopped = _end_move(uow, instance) == states.STOPPED
+        unfinished = _volume_to_make(uow, instance)
         claims.release(uow, instance.uuid)
-        instance.host = instance.node = None
+        block_devices.all_attached(uow, instance)
+        claims.leave(instance)
         instance.generation = claims.next_generation(instance)
         instance.request = {"admin_password": payload.get("admin_password")}
         if target is not None:  # in the words of a request for a new server
@@ -37,7 +40,16 @@ class Evacuate(Own):
         return {
             "excluded": [] if origin is None else [origin],
             "stop": bool(payload.get("stopped")) or stopped,
+            **unfinished,
         }
+
+
+def _volume_to_make(uow: UnitOfWork, instance: Instance) -> dict[str, Any]:
+    """What its host has not said that it has done: to make a volume of an image, for a rebuild."""
+    for action in actions.all_open(uow, instance.uuid):
+        if REIMAGE in action.payload and action.step in (operations.SCHEDULE, operations.BUILD, operations.COMPENSATE):
+            return {REIMAGE: action.payload[REIMAGE]}
+    return {}
 
 
 def _end_move(uow: UnitOfWork, instance: Instance) -> str:

@@ -7,7 +7,7 @@ from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Instance, InstanceAction
 from nova_lite.image.driver import ImageBackend, ImageCall
 from nova_lite.objects import Image
-from nova_lite.operations import ImageVerb
+from nova_lite.operations import MAKES_IMAGE, ImageVerb
 
 #: The property that all backups of a server have in common, and the one of each kind.
 BACKUP = {"image_type": "backup"}
@@ -29,7 +29,7 @@ def plan(
     )
     if not backend.keeps_rows:
         return call
-    if verb is ImageVerb.PUBLISH:
+    if verb in MAKES_IMAGE:
         images.require(uow, image_id)
     elif verb is ImageVerb.DISCARD:
         images.drop(uow, [image_id])

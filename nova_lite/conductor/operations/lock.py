@@ -9,7 +9,6 @@ from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Instance
 from nova_lite.conductor.operations.own import Own
 from nova_lite.context import RequestContext
-from nova_lite.policies.servers import UNLOCK_OVERRIDE
 
 #: Who holds a lock: the instance's own project, or an admin of another one.
 OWNER = "owner"
@@ -36,6 +35,8 @@ class Unlock(Own):
         """``payload``: ``may_override``, also a lock of the other side; without it that raises
         `PolicyNotAuthorized`."""
         if instance.locked_by not in (None, _side(context, instance)) and not payload.get("may_override"):
+            from nova_lite.policies.servers import UNLOCK_OVERRIDE  # rules are the API's: conductors load none
+
             raise exception.PolicyNotAuthorized(action=UNLOCK_OVERRIDE)
         instance.locked, instance.locked_by, instance.locked_reason = False, None, None
         return {}

@@ -52,4 +52,8 @@ class Own:
         """The image that the operation has made is there; `record` of the step follows."""
 
     def failed(self, uow: UnitOfWork, instance: Instance) -> None:
-        """The action has ended without success, and what it had begun is undone; or another one took its place."""
+        """The action has ended without success, and what it had begun is undone."""
+
+    def superseded(self, uow: UnitOfWork, instance: Instance) -> None:
+        """Another operation took the action's place; what its host has begun of it is not called back."""
+        self.failed(uow, instance)

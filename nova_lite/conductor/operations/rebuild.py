@@ -12,14 +12,15 @@ from typing import Any
 import msgspec
 from oslo_config import cfg
 
-from nova_lite import exception, states
-from nova_lite.conductor.db import claims, keypairs, quotas
+from nova_lite import exception, hardware, states
+from nova_lite.conductor.db import block_devices, claims, keypairs, quotas, volumes
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Instance
 from nova_lite.conductor.operations import create
 from nova_lite.conductor.operations.own import Own
 from nova_lite.context import RequestContext
-from nova_lite.objects import Flavor, Image, RequestedDestination, RequestSpec
+from nova_lite.objects import BlockDevice, Flavor, Image, RequestedDestination, RequestSpec
+from nova_lite.objects.block_device import root_volume
 
 #: What the request may change of the instance besides image and key.
 CHANGEABLE = (
@@ -28,9 +29,15 @@ CHANGEABLE = (
 )
 
 
+#: In the payload of an action that builds: the volume that is to be made of an image before, its size in GB, and the
+#: image.
+REIMAGE = "reimage"
+
+
 class Rebuild(Own):
     """``payload``: ``image_ref``; ``images``, by id, where the API describes them; ``changes``, of `CHANGEABLE`;
-    ``key_name`` (None: no key any more), if it is to change; ``injected_files``, path to base64; ``admin_password``."""
+    ``key_name`` (None: no key any more), if it is to change; ``injected_files``, path to base64; ``admin_password``;
+    whether the volume that the server boots from is made anew (``reimage_boot_volume``), else that stays as it is."""
 
     asks = True
 
@@ -46,7 +53,7 @@ class Rebuild(Own):
         limits = quotas.bounds(uow, conf, instance.project_id, context.user_id)
         create.check_limits(limits, payload["changes"].get("metadata_", {}), payload["injected_files"])
         image, _ = _images(uow, context, instance, payload)
-        if image.id == instance.image_ref:
+        if image.id == (instance.image or {}).get("id"):
             return None
         return RequestSpec(
             instance_uuids=[instance.uuid],
@@ -62,13 +69,17 @@ class Rebuild(Own):
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any] | None:
         image, boot_images = _images(uow, context, instance, payload)
+        _check_numa(instance, image)
+        root = root_volume(block_devices.of(instance))
+        reimaged = _reimage(uow, root, image) if root is not None and payload.get("reimage_boot_volume") else {}
         if "key_name" in payload:
             _set_key(uow, context, instance, payload["key_name"])
         for name, value in payload["changes"].items():
             if name not in CHANGEABLE:
                 raise exception.InvalidInput(reason=f"{name} of a server cannot be changed by a rebuild")
             setattr(instance, name, value)
-        instance.image_ref = image.id
+        if root is None:
+            instance.image_ref = image.id
         instance.image = msgspec.to_builtins(image)
         instance.boot_images = msgspec.to_builtins(boot_images)
         instance.kernel_id, instance.ramdisk_id = image.kernel_id or "", image.ramdisk_id or ""
@@ -79,7 +90,33 @@ class Rebuild(Own):
             "admin_password": payload.get("admin_password"),
         }
         claims.renew(uow, instance)
-        return {"stop": instance.vm_state == states.STOPPED}
+        return {"stop": instance.vm_state == states.STOPPED, **reimaged}
+
+
+def _check_numa(instance: Instance, image: Image) -> None:
+    """It stays where it is in its host's NUMA cells. Raises `HardwareRefused` for an image that asks for another place
+    there."""
+    flavor, old = msgspec.convert(instance.flavor, Flavor), msgspec.convert(instance.image, Image | None)
+    if hardware.numa_of(flavor, image) != hardware.numa_of(flavor, old):
+        raise exception.HardwareRefused(
+            reason="The image asks for other CPUs or memory of the server's host than it has (hw_cpu_policy, "
+            "hw_mem_page_size, hw_numa_nodes and what goes with them): a rebuild cannot change that."
+        )
+
+
+def _reimage(uow: UnitOfWork, root: BlockDevice, image: Image) -> dict[str, Any]:
+    """The volume is one of this image from now on; the build makes it so. Raises `InvalidInput` where it is too
+    small."""
+    row = volumes.by_id(uow, str(root.volume_id), lock=True)
+    if row is None:
+        raise exception.VolumeNotFound(volume_id=root.volume_id)
+    least = max(image.min_disk, -(-image.size // create.GIB))
+    if row.size < least:
+        raise exception.InvalidInput(
+            reason=f"Volume size {row.size}GB cannot be smaller than the image minDisk size {least}GB."
+        )
+    volumes.change(row, uow, {"image": msgspec.to_builtins(image), "bootable": True})
+    return {REIMAGE: {"volume_id": row.id, "size": row.size, "image": msgspec.to_builtins(image)}}
 
 
 def _images(
@@ -87,9 +124,17 @@ def _images(
 ) -> tuple[Image, dict[str, Image]]:
     described = msgspec.convert(payload["images"], dict[str, Image])
     flavor = msgspec.convert(instance.flavor, Flavor)
-    image, boot_images = create.find_images(uow, context, payload["image_ref"], described, flavor)
+    of_volume = root_volume(block_devices.of(instance)) is not None
+    on_disk = None if of_volume else flavor
+    image, boot_images = create.find_images(uow, context, payload["image_ref"], described, on_disk)
     if image is None:
         raise exception.ImageUnavailable()
+    if of_volume:
+        if not payload.get("reimage_boot_volume") and image.id != (instance.image or {}).get("id"):
+            raise exception.ImageUnacceptable(
+                image_id=image.id, reason="Unable to rebuild with a different image for a volume-backed server."
+            )
+        create.check_guest_fits(image, flavor)
     return image, boot_images
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nova_lite.conductor.operations.delete import Delete, Restore
 from nova_lite.conductor.operations.evacuate import Evacuate
+from nova_lite.conductor.operations.interfaces import AttachInterface, DetachInterface
 from nova_lite.conductor.operations.live_migrate import LiveMigrate
 from nova_lite.conductor.operations.lock import Lock, Unlock
 from nova_lite.conductor.operations.own import Own
@@ -14,7 +15,8 @@ from nova_lite.conductor.operations.rescue import Rescue
 from nova_lite.conductor.operations.reset_state import ResetState
 from nova_lite.conductor.operations.resize import ConfirmResize, Migrate, Resize, RevertResize
 from nova_lite.conductor.operations.shelve import Shelve, ShelveOffload, Unshelve
-from nova_lite.conductor.operations.snapshot import Snapshot
+from nova_lite.conductor.operations.snapshot import CreateImage, Snapshot
+from nova_lite.conductor.operations.volumes import AttachVolume, DetachVolume, SwapVolume
 
 _OWN: dict[str, Own] = {
     "delete": Delete(),
@@ -32,11 +34,16 @@ _OWN: dict[str, Own] = {
     "confirmResize": ConfirmResize(),
     "revertResize": RevertResize(),
     "live-migration": LiveMigrate(),
-    "createImage": Snapshot(),
+    "createImage": CreateImage(),
     "createBackup": Snapshot(),
     "shelve": Shelve(),
     "shelveOffload": ShelveOffload(),
     "unshelve": Unshelve(),
+    "attach_volume": AttachVolume(),
+    "detach_volume": DetachVolume(),
+    "swap_volume": SwapVolume(),
+    "attach_interface": AttachInterface(),
+    "detach_interface": DetachInterface(),
 }
 _NOTHING = Own()
 

@@ -6,13 +6,15 @@ from typing import Any
 
 import msgspec
 
-from nova_lite import exception
+from nova_lite import exception, hardware
+from nova_lite.conductor.db import block_devices
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Instance
 from nova_lite.conductor.operations import create
 from nova_lite.conductor.operations.own import Own
 from nova_lite.context import RequestContext
 from nova_lite.objects import Image
+from nova_lite.objects.block_device import root_volume
 
 
 class Rescue(Own):
@@ -20,7 +22,8 @@ class Rescue(Own):
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any] | None:
         """``payload``: ``image_ref`` (None: the server's own image), ``images``, by id, where the API describes them,
-        and ``admin_password``. Kept is the image as it is now, with kernel and ramdisk in ``images``."""
+        ``admin_password``, and whether one may be rescued that boots from a volume (``allow_bfv_rescue``). Kept is the
+        image as it is now, with kernel and ramdisk in ``images``."""
         image, others = instance.image, instance.boot_images or {}
         if payload.get("image_ref") is not None:
             image, others = _find(uow, context, payload)
@@ -28,7 +31,17 @@ class Rescue(Own):
             raise exception.InstanceNotRescuable(
                 instance_id=instance.uuid, reason="it has no image, and none was named to rescue it with"
             )
+        _check_volumes(instance, image, payload.get("allow_bfv_rescue", False))
+        hardware.check_rescue(msgspec.convert(image, Image), strict=payload.get("image_ref") is not None)
         return {"image": image, "images": others, "admin_password": payload.get("admin_password")}
+
+
+def _check_volumes(instance: Instance, image: dict[str, Any], allowed: bool) -> None:
+    """A server that boots from a volume keeps its disks' places: the image has to say where its own is."""
+    properties = image.get("properties", {})
+    stable = "hw_rescue_bus" in properties and "hw_rescue_device" in properties
+    if root_volume(block_devices.of(instance)) is not None and not (allowed and stable):
+        raise exception.InstanceNotRescuable(instance_id=instance.uuid, reason="Cannot rescue a volume-backed instance")
 
 
 def _find(

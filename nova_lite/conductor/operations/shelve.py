@@ -22,6 +22,17 @@ RETRY = datetime.timedelta(minutes=5)
 
 
 class Shelve(Snapshot):
+    def of_volumes(
+        self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
+    ) -> dict[str, Any]:
+        return {"volume_backed": True}
+
+    def record(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
+        super().record(uow, instance, step)
+        if step.becomes == states.SHELVED_OFFLOADED:
+            Own.record(self, uow, instance, step)
+            instance.power_state = states.PowerState.NOSTATE
+
     def published(self, uow: UnitOfWork, instance: Instance, image: Image) -> None:
         instance.shelved_image = msgspec.to_builtins(image)
         instance.shelved_at = uow.now
@@ -31,6 +42,8 @@ class ShelveOffload(Own):
     def accept(
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any] | None:
+        if instance.vm_state == states.SHELVED_OFFLOADED:
+            return None
         instance.shelved_at = uow.now + RETRY
         return payload
 

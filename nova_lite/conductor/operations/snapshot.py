@@ -1,4 +1,5 @@
-"""Snapshots: the row of the image is written with the action, where images are rows."""
+"""Images of servers: the row of the image is written with the action, where images are rows; of a server that boots
+from a volume, so are those of the snapshots of its volumes."""
 
 from __future__ import annotations
 
@@ -7,12 +8,14 @@ from typing import Any
 import msgspec
 
 from nova_lite import exception, operations
-from nova_lite.conductor.db import images
+from nova_lite.conductor.db import block_devices, images, volume_tasks, volumes
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Instance
 from nova_lite.conductor.operations.own import Own
 from nova_lite.context import RequestContext
-from nova_lite.objects import Image
+from nova_lite.objects import Image, VolumeSnapshot, VolumeVerb
+from nova_lite.objects.block_device import root_volume
+from nova_lite.objects.block_device import volumes as volumes_among
 from nova_lite.operations import Step
 
 
@@ -21,15 +24,76 @@ class Snapshot(Own):
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any] | None:
         """``payload``: the ``image`` to make, and whether it is ``registered`` with another service already."""
-        image = msgspec.convert(payload["image"], Image)
-        if not payload.get("registered"):
-            try:
-                images.create(uow, image)
-            except exception.ImageQuotaExceeded as error:
-                raise exception.Forbidden(error.message) from error
+        if root_volume(block_devices.of(instance)) is not None:
+            return self.of_volumes(uow, context, instance, payload)
+        image = _create_image(uow, payload)
         return {**payload, "image_id": image.id}
+
+    def of_volumes(
+        self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
+    ) -> dict[str, Any]:
+        raise exception.BackupOfVolumes()
 
     def record(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
         """The task ends when the image is there."""
         if isinstance(step, operations.Image):
             super().record(uow, instance, step)
+
+
+class CreateImage(Snapshot):
+    def of_volumes(
+        self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
+    ) -> dict[str, Any]:
+        """``payload`` has ``snapshots``, too: by the id of each volume, the id that its snapshot is to have, and is
+        called in the image."""
+        wanted: dict[str, str] = payload.get("snapshots") or {}
+        known = [each.volume_id for each in volumes_among(block_devices.of(instance))]
+        if not wanted or set(wanted) != set(known):
+            raise exception.InvalidInput(reason="the volumes of the server have changed just now. Ask again")
+        image = _create_image(uow, payload)
+        for volume_id, snapshot_id in wanted.items():
+            _create_snapshot(uow, context, instance, volume_id, snapshot_id, image.name)
+        return {**payload, "image_id": image.id, "volume_backed": True}
+
+    def record(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
+        if not isinstance(step, operations.Image):
+            for row in volumes.snapshots_for(uow, instance.uuid):
+                volumes.change(row, uow, {"status": volumes.AVAILABLE, "instance_uuid": None})
+        super().record(uow, instance, step)
+
+    def failed(self, uow: UnitOfWork, instance: Instance) -> None:
+        """Whatever its host has made of the snapshots goes away, when it is at it no more."""
+        for row in volumes.snapshots_for(uow, instance.uuid):
+            volumes.change(row, uow, {"status": volumes.DELETING, "instance_uuid": None})
+            payload = {"snapshot_id": row.id, "instance_uuid": instance.uuid}
+            volume_tasks.add(uow, "", VolumeVerb.DELETE_SNAPSHOT, row.volume_id, None, **payload)
+
+
+def _create_image(uow: UnitOfWork, payload: dict[str, Any]) -> Image:
+    image = msgspec.convert(payload["image"], Image)
+    if not payload.get("registered"):
+        try:
+            images.create(uow, image)
+        except exception.ImageQuotaExceeded as error:
+            raise exception.Forbidden(error.message) from error
+    return image
+
+
+def _create_snapshot(
+    uow: UnitOfWork, context: RequestContext, instance: Instance, volume_id: str, snapshot_id: str, image_name: str
+) -> None:
+    row = volumes.by_id(uow, volume_id, lock=True)
+    if row is None or row.instance_uuid != instance.uuid or row.status != volumes.IN_USE:
+        status = "gone" if row is None else row.status
+        raise exception.InvalidVolume(reason=f"volume {volume_id} status must be 'in-use'. Currently in '{status}'")
+    volumes.check_quota(uow, row.project_id, gigabytes=row.size, snapshots=1)
+    snapshot = VolumeSnapshot(
+        id=snapshot_id,
+        volume_id=volume_id,
+        project_id=row.project_id,
+        user_id=context.user_id or "",
+        name=f"snapshot for {image_name}"[:255],
+        size=row.size,
+        image=volumes.to_object(row).image,
+    )
+    volumes.insert_snapshot(uow, snapshot).instance_uuid = instance.uuid

@@ -1,49 +1,60 @@
-"""Pinned CPUs, huge pages and guest NUMA topologies: refused, with the reason.
-
-The virt drivers here give a guest floating vCPUs and ordinary memory. A flavor or image that asks for more would get
-less than it says, so no host passes.
-"""
+"""CPUs of their own, NUMA nodes and pages of memory: whether a host's NUMA cells have room for them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import msgspec
+
+from nova_lite import hardware
+from nova_lite.hardware import fitting
+from nova_lite.hardware.numa import WantedNUMA
 from nova_lite.objects import HostState, RequestSpec
 from nova_lite.scheduler.filters.base import HostFilter
 
-#: Property (after ``hw:`` in flavors, ``hw_`` in images) to the values that ask for nothing special.
-_HARMLESS: dict[str, tuple[str, ...]] = {
-    "cpu_policy": ("shared",),
-    "mem_page_size": ("small", "any"),
-    "numa_nodes": (),
-    "emulator_threads_policy": (),
-    "cpu_realtime": ("no", "false"),
-    "cpu_dedicated_mask": (),
-}
+_ENCODE = msgspec.json.Encoder().encode
 
 
 class NUMATopologyFilter(HostFilter):
-    """Refuses requests for dedicated CPUs, huge pages or NUMA nodes, which no driver here provides."""
+    """Fits each of a guest's nodes into a cell of the host, as the conductor's claim does: CPUs for themselves by the
+    thread policy, memory, and pages of the size that is asked for."""
 
-    run_once_per_request = True
-    judges_images = True
+    binds_forced_hosts = True
 
     def applies(self, spec: RequestSpec) -> bool:
-        return unsupported(spec) is not None
+        return _wanted(spec) is not None
+
+    def passing(self, hosts: Sequence[HostState], spec: RequestSpec) -> list[HostState]:
+        """Most hosts are alike, and full alike: what was found of one of them holds for the others."""
+        wanted = _wanted(spec)
+        if wanted is None:
+            return list(hosts)
+        known: dict[bytes, bool] = {}
+        found = []
+        for host in hosts:
+            key = _ENCODE((host.numa, host.numa_used, host.cpu_allocation_ratio, host.ram_allocation_ratio))
+            if key not in known:
+                known[key] = not _misfit(host, wanted)
+            if known[key]:
+                found.append(host)
+        return found
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
-        return unsupported(spec) is None
+        return not self.reason(host, spec)
 
     def reason(self, host: HostState, spec: RequestSpec) -> str:
-        return f"{unsupported(spec)} is not supported here"
+        wanted = _wanted(spec)
+        return "" if wanted is None else _misfit(host, wanted)
 
 
-def unsupported(spec: RequestSpec) -> str | None:
-    """The first property of flavor or image that asks for a topology, with its value."""
-    sources = [("hw:", spec.flavor.extra_specs)]
-    if spec.image is not None:
-        sources.append(("hw_", spec.image.properties))
-    for prefix, properties in sources:
-        for name, harmless in _HARMLESS.items():
-            value = properties.get(prefix + name)
-            if value is not None and value.lower() not in harmless:
-                return f"{prefix}{name}={value}"
-    return None
+def _misfit(host: HostState, wanted: WantedNUMA) -> str:
+    """Empty for a host that will do."""
+    try:
+        fitting.fit_host(wanted, host)
+    except fitting.Misfit as miss:
+        return str(miss)
+    return ""
+
+
+def _wanted(spec: RequestSpec) -> WantedNUMA | None:
+    return hardware.numa_of(spec.flavor, spec.image)

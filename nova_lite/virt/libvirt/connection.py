@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import functools
 import logging
+import random
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 import libvirt
 
-from nova_lite import concurrency, exception
+from nova_lite import concurrency, exception, metrics
 
 LOG = logging.getLogger(__name__)
 
 #: A daemon that has not answered for 5 * 6 seconds is gone: calls that wait for it then end with an error.
 KEEPALIVE_SECONDS = 5
 KEEPALIVE_COUNT = 6
+
+#: How often a guest's filters are tried, and what libvirt says when they fail.
+FILTER_TRIES = 5
+_FILTERS_FAILED = "Failed to apply firewall rules"
 
 _BROKEN_CODES = (libvirt.VIR_ERR_NO_CONNECT, libvirt.VIR_ERR_INVALID_CONN, libvirt.VIR_ERR_RPC)
 _BROKEN_ORIGINS = (libvirt.VIR_FROM_REMOTE, libvirt.VIR_FROM_RPC)
@@ -74,7 +80,8 @@ class Connection:
     def call(self, method: Callable[..., Any], *args: Any) -> Any:
         """``method(*args)`` of a libvirt object; raises `LibvirtFailure` or `HypervisorUnavailable`."""
         try:
-            return concurrency.call_blocking(method, *args)
+            with metrics.timed(metrics.HYPERVISOR.labels(getattr(method, "__name__", "other"))):
+                return concurrency.call_blocking(method, *args)
         except libvirt.libvirtError as error:
             if is_broken(error):
                 raise exception.HypervisorUnavailable(host=self._host, reason=one_line(error)) from error
@@ -83,6 +90,19 @@ class Connection:
     def connect_call(self, name: str, *args: Any) -> Any:
         """Method ``name`` of the connection itself."""
         return self.call(getattr(self.get(), name), *args)
+
+    def call_filtering(self, method: Callable[..., Any], *args: Any) -> Any:
+        """`call` of what has libvirt write a guest's filters. Its ebtables work on nftables, and lose their way when
+        somebody else (this daemon, for security groups) changes a table at that moment: then it is tried again."""
+        for left in reversed(range(FILTER_TRIES)):
+            try:
+                return self.call(method, *args)
+            except LibvirtFailure as error:
+                if _FILTERS_FAILED not in error.message or not left:
+                    raise
+                LOG.info("Once more, as another change of the firewall came between: %s", error.message)
+                time.sleep(random.uniform(0.1, 1.0))
+        raise AssertionError("unreachable")
 
     def call_unless(self, codes: tuple[int, ...], method: Callable[..., Any], *args: Any) -> Any:
         """`call`, but None when libvirt fails with one of ``codes``: what was to be reached is already so."""

@@ -7,6 +7,7 @@ libvirtd, are never touched.
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from typing import Any
 
@@ -42,7 +43,8 @@ _UNDEFINE_FLAGS = (
     libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
     | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
     | libvirt.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
-    | libvirt.VIR_DOMAIN_UNDEFINE_NVRAM
+    # The variables of a guest's firmware are in its directory, and go, or stay, with that.
+    | libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM
 )
 
 _GONE = (libvirt.VIR_ERR_NO_DOMAIN,)
@@ -115,17 +117,18 @@ class Domains:
 
     # --- power
 
-    def start(self, domain: Any, instance_uuid: str, timeout: float) -> None:
-        """Start it and wait until it runs; raises `InstancePowerOnFailure`."""
+    def start(self, domain: Any, instance_uuid: str, timeout: float, paused: bool = False) -> None:
+        """Start it and wait until it runs, or is paused; raises `InstancePowerOnFailure`."""
+        wanted = PowerState.PAUSED if paused else PowerState.RUNNING
         try:
-            self._connection.call(domain.create)
+            self._connection.call_filtering(domain.createWithFlags, libvirt.VIR_DOMAIN_START_PAUSED if paused else 0)
         except LibvirtFailure as error:
             if error.error_code not in _ALREADY or self.state(instance_uuid) in _OFF:
                 raise exception.InstancePowerOnFailure(
                     instance_uuid=instance_uuid, reason=error.kwargs["reason"]
                 ) from error
         deadline = time.monotonic() + timeout
-        while (state := self.state(instance_uuid)) != PowerState.RUNNING:
+        while (state := self.state(instance_uuid)) != wanted:
             if state in _OFF:
                 raise exception.InstancePowerOnFailure(
                     instance_uuid=instance_uuid, reason="it stopped as soon as it was started"
@@ -139,8 +142,9 @@ class Domains:
     def state(self, instance_uuid: str) -> PowerState:
         return self.get(instance_uuid)[1].power_state
 
-    def shut_down(self, domain: Any, instance_uuid: str, timeout: float) -> bool:
-        """Press the guest's power button, now and then, for up to ``timeout`` seconds. Returns whether it is off."""
+    def shut_down(self, domain: Any, instance_uuid: str, timeout: float, changed: threading.Event) -> bool:
+        """Press the guest's power button, now and then, for up to ``timeout`` seconds. Returns whether it is off, as
+        soon as ``changed`` is set."""
         deadline = time.monotonic() + timeout
         ask_at = time.monotonic()
         while self.state(instance_uuid) not in _OFF:
@@ -150,7 +154,8 @@ class Domains:
             if now >= ask_at:
                 self._press_power_button(domain)
                 ask_at = now + ASK_AGAIN_SECONDS
-            time.sleep(min(SHUTDOWN_POLL_SECONDS, deadline - now))
+            changed.wait(min(SHUTDOWN_POLL_SECONDS, deadline - now))
+            changed.clear()
         return True
 
     def _press_power_button(self, domain: Any) -> None:

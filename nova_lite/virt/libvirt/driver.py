@@ -10,16 +10,18 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import libvirt
 import msgspec
 from oslo_config import cfg
 
-from nova_lite import exception, files
+from nova_lite import cpu_sets, exception, files, hardware
+from nova_lite.hardware import traits
 from nova_lite.objects import (
     VIF,
+    BlockDevice,
     Diagnostics,
     DiskSource,
     Image,
@@ -28,10 +30,13 @@ from nova_lite.objects import (
     LiveDestination,
     LiveSource,
     MigrationProgress,
+    NUMACell,
+    PortFilters,
+    VolumeSource,
     Wish,
 )
 from nova_lite.states import PowerState
-from nova_lite.virt import images
+from nova_lite.virt import images, topology
 from nova_lite.virt.configdrive import ConfigDrives
 from nova_lite.virt.driver import (
     ComputeDriver,
@@ -42,18 +47,36 @@ from nova_lite.virt.driver import (
     instances_path,
     snapshots_path,
 )
-from nova_lite.virt.libvirt import console, diagnostics, guestxml, inventory, kvm, migration, monitor, transfer
+from nova_lite.virt.libvirt import (
+    console,
+    cpumodel,
+    diagnostics,
+    diskuse,
+    guestxml,
+    hosttopology,
+    hosttraits,
+    inventory,
+    kvm,
+    migration,
+    monitor,
+    transfer,
+)
 from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
 from nova_lite.virt.libvirt.consoles import Consoles
 from nova_lite.virt.libvirt.disks import CONFIG_DRIVE, DiskMaker, DiskSet
 from nova_lite.virt.libvirt.domains import Domains
 from nova_lite.virt.libvirt.events import EventRelay
 from nova_lite.virt.libvirt.imagecache import ImageCache
+from nova_lite.virt.libvirt.interfaces import Interfaces
 from nova_lite.virt.libvirt.moved import MovedDisks
 from nova_lite.virt.libvirt.networks import Networks
 from nova_lite.virt.libvirt.records import Records
 from nova_lite.virt.libvirt.rescue import Rescue
+from nova_lite.virt.libvirt.security_groups import PortFirewall
 from nova_lite.virt.libvirt.snapshots import Snapshotter
+from nova_lite.virt.libvirt.tunnels import Tunnels
+from nova_lite.virt.libvirt.volumecopies import VolumeCopies
+from nova_lite.virt.libvirt.volumes import Volumes
 
 LOG = logging.getLogger(__name__)
 
@@ -73,6 +96,9 @@ class LibvirtDriver(ComputeDriver):
         self._connection = Connection(conf.libvirt.connection_uri, host, self._events.register)
         self._domains = Domains(self._connection, host)
         self._networks = Networks(conf, self._connection)
+        self._interfaces = Interfaces(self._connection, conf.libvirt.device_detach_timeout)
+        self._port_firewall = PortFirewall(conf, host, self._records.instances_path)
+        self._tunnels = Tunnels(conf, host, self._records.instances_path)
         self._consoles = Consoles(conf, self._connection)
         qemu_img = images.QemuImg(conf)
         self._cache = ImageCache(self._records.base_path, qemu_img, fetch_image)
@@ -80,8 +106,13 @@ class LibvirtDriver(ComputeDriver):
         self._disks = DiskMaker(self._cache, qemu_img, ConfigDrives(conf, self._networks.reach_metadata))
         self._moved = MovedDisks(conf, self._disks, self._cache, qemu_img)
         self._rescue = Rescue(self._connection, self._domains, self._records, self._disks)
+        self._volumes = Volumes(self._connection, self._domains)
+        self._volume_copies = VolumeCopies(self._connection, self._domains, self._volumes, self._snapshots)
         self._virt_type = conf.libvirt.virt_type
         self._capabilities: str | None = None
+        self._given = guestxml.Host(machine=conf.libvirt.hw_machine_type)
+        self._traits: list[str] = []
+        self._cells: list[NUMACell] = []
         self._monitor = monitor.CpuMonitor(self._connection) if monitor.NAME in conf.compute_monitors else None
 
     # --- the host
@@ -98,31 +129,62 @@ class LibvirtDriver(ComputeDriver):
         if self.conf.libvirt.virt_type == "auto":
             answer = os.path.join(self.conf.state_path, "kvm-probe.json")
             self._virt_type = kvm.choose_virt_type(answer, self.conf.libvirt.kvm_probe_timeout)
+        self._learn_traits()
+        self._learn_topology()
+        LOG.info("Guests on host %s are of type %s", self.host, self._virt_type)
+        with _files_errors():
+            interfaces = {each: self._records.read_interfaces(each) for each in self._records.uuids()}
+            self._networks.init_host([vif for vifs in interfaces.values() for vif in vifs])
+            self._port_firewall.prepare(interfaces)
+            self._tunnels.prepare(interfaces)
+        self._snapshots.end_copies(snapshots_path(self.conf, self.host))
+        self._volume_copies.end_copies()
+        with _files_errors():
+            self._cache.clean()
+
+    def _learn_traits(self) -> None:
+        """What guests can be given here: their CPU, firmware and devices."""
         try:
-            self._connection.connect_call("getDomainCapabilities", None, "x86_64", "pc", self._virt_type, 0)
+            capabilities = [
+                self._connection.connect_call(
+                    "getDomainCapabilities", None, hosttraits.ARCHITECTURE, machine, self._virt_type, 0
+                )
+                for machine in hosttraits.MACHINES
+            ]
         except LibvirtFailure as error:
             raise exception.ConfigurationError(
                 reason=f"libvirt cannot run {self._virt_type} guests on host {self.host}: {error.kwargs['reason']}"
             ) from error
-        LOG.info("Guests on host %s are of type %s", self.host, self._virt_type)
-        with _files_errors():
-            self._networks.init_host(
-                [vif for each in self._records.uuids() for vif in self._records.read_interfaces(each)]
-            )
-        self._snapshots.end_copies(snapshots_path(self.conf, self.host))
+        model = cpumodel.choose(self.conf, self._virt_type, capabilities[0])
+        found = hosttraits.of_domains(capabilities) | set(self.conf.custom_traits)
+        found |= hosttraits.of_cpu(self._connection, self._virt_type, model, capabilities[0])
+        self._traits = sorted(found)
+        machine = self.conf.libvirt.hw_machine_type
+        self._given = guestxml.Host(cpu=model, machine=machine, secure_boot=traits.SECURE_BOOT in found)
 
     def get_inventory(self) -> Inventory:
         running = sum(info.power_state == PowerState.RUNNING for info in self._domains.all())
         return inventory.build(
             node=self.host,
             host_ip=self.conf.my_ip,
+            tunnel_ip=self._tunnels.address,
             instances_path=self._records.instances_path,
             virt_type=self._virt_type,
             version=self._connection.connect_call("getVersion"),
             cpu_info=inventory.parse_cpu(self._host_capabilities()),
             running=running,
             metrics={} if self._monitor is None else self._monitor.metrics(),
+            traits=self._traits,
+            cells=self._cells,
+            vcpus=len(cpu_sets.parse(self._given.shared_cpus[""])) if topology.divides(self.conf) else None,
         )
+
+    def _learn_topology(self) -> None:
+        """The machine's NUMA cells, and what of them is given out; pages are counted at the start."""
+        machine = hosttopology.parse(self._host_capabilities())
+        self._cells = topology.given_out(self.conf, machine)
+        shared = topology.shared_of(self.conf, machine)
+        self._given = msgspec.structs.replace(self._given, shared_cpus=shared)
 
     def _host_capabilities(self) -> str:
         """libvirt's description of this host; asked once, because it may ask qemu for it."""
@@ -150,14 +212,42 @@ class LibvirtDriver(ComputeDriver):
             return
         with _files_errors():
             self._records.write_interfaces(instance.uuid, vifs)
-            for vif in vifs:
-                self._networks.plug(vif, instance.hostname)
+            networks = {vif.network.id: vif.network for vif in vifs if self._networks.plug(vif, instance.hostname)}
+            self._port_firewall.plug(instance.uuid, vifs, self._networks.rules(networks.values()))
+            self._tunnels.plug(instance.uuid, vifs)
 
     def unplug_vifs(self, instance_uuid: str) -> None:
         with _files_errors():
+            self._port_firewall.unplug(instance_uuid)
+            self._tunnels.unplug(instance_uuid)
             for vif in self._records.read_interfaces(instance_uuid):
                 self._networks.unplug(vif)
             self._records.remove_interfaces(instance_uuid)
+
+    def attach_interface(self, instance_uuid: str, vif: VIF) -> None:
+        domain, _ = self._domains.get(instance_uuid)
+        self._interfaces.attach(domain, vif, bool(self._networks.run_by_libvirt([vif])))
+
+    def detach_interface(self, instance_uuid: str, vif: VIF) -> None:
+        domain, _ = self._domains.get(instance_uuid)
+        self._interfaces.detach(domain, vif, bool(self._networks.run_by_libvirt([vif])))
+        with _files_errors():
+            rest = [each for each in self._records.read_interfaces(instance_uuid) if each.id != vif.id]
+            self._networks.unplug(vif)
+            self._port_firewall.plug(instance_uuid, rest)
+            self._tunnels.plug(instance_uuid, rest)
+            self._records.write_interfaces(instance_uuid, rest)
+
+    def filtered_instances(self) -> list[str]:
+        return sorted({*self._port_firewall.instances(), *self._tunnels.instances()})
+
+    def lacks_port_filters(self) -> bool:
+        return self._port_firewall.lacks_filters() or self._tunnels.lacks_peers()
+
+    def set_port_filters(self, filters: PortFilters) -> None:
+        with _files_errors():
+            self._port_firewall.set(msgspec.structs.replace(filters, peers=None))
+            self._tunnels.set(filters.peers)
 
     # --- life and death
 
@@ -165,27 +255,40 @@ class LibvirtDriver(ComputeDriver):
         if self._is_there(spec):
             return
         instance_uuid = spec.instance.uuid
+        self._check_traits(_hardware(spec))
         with contextlib.ExitStack() as undo, _files_errors():
             undo.callback(self._undo, "its files", self._records.remove, instance_uuid)
-            directory = self._records.create(instance_uuid, spec.generation)
+            directory = self._records.create(instance_uuid, spec.generation, list(spec.images))
             xml = self._xml(spec, directory, self._disks.make(directory, spec))
             spec.fence()
             undo.callback(self._undo, "its domain", self._domains.remove, instance_uuid)
             started = time.monotonic()
             domain = self._domains.define(xml)
-            self._start(domain, instance_uuid)
+            self._start(domain, instance_uuid, paused=spec.plugged is not None)
+            if spec.plugged is not None:
+                spec.plugged()
+                self._connection.call(domain.resume)
             undo.pop_all()
         kvm.explain_slow_start(instance_uuid, time.monotonic() - started, self._host_capabilities())
+
+    def _check_traits(self, wanted: hardware.Hardware) -> None:
+        """The scheduler has chosen by what it knew of this host, or was not asked."""
+        if missing := traits.missing(wanted.traits, self._traits):
+            raise exception.VirtDriverError(reason=f"host {self.host} lacks what is asked for: {', '.join(missing)}")
 
     def _xml(self, spec: SpawnSpec, directory: str, disks: DiskSet) -> str:
         networks = self._networks.run_by_libvirt(spec.vifs)
         cache = self.conf.libvirt.tb_cache_mb
         listeners = self._consoles.listeners()
-        return guestxml.guest_xml(spec, self.host, directory, disks, self._virt_type, cache, networks, listeners)
+        return guestxml.guest_xml(
+            *(spec, self.host, directory, disks, self._virt_type, cache, networks, listeners),
+            hardware=_hardware(spec),
+            given=self._given,
+        )
 
-    def _start(self, domain: Any, instance_uuid: str) -> None:
+    def _start(self, domain: Any, instance_uuid: str, paused: bool = False) -> None:
         self._consoles.make_room(domain)
-        self._domains.start(domain, instance_uuid, self.conf.libvirt.spawn_timeout)
+        self._domains.start(domain, instance_uuid, self.conf.libvirt.spawn_timeout, paused)
 
     def _is_there(self, spec: SpawnSpec) -> bool:
         """Whether the domain already runs at this generation. An older or half-made one is removed."""
@@ -273,7 +376,7 @@ class LibvirtDriver(ComputeDriver):
             if resumed:
                 directory = self._records.directory(instance_uuid)
             else:
-                directory = self._records.create(instance_uuid, spec.generation, beside=True)
+                directory = self._records.create(instance_uuid, spec.generation, list(spec.images), beside=True)
             fetcher = transfer.Fetcher(self.conf, source, instance_uuid, directory)
             fetcher.fetch()
             xml = self._xml(spec, directory, self._moved.adopt(directory, spec, fetcher))
@@ -310,7 +413,7 @@ class LibvirtDriver(ComputeDriver):
             raise exception.MigrationPreCheckError(reason="it runs at the destination already")
         with contextlib.ExitStack() as undo, _files_errors():
             undo.callback(self._undo, "its files", self._records.remove, instance_uuid)
-            directory = self._records.create(instance_uuid, spec.generation, beside=True)
+            directory = self._records.create(instance_uuid, spec.generation, list(spec.images), beside=True)
             paths, whole = self._moved.make_ready(directory, spec, source)
             spec.fence()
             undo.pop_all()
@@ -325,6 +428,8 @@ class LibvirtDriver(ComputeDriver):
             vnc_listen=listeners.vnc or "",
             serial_listen=listeners.serial.host if listeners.serial else "",
             serial_port=listeners.serial.port if listeners.serial else None,
+            numa=spec.instance.numa,
+            shared_cpus=self._given.shared_cpus,
         )
 
     def live_migration(
@@ -340,6 +445,10 @@ class LibvirtDriver(ComputeDriver):
         domain, _ = self._domains.get(instance_uuid)
         return migration.has_arrived(self._connection.call, domain)
 
+    def take_over_paused(self, instance_uuid: str) -> None:
+        domain, _ = self._domains.get(instance_uuid)
+        migration.take_over(self._connection.call, domain)
+
     # --- power
 
     def power_on(self, instance_uuid: str) -> None:
@@ -351,7 +460,9 @@ class LibvirtDriver(ComputeDriver):
 
     def power_off(self, instance_uuid: str, timeout: int) -> None:
         domain, _ = self._domains.get(instance_uuid)
-        if not self._domains.shut_down(domain, instance_uuid, timeout):
+        with self._events.watch(instance_uuid) as changed:
+            is_off = self._domains.shut_down(domain, instance_uuid, timeout, changed)
+        if not is_off:
             self._domains.cut_power(domain)
 
     def reboot(self, instance_uuid: str, reboot_type: str, timeout: int) -> None:
@@ -374,6 +485,19 @@ class LibvirtDriver(ComputeDriver):
             xml = self._xml(spec, directory, self._moved.adopt(directory, spec, None))
             spec.fence()
             self._domains.define(xml)
+
+    def renew(self, spec: SpawnSpec) -> None:
+        """libvirt takes the new definition for the old one at once. Variables of a firmware stay."""
+        instance_uuid = spec.instance.uuid
+        domain, info = self._domains.get(instance_uuid)
+        if info.generation != spec.generation or self._records.generation(instance_uuid) != spec.generation:
+            raise exception.DomainNotFound(instance_uuid=instance_uuid)
+        self._drop_memory(domain)
+        self._domains.cut_power(domain)
+        with _files_errors():
+            directory = self._records.directory(instance_uuid)
+            self._domains.define(self._xml(spec, directory, self._moved.adopt(directory, spec, None)))
+            self._rescue.forget(instance_uuid)
 
     def _drop_memory(self, domain: Any) -> None:
         """Forget the memory of a suspended guest."""
@@ -424,8 +548,52 @@ class LibvirtDriver(ComputeDriver):
         if info.power_state == PowerState.PAUSED:
             self._connection.call(domain.resume)
 
+    def attach_volume(self, instance_uuid: str, device: BlockDevice, path: VolumeSource) -> None:
+        self._volumes.attach(instance_uuid, device, path)
+
+    def detach_volume(self, instance_uuid: str, volume_id: str, timeout: float) -> None:
+        self._volumes.detach(instance_uuid, volume_id, timeout)
+
+    def extend_volume(self, instance_uuid: str, volume_id: str, size: int) -> None:
+        self._volumes.extend(instance_uuid, volume_id, size)
+
+    def copy_volumes(
+        self, instance_uuid: str, copies: Mapping[str, tuple[str, str]], check: Callable[[], None]
+    ) -> None:
+        with _files_errors():
+            self._volume_copies.copy(instance_uuid, copies, check)
+
+    def swap_volume(
+        self,
+        instance_uuid: str,
+        old: BlockDevice,
+        new_id: str,
+        path: str,
+        size: int,
+        check: Callable[[], None],
+        copied: Callable[[], None],
+    ) -> None:
+        with _files_errors():
+            self._volume_copies.swap(instance_uuid, old, new_id, path, size, check, copied)
+
+    def end_swap(self, instance_uuid: str, old_id: str, new_id: str, size: int) -> bool:
+        return self._volume_copies.end_swap(instance_uuid, old_id, new_id, size)
+
     def cache_image(self, image: Image) -> None:
         self._cache.get(image)
+
+    def age_images(self, minimum_age: float) -> list[str]:
+        with _files_errors():
+            return self._cache.age(minimum_age, self._used_images)
+
+    def _used_images(self) -> set[str]:
+        """Also by domains that are older than records of what they use, which start their kernels themselves."""
+        used = diskuse.bases(self._records.instances_path)
+        for info in self._domains.all():
+            with contextlib.suppress(exception.DomainNotFound):
+                domain, _ = self._domains.get(info.uuid)
+                used |= guestxml.boot_files(self._connection.call(domain.XMLDesc, libvirt.VIR_DOMAIN_XML_INACTIVE))
+        return used
 
     def suspend(self, instance_uuid: str) -> None:
         """Its memory goes to libvirt's own file, and back at the next start."""
@@ -462,6 +630,12 @@ class LibvirtDriver(ComputeDriver):
         xml = self._connection.call(domain.XMLDesc, 0)
         config_drive = os.path.exists(os.path.join(self._records.directory(instance_uuid), CONFIG_DRIVE))
         return diagnostics.diagnostics(statistics[0][1], xml, self._virt_type, config_drive)
+
+
+def _hardware(spec: SpawnSpec) -> hardware.Hardware:
+    """What cannot be had was refused when the server was accepted. One that was accepted before that was looked at
+    moves on without it."""
+    return hardware.resolve(spec.instance.flavor, spec.image, strict=False)
 
 
 @contextlib.contextmanager

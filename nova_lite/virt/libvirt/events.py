@@ -7,11 +7,12 @@ callback only queues the uuid and wakes, through a socket, an ordinary thread th
 from __future__ import annotations
 
 import collections
+import contextlib
 import logging
 import os
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import libvirt
@@ -38,6 +39,7 @@ class EventRelay:
         self._pending: collections.deque[str] = collections.deque()
         self._reader, self._writer = socket.socketpair()
         self._callback: Callable[[str], None] | None = None
+        self._watched: dict[str, threading.Event] = {}
 
     def register(self, connection: Any) -> None:
         """Ask a (new) connection for lifecycle events of all domains."""
@@ -47,6 +49,16 @@ class EventRelay:
         """Call ``callback(uuid)`` from a thread of its own from now on; returns at once."""
         self._callback = callback
         threading.Thread(target=self._deliver, name="libvirt-event-relay", daemon=True).start()
+
+    @contextlib.contextmanager
+    def watch(self, instance_uuid: str) -> Iterator[threading.Event]:
+        """What is set each time that the domain's power state changes; for one at a time who has the instance's lock.
+        An event may be lost, so nobody waits for it alone."""
+        changed = self._watched[instance_uuid] = threading.Event()
+        try:
+            yield changed
+        finally:
+            self._watched.pop(instance_uuid, None)
 
     def _on_event(self, _connection: Any, domain: Any, event: int, _detail: int, _opaque: Any) -> None:
         if event in _POWER_EVENTS and self._callback is not None:
@@ -59,6 +71,8 @@ class EventRelay:
                 self._deliver_one(self._pending.popleft())
 
     def _deliver_one(self, instance_uuid: str) -> None:
+        if (changed := self._watched.get(instance_uuid)) is not None:
+            changed.set()
         if self._callback is None or not self._wanted(instance_uuid):
             return
         try:

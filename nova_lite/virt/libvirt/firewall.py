@@ -10,13 +10,14 @@ from __future__ import annotations
 import ipaddress
 import logging
 import re
-import subprocess
+from collections.abc import Iterable
 
 from oslo_config import cfg
 
 from nova_lite import exception
 from nova_lite.objects import Network
 from nova_lite.virt import images
+from nova_lite.virt.libvirt import nft
 from nova_lite.virt.libvirt.names import bridge_name
 
 LOG = logging.getLogger(__name__)
@@ -36,7 +37,7 @@ class Firewall:
 
     def prepare(self) -> None:
         """Raises `ConfigurationError` when guests are to reach a metadata service, and cannot."""
-        complaint = _nft("list tables\n")
+        complaint = nft.run("list tables\n")
         self._works = not complaint
         if complaint and self._metadata is not None:
             raise exception.ConfigurationError(reason=f"[network] metadata_service: {complaint}")
@@ -51,22 +52,9 @@ class Firewall:
         """Whether guests there find the metadata service; without a gateway they have no way to its address."""
         return self._metadata is not None and network.gateway is not None
 
-    def apply(self, network: Network) -> None:
-        """Put the network's table in place of the one that is there, at once."""
-        if not self._works:
-            return
-        complaint = _nft(ruleset(network, self._metadata, self._host_ports))
-        if complaint:
-            raise exception.VirtDriverError(reason=f"the rules of network {network.name}: {complaint}")
-
-
-def _nft(text: str) -> str:
-    """What it has to say against it."""
-    try:
-        result = subprocess.run(["nft", "-f", "-"], input=text, capture_output=True, text=True, check=False)
-    except OSError as error:
-        return f"nft cannot be run: {error.strerror}"
-    return f"nft says {' '.join(result.stderr.split())}" if result.returncode else ""
+    def rules(self, networks: Iterable[Network]) -> str:
+        """What nft is to be told, so that each network's table takes the place of the one that is there."""
+        return "".join(ruleset(each, self._metadata, self._host_ports) for each in networks) if self._works else ""
 
 
 def _checked(text: str) -> ipaddress.IPv4Address:

@@ -8,8 +8,10 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
-from nova_lite.objects import Inventory
+from nova_lite.hardware.traits import CAPABILITY
+from nova_lite.objects import Inventory, NUMACell
 from nova_lite.virt.images import GIB
+from nova_lite.virt.libvirt import diskuse
 
 # The record of who is logged in: entries of one size, each beginning with its type (man utmp).
 UTMP = Path("/run/utmp")
@@ -35,32 +37,40 @@ def parse_cpu(capabilities: str) -> dict[str, Any]:
 def build(
     node: str,
     host_ip: str,
+    tunnel_ip: str | None,
     instances_path: str,
     virt_type: str,
     version: int,
     cpu_info: dict[str, Any],
     running: int,
     metrics: dict[str, float],
+    traits: list[str],
+    cells: list[NUMACell],
+    vcpus: int | None,
 ) -> Inventory:
-    """Memory and CPUs are asked of the kernel: libvirt 9.0 counts only the memory that was there at boot."""
+    """Memory and CPUs are asked of the kernel: libvirt 9.0 counts only the memory that was there at boot. ``vcpus``:
+    CPUs that guests share, where these are not all."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     disk = os.statvfs(instances_path)
+    free = disk.f_bavail * disk.f_frsize - diskuse.growth(instances_path)
     return Inventory(
         node=node,
-        vcpus=os.sysconf("SC_NPROCESSORS_ONLN"),
+        vcpus=os.sysconf("SC_NPROCESSORS_ONLN") if vcpus is None else vcpus,
         memory_mb=memory // 1024**2,
         disk_gb=disk.f_blocks * disk.f_frsize // GIB,
         hypervisor_type="QEMU",
         hypervisor_version=version,
         host_ip=host_ip,
+        tunnel_ip=tunnel_ip,
         cpu_arch=cpu_info.get("arch") or os.uname().machine,
         cpu_info=cpu_info,
         supported_hv_types=["kvm", "qemu"] if virt_type == "kvm" else ["qemu"],
         supported_vm_modes=["hvm"],
-        capabilities={"virt_type": virt_type} | ({"metrics": metrics} if metrics else {}),
-        disk_available_least=disk.f_bavail * disk.f_frsize // GIB,
+        capabilities={"virt_type": virt_type, CAPABILITY: traits} | ({"metrics": metrics} if metrics else {}),
+        disk_available_least=free // GIB,
         running_vms=running,
         uptime=uptime(),
+        numa=cells,
     )
 
 

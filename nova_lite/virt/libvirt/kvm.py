@@ -166,7 +166,8 @@ def is_closed_to(uid: int, gid: int, device: str = DEVICE) -> bool:
     """Whether the device is there and this user, with all its groups, may not read and write it."""
     try:
         found = os.stat(device)
-        groups = os.getgrouplist(pwd.getpwuid(uid).pw_name, gid)
+        user = pwd.getpwuid(uid)
+        groups = {gid, *os.getgrouplist(user.pw_name, user.pw_gid)}
     except (FileNotFoundError, KeyError):
         return False
     if uid == 0:

@@ -21,7 +21,7 @@ from oslo_config import cfg
 from nova_lite import concurrency, exception
 from nova_lite.objects import LiveDestination, LiveSource, MigrationProgress, Wish
 from nova_lite.virt import images
-from nova_lite.virt.libvirt import consoles, guestxml, transfer
+from nova_lite.virt.libvirt import consoles, disks, guestxml, numaxml, transfer, volumes
 from nova_lite.virt.libvirt.connection import Connection, one_line
 
 LOG = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ _FLAGS = (
     | libvirt.VIR_MIGRATE_ABORT_ON_ERROR
 )
 _GONE = (libvirt.VIR_ERR_NO_DOMAIN,)
-#: There is no job, or it does not know that yet.
+#: There is no job, or it does not know that yet; or the guest is off.
 _IDLE = (*_GONE, libvirt.VIR_ERR_OPERATION_INVALID)
 _PAUSED_BY_MIGRATION = (
     libvirt.VIR_DOMAIN_PAUSED_MIGRATION,
@@ -57,6 +57,8 @@ def source_of(conf: cfg.ConfigOpts, xml: str, directory: str) -> LiveSource:
     sizes: dict[str, int] = {}
     read_only = []
     for disk in ET.fromstring(xml).iterfind("devices/disk"):  # noqa: S314 libvirt's own
+        if volumes.is_volume(disk):
+            continue
         source = disk.find("source")
         path = "" if source is None else source.get("file", "")
         name = os.path.basename(path)
@@ -71,7 +73,7 @@ def source_of(conf: cfg.ConfigOpts, xml: str, directory: str) -> LiveSource:
 
 
 def destination_xml(xml: str, destination: LiveDestination) -> str:
-    """The domain as it is to be there: its owner's name and generation, and where its files are. Raises
+    """The domain as it is to be there: its owner's name and generation, CPUs, and where its files are. Raises
     `MigrationPreCheckError` for a file that is not ready there."""
     root = ET.fromstring(xml)  # noqa: S314 libvirt's own
     owner = root.find(f"metadata/{{{guestxml.NAMESPACE}}}instance")
@@ -81,11 +83,12 @@ def destination_xml(xml: str, destination: LiveDestination) -> str:
         tag = child.tag.rpartition("}")[2]
         if tag in ("host", "generation"):
             child.text = destination.host if tag == "host" else str(destination.generation)
+    numaxml.place(root, destination.numa, destination.shared_cpus)
     for disk in root.iterfind("devices/disk"):
         for store in disk.findall("backingStore"):
             disk.remove(store)
         source = disk.find("source")
-        if source is not None:
+        if source is not None and not volumes.is_volume(disk):
             source.set("file", _path(destination, os.path.basename(source.get("file", ""))))
     for log in (*root.iterfind("devices/serial/log"), *root.iterfind("devices/console/log")):
         log.set("file", _path(destination, guestxml.CONSOLE_LOG))
@@ -94,7 +97,7 @@ def destination_xml(xml: str, destination: LiveDestination) -> str:
         for name in ("portid", "bridge"):
             if interface.get("network") is not None and name in interface.attrib:
                 del interface.attrib[name]
-    for tag, name in ((KERNEL, KERNEL), ("initrd", RAMDISK)):
+    for tag, name in ((KERNEL, KERNEL), ("initrd", RAMDISK), ("nvram", disks.NVRAM)):
         element = root.find(f"os/{tag}")
         if element is not None:
             element.text = _path(destination, name)
@@ -128,6 +131,16 @@ def has_arrived(call: Callable[..., Any], domain: Any) -> bool:
     if reason == libvirt.VIR_DOMAIN_PAUSED_POSTCOPY_FAILED:
         return False
     raise exception.MigrationFailed(instance_uuid=domain.UUIDString(), reason="it still counts as coming")
+
+
+def take_over(call: Callable[..., Any], domain: Any) -> None:
+    """For a guest that has come here paused. Until it runs, QEMU leaves its disks as the source's, and QEMU before 10
+    ends when such a guest is migrated once more (assertion `BDRV_O_INACTIVE`). So it runs for an instant."""
+    state = call(domain.state, 0)[0]
+    if state == libvirt.VIR_DOMAIN_PAUSED:
+        call(domain.resume)
+    if state in (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_RUNNING):
+        call(domain.suspend)
 
 
 class Migration:
@@ -183,8 +196,16 @@ class Migration:
         if self._conf.live_migration_bandwidth:
             parameters[libvirt.VIR_MIGRATE_PARAM_BANDWIDTH] = self._conf.live_migration_bandwidth
         flags = _FLAGS
-        whole = self._destination.whole
-        flags |= libvirt.VIR_MIGRATE_NON_SHARED_DISK if whole else libvirt.VIR_MIGRATE_NON_SHARED_INC
+        local, has_volumes = volumes.local_targets(xml)
+        if has_volumes:
+            parameters[libvirt.VIR_MIGRATE_PARAM_MIGRATE_DISKS] = local
+            if volumes.are_direct(
+                xml
+            ):  # the destination has looked for the files; libvirt only knows some file systems
+                flags |= libvirt.VIR_MIGRATE_UNSAFE
+        if local or not has_volumes:
+            whole = self._destination.whole
+            flags |= libvirt.VIR_MIGRATE_NON_SHARED_DISK if whole else libvirt.VIR_MIGRATE_NON_SHARED_INC
         if self._conf.live_migration_permit_auto_converge:
             flags |= libvirt.VIR_MIGRATE_AUTO_CONVERGE
         if self._conf.live_migration_permit_post_copy:
@@ -251,7 +272,7 @@ class Migration:
     def _end(self, domain: Any) -> None:
         deadline = time.monotonic() + END_SECONDS
         while True:
-            stats = self._connection.call_unless(_GONE, domain.jobStats)
+            stats = self._connection.call_unless(_IDLE, domain.jobStats)
             if not stats or stats.get("operation") not in (
                 libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_OUT,
                 None,

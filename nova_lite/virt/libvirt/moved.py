@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import string
 from typing import Any
 
 import msgspec
@@ -12,9 +11,10 @@ from oslo_config import cfg
 
 from nova_lite import exception, files
 from nova_lite.objects import Image, LiveSource
+from nova_lite.objects import block_device as devices
 from nova_lite.virt import images
 from nova_lite.virt.driver import SpawnSpec
-from nova_lite.virt.libvirt import disks, guestxml, migration, transfer
+from nova_lite.virt.libvirt import disks, guestxml, migration, qcow2, transfer
 from nova_lite.virt.libvirt.disks import Disk, DiskMaker, DiskSet
 from nova_lite.virt.libvirt.imagecache import CachedImage, ImageCache
 from nova_lite.virt.libvirt.transfer import Fetcher
@@ -38,30 +38,40 @@ class MovedDisks:
         """The disks that were fetched into the directory: the root disk on this host's image and as big as the flavor
         says, ephemeral disk grown, swap made anew where its size differs. None is ever made smaller. Without
         ``fetcher`` they were made on this host, and what they begin with is here."""
-        if spec.image is None:
-            raise exception.ImageUnacceptable(image_id="", reason="a server without an image has nothing to boot from")
-        flavor = spec.instance.flavor
-        names = (f"vd{letter}" for letter in string.ascii_lowercase)
-        found = [self._root(directory, spec.image, flavor.root_gb, next(names), fetcher)]
-        if flavor.ephemeral_gb:
-            found.append(_ephemeral(directory, flavor.ephemeral_gb * images.GIB, next(names)))
-        if flavor.swap:
-            found.append(_swap(directory, flavor.swap * _MIB, next(names)))
+        disks.require_root(spec)
+        flavor, asked = spec.instance.flavor, spec.instance.block_devices
+        names = disks.local_names(asked)
+        found = []
+        if devices.root_volume(asked) is None:
+            assert spec.image is not None
+            found.append(self._root(directory, spec.image, flavor.root_gb, next(names), fetcher))
+        ephemerals = disks.ephemerals(flavor, asked)
+        for name, size, kind in ephemerals:
+            found.append(_ephemeral(directory, name, size, next(names), kind))
+        swap = devices.swap_mb(flavor, asked)
+        if swap:
+            found.append(_swap(directory, swap * _MIB, next(names)))
         path = os.path.join(directory, disks.CONFIG_DRIVE)
         if os.path.exists(path) or self._maker.config_drives.is_wanted(spec):
             if not os.path.exists(path):
                 self._maker.config_drives.make(path, spec)
             found.append(Disk(path=path, device=next(names), format="raw", read_only=True))
-        for name, wanted in ((disks.EPHEMERAL, flavor.ephemeral_gb), (disks.SWAP, flavor.swap)):
-            if not wanted:
+        for name in {*disks.EPHEMERALS, disks.SWAP} - {name for name, _, _ in ephemerals}:
+            if name != disks.SWAP or not swap:
                 files.remove(os.path.join(directory, name))
-        return DiskSet(disks=found, direct_boot=self._maker.direct_boot(spec.image, spec.images))
+        return DiskSet(
+            disks=[*found, *disks.volume_disks(spec)], direct_boot=self._maker.direct_boot(spec.image, spec.images)
+        )
 
     def make_ready(self, directory: str, spec: SpawnSpec, source: LiveSource) -> tuple[dict[str, str], bool]:
         """Files for a guest that runs elsewhere to come to: empty disks of the sizes that it has. Returns the path of
         each by its name, and whether the root disk has to be brought with all that its image holds."""
-        if spec.image is None:
-            raise exception.ImageUnacceptable(image_id="", reason="a server without an image has nothing to boot from")
+        disks.require_root(spec)
+        missing = sorted(
+            volume_id for volume_id, path in spec.volumes.items() if isinstance(path, str) and not os.path.exists(path)
+        )
+        if missing:
+            raise exception.MigrationPreCheckError(reason=f"volumes {', '.join(missing)} are not to be had there")
         paths: dict[str, str] = {}
         whole = False
         for name, size in source.disks.items():
@@ -69,20 +79,26 @@ class MovedDisks:
                 raise exception.VirtDriverError(reason=f"{name!r} is not a file of an instance")
             paths[name] = os.path.join(directory, name)
             if name == disks.ROOT:
+                assert spec.image is not None
                 whole = not self._begin_root(paths[name], spec.image, size)
             else:
                 with open(paths[name], "wb", opener=files.private_opener) as file:
                     file.truncate(size)
         if source.files is not None:
-            transfer.Fetcher(self._conf, source.files, spec.instance.uuid, directory).fetch()
+            fetcher = transfer.Fetcher(self._conf, source.files, spec.instance.uuid, directory)
+            fetcher.fetch()
             names = [file.name for file in source.files.files if file.name != transfer.MARKER]
+            if disks.ROOT in names:
+                assert spec.image is not None
+                self._set_base(directory, os.path.join(directory, disks.ROOT), spec.image, fetcher)
             paths |= {name: os.path.join(directory, name) for name in names}
         direct = self._maker.direct_boot(spec.image, spec.images)
         if direct is not None:
             paths[migration.KERNEL] = direct.kernel
             if direct.ramdisk:
                 paths[migration.RAMDISK] = direct.ramdisk
-        paths[guestxml.CONSOLE_LOG] = os.path.join(directory, guestxml.CONSOLE_LOG)
+        for name in (guestxml.CONSOLE_LOG, disks.NVRAM):
+            paths[name] = os.path.join(directory, name)
         return paths, whole
 
     def _begin_root(self, path: str, image: Image, size: int) -> bool:
@@ -101,14 +117,16 @@ class MovedDisks:
 
     def _root(self, directory: str, image: Image, root_gb: int, device: str, fetcher: Fetcher | None) -> Disk:
         path = os.path.join(directory, disks.ROOT)
-        header = _header(self._qemu_img, path)
-        if header.get("backing-filename") and fetcher is not None:
+        header = qcow2.read(path) if fetcher is None else None
+        if header is None:
+            header = _header(self._qemu_img, path)
+        if header.backing and fetcher is not None:
             self._set_base(directory, path, image, fetcher)
-        wanted = root_gb * images.GIB
-        if wanted > header["virtual-size"]:
+        wanted = 0 if image.disk_format == disks.ISO else root_gb * images.GIB
+        if wanted > header.size:
             images.run("qemu-img", "resize", "-q", "-f", "qcow2", path, str(wanted))
         elif wanted:
-            images.check_fits(header["virtual-size"], root_gb)
+            images.check_fits(header.size, root_gb)
         return Disk(path=path, device=device, format="qcow2")
 
     def _set_base(self, directory: str, path: str, image: Image, fetcher: Fetcher) -> None:
@@ -139,20 +157,21 @@ def _rebase(path: str, base: CachedImage) -> None:
     images.run("qemu-img", "rebase", "-q", "-u", "-f", "qcow2", "-b", base.path, "-F", base.format, path)
 
 
-def _header(qemu_img: images.QemuImg, path: str) -> dict[str, Any]:
-    """What the disk's own header says; raises `VirtDriverError` for one that refers to anything but a base."""
+def _header(qemu_img: images.QemuImg, path: str) -> qcow2.Header:
+    """What the header of a disk of another host's says; raises `VirtDriverError` for one that refers to anything but a
+    base."""
     qemu_img.info(path, "qcow2")  # under limits, before anything else reads it
     output = images.run("qemu-img", "info", "--output=json", "-f", "qcow2", path)
     header: dict[str, Any] = msgspec.json.decode(output)
     if ((header.get("format-specific") or {}).get("data") or {}).get("data-file"):
         raise exception.VirtDriverError(reason="the root disk refers to another file")
-    return header
+    return qcow2.Header(size=header["virtual-size"], backing=header.get("backing-filename") or "")
 
 
-def _ephemeral(directory: str, size: int, device: str) -> Disk:
-    path = os.path.join(directory, disks.EPHEMERAL)
+def _ephemeral(directory: str, name: str, size: int, device: str, kind: tuple[str, ...]) -> Disk:
+    path = os.path.join(directory, name)
     if not os.path.exists(path):
-        return disks.formatted(directory, disks.EPHEMERAL, size, device, disks.EXT4)
+        return disks.formatted(directory, name, size, device, kind)
     if os.path.getsize(path) < size:
         os.truncate(path, size)
     return Disk(path=path, device=device, format="raw")

@@ -17,17 +17,18 @@ import re
 import signal
 import uuid
 import xml.etree.ElementTree as ET
+from collections.abc import Iterable
 from typing import Any
 
 import libvirt
 from oslo_config import cfg
 
 from nova_lite import exception, files
-from nova_lite.objects import VIF, Network
-from nova_lite.virt.libvirt import dhcp
+from nova_lite.objects import VIF, Network, ipv6
+from nova_lite.virt.libvirt import dhcp, dualstack, neutron, nft
 from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.firewall import Firewall
-from nova_lite.virt.libvirt.names import bridge_name, network_name
+from nova_lite.virt.libvirt.names import bridge_mac, bridge_name, network_name
 
 LOG = logging.getLogger(__name__)
 
@@ -50,26 +51,39 @@ class Networks:
     def init_host(self, vifs: list[VIF]) -> None:
         """``vifs``: those of this host's guests. Whatever came back with the machine, its rules did not."""
         self._firewall.prepare()
-        networks = {vif.network.id: vif for vif in vifs}
-        for network_id in self.run_by_libvirt(list(networks.values())):
-            self._firewall.apply(networks[network_id].network)
+        on_each = {vif.network.id: vif for vif in vifs}
+        found = sorted(self.run_by_libvirt(list(on_each.values())))
+        nft.apply(self.rules([on_each[network_id].network for network_id in found]))
+
+    def rules(self, networks: Iterable[Network]) -> str:
+        """What nft is to be told of networks that libvirt runs; `plug` leaves that to its caller, who tells it once."""
+        return self._firewall.rules(networks)
 
     def reach_metadata(self, vifs: list[VIF]) -> bool:
         """Whether a guest with these interfaces finds a metadata service."""
-        served = [vif for vif in vifs if self._firewall.serves(vif.network)]
+        served = [vif for vif in vifs if vif.vif_type is None and self._firewall.serves(vif.network)]
         return bool(served and self.run_by_libvirt(served))
 
-    def plug(self, vif: VIF, hostname: str) -> None:
-        """Have the network up and the VIF's address reserved for its MAC address."""
+    def plug(self, vif: VIF, hostname: str) -> bool:
+        """Have the network up and the VIF's address reserved for its MAC address. Returns whether libvirt runs the
+        network, which then needs its `rules`."""
+        if vif.vif_type is not None:
+            neutron.plug(vif)
+            return False
+        if dualstack.addresses(vif):
+            dualstack.define(self._connection)
         if not self._ensure(vif):
-            return
+            return False
         _reserve(vif, hostname)
         self._reload(vif.network)
         # A lease that outlived its guest would keep dnsmasq from giving the address to its new owner.
         dhcp.release(bridge_name(vif.network), vif.address, lambda mac_address: mac_address != vif.mac_address.lower())
+        return True
 
     def unplug(self, vif: VIF) -> None:
         """Remove the VIF's reservation and lease; quiet when there are none."""
+        if vif.vif_type is not None:
+            return
         path = _reservation_path(vif)
         if not os.path.exists(path):
             return
@@ -79,7 +93,8 @@ class Networks:
 
     def run_by_libvirt(self, vifs: list[VIF]) -> set[str]:
         """Ids of the networks among those of ``vifs`` that are libvirt's, and not an operator's bridge."""
-        return {vif.network.id for vif in vifs if self._lookup(vif.network) is not None}
+        ours = (vif for vif in vifs if vif.vif_type is None)
+        return {vif.network.id for vif in ours if self._lookup(vif.network) is not None}
 
     def _lookup(self, network: Network) -> Any:
         return self._connection.call_unless(
@@ -100,7 +115,6 @@ class Networks:
             # "Invalid operation" is libvirt's word for a network that another daemon has just started.
             self._connection.call_unless((libvirt.VIR_ERR_OPERATION_INVALID,), network.create)
             self._connection.call(network.setAutostart, 1)
-        self._firewall.apply(vif.network)
         return True
 
     @staticmethod
@@ -121,8 +135,13 @@ def network_xml(vif: VIF) -> str:
     _text(root, "name", network_name(network))
     _text(root, "uuid", _network_uuid(network.id))
     if network.gateway:
-        ET.SubElement(root, "forward", mode="nat")
+        forward = ET.SubElement(root, "forward", mode="nat")
+        if network.cidr6:
+            ET.SubElement(forward, "nat", ipv6="yes")
     ET.SubElement(root, "bridge", name=bridge_name(vif.network), stp="off", delay="0")
+    if network.vni is not None:
+        # The same on all hosts, so that a guest finds its gateway when it has moved to another.
+        ET.SubElement(root, "mac", address=bridge_mac(network.vni))
     ET.SubElement(root, "mtu", size=str(network.mtu))
     if network.dns:
         dns = ET.SubElement(root, "dns")
@@ -132,6 +151,9 @@ def network_xml(vif: VIF) -> str:
     if cidr.version != 4:
         raise exception.VirtDriverError(reason=f"network {network.name} is not IPv4: {network.cidr}")
     ET.SubElement(root, "ip", address=_host_address(network), netmask=str(cidr.netmask))
+    if network.cidr6:
+        # Its dnsmasq advertises the prefix, and itself as the way out if the network has one.
+        ET.SubElement(root, "ip", family="ipv6", address=ipv6.host_address(network), prefix="64")
     options = ET.SubElement(root, f"{{{_DNSMASQ}}}options")
     for option in (
         f"dhcp-range={cidr.network_address},static,{cidr.netmask}",

@@ -19,6 +19,7 @@ import logging
 import os
 import shutil
 import uuid
+from collections.abc import Sequence
 from typing import TypeVar
 
 import msgspec
@@ -35,16 +36,21 @@ DIRECTORY_MODE = 0o711
 INTERFACES = "_interfaces"
 BASE = "_base"
 
-_RECORD = "instance.json"
+RECORD = "instance.json"
+#: Before the name of a directory that is being made.
+UNFINISHED = ".new-"
 
 #: Behind the name of a directory.
 ASIDE = "@aside"
 
 
 class InstanceRecord(msgspec.Struct, frozen=True):
+    """``images``: ids of those that it may begin as, or boot."""
+
     uuid: str
     host: str
     generation: int
+    images: list[str] = []
 
 
 class InterfaceRecord(msgspec.Struct, frozen=True):
@@ -79,19 +85,19 @@ class Records:
 
     # --- instance directories
 
-    def create(self, instance_uuid: str, generation: int, beside: bool = False) -> str:
+    def create(self, instance_uuid: str, generation: int, image_ids: Sequence[str] = (), beside: bool = False) -> str:
         """Make the instance's directory, with its record in it from the first moment, a power cut or not; returns its
         path.
 
         Raises OSError also when there is one already, which then is another host's: ours was removed before. Unless it
         may be made ``beside`` that.
         """
-        record = InstanceRecord(uuid=instance_uuid, host=self._host, generation=generation)
+        record = InstanceRecord(instance_uuid, self._host, generation, list(image_ids))
         unfinished = os.path.join(self.instances_path, self._unfinished(instance_uuid))
         shutil.rmtree(unfinished, ignore_errors=True)
         os.mkdir(unfinished)
         os.chmod(unfinished, DIRECTORY_MODE)
-        files.write_atomically(os.path.join(unfinished, _RECORD), msgspec.json.encode(record))
+        files.write_atomically(os.path.join(unfinished, RECORD), msgspec.json.encode(record))
         path = self._plain(instance_uuid)
         if beside and os.path.lexists(path):
             path = self._beside(instance_uuid)
@@ -116,12 +122,12 @@ class Records:
 
     def generation(self, instance_uuid: str) -> int | None:
         """Of which attempt the instance's directory is, if there is one of this host's."""
-        record = self._read(os.path.join(self.directory(instance_uuid), _RECORD), InstanceRecord)
+        record = self._read(os.path.join(self.directory(instance_uuid), RECORD), InstanceRecord)
         return None if record is None else record.generation
 
     def owns(self, instance_uuid: str) -> bool:
         """Whether there is a directory of the instance, and it is this host's."""
-        return self._read(os.path.join(self.directory(instance_uuid), _RECORD), InstanceRecord) is not None
+        return self._read(os.path.join(self.directory(instance_uuid), RECORD), InstanceRecord) is not None
 
     def remove(self, instance_uuid: str) -> None:
         """Remove the instance's directory if it is this host's. The record goes last."""
@@ -129,7 +135,7 @@ class Records:
             return
         path = self.directory(instance_uuid)
         for name in os.listdir(path):
-            if name != _RECORD:
+            if name != RECORD:
                 _remove_tree(os.path.join(path, name))
         _remove_tree(path)
 
@@ -155,7 +161,7 @@ class Records:
     def aside(self, instance_uuid: str) -> str | None:
         """Where what this host has set aside of the instance is."""
         for path in (self._plain(instance_uuid) + ASIDE, self._beside(instance_uuid) + ASIDE):
-            if self._read(os.path.join(path, _RECORD), InstanceRecord) is not None:
+            if self._read(os.path.join(path, RECORD), InstanceRecord) is not None:
                 return path
         return None
 
@@ -207,7 +213,7 @@ class Records:
         return record if record.host == self._host else None
 
     def _unfinished(self, instance_uuid: str) -> str:
-        return f".new-{self._host}-{instance_uuid}"
+        return f"{UNFINISHED}{self._host}-{instance_uuid}"
 
 
 def uuid_of(name: str) -> str | None:

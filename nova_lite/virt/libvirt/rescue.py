@@ -13,8 +13,9 @@ import xml.etree.ElementTree as ET
 import libvirt
 
 from nova_lite import exception, files
+from nova_lite.hardware import RescueDisk, check_rescue, settings
 from nova_lite.virt.driver import SpawnSpec
-from nova_lite.virt.libvirt import guestxml
+from nova_lite.virt.libvirt import guestxml, hardwarexml
 from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.disks import CONFIG_DRIVE, RESCUE, RESCUE_CONFIG_DRIVE, DiskMaker, DiskSet
 from nova_lite.virt.libvirt.domains import Domains
@@ -46,7 +47,7 @@ class Rescue:
             files.write_atomically(self._saved(instance_uuid), xml.encode())
         try:
             disks = self._disks.make_rescue(directory, spec)
-            self._domains.define(rescue_xml(self._read(instance_uuid), disks))
+            self._domains.define(rescue_xml(self._read(instance_uuid), disks, check_rescue(spec.image, strict=False)))
         except (exception.NovaLiteException, OSError):
             self.restore(instance_uuid)
             raise
@@ -71,31 +72,75 @@ class Rescue:
             return file.read()
 
 
-def rescue_xml(domain_xml: str, rescue: DiskSet) -> str:
+def rescue_xml(domain_xml: str, rescue: DiskSet, how: RescueDisk) -> str:
     """The domain with the rescue disk first, its own disks behind that, and the rescue system's config drive, if it has
-    one, in place of its own. Disks get new addresses: guests name them by these."""
+    one, in place of its own. Disks get new addresses: guests name them by these. But where the image says what its disk
+    is to be (``how.stable``) that comes last, and the others keep their places."""
     domain = ET.fromstring(domain_xml)  # noqa: S314 our own domain, out of libvirt's parsed tree
     os_element, devices = domain.find("os"), domain.find("devices")
     assert os_element is not None and devices is not None
     for tag in ("boot", "kernel", "initrd", "cmdline"):
         for element in os_element.findall(tag):
             os_element.remove(element)
-    guestxml.add_boot(os_element, rescue.direct_boot)
-    root, *config_drives = rescue.disks
+    root, *config_drives = (guestxml.disk_element(disk) for disk in rescue.disks)
+    if how.cdrom:
+        hardwarexml.make_drive(root)
     own = devices.findall("disk")
     for disk in own:
         devices.remove(disk)
     kept = [disk for disk in own if not (config_drives and _file_name(disk) == CONFIG_DRIVE)]
-    every = [guestxml.disk_element(root), *kept, *(guestxml.disk_element(drive) for drive in config_drives)]
-    for letter, disk in zip(string.ascii_lowercase, every, strict=False):
-        target, address = disk.find("target"), disk.find("address")
-        assert target is not None
-        target.set("dev", f"vd{letter}")
-        if address is not None:
-            disk.remove(address)
+    first_bus = _bus(own[0]) if own else settings.VIRTIO
+    bus = how.bus or _drive_bus(os_element)
+    for element in (root, *config_drives):
+        _target(element).set("bus", bus if element is root else first_bus)
+    every = [*kept, *config_drives, root] if how.stable else [root, *kept, *config_drives]
+    _name(every, keep=kept if how.stable else [])
     for position, disk in enumerate(every):
         devices.insert(position, disk)
+    if how.stable and rescue.direct_boot is None:
+        _boot_first(devices, root)
+    else:
+        guestxml.add_boot(os_element, rescue.direct_boot, how.cdrom)
+    hardwarexml.add_controllers(devices, {_bus(disk) for disk in every})
     return ET.tostring(domain, encoding="unicode")
+
+
+def _name(disks: list[ET.Element], keep: list[ET.Element]) -> None:
+    """Give disks the first free names of their buses, in order; those to keep have theirs."""
+    taken = {_target(disk).get("dev") for disk in keep}
+    for disk in disks:
+        if disk in keep:
+            continue
+        address = disk.find("address")
+        if address is not None:
+            disk.remove(address)
+        names = (hardwarexml.device(f"vd{letter}", _bus(disk)) for letter in string.ascii_lowercase)
+        name = next(name for name in names if name not in taken)
+        taken.add(name)
+        _target(disk).set("dev", name)
+
+
+def _boot_first(devices: ET.Element, root: ET.Element) -> None:
+    for boot in devices.findall("*/boot/.."):
+        for element in boot.findall("boot"):
+            boot.remove(element)
+    ET.SubElement(root, "boot", order="1")
+
+
+def _drive_bus(os_element: ET.Element) -> str:
+    kind = os_element.find("type")
+    machine = "" if kind is None else kind.get("machine", "")
+    return settings.SATA if hardwarexml.is_q35(machine) else settings.IDE
+
+
+def _target(disk: ET.Element) -> ET.Element:
+    target = disk.find("target")
+    assert target is not None
+    return target
+
+
+def _bus(disk: ET.Element) -> str:
+    return _target(disk).get("bus", settings.VIRTIO)
 
 
 def _file_name(disk: ET.Element) -> str:

@@ -20,6 +20,7 @@ import libvirt
 from nova_lite import exception, files
 from nova_lite.states import PowerState
 from nova_lite.virt import images
+from nova_lite.virt.libvirt import guestxml
 from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
 from nova_lite.virt.libvirt.disks import ROOT
 from nova_lite.virt.libvirt.domains import Domains
@@ -71,7 +72,7 @@ class Snapshotter:
             source, target = disk.find("mirror/source"), disk.find("target")
             file = "" if source is None else source.get("file", "")
             if target is not None and os.path.dirname(file) == os.path.abspath(directory):
-                self._abort(domain, target.get("dev", ""))
+                self.abort(domain, target.get("dev", ""))
 
     def _copy(self, domain: Any, disk: str, copy: str, check: Callable[[], None]) -> None:
         self._end_copies(domain, os.path.dirname(copy))
@@ -83,11 +84,11 @@ class Snapshotter:
         ET.SubElement(xml, "driver", type="qcow2")
         self._connection.call(domain.blockCopy, device, ET.tostring(xml, encoding="unicode"), {}, _COPY_FLAGS)
         try:
-            self._catch_up(domain, device, check)
-            with self._quiesced(domain):
+            self.catch_up(domain, device, check)
+            with self.quiesced(domain):
                 self._connection.call(domain.blockJobAbort, device, 0)
         except BaseException:
-            self._abort(domain, device)
+            self.abort(domain, device)
             raise
 
     def _root_of(self, domain: Any, disk: str) -> tuple[str, str, str]:
@@ -103,8 +104,8 @@ class Snapshotter:
             return target.get("dev", ""), below.get("file", ""), kind.get("type", "")
         raise exception.VirtDriverError(reason="its root disk is not an overlay of an image")
 
-    def _catch_up(self, domain: Any, device: str, check: Callable[[], None]) -> None:
-        """Until the mirror is the same as the disk, and stays so."""
+    def catch_up(self, domain: Any, device: str, check: Callable[[], None]) -> None:
+        """Until the mirror of this disk is the same as the disk, and stays so."""
         said = time.monotonic()
         while True:
             check()
@@ -126,18 +127,30 @@ class Snapshotter:
                 return mirror.get("ready") == "yes"
         return False
 
-    def _abort(self, domain: Any, device: str) -> None:
+    def abort(self, domain: Any, device: str) -> None:
+        """End the mirror of this disk, if there is one."""
         try:
             self._connection.call(domain.blockJobAbort, device, 0)
         except LibvirtFailure as error:
             LOG.debug("There is no copy of %s of %s to end: %s", device, domain.UUIDString(), error.message)
 
+    def _has_to_bequiesced(self, domain: Any) -> bool:
+        metadata = self._connection.call(
+            domain.metadata, libvirt.VIR_DOMAIN_METADATA_ELEMENT, guestxml.NAMESPACE, libvirt.VIR_DOMAIN_AFFECT_CURRENT
+        )
+        return guestxml.needs_quiesce(metadata)
+
     @contextlib.contextmanager
-    def _quiesced(self, domain: Any) -> Iterator[None]:
+    def quiesced(self, domain: Any) -> Iterator[None]:
         """The guest's file systems are frozen inside, if there is an agent that does it."""
         try:
             self._connection.call(domain.fsFreeze, None, 0)
         except LibvirtFailure as error:
+            if self._has_to_bequiesced(domain):
+                raise exception.VirtDriverError(
+                    reason="its image has os_require_quiesce, and its guest agent does not freeze its file systems: "
+                    f"{error.kwargs['reason']}"
+                ) from error
             LOG.info("Domain %s is not quiesced: %s", domain.UUIDString(), error.kwargs["reason"])
             yield
             return

@@ -34,7 +34,7 @@ DRIVER = "libvirt"
 MARKER = ".offered"
 
 #: Of an instance's directory: what may travel.
-TRAVELLING = (disks.ROOT, disks.EPHEMERAL, disks.SWAP, disks.CONFIG_DRIVE)
+TRAVELLING = (disks.ROOT, *disks.EPHEMERALS, disks.SWAP, disks.CONFIG_DRIVE, disks.NVRAM)
 
 _ADDRESS = re.compile(r"[A-Za-z0-9\[][A-Za-z0-9.:_\]-]{0,252}")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,120}")

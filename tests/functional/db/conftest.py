@@ -13,7 +13,7 @@ from nova_lite.conductor.db.engine import Database
 from nova_lite.conductor.db.models import Base
 from tests.functional.conftest import database_url
 from tests.unit.conductor import make
-from tests.unit.conductor.conftest import bus, conductor  # noqa: F401
+from tests.unit.conductor.conftest import bus, conductor, manager  # noqa: F401
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -5,9 +5,11 @@ devstack/test.sh stacks the machine first; elsewhere these tests are skipped.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import re
+import shlex
 import socket
 import subprocess
 import time
@@ -18,13 +20,15 @@ from typing import Any
 import openstack
 import pytest
 
+from tests.integration.cloud import transcript
+
 TOP = Path(__file__).parents[3]
 SETTINGS = Path("/etc/nova-lite/devstack.env")
 STATE = Path("/var/lib/nova-lite")
 LIBVIRT_NETWORKS = "/var/lib/libvirt/dnsmasq"
 PREFIX = "nova-lite-it-"
 GUEST_LINE = re.compile(r"^nova-lite-guest: instance=(\S+) hostname=(\S+) ip=(\S+)$", re.MULTILINE)
-PATIENCE = 120.0
+PATIENCE = 300.0
 VIRSH = ("virsh", "--connect", "qemu:///system", "--quiet")
 LIBVIRT_HOST = "/opt/nova-lite/libvirt-host.sh"
 
@@ -49,9 +53,12 @@ class StackedCloud:
     """Clients of the cloud, and looks behind it."""
 
     def __init__(self) -> None:
+        self._closing = contextlib.ExitStack()
         connection = openstack.connect(cloud="nova-lite")
         self.compute: Any = connection.compute
         self.images: Any = connection.image
+        #: What there is while no test has anything.
+        self.untouched: dict[str, Any] | None = None
         #: Compute hosts by name, with what leads a command there.
         self.entered: dict[str, tuple[str, ...]] = {socket.gethostname(): ()}
         if (computes := int(re.findall(r"^COMPUTES=(\d+)$", SETTINGS.read_text(), re.MULTILINE)[0])) > 1:
@@ -60,11 +67,20 @@ class StackedCloud:
                 self.entered[f"{socket.gethostname()}-{number}"] = (LIBVIRT_HOST, "enter", str(number))
 
     def cli(self, *arguments: str) -> Any:
-        """The unmodified command line client's JSON."""
-        return json.loads(run("openstack", "--os-cloud", "nova-lite", *arguments, "-f", "json"))
+        """The command line client's JSON."""
+        return json.loads(self.cli_quiet(*arguments, "-f", "json"))
 
-    def cli_quiet(self, *arguments: str) -> None:
-        run("openstack", "--os-cloud", "nova-lite", *arguments)
+    def cli_quiet(self, *arguments: str) -> str:
+        status, output, errors = self.client.run(shlex.join(arguments))
+        assert status == 0, f"openstack {arguments}: {output}{errors}"
+        return output
+
+    @functools.cached_property
+    def client(self) -> transcript.Client:
+        return self._closing.enter_context(transcript.Client(["--os-cloud", "nova-lite"], {}))
+
+    def close(self) -> None:
+        self._closing.close()
 
     def manage(self, *arguments: str) -> Any:
         return json.loads(run("nova-lite-manage", *arguments, "--format", "json"))
@@ -188,22 +204,28 @@ class StackedCloud:
 
 
 @pytest.fixture(scope="session")
-def stacked() -> StackedCloud:
+def stacked() -> Iterator[StackedCloud]:
     if not SETTINGS.exists():
         pytest.skip("this machine is no cloud (devstack/test.sh makes it one)")
     if "VIRT_DRIVER=libvirt" not in SETTINGS.read_text():
         pytest.skip("this machine is a cloud without real guests")
-    return StackedCloud()
+    made = StackedCloud()
+    yield made
+    made.close()
 
 
 @pytest.fixture
 def cloud(stacked: StackedCloud) -> Iterator[StackedCloud]:
-    """The cloud; the test's servers are deleted at its end, and then nothing of them may be left."""
-    stacked.sweep()
-    before = stacked.traces()
+    """The cloud; the test's servers are deleted at its end, and then all has to be as it was before the first one: a
+    look at everything takes seconds."""
+    if stacked.untouched is None:
+        stacked.sweep()
+        stacked.untouched = stacked.traces()
+    before, stacked.untouched = stacked.untouched, None
     yield stacked
     stacked.sweep()
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + 60
     while (after := stacked.traces()) != before:
         assert time.monotonic() < deadline, f"left: {after}, before: {before}"
     assert stacked.audit() == []
+    stacked.untouched = before

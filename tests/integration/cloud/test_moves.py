@@ -130,6 +130,32 @@ def test_shelve_and_unshelve(cloud: StackedCloud) -> None:
     assert found_on_disk(cloud, server) == ("marked-by-a-guest", 1)
 
 
+def test_an_evacuation(cloud: StackedCloud, hosts: tuple[str, str]) -> None:
+    """Its host is lost, and an operator has said so: it is made anew elsewhere, with its address, and is off there
+    (2.95) until its owner starts it. The host that is back removes what it had."""
+    server = running(cloud, "evacuated", scripts.MARKS)
+    assert found_on_disk(cloud, server) == ("nothing", 1)
+    host, there = server.compute_host, other(hosts, server.compute_host)
+    daemon = f"compute-{host.rpartition('-')[2]}"
+    (lost,) = (service for service in cloud.compute.services(host=host) if service.binary == "nova-compute")
+    cloud.service("stop", daemon)
+    try:
+        cloud.on(host, *VIRSH, "destroy", server.id)
+        cloud.compute.update_service(lost, is_forced_down=True)
+        cloud.compute.evacuate_server(server.id)
+        after = cloud.wait_status(server.id, "SHUTOFF")
+        assert (after.compute_host, after.addresses) == (there, server.addresses)
+        assert cloud.where(server.id) == {host: "shut off", there: "shut off"}
+        cloud.compute.start_server(server.id)
+        cloud.wait_status(server.id, "ACTIVE")
+        assert cloud.where(server.id) == {host: "shut off", there: "running"}
+        assert set(cloud.guest_lines(server.id)) == {(server.id, server.name, server.addresses["private"][0]["addr"])}
+    finally:
+        cloud.compute.update_service(lost, is_forced_down=False)
+        cloud.service("start", daemon)
+    wait_for("what the host had is gone", lambda: cloud.where(server.id) == {there: "running"})
+
+
 # --- while it runs
 
 

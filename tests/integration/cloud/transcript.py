@@ -20,7 +20,7 @@ import yaml
 
 HERE = Path(__file__).parent
 TABLE = HERE / "transcript.yaml"
-PATIENCE = 120.0
+PATIENCE = 300.0
 EMPTY = ("", None, "None")
 MAY_BE_EMPTY, MAY_BE_MISSING = "(", "["
 

@@ -19,6 +19,7 @@ from oslo_config import cfg
 from nova_lite import conf as configuration
 from nova_lite.image import local
 from nova_lite.virt.libvirt.driver import LibvirtDriver
+from tests.ports import free_port
 
 SCRIPT = Path(__file__).parents[3] / "devstack" / "libvirt-host.sh"
 #: Of the second host; another run of the tests beside this one has another.
@@ -27,12 +28,29 @@ HERE, THERE = "169.254.76.1", f"169.254.76.{NUMBER}"
 URI = "qemu+unix:///system?socket=/run/nova-lite-hosts/%s/libvirt-sock"
 
 
-def second_host(action: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([SCRIPT, action, NUMBER], capture_output=True, text=True, timeout=180, check=False)
+#: A third one, which knows what was mounted since the others were started.
+THIRD_NUMBER = str(int(NUMBER) + 1)
+THIRD = f"169.254.76.{THIRD_NUMBER}"
+
+
+def second_host(action: str, number: str = NUMBER) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([SCRIPT, action, number], capture_output=True, text=True, timeout=180, check=False)
+
+
+@contextlib.contextmanager
+def third_host() -> Iterator[Path]:
+    """Where its libvirt has what it has in /run/libvirt elsewhere."""
+    started = second_host("start", THIRD_NUMBER)
+    assert started.returncode == 0, started.stderr
+    try:
+        yield Path(f"/run/nova-lite-hosts/.{THIRD_NUMBER}/run")
+    finally:
+        assert second_host("stop", THIRD_NUMBER).returncode == 0
 
 
 def make_driver(path: Path, name: str, address: str, **options: Any) -> LibvirtDriver:
-    """A compute host's driver, with the state directory ``path``, on the libvirtd of ``address``."""
+    """A compute host's driver, with the state directory ``path``, on the libvirtd of ``address``. ``options``: of the
+    group libvirt, or of another one, as in ``compute__cpu_dedicated_set``."""
     conf = cfg.ConfigOpts()
     configuration.register_opts(conf)
     conf([], default_config_files=[])
@@ -41,7 +59,8 @@ def make_driver(path: Path, name: str, address: str, **options: Any) -> LibvirtD
     conf.set_override("connection_uri", URI % address, "libvirt")
     conf.set_override("live_migration_inbound_addr", address, "libvirt")
     for option, value in options.items():
-        conf.set_override(option, value, "libvirt")
+        group, _, plain = option.rpartition("__")
+        conf.set_override(plain, value, group or "libvirt")
     driver = LibvirtDriver(conf, name, lambda image, target: local.copy(image, image.name, target))
     driver.init_host()
     return driver
@@ -63,12 +82,6 @@ class SshDaemon:
             "migration_ssh_key": str(self.key),
             "migration_ssh_known_hosts": str(self.known_hosts),
         }
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextlib.contextmanager

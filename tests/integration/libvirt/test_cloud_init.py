@@ -20,11 +20,11 @@ from tests.unit.virt.builders import make_flavor, make_image, make_instance, mak
 IMAGE = Path(os.environ.get("NOVA_LITE_CLOUD_IMAGE", "/opt/nova-lite/guest/cloud-image"))
 USER = platform.freedesktop_os_release()["ID"]
 USER_DATA = b"#!/bin/sh\necho user data ran on $(hostname) >/var/tmp/told\n"
-PATIENCE = 800.0
+PATIENCE = 1800.0
 
 pytestmark = [
     pytest.mark.skipif(not (IMAGE / ".fingerprint").exists(), reason=f"there is no image in {IMAGE}"),
-    pytest.mark.timeout(1000),
+    pytest.mark.timeout(2000),
 ]
 
 

@@ -32,6 +32,7 @@ from tests.integration.libvirt.conftest import (
     guest_spec,
     traces,
     wait_for,
+    whole_lines,
 )
 from tests.unit.virt.builders import make_network, make_vif
 
@@ -44,7 +45,7 @@ def user_data(script: str) -> str:
 
 def console_line(driver: LibvirtDriver, instance_uuid: str, start: str) -> str:
     def find() -> str:
-        lines = driver.get_console_output(instance_uuid, None).splitlines()
+        lines = whole_lines(driver, instance_uuid).splitlines()
         return next((line for line in lines if line.startswith(start)), "")
 
     line: str = wait_for(f"console line {start}", find)
@@ -263,7 +264,7 @@ def disk_lines(driver: LibvirtDriver, instance_uuid: str, count: int) -> list[st
     """What the guest has said of its disks, as soon as it has said so ``count`` times."""
 
     def said() -> list[str]:
-        lines = driver.get_console_output(instance_uuid, None).splitlines()
+        lines = whole_lines(driver, instance_uuid).splitlines()
         found = [line.strip() for line in lines if line.startswith("disks: ")]
         return found if len(found) >= count else []
 

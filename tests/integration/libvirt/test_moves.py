@@ -22,7 +22,7 @@ from nova_lite.virt.libvirt import transfer
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration import scripts
 from tests.integration.libvirt import hosts
-from tests.integration.libvirt.conftest import Images, guest_spec, wait_for
+from tests.integration.libvirt.conftest import Images, guest_spec, wait_for, whole_lines
 from tests.unit.virt.builders import make_flavor
 
 MakeHost = Callable[..., LibvirtDriver]
@@ -67,7 +67,7 @@ def marking_guest(images: Images, **changes: Any) -> SpawnSpec:
 
 
 def lines(driver: LibvirtDriver, spec: SpawnSpec, start: str) -> list[str]:
-    text = driver.get_console_output(spec.instance.uuid, None)
+    text = whole_lines(driver, spec.instance.uuid)
     return [line.strip() for line in text.splitlines() if line.startswith(start)]
 
 
@@ -240,7 +240,7 @@ def test_an_image_that_is_gone_comes_from_the_source(
     assert "backing-filename" not in msgspec.json.decode(info)
     command = ["qemu-img", "compare", str(disk), str(instance_path(here, spec) / "disk")]
     assert subprocess.run(command, check=False).returncode == 0
-    assert sorted(os.listdir(disk.parent)) == ["disk", "instance.json"]
+    assert sorted(os.listdir(disk.parent)) == ["disk", "disk.config", "instance.json"]
 
 
 def test_a_killed_fetch_is_a_leftover_and_goes_on_where_it_was(

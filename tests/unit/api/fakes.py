@@ -245,6 +245,11 @@ class FakeConductor:
             payload=payload,
         )
 
+    def attachment_update(
+        self, context: RequestContext, instance_uuid: str, volume_id: str, delete_on_termination: bool
+    ) -> None:
+        self._note(context, "attachment_update", instance_uuid, volume_id, delete_on_termination)
+
     def instance_get(self, context: RequestContext, instance_uuid: str) -> Instance:
         self._note(context, "instance_get", instance_uuid)
         return self._get(context, instance_uuid)
@@ -338,6 +343,9 @@ class FakeConductor:
         self._note(context, "instances_at_address", address)
         alive = [instance for instance in self.instances.values() if not instance.deleted]
         return [copy.deepcopy(each) for each in alive if address in [vif.address for vif in each.vifs]]
+
+    def interfaces_event(self, context: RequestContext, instance_uuid: str, event: str, port_id: str | None) -> None:
+        self._note(context, "interfaces_event", instance_uuid, event, port_id)
 
     def instance_lock(self, context: RequestContext, instance_uuid: str, reason: str | None) -> None:
         self._note(context, "instance_lock", instance_uuid, reason)

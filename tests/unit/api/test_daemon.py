@@ -20,16 +20,11 @@ from typing import Any
 import pytest
 import requests
 
+from tests.ports import free_port
 from tests.unit.api.conftest import ROOT
 
 MODES = ["threading", "eventlet"]
 DEADLINE = 30.0
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def wait_for(what: str, condition: Callable[[], Any]) -> Any:
@@ -49,7 +44,7 @@ class Daemon:
         values |= options
         config = path / "api.conf"
         config.write_text(
-            f"[DEFAULT]\ntransport_url = rabbit://u:p@127.0.0.1:{free_port()}/\n[api]\n"
+            f"[DEFAULT]\ntransport_url = rabbit://u:p@127.0.0.1:{free_port()}/\n[metrics]\nenabled = false\n[api]\n"
             + "".join(f"{name} = {value}\n" for name, value in values.items())
         )
         self.log = path / "api.log"

@@ -29,6 +29,7 @@ def test_it_is_accepted_and_sent_to_its_host(api: Client) -> None:
         "changes": {"display_name": "other", "metadata_": {"a": "b"}},
         "injected_files": {},
         "admin_password": "x",
+        "reimage_boot_volume": False,
     }
     assert response.headers["Location"].endswith(f"/servers/{uuid}")
     server = response.json["server"]
@@ -48,7 +49,13 @@ def test_it_is_accepted_and_sent_to_its_host(api: Client) -> None:
         ("2.57", {"user_data": None}, {"changes": {"user_data": None}}),
         ("2.63", {"trusted_image_certificates": None}, {}),
         ("2.90", {"hostname": "new"}, {"changes": {"hostname": "new"}}),
-        ("2.94", {"hostname": "new.example.org"}, {"changes": {"hostname": "new.example.org"}}),
+        (
+            "2.94",
+            {"hostname": "new.example.org"},
+            {"changes": {"hostname": "new.example.org"}, "reimage_boot_volume": True},
+        ),
+        ("2.92", {}, {}),
+        ("2.93", {}, {"reimage_boot_volume": True}),
         (
             "2.1",
             {"accessIPv4": "", "OS-DCF:diskConfig": "AUTO"},
@@ -59,7 +66,14 @@ def test_it_is_accepted_and_sent_to_its_host(api: Client) -> None:
 )
 def test_what_a_version_may_change(api: Client, version: str, body: Any, payload: Any) -> None:
     assert rebuild(api, {**MINIMAL, **body, "adminPass": "x"}, version).status_code == 202
-    expected = {"image_ref": IMAGE_ID, "images": {}, "changes": {}, "injected_files": {}, "admin_password": "x"}
+    expected = {
+        "image_ref": IMAGE_ID,
+        "images": {},
+        "changes": {},
+        "injected_files": {},
+        "admin_password": "x",
+        "reimage_boot_volume": False,
+    }
     assert api.asked("accept_action")[2] == {**expected, **payload}
 
 

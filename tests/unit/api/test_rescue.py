@@ -22,7 +22,17 @@ def test_it_answers_the_password(api: Client, image: str | None) -> None:
     response = rescue(api, body)
     assert (response.status_code, response.json) == (200, {"adminPass": "x"})
     _, kind, payload = api.asked("accept_action")
-    assert (kind, payload) == ("rescue", {"image_ref": image, "images": {}, "admin_password": "x"})
+    assert (kind, payload) == (
+        "rescue",
+        {"image_ref": image, "images": {}, "admin_password": "x", "allow_bfv_rescue": False},
+    )
+
+
+@pytest.mark.parametrize(("version", "allowed"), [("2.86", False), ("2.87", True)])
+def test_one_that_boots_from_a_volume_since_2_87(api: Client, version: str, allowed: bool) -> None:
+    instance = api.conductor.add()
+    assert api("POST", f"/servers/{instance.uuid}/action", {"rescue": None}, version=version).status_code == 200
+    assert api.asked("accept_action")[-1]["allow_bfv_rescue"] is allowed
 
 
 @pytest.mark.parametrize("body", [None, {}])

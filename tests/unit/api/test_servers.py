@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from nova_lite import exception, states
+from nova_lite.api.compute.schemas import servers as schemas
 from nova_lite.objects import NetworkRequest, RequestedDestination
 from tests.unit.api.conftest import ADMIN, MEMBER, Client, fault, make_client, make_conf
 from tests.unit.api.fakes import IMAGE_ID, NETWORK_ID, make_fault
@@ -653,3 +654,16 @@ def test_tenants_are_told_by_the_context(api: Client) -> None:
     assert api("GET", f"/servers/{instance.uuid}", token=MEMBER).status_code == 404
     assert api("GET", f"/servers/{instance.uuid}", token="bob:other").status_code == 200
     assert api("GET", f"/servers/{instance.uuid}", token=ADMIN).status_code == 200
+
+
+@pytest.mark.parametrize("version", ["2.1", "2.32", "2.37", "2.96"])
+def test_a_server_has_at_most_so_many_interfaces(api: Client, version: str) -> None:
+    networks = [{"uuid": NETWORK_ID}] * (schemas.MAX_NETWORKS + 1)
+    assert api("POST", "/servers", body(networks=networks), version=version).status_code == 400
+    assert api("POST", "/servers", body(networks=networks[1:]), version=version).status_code == 202
+
+
+@pytest.mark.parametrize(("token", "may"), [(ADMIN, True), (MEMBER, False)])
+def test_a_flavor_without_disk_is_for_admins(api: Client, token: str, may: bool) -> None:
+    assert api("POST", "/servers", body(), token=token).status_code == 202
+    assert api.asked("create_instances")[0].may_have_zero_disk is may

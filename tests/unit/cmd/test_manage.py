@@ -124,7 +124,7 @@ def test_every_command_has_help(tool: Tool) -> None:
 
 def test_as_a_program(tool: Tool) -> None:
     command = [sys.executable, "-m", "nova_lite.cmd.manage", "db", "version", "--config-file", str(tool.config)]
-    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "0013"
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "0025"
 
 
 # --- the schema
@@ -135,9 +135,9 @@ def test_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert tool("db", "version").startswith("none")
     assert "run nova-lite-manage db sync" in tool.fails("db", "check")
     assert "run nova-lite-manage db sync" in tool.fails("flavor", "list")
-    assert tool("db", "sync") == "The schema is 0013 now."
-    assert tool("db", "sync") == "The schema is 0013 already."
-    assert tool("db", "version") == "0013"
+    assert tool("db", "sync") == "The schema is 0025 now."
+    assert tool("db", "sync") == "The schema is 0025 already."
+    assert tool("db", "version") == "0025"
     tool("db", "check")
 
 
@@ -204,6 +204,8 @@ def test_flavors(tool: Tool) -> None:
     assert tool("flavor", "create", "m1.nano", "--id", "42", "--ram", "128", "--disk", "1") == "42"
     generated = tool("flavor", "create", "gpu", "--ram", "64", "--private", "--property", "a:b=c=d", "--vcpus", "2")
     assert len(generated) == 36
+    refused = tool.fails("flavor", "create", "tpm", "--ram", "64", "--property", "hw:tpm_version=2.0")
+    assert "no host here emulates a TPM" in refused
     assert "Flavor with name gpu already exists" in tool.fails("flavor", "create", "gpu", "--ram", "1")
     flavors = {flavor["name"]: flavor for flavor in tool.json("flavor", "list")}
     assert flavors["m1.nano"] == {
@@ -287,8 +289,8 @@ def test_ami_style_image(tool: Tool, guest: Path) -> None:
 
 def qcow2(version: int = 3, backing: int = 0, features: int = 0) -> bytes:
     return (
-        struct.pack(">4sIQI", b"QFI\xfb", version, backing, 0).ljust(72, b"\0")
-        + struct.pack(">Q", features)
+        struct.pack(">4sIQII", b"QFI\xfb", version, backing, 0, 16).ljust(72, b"\0")
+        + struct.pack(">QQQII", features, 0, 0, 4, 104)
         + b"\0" * 512
     )
 
@@ -320,6 +322,16 @@ def test_import_of_nothing(tool: Tool) -> None:
 
 
 # --- networks
+
+
+def test_floating_pools(tool: Tool) -> None:
+    created = tool("floating-pool", "create", "public", "192.0.2.0/28")
+    assert tool.json("floating-pool", "list") == [{"id": created, "name": "public", "cidr": "192.0.2.0/28"}]
+    assert "overlaps" in tool.fails("floating-pool", "create", "more", "192.0.2.8/29")
+    assert "overlaps" in tool.fails("network", "create", "private", "192.0.2.0/24")
+    assert "no pool more" in tool.fails("floating-pool", "delete", "more")
+    tool("floating-pool", "delete", "public")
+    assert tool.json("floating-pool", "list") == []
 
 
 def test_networks(tool: Tool) -> None:

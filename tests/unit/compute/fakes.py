@@ -42,7 +42,7 @@ METHODS = {
     "evacuate": "stop_instance",
 }
 CREATE, LATER = 10, 20
-DEADLINE = 10.0
+DEADLINE = 60.0
 
 NETWORK = Network(id="net", name="private", cidr="10.0.0.0/24")
 VIFS = [VIF(id="port", mac_address="52:54:00:00:00:01", address="10.0.0.5", network=NETWORK)]
@@ -105,6 +105,9 @@ class FakeConductor:
         self.open_requests: set[str] = set()
         self.images: dict[str, Image] = {}
         self.answers: list[dict[str, Any] | None] = []
+        self.vifs = VIFS
+        #: At which question the interfaces are connected; None: never.
+        self.connected: int | None = None
 
     def register_host(self, context: RequestContext, report: HostReport) -> int:
         self._called("register_host", report)
@@ -117,7 +120,15 @@ class FakeConductor:
 
     def start_build(self, context: RequestContext, instance_uuid: str, host: str, generation: int) -> BuildNetworks:
         self._called("start_build", (instance_uuid, host, generation))
-        return BuildNetworks(vifs=VIFS)
+        return BuildNetworks(vifs=self.vifs)
+
+    def interfaces_active(self, context: RequestContext, instance_uuid: str, host: str, ask: bool) -> bool:
+        self._called("interfaces_active", ask)
+        return self.connected is not None and self.connected <= len(self.of("interfaces_active"))
+
+    def interfaces_bind(self, context: RequestContext, instance_uuid: str, host: str) -> BuildNetworks:
+        self._called("interfaces_bind", (instance_uuid, host))
+        return BuildNetworks(vifs=self.vifs)
 
     def finish_build(self, context: RequestContext, result: BuildResult) -> None:
         self._called("finish_build", result)

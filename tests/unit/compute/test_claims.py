@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import threading
 
+import msgspec
 import pytest
 
 from nova_lite import exception
 from nova_lite.compute.claims import Claims, Resources
-from nova_lite.objects import Flavor
+from nova_lite.objects import Flavor, InstanceNUMACell, InstanceNUMATopology
 
 
 def claims(vcpus: int = 4, memory_mb: int = 1000, disk_gb: int = 10) -> Claims:
@@ -15,7 +16,28 @@ def claims(vcpus: int = 4, memory_mb: int = 1000, disk_gb: int = 10) -> Claims:
 
 def test_what_a_flavor_takes() -> None:
     flavor = Flavor(flavorid="1", name="x", vcpus=2, memory_mb=64, root_gb=3, ephemeral_gb=1, swap=1025)
-    assert Resources.of(flavor) == Resources(vcpus=2, memory_mb=64, disk_gb=6)
+    assert Resources.of(flavor, None) == Resources(vcpus=2, memory_mb=64, disk_gb=6)
+
+
+def test_cpus_of_its_own_are_none_that_are_shared() -> None:
+    flavor = Flavor(flavorid="1", name="x", vcpus=2, memory_mb=64, root_gb=3)
+    cell = InstanceNUMACell(id=0, cell=0, cpus=[0, 1], memory_mb=64, pins=[4, 6], held=[5])
+    pinned = InstanceNUMATopology(cells=[cell])
+    assert Resources.of(flavor, pinned) == Resources(memory_mb=64, disk_gb=3, cpus=(4, 5, 6))
+    floating = InstanceNUMATopology(cells=[msgspec.structs.replace(cell, pins=[], held=[])])
+    assert Resources.of(flavor, floating) == Resources(vcpus=2, memory_mb=64, disk_gb=3)
+
+
+def test_a_cpu_is_one_guests_and_one_that_the_host_gives_out_so() -> None:
+    host = Claims(lambda: Resources(cpus=(4, 5, 6)))
+    host.instance_claim("a", Resources(cpus=(4, 5)), {})
+    host.instance_claim("a", Resources(cpus=(4, 5)), {})
+    with pytest.raises(exception.ComputeResourcesUnavailable, match="CPU 5 asked for, another guest has it"):
+        host.instance_claim("b", Resources(cpus=(5, 6)), {})
+    with pytest.raises(exception.ComputeResourcesUnavailable, match="CPU 7 asked for, it is not in cpu_dedicated_set"):
+        host.instance_claim("b", Resources(cpus=(6, 7)), {})
+    host.release("a")
+    host.instance_claim("b", Resources(cpus=(5, 6)), {})
 
 
 def test_up_to_the_capacity_and_again_after_a_release() -> None:

@@ -11,6 +11,7 @@ from nova_lite import exception, operations
 from nova_lite.compute.operations import WORK
 from nova_lite.operations import OnHost, Operation
 from nova_lite.states import PowerState
+from nova_lite.virt import driver
 from tests.unit.compute.fakes import LATER, UUID, Gate, Host, eventually, ticket
 
 RUNNING, SHUTDOWN = PowerState.RUNNING, PowerState.SHUTDOWN
@@ -36,6 +37,22 @@ def test_a_hard_reboot_also_mends_the_network(host: Host, reboot_type: str, plug
     host.act(ticket("reboot", payload={"reboot_type": reboot_type}))
     host.settle()
     assert host.driver.steps.count("plug_vifs") == plugged
+
+
+def test_a_hard_reboot_brings_the_domain_up_to_date(host: Host) -> None:
+    """With what the conductor says that it is made of; an old one does not say it."""
+    renewed: list[driver.SpawnSpec] = []
+    host.driver.renew = renewed.append  # type: ignore[attr-defined]
+    host.built()
+    made_of = {"image": {"id": "i", "name": "i", "properties": {"hw_disk_bus": "scsi"}}, "boot_images": {}}
+    for number, payload in enumerate(
+        ({"reboot_type": "SOFT"}, {"reboot_type": "HARD"}, {"reboot_type": "HARD", **made_of})
+    ):
+        host.act(ticket("reboot", LATER + number, payload=payload))
+        host.settle()
+    (spec,) = renewed
+    assert spec.image is not None
+    assert (spec.instance.uuid, spec.image.properties) == (UUID, {"hw_disk_bus": "scsi"})
 
 
 def test_a_doubled_ticket_is_carried_out_once_and_reported_again(host: Host) -> None:

@@ -249,3 +249,21 @@ def test_images_are_fetched_ahead_and_failures_only_told(host: Host, caplog: pyt
     directory = Path(fake.state_path(host.manager.host.conf, host.manager.host.name)) / "images"
     eventually(lambda: [path.name for path in directory.iterdir()] == ["there"])
     assert "Image missing could not be fetched" in caplog.text
+
+
+def test_images_age_by_the_operators_word(host: Host, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    asked: list[float] = []
+
+    def age_images(minimum_age: float) -> list[str]:
+        asked.append(minimum_age)
+        return ["old-image"]
+
+    host.manager.age_images()
+    host.driver.age_images = age_images  # type: ignore[attr-defined]
+    host.manager.age_images()
+    assert asked == [86400]
+    assert "Image old-image, which nothing has used for long, is removed" in caplog.text
+    host.conf.set_override("remove_unused_base_images", False, "image_cache")
+    host.manager.age_images()
+    assert asked == [86400]

@@ -46,9 +46,15 @@ def bus(conf: cfg.ConfigOpts) -> rpc.InProcess:
 
 
 @pytest.fixture
-def conductor(bus: rpc.InProcess, conf: cfg.ConfigOpts) -> Iterator[ConductorRPC]:
+def manager(bus: rpc.InProcess, conf: cfg.ConfigOpts) -> Iterator[ConductorManager]:
+    """Not started: nothing is done in threads."""
     client = rpc.proxy(ConductorRPC, bus)
-    manager = ConductorManager(conf, rpc.proxy(SchedulerRPC, bus), rpc.proxy(ComputeRPC, bus), client)
-    bus.serve(manager.endpoint)
-    yield client
-    manager.close()
+    made = ConductorManager(conf, rpc.proxy(SchedulerRPC, bus), rpc.proxy(ComputeRPC, bus), client)
+    bus.serve(made.endpoint)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def conductor(bus: rpc.InProcess, manager: ConductorManager) -> ConductorRPC:
+    return rpc.proxy(ConductorRPC, bus)

@@ -7,6 +7,7 @@ from oslo_config import cfg
 
 from nova_lite.conductor.db import audit, claims, hosts, instances, keypairs, models, networks, quotas
 from nova_lite.conductor.db.engine import Database, UnitOfWork
+from nova_lite.network.driver import Addresses
 from nova_lite.network.local import LocalNetworks
 from nova_lite.objects import KeyPair, NetworkRequest, Selection
 from tests.unit.conductor import make
@@ -117,3 +118,28 @@ def test_missing_allocation(db: Database, healthy: str) -> None:
     mend(db)
     (state,) = db.read(hosts.states)
     assert (state.vcpus_used, state.instances) == (1, [healthy])
+
+
+def test_ipv6_addresses_follow_from_mac_addresses(db: Database) -> None:
+    def fill(uow: UnitOfWork) -> None:
+        dual = networks.create(uow, make.network("dual", cidr6="fd00:1::/64"))
+        plain = networks.create(uow, make.network("plain"))
+        for network, number, address6 in (
+            (dual, 2, "fd00:1::f816:3eff:fe00:2"),
+            (dual, 3, "fd00:1::3"),
+            (dual, 4, None),
+            (plain, 5, None),
+            (plain, 6, "fd00:1::6"),
+        ):
+            addresses = Addresses(f"10.0.0.{number}", f"fa:16:3e:00:00:{number:02x}", address6)
+            networks.Store(uow).add_port(make.instance(uow), network.id, 0, addresses, None)
+
+    db.write(fill)
+    found = {(problem.found, problem.expected) for problem in db.read(audit.find) if problem.check == "port"}
+    assert found == {
+        ("address fd00:1::3", "address fd00:1::f816:3eff:fe00:3"),
+        ("address none", "address fd00:1::f816:3eff:fe00:4"),
+        ("address fd00:1::6", "address none"),
+    }
+    db.write(audit.fix)
+    assert not [problem for problem in db.read(audit.find) if problem.check == "port"]

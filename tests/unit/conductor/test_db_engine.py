@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import logging
+import pathlib
+import sqlite3
 from typing import Any
 
 import pytest
@@ -95,7 +98,8 @@ def test_a_connection_that_breaks_is_dropped_with_one_line(db: Database, caplog:
     fairy.dbapi_connection.close()
     fairy.dbapi_connection = fairy._connection_record.dbapi_connection = Broken()
     connection.close()
-    assert [record.exc_info for record in caplog.records] == [None]
+    said = [record for record in caplog.records if record.levelno > logging.INFO]
+    assert [record.exc_info for record in said] == [None]
     assert "A connection to the database broke: the server is gone" in caplog.text
     assert db.read(lambda uow: uow.now)
 
@@ -134,8 +138,70 @@ def test_an_errors_code_is_the_one_that_says_most(refusal: Exception, code: obje
     assert engine.code_of(sa.exc.OperationalError("SELECT 1", None, refusal)) == code
 
 
+@pytest.mark.parametrize(
+    ("refusal", "away"),
+    [
+        (Refusal(2006, "MySQL server has gone away"), True),
+        (Refusal(2013, "Lost connection to server during query"), True),
+        (Refusal(0, ""), True),
+        (Refusal(1040, "Too many connections"), True),
+        (Refusal(1053, "Server shutdown in progress", sqlstate="08S01"), True),
+        (Refusal(1205, "Lock wait timeout exceeded"), True),
+        (Refusal(1290, "The server is running with the --read-only option"), True),
+        (Refusal(1927, "Connection was killed"), True),
+        (Refusal(1271, "Illegal mix of collations for operation 'in'", sqlstate="HY000"), False),
+        (Refusal(1054, "Unknown column 'x' in 'SELECT'"), False),
+        (Refusal(1153, "Got a packet bigger than 'max_allowed_packet' bytes"), False),
+        (Refusal("terminating connection", sqlstate="57P01"), True),
+        (Refusal("too many connections", sqlstate="53300"), True),
+        (Refusal("cannot execute UPDATE in a read-only transaction", sqlstate="25006"), True),
+        (Refusal("canceling statement due to lock timeout", sqlstate="55P03"), True),
+        (Refusal("statement too complex", sqlstate="54001"), False),
+        (Refusal("connection refused"), True),
+        (Refusal(), True),
+    ],
+)
+def test_what_means_that_the_database_is_away(refusal: Exception, away: bool) -> None:
+    """The rest is a fault of ours: to ask again would not help, and nobody is told to."""
+    error = sa.exc.OperationalError("SELECT 1", None, refusal)
+    assert isinstance(engine.translate(error), exception.DatabaseUnavailable) is away
+    assert away or engine.translate(error) is error
+
+
+def test_a_statement_that_is_wrong_is_no_lost_database(db: Database, caplog: pytest.LogCaptureFixture) -> None:
+    for statement in ("SELECT no_such_column FROM instances", "SELECT 1 FROM no_such_table", "SELEC"):
+        with pytest.raises(sa.exc.DBAPIError) as caught:
+            db.read(lambda uow, statement=statement: uow.session.execute(sa.text(statement)))
+        assert engine.translate(caught.value) is caught.value
+    assert "unavailable" not in caplog.text
+
+
+def test_a_database_that_others_lock_is_away(conf: cfg.ConfigOpts, tmp_path: pathlib.Path) -> None:
+    conf.set_override("connection", f"sqlite:///{tmp_path}/locked", "database")
+    conf.set_override("busy_timeout", 1, "database")
+    locked = Database(conf)
+    with sqlite3.connect(tmp_path / "locked") as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(sa.exc.OperationalError) as caught:
+            locked.write(lambda uow: uow.now)
+    assert isinstance(engine.translate(caught.value), exception.DatabaseUnavailable)
+    locked.close()
+
+
 def test_a_time_ahead_by_the_databases_clock(db: Database) -> None:
     for seconds in (30, 2.5):
         query = sa.select(engine.utcnow(), engine.later(seconds))
         now, ahead = db.read(lambda uow, query=query: uow.session.execute(query).one())
         assert seconds - 1 < (ahead - now).total_seconds() < seconds + 1
+
+
+def test_what_is_written_is_in_no_error(db: Database) -> None:
+    """Nor, so, in a log: values may be passwords."""
+
+    def write(uow: UnitOfWork) -> None:
+        uow.session.execute(sa.text("INSERT INTO taken_messages (id, taken_at) VALUES (:id, NULL)"), {"id": "s3cret"})
+
+    with pytest.raises(sa.exc.IntegrityError) as caught:
+        db.write(write)
+    assert "s3cret" not in str(caught.value) and "s3cret" not in repr(caught.value)
+    assert "hidden due to hide_parameters" in str(caught.value)

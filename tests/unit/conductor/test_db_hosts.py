@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import datetime
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import msgspec
 import pytest
+import sqlalchemy as sa
 from oslo_config import cfg
 
 from nova_lite import exception
@@ -71,7 +74,7 @@ def test_heartbeat_tells_schedulers_nothing(db: Database, conf: cfg.ConfigOpts) 
     db.write(age, 5)
     quiet = make.report(inventories=[make.inventory(uptime="1 day", disk_available_least=3, running_vms=2)])
     assert touched_by(db, hosts.record, conf, quiet) == set()
-    assert state(db) == before
+    assert state(db) == msgspec.structs.replace(before, disk_available_least=3)
     (node,) = db.read(compute_nodes.list_)
     assert (node.inventory.uptime, node.inventory.disk_available_least) == ("1 day", 3)
     assert db.write(services.expire, conf) == []
@@ -93,6 +96,19 @@ def test_what_matters_raises_the_generation(db: Database, conf: cfg.ConfigOpts, 
     before = state(db)
     assert touched_by(db, hosts.record, conf, make.report(**change)) == {before.id}
     assert state(db).generation == before.generation + 1
+
+
+def test_what_is_free_on_the_disk_is_told_when_it_changes_much(db: Database, conf: cfg.ConfigOpts) -> None:
+    def told(free: int | None, **changes: Any) -> HostState:
+        report = make.report(inventories=[make.inventory(disk_available_least=free)], **changes)
+        db.write(hosts.record, conf, report)
+        return state(db)
+
+    first = told(50)
+    assert first.disk_available_least == 50
+    assert told(49).generation == first.generation
+    assert told(20).generation > first.generation
+    assert told(20, disk_allocation_ratio=2.0).disk_available_least is None
 
 
 def test_threads_report_a_new_host(db: Database, conf: cfg.ConfigOpts) -> None:
@@ -131,6 +147,28 @@ def test_threads_report_expire_and_claim(db: Database, conf: cfg.ConfigOpts) -> 
 def test_restart_is_noticed_once(db: Database, conf: cfg.ConfigOpts) -> None:
     answers = [db.write(hosts.record, conf, make.report(boot_id=boot_id)) for boot_id in ("a", "a", "b", "b")]
     assert answers == [True, False, True, False]
+
+
+def test_looking_for_silent_hosts_waits_for_no_heartbeat(db: Database, conf: cfg.ConfigOpts) -> None:
+    """A thousand hosts' heartbeats are under way at some moment or other."""
+    if db.is_sqlite:
+        pytest.skip("SQLite has one writer at a time")
+    db.write(hosts.record, conf, make.report())
+    held, release = threading.Event(), threading.Event()
+
+    def heartbeat(uow: UnitOfWork) -> None:
+        uow.session.execute(sa.select(models.Service.id).with_for_update()).all()
+        held.set()
+        assert release.wait(60)
+
+    with ThreadPoolExecutor(2) as pool:
+        try:
+            under_way = pool.submit(db.write, heartbeat)
+            assert held.wait(60)
+            assert pool.submit(db.write, services.expire, conf).result(10) == []
+        finally:
+            release.set()
+        under_way.result(60)
 
 
 def test_lease(db: Database, conf: cfg.ConfigOpts) -> None:

@@ -12,6 +12,7 @@ from oslo_config import cfg
 from nova_lite import exception
 from nova_lite.conductor.db import action_log, actions, hosts, instances, models, networks, services
 from nova_lite.conductor.db.engine import Database, UnitOfWork
+from nova_lite.network.driver import Addresses
 from nova_lite.objects import InstanceFilters
 from tests.unit.conductor import make
 
@@ -40,9 +41,8 @@ def test_whole_instance(db: Database, conf: cfg.ConfigOpts) -> None:
             uow, host="h1", node="n1", fault=fault, tag_names=["b", "a"], metadata_={"k": "v"}, image={"id": "x"}
         )
         for position, address in enumerate(("10.0.0.4", "10.0.0.3")):
-            assert networks.Store(uow).add_port(
-                uuid, network.id, position, address, f"fa:16:3e:00:00:0{position}", None
-            )
+            addresses = Addresses(address, f"fa:16:3e:00:00:0{position}")
+            assert networks.Store(uow).add_port(uuid, network.id, position, addresses, None)
         return uuid
 
     instance = db.read(instances.get, ME, db.write(fill))
@@ -198,9 +198,9 @@ def test_filter_by_uuid(db: Database) -> None:
 def test_filter_by_address(db: Database) -> None:
     def fill(uow: UnitOfWork) -> None:
         network = networks.create(uow, make.network())
-        for number, (name, address) in enumerate({"a": "10.0.0.3", "b": "10.0.0.4", "c": "fd00::3"}.items()):
-            mac = f"fa:16:3e:00:00:0{number}"
-            networks.Store(uow).add_port(make.instance(uow, display_name=name), network.id, 0, address, mac, None)
+        for name, number, address6 in (("a", 3, None), ("b", 4, "fd00::4"), ("c", 5, "fd00::3")):
+            addresses = Addresses(f"10.0.0.{number}", f"fa:16:3e:00:00:0{number}", address6)
+            networks.Store(uow).add_port(make.instance(uow, display_name=name), network.id, 0, addresses, None)
 
     db.write(fill)
     assert matching(db, ip=r"^10\.0\.0\.3$") == {"a"}

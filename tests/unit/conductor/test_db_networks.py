@@ -11,8 +11,9 @@ from oslo_config import cfg
 from nova_lite import exception
 from nova_lite.conductor.db import instances, models, networks
 from nova_lite.conductor.db.engine import Database, UnitOfWork
+from nova_lite.network.driver import Addresses
 from nova_lite.network.local import LocalNetworks
-from nova_lite.objects import VIF, NetworkRequest
+from nova_lite.objects import VIF, NetworkRequest, ipv6
 from tests.unit.conductor import make
 
 ME = make.context()
@@ -88,7 +89,7 @@ def test_port_of_an_unknown_instance_is_an_error(db: Database) -> None:
     network = db.write(networks.create, make.network())
 
     def add(uow: UnitOfWork) -> bool:
-        return networks.Store(uow).add_port("nobody", network.id, 0, "10.0.0.2", "fa:16:3e:00:00:01", None)
+        return networks.Store(uow).add_port("nobody", network.id, 0, Addresses("10.0.0.2", "fa:16:3e:00:00:01"), None)
 
     with pytest.raises(sa.exc.IntegrityError):
         db.write(add)
@@ -99,8 +100,10 @@ def test_who_sees_which_network(db: Database) -> None:
         db.write(networks.create, make.network(name, project_id=project))
     assert [network.name for network in db.read(networks.list_, ME)] == ["mine", "shared"]
     assert len(db.read(networks.list_, make.ADMIN)) == 3
-    with pytest.raises(exception.NetworkExists, match="mine"):
-        db.write(networks.create, make.network("mine"))
+    db.write(networks.create, make.network("mine", project_id="p2"))
+    assert [network.project_id for network in db.read(networks.list_, ME) if network.name == "mine"] == ["p1"]
+    with pytest.raises(exception.Conflict, match="2 networks have the name mine"):
+        db.write(networks.delete, "mine")
 
 
 def test_one_default_per_project(db: Database) -> None:
@@ -121,3 +124,25 @@ def test_half_of_an_allocation_is_taken_back(db: Database, conf: cfg.ConfigOpts)
     with pytest.raises(exception.NoMoreFixedIps):
         db.write(boot, db.write(make.instance))
     assert db.read(lambda uow: uow.session.query(models.Port).count()) == 2
+
+
+def test_ipv6_addresses_are_rows(db: Database, conf: cfg.ConfigOpts) -> None:
+    """Taken with the IPv4 address, in the same statement; the table holds each once."""
+    network = db.write(networks.create, make.network(cidr6="fd00:1::/64"))
+
+    def allocate(uow: UnitOfWork) -> str:
+        uuid = make.instance(uow)
+        LocalNetworks(conf).allocate(networks.Store(uow, new={uuid}), uuid, [NetworkRequest(network_id=network.id)])
+        return uuid
+
+    made = [db.read(instances.get, ME, db.write(allocate)).vifs[0] for _ in range(3)]
+    found = [vif.more[0].address for vif in made]
+    assert found == [ipv6.address_of("fd00:1::/64", vif.mac_address) for vif in made]
+    rows = db.read(lambda uow: set(uow.session.scalars(sa.select(models.Port.address6))))
+    assert rows == set(found) and len(rows) == 3
+
+    def again(uow: UnitOfWork) -> str | None:
+        addresses = Addresses("10.0.0.6", "fa:16:3e:99:99:99", found[0])
+        return networks.Store(uow).add_port(make.instance(uow), network.id, 0, addresses, None)
+
+    assert db.write(again) is None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import functools
+import tempfile
 from collections.abc import Callable
 from concurrent import futures
 from pathlib import Path
@@ -45,14 +47,31 @@ BUILT = Outcome.BUILT
 
 
 class Scheduler:
-    """Chooses from ``hosts`` in turn; raises ``error`` when one is set."""
+    """Chooses from ``hosts`` in turn; raises ``error`` when one is set. ``asked``: how often. ``old``: it knows
+    questions about one request only."""
 
     def __init__(self) -> None:
         self.hosts = ["host1", "host2"]
         self.error: Exception | None = None
         self.specs: list[objects.RequestSpec] = []
+        self.asked = 0
+        self.old = False
+
+    def select_for_several(self, context: Any, specs: list[objects.RequestSpec]) -> list[objects.Placement]:
+        if self.old:
+            raise exception.ServiceTooOld(service="scheduler", where="", method="m", spoken="1.0", needed="1.1")
+        self.asked += 1
+        found = []
+        for spec in specs:
+            try:
+                found.append(objects.Placement(destinations=self.select_destinations(context, spec)))
+            except exception.NoValidHost as error:
+                found.append(objects.Placement(reason=error.message, details=error.kwargs["details"]))
+            self.asked -= 1
+        return found
 
     def select_destinations(self, context: Any, spec: objects.RequestSpec) -> list[Destination]:
+        self.asked += 1
         self.specs.append(spec)
         if self.error is not None:
             raise self.error
@@ -66,17 +85,28 @@ class Scheduler:
 
 
 class Compute:
-    """Records what is sent; ``fenced`` is its answer to a fence, an exception if it cannot answer."""
+    """Records what is sent, builds in so many ``messages``; ``old``: it takes one build at a time. ``fenced`` is its
+    answer to a fence, an exception if it cannot answer."""
 
     def __init__(self) -> None:
         self.builds: list[tuple[str, objects.BuildRequest]] = []
         self.tickets: list[objects.ActionTicket] = []
         self.fenced: bool | Exception = True
         self.away = False
+        self.messages = 0
+        self.old = False
+
+    def build_and_run_instances(self, context: Any, host: str, requests: list[objects.BuildRequest]) -> None:
+        if self.old:
+            raise exception.ServiceTooOld(service="compute", where="", method="m", spoken="1.9", needed="1.16")
+        for request in requests:
+            self.build_and_run_instance(context, host, request)
+        self.messages -= len(requests) - 1
 
     def build_and_run_instance(self, context: Any, host: str, request: objects.BuildRequest) -> None:
         if self.away:
             raise exception.MessagingUnavailable(what="build_and_run_instance")
+        self.messages += 1
         self.builds.append((host, request))
 
     def order(self, context: Any, host: str, method: str, ticket: objects.ActionTicket, version: str = "1.0") -> None:
@@ -118,6 +148,15 @@ class Parts:
         return next(getattr(part, name) for part in self.parts if hasattr(part, name))
 
 
+@functools.cache
+def _empty_database() -> bytes:
+    with tempfile.TemporaryDirectory() as directory:
+        engine = sa.create_engine(f"sqlite:///{directory}/db.sqlite")
+        models.Base.metadata.create_all(engine)
+        engine.dispose()
+        return Path(directory, "db.sqlite").read_bytes()
+
+
 class World:
     """A conductor's parts, two hosts of 4 vCPUs and 1024 MB, a flavor and a network. ``told``: its hosts report which
     action a build was for, as all but old ones do."""
@@ -127,8 +166,8 @@ class World:
         nova_conf.register_opts(conf)
         conf([])
         conf.set_override("connection", f"sqlite:///{path}/db.sqlite", "database")
+        (path / "db.sqlite").write_bytes(_empty_database())
         self.db = Database(conf)
-        models.Base.metadata.create_all(self.db.engine)
         self.scheduler, self.compute, self.conductor = Scheduler(), Compute(), Conductor()
         backend = network(conf)
         conf.set_override("store_path", str(path / "images"), "image")
@@ -226,6 +265,8 @@ class World:
             for instance in uow.session.scalars(sa.select(models.Instance)):
                 if instance.network_call_until is not None:
                     instance.network_call_until -= step
+            for attach in uow.session.scalars(sa.select(models.PendingAttach)):
+                attach.until -= step
 
         self.db.write(shift)
 

@@ -8,6 +8,7 @@ from nova_lite import exception
 from nova_lite.conductor.db import instances, networks
 from nova_lite.conductor.db.engine import Database, UnitOfWork
 from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.network.driver import Addresses
 from nova_lite.objects.instance import POSTED_PASSWORD
 from tests.unit.conductor import make
 
@@ -15,7 +16,7 @@ from tests.unit.conductor import make
 def at(uow: UnitOfWork, network: str, address: str, mac_address: str, **values: object) -> str:
     made = networks.create(uow, make.network(network)) if network else networks.list_(uow, make.ADMIN)[0]
     uuid = make.instance(uow, **values)
-    assert networks.Store(uow).add_port(uuid, made.id, 0, address, mac_address, None)
+    assert networks.Store(uow).add_port(uuid, made.id, 0, Addresses(address, mac_address), None)
     return uuid
 
 

@@ -55,6 +55,12 @@ def test_no_schema(tmp_path: Path) -> None:
     assert stat.S_IMODE(os.stat(tmp_path / "new" / "db.sqlite").st_mode) == 0o600
 
 
+def test_the_version_is_told_without_alembic_as_alembic_tells_it() -> None:
+    scripts = ScriptDirectory.from_config(migration._config())
+    assert migration.head() == scripts.get_current_head()
+    assert migration._known() == {script.revision for script in scripts.walk_revisions()}
+
+
 @pytest.mark.parametrize(("version", "message"), [("0000", "newer"), (None, "db sync")])
 def test_other_schema(conf: cfg.ConfigOpts, version: str | None, message: str) -> None:
     database = Database(conf)
@@ -95,11 +101,16 @@ def test_events_of_what_is_under_way_move_to_its_action(tmp_path: Path) -> None:
     conf = make.conf(f"sqlite:///{tmp_path}/db.sqlite")
     migrate(conf, "0012")
     database = Database(conf)
+    with database.engine.begin() as connection:
+        for column in ("block_devices", "network_info", "numa"):
+            connection.execute(sa.text(f"ALTER TABLE instances ADD COLUMN {column} JSON"))
     uuid = database.write(make.instance)
     number = database.write(lambda uow: make.action(uow, uuid).id)
     before = ScriptDirectory(os.path.dirname(migrations.__file__)).get_revision("0012").down_revision
     with database.engine.begin() as connection:
         connection.execute(sa.text("ALTER TABLE instance_actions DROP COLUMN events"))
+        for column in ("block_devices", "network_info", "numa"):
+            connection.execute(sa.text(f"ALTER TABLE instances DROP COLUMN {column}"))
         connection.execute(sa.text("UPDATE alembic_version SET version_num = :before"), {"before": before})
         for event, end in (("e0", "2026-01-02 03:04:06.000000"), ("e1", None)):
             connection.execute(

@@ -383,6 +383,20 @@ def test_what_is_shelved_is_offloaded_when_its_time_has_come(shelved: Snapshots)
     assert shelved.open_actions() == [], "it is tried again, but not at once"
 
 
+def test_what_the_conductor_offloads_anyway_may_be_asked_for(shelved: Snapshots) -> None:
+    shelved.conf.set_override("shelved_offload_time", 0)
+    shelved.reconciler.sweep()
+    (begun,) = shelved.compute.tickets[-1:]
+    again = shelved.lifecycle.accept_action(shelved.context(), shelved.uuid, "shelveOffload", {})
+    assert (again.action_id, shelved.open_actions()) == (begun.action_id, [("shelveOffload", "perform")])
+    shelved.finish(begun, power_state=None)
+    for _ in range(2):
+        shelved.lifecycle.accept_action(shelved.context(), shelved.uuid, "shelveOffload", {})
+        assert shelved.open_actions() == []
+    after = shelved.instance(shelved.uuid)
+    assert (after.vm_state, after.task_state, after.host) == (states.SHELVED_OFFLOADED, None, None)
+
+
 def test_a_shelved_server_starts_where_it_is(shelved: Snapshots) -> None:
     ticket = shelved.lifecycle.accept_action(shelved.context(), shelved.uuid, "unshelve", {})
     assert (ticket.method, ticket.host) == ("unshelve_instance", shelved.host)

@@ -13,6 +13,7 @@ from nova_lite import objects, rpc
 from nova_lite.compute.rpcapi import ComputeRPC
 from nova_lite.conductor.db import flavors, hosts, images, networks
 from nova_lite.conductor.db.engine import Database, UnitOfWork
+from nova_lite.conductor.manager import ConductorManager
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.context import RequestContext
 from nova_lite.objects import (
@@ -20,6 +21,7 @@ from nova_lite.objects import (
     Destination,
     HostState,
     InstanceFilters,
+    Placement,
     RequestSpec,
     Selection,
 )
@@ -28,11 +30,15 @@ from tests.unit.conductor import make
 
 ME = make.context()
 
-#: What one server in a POST of its own takes: to accept it 9, to lease its action 2, to claim a place and addresses and
-#: to announce the host 11, to take in the report 3.
-BOOT = 25
-#: What its delete takes: to accept it 5, to take in the report and to announce the host 8.
-DELETE = 13
+#: What one server in a POST of its own takes: to accept it and lease its action 9, to claim a place and addresses 10,
+#: to take in the report 3.
+BOOT = 22
+#: What its delete takes: to accept it 5, to take in the report 7.
+DELETE = 12
+#: A sweep that finds nothing: the time, and whether anything is due.
+SWEEP = 2
+#: To announce hosts, whatever has changed of them meanwhile.
+ANNOUNCEMENT = 1
 
 
 class Cloud:
@@ -51,6 +57,12 @@ class Cloud:
 
     def build_and_run_instance(self, context: RequestContext, request: BuildRequest) -> None:
         self.builds.append(request)
+
+    def build_all(self, context: RequestContext, requests: list[BuildRequest]) -> None:
+        self.builds += requests
+
+    def select_for_several(self, context: RequestContext, specs: list[RequestSpec]) -> list[Placement]:
+        return [Placement(destinations=self.select_destinations(context, spec)) for spec in specs]
 
 
 class Counted:
@@ -82,15 +94,27 @@ def counting() -> Iterator[Counted]:
 
 
 @pytest.fixture
-def cloud(db: Database, conf: cfg.ConfigOpts, bus: rpc.InProcess, conductor: ConductorRPC) -> Cloud:
-    """One host, a flavor, an image and a network."""
+def cloud(db: Database, conf: cfg.ConfigOpts, bus: rpc.InProcess, manager: ConductorManager) -> Cloud:
+    """One host, a flavor, an image and a network. What is accepted is driven at once."""
     served = Cloud()
+    manager.drives.start(lambda drive: drive())
     bus.serve(
         rpc.Endpoint(
-            SchedulerRPC, {name: getattr(served, name) for name in ("select_destinations", "update_host_states")}
+            SchedulerRPC,
+            {
+                name: getattr(served, name)
+                for name in ("select_destinations", "select_for_several", "update_host_states")
+            },
         )
     )
-    bus.serve(rpc.Endpoint(ComputeRPC, {"build_and_run_instance": served.build_and_run_instance}, partial=True), "h1")
+    bus.serve(
+        rpc.Endpoint(
+            ComputeRPC,
+            {"build_and_run_instance": served.build_and_run_instance, "build_and_run_instances": served.build_all},
+            partial=True,
+        ),
+        "h1",
+    )
     db.write(hosts.register_host, conf, make.report())
     db.write(flavors.create, make.flavor())
     db.write(networks.create, make.network(is_default=True))
@@ -101,9 +125,8 @@ def create(conductor: ConductorRPC, image: objects.Image, count: int = 1) -> lis
     context = make.context()
     request = objects.CreateRequest(name="vm", flavor_id="1", image_ref=image.id, min_count=count, max_count=count)
     result = conductor.create_instances(context, request)
-    uuids = [each.uuid for each in result.instances]
-    conductor.build_instances(context, uuids)
-    return uuids
+    assert result.driven
+    return [each.uuid for each in result.instances]
 
 
 def finish(conductor: ConductorRPC, build: BuildRequest) -> None:
@@ -128,6 +151,17 @@ def test_a_server_is_read_with_its_parts(db: Database, conductor: ConductorRPC, 
     with counting() as read:
         instance = conductor.instance_get(ME, uuid)
     assert (instance.host, instance.host_status, len(instance.vifs)) == ("h1", "UP", 1)
+    assert len(read.statements) == 2, read.statements
+
+
+def test_several_that_are_asked_for_together_need_no_more_than_one(db: Database, conductor: ConductorRPC) -> None:
+    db.write(fill, 5)
+    uuids = [each.uuid for each in conductor.instance_list(ME, InstanceFilters(project_id="p1"), 5, None, [], [])]
+    mine = [objects.InstanceQuestion(uuid=uuid, project_id="p1") for uuid in [*uuids[:4], uuids[0], "no-such"]]
+    foreign = objects.InstanceQuestion(uuid=uuids[4], project_id="p2")
+    with counting() as read:
+        found = conductor.instances_get(ME, [*mine, foreign])
+    assert sorted(each.uuid for each in found) == sorted(uuids[:4])
     assert len(read.statements) == 2, read.statements
 
 
@@ -167,10 +201,14 @@ def test_other_things_are_read_at_once(
     assert len(counted.statements) == 1, counted.statements
 
 
-def test_a_boot_and_a_delete(db: Database, conductor: ConductorRPC, cloud: Cloud) -> None:
+def test_a_boot_and_a_delete(
+    db: Database, manager: ConductorManager, conductor: ConductorRPC, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
     image = db.write(images.create, make.image())
     create(conductor, image)  # the first one of a project has to make its rows of quota
     finish(conductor, cloud.builds.pop())
+    announce = manager.host_news.tell
+    monkeypatch.setattr(manager.host_news, "tell", lambda: None)
     with counting() as boot:
         (uuid,) = create(conductor, image)
         finish(conductor, cloud.builds.pop())
@@ -179,5 +217,32 @@ def test_a_boot_and_a_delete(db: Database, conductor: ConductorRPC, cloud: Cloud
         ticket = conductor.accept_action(make.context(), uuid, "delete", {})
         conductor.finish_action(make.ADMIN, "h1", ticket.action_id, 0, None, "", ticket.position)
     assert [each.uuid for each in conductor.instance_list(ME, InstanceFilters(deleted=True), 9, None, [], [])] == [uuid]
-    assert (boot.transactions, len(boot.statements)) == (4, BOOT), boot.statements
+    assert (boot.transactions, len(boot.statements)) == (3, BOOT), boot.statements
     assert (delete.transactions, len(delete.statements)) == (2, DELETE), delete.statements
+    with counting() as announced:
+        announce()
+    assert len(announced.statements) == ANNOUNCEMENT, announced.statements
+
+
+def test_what_waits_together_is_placed_by_one_transaction(
+    db: Database, manager: ConductorManager, conductor: ConductorRPC, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each boot has its own statements still; what does not grow is the transactions, each synced to disk."""
+    image = db.write(images.create, make.image())
+    held: list[Callable[[], None]] = []
+    manager.drives.start(held.append)
+    for _ in range(4):
+        create(conductor, image)
+    monkeypatch.setattr(manager.host_news, "tell", lambda: None)
+    with counting() as placed:
+        held[0]()
+    assert placed.transactions == 1
+    assert len(cloud.builds) == 4
+    for idle in held[1:]:
+        idle()
+
+
+def test_a_sweep_with_nothing_to_do(manager: ConductorManager, cloud: Cloud) -> None:
+    with counting() as swept:
+        assert manager.reconciler.sweep() == 0
+    assert len(swept.statements) == SWEEP, swept

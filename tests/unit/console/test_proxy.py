@@ -156,6 +156,7 @@ def test_a_port_that_is_another_guests_by_now_is_not_shown(start: Any, cloud: Cl
         consoles.request(sock, PATH)
         answer = sock.recv(65536)
     assert answer.startswith(b"HTTP/1.1 401 ") and GREETING not in answer
+    assert answer.endswith(b"\r\n\r\n"), "clients would take a body for what the console says"
 
 
 def test_a_console_that_does_not_answer(start: Any, target: EchoConsole, cloud: Cloud) -> None:

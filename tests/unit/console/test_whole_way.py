@@ -26,7 +26,7 @@ from tests import consoles
 from tests.consoles import GREETING, EchoConsole, read
 from tests.unit.compute.fakes import UUID, Host
 from tests.unit.conductor import make
-from tests.unit.conductor.conftest import bus, conductor, conf, db, empty_database  # noqa: F401 fixtures
+from tests.unit.conductor.conftest import bus, conductor, conf, db, empty_database, manager  # noqa: F401 fixtures
 
 HOST = "host-a"
 

@@ -75,7 +75,12 @@ def test_a_stacked_machine_keeps_what_is_not_said_again(devstack: pathlib.Path) 
         ("IMAGE_PORT", "0"),
         ("CONCURRENCY", "asyncio"),
         ("NETWORK_CIDR", "here"),
+        ("NETWORK_CIDR6", "fd00:77::/56"),
+        ("NETWORK_VNI", "0"),
+        ("FLOATING_CIDR", "there"),
         ("NETWORK_BRIDGE", "a-name-that-is-too-long"),
+        ("BROKER_ADDRESS", "0.0.0.0"),
+        ("BROKER_ADDRESS", "here"),
     ],
 )
 def test_a_bad_value_is_refused_in_one_line(devstack: pathlib.Path, name: str, value: str) -> None:
@@ -100,3 +105,13 @@ def test_every_setting_is_in_the_sample() -> None:
     assert len(names) > 5
     for name in names:
         assert f"#{name}=" in sample
+
+
+@pytest.mark.parametrize(
+    ("volumes", "said"), [("local", "store_path = /state/volumes"), ("cinder", "backend = cinder")]
+)
+def test_hosts_share_the_files_of_volumes(devstack: pathlib.Path, volumes: str, said: str) -> None:
+    """Each of several hosts has a state directory of its own, and would find no volume that another one made."""
+    script = f"source lib/common.sh; source $TOP/devstack/lib/cinder.sh; STATE=/state VOLUMES={volumes}; volume_config"
+    done = subprocess.run(["bash", "-c", script], cwd=devstack, capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[:2] == ["[volume]", said]

@@ -8,6 +8,8 @@ import subprocess
 
 import pytest
 
+from nova_lite.virt.libvirt import dhcp
+
 TOP = pathlib.Path(__file__).parents[3]
 UNITS = sorted((TOP / "etc/systemd").glob("*.service"))
 
@@ -56,6 +58,72 @@ def test_unit_runs_what_the_scripts_run_without_systemd(path: pathlib.Path) -> N
 def test_unit_waits_for_the_daemon_to_be_ready(path: pathlib.Path) -> None:
     assert read(path)["Type"] == "notify"
     assert read(path)["TimeoutStartSec"] == "infinity"
+
+
+#: What confines each daemon that is not root, whatever else its unit says.
+CONFINED = """
+NoNewPrivileges=yes PrivateTmp=yes PrivateDevices=yes PrivateUsers=yes ProtectHome=yes ProtectSystem=strict
+ProtectProc=invisible ProtectClock=yes ProtectHostname=yes ProtectControlGroups=yes ProtectKernelLogs=yes
+ProtectKernelModules=yes ProtectKernelTunables=yes LockPersonality=yes MemoryDenyWriteExecute=yes RemoveIPC=yes
+RestrictNamespaces=yes RestrictRealtime=yes RestrictSUIDSGID=yes CapabilityBoundingSet= AmbientCapabilities=
+SystemCallArchitectures=native SystemCallErrorNumber=EPERM UMask=0027 SupplementaryGroups=nova-lite
+"""
+#: And compute, which is root: it shares the machine's devices, kernel settings and modules as far as guests need them,
+#: and its child qemu writes the code that it runs.
+CONFINED_ROOT = """
+NoNewPrivileges=yes PrivateTmp=yes ProtectHome=yes ProtectSystem=strict ProtectClock=yes ProtectHostname=yes
+ProtectControlGroups=yes ProtectKernelLogs=yes LockPersonality=yes RestrictNamespaces=yes RestrictRealtime=yes
+RestrictSUIDSGID=yes SystemCallArchitectures=native DevicePolicy=closed ReadWritePaths=/var/lib/nova-lite
+"""
+#: Where each may write; the others nowhere.
+WRITABLE = {
+    "api": "-/var/lib/nova-lite/images -/var/lib/nova-lite/identity",
+    "conductor": "-/var/lib/nova-lite/images -/var/lib/nova-lite/conductor",
+}
+CAPABILITIES = {
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "DAC_READ_SEARCH",
+    "FOWNER",
+    "FSETID",
+    "KILL",
+    "NET_ADMIN",
+    "NET_RAW",
+    "SYS_MODULE",
+}
+
+
+def lines(path: pathlib.Path, name: str | None = None) -> list[str]:
+    """The unit's lines, or the values of those of this name."""
+    found = path.read_text().splitlines()
+    return found if name is None else [line.partition("=")[2] for line in found if line.startswith(f"{name}=")]
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
+def test_a_unit_confines_its_daemon(path: pathlib.Path) -> None:
+    name = service_name(path)
+    if name.startswith("compute"):
+        assert set(CONFINED_ROOT.split()) - set(lines(path)) == set()
+        assert [f"/var/lib/{made}" for made in lines(path, "StateDirectory")] == [dhcp.DIRECTORY]
+        assert {f"CAP_{each}" for each in CAPABILITIES} == set(lines(path, "CapabilityBoundingSet")[0].split())
+        assert lines(path, "SystemCallFilter") == ["@system-service @module"]
+        return
+    assert set(CONFINED.split()) - set(lines(path)) == set()
+    assert lines(path, "ReadWritePaths") == [value for key, value in WRITABLE.items() if key == name]
+    assert lines(path, "RestrictAddressFamilies") == ["AF_UNIX AF_INET AF_INET6"]
+    assert lines(path, "SystemCallFilter") == ["@system-service", "~@privileged @resources"]
+    assert lines(path, "Group") == lines(path, "User")
+
+
+def test_each_daemon_has_a_user_of_its_own() -> None:
+    """But for the two proxies, who are one role with one key."""
+    names = ["conductor", "scheduler", "api", "novncproxy", "serialproxy", "keystone", "glance", "compute", "compute-7"]
+    users = {name: in_shell(f"service_user {name}").strip() for name in names}
+    assert users.pop("compute") == users.pop("compute-7") == "root"
+    assert users.pop("novncproxy") == users.pop("serialproxy") == "nova-lite-console"
+    assert users == {name: f"nova-lite-{name}" for name in users}
+    assert "nova-lite" not in users.values(), "that is the group of all"
+    assert set(in_shell("service_users", auth="keystone").split()) == {*users.values(), "nova-lite-console"}
 
 
 def test_every_daemon_has_a_unit() -> None:

@@ -15,8 +15,9 @@ from oslo_config import cfg
 from nova_lite import exception
 from nova_lite.context import RequestContext
 from nova_lite.image import glance as glance_module
-from nova_lite.image.driver import load_backend
+from nova_lite.image.driver import ImageCall, load_backend
 from nova_lite.image.glance import GlanceImages, image_of
+from nova_lite.image.snapshots import EMPTY
 from nova_lite.objects import Image
 from tests.unit.api.conftest import make_client, make_conf
 from tests.unit.api.fakes import NOW
@@ -341,3 +342,19 @@ def test_a_slow_glance_is_not_waited_for_for_ever(tmp_path: Path, glance: Glance
     with caplog.at_level(logging.ERROR), pytest.raises(exception.ImageDownloadFailed):
         backend.fetch(glance.add(), str(tmp_path / "target"))
     assert "timed out" in caplog.text
+
+
+def test_an_image_without_data_is_made_active(backend: GlanceImages) -> None:
+    """That of a server which boots from a volume; asked twice it is the same."""
+    queued = Image(
+        id=ID, name="volumes", status="queued", disk_format=EMPTY, visibility="private", properties={"bdm_v2": "True"}
+    )
+    made = backend.register(ALICE, queued)
+    assert made is not None
+    for _ in range(2):
+        image = backend.activate(ImageCall(image_id=made.id))
+        assert image is not None
+        assert (image.status, image.size, image.properties["bdm_v2"]) == ("active", 0, "True")
+    backend.withdraw(ALICE, made.id)
+    with pytest.raises(exception.ImageNotFound):
+        backend.activate(ImageCall(image_id=made.id))

@@ -5,20 +5,23 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection
 
+from nova_lite.network.driver import Addresses, KeptPort
 from nova_lite.objects import VIF, Network
 
 
 class MemoryStore:
     """``reads`` counts the addresses that lookups handed out; ``faster`` are addresses that somebody else takes right
-    before we do."""
+    before we do; ``kept`` are ports that project p1 made; ``ipv6`` are the addresses that came besides."""
 
     def __init__(self, *networks: Network) -> None:
         self._networks = {network.id: network for network in networks}
         self.ports: dict[str, list[VIF]] = {}
+        self.kept: list[VIF] = []
         self.reads = 0
         self.faster: set[str] = set()
+        self.ipv6: set[str] = set()
 
-    def networks(self, ids: Collection[str] | None = None) -> list[Network]:
+    def networks(self, ids: Collection[str] | None = None, lock: bool = False) -> list[Network]:
         return [network for network in self._networks.values() if ids is None or network.id in ids]
 
     def addresses(self, network_id: str) -> list[str]:
@@ -30,25 +33,48 @@ class MemoryStore:
         self.reads += len(found)
         return found
 
+    def port(self, port_id: str) -> KeptPort | None:
+        found = next((vif for vif in self.kept if vif.id == port_id), None)
+        if found is None:
+            return None
+        has_it = (uuid for uuid, vifs in self.ports.items() if found in vifs)
+        return KeptPort(found.network.id, "p1", "p1", next(has_it, None))
+
+    def bind_port(self, port_id: str, instance_uuid: str, position: int, tag: str | None) -> bool:
+        port = self.port(port_id)
+        if port is None or port.instance_uuid is not None:
+            return False
+        vif = next(vif for vif in self.kept if vif.id == port_id)
+        vif.position, vif.tag = position, tag
+        self.ports.setdefault(instance_uuid, []).append(vif)
+        return True
+
     def vifs(self, instance_uuid: str) -> list[VIF]:
-        return list(self.ports.get(instance_uuid, []))
+        return sorted(self.ports.get(instance_uuid, []), key=lambda vif: vif.position)
 
     def add_port(
-        self, instance_uuid: str, network_id: str, position: int, address: str, mac_address: str, tag: str | None
+        self, instance_uuid: str, network_id: str, position: int, addresses: Addresses, tag: str | None
     ) -> str | None:
-        network = self._networks[network_id]
+        network, (address, mac_address, address6) = self._networks[network_id], addresses
         if address in self.faster:
             self.faster.remove(address)
             self._add("somebody", network, address, "fa:16:3e:ff:ff:ff", None)
         macs = {vif.mac_address for vifs in self.ports.values() for vif in vifs}
         if address in self.addresses(network_id) or mac_address in macs:
             return None
-        return self._add(instance_uuid, network, address, mac_address, tag)
+        self.ipv6 |= {address6} if address6 is not None else set()
+        return self._add(instance_uuid, network, address, mac_address, tag, position)
 
-    def _add(self, instance_uuid: str, network: Network, address: str, mac_address: str, tag: str | None) -> str:
-        vif = VIF(id=str(uuid.uuid4()), mac_address=mac_address, address=address, network=network, tag=tag)
+    def _add(
+        self, instance_uuid: str, network: Network, address: str, mac_address: str, tag: str | None, position: int = 0
+    ) -> str:
+        named = {"mac_address": mac_address, "address": address, "network": network, "tag": tag, "position": position}
+        vif = VIF(id=str(uuid.uuid4()), port_security_enabled=True, **named)
         self.ports.setdefault(instance_uuid, []).append(vif)
         return vif.id
 
     def remove_ports(self, instance_uuid: str) -> None:
         self.ports.pop(instance_uuid, None)
+
+    def remove_port(self, instance_uuid: str, port_id: str) -> None:
+        self.ports[instance_uuid] = [vif for vif in self.ports.get(instance_uuid, []) if vif.id != port_id]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from nova_lite import exception
 from nova_lite.network import define
 from nova_lite.network.pool import Pool
+from nova_lite.objects import ipv6
 
 
 def test_defaults() -> None:
@@ -26,6 +27,20 @@ def test_everything_said() -> None:
     )
     assert (made.gateway, made.start, made.end, made.bridge) == ("10.1.0.254", "10.1.0.10", "10.1.0.20", "br-x")
     assert (made.dns, made.mtu, made.is_default, made.project_id) == (["9.9.9.9"], 1400, True, "p")
+
+
+def test_one_that_spans_hosts_leaves_room_for_the_tunnel() -> None:
+    made = define.network("n", "10.1.0.0/24", vni=77)
+    assert (made.vni, made.mtu) == (77, 1450)
+    assert define.network("n", "10.1.0.0/24", vni=77, mtu=8950).mtu == 8950
+
+
+def test_ipv6_besides() -> None:
+    made = define.network("n", "10.1.0.0/24", cidr6="fd00:1:0::/64")
+    assert made.cidr6 == "fd00:1::/64"
+    assert (ipv6.host_address(made), ipv6.gateway(made)) == ("fd00:1::1", "fd00:1::1")
+    assert ipv6.gateway(define.network("n", "10.1.0.0/24", gateway="none", cidr6="fd00:1::/64")) is None
+    assert ipv6.gateway(define.network("n", "10.1.0.0/24")) is None
 
 
 def test_no_gateway() -> None:
@@ -55,6 +70,14 @@ def test_no_gateway() -> None:
         {"bridge": "-br"},
         {"bridge": "br'/><x"},
         {"dns": ["x"]},
+        {"vni": 0},
+        {"vni": 2**24},
+        {"cidr6": "fd00::/48"},
+        {"cidr6": "fd00::1/64"},
+        {"cidr6": "10.1.0.0/24"},
+        {"cidr6": "fe80::/64"},
+        {"cidr6": "ff02::/64"},
+        {"cidr6": "fd00::/64", "mtu": 1279},
     ],
     ids=str,
 )

@@ -17,10 +17,11 @@ from nova_lite.context import RequestContext
 from nova_lite.network.driver import load_backend
 from nova_lite.network.local import SAMPLE, LocalNetworks
 from nova_lite.network.none import NoNetworks
-from nova_lite.objects import Network, NetworkRequest
+from nova_lite.objects import VIF, Network, NetworkRequest, ipv6
 from tests.unit.network.store import MemoryStore
 
 ME = RequestContext(user_id="u1", project_id="p1", overwrite=False)
+OTHER = RequestContext(user_id="u2", project_id="p2", overwrite=False)
 ADMIN = RequestContext(user_id="a", project_id="a", is_admin=True, overwrite=False)
 
 
@@ -98,9 +99,44 @@ def test_request_without_a_network_means_the_default() -> None:
         chosen(MemoryStore(), [NetworkRequest()])
 
 
-def test_ports_are_not_known_here() -> None:
-    with pytest.raises(exception.InvalidInput, match="Port p could not be found"):
-        chosen(MemoryStore(network("a")), [NetworkRequest(port_id="p")])
+def test_a_port_that_a_user_made_is_given_to_one_instance() -> None:
+    store = MemoryStore(network("a"))
+    mac_address = "fa:16:3e:00:00:01"
+    store.kept.append(VIF(id="p", mac_address=mac_address, address="10.0.0.3", network=network("a")))
+    wanted = [NetworkRequest(network_id="a"), NetworkRequest(port_id="p", tag="x")]
+    resolved = LOCAL.resolve(store, ME, wanted)
+    assert [(each.network_id, each.port_id, each.tag) for each in resolved] == [("a", None, None), ("a", "p", "x")]
+    LOCAL.reserve(store, "i1", resolved)
+    made = LOCAL.allocate(store, "i1", resolved)
+    assert [(vif.position, vif.id == "p") for vif in made] == [(0, False), (1, True)]
+    assert (made[1].mac_address, made[1].tag) == (mac_address, "x")
+    assert LOCAL.allocate(store, "i1", resolved) == made
+    with pytest.raises(exception.PortInUse):
+        chosen(store, [NetworkRequest(port_id="p")])
+    with pytest.raises(exception.PortInUse):
+        LOCAL.reserve(store, "i2", [NetworkRequest(network_id="a", port_id="p")])
+    with pytest.raises(exception.PortInUse):
+        LOCAL.allocate(store, "i2", [NetworkRequest(network_id="a", port_id="p")])
+
+
+def test_ports_that_are_not_ones_own_are_not_there() -> None:
+    store = MemoryStore(network("a"))
+    store.kept.append(VIF(id="p", mac_address="fa:16:3e:00:00:01", address="10.0.0.3", network=network("a")))
+    for context, port_id in ((OTHER, "p"), (ME, "q")):
+        with pytest.raises(exception.PortUnavailable, match=f"Port {port_id} could not be found"):
+            LOCAL.resolve(store, context, [NetworkRequest(port_id=port_id)])
+
+
+def test_a_network_without_a_subnet_is_of_no_use() -> None:
+    store = MemoryStore(network("a"))
+    store.networks()[0].cidr = ""
+    assert chosen(store, "auto") == []
+    for wanted in (LOCAL.resolve, None):
+        with pytest.raises(exception.NetworkRequiresSubnet, match="requires a subnet"):
+            if wanted is None:
+                LOCAL.allocate(store, "i1", [NetworkRequest(network_id="a")])
+            else:
+                chosen(store, [NetworkRequest(network_id="a")])
 
 
 @pytest.mark.parametrize("address", ["10.0.0.0", "10.0.0.7", "10.0.0.1", "10.0.1.2", "fd00::1", "x", "10.0.0.2 "])
@@ -239,3 +275,20 @@ def test_backend_by_name() -> None:
     assert isinstance(load_backend(make_conf("none")), NoNetworks)
     with pytest.raises(exception.ConfigurationError, match=r"\[network\] backend: unknown x"):
         load_backend(make_conf("x"))
+
+
+def test_an_interface_has_the_ipv6_address_of_its_mac_address() -> None:
+    """As a guest makes it for itself, and the same wherever it is asked for."""
+    store = MemoryStore(network("a", cidr6="fd00:1::/64"))
+    (vif,) = LOCAL.allocate(store, "i1", [NetworkRequest(network_id="a")])
+    (further,) = vif.more
+    assert further.address == ipv6.address_of("fd00:1::/64", vif.mac_address)
+    assert (further.cidr, further.gateway, further.subnet_id) == ("fd00:1::/64", "fd00:1::1", ipv6.subnet_id("a"))
+    assert store.ipv6 == {further.address}
+    assert LOCAL.allocate(MemoryStore(network("b")), "i1", [NetworkRequest(network_id="b")])[0].more == []
+
+
+def test_eui_64() -> None:
+    """RFC 4291, appendix A."""
+    assert ipv6.address_of("fe80::/64", "34:56:78:9A:BC:DE") == "fe80::3656:78ff:fe9a:bcde"
+    assert ipv6.address_of("fd00:1:2:3::/64", "fa:16:3e:00:00:01") == "fd00:1:2:3:f816:3eff:fe00:1"

@@ -31,6 +31,7 @@ def test_broker_down(mode: str, tmp_path: Path) -> None:
     config = tmp_path / "nova-lite.conf"
     config.write_text(
         f"[DEFAULT]\ntransport_url = rabbit://guest:guest@127.0.0.1:{closed_port()}/\nstartup_retry_interval = 1\n"
+        "[metrics]\nenabled = false\n"
     )
     output = tmp_path / "output"
     with output.open("w") as stream:
@@ -62,7 +63,7 @@ def test_each_attempt_has_the_same_transport(monkeypatch: pytest.MonkeyPatch) ->
     made = []
 
     class Broken(scheduler.rpc.Transport):
-        def __init__(self, conf: cfg.ConfigOpts) -> None:
+        def __init__(self, conf: cfg.ConfigOpts, role: str | None = None, host: str | None = None) -> None:
             made.append(self)
 
         def cleanup(self) -> None:

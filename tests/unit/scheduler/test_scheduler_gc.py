@@ -9,6 +9,7 @@ SCRIPT = """
 import gc
 from nova_lite.cmd import scheduler
 
+gc.set_threshold(700, 10, 10)  # Python's own: more often than daemons look
 if {by_the_clock}:
     scheduler.collect_fully_by_the_clock()
 collections = lambda: gc.get_stats()[2]["collections"]

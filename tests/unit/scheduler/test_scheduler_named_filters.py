@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +14,7 @@ from stevedore import extension
 
 from nova_lite import conf as configuration
 from nova_lite import exception, plugins
-from nova_lite.objects import HostAggregate, HostState, RequestSpec
+from nova_lite.objects import HostAggregate, HostState, NUMACell, NUMACellUsage, NUMAPages, RequestSpec
 from nova_lite.scheduler import core, filters, weights
 from nova_lite.scheduler.filters.aggregates import (
     AggregateImagePropertiesIsolation,
@@ -24,6 +25,7 @@ from nova_lite.scheduler.filters.aggregates import (
     TypeAffinityFilter,
 )
 from nova_lite.scheduler.filters.base import HostFilter
+from nova_lite.scheduler.filters.capacity import CoreFilter
 from nova_lite.scheduler.filters.hints import DifferentHostFilter, SameHostFilter, SimpleCIDRAffinityFilter
 from nova_lite.scheduler.filters.isolated_hosts import IsolatedHostsFilter
 from nova_lite.scheduler.filters.json_query import JsonFilter
@@ -208,23 +210,67 @@ def test_isolated_hosts() -> None:
     assert not IsolatedHostsFilter().applies(isolated)
 
 
+CELL = NUMACell(id=0, memory_mb=1024, shared_cpus="0", dedicated_cpus="1-2", pages=[NUMAPages(size_kb=4, total=262144)])
+
+
 @pytest.mark.parametrize(
-    ("request_", "refused"),
+    ("request_", "has", "why"),
     [
-        (asking(hw__cpu_policy="dedicated"), "hw:cpu_policy=dedicated"),
-        (asking(hw__mem_page_size="1GB"), "hw:mem_page_size=1GB"),
-        (spec(image=image(hw_numa_nodes="2")), "hw_numa_nodes=2"),
-        (asking(hw__cpu_policy="shared"), None),
-        (asking(hw__mem_page_size="any"), None),
-        (spec(), None),
+        (asking(hw__cpu_policy="dedicated"), {}, ""),
+        (asking(hw__cpu_policy="dedicated"), {"numa": []}, "it tells of no NUMA cells"),
+        (
+            asking(hw__cpu_policy="dedicated"),
+            {"numa_used": {"0": NUMACellUsage(cpus=[1, 2])}},
+            "1 dedicated CPUs asked for in a NUMA cell, at most 0 free",
+        ),
+        (
+            asking(hw__mem_page_size="1GB"),
+            {},
+            "512 MB in pages (1048576 KiB) asked for in a NUMA cell, at most 0 MB free",
+        ),
+        (spec(image=image(hw_numa_nodes="1")), {}, ""),
+        (
+            spec(image=image(hw_numa_nodes="1")),
+            {"numa_used": {"0": NUMACellUsage(vcpus=1)}},
+            "1 shared vCPUs asked for in a NUMA cell, at most 0 left",
+        ),
+        (
+            spec(image=image(hw_numa_nodes="1")),
+            {"numa_used": {"0": NUMACellUsage(vcpus=1)}, "cpu_allocation_ratio": 2.0},
+            "",
+        ),
     ],
 )
-def test_numa_topology_is_refused_with_a_reason(request_: RequestSpec, refused: str | None) -> None:
-    subject = NUMATopologyFilter()
-    assert subject.applies(request_) is (refused is not None)
-    if refused:
-        assert not subject.host_passes(host(), request_)
-        assert subject.reason(host(), request_) == f"{refused} is not supported here"
+def test_numa_topology(request_: RequestSpec, has: dict[str, Any], why: str) -> None:
+    subject, found = NUMATopologyFilter(), host(1, **{"numa": [CELL], **has})
+    assert subject.applies(request_)
+    assert subject.passing([found], request_) == ([] if why else [found])
+    assert subject.host_passes(found, request_) is not bool(why)
+    assert subject.reason(found, request_) == why
+
+
+@pytest.mark.parametrize("request_", [spec(), asking(hw__cpu_policy="shared"), spec(image=image(os_type="linux"))])
+def test_most_ask_nothing_of_numa_cells(request_: RequestSpec) -> None:
+    assert not NUMATopologyFilter().applies(request_)
+
+
+def test_cpus_are_given_to_one_each_while_a_request_is_placed() -> None:
+    """Three servers, two CPUs here and one there; none of them takes a vCPU that is shared."""
+    wanted = spec(3, flavor=flavor(extra_specs={"hw:cpu_policy": "dedicated"}))
+    one, two = host(1, vcpus=0, numa=[CELL]), host(2, vcpus=0, numa=[msgspec.structs.replace(CELL, dedicated_cpus="1")])
+    filters = [NUMATopologyFilter(), CoreFilter()]
+    assert sorted(names(select([one, two], wanted, filters=filters))) == ["host1", "host1", "host2"]
+    with pytest.raises(exception.NoValidHost, match="There is room for 3 of the 4 servers"):
+        select([one, two], msgspec.structs.replace(wanted, instance_uuids=list("abcd")), filters=filters)
+    assert one.numa_used == {}
+
+
+def test_a_host_that_is_asked_for_by_name_has_to_have_the_cpus() -> None:
+    """The claim would refuse it, however often it is tried."""
+    wanted = spec(flavor=flavor(extra_specs={"hw:cpu_policy": "dedicated"}), forced_host="host1")
+    with pytest.raises(exception.NoValidHost, match="no dedicated CPUs"):
+        bare = host(1, numa=[msgspec.structs.replace(CELL, dedicated_cpus="")])
+        select([bare], wanted, filters=[NUMATopologyFilter()])
 
 
 def test_metrics() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from nova_lite import exception
+from nova_lite.hardware import traits
 from nova_lite.objects import Image
 from nova_lite.states import PowerState
 from nova_lite.virt import driver, fake
@@ -189,9 +190,13 @@ def test_the_configuration_says_it_too(tmp_path: Path) -> None:
 
 
 def test_it_measures_what_it_is_told(fake_driver: fake.FakeDriver) -> None:
-    assert fake_driver.get_inventory().capabilities == {}
+    assert "metrics" not in fake_driver.get_inventory().capabilities
     control(fake_driver, metrics={"cpu.percent": 0.25})
-    assert fake_driver.get_inventory().capabilities == {"metrics": {"cpu.percent": 0.25}}
+    assert fake_driver.get_inventory().capabilities["metrics"] == {"cpu.percent": 0.25}
+
+
+def test_its_guests_may_ask_for_any_hardware(fake_driver: fake.FakeDriver) -> None:
+    assert set(traits.DERIVED) <= set(fake_driver.get_inventory().capabilities["traits"])
 
 
 def test_delays_by_step(fake_driver: fake.FakeDriver) -> None:
@@ -215,6 +220,24 @@ def test_no_secret_reaches_the_disk(fake_driver: fake.FakeDriver, tmp_path: Path
     assert (tmp_path / "instances" / f"fake-{HOST}" / "domains").stat().st_mode & 0o777 == 0o700
 
 
+def test_its_machine_has_numa_cells_of_which_the_operator_gives_out_some(fake_driver: fake.FakeDriver) -> None:
+    inventory = fake_driver.get_inventory()
+    assert [cell.dedicated_cpus for cell in inventory.numa] == ["", ""]
+    fake_driver.conf.set_override("cpu_dedicated_set", "0-1", "compute")
+    fake_driver.conf.set_override("cpu_shared_set", "2-3", "compute")
+    given = fake_driver.get_inventory()
+    assert (given.vcpus, given.numa[0].dedicated_cpus, given.numa[0].shared_cpus) == (2, "0-1", "2-3")
+    fake_driver.conf.set_override("cpu_shared_set", "999", "compute")
+    with pytest.raises(exception.ConfigurationError, match="names CPUs 999"):
+        fake_driver.init_host()
+
+
+def test_a_machine_beyond_any_that_there_is_tells_of_no_cells(fake_driver: fake.FakeDriver) -> None:
+    fake_driver.conf.set_override("vcpus", 10_000, "fake")
+    inventory = fake_driver.get_inventory()
+    assert (inventory.vcpus, inventory.numa) == (10_000, [])
+
+
 def test_the_domain_file_is_what_tests_read(fake_driver: fake.FakeDriver, tmp_path: Path) -> None:
     fake_driver.spawn(spec(4))
     text = (tmp_path / "instances" / f"fake-{HOST}" / "domains" / f"{UUID}.json").read_text()
@@ -230,6 +253,9 @@ def test_the_domain_file_is_what_tests_read(fake_driver: fake.FakeDriver, tmp_pa
         "disk_gb": 1,
         "config_drive": False,
         "rescued": False,
+        "volumes": {},
+        "interfaces": ["port"],
+        "host_cpus": [],
     }
 
 

@@ -48,6 +48,16 @@ def test_it_moves(hosts: tuple[fake.FakeDriver, fake.FakeDriver]) -> None:
     assert "fake guest is booting" in destination.get_console_output(spec.instance.uuid, None)
 
 
+def test_one_that_was_paused_is_paused_when_it_is_taken_over(hosts: tuple[fake.FakeDriver, fake.FakeDriver]) -> None:
+    source, destination = hosts
+    spec, ready = begun(source, destination)
+    source.pause(spec.instance.uuid)
+    source.live_migration(spec.instance.uuid, ready, lambda progress: Wish.GO_ON)
+    for _ in range(2):
+        destination.take_over_paused(spec.instance.uuid)
+        assert guests(destination) == [(4, PowerState.PAUSED)]
+
+
 def test_it_is_aborted(hosts: tuple[fake.FakeDriver, fake.FakeDriver]) -> None:
     source, destination = hosts
     spec, ready = begun(source, destination)

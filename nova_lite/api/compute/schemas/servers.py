@@ -7,19 +7,22 @@ from nova_lite.api.microversions import Change, Versioned
 
 # --- create
 
+#: Interfaces of one server. Nova knows no number; a guest has no slots for many more, and each takes an address.
+MAX_NETWORKS = 32
+
 _NETWORK_21: t.Schema = {
     "fixed_ip": t.IP_ADDRESS,
     "port": {"oneOf": [t.UUID, {"type": "null"}]},
     "uuid": {"type": "string"},
 }
-_NETWORKS_21: t.Schema = {"type": "array", "items": t.strict(_NETWORK_21)}
-_NETWORKS_TAGGED_21: t.Schema = {"type": "array", "items": t.strict({**_NETWORK_21, "tag": t.TAG})}
+_NETWORKS_21: t.Schema = {"type": "array", "items": t.strict(_NETWORK_21), "maxItems": MAX_NETWORKS}
+_NETWORKS_TAGGED_21: t.Schema = {**_NETWORKS_21, "items": t.strict({**_NETWORK_21, "tag": t.TAG})}
 
 
 def _networks_or_word(item: t.Schema) -> t.Schema:
     return {
         "oneOf": [
-            {"type": "array", "items": t.strict({**item, "uuid": t.UUID})},
+            {"type": "array", "items": t.strict({**item, "uuid": t.UUID}), "maxItems": MAX_NETWORKS},
             t.one_of("none", "auto"),
         ]
     }

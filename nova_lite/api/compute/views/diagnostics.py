@@ -7,9 +7,27 @@ from typing import Any
 
 import msgspec
 
-from nova_lite.objects import Diagnostics, Instance
+from nova_lite.objects import Diagnostics, Instance, InstanceNUMACell
 
 _KIB_PER_MIB = 1024
+
+
+def topology(instance: Instance, with_host: bool) -> dict[str, Any]:
+    """Its NUMA nodes, and where in its host they are if the caller may know."""
+    if instance.numa is None:
+        return {"nodes": [], "pagesize_kb": None}
+    return {
+        "nodes": [_node(cell, with_host) for cell in instance.numa.cells],
+        "pagesize_kb": instance.numa.cells[0].page_kb,
+    }
+
+
+def _node(cell: InstanceNUMACell, with_host: bool) -> dict[str, Any]:
+    view: dict[str, Any] = {"memory_mb": cell.memory_mb, "siblings": [], "vcpu_set": cell.cpus}
+    if with_host:
+        pins = dict(zip(map(str, cell.cpus), cell.pins, strict=False))
+        view |= {"host_node": cell.cell, "cpu_pinning": pins}
+    return view
 
 
 def standard(instance: Instance, found: Diagnostics) -> dict[str, Any]:

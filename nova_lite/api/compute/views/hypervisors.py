@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from nova_lite import cpu_sets
 from nova_lite.api.compute.views import services as service_views
 from nova_lite.api.microversions import Change
 from nova_lite.api.wsgi import Request
@@ -74,8 +75,8 @@ _AMOUNTS = (
 def _amounts(node: ComputeNode) -> dict[str, int | None]:
     has = node.inventory
     return {
-        "vcpus": has.vcpus,
-        "vcpus_used": node.vcpus_used,
+        "vcpus": has.vcpus + sum(len(cpu_sets.parse(cell.dedicated_cpus)) for cell in has.numa),
+        "vcpus_used": node.vcpus_used + sum(len(used.cpus) for used in node.numa_used.values()),
         "memory_mb": has.memory_mb,
         "memory_mb_used": node.memory_mb_used,
         "local_gb": has.disk_gb,

@@ -6,7 +6,7 @@ import ipaddress
 from typing import Any
 
 from nova_lite.api.wsgi import Request
-from nova_lite.objects import Network
+from nova_lite.objects import Network, ipv6
 
 #: What the form has besides and the built-in networks do not: always null, and for admins only.
 _UNKNOWN_TO_ADMINS = (
@@ -17,21 +17,20 @@ _UNKNOWN_TO_ADMINS = (
 
 
 def show(req: Request, network: Network) -> dict[str, Any]:
-    subnet = ipaddress.ip_network(network.cidr)
-    is_v4 = subnet.version == 4
+    subnet = ipaddress.IPv4Network(network.cidr)
     dns = [*network.dns, None, None]
     view: dict[str, Any] = {
         "id": network.id,
         "label": network.name,
-        "cidr": network.cidr if is_v4 else None,
-        "netmask": str(subnet.netmask) if is_v4 else None,
-        "gateway": network.gateway if is_v4 else None,
-        "broadcast": str(subnet.broadcast_address) if is_v4 else None,
+        "cidr": network.cidr,
+        "netmask": str(subnet.netmask),
+        "gateway": network.gateway,
+        "broadcast": str(subnet.broadcast_address),
         "dns1": dns[0],
         "dns2": dns[1],
-        "cidr_v6": None if is_v4 else network.cidr,
-        "gateway_v6": None if is_v4 else network.gateway,
-        "netmask_v6": None if is_v4 else str(subnet.prefixlen),
+        "cidr_v6": network.cidr6 or None,
+        "gateway_v6": ipv6.gateway(network),
+        "netmask_v6": str(ipaddress.IPv6Network(network.cidr6).prefixlen) if network.cidr6 else None,
     }
     if req.context.is_admin:
         view |= dict.fromkeys(_UNKNOWN_TO_ADMINS)

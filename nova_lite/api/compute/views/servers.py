@@ -12,6 +12,7 @@ from nova_lite.api.compute.views import times
 from nova_lite.api.microversions import Change
 from nova_lite.api.wsgi import Request
 from nova_lite.objects import VIF, Instance
+from nova_lite.objects.instance import version_of
 from nova_lite.policies import servers as policies
 
 _RESIZING = dict.fromkeys(("resize_prep", "resize_migrating", "resize_migrated", "resize_finish"), "RESIZE")
@@ -135,11 +136,11 @@ def _whole(req: Request, instance: Instance) -> dict[str, Any]:
             "OS-EXT-STS:task_state": instance.task_state,
             "OS-EXT-STS:vm_state": instance.vm_state,
             "OS-EXT-STS:power_state": instance.power_state,
-            "os-extended-volumes:volumes_attached": [],
+            "os-extended-volumes:volumes_attached": _volumes(req, instance),
         }
     )
-    if instance.vifs:
-        server["security_groups"] = _security_groups(instance)
+    if instance.vifs and (groups := _security_groups(instance)):  # Nova says nothing of none
+        server["security_groups"] = groups
     target = {"project_id": instance.project_id, "user_id": instance.user_id}
     if req.allows(policies.EXTENDED_ATTRIBUTES, target):
         server.update(_attributes_for_admins(req, instance))
@@ -228,20 +229,24 @@ def host_id(project_id: str | None, host: str | None) -> str:
 def addresses(instance: Instance, with_mac: bool = False) -> dict[str, list[dict[str, Any]]]:
     networks: dict[str, list[dict[str, Any]]] = {}
     for vif in instance.vifs:
-        networks.setdefault(vif.network.name, []).append(_address(vif, with_mac))
+        shown = networks.setdefault(vif.network.name, [])
+        shown.append(_address(vif, vif.address, "fixed", with_mac))
+        shown += [_address(vif, each.address, "fixed", with_mac) for each in vif.more]
+        if vif.floating_address is not None:
+            shown.append(_address(vif, vif.floating_address, "floating", with_mac))
     return networks
 
 
-def _address(vif: VIF, with_mac: bool) -> dict[str, Any]:
-    address: dict[str, Any] = {"version": vif.version, "addr": vif.address}
+def _address(vif: VIF, text: str, kind: str, with_mac: bool) -> dict[str, Any]:
+    address: dict[str, Any] = {"version": version_of(text), "addr": text}
     if with_mac:
-        address["OS-EXT-IPS:type"] = "fixed"
+        address["OS-EXT-IPS:type"] = kind
         address["OS-EXT-IPS-MAC:mac_addr"] = vif.mac_address
     return address
 
 
 def _security_groups(instance: Instance) -> list[dict[str, str]]:
-    return [{"name": name} for name in instance.security_groups]
+    return [{"name": name} for name in instance.interface_groups()]
 
 
 def _groups(instance: Instance) -> list[str]:
@@ -250,6 +255,13 @@ def _groups(instance: Instance) -> list[str]:
 
 def _disk_config(instance: Instance) -> str:
     return "AUTO" if instance.auto_disk_config else "MANUAL"
+
+
+def _volumes(req: Request, instance: Instance) -> list[dict[str, Any]]:
+    attached = [each for each in instance.block_devices if each.volume_id is not None]
+    if not req.has(Change.SERVER_EXTENDED_ATTRIBUTES):
+        return [{"id": each.volume_id} for each in attached]
+    return [{"id": each.volume_id, "delete_on_termination": each.delete_on_termination} for each in attached]
 
 
 def _image(req: Request, instance: Instance) -> Any:

@@ -31,8 +31,9 @@ BODY = {"name": "mine", "disk_format": "raw", "container_format": "bare"}
 class Images:
     """Requests to the image API with noauth2, over a store in a directory; one upload is at most 1 MiB."""
 
-    def __init__(self, path: Path) -> None:
-        conf = make_conf(path, f"enabled_apis = image\n[image]\nstore_path = {path}/store\nmax_upload_mb = 1\n")
+    def __init__(self, path: Path, max_upload_mb: int = 1) -> None:
+        options = f"store_path = {path}/store\nmax_upload_mb = {max_upload_mb}"
+        conf = make_conf(path, f"enabled_apis = image\n[image]\n{options}\n")
         self.store = path / "store"
         self.conductor = FakeConductor()
         compute = API()
@@ -289,6 +290,16 @@ def test_patch_refuses(images: Images, operation: tuple[str, str, Any], name: st
     image = images.add()
     fault(images.patch(image, operation), name, code)
     assert images.conductor.images[image.id] == image
+
+
+def test_the_older_form_of_a_patch(images: Images) -> None:
+    image = images.add(properties={"a": "1", "b": "2"})
+    operations = [{"add": "/c", "value": "3"}, {"replace": "/a", "value": "9"}, {"remove": "/b"}]
+    older = PATCH.replace("v2.1", "v2.0")
+    answer = images("PATCH", f"/v2/images/{image.id}", operations, Content_Type=older)
+    assert answer.status_code == 200, answer.text
+    assert images.conductor.images[image.id].properties == {"a": "9", "c": "3"}
+    fault(images("PATCH", f"/v2/images/{image.id}", [{"move": "/a"}], Content_Type=older), "badRequest", 400)
 
 
 def test_patch_needs_its_own_content_type(images: Images) -> None:

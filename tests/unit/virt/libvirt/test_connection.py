@@ -7,7 +7,7 @@ import libvirt
 import pytest
 
 from nova_lite import exception
-from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
+from nova_lite.virt.libvirt.connection import FILTER_TRIES, Connection, LibvirtFailure
 
 
 def libvirt_error(code: int, origin: int = libvirt.VIR_FROM_QEMU, message: str = "it\nbroke") -> libvirt.libvirtError:
@@ -69,3 +69,36 @@ def test_it_is_opened_once_and_again_when_it_broke() -> None:
     connection._connection = types.SimpleNamespace(isAlive=lambda: 0)
     assert connection.connect_call("getType") == "TEST"
     assert len(opened) == 2
+
+
+@pytest.mark.parametrize(("failures", "works"), [(FILTER_TRIES - 1, True), (FILTER_TRIES, False)])
+def test_filters_that_another_change_came_between_are_tried_again(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch, failures: int, works: bool
+) -> None:
+    monkeypatch.setattr("nova_lite.virt.libvirt.connection.time.sleep", lambda seconds: None)
+    message = "internal error: Failed to apply firewall rules /usr/sbin/ebtables: RULE_DELETE failed"
+    ends: list[Exception] = [libvirt_error(libvirt.VIR_ERR_INTERNAL_ERROR, message=message)] * failures
+
+    def start() -> str:
+        if ends:
+            raise ends.pop()
+        return "started"
+
+    if works:
+        assert connection.call_filtering(start) == "started"
+    else:
+        with pytest.raises(LibvirtFailure, match="firewall rules"):
+            connection.call_filtering(start)
+    assert ends == []
+
+
+def test_other_failures_of_a_start_are_not_tried_again(connection: Connection) -> None:
+    tried = []
+
+    def start() -> None:
+        tried.append(1)
+        raise libvirt_error(libvirt.VIR_ERR_INTERNAL_ERROR, message="qemu ended")
+
+    with pytest.raises(LibvirtFailure, match="qemu ended"):
+        connection.call_filtering(start)
+    assert tried == [1]

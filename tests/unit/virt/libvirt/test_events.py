@@ -4,7 +4,11 @@ import threading
 import types
 
 import libvirt
+import pytest
 
+from nova_lite.states import PowerState
+from nova_lite.virt.libvirt import domains
+from nova_lite.virt.libvirt.domains import Domains
 from nova_lite.virt.libvirt.events import EventRelay
 
 
@@ -35,3 +39,26 @@ def test_power_changes_of_wanted_domains_are_passed_on_and_a_failing_callback_st
         relay._on_event(None, domain(name), event, 0, None)
     assert done.wait(10)
     assert heard == ["a", "bad", "last"]
+
+
+def test_who_waits_for_a_guest_hears_of_it_at_once() -> None:
+    relay = EventRelay(wanted=lambda uuid: True)
+    relay.start(lambda uuid: None)
+    with relay.watch("a") as changed:
+        relay._on_event(None, domain("b"), libvirt.VIR_DOMAIN_EVENT_STOPPED, 0, None)
+        assert not changed.wait(0.05)
+        relay._on_event(None, domain("a"), libvirt.VIR_DOMAIN_EVENT_STOPPED, 0, None)
+        assert changed.wait(10)
+
+
+def test_a_guest_that_turns_off_is_seen_before_the_next_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody sleeps, and a wait for what has happened is none."""
+    monkeypatch.setattr(domains, "SHUTDOWN_POLL_SECONDS", 60.0)
+    monkeypatch.setattr(domains.time, "sleep", lambda seconds: pytest.fail("it slept"))
+    made = Domains(None, "h")  # type: ignore[arg-type]
+    states = [PowerState.RUNNING, PowerState.SHUTDOWN]
+    monkeypatch.setattr(made, "state", lambda uuid: states.pop(0))
+    monkeypatch.setattr(made, "_press_power_button", lambda domain: changed.set())
+    changed = threading.Event()
+    assert made.shut_down(None, "a", 120.0, changed)
+    assert states == []

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nova_lite import exception
-from nova_lite.virt.libvirt import firewall
+from nova_lite.virt.libvirt import firewall, nft
 from nova_lite.virt.libvirt.firewall import Firewall
 from tests.unit.virt.builders import make_network
 from tests.unit.virt.test_configdrive import make_conf
@@ -84,10 +84,12 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_service_has_its_address_and_each_network_its_rules(tools: Path) -> None:
     made = make(metadata_service=True)
     made.prepare()
-    made.apply(make_network())
+    nft.apply(made.rules([make_network(), make_network(id="net-2")]))
     told = (tools / "told").read_text()
     assert told.startswith(f"nft -f -\nlist tables\nip address replace {ADDRESS}/32 dev lo scope host\nnft -f -\n")
-    assert told.endswith(firewall.ruleset(make_network(), (ADDRESS, 8775), []))
+    networks = [make_network(), make_network(id="net-2")]
+    assert told.endswith("nft -f -\n" + "".join(firewall.ruleset(each, (ADDRESS, 8775), []) for each in networks))
+    assert told.count("nft -f") == 2, "one run for all"
 
 
 def test_an_address_of_the_machine_is_left_alone(tools: Path) -> None:
@@ -99,8 +101,8 @@ def test_rules_that_nft_refuses_are_an_error(tools: Path) -> None:
     made = make()
     made.prepare()
     (tools / "nft").write_text("#!/bin/sh\necho no such thing >&2\nexit 1\n")
-    with pytest.raises(exception.VirtDriverError, match="network private: nft says no such thing"):
-        made.apply(make_network())
+    with pytest.raises(exception.VirtDriverError, match="filters of this host: nft says no such thing"):
+        nft.apply(made.rules([make_network()]))
 
 
 @pytest.mark.parametrize("missing", [True, False])
@@ -115,7 +117,7 @@ def test_without_nft_there_is_no_metadata_service(
         make(metadata_service=True).prepare()
     made = make()
     made.prepare()
-    made.apply(make_network())
+    assert made.rules([make_network()]) == ""
     assert f"Guests reach what listens on this host, and link-local addresses: {why}" in caplog.text
 
 

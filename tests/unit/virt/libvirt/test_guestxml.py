@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from nova_lite.virt.libvirt import guestxml, names
+from nova_lite.objects import ipv6
+from nova_lite.virt.libvirt import dualstack, guestxml, names
 from nova_lite.virt.libvirt.disks import DirectBoot, Disk, DiskSet
 from tests.unit.virt.builders import make_flavor, make_instance, make_network, make_spec, make_vif
 
@@ -89,6 +90,20 @@ def test_an_interface_lets_only_its_own_address_through() -> None:
     assert interface.find("mtu[@size='1400']") is not None
     assert interface.find("filterref[@filter='clean-traffic']") is not None
     assert interface.find(f"filterref/parameter[@name='IP'][@value='{vif.address}']") is not None
+
+
+def test_an_interface_with_ipv6_is_held_to_all_its_addresses() -> None:
+    """Also to that of its link, which it makes of its MAC address, too."""
+    network = make_network(cidr6="fd00:76::/64")
+    vif = make_vif(network=network, more=ipv6.further(network, "fd00:76::f816:3eff:fe00:7601"))
+    (interface,) = build(vifs=[vif]).findall("./devices/interface")
+    (filterref,) = interface.findall("filterref")
+    assert filterref.get("filter") == dualstack.FILTER
+    assert [(each.get("name"), each.get("value")) for each in filterref] == [
+        ("IP", vif.address),
+        ("IPV6", "fd00:76::f816:3eff:fe00:7601"),
+        ("IPV6", "fe80::f816:3eff:fe00:7601"),
+    ]
 
 
 def test_an_interface_on_a_libvirt_network_names_it() -> None:

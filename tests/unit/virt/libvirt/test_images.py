@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from oslo_config import cfg
 
 from nova_lite import exception
 from nova_lite.compute.operations.build import aborts
@@ -131,7 +132,7 @@ def test_a_header_that_wants_absurd_memory_hurts_nobody(tmp_path: Path, cache: I
     data = bytearray(path.read_bytes())
     data[36:40] = (0x7FFFFFFF).to_bytes(4, "big")  # size of the L1 table
     path.write_bytes(data)
-    with pytest.raises(exception.ImageUnacceptable, match=r"it cannot be read$"):
+    with pytest.raises(exception.ImageUnacceptable, match=r"its tables do not have the size that it needs$"):
         cache.get(make_image(path, "qcow2"))
 
 
@@ -148,6 +149,18 @@ def test_what_this_host_cannot_convert_another_may(
     assert not aborts(caught.value)
     assert str(tmp_path) not in caught.value.message
     assert cached_files(tmp_path) == []
+
+
+def test_a_copy_without_end_is_ended(tmp_path: Path, conf: cfg.ConfigOpts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that does nothing but work stands for qemu-img."""
+    program = tmp_path / "qemu-img"
+    program.write_text("#!/bin/sh\nwhile :; do :; done\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    conf.set_override("image_convert_seconds", 1, group="libvirt")
+    info = images.DiskInfo(format="vdi", virtual_size=MIB, data_files=[])
+    with pytest.raises(exception.VirtDriverError, match="ended with status"):
+        images.QemuImg(conf).convert(str(tmp_path / "a"), info, str(tmp_path / "b"))
 
 
 def test_a_disk_without_end_is_not_converted(tmp_path: Path, cache: ImageCache) -> None:
@@ -183,7 +196,7 @@ def test_qemu_img_is_never_asked_to_guess(tmp_path: Path, cache: ImageCache, mon
     monkeypatch.setattr(images, "run", noted)
     for name, disk_format in (("v", "vdi"), ("q", "qcow2"), ("r", "raw")):
         cache.get(make_image(create(tmp_path / name, disk_format, 3 * MIB), disk_format))
-    assert len(commands) == 5
+    assert len(commands) == 4
     for command in commands:
         assert "-f" in command
 

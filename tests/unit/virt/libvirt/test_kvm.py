@@ -116,6 +116,17 @@ def test_a_device_of_the_users_group(device: str, mode: int, closed: bool, nobod
     assert kvm.is_closed_to(nobody.pw_uid, os.stat(device).st_gid, device) is closed
 
 
+def test_a_device_of_the_users_first_group_although_guests_have_another(
+    device: str, nobody: pwd.struct_passwd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on Debian, where qemu's user is in group kvm by its account, and guests run as group libvirt-qemu."""
+    os.chmod(device, 0o660)
+    mine, another = os.stat(device).st_gid, os.stat(device).st_gid + 12345
+    entry = pwd.struct_passwd((*nobody[:3], mine, *nobody[4:]))
+    monkeypatch.setattr(kvm.pwd, "getpwuid", lambda uid: entry)
+    assert not kvm.is_closed_to(nobody.pw_uid, another, device)
+
+
 def test_no_device_is_not_a_closed_one(tmp_path: Path, nobody: pwd.struct_passwd) -> None:
     assert not kvm.is_closed_to(nobody.pw_uid, nobody.pw_gid, str(tmp_path / "missing"))
 

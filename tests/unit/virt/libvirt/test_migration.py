@@ -25,10 +25,12 @@ NO_DOMAIN = failing(libvirt_error(libvirt.VIR_ERR_NO_DOMAIN))
 
 
 def domain(state: tuple[int, int], persistent: bool = True) -> Any:
-    """As libvirt has it; whether it is active follows from its state."""
+    """As libvirt has it; whether it is active, and has jobs to tell of, follows from its state."""
+    idle: Any = lambda: {"type": libvirt.VIR_DOMAIN_JOB_NONE}  # noqa: E731
+    off = failing(libvirt_error(libvirt.VIR_ERR_OPERATION_INVALID, message="domain is not running"))
     return types.SimpleNamespace(
         state=lambda flags: state,
-        jobStats=lambda: {"type": libvirt.VIR_DOMAIN_JOB_NONE},
+        jobStats=off if state[0] == libvirt.VIR_DOMAIN_SHUTOFF else idle,
         isPersistent=lambda: persistent,
         isActive=lambda: state[0] != libvirt.VIR_DOMAIN_SHUTOFF,
         resume=lambda: None,

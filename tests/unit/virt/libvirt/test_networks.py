@@ -109,3 +109,14 @@ def test_ids_do_not_lead_out_of_the_directory(bad: str) -> None:
         networks._reservation_path(make_vif(id=bad))
     with pytest.raises(exception.VirtDriverError):
         networks.reservations_directory(make_network(id=bad))
+
+
+def test_ipv6_comes_with_an_address_of_the_bridge_and_a_way_out() -> None:
+    network = make_network(cidr6="fd00:76::/64")
+    root = ET.fromstring(networks.network_xml(make_vif(network=network)))
+    assert root.find("ip[@family='ipv6'][@address='fd00:76::1'][@prefix='64']") is not None
+    assert root.find("forward[@mode='nat']/nat[@ipv6='yes']") is not None
+    alone = ET.fromstring(networks.network_xml(make_vif(network=make_network(cidr6="fd00:76::/64", gateway=None))))
+    assert alone.find("forward") is None
+    plain = ET.fromstring(networks.network_xml(make_vif()))
+    assert plain.find("ip[@family='ipv6']") is None and plain.find("forward/nat") is None

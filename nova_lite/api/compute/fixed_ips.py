@@ -1,0 +1,43 @@
+"""Server actions until 2.43 that give a server one more address, and take one from it.
+
+An interface has one address here, so another address comes with another interface, and goes with it.
+"""
+
+from __future__ import annotations
+
+from nova_lite import exception
+from nova_lite.api.compute.schemas import fixed_ips as schemas
+from nova_lite.api.microversions import Change
+from nova_lite.api.wsgi import Answer, Extension, Request, action, declares
+from nova_lite.objects import NetworkRequest
+from nova_lite.policies import servers as policies
+
+_LAST = Change.NO_ADDRESS_ACTIONS - 1
+
+
+class FixedIPs(Extension):
+    alias = "os-multinic"
+    title = "Fixed addresses of servers"
+    routes = (
+        action("servers", "addFixedIp", "add", until=_LAST),
+        action("servers", "removeFixedIp", "remove", until=_LAST),
+    )
+
+    @declares(policies.ADD_FIXED_IP, body=schemas.ADD, status=202)
+    def add(self, req: Request, id: str) -> Answer:
+        network_id = str(req.data["addFixedIp"]["networkId"])
+        try:
+            self.compute.attach_interface(req.context, id, NetworkRequest(network_id=network_id))
+        except (exception.NetworkUnavailable, exception.NoMoreFixedIps) as error:
+            raise exception.Invalid(error.message) from error
+        return Answer(status=202)
+
+    @declares(policies.REMOVE_FIXED_IP, body=schemas.REMOVE, status=202)
+    def remove(self, req: Request, id: str) -> Answer:
+        address = req.data["removeFixedIp"]["address"]
+        instance = self.conductor.instance_get(req.context, id)
+        port_id = next((vif.id for vif in instance.vifs if vif.address == address), None)
+        if port_id is None:
+            raise exception.FixedIpNotFoundForInstance(instance_uuid=instance.uuid, ip=address)
+        self.compute.detach_interface(req.context, id, port_id)
+        return Answer(status=202)

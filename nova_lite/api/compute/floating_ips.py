@@ -1,0 +1,74 @@
+"""Floating addresses of the built-in backend: ``/os-floating-ips`` and their pools until 2.35, and the actions that
+lead one to a server, until 2.43."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nova_lite.api.compute import networks
+from nova_lite.api.compute.schemas import floating_ips as schemas
+from nova_lite.api.microversions import Change
+from nova_lite.api.wsgi import Answer, Extension, Request, Route, action, declares
+from nova_lite.objects import FloatingIp
+from nova_lite.policies import floating_ips as policies
+
+_PATH = "/os-floating-ips"
+_LAST_ACTION = Change.NO_ADDRESS_ACTIONS - 1
+
+
+class FloatingIps(Extension):
+    alias = "os-floating-ips"
+    title = "Floating addresses"
+    routes = (
+        Route("GET", "/os-floating-ip-pools", "pools", until=networks.LAST),
+        Route("GET", _PATH, "index", until=networks.LAST),
+        Route("POST", _PATH, "create", until=networks.LAST),
+        Route("GET", _PATH + "/{id}", "show", until=networks.LAST),
+        Route("DELETE", _PATH + "/{id}", "delete", until=networks.LAST),
+        action("servers", "addFloatingIp", "add", until=_LAST_ACTION),
+        action("servers", "removeFloatingIp", "remove", until=_LAST_ACTION),
+    )
+
+    @declares(policies.POOLS, answer="floating_ip_pools")
+    def pools(self, req: Request) -> Answer:
+        found = self.conductor.floating_ip_pool_list(req.context)
+        return Answer({"floating_ip_pools": [{"name": pool.name} for pool in found]})
+
+    @declares(policies.LIST, answer="floating_ips")
+    def index(self, req: Request) -> Answer:
+        return Answer({"floating_ips": [_show(each) for each in self.conductor.floating_ip_list(req.context)]})
+
+    @declares(policies.SHOW, answer="floating_ip")
+    def show(self, req: Request, id: str) -> Answer:
+        return Answer({"floating_ip": _show(self.conductor.floating_ip_get(req.context, id))})
+
+    @declares(policies.CREATE, body=schemas.CREATE, answer="floating_ip")
+    def create(self, req: Request) -> Answer:
+        pool = (req.data or {}).get("pool") or None
+        return Answer({"floating_ip": _show(self.conductor.floating_ip_create(req.context, pool))})
+
+    @declares(policies.DELETE, status=202)
+    def delete(self, req: Request, id: str) -> Answer:
+        self.conductor.floating_ip_delete(req.context, id)
+        return Answer(status=202)
+
+    @declares(policies.ADD, body=schemas.ADD, status=202)
+    def add(self, req: Request, id: str) -> Answer:
+        wanted = req.data["addFloatingIp"]
+        self.conductor.floating_ip_associate(req.context, id, wanted["address"], wanted.get("fixed_address"))
+        return Answer(status=202)
+
+    @declares(policies.REMOVE, body=schemas.REMOVE, status=202)
+    def remove(self, req: Request, id: str) -> Answer:
+        self.conductor.floating_ip_disassociate(req.context, id, req.data["removeFloatingIp"]["address"])
+        return Answer(status=202)
+
+
+def _show(found: FloatingIp) -> dict[str, Any]:
+    return {
+        "id": found.id,
+        "ip": found.address,
+        "pool": found.pool,
+        "fixed_ip": found.fixed_address,
+        "instance_id": found.instance_uuid,
+    }

@@ -1,0 +1,117 @@
+"""Volumes of a server: list, show, attach, detach, and whether they are deleted with it."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from oslo_utils import strutils
+
+from nova_lite import exception, operations
+from nova_lite.api.compute.schemas import queries
+from nova_lite.api.compute.schemas import volume_attachments as schemas
+from nova_lite.api.microversions import Change
+from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.objects import BlockDevice, Instance
+from nova_lite.policies import servers as policies
+
+_PATH = "/servers/{server_id}/os-volume_attachments"
+
+
+class VolumeAttachments(Extension):
+    alias = "os-volume-attachments"
+    title = "Volumes of a server"
+    routes = (
+        Route("GET", _PATH, "index"),
+        Route("POST", _PATH, "create", until=Change.ATTACH_ACCEPTED - 1),
+        Route("POST", _PATH, "accept", since=Change.ATTACH_ACCEPTED),
+        Route("GET", _PATH + "/{id}", "show"),
+        Route("PUT", _PATH + "/{id}", "update"),
+        Route("DELETE", _PATH + "/{id}", "delete"),
+    )
+
+    @declares(policies.VOLUMES_INDEX, query=queries.VOLUME_ATTACHMENTS, answer="volumeAttachments")
+    def index(self, req: Request, server_id: str) -> Answer:
+        instance = self.conductor.instance_get(req.context, server_id)
+        attached = [_shown(req, instance, each) for each in instance.block_devices if each.volume_id is not None]
+        offset = int(req.query.one("offset") or 0)
+        return Answer({"volumeAttachments": attached[offset:][: req.query.limit]})
+
+    @declares(policies.VOLUMES_SHOW, query=queries.NOTHING, answer="volumeAttachment")
+    def show(self, req: Request, server_id: str, id: str) -> Answer:
+        instance = self.conductor.instance_get(req.context, server_id)
+        return Answer({"volumeAttachment": _shown(req, instance, _find(instance, id))})
+
+    @declares(policies.VOLUMES_CREATE, body=schemas.CREATE, answer="volumeAttachment")
+    def create(self, req: Request, server_id: str) -> Answer:
+        instance = self._attach(req, server_id)
+        device = _find(instance, req.data["volumeAttachment"]["volumeId"])
+        return Answer({"volumeAttachment": _shown(req, instance, device)})
+
+    @declares(policies.VOLUMES_CREATE, body=schemas.CREATE, status=202)
+    def accept(self, req: Request, server_id: str) -> Answer:
+        self._attach(req, server_id)
+        return Answer(status=202)
+
+    def _attach(self, req: Request, server_id: str) -> Instance:
+        """The guest's name of it is the cloud's choice: whatever ``device`` asks for, guests find it by its id."""
+        wanted = req.data["volumeAttachment"]
+        payload = {
+            "volume_id": wanted["volumeId"],
+            "attachment_id": str(uuid.uuid4()),
+            "tag": wanted.get("tag"),
+            "delete_on_termination": strutils.bool_from_string(wanted.get("delete_on_termination", False)),
+        }
+        return self.compute.attach_volume(req.context, server_id, payload)
+
+    @declares(policies.VOLUMES_UPDATE, body=schemas.UPDATE, status=202)
+    def update(self, req: Request, server_id: str, id: str) -> Answer:
+        wanted = req.data["volumeAttachment"]
+        instance = self.conductor.instance_get(req.context, server_id)
+        device = _find(instance, id)
+        if wanted["volumeId"] != id or not req.has(Change.ATTACHMENT_UPDATE):
+            req.authorize(policies.VOLUMES_SWAP)
+            payload = {"volume_id": id, "new_volume_id": wanted["volumeId"]}
+            self.compute.accept(req.context, server_id, operations.SWAP_VOLUME.kind, payload)
+            return Answer(status=202)
+        for name, value in (
+            ("device", device.device_name),
+            ("tag", device.tag),
+            ("serverId", instance.uuid),
+            ("id", device.volume_id),
+        ):
+            if name in wanted and wanted[name] != value:
+                raise exception.ValidationError(detail=f"The {name} cannot be changed; it is {value}.")
+        if "delete_on_termination" in wanted:
+            flag = strutils.bool_from_string(wanted["delete_on_termination"])
+            self.conductor.attachment_update(req.context, server_id, id, flag)
+        return Answer(status=202)
+
+    @declares(policies.VOLUMES_DELETE, status=202)
+    def delete(self, req: Request, server_id: str, id: str) -> Answer:
+        self.compute.accept(req.context, server_id, operations.DETACH_VOLUME.kind, {"volume_id": id})
+        return Answer(status=202)
+
+
+def _find(instance: Instance, volume_id: str) -> BlockDevice:
+    for device in instance.block_devices:
+        if device.volume_id == volume_id:
+            return device
+    raise exception.VolumeBDMNotFound(instance_uuid=instance.uuid, volume_id=volume_id[:64])
+
+
+def _shown(req: Request, instance: Instance, device: BlockDevice) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "serverId": instance.uuid,
+        "volumeId": device.volume_id,
+        "device": device.device_name,
+    }
+    if req.has(Change.ATTACHMENT_IDS):
+        shown |= {"attachment_id": device.attachment_id or device.uuid, "bdm_uuid": device.uuid}
+    else:
+        shown["id"] = device.volume_id
+    if req.has(Change.INTERFACE_TAGS):
+        shown["tag"] = device.tag
+    if req.has(Change.DELETE_ON_TERMINATION):
+        shown["delete_on_termination"] = device.delete_on_termination
+    return shown

@@ -1,0 +1,189 @@
+"""``/os-volumes`` and ``/os-snapshots`` until 2.35: the volumes of the built-in backend, in the words of the time; and
+``/os-volumes_boot`` until 2.102, which is ``/servers`` under another name."""
+
+from __future__ import annotations
+
+import datetime
+import uuid
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from oslo_utils import strutils
+
+from nova_lite import exception
+from nova_lite.api import validation
+from nova_lite.api.compute import networks
+from nova_lite.api.compute.schemas import queries
+from nova_lite.api.compute.schemas import volume_proxies as schemas
+from nova_lite.api.compute.servers import Servers
+from nova_lite.api.microversions import Change
+from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.objects import Volume, VolumeFilters, VolumeSnapshot
+from nova_lite.policies import proxies as policies
+
+T = TypeVar("T")
+
+_LAST_BOOT = Change.NO_VOLUMES_BOOT - 1
+
+
+class Volumes(Extension):
+    alias = "os-volumes"
+    title = "Volumes and their snapshots"
+    routes = (
+        Route("GET", "/os-volumes", "index", until=networks.LAST),
+        Route("POST", "/os-volumes", "create", until=networks.LAST),
+        Route("GET", "/os-volumes/detail", "detail", until=networks.LAST),
+        Route("GET", "/os-volumes/{id}", "show", until=networks.LAST),
+        Route("DELETE", "/os-volumes/{id}", "delete", until=networks.LAST),
+        Route("GET", "/os-snapshots", "snapshots", until=networks.LAST),
+        Route("POST", "/os-snapshots", "create_snapshot", until=networks.LAST),
+        Route("GET", "/os-snapshots/detail", "snapshots_detail", until=networks.LAST),
+        Route("GET", "/os-snapshots/{id}", "snapshot", until=networks.LAST),
+        Route("DELETE", "/os-snapshots/{id}", "delete_snapshot", until=networks.LAST),
+    )
+
+    @declares(policies.VOLUMES_LIST, query=queries.VOLUME_ATTACHMENTS, answer="volumes")
+    def index(self, req: Request) -> Answer:
+        return self._volumes(req)
+
+    @declares(policies.VOLUMES_DETAIL, query=queries.VOLUME_ATTACHMENTS, answer="volumes")
+    def detail(self, req: Request) -> Answer:
+        return self._volumes(req)
+
+    def _volumes(self, req: Request) -> Answer:
+        filters = VolumeFilters(project_id=req.context.project_id)
+        found = self.conductor.volume_list(req.context, filters, None, None, [], [], 0)
+        return Answer({"volumes": [_volume(each) for each in _page(req, found)]})
+
+    @declares(policies.VOLUMES_SHOW, answer="volume")
+    def show(self, req: Request, id: str) -> Answer:
+        return Answer({"volume": _volume(self.conductor.volume_get(req.context, _id(id, exception.VolumeNotFound)))})
+
+    @declares(policies.VOLUMES_CREATE, body=schemas.CREATE, answer="volume")
+    def create(self, req: Request) -> Answer:
+        wanted = req.data["volume"]
+        kind = self.conf.volume.default_type
+        if wanted.get("volume_type") not in (None, "", kind):
+            raise exception.InvalidInput(reason=f"there is no volume type {wanted['volume_type'][:64]}")
+        zone = self.conf.compute.default_availability_zone
+        if wanted.get("availability_zone") not in (None, "", zone):
+            raise exception.InvalidInput(reason=f"Availability zone '{wanted['availability_zone'][:64]}' is invalid")
+        volume = Volume(
+            id="",
+            project_id="",
+            name=wanted.get("display_name") or "",
+            description=wanted.get("display_description"),
+            size=int(wanted["size"]),
+            availability_zone=zone,
+            volume_type=kind,
+            metadata=wanted.get("metadata") or {},
+            snapshot_id=wanted.get("snapshot_id") or None,
+        )
+        made = self.conductor.volume_create(req.context, volume, {})
+        return Answer({"volume": _volume(made)}, headers={"Location": req.link("os-volumes", made.id)})
+
+    @declares(policies.VOLUMES_DELETE, status=202)
+    def delete(self, req: Request, id: str) -> Answer:
+        self.conductor.volume_delete(req.context, _id(id, exception.VolumeNotFound))
+        return Answer(status=202)
+
+    # --- snapshots
+
+    @declares(policies.SNAPSHOTS_LIST, query=queries.VOLUME_ATTACHMENTS, answer="snapshots")
+    def snapshots(self, req: Request) -> Answer:
+        return self._snapshots(req)
+
+    @declares(policies.SNAPSHOTS_DETAIL, query=queries.VOLUME_ATTACHMENTS, answer="snapshots")
+    def snapshots_detail(self, req: Request) -> Answer:
+        return self._snapshots(req)
+
+    def _snapshots(self, req: Request) -> Answer:
+        filters = VolumeFilters(project_id=req.context.project_id)
+        found = self.conductor.snapshot_list(req.context, filters, None, None, [], [], 0)
+        return Answer({"snapshots": [_snapshot(each) for each in _page(req, found)]})
+
+    @declares(policies.SNAPSHOTS_SHOW, answer="snapshot")
+    def snapshot(self, req: Request, id: str) -> Answer:
+        found = self.conductor.snapshot_get(req.context, _id(id, exception.SnapshotNotFound))
+        return Answer({"snapshot": _snapshot(found)})
+
+    @declares(policies.SNAPSHOTS_CREATE, body=schemas.CREATE_SNAPSHOT, answer="snapshot")
+    def create_snapshot(self, req: Request) -> Answer:
+        """``force``: also of one that a server has."""
+        wanted = req.data["snapshot"]
+        snapshot = VolumeSnapshot(
+            id=str(uuid.uuid4()),
+            volume_id=wanted["volume_id"],
+            project_id="",
+            name=wanted.get("display_name") or "",
+            description=wanted.get("display_description"),
+        )
+        force = {"force": True} if strutils.bool_from_string(wanted.get("force") or False) else {}
+        return Answer({"snapshot": _snapshot(self.conductor.snapshot_create(req.context, snapshot, **force))})
+
+    @declares(policies.SNAPSHOTS_DELETE, status=202)
+    def delete_snapshot(self, req: Request, id: str) -> Answer:
+        self.conductor.snapshot_delete(req.context, _id(id, exception.SnapshotNotFound))
+        return Answer(status=202)
+
+
+class VolumesBoot(Servers):
+    alias = "os-volumes-boot"
+    title = "Servers that boot from volumes"
+    routes = tuple(
+        Route(row.method, row.path.replace("/servers", "/os-volumes_boot"), row.handler, until=_LAST_BOOT)
+        for row in Servers.routes
+        if row.action is None
+    )
+
+
+def _page(req: Request, found: Sequence[T]) -> Sequence[T]:
+    return found[int(req.query.one("offset") or 0) :][: req.query.limit]
+
+
+def _id(given: str, missing: type[exception.NotFound]) -> str:
+    """What cannot be an id is not there."""
+    if not validation.is_uuid(given):
+        what = "volume_id" if missing is exception.VolumeNotFound else "snapshot_id"
+        raise missing(**{what: given[:64]})
+    return given
+
+
+def _volume(volume: Volume) -> dict[str, Any]:
+    attached: dict[str, Any] = {}
+    if volume.instance_uuid is not None:
+        attached = {
+            "id": volume.id,
+            "volumeId": volume.id,
+            "serverId": volume.instance_uuid,
+            "device": volume.device,
+        }
+    return {
+        "id": volume.id,
+        "status": volume.status,
+        "size": volume.size,
+        "availabilityZone": volume.availability_zone,
+        "createdAt": _time(volume.created_at),
+        "attachments": [attached],
+        "displayName": volume.name,
+        "displayDescription": volume.description,
+        "volumeType": volume.volume_type,
+        "snapshotId": volume.snapshot_id,
+        "metadata": volume.metadata,
+    }
+
+
+def _snapshot(snapshot: VolumeSnapshot) -> dict[str, Any]:
+    return {
+        "id": snapshot.id,
+        "volumeId": snapshot.volume_id,
+        "status": snapshot.status,
+        "size": snapshot.size,
+        "createdAt": _time(snapshot.created_at),
+        "displayName": snapshot.name,
+        "displayDescription": snapshot.description,
+    }
+
+
+def _time(moment: datetime.datetime | None) -> str | None:
+    return None if moment is None else moment.strftime("%Y-%m-%dT%H:%M:%S.%f")

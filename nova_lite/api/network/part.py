@@ -1,0 +1,30 @@
+"""What the parts of the network API have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import webob
+
+from nova_lite import exception
+from nova_lite.api import rest
+from nova_lite.api.network import faults, listing, views
+from nova_lite.api.rest import Request
+from nova_lite.api.wsgi import Answer
+
+
+class Part(rest.Application):
+    """Some of the resources; `nova_lite.api.network.app.NetworkApp` is all of them."""
+
+    def fault(self, req: Request, code: int, message: str) -> webob.Response:
+        return faults.response(faults.name_of(code), code, message)
+
+    def _fault_of(self, req: Request, error: Exception) -> webob.Response:
+        if isinstance(error, exception.NovaLiteException):
+            kind, code = faults.of(error)
+            if code != 500:
+                return faults.response(kind, code, error.message)
+        return super()._fault_of(req, error)
+
+    def listed(self, req: Request, key: str, shown: list[dict[str, Any]]) -> Answer:
+        return listing.listed(req, key, shown, views.ATTRIBUTES[key], self.conf.api.max_limit)

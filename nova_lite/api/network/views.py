@@ -1,0 +1,340 @@
+"""Networks, ports, groups and floating addresses as Neutron shows them."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import uuid
+from typing import Any
+
+from nova_lite.objects import (
+    FloatingIp,
+    FloatingIpPool,
+    Limits,
+    NetworkRecord,
+    Port,
+    SecurityGroup,
+    SecurityGroupRule,
+    Service,
+    ipv6,
+)
+from nova_lite.states import PowerState
+
+View = dict[str, Any]
+
+_AGENTS = uuid.UUID("0f2a5e0c-6f0a-4d5a-8b7e-3a6a6c8f3b51")
+
+
+def network(shown: NetworkRecord, for_admin: bool) -> View:
+    view = {
+        "id": shown.id,
+        "name": shown.name,
+        "description": shown.description,
+        **_project(shown.project_id),
+        "shared": shown.project_id is None,
+        "router:external": False,
+        "subnets": [each["id"] for each in subnets(shown)],
+        "mtu": shown.mtu,
+        **_network(),
+        **_times(shown.created_at, shown.updated_at),
+    }
+    return view | (_provider(*_kind(shown)) if for_admin else {})
+
+
+def pool(shown: FloatingIpPool, for_admin: bool) -> View:
+    """The network that floating addresses come from."""
+    view = {
+        "id": shown.id,
+        "name": shown.name,
+        "description": "Floating addresses",
+        **_project(None),
+        "shared": False,
+        "router:external": True,
+        "subnets": [shown.id],
+        "mtu": 1500,
+        **_network(),
+        **_times(None, None),
+    }
+    return view | (_provider("flat") if for_admin else {})
+
+
+def _network() -> View:
+    return {
+        "admin_state_up": True,
+        "status": "ACTIVE",
+        "port_security_enabled": True,
+        "is_default": False,
+        "availability_zone_hints": [],
+        "availability_zones": [],
+        "ipv4_address_scope": None,
+        "ipv6_address_scope": None,
+        "dns_domain": "",
+        "qos_policy_id": None,
+        "vlan_transparent": False,
+        "tags": [],
+        "revision_number": 1,
+    }
+
+
+def _kind(shown: NetworkRecord) -> tuple[str, int | None]:
+    """With a VNI its guests meet wherever they are."""
+    return ("local", None) if shown.vni is None else ("vxlan", shown.vni)
+
+
+def _provider(kind: str, number: int | None = None) -> View:
+    return {"provider:network_type": kind, "provider:physical_network": None, "provider:segmentation_id": number}
+
+
+def subnet(shown: NetworkRecord) -> View:
+    """A network has one range of IPv4 addresses, so its id is that of the subnet, too."""
+    return _subnet(
+        shown.id, shown.subnet_name, shown.subnet_description, shown.project_id, shown.cidr, shown.gateway
+    ) | {
+        "enable_dhcp": True,
+        "dns_nameservers": shown.dns,
+        "allocation_pools": [{"start": shown.start, "end": shown.end}],
+        **_times(shown.created_at, shown.updated_at),
+    }
+
+
+def subnets(shown: NetworkRecord) -> list[View]:
+    """All that a network has."""
+    return [*([subnet(shown)] if shown.cidr else []), *([subnet6(shown)] if shown.cidr6 else [])]
+
+
+def subnet6(shown: NetworkRecord) -> View:
+    """The one that a network may have besides."""
+    prefix = ipaddress.IPv6Network(shown.cidr6)
+    named = (f"{shown.name}-ipv6", "", shown.project_id, shown.cidr6, ipv6.gateway(shown))
+    return _subnet(shown.id, *named) | {
+        "id": ipv6.subnet_id(shown.id),
+        "ip_version": 6,
+        "ipv6_ra_mode": "slaac",
+        "ipv6_address_mode": "slaac",
+        "enable_dhcp": True,
+        "dns_nameservers": [],
+        "allocation_pools": [{"start": str(prefix[2]), "end": str(prefix[-1])}],
+        **_times(shown.created_at, shown.updated_at),
+    }
+
+
+def subnet_of_pool(shown: FloatingIpPool) -> View:
+    addresses = ipaddress.IPv4Network(shown.cidr)
+    return _subnet(shown.id, shown.name, "", None, shown.cidr, None) | {
+        "enable_dhcp": False,
+        "dns_nameservers": [],
+        "allocation_pools": [{"start": str(addresses[0]), "end": str(addresses[-1])}],
+        **_times(None, None),
+    }
+
+
+def _subnet(
+    network_id: str, name: str, description: str, project_id: str | None, cidr: str, gateway: str | None
+) -> View:
+    return {
+        "id": network_id,
+        "network_id": network_id,
+        "name": name,
+        "description": description,
+        **_project(project_id),
+        "ip_version": 4,
+        "cidr": cidr,
+        "gateway_ip": gateway,
+        "host_routes": [],
+        "ipv6_ra_mode": None,
+        "ipv6_address_mode": None,
+        "subnetpool_id": None,
+        "segment_id": None,
+        "service_types": [],
+        "dns_publish_fixed_ip": False,
+        "tags": [],
+        "revision_number": 1,
+    }
+
+
+def port(shown: Port, for_admin: bool) -> View:
+    view = {
+        "id": shown.id,
+        "name": shown.name,
+        "description": shown.description,
+        "network_id": shown.network_id,
+        **_project(shown.project_id),
+        "mac_address": shown.mac_address,
+        "fixed_ips": _fixed_ips(shown),
+        "device_id": shown.instance_uuid or "",
+        "device_owner": f"compute:{shown.availability_zone or 'nova'}" if shown.instance_uuid else "",
+        "status": _status(shown),
+        "admin_state_up": True,
+        "security_groups": shown.security_groups,
+        "port_security_enabled": True,
+        "allowed_address_pairs": [],
+        "extra_dhcp_opts": [],
+        "binding:vnic_type": "normal",
+        "dns_name": "",
+        "dns_domain": "",
+        "dns_assignment": [],
+        "qos_policy_id": None,
+        "qos_network_policy_id": None,
+        "propagate_uplink_status": False,
+        "tags": [],
+        "revision_number": 1,
+        **_times(shown.created_at, shown.updated_at),
+    }
+    if for_admin:
+        view |= {
+            "binding:host_id": shown.host or "",
+            "binding:vif_type": "bridge" if shown.host else "unbound",
+            "binding:vif_details": {"port_filter": True} if shown.host else {},
+            "binding:profile": {},
+        }
+    return view
+
+
+def _fixed_ips(shown: Port) -> list[View]:
+    found = [{"subnet_id": shown.network_id, "ip_address": shown.address}]
+    if shown.address6 is not None:
+        found.append({"subnet_id": ipv6.subnet_id(shown.network_id), "ip_address": shown.address6})
+    return found
+
+
+def _status(shown: Port) -> str:
+    if shown.instance_uuid is None or shown.state == "detaching":
+        return "DOWN"
+    if shown.state == "attaching":
+        return "BUILD"
+    return "ACTIVE" if shown.power_state == PowerState.RUNNING else "DOWN"
+
+
+def security_group(shown: SecurityGroup) -> View:
+    return {
+        "id": shown.id,
+        "name": shown.name,
+        "description": shown.description or "",
+        **_project(shown.project_id),
+        "stateful": True,
+        "shared": False,
+        "security_group_rules": [rule(each, shown.project_id) for each in shown.rules],
+        "tags": [],
+        "revision_number": 1,
+        **_times(shown.created_at, shown.updated_at),
+    }
+
+
+def rule(shown: SecurityGroupRule, project_id: str) -> View:
+    return {
+        "id": shown.id,
+        "security_group_id": shown.security_group_id,
+        **_project(project_id),
+        "description": shown.description or "",
+        "direction": shown.direction,
+        "ethertype": shown.ethertype,
+        "protocol": shown.protocol,
+        "port_range_min": shown.port_range_min,
+        "port_range_max": shown.port_range_max,
+        "remote_ip_prefix": shown.remote_ip_prefix,
+        "normalized_cidr": _normalized(shown.remote_ip_prefix),
+        "remote_group_id": shown.remote_group_id,
+        "remote_address_group_id": None,
+        "tags": [],
+        "revision_number": 1,
+        **_times(None, None),
+    }
+
+
+def _normalized(prefix: str | None) -> str | None:
+    return None if prefix is None else str(ipaddress.ip_network(prefix, strict=False))
+
+
+def floating_ip(shown: FloatingIp, leads_to: Port | None) -> View:
+    """``leads_to``: the port of its ``port_id``."""
+    details = None
+    if leads_to is not None:
+        seen = port(leads_to, for_admin=False)
+        names = ("name", "network_id", "mac_address", "admin_state_up", "status", "device_id", "device_owner")
+        details = {name: seen[name] for name in names}
+    return {
+        "id": shown.id,
+        "floating_ip_address": shown.address,
+        "floating_network_id": shown.pool_id,
+        **_project(shown.project_id),
+        "fixed_ip_address": shown.fixed_address,
+        "port_id": shown.port_id,
+        "port_details": details,
+        "router_id": None,
+        "status": "DOWN" if shown.port_id is None else "ACTIVE",
+        "description": shown.description or "",
+        "dns_name": "",
+        "dns_domain": "",
+        "qos_policy_id": None,
+        "tags": [],
+        "revision_number": 1,
+        **_times(shown.created_at, None),
+    }
+
+
+def agent(shown: Service) -> View:
+    """The compute daemon of a host is what connects its guests."""
+    return {
+        "id": str(uuid.uuid5(_AGENTS, shown.host)),
+        "agent_type": "Compute host",
+        "binary": shown.binary,
+        "host": shown.host,
+        "topic": "N/A",
+        "availability_zone": shown.availability_zone,
+        "admin_state_up": not shown.disabled,
+        "alive": shown.up,
+        "configurations": {},
+        "description": None,
+        "resources_synced": None,
+        "created_at": _agent_time(shown.created_at),
+        "started_at": _agent_time(shown.created_at),
+        "heartbeat_timestamp": _agent_time(shown.last_seen_up or shown.created_at),
+    }
+
+
+def quota(limits: Limits) -> View:
+    return {name: each.limit for name, each in limits.quotas.items()} | dict.fromkeys(_NONE_OF, 0)
+
+
+def quota_details(limits: Limits) -> View:
+    known = {
+        name: {"limit": each.limit, "used": each.used, "reserved": each.reserved}
+        for name, each in limits.quotas.items()
+    }
+    return known | {name: {"limit": 0, "used": 0, "reserved": 0} for name in _NONE_OF}
+
+
+#: What Neutron has quotas of, and this cloud has none of.
+_NONE_OF = ("router", "rbac_policy", "subnetpool")
+
+
+def _project(project_id: str | None) -> View:
+    return {"project_id": project_id or "", "tenant_id": project_id or ""}
+
+
+def _times(created_at: datetime.datetime | None, updated_at: datetime.datetime | None) -> View:
+    created = _time(created_at)
+    return {"created_at": created, "updated_at": _time(updated_at) or created}
+
+
+def _time(moment: datetime.datetime | None) -> str | None:
+    return None if moment is None else moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _agent_time(moment: datetime.datetime | None) -> str | None:
+    return None if moment is None else moment.strftime("%Y-%m-%d %H:%M:%S")
+
+
+#: The attributes that things of each kind have.
+ATTRIBUTES: dict[str, set[str]] = {
+    "networks": set(network(NetworkRecord(id="", name="", cidr=""), for_admin=True)),
+    "subnets": set(subnet(NetworkRecord(id="", name="", cidr=""))),
+    "ports": set(port(Port(id="", network_id=""), for_admin=True)),
+    "security_groups": set(security_group(SecurityGroup(id="", name=""))),
+    "security_group_rules": set(rule(SecurityGroupRule(id="", security_group_id=""), "")),
+    "floatingips": set(floating_ip(FloatingIp(id="", address="", pool="", project_id=""), None)),
+    "agents": set(agent(Service(id=0, uuid="", host="", binary="", topic="", up=True))),
+    "availability_zones": {"name", "resource", "state"},
+    "extensions": {"alias", "name", "description", "updated", "links"},
+    "routers": {"id", "name", "project_id", "tenant_id", "status", "admin_state_up", "external_gateway_info"},
+}

@@ -1,0 +1,77 @@
+"""Versions of the volume API: its document, which needs no authentication, and the one that a request asks for."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import webob.exc
+
+from nova_lite.api import wsgi
+
+#: Cinder's microversions: what is announced, and the first ones that change something here.
+MINIMUM, MAXIMUM = 0, 42
+GROUPS, ATTACHMENTS, EXTEND_ATTACHED = 13, 27, 42
+
+HEADER = "OpenStack-API-Version"
+_SERVICES = ("volume", "block-storage", "volumev3")
+
+
+def app_factory(global_conf: dict[str, str], **local_conf: str) -> Versions:
+    del global_conf, local_conf
+    return Versions()
+
+
+def minor_of(headers: Mapping[str, str]) -> int:
+    """The minor version that a request asks for; raises a 406 for one that there is not, a 400 for no version."""
+    for part in headers.get(HEADER, "").split(","):
+        service, _, text = part.strip().partition(" ")
+        if service.lower() not in _SERVICES:
+            continue
+        if text.strip() == "latest":
+            return MAXIMUM
+        match = re.fullmatch(r"(\d{1,3})\.(\d{1,4})", text.strip())
+        if match is None:
+            raise webob.exc.HTTPBadRequest(explanation="The version of the API is of invalid format.")
+        major, minor = int(match[1]), int(match[2])
+        if major != 3 or not MINIMUM <= minor <= MAXIMUM:
+            raise webob.exc.HTTPNotAcceptable(
+                explanation=f"Version {major}.{minor} is not supported by the API. Minimum is 3.{MINIMUM} and maximum "
+                f"is 3.{MAXIMUM}."
+            )
+        return minor
+    return MINIMUM
+
+
+def told(environ: dict[str, Any], start_response: Any) -> Any:
+    """``start_response`` with the header that says which version was asked for; none for one that there is not."""
+
+    def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
+        with contextlib.suppress(webob.exc.HTTPError):
+            minor = minor_of({HEADER: environ.get("HTTP_OPENSTACK_API_VERSION", "")})
+            headers = [*headers, (HEADER, f"{_SERVICES[0]} 3.{minor}"), ("Vary", HEADER)]
+        return start_response(status, headers, *more)
+
+    return start
+
+
+class Versions:
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
+        path = environ.get("PATH_INFO", "").rstrip("/")
+        script = environ.get("SCRIPT_NAME", "")
+        if path not in ("", "/versions", "/v3"):
+            return wsgi.unknown_url()(environ, start_response)
+        root = wsgi.root_url({**environ, "SCRIPT_NAME": script + "/"}, None)
+        version = {
+            "id": "v3.0",
+            "status": "CURRENT",
+            "version": f"3.{MAXIMUM}",
+            "min_version": f"3.{MINIMUM}",
+            "updated": "2026-01-01T00:00:00Z",
+            "links": [{"rel": "self", "href": f"{root}/v3/"}],
+            "media-types": [{"base": "application/json", "type": "application/vnd.openstack.volume+json;version=3"}],
+        }
+        status = 300 if path == "" else 200
+        return wsgi.to_response(wsgi.Answer({"versions": [version]}, status))(environ, start_response)

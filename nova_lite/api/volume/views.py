@@ -1,0 +1,182 @@
+"""Volumes and snapshots as Cinder shows them."""
+
+from __future__ import annotations
+
+import datetime
+import uuid
+from typing import Any
+
+from nova_lite.api.rest import Request
+from nova_lite.api.volume import versions
+from nova_lite.objects import Image, Volume, VolumeSnapshot, VolumeUse
+from nova_lite.policies import volume_service as policies
+
+_TYPES = uuid.UUID("5f1b6d0a-43f4-4b6b-9d7b-1b5bd3a0a0d1")
+
+
+def type_id(name: str) -> str:
+    """The one type has an id that never changes."""
+    return str(uuid.uuid5(_TYPES, name))
+
+
+def volume_type(name: str) -> dict[str, Any]:
+    return {
+        "id": type_id(name),
+        "name": name,
+        "description": "Files that all hosts reach",
+        "is_public": True,
+        "os-volume-type-access:is_public": True,
+        "qos_specs_id": None,
+        "extra_specs": {},
+    }
+
+
+def summary(req: Request, volume: Volume) -> dict[str, Any]:
+    return {"id": volume.id, "name": volume.name, "links": _links(req, volume.id)}
+
+
+def volume(req: Request, shown: Volume, minor: int) -> dict[str, Any]:
+    """All of it; ``minor``: the microversion asked for."""
+    view = changed(req, shown, minor) | {"os-vol-tenant-attr:tenant_id": shown.project_id}
+    if shown.image is not None:
+        view["volume_image_metadata"] = _image(shown.image)
+    if req.allows(policies.SHOW_HOST):
+        view["os-vol-host-attr:host"] = None
+        view["os-vol-mig-status-attr:migstat"] = view["os-vol-mig-status-attr:name_id"] = None
+    return view
+
+
+def changed(req: Request, shown: Volume, minor: int) -> dict[str, Any]:
+    """The answer of who makes or changes it, which has nothing of Cinder's extensions."""
+    view: dict[str, Any] = {
+        **summary(req, shown),
+        "status": shown.status,
+        "size": shown.size,
+        "availability_zone": shown.availability_zone,
+        "created_at": _time(shown.created_at),
+        "updated_at": _time(shown.updated_at),
+        "attachments": [attached(shown)]
+        if shown.status in ("in-use", "detaching", "extending") and _has(shown)
+        else [],
+        "description": shown.description,
+        "volume_type": shown.volume_type,
+        "snapshot_id": shown.snapshot_id,
+        "source_volid": shown.source_volid,
+        "metadata": shown.metadata,
+        "user_id": shown.user_id,
+        "bootable": "true" if shown.bootable else "false",
+        "encrypted": False,
+        "replication_status": None,
+        "consistencygroup_id": None,
+        "multiattach": False,
+        "migration_status": None,
+    }
+    if minor >= versions.GROUPS:
+        view["group_id"] = None
+    return view
+
+
+def _has(shown: Volume) -> bool:
+    return shown.instance_uuid is not None
+
+
+def attached(shown: Volume) -> dict[str, Any]:
+    return {
+        "id": shown.id,
+        "attachment_id": shown.attachment_id,
+        "volume_id": shown.id,
+        "server_id": shown.instance_uuid,
+        "host_name": shown.host,
+        "device": shown.device,
+        "attached_at": _time(shown.attached_at),
+    }
+
+
+def attachment(shown: Volume, whole: bool) -> dict[str, Any]:
+    view: dict[str, Any] = {
+        "id": shown.attachment_id,
+        "status": "attached" if shown.status == "in-use" else shown.status,
+        "instance": shown.instance_uuid,
+        "volume_id": shown.id,
+    }
+    if whole:
+        view |= {
+            "attached_at": _time(shown.attached_at),
+            "detached_at": None,
+            "attach_mode": "rw",
+            "connection_info": {},
+        }
+    return view
+
+
+def snapshot(shown: VolumeSnapshot, whole: bool) -> dict[str, Any]:
+    view: dict[str, Any] = {
+        "id": shown.id,
+        "name": shown.name,
+        "description": shown.description,
+        "volume_id": shown.volume_id,
+        "status": shown.status,
+        "size": shown.size,
+        "metadata": shown.metadata,
+        "created_at": _time(shown.created_at),
+        "updated_at": _time(shown.updated_at),
+    }
+    if whole:
+        view["os-extended-snapshot-attributes:progress"] = "100%" if shown.status == "available" else "0%"
+        view["os-extended-snapshot-attributes:project_id"] = shown.project_id
+    return view
+
+
+def quota_set(use: VolumeUse, project_id: str, with_usage: bool) -> dict[str, Any]:
+    """``with_usage``: each resource with what is used of it."""
+    other = {"backups": 0, "backup_gigabytes": 0, "groups": 0, "per_volume_gigabytes": -1}
+
+    def one(limit: int, used: int) -> Any:
+        return {"limit": limit, "in_use": used, "reserved": 0, "allocated": 0} if with_usage else limit
+
+    known = {name: one(limit, use.used[name]) for name, limit in use.limits.items()}
+    return {"id": project_id, **known, **{name: one(limit, 0) for name, limit in other.items()}}
+
+
+def limits(use: VolumeUse) -> dict[str, Any]:
+    return {
+        "rate": [],
+        "absolute": {
+            "maxTotalVolumes": use.limits["volumes"],
+            "maxTotalVolumeGigabytes": use.limits["gigabytes"],
+            "maxTotalSnapshots": use.limits["snapshots"],
+            "maxTotalBackups": 0,
+            "maxTotalBackupGigabytes": 0,
+            "totalVolumesUsed": use.used["volumes"],
+            "totalGigabytesUsed": use.used["gigabytes"],
+            "totalSnapshotsUsed": use.used["snapshots"],
+            "totalBackupsUsed": 0,
+            "totalBackupGigabytesUsed": 0,
+        },
+    }
+
+
+def _image(image: Image) -> dict[str, str]:
+    known: dict[str, Any] = {
+        "image_id": image.id,
+        "image_name": image.name,
+        "disk_format": image.disk_format,
+        "container_format": image.container_format,
+        "min_disk": image.min_disk,
+        "min_ram": image.min_ram,
+        "size": image.size,
+        "checksum": image.checksum,
+    }
+    return {**{name: str(value) for name, value in known.items()}, **image.properties}
+
+
+def _links(req: Request, thing_id: str) -> list[dict[str, str]]:
+    root = req.base_url
+    return [
+        {"rel": "self", "href": f"{root}/volumes/{thing_id}"},
+        {"rel": "bookmark", "href": f"{root.removesuffix('/v3')}/volumes/{thing_id}"},
+    ]
+
+
+def _time(moment: datetime.datetime | None) -> str | None:
+    return None if moment is None else moment.strftime("%Y-%m-%dT%H:%M:%S.%f")

@@ -1,0 +1,31 @@
+"""``floating-pool``: addresses that projects of the built-in networks take and lead to their servers."""
+
+from __future__ import annotations
+
+import argparse
+from operator import attrgetter
+
+from nova_lite.cmd.manage.app import App, Commands
+from nova_lite.conductor.db import floating_ips
+
+
+def register(commands: Commands) -> None:
+    noun = commands.noun("floating-pool", "Create, list and delete pools of floating addresses.")
+    create_ = commands.verb(noun, "create", "Create a pool and print its id.", create)
+    create_.add_argument("name")
+    create_.add_argument("cidr", metavar="CIDR", help="all of its addresses are given out, each is a /32 of some host")
+    commands.verb(noun, "list", "List all pools.", list_)
+    delete_ = commands.verb(noun, "delete", "Delete a pool that no project has an address of.", delete)
+    delete_.add_argument("name")
+
+
+def create(app: App, args: argparse.Namespace) -> None:
+    print(app.db.write(floating_ips.create_pool, args.name, args.cidr).id)
+
+
+def list_(app: App, args: argparse.Namespace) -> None:
+    app.show(("ID", "Name", "CIDR"), map(attrgetter("id", "name", "cidr"), app.db.read(floating_ips.pools)))
+
+
+def delete(app: App, args: argparse.Namespace) -> None:
+    app.db.write(floating_ips.delete_pool, args.name)

@@ -1,0 +1,184 @@
+"""``keys``: what daemons sign their messages with, and whose keys are trusted."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import binascii
+import contextlib
+import datetime
+import fcntl
+import os
+import pwd
+from collections.abc import Iterator
+
+from nova_lite import exception, files, keys
+from nova_lite.cmd.manage.app import App, Commands, at_least
+from nova_lite.keys import ROLES, PrivateKey, TrustedKey
+
+#: How the file of a key ends that was made by ``rotate --stage`` and is not used yet.
+STAGED = ".next"
+
+#: Seconds for which a key that was replaced is trusted still: what it signed may be on its way.
+OVERLAP = 3600
+
+
+def register(commands: Commands) -> None:
+    noun = commands.noun("keys", "Keys of daemons, in [rpc] keys_directory (docs/security.md).")
+    create = commands.verb(noun, "create", "Make a daemon's key, and trust it.", create_key)
+    _daemon(create)
+    _owner(create)
+    _add_directory(commands.verb(noun, "list", "List the keys that are trusted.", list_keys))
+    trust = commands.verb(noun, "trust", "Trust a key that was made on another machine.", trust_key)
+    _daemon(trust)
+    trust.add_argument("key", metavar="PUBLIC_KEY", help="as keys create and keys list show it")
+    rotate = commands.verb(noun, "rotate", "Replace a daemon's key; both are valid for a while.", rotate_key)
+    _daemon(rotate)
+    _owner(rotate)
+    rotate.add_argument("--overlap", type=at_least(0), default=OVERLAP, metavar="SECONDS", help="for how long")
+    rotate.add_argument(
+        "--stage",
+        action="store_true",
+        help="make the new key and trust it, and use it only with the next rotate: when the list is everywhere",
+    )
+    revoke = commands.verb(noun, "revoke", "Trust a key no more, from now on.", revoke_key)
+    revoke.add_argument("id", metavar="ID")
+    _add_directory(revoke)
+
+
+def _add_directory(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--directory", metavar="DIRECTORY", help="instead of [rpc] keys_directory")
+
+
+def _daemon(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("role", choices=ROLES)
+    parser.add_argument("host", metavar="HOST", help="[DEFAULT] host of the daemon")
+    _add_directory(parser)
+
+
+def _owner(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--owner", metavar="USER", help="whose the file is to be, where root makes it")
+
+
+def create_key(app: App, args: argparse.Namespace) -> None:
+    directory = _directory(app, args)
+    path = _path(directory, args)
+    with _changing(directory) as trusted:
+        if os.path.exists(path):
+            raise exception.InvalidInput(reason=f"{path} is there already; keys rotate replaces it")
+        key = PrivateKey.generate()
+        entry = key.trusted(args.role, args.host, keys.now())
+        _write_private(path, key, args.owner)
+        trusted.append(entry)
+    _show(app, [entry])
+
+
+def list_keys(app: App, args: argparse.Namespace) -> None:
+    _show(app, _read(_directory(app, args)))
+
+
+def trust_key(app: App, args: argparse.Namespace) -> None:
+    keys.check_name(args.role, args.host)
+    try:
+        public = base64.b64decode(args.key, validate=True)
+    except binascii.Error:
+        public = b""
+    if len(public) != 32:
+        raise exception.InvalidInput(reason="a public key is 32 bytes in base64")
+    entry = TrustedKey(id=keys.key_id(public), role=args.role, host=args.host, key=args.key, not_before=keys.now())
+    with _changing(_directory(app, args)) as trusted:
+        if any(each.id == entry.id for each in trusted):
+            raise exception.InvalidInput(reason=f"key {entry.id} is trusted already")
+        trusted.append(entry)
+    _show(app, [entry])
+
+
+def rotate_key(app: App, args: argparse.Namespace) -> None:
+    directory = _directory(app, args)
+    path = _path(directory, args)
+    current = PrivateKey.from_file(path)
+    now = keys.now()
+    with _changing(directory) as trusted:
+        staged = os.path.exists(path + STAGED)
+        if args.stage and staged:
+            raise exception.InvalidInput(reason=f"{path}{STAGED} is there already; keys rotate puts it to use")
+        new = PrivateKey.from_file(path + STAGED) if staged else PrivateKey.generate()
+        if all(each.id != new.id for each in trusted):
+            trusted.append(new.trusted(args.role, args.host, now))
+        if args.stage:
+            _write_private(path + STAGED, new, args.owner or _owner_of(path))
+        else:
+            until = now + datetime.timedelta(seconds=args.overlap)
+            for each in trusted:
+                if each.id == current.id:
+                    each.not_after = until
+            trusted[:] = [each for each in trusted if each.is_valid(now.timestamp()) or each.role != args.role]
+    if not args.stage:  # only now that it is trusted
+        _write_private(path, new, args.owner or _owner_of(path))
+        files.remove(path + STAGED)
+    _show(app, [each for each in _read(directory) if (each.role, each.host) == (args.role, args.host)])
+
+
+def revoke_key(app: App, args: argparse.Namespace) -> None:
+    with _changing(_directory(app, args)) as trusted:
+        gone = [each for each in trusted if each.id == args.id]
+        if not gone:
+            raise exception.InvalidInput(reason=f"no key {args.id} is trusted")
+        trusted[:] = [each for each in trusted if each.id != args.id]
+    app.say(f"Key {args.id} of {gone[0].peer} is trusted no more by who has this list.")
+
+
+def _directory(app: App, args: argparse.Namespace) -> str:
+    directory: str | None = args.directory or app.conf.rpc.keys_directory
+    if not directory:
+        raise exception.ConfigurationError(reason="[rpc] keys_directory is not set; or say --directory")
+    return directory
+
+
+def _path(directory: str, args: argparse.Namespace) -> str:
+    keys.check_name(args.role, args.host)
+    return keys.private_path(directory, args.role, args.host)
+
+
+def _read(directory: str) -> list[TrustedKey]:
+    path = os.path.join(directory, keys.TRUSTED)
+    return keys.read_trusted(path) if os.path.exists(path) else []
+
+
+@contextlib.contextmanager
+def _changing(directory: str) -> Iterator[list[TrustedKey]]:
+    """The list, to be changed; written when the block ends well. Two who change it wait for each other."""
+    os.makedirs(directory, mode=0o755, exist_ok=True)
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        trusted = _read(directory)
+        yield trusted
+        keys.write_trusted(os.path.join(directory, keys.TRUSTED), trusted)
+    finally:
+        os.close(descriptor)
+
+
+def _write_private(path: str, key: PrivateKey, owner: str | None) -> None:
+    files.write_atomically(path, key.pem(), mode=0o600, owner=_ids(owner))
+
+
+def _ids(owner: str | None) -> tuple[int, int] | None:
+    if owner is None:
+        return None
+    try:
+        found = pwd.getpwnam(owner)
+    except KeyError:
+        raise exception.InvalidInput(reason=f"there is no user {owner}") from None
+    return found.pw_uid, found.pw_gid
+
+
+def _owner_of(path: str) -> str:
+    return pwd.getpwuid(os.stat(path).st_uid).pw_name
+
+
+def _show(app: App, found: list[TrustedKey]) -> None:
+    app.show(
+        ("ID", "Role", "Host", "Valid From", "Valid Until", "Public Key"),
+        [(each.id, each.role, each.host, each.not_before, each.not_after, each.key) for each in found],
+    )

@@ -1,0 +1,113 @@
+"""Attach, detach, swap and copy volumes: the host's part."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from nova_lite import exception, hooks
+from nova_lite.compute.host import LocalHost
+from nova_lite.compute.operations.snapshot import Progress
+from nova_lite.objects import ActionTicket, BlockDevice, VolumeSource
+from nova_lite.virt.driver import VolumeAttaching, VolumeCopying
+
+GIB = 1024**3
+
+
+def attach_volume(host: LocalHost, ticket: ActionTicket) -> None:
+    """``payload["volume_id"]``: of one of the instance's block devices, which the guest is to have."""
+    driver = _attaching(host)
+    host.require_domain(ticket)
+    device = _device(ticket)
+    driver.attach_volume(ticket.instance.uuid, device, _source(host, ticket, device))
+
+
+def detach_volume(host: LocalHost, ticket: ActionTicket) -> None:
+    """The guest does not have it any more. A guest that is not here has nothing."""
+    driver = _attaching(host)
+    volume_id = str(ticket.payload["volume_id"])
+    if host.domain(ticket.instance.uuid) is not None:
+        driver.detach_volume(ticket.instance.uuid, volume_id, host.conf.volume.detach_timeout)
+    host.volumes.disconnect(ticket.instance.uuid, volume_id)
+
+
+def _source(host: LocalHost, ticket: ActionTicket, device: BlockDevice) -> VolumeSource:
+    """Raises `VirtDriverError` when another service does not say where it is within ``[cinder] connect_timeout``."""
+    if not host.volumes.remote:
+        return host.volumes.require(str(device.volume_id))
+    deadline = time.monotonic() + host.conf.cinder.connect_timeout
+
+    def check() -> None:
+        if time.monotonic() >= deadline:
+            raise exception.VirtDriverError(reason=f"volume {device.volume_id} could not be connected in time")
+
+    return host.volume_source(ticket.instance, device, check)
+
+
+def snapshot_volumes(host: LocalHost, ticket: ActionTicket) -> None:
+    """``payload["snapshots"]``: ids of the snapshots to make, by those of the instance's volumes."""
+    host.require_domain(ticket)
+    driver = _copying(host)
+    progress = Progress(host, ticket)
+    for task in progress.tasks:
+        progress.come_to(task)
+
+    def copy(parts: Mapping[str, str]) -> None:
+        sources = {each: (host.volumes.require(each), part) for each, part in parts.items()}
+        driver.copy_volumes(ticket.instance.uuid, sources, progress.check)
+
+    hooks.reach("snapshot", "before")
+    host.volumes.create_snapshots_in_use(ticket.payload["snapshots"], copy)
+    hooks.reach("snapshot", "after")
+
+
+def swap_volume(host: LocalHost, ticket: ActionTicket) -> None:
+    """``payload["new_volume_id"]``, of ``size`` GB, takes the place of ``payload["volume_id"]`` in the guest, with all
+    that this holds.
+    What is left of a failure is ended by `rollback_swap_volume`."""
+    host.require_domain(ticket)
+    driver = _copying(host)
+    old, new = _device(ticket), str(ticket.payload["new_volume_id"])
+    progress = Progress(host, ticket)
+
+    def copied() -> None:
+        """From now on whoever has to choose takes the new one."""
+        for task in progress.tasks:
+            progress.come_to(task)
+
+    hooks.reach("swap", "before")
+    size, path = ticket.payload["size"] * GIB, host.volumes.require(new)
+    driver.swap_volume(ticket.instance.uuid, old, new, path, size, progress.check, copied)
+    hooks.reach("swap", "after")
+
+
+def rollback_swap_volume(host: LocalHost, ticket: ActionTicket) -> dict[str, Any]:
+    """Whether the guest has the new volume (``done``); else it has the old one, and nothing is copied any more."""
+    driver = _copying(host)
+    uuid, new = ticket.instance.uuid, str(ticket.payload["new_volume_id"])
+    done = False
+    if host.domain(uuid) is not None:
+        done = driver.end_swap(uuid, str(ticket.payload["volume_id"]), new, ticket.payload["size"] * GIB)
+    if not done:
+        host.volumes.extend(new, ticket.payload["size"])
+    return {"done": done}
+
+
+def _copying(host: LocalHost) -> VolumeCopying:
+    if not isinstance(host.driver, VolumeCopying):
+        raise exception.NotImplementedByDriver(operation="copying volumes in use")
+    return host.driver
+
+
+def _attaching(host: LocalHost) -> VolumeAttaching:
+    if not isinstance(host.driver, VolumeAttaching):
+        raise exception.NotImplementedByDriver(operation="attaching volumes")
+    return host.driver
+
+
+def _device(ticket: ActionTicket) -> BlockDevice:
+    for device in ticket.instance.block_devices:
+        if device.volume_id == ticket.payload["volume_id"]:
+            return device
+    raise exception.VolumeBDMNotFound(instance_uuid=ticket.instance.uuid, volume_id=ticket.payload["volume_id"])

@@ -1,0 +1,100 @@
+"""What the REST layer asks Cinder with a user's token: what the user may have of it, and volumes made for servers.
+
+A user's token goes no further than this. What the conductor has to know of a volume travels with the request, and what
+is made is reported to it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from nova_lite import exception
+from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.context import RequestContext
+from nova_lite.objects import BlockDevice, Instance, Volume
+from nova_lite.objects.block_device import Source
+from nova_lite.objects.block_device import volumes as volumes_of
+from nova_lite.volume.cinder_client import CinderClient
+
+LOG = logging.getLogger(__name__)
+
+_AVAILABLE = "available"
+
+
+class UserVolumes:
+    def __init__(self, client: CinderClient, conductor: ConductorRPC) -> None:
+        self._client = client
+        self._conductor = conductor
+
+    def describe(self, context: RequestContext, devices: Iterable[BlockDevice]) -> dict[str, Volume]:
+        """By id, the volumes and snapshots that a server is asked for with. Raises `InvalidBDM`."""
+        found: dict[str, Volume] = {}
+        for device in volumes_of(devices):
+            if device.volume_id is not None:
+                found[device.volume_id] = self._volume(context, device.volume_id)
+            elif device.snapshot_id is not None:
+                found[device.snapshot_id] = self._snapshot(context, device.snapshot_id)
+        return found
+
+    def _volume(self, context: RequestContext, volume_id: str) -> Volume:
+        try:
+            return self.attachable(context, volume_id)
+        except (exception.VolumeNotFound, exception.Forbidden) as error:
+            raise exception.InvalidBDM(reason=f"failed to get volume {volume_id}.") from error
+
+    def _snapshot(self, context: RequestContext, snapshot_id: str) -> Volume:
+        try:
+            snapshot = self._client.snapshot_source(context, snapshot_id)
+        except (exception.SnapshotNotFound, exception.Forbidden) as error:
+            raise exception.InvalidBDM(reason=f"failed to get snapshot {snapshot_id}.") from error
+        if snapshot.status != _AVAILABLE:
+            raise exception.InvalidSnapshot(
+                reason=f"Originating snapshot status must be one of 'available' values, it is {snapshot.status}"
+            )
+        return snapshot
+
+    def attachable(self, context: RequestContext, volume_id: str) -> Volume:
+        """One of the user's. `VolumeNotFound`, `InvalidVolume`."""
+        volume = self._client.volume(context, volume_id)
+        if volume.encrypted:
+            raise exception.InvalidVolume(reason=f"volume {volume_id} is encrypted, which is not supported here.")
+        return volume
+
+    def make(self, context: RequestContext, instances: Iterable[Instance]) -> None:
+        """Have Cinder make what these servers were asked for with, in the user's name. What Cinder refuses, the
+        server's build fails with; what it does not answer about is looked for by the conductor."""
+        for instance in instances:
+            for device in volumes_of(instance.block_devices):
+                if device.volume_id is None:
+                    self._make_one(context, instance, device)
+
+    def _make_one(self, context: RequestContext, instance: Instance, device: BlockDevice) -> None:
+        volume_id = cause = None
+        try:
+            volume_id = self._client.create_volume(context, _wanted(device), device.uuid)
+        except exception.ServiceUnavailable as error:
+            LOG.warning("Whether Cinder makes a volume for server %s is not known: %s", instance.uuid, error.message)
+            return
+        except exception.NovaLiteException as error:
+            cause = error.message
+        try:
+            wanted = self._conductor.volume_made(context, instance.uuid, device.uuid, volume_id, cause)
+        except exception.ServiceUnavailable as error:
+            LOG.warning("The conductor will look for the volume of server %s: %s", instance.uuid, error.message)
+            return
+        if volume_id is not None and not wanted:
+            LOG.warning("Server %s is gone, and so is the volume %s", instance.uuid, volume_id)
+            self._client.delete_volume(volume_id)
+
+
+def _wanted(device: BlockDevice) -> dict[str, Any]:
+    wanted: dict[str, Any] = {"size": device.volume_size, "name": "", "description": ""}
+    if device.source_type == Source.IMAGE:
+        wanted["imageRef"] = device.image_id
+    elif device.source_type == Source.SNAPSHOT:
+        wanted["snapshot_id"] = device.snapshot_id
+    if device.volume_type:
+        wanted["volume_type"] = device.volume_type
+    return wanted

@@ -1,0 +1,105 @@
+"""Work on volumes' files that a conductor has accepted: one thread for each, reported until it is heard."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Mapping
+
+from nova_lite import exception, hooks
+from nova_lite.compute.host import LocalHost
+from nova_lite.compute.reports import Stopping, exception_message
+from nova_lite.context import get_admin_context
+from nova_lite.objects import VolumeVerb, VolumeWork
+from nova_lite.virt.driver import VolumeAttaching, VolumeCopying
+
+LOG = logging.getLogger(__name__)
+
+GIB = 1024**3
+
+#: Files that are copied at the same time; the others wait.
+PARALLEL = 2
+
+
+class VolumeWorker:
+    def __init__(self, host: LocalHost) -> None:
+        self._host = host
+        self._slots = threading.BoundedSemaphore(PARALLEL)
+        self._mutex = threading.Lock()
+        self._under_way: set[int] = set()
+
+    def start(self, work: VolumeWork) -> None:
+        """Work that is under way already comes again when its conductor is impatient."""
+        with self._mutex:
+            if work.id in self._under_way:
+                return
+            self._under_way.add(work.id)
+        threading.Thread(target=self._run, args=(work,), name=f"volume-{work.volume_id}", daemon=True).start()
+
+    def _run(self, work: VolumeWork) -> None:
+        try:
+            with self._slots:
+                error = self._do(work)
+            with contextlib.suppress(Stopping):
+                self._report(work, error)
+        finally:
+            with self._mutex:
+                self._under_way.discard(work.id)
+
+    def _do(self, work: VolumeWork) -> str | None:
+        """None, or how it failed."""
+        hooks.reach("volume", work.verb, "before")
+        try:
+            if work.instance_uuid is None:
+                self._carry_out(work)
+            else:
+                with self._host.jobs.locks.hold(work.instance_uuid):
+                    self._carry_out(work)
+        except Exception as error:
+            expected = isinstance(error, exception.NovaLiteException | OSError)
+            LOG.warning("Volume %s: %s failed: %s", work.volume_id, work.verb, error, exc_info=not expected)
+            return exception_message(error, self._host.name)
+        hooks.reach("volume", work.verb, "after")
+        return None
+
+    def _carry_out(self, work: VolumeWork) -> None:
+        backend = self._host.volumes
+        if work.verb is VolumeVerb.CREATE:
+            backend.create(work)
+        elif work.verb is VolumeVerb.DELETE:
+            backend.delete(work.volume_id)
+        elif work.verb is VolumeVerb.SNAPSHOT:
+            self._snapshot(work)
+        elif work.verb is VolumeVerb.DELETE_SNAPSHOT:
+            backend.delete_snapshot(str(work.snapshot_id))
+        else:
+            backend.extend(work.volume_id, work.size)
+            driver = self._host.driver
+            if work.instance_uuid is not None and isinstance(driver, VolumeAttaching):
+                driver.extend_volume(work.instance_uuid, work.volume_id, work.size * GIB)
+
+    def _snapshot(self, work: VolumeWork) -> None:
+        """A guest that has the volume is here, or nobody says what is in it now."""
+        if work.instance_uuid is None:
+            self._host.volumes.create_snapshot(work.volume_id, str(work.snapshot_id))
+            return
+        driver, uuid = self._host.driver, work.instance_uuid
+        if not isinstance(driver, VolumeCopying):
+            raise exception.NotImplementedByDriver(operation="a snapshot of a volume in use")
+        driver.get_info(uuid)
+        self._host.volumes.create_snapshots_in_use(
+            {work.volume_id: str(work.snapshot_id)},
+            lambda parts: driver.copy_volumes(uuid, self._sources(parts), lambda: None),
+        )
+
+    def _sources(self, parts: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+        return {volume_id: (self._host.volumes.require(volume_id), part) for volume_id, part in parts.items()}
+
+    def _report(self, work: VolumeWork, error: str | None) -> None:
+        host = self._host
+        host.retrier.ask(
+            f"Volume {work.volume_id}: report of {work.verb}",
+            lambda: host.conductor.finish_volume_work(get_admin_context(), host.name, work.id, error),
+            lambda: None,
+        )

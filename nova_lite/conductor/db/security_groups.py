@@ -1,0 +1,464 @@
+"""Security groups: rows of groups and rules, who is in which, and what hosts have to filter.
+
+An instance has the names of its groups in its own row. Its project's default group is there before there is a row of
+it: as `default_group` says, until somebody changes it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import uuid
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import sqlalchemy as sa
+from oslo_config import cfg
+
+from nova_lite import exception
+from nova_lite.conductor.db import instances, quotas, rows, services, spanning
+from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.conductor.db.models import FloatingIp, Instance, Port, Service
+from nova_lite.conductor.db.models import SecurityGroup as Row
+from nova_lite.conductor.db.models import SecurityGroupRule as RuleRow
+from nova_lite.conductor.db.statements import insert_unless_taken
+from nova_lite.context import RequestContext
+from nova_lite.objects import PortFilters, SecurityGroup, SecurityGroupRule
+from nova_lite.objects.security_group import (
+    DEFAULT,
+    EGRESS,
+    INGRESS,
+    IPV4,
+    IPV6,
+    default_group,
+    default_id,
+    outward_rules,
+)
+
+PROTOCOLS = ("tcp", "udp", "icmp")
+
+# --- groups
+
+
+def list_(
+    uow: UnitOfWork, context: RequestContext, all_projects: bool = False, limit: int | None = None, offset: int = 0
+) -> list[SecurityGroup]:
+    """The project's groups, by name; with ``all_projects`` and for an admin, everybody's."""
+    projects = None if all_projects and context.is_admin else [context.project_id or ""]
+    found = sorted(_of_projects(uow, projects), key=lambda group: (group.name, group.project_id))
+    return found[offset : None if limit is None else offset + limit]
+
+
+def get(uow: UnitOfWork, context: RequestContext, group_id: str) -> SecurityGroup:
+    """By its id, or by its name among the project's own. `SecurityGroupNotFound` for another project's, except for an
+    admin."""
+    own = _of_projects(uow, [context.project_id or ""])
+    named = [group for group in own if group_id in (group.id, group.name)]
+    found = next((group for group in named if group.id == group_id), named[0] if named else None)
+    if found is None and context.is_admin and (row := uow.session.get(Row, group_id)) is not None:
+        found = _to_objects(uow, [row])[0]
+    if found is None:
+        raise exception.SecurityGroupNotFound(group_id=group_id[:64])
+    return found
+
+
+def create(
+    uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, name: str, description: str | None
+) -> SecurityGroup:
+    """Whoever is in it reaches everybody, and nobody reaches them."""
+    if not context.project_id:
+        raise exception.Forbidden("A security group belongs to a project; this token is for none.")
+    taken = exception.SecurityGroupExists(name=name, project_id=context.project_id)
+    if name == DEFAULT:
+        raise taken
+    quotas.take(uow, conf, context.project_id, {"security_groups": 1}, context.user_id)
+    row = Row(
+        id=str(uuid.uuid4()),
+        project_id=context.project_id,
+        user_id=context.user_id or "",
+        name=name,
+        description=description,
+        created_at=uow.now,
+    )
+    rows.insert(uow, row, taken)
+    _insert_rules(uow, outward_rules(row.id))
+    return _to_objects(uow, [row])[0]
+
+
+def update(
+    uow: UnitOfWork, context: RequestContext, group_id: str, name: str | None, description: str | None
+) -> SecurityGroup:
+    """What is None stays. Its members know it by its new name."""
+    row = _locked(uow, context, group_id)
+    if row.name == DEFAULT and name not in (None, DEFAULT):
+        raise exception.SecurityGroupFixed()
+    if name is not None and name != row.name:
+        taken = exception.SecurityGroupExists(name=name, project_id=row.project_id)
+        if name == DEFAULT:
+            raise taken
+        members, before = _members(uow, row), row.name
+        row.name = name
+        rows.insert(uow, row, taken)
+        in_it: list[Instance | Port] = [*members, *_ports_in(uow, row.project_id, before)]
+        for member in in_it:
+            member.security_groups = [name if each == before else each for each in member.security_groups or ()]
+    if description is not None:
+        row.description = description
+    row.updated_at = uow.now
+    uow.session.flush()
+    return _to_objects(uow, [row])[0]
+
+
+def delete(uow: UnitOfWork, context: RequestContext, group_id: str) -> None:
+    """`SecurityGroupInUse` while a server or a port is in it. Rules of others that name it go with it."""
+    row = _locked(uow, context, group_id)
+    if row.name == DEFAULT:
+        raise exception.SecurityGroupFixed()
+    members = _members(uow, row)
+    if members:
+        raise exception.SecurityGroupInUse(name=row.name, by=f"server {members[0].uuid} is in it")
+    if ports := _ports_in(uow, row.project_id, row.name):
+        raise exception.SecurityGroupInUse(name=row.name, by=f"port {ports[0].id} is in it")
+    uow.change(sa.delete(RuleRow).where(sa.or_(RuleRow.security_group_id == row.id, RuleRow.remote_group_id == row.id)))
+    uow.session.delete(row)
+    uow.session.flush()
+    quotas.give_back(uow, row.project_id, {"security_groups": 1})
+    uow.refiltered_projects.add(row.project_id)
+
+
+# --- rules
+
+
+def add_rule(
+    uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, rule: SecurityGroupRule
+) -> SecurityGroupRule:
+    """``rule`` without its id. Raises a 400 for one that makes no sense or is there, and `QuotaExceeded`."""
+    row = _locked(uow, context, rule.security_group_id)
+    rule = _checked(rule)
+    rule.id, rule.security_group_id = str(uuid.uuid4()), row.id
+    if rule.remote_group_id is not None:
+        remote = _locked(uow, context, rule.remote_group_id)
+        if remote.project_id != row.project_id:
+            raise exception.SecurityGroupNotFound(group_id=rule.remote_group_id)
+        rule.remote_group_id, rule.remote_group_name = remote.id, remote.name
+    (group,) = _to_objects(uow, [row])
+    if _meaning(rule) in map(_meaning, group.rules):
+        raise exception.SecurityGroupRuleExists(group_id=row.id)
+    _check_quota(uow, conf, context, row.project_id, [each for each in group.rules if each.direction == INGRESS])
+    _insert_rules(uow, [rule])
+    uow.refiltered_projects.add(row.project_id)
+    return rule
+
+
+def delete_rule(uow: UnitOfWork, context: RequestContext, rule_id: str) -> None:
+    row = uow.session.get(RuleRow, rule_id)
+    if row is None and any(rule.id == rule_id for rule in default_group(context.project_id or "").rules):
+        _locked(uow, context, default_id(context.project_id))
+        row = uow.session.get(RuleRow, rule_id)
+    group = None if row is None else uow.session.get(Row, row.security_group_id)
+    if row is None or group is None or not (context.is_admin or group.project_id == context.project_id):
+        raise exception.SecurityGroupRuleNotFound(rule_id=rule_id[:64])
+    uow.session.delete(row)
+    uow.session.flush()
+    uow.refiltered_projects.add(group.project_id)
+
+
+def _checked(rule: SecurityGroupRule) -> SecurityGroupRule:
+    """With its protocol in small letters; all else as it was said."""
+
+    def refused(reason: str) -> exception.SecurityGroupRuleInvalid:
+        return exception.SecurityGroupRuleInvalid(reason=reason)
+
+    if rule.direction not in (INGRESS, EGRESS) or rule.ethertype not in (IPV4, IPV6):
+        raise refused(f"A rule is of {INGRESS} or {EGRESS}, and of {IPV4} or {IPV6}.")
+    low, high = rule.port_range_min, rule.port_range_max
+    if rule.protocol is not None:
+        rule.protocol = rule.protocol.lower()
+        if rule.protocol not in PROTOCOLS:
+            raise refused(f"Invalid IP protocol {rule.protocol[:16]}: it is one of {', '.join(PROTOCOLS)}.")
+    elif low is not None or high is not None:
+        raise refused("Ports are a protocol's: the rule names none.")
+    if rule.protocol == "icmp":
+        if high is not None and low is None:
+            raise refused("For ICMP, a code needs a type.")
+        if any(each is not None and not 0 <= each <= 255 for each in (low, high)):
+            raise refused("For ICMP, the type:code must be valid: each is a number from 0 to 255.")
+    elif (low is None) != (high is None):
+        raise refused("A range of ports has two ends.")
+    elif low is not None and high is not None:
+        if not (1 <= low <= 65535 and 1 <= high <= 65535):
+            raise refused(f"Valid {str(rule.protocol).upper()} ports should be between 1-65535.")
+        if low > high:
+            raise refused(f"Invalid port range {low}:{high}. The former value cannot be greater than the later.")
+    if rule.remote_ip_prefix is not None:
+        if rule.remote_group_id is not None:
+            raise refused("A rule names either a network or a group.")
+        try:
+            prefix = ipaddress.ip_network(rule.remote_ip_prefix, strict=False)
+        except ValueError as error:
+            raise refused(f"Invalid cidr {rule.remote_ip_prefix[:64]}: {error}.") from error
+        if prefix.version != (4 if rule.ethertype == IPV4 else 6):
+            raise refused(f"{rule.remote_ip_prefix} is not {rule.ethertype}.")
+    return rule
+
+
+def _meaning(rule: SecurityGroupRule) -> tuple[object, ...]:
+    """The same of two rules that let through the same."""
+    prefix = None if rule.remote_ip_prefix is None else ipaddress.ip_network(rule.remote_ip_prefix, strict=False)
+    somebody = prefix if prefix is not None and prefix.prefixlen else None
+    ports = (rule.protocol, rule.port_range_min, rule.port_range_max)
+    return (rule.direction, rule.ethertype, *ports, somebody, rule.remote_group_id)
+
+
+def _check_quota(
+    uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, project_id: str, present: list[SecurityGroupRule]
+) -> None:
+    """The group is locked: nobody else adds to it meanwhile."""
+    limit = quotas.bounds(uow, conf, project_id, context.user_id)["security_group_rules"]
+    if 0 <= limit <= len(present):
+        raise exception.QuotaExceeded(overs="security_group_rules", requested=1, used=len(present), allowed=limit)
+
+
+def _insert_rules(uow: UnitOfWork, rules: Iterable[SecurityGroupRule]) -> None:
+    uow.session.add_all(RuleRow(**rows.values_of(rule, RuleRow), created_at=uow.now) for rule in rules)
+    uow.session.flush()
+
+
+# --- instances
+
+
+def named(uow: UnitOfWork, project_id: str, references: Iterable[str]) -> list[str]:
+    """The names of the groups that a new server asks for by name or id; without any, the default one. They are there
+    until the transaction ends. Raises `SecurityGroupUnavailable`."""
+    found = []
+    for reference in references:
+        if reference in (DEFAULT, default_id(project_id)):
+            found.append(DEFAULT)
+            continue
+        query = sa.select(Row).where(Row.project_id == project_id, sa.or_(Row.id == reference, Row.name == reference))
+        row = uow.session.scalars(query.with_for_update()).first()
+        if row is None:
+            raise exception.SecurityGroupUnavailable(name=reference)
+        found.append(row.name)
+    return list(dict.fromkeys(found)) or [DEFAULT]
+
+
+def of_instance(uow: UnitOfWork, context: RequestContext, instance_uuid: str) -> list[SecurityGroup]:
+    """Those of its interfaces: none for a server without any."""
+    instance = instances.get_row(uow, context, instance_uuid)
+    query = sa.select(Port.security_groups).where(Port.instance_uuid == instance_uuid).order_by(Port.position)
+    names = [name for own in uow.session.scalars(query) for name in groups_of(own, instance.security_groups)]
+    known = {group.name: group for group in _of_projects(uow, [instance.project_id])}
+    return [known[name] for name in dict.fromkeys(names) if name in known]
+
+
+def groups_of(own: list[str] | None, of_instance: list[str]) -> list[str]:
+    """The groups of an interface: its own, or else its instance's."""
+    return of_instance if own is None else own
+
+
+def join(uow: UnitOfWork, context: RequestContext, instance_uuid: str, name: str) -> None:
+    """With all its interfaces. Quiet if it is in it already."""
+    instance = instances.get_row(uow, context, instance_uuid, lock=True)
+    check_changeable(context, instance)
+    try:
+        (found,) = named(uow, instance.project_id, [name])
+    except exception.SecurityGroupUnavailable as error:
+        raise exception.SecurityGroupNotFound(group_id=name) from error
+    outside = [each for each in _members_of(uow, instance) if found not in (each.security_groups or ())]
+    for member in outside:
+        member.security_groups = [*(member.security_groups or ()), found]
+    if outside:
+        _changed(uow, instance)
+
+
+def leave(uow: UnitOfWork, context: RequestContext, instance_uuid: str, name: str) -> None:
+    """With all its interfaces."""
+    instance = instances.get_row(uow, context, instance_uuid, lock=True)
+    check_changeable(context, instance)
+    known = [each for each in _of_projects(uow, [instance.project_id]) if name in (each.name, each.id)]
+    if not known:
+        raise exception.SecurityGroupNotFound(group_id=name)
+    inside = [each for each in _members_of(uow, instance) if known[0].name in (each.security_groups or ())]
+    if not inside:
+        raise exception.SecurityGroupNotAssociated(name=name, instance_id=instance_uuid)
+    for member in inside:
+        member.security_groups = [each for each in member.security_groups or () if each != known[0].name]
+    _changed(uow, instance)
+
+
+def _members_of(uow: UnitOfWork, instance: Instance) -> list[Instance | Port]:
+    """What has a list of groups: the instance, and locked, those of its interfaces that are in groups of their own."""
+    query = sa.select(Port).where(Port.instance_uuid == instance.uuid, Port.security_groups.is_not(None))
+    query = query.order_by(Port.id).with_for_update().execution_options(populate_existing=True)
+    return [instance, *uow.session.scalars(query)]
+
+
+# --- ports
+
+
+def names_of(uow: UnitOfWork, project_id: str, references: list[str]) -> list[str]:
+    """The names of the groups that a port is to be in, by name or id; none for none. Raises `SecurityGroupNotFound`."""
+    try:
+        return named(uow, project_id, references) if references else []
+    except exception.SecurityGroupUnavailable as error:
+        raise exception.SecurityGroupNotFound(group_id=str(error.kwargs.get("name"))[:64]) from error
+
+
+def ids(uow: UnitOfWork, projects: Collection[str]) -> dict[tuple[str, str], str]:
+    """Of these projects' groups, by project and name."""
+    query = sa.select(Row.project_id, Row.name, Row.id).where(Row.project_id.in_(projects))
+    defaults = {(each, DEFAULT): default_id(each) for each in projects}
+    return defaults | {(project_id, name): group_id for project_id, name, group_id in uow.session.execute(query)}
+
+
+def _ports_in(uow: UnitOfWork, project_id: str, name: str) -> list[Port]:
+    """Ports that are in it by themselves, locked: those that users made, and of servers of the project."""
+    of_servers = sa.select(Instance.uuid).where(Instance.project_id == project_id, Instance.deleted.is_(False))
+    mine = sa.or_(Port.project_id == project_id, Port.instance_uuid.in_(of_servers))
+    query = sa.select(Port).where(mine, Port.security_groups.is_not(None)).order_by(Port.id)
+    found = uow.session.scalars(query.with_for_update().execution_options(populate_existing=True))
+    return [port for port in found if name in (port.security_groups or ())]
+
+
+def check_changeable(context: RequestContext, instance: Instance) -> None:
+    if instance.locked and not context.is_admin:
+        raise exception.InstanceIsLocked(instance_id=instance.uuid)
+
+
+def _changed(uow: UnitOfWork, instance: Instance) -> None:
+    instance.updated_at = uow.now
+    uow.refiltered_projects.add(instance.project_id)
+    uow.session.flush()
+
+
+# --- for hosts
+
+
+_UUIDS: sa.BindParameter[Any] = sa.bindparam("uuids", expanding=True)
+_OF_INSTANCES = sa.select(Instance.uuid, Instance.project_id, Instance.security_groups).where(
+    Instance.uuid.in_(_UUIDS), Instance.deleted.is_(False)
+)
+_OF_PORTS = sa.select(Port.id, Port.security_groups, Port.instance_uuid).where(
+    Port.security_groups.is_not(None), Port.instance_uuid.in_(_UUIDS)
+)
+_FLOATING = (
+    sa.select(Port.id, FloatingIp.address)
+    .join(FloatingIp, FloatingIp.port_id == Port.id)
+    .join(Instance, Instance.uuid == Port.instance_uuid)
+    .where(Instance.host == sa.bindparam("host"), Instance.deleted.is_(False))
+)
+_ADDRESSES = (
+    sa.select(Port.address, Port.address6, Instance.project_id, Port.security_groups, Instance.security_groups)
+    .join(Instance, Instance.uuid == Port.instance_uuid)
+    .where(Instance.project_id.in_(sa.bindparam("projects", expanding=True)), Instance.deleted.is_(False))
+)
+
+
+def filters(uow: UnitOfWork, host: str, instance_uuids: list[str]) -> PortFilters:
+    """What a host has to filter that has these. Those that are gone, or are none of its own, neither coming nor on
+    their way from there, are in no group."""
+    asked = set(instance_uuids) & set(instances.concerned_with(uow, host))
+    found = uow.rows(_OF_INSTANCES, {"uuids": asked}).all()
+    projects = {each[0]: each[1] for each in found}
+    groups = {(group.project_id, group.name): group for group in _of_projects(uow, set(projects.values()))}
+    wanted: dict[str, SecurityGroup] = {}
+    told = PortFilters(instances={each: [] for each in instance_uuids})
+
+    def ids_of(project_id: str, names: list[str]) -> list[str]:
+        mine = [groups[project_id, name] for name in names if (project_id, name) in groups]
+        wanted.update({group.id: group for group in mine})
+        return [group.id for group in mine]
+
+    for instance_uuid, project_id, names in found:
+        told.instances[instance_uuid] = ids_of(project_id, names)
+    for port_id, own, of_uuid in uow.rows(_OF_PORTS, {"uuids": asked}):
+        if of_uuid in projects:
+            told.ports[port_id] = ids_of(projects[of_uuid], own or [])
+    remote = {rule.remote_group_id for group in wanted.values() for rule in group.rules}
+    members = [group for group in groups.values() if group.id in remote]
+    _add_addresses(uow, members)
+    told.floating = {row.id: row.address for row in uow.rows(_FLOATING, {"host": host})}
+    told.groups = wanted | {group.id: group for group in members}
+    told.peers = spanning.peers(uow, host)
+    return told
+
+
+def _add_addresses(uow: UnitOfWork, groups: Collection[SecurityGroup]) -> None:
+    by_name = {(group.project_id, group.name): group for group in groups}
+    projects = {project_id for project_id, _ in by_name}
+    found = uow.rows(_ADDRESSES, {"projects": projects}) if by_name else ()
+    for address, address6, project_id, own, of_instance in found:
+        for name in groups_of(own, of_instance):
+            if (project_id, name) in by_name:
+                by_name[project_id, name].members += [address] if address6 is None else [address, address6]
+    for group in groups:
+        group.members.sort()
+
+
+def hosts(uow: UnitOfWork, projects: Collection[str], changed: Collection[str]) -> list[str]:
+    """Those that are up, with servers of ``projects``, or with another one of the project of an instance ``changed``:
+    what changed of an instance itself, its own host knows."""
+    counts = sa.select(Instance.project_id, sa.func.count()).where(Instance.uuid.in_(changed))
+    of_changed = {row[0]: row[1] for row in uow.session.execute(counts.group_by(Instance.project_id))}
+    whole = {*projects, *(project_id for project_id, count in of_changed.items() if count > 1)}
+    # Projects by name, so that the index of projects is read and not the whole table.
+    query = sa.select(Instance.host).where(Instance.project_id.in_({*whole, *of_changed}), Instance.deleted.is_(False))
+    query = query.where(sa.or_(Instance.project_id.in_(whole), Instance.uuid.not_in(changed)))
+    query = query.where(Instance.host.is_not(None))
+    down = sa.select(Service.host).where(Service.binary == services.COMPUTE, Service.up.is_(False))
+    query = query.where(Instance.host.not_in(down))
+    return sorted(host for host in uow.session.scalars(query.distinct()) if host is not None)
+
+
+# --- rows
+
+
+def _of_projects(uow: UnitOfWork, projects: Collection[str] | None) -> list[SecurityGroup]:
+    """All groups of these projects (None: of all that have a row), default ones without a row included."""
+    query = sa.select(Row)
+    if projects is not None:
+        query = query.where(Row.project_id.in_(projects))
+    found = _to_objects(uow, uow.session.scalars(query).all())
+    with_default = {group.project_id for group in found if group.name == DEFAULT}
+    return found + [default_group(each) for each in projects or () if each and each not in with_default]
+
+
+def _to_objects(uow: UnitOfWork, found: Collection[Row]) -> list[SecurityGroup]:
+    groups = {row.id: rows.to_object(SecurityGroup, row) for row in found}
+    if not groups:
+        return []
+    remote = sa.select(RuleRow, Row.name).outerjoin(Row, Row.id == RuleRow.remote_group_id)
+    query = remote.where(RuleRow.security_group_id.in_(groups)).order_by(RuleRow.created_at, RuleRow.id)
+    for row, name in uow.session.execute(query):
+        groups[row.security_group_id].rules.append(rows.to_object(SecurityGroupRule, row, remote_group_name=name))
+    return list(groups.values())
+
+
+def _locked(uow: UnitOfWork, context: RequestContext, group_id: str) -> Row:
+    """The group's row, by id or name; that of the project's default group is made if there is none yet."""
+    if group_id in (DEFAULT, default_id(context.project_id)) and context.project_id:
+        _make_default(uow, context.project_id)
+        group_id = default_id(context.project_id)
+    own = sa.and_(Row.project_id == (context.project_id or ""), Row.name == group_id)
+    query = sa.select(Row).where(sa.or_(Row.id == group_id, own)).with_for_update()
+    found = uow.session.scalars(query.execution_options(populate_existing=True)).all()
+    visible = [row for row in found if context.is_admin or row.project_id == context.project_id]
+    if not visible:
+        raise exception.SecurityGroupNotFound(group_id=group_id[:64])
+    return next((row for row in visible if row.id == group_id), visible[0])
+
+
+def _make_default(uow: UnitOfWork, project_id: str) -> None:
+    group = default_group(project_id)
+    values = {**rows.values_of(group, Row), "user_id": "", "created_at": uow.now, "updated_at": None}
+    if insert_unless_taken(uow, Row, values):
+        _insert_rules(uow, group.rules)
+
+
+def _members(uow: UnitOfWork, row: Row) -> list[Instance]:
+    """Locked, oldest first."""
+    query = sa.select(Instance).where(Instance.project_id == row.project_id, Instance.deleted.is_(False))
+    mine = [each for each in uow.session.scalars(query.order_by(Instance.id)) if row.name in each.security_groups]
+    ids = [each.id for each in mine]
+    locked = sa.select(Instance).where(Instance.id.in_(ids)).order_by(Instance.id).with_for_update()
+    return list(uow.session.scalars(locked.execution_options(populate_existing=True))) if ids else []

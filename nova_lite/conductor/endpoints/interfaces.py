@@ -1,0 +1,147 @@
+"""RPC methods about interfaces that another service has: where they are, whether they are connected, in which groups.
+
+Each asks between two transactions. What is recorded is only what was known of an instance's ports before: one that
+came or went meanwhile is its action's.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from nova_lite import exception
+from nova_lite.conductor.db import instances, networks, security_groups
+from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.conductor.operations import network_calls
+from nova_lite.conductor.operations.engine import Engine
+from nova_lite.context import RequestContext, get_admin_context
+from nova_lite.network.driver import NetworkCall, Resolved, Verb
+from nova_lite.objects import VIF, BuildNetworks, SecurityGroup
+from nova_lite.objects import Network as NetworkObject
+
+PLUGGED, UNPLUGGED = "network-vif-plugged", "network-vif-unplugged"
+
+
+class Interfaces:
+    def __init__(self, engine: Engine) -> None:
+        self.db = engine.db
+        self.network = engine.network
+
+    # --- for hosts
+
+    def interfaces_bind(self, context: RequestContext, instance_uuid: str, host: str) -> BuildNetworks:
+        call = self.db.read(self._of_host, instance_uuid, host, Verb.BIND)
+        return BuildNetworks(vifs=self._ask(call) if self.network.keeps_ports else call.vifs)
+
+    def interfaces_active(self, context: RequestContext, instance_uuid: str, host: str, ask: bool) -> bool:
+        call = self.db.read(self._of_host, instance_uuid, host, Verb.LOOK)
+        vifs = self._ask(call) if ask and self.network.keeps_ports else call.vifs
+        return all(vif.active for vif in vifs)
+
+    def _of_host(self, uow: UnitOfWork, instance_uuid: str, host: str, verb: Verb) -> NetworkCall:
+        """Raises `StaleReport` unless the instance is the host's, coming or on its way from there."""
+        if instance_uuid not in instances.concerned_with(uow, host):
+            raise exception.StaleReport(instance_id=instance_uuid, generation=0, host=host)
+        instance = instances.get_row(uow, get_admin_context(), instance_uuid)
+        call = network_calls.plan(uow, self.network, instance, get_admin_context(), verb)
+        call.host = host
+        return call
+
+    # --- events
+
+    def interfaces_event(self, context: RequestContext, instance_uuid: str, event: str, port_id: str | None) -> None:
+        """What says all by itself is written down; else the service is asked what there is."""
+        if not self.network.keeps_ports:
+            return
+        if event in (PLUGGED, UNPLUGGED) and port_id:
+            self.db.write(self._plugged, instance_uuid, port_id, event == PLUGGED)
+            return
+        self._ask(self.db.read(self._of_anybody, get_admin_context(), instance_uuid, Verb.LOOK))
+
+    def _plugged(self, uow: UnitOfWork, instance_uuid: str, port_id: str, active: bool) -> None:
+        instances.lock(uow, instance_uuid)
+        store = networks.Store(uow)
+        vifs = store.recorded(instance_uuid)
+        for vif in vifs:
+            vif.active = active if vif.id == port_id else vif.active
+        if vifs:
+            store.record(instance_uuid, vifs)
+
+    def _of_anybody(self, uow: UnitOfWork, context: RequestContext, instance_uuid: str, verb: Verb) -> NetworkCall:
+        instance = instances.get_row(uow, context, instance_uuid)
+        return network_calls.plan(uow, self.network, instance, context, verb)
+
+    # ---
+
+    def _ask(self, call: NetworkCall) -> list[VIF]:
+        """Has it done, and writes down what there is then."""
+        vifs: list[VIF] = self.network.call(call)
+        return self.db.write(self._record, call, vifs)
+
+    def _record(self, uow: UnitOfWork, call: NetworkCall, vifs: list[VIF]) -> list[VIF]:
+        if instances.lock(uow, call.instance_uuid) is None:
+            return vifs
+        store = networks.Store(uow)
+        news = {vif.id: vif for vif in vifs}
+        gone = {vif.id for vif in call.vifs} - news.keys()
+        now = [vif for vif in store.recorded(call.instance_uuid) if vif.id not in gone]
+        for vif in now:
+            if vif.id in news:
+                news[vif.id].state, news[vif.id].position = vif.state, vif.position
+        store.record(call.instance_uuid, [news.get(vif.id, vif) for vif in now])
+        return vifs
+
+
+class Ports(Interfaces):
+    """And what is the network service's where that keeps the ports: networks, and the security groups of servers."""
+
+    # --- security groups of a server
+
+    def instance_security_groups(self, context: RequestContext, instance_uuid: str) -> list[SecurityGroup]:
+        call = self.db.read(self._of_anybody, context, instance_uuid, Verb.LOOK)
+        found = _groups_of(self._ask(call))
+        return [SecurityGroup(id=each, name=name, project_id=call.project_id) for each, name in found.items()]
+
+    def instance_security_group_add(self, context: RequestContext, instance_uuid: str, name: str) -> None:
+        call = self._to_regroup(context, instance_uuid, name)
+        call.verb = Verb.JOIN
+        self._ask(call)
+
+    def instance_security_group_remove(self, context: RequestContext, instance_uuid: str, name: str) -> None:
+        call = self._to_regroup(context, instance_uuid, name)
+        (group,) = call.security_groups
+        if group not in _groups_of(self._ask(msgspec.structs.replace(call, verb=Verb.LOOK, security_groups=[]))):
+            raise exception.SecurityGroupNotAssociated(name=name, instance_id=instance_uuid)
+        call.verb = Verb.LEAVE
+        self._ask(call)
+
+    def _to_regroup(self, context: RequestContext, instance_uuid: str, name: str) -> NetworkCall:
+        """All its ports, and the group of its project that is meant, by name or id; raises a 404 or a 409."""
+        call = self.db.read(self._changeable, context, instance_uuid)
+        owner = get_admin_context()
+        owner.project_id = call.project_id
+        try:
+            found: Resolved = self.network.call(
+                NetworkCall(verb=Verb.RESOLVE, context=owner, networks=[], security_groups=[name])
+            )
+        except exception.SecurityGroupUnavailable as error:
+            raise exception.SecurityGroupNotFound(group_id=name) from error
+        call.security_groups = found.security_groups
+        return call
+
+    def _changeable(self, uow: UnitOfWork, context: RequestContext, instance_uuid: str) -> NetworkCall:
+        instance = instances.get_row(uow, context, instance_uuid)
+        security_groups.check_changeable(context, instance)
+        return network_calls.plan(uow, self.network, instance, context, Verb.LOOK)
+
+    # --- networks
+
+    def network_list(self, context: RequestContext) -> list[NetworkObject]:
+        found: list[NetworkObject] = self.network.call(NetworkCall(verb=Verb.NETWORKS, context=context))
+        return found
+
+
+def _groups_of(vifs: list[VIF]) -> dict[str, str]:
+    """Names by ids."""
+    return {
+        each: name for vif in vifs for each, name in zip(vif.security_group_ids, vif.security_groups or (), strict=True)
+    }

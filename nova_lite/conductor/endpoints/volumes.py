@@ -1,0 +1,275 @@
+"""RPC methods about volumes, and the driving of what was accepted of them.
+
+A request is accepted in one transaction, with a row of `volume_tasks` where a file has to change. A host does that, and
+reports; whatever is lost on the way is sent again by the reconciler's sweep.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from nova_lite import exception
+from nova_lite.conductor import volume_sources
+from nova_lite.conductor.db import block_devices, instances, models, volume_tasks, volumes
+from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.conductor.operations.engine import Engine
+from nova_lite.context import RequestContext, get_admin_context
+from nova_lite.objects import Image, Volume, VolumeSnapshot, VolumeVerb, VolumeWork
+
+LOG = logging.getLogger(__name__)
+
+#: What `volume_create` makes ids of, so that a repeated request makes nothing twice.
+_NAMESPACE = uuid.UUID("0f3c52a4-6a0b-4ad1-9a8f-6b7d1f1f4c55")
+
+#: States in which a volume may be deleted.
+_DELETABLE = (volumes.AVAILABLE, volumes.ERROR, "error_deleting", "error_extending")
+
+
+class Volumes:
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.db = engine.db
+        self.conf = engine.conf
+
+    # --- accept
+
+    def volume_create(self, context: RequestContext, volume: Volume, images: dict[str, Image]) -> Volume:
+        """``volume``: what was asked for; its ``image`` says no more than which. ``images``: as the API knows them."""
+        return self.db.write(self._create_volume, context, volume, images)
+
+    def _create_volume(
+        self, uow: UnitOfWork, context: RequestContext, volume: Volume, images: dict[str, Image]
+    ) -> Volume:
+        if not context.project_id:
+            raise exception.Forbidden("A volume belongs to a project; this token is for none.")
+        volume.id = str(uuid.uuid5(_NAMESPACE, f"{context.request_id}/{volume.id}"))
+        known = volumes.by_id(uow, volume.id)
+        if known is not None:
+            return volumes.to_object(known)
+        volume.project_id, volume.user_id = context.project_id, context.user_id or ""
+        volume.status = volumes.CREATING
+        reads = _prepare_source(uow, context, volume, images)
+        volumes.check_quota(uow, volume.project_id, volumes=1, gigabytes=volume.size)
+        row = volumes.insert(uow, volume)
+        self._accept(uow, context, VolumeVerb.CREATE, row.id, reads, **volume_sources.work_of(volume))
+        return volumes.to_object(row)
+
+    def volume_update(self, context: RequestContext, volume_id: str, changes: dict[str, Any]) -> Volume:
+        return self.db.write(self._update_volume, context, volume_id, changes)
+
+    def _update_volume(
+        self, uow: UnitOfWork, context: RequestContext, volume_id: str, changes: dict[str, Any]
+    ) -> Volume:
+        row = volumes.locked(uow, context, volume_id)
+        unknown = changes.keys() - {"name", "description", "metadata", "bootable", "status"}
+        if unknown:
+            raise exception.InvalidInput(reason=f"{', '.join(sorted(unknown))} of a volume cannot be changed")
+        if "status" in changes and row.instance_uuid is not None and changes["status"] == volumes.AVAILABLE:
+            raise exception.InvalidVolume(reason=f"server {row.instance_uuid} has it: detach it there")
+        volumes.change(row, uow, changes)
+        return volumes.to_object(row)
+
+    def volume_delete(self, context: RequestContext, volume_id: str) -> None:
+        self.db.write(self._delete_volume, context, volume_id)
+
+    def _delete_volume(self, uow: UnitOfWork, context: RequestContext, volume_id: str) -> None:
+        row = volumes.locked(uow, context, volume_id)
+        if row.status == volumes.DELETING:
+            return
+        busy = row.instance_uuid is not None or row.status not in _DELETABLE
+        if busy or volumes.has_snapshots(uow, row.id) or volumes.is_read(uow, row.id):
+            raise exception.InvalidVolume(
+                reason="Volume status must be available or error or error_extending and must not be attached, have "
+                f"snapshots or be copied just now. It is {row.status}."
+            )
+        volumes.change(row, uow, {"status": volumes.DELETING})
+        self._accept(uow, context, VolumeVerb.DELETE, row.id)
+
+    def volume_extend(self, context: RequestContext, volume_id: str, size: int, attached: bool) -> None:
+        """``attached``: also one that a server has."""
+        self.db.write(self._extend_volume, context, volume_id, size, attached)
+
+    def _extend_volume(
+        self, uow: UnitOfWork, context: RequestContext, volume_id: str, size: int, attached: bool
+    ) -> None:
+        row = volumes.locked(uow, context, volume_id)
+        allowed = (volumes.AVAILABLE, volumes.IN_USE) if attached else (volumes.AVAILABLE,)
+        if row.status not in allowed or volumes.is_read(uow, row.id):
+            raise exception.InvalidVolume(
+                reason=f"Volume {volume_id} status must be {' or '.join(allowed)} to extend, it is {row.status}."
+            )
+        if size <= row.size:
+            raise exception.InvalidInput(
+                reason=f"New size for extend must be greater than current size. (current: {row.size}, extended: {size})"
+            )
+        volumes.check_quota(uow, row.project_id, gigabytes=size - row.size)
+        before, old = row.status, row.size
+        volumes.change(row, uow, {"status": volumes.EXTENDING, "size": size})
+        known: dict[str, Any] = {"size": size, "before": before, "old_size": old, "instance_uuid": row.instance_uuid}
+        self._accept(uow, context, VolumeVerb.EXTEND, row.id, **known)
+
+    def snapshot_create(self, context: RequestContext, snapshot: VolumeSnapshot, force: bool = False) -> VolumeSnapshot:
+        """``force``: also of one that a server has."""
+        return self.db.write(self._create_snapshot, context, snapshot, force)
+
+    def _create_snapshot(
+        self, uow: UnitOfWork, context: RequestContext, snapshot: VolumeSnapshot, force: bool
+    ) -> VolumeSnapshot:
+        row = volumes.locked(uow, context, snapshot.volume_id)
+        allowed = (volumes.AVAILABLE, volumes.IN_USE) if force else (volumes.AVAILABLE,)
+        if row.status not in allowed:
+            raise exception.InvalidVolume(
+                reason=f"Volume {row.id} status must be {' or '.join(allowed)}, but current status is: {row.status}."
+                + ("" if force else " One that a server has is copied with force.")
+            )
+        volumes.check_quota(uow, row.project_id, gigabytes=row.size, snapshots=1)
+        snapshot.project_id, snapshot.user_id = row.project_id, context.user_id or ""
+        snapshot.size, snapshot.status = row.size, volumes.CREATING
+        snapshot.image = volumes.to_object(row).image
+        made = volumes.insert_snapshot(uow, snapshot)
+        known = {"snapshot_id": made.id, "size": row.size}
+        self._accept(uow, context, VolumeVerb.SNAPSHOT, row.id, row.id, **known)
+        return volumes.snapshot_object(made)
+
+    def snapshot_update(self, context: RequestContext, snapshot_id: str, changes: dict[str, Any]) -> VolumeSnapshot:
+        return self.db.write(self._update_snapshot, context, snapshot_id, changes)
+
+    def _update_snapshot(
+        self, uow: UnitOfWork, context: RequestContext, snapshot_id: str, changes: dict[str, Any]
+    ) -> VolumeSnapshot:
+        row = volumes.locked_snapshot(uow, context, snapshot_id)
+        unknown = changes.keys() - {"name", "description", "metadata", "status"}
+        if unknown:
+            raise exception.InvalidInput(reason=f"{', '.join(sorted(unknown))} of a snapshot cannot be changed")
+        volumes.change(row, uow, changes)
+        return volumes.snapshot_object(row)
+
+    def snapshot_delete(self, context: RequestContext, snapshot_id: str) -> None:
+        self.db.write(self._delete_snapshot, context, snapshot_id)
+
+    def _delete_snapshot(self, uow: UnitOfWork, context: RequestContext, snapshot_id: str) -> None:
+        row = volumes.locked_snapshot(uow, context, snapshot_id)
+        if row.status == volumes.DELETING:
+            return
+        if row.status not in (volumes.AVAILABLE, volumes.ERROR) or volumes.is_read(uow, row.id):
+            raise exception.InvalidSnapshot(
+                reason=f"Snapshot status must be available or error, and no volume be made of it just now. It is "
+                f"{row.status}."
+            )
+        volumes.change(row, uow, {"status": volumes.DELETING})
+        self._accept(uow, context, VolumeVerb.DELETE_SNAPSHOT, row.volume_id, snapshot_id=row.id)
+
+    def attachment_update(
+        self, context: RequestContext, instance_uuid: str, volume_id: str, delete_on_termination: bool
+    ) -> None:
+        self.db.write(self._update_attachment, context, instance_uuid, volume_id, delete_on_termination)
+
+    def _update_attachment(
+        self, uow: UnitOfWork, context: RequestContext, instance_uuid: str, volume_id: str, flag: bool
+    ) -> None:
+        instance = instances.get_row(uow, context, instance_uuid, lock=True)
+        devices = block_devices.of(instance)
+        found = next((each for each in devices if each.volume_id == volume_id), None)
+        if found is None:
+            raise exception.VolumeBDMNotFound(instance_uuid=instance_uuid, volume_id=volume_id)
+        found.delete_on_termination = flag
+        block_devices.keep(instance, devices)
+
+    def _accept(
+        self,
+        uow: UnitOfWork,
+        context: RequestContext,
+        verb: VolumeVerb,
+        volume_id: str,
+        reads: str | None = None,
+        **payload: Any,
+    ) -> None:
+        """The work is due; it is sent with the commit, or by the next sweep."""
+        task = volume_tasks.add(uow, str(context.request_id), verb, volume_id, reads, **payload)
+        send: Callable[[], None] = functools.partial(self.drive, task.id)
+        uow.after_commit.append(lambda: self.engine.in_background(send))
+
+    # --- drive
+
+    def due(self) -> list[int]:
+        """Work that was not done in time, to be driven again."""
+        return self.db.read(volume_tasks.due, self.conf.conductor.reconcile_batch)
+
+    def drive(self, task_id: int) -> None:
+        """Send it, or end it past its deadline."""
+        sent = self.db.write(self._take_volume_work, task_id)
+        if sent is None:
+            return
+        host, work = sent
+        try:
+            self.engine.compute.volume_work(get_admin_context(), host, work)
+        except exception.ServiceTooOld as error:
+            self.finish_volume_work(get_admin_context(), host, task_id, error.message)
+        except exception.MessagingUnavailable as error:
+            LOG.warning("The %s of volume %s could not be sent: %s", work.verb, work.volume_id, error.message)
+
+    def _take_volume_work(self, uow: UnitOfWork, task_id: int) -> tuple[str, VolumeWork] | None:
+        task = volume_tasks.lock(uow, task_id)
+        if task is None:
+            return None
+        if task.deadline <= uow.now:
+            self._end(uow, task, f"No host has done it within {self.conf.volume.task_deadline} s.")
+            return None
+        volume_tasks.take(uow, task)
+        return None if task.host is None else (task.host, volume_tasks.work(task))
+
+    def finish_volume_work(self, context: RequestContext, host: str, task_id: int, error: str | None) -> None:
+        """Reporting twice is harmless; so is a host whose work was given to another one meanwhile."""
+        self.db.write(self._finish_volume_work, host, task_id, error)
+
+    def _finish_volume_work(self, uow: UnitOfWork, host: str, task_id: int, error: str | None) -> None:
+        task = volume_tasks.lock(uow, task_id)
+        if task is not None and task.host == host:
+            self._end(uow, task, error)
+
+    def _end(self, uow: UnitOfWork, task: models.VolumeTask, error: str | None) -> None:
+        if error is not None:
+            LOG.warning("The %s of volume %s has failed: %s", task.verb, task.volume_id, error)
+        verb, snapshot_id = VolumeVerb(task.verb), task.payload.get("snapshot_id")
+        snapshot = None if snapshot_id is None else uow.session.get(models.VolumeSnapshot, snapshot_id)
+        volume = volumes.by_id(uow, task.volume_id, lock=True)
+        uow.session.delete(task)
+        if verb in (VolumeVerb.SNAPSHOT, VolumeVerb.DELETE_SNAPSHOT):
+            if snapshot is not None:
+                _end_of_snapshot(uow, verb, snapshot, error)
+        elif volume is not None:
+            _end_of_volume(uow, verb, volume, task.payload, error)
+
+
+def _end_of_snapshot(uow: UnitOfWork, verb: VolumeVerb, row: models.VolumeSnapshot, error: str | None) -> None:
+    if verb is VolumeVerb.DELETE_SNAPSHOT and error is None:
+        uow.session.delete(row)
+        return
+    done = volumes.AVAILABLE if error is None else volumes.ERROR
+    volumes.change(row, uow, {"status": "error_deleting" if verb is VolumeVerb.DELETE_SNAPSHOT else done})
+
+
+def _end_of_volume(
+    uow: UnitOfWork, verb: VolumeVerb, row: models.Volume, payload: dict[str, Any], error: str | None
+) -> None:
+    if verb is VolumeVerb.CREATE:
+        volumes.change(row, uow, {"status": volumes.AVAILABLE if error is None else volumes.ERROR})
+    elif verb is VolumeVerb.EXTEND and error is None:
+        volumes.change(row, uow, {"status": volumes.AVAILABLE if row.instance_uuid is None else volumes.IN_USE})
+    elif verb is VolumeVerb.EXTEND:
+        status = "error_extending" if row.instance_uuid is None else volumes.IN_USE
+        volumes.change(row, uow, {"status": status, "size": payload["old_size"]})
+    elif error is None:
+        uow.session.delete(row)
+    else:
+        volumes.change(row, uow, {"status": "error_deleting"})
+
+
+def _prepare_source(uow: UnitOfWork, context: RequestContext, volume: Volume, images: dict[str, Image]) -> str | None:
+    if volume.image is not None:
+        volume.image, _ = volume_sources.find_images(uow, context, volume.image.id, images)
+    return volume_sources.prepare(uow, context, volume)

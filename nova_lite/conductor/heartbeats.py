@@ -1,0 +1,63 @@
+"""Heartbeats of compute hosts: those that come within a moment and bring nothing new are one transaction.
+
+What a heartbeat may do is in `nova_lite.conductor.db.hosts`: the rows decide, under their locks, whether one brings
+nothing new. Here it is only guessed which are worth a wait; each is answered after the commit that has its lease.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from oslo_config import cfg
+
+from nova_lite import exception
+from nova_lite.conductor.db import hosts
+from nova_lite.conductor.db.engine import Database, translate
+from nova_lite.context import RequestContext
+from nova_lite.gathering import Moment
+from nova_lite.objects import HostReport
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds that a heartbeat waits for others at most, and how many of them may: each has a thread.
+MOMENT = 0.5
+MOST = 16
+
+#: Seconds after which a heartbeat is reported in full again, whatever it says: what rows follow from besides reports
+#: (a default of the configuration, say) is brought up to date so.
+FULLY_AFTER = 600.0
+
+
+class Heartbeats:
+    def __init__(self, db: Database, conf: cfg.ConfigOpts) -> None:
+        self._db = db
+        self._conf = conf
+        self._quiet = Moment(self._renew, MOMENT, MOST)
+        self._lock = threading.Lock()
+        #: By host: of the last one that was reported in full here, its daemon's start, its epoch, and when.
+        self._known: dict[str, tuple[str, int, float]] = {}
+
+    def report_state(self, context: RequestContext, report: HostReport) -> None:
+        if not self._seems_quiet(report) or not self._quiet.ask(report):
+            self._db.write(hosts.report_state, self._conf, report)
+            with self._lock:
+                self._known[report.host] = (report.boot_id, report.epoch, time.monotonic())
+
+    def _seems_quiet(self, report: HostReport) -> bool:
+        if report.building or report.acting or not (report.serving and report.hypervisor_up):
+            return False
+        with self._lock:
+            boot_id, epoch, since = self._known.get(report.host, ("", 0, float("-inf")))
+        return (boot_id, epoch) == (report.boot_id, report.epoch) and time.monotonic() - since < FULLY_AFTER
+
+    def _renew(self, reports: list[HostReport]) -> list[bool]:
+        """None is held up by another one's rows that make no sense: each is reported by itself then."""
+        try:
+            return self._db.write(hosts.renew_hosts, reports)
+        except Exception as error:
+            if isinstance(translate(error), exception.DatabaseUnavailable):
+                raise
+            LOG.warning("Heartbeats of %d hosts are written one by one: %s", len(reports), " ".join(str(error).split()))
+            return [False] * len(reports)

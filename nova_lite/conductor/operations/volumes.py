@@ -1,0 +1,171 @@
+"""Attaching and detaching a volume: whose it is meanwhile, and after.
+
+A volume is the server's from the moment that this is accepted until a host has said that the guest does not have it.
+What another operation supersedes keeps it: a delete gives it back when no host has anything of the server, and an
+evacuation makes the guest with it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from nova_lite import exception, operations, states
+from nova_lite.conductor.db import block_devices, cinder, volumes
+from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.conductor.db.models import Instance
+from nova_lite.conductor.operations.own import Own
+from nova_lite.context import RequestContext
+from nova_lite.objects import BlockDevice, DeviceState, Volume
+from nova_lite.objects.block_device import Source, next_name
+from nova_lite.objects.flavor import Flavor
+from nova_lite.operations import Step
+
+#: In the payload of an action: the server is on no host, so that nobody has to do anything.
+OFFLOADED = {"offloaded": True}
+
+
+class AttachVolume(Own):
+    """``payload``: ``volume_id``, ``attachment_id``, ``tag``, ``delete_on_termination``; ``volume``: as Cinder says,
+    where it is Cinder's."""
+
+    def accept(
+        self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
+    ) -> dict[str, Any] | None:
+        devices = block_devices.of(instance)
+        if any(each.volume_id == payload["volume_id"] for each in devices):
+            raise exception.InvalidVolume(reason=f"volume {payload['volume_id']} already attached")
+        try:
+            name = next_name(msgspec.convert(instance.flavor, Flavor), devices, None)
+        except (StopIteration, RuntimeError):
+            raise exception.Forbidden("No free disk device names: the server has as many disks as it may.") from None
+        device = BlockDevice(
+            uuid=payload["attachment_id"],
+            source_type=Source.VOLUME,
+            destination_type="volume",
+            device_name=name,
+            volume_id=payload["volume_id"],
+            delete_on_termination=payload["delete_on_termination"],
+            tag=payload["tag"],
+            state=DeviceState.ATTACHING,
+        )
+        volume = _reserved(uow, context, instance, device, payload)
+        device.volume_size = volume.size
+        if instance.vm_state != states.SHELVED_OFFLOADED:
+            block_devices.keep(instance, [*devices, device])
+            return {"volume_id": device.volume_id, "device": device.uuid}
+        device.state = DeviceState.ATTACHED
+        block_devices.keep(instance, [*devices, device])
+        block_devices.used(uow, instance, device)
+        return {"volume_id": device.volume_id, "device": device.uuid, **OFFLOADED}
+
+    def record(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
+        super().record(uow, instance, step)
+        if step.name != operations.PERFORM:
+            return
+        for device in block_devices.in_state(instance, DeviceState.ATTACHING):
+            block_devices.turn(instance, str(device.volume_id), DeviceState.ATTACHED)
+            block_devices.used(uow, instance, device)
+
+    def failed(self, uow: UnitOfWork, instance: Instance) -> None:
+        """Its host has said that the guest does not have it."""
+        for device in block_devices.in_state(instance, DeviceState.ATTACHING):
+            block_devices.detached(uow, instance, device)
+
+    def superseded(self, uow: UnitOfWork, instance: Instance) -> None:
+        """The guest may have it."""
+
+
+def _reserved(
+    uow: UnitOfWork, context: RequestContext, instance: Instance, device: BlockDevice, payload: dict[str, Any]
+) -> Volume:
+    if cinder.is_backend(uow):
+        volume = msgspec.convert(payload["volume"], Volume)
+        cinder.reserve(uow, instance, device, volume)
+        return volume
+    volume = volumes.reserve(uow, context, payload["volume_id"], instance.uuid, device.uuid, device.device_name)
+    if volume.project_id != instance.project_id:
+        raise exception.VolumeNotFound(volume_id=volume.id)
+    return volume
+
+
+class DetachVolume(Own):
+    """``payload``: ``volume_id``."""
+
+    def accept(
+        self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
+    ) -> dict[str, Any] | None:
+        volume_id = payload["volume_id"]
+        device = next((each for each in block_devices.of(instance) if each.volume_id == volume_id), None)
+        if device is None:
+            raise exception.VolumeBDMNotFound(instance_uuid=instance.uuid, volume_id=volume_id)
+        if device.is_root:
+            raise exception.InvalidInput(reason="Cannot detach a root device volume")
+        row = volumes.by_id(uow, volume_id, lock=True)
+        if row is not None:
+            if row.status == volumes.EXTENDING:
+                raise exception.InvalidVolume(reason=f"volume {volume_id} is being extended")
+            volumes.change(row, uow, {"status": volumes.DETACHING})
+        if instance.vm_state == states.SHELVED_OFFLOADED:
+            block_devices.detached(uow, instance, device)
+            return {**payload, **OFFLOADED}
+        block_devices.turn(instance, volume_id, DeviceState.DETACHING)
+        return payload
+
+    def record(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
+        super().record(uow, instance, step)
+        for device in block_devices.in_state(instance, DeviceState.DETACHING):
+            block_devices.detached(uow, instance, device)
+
+    def failed(self, uow: UnitOfWork, instance: Instance) -> None:
+        """Whatever the guest has done: the volume stays the server's, until it is asked to detach it once more."""
+        block_devices.all_attached(uow, instance)
+
+    def superseded(self, uow: UnitOfWork, instance: Instance) -> None:
+        """The guest may have it."""
+
+
+class SwapVolume(Own):
+    """``payload``: ``volume_id``, which the server has, and ``new_volume_id``, which takes its place."""
+
+    def accept(
+        self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
+    ) -> dict[str, Any] | None:
+        volume_id, new_id = payload["volume_id"], payload["new_volume_id"]
+        devices = block_devices.of(instance)
+        device = next((each for each in devices if each.volume_id == volume_id), None)
+        if device is None:
+            raise exception.VolumeBDMNotFound(instance_uuid=instance.uuid, volume_id=volume_id)
+        old, new = volumes.by_id(uow, volume_id, lock=True), volumes.locked(uow, context, new_id)
+        if old is None or new.project_id != instance.project_id:
+            raise exception.VolumeNotFound(volume_id=new_id)
+        if old.status != volumes.IN_USE:
+            raise exception.InvalidVolume(
+                reason=f"volume {volume_id} status must be 'in-use'. Currently in '{old.status}'"
+            )
+        if new.instance_uuid is not None:
+            raise exception.InvalidVolume(reason="New volume must be detached in order to swap.")
+        if new.size < old.size:
+            raise exception.InvalidVolume(reason="New volume must be the same size or larger.")
+        volumes.reserve(uow, context, new_id, instance.uuid, device.uuid, device.device_name)
+        device.swap_id = new_id
+        block_devices.keep(instance, devices)
+        return {"volume_id": volume_id, "new_volume_id": new_id, "size": new.size}
+
+    def record(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
+        super().record(uow, instance, step)
+        if step.name == operations.PERFORM:
+            block_devices.swapped(uow, instance)
+
+    def failed(self, uow: UnitOfWork, instance: Instance) -> None:
+        """Its host has said that the guest has the old one."""
+        block_devices.not_swapped(uow, instance)
+
+    def superseded(self, uow: UnitOfWork, instance: Instance) -> None:
+        """From its second task on the new volume has all that the old one has, and the guest may have either; before,
+        it has the old one."""
+        if instance.task_state == states.SWAPPING_VOLUME:
+            block_devices.swapped(uow, instance)
+        else:
+            block_devices.not_swapped(uow, instance)

@@ -1,0 +1,31 @@
+"""``[metrics]``: where each daemon tells Prometheus and a supervisor how it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from oslo_config import cfg
+
+#: By daemon. Each further worker of an API has the next one.
+PORTS = {
+    "nova-lite-conductor": ("conductor_port", 9770),
+    "nova-lite-scheduler": ("scheduler_port", 9771),
+    "nova-lite-compute": ("compute_port", 9772),
+    "nova-lite-api": ("api_port", 9780),
+    "nova-lite-novncproxy": ("novncproxy_port", 9768),
+    "nova-lite-serialproxy": ("serialproxy_port", 9769),
+}
+
+OPTS = [
+    cfg.BoolOpt("enabled", default=True, help="Serve /metrics, /healthz and /readyz, without any authentication."),
+    cfg.HostAddressOpt("listen", default="127.0.0.1", help="Address that they are served at."),
+    *(cfg.PortOpt(name, default=port, help=f"Port of {binary}.") for binary, (name, port) in PORTS.items()),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    conf.register_opts(OPTS, group="metrics")
+
+
+def list_opts() -> dict[str, Sequence[cfg.Opt]]:
+    return {"metrics": OPTS}

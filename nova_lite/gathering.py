@@ -1,0 +1,178 @@
+"""Questions that arrive together travel together: what waits in a process while others of its kind are under way is one
+message then, with one transaction.
+
+One that finds another of its kind under way waits for that to end; those that wait then are asked at once. If it takes
+longer than `PATIENCE`, they are asked beside it. None is answered by what was asked before it came, so each sees
+whatever was there when it came. One that is alone is sent as ever, without a delay. So it is with a `Line`, which may
+also linger: where several were answered just now, they are likely to ask again at once, and are waited for, so that
+they do not go on in two halves. What is in no hurry waits a moment for others: `Moment`.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+import typing
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from nova_lite import exception
+
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+#: Messages of one kind that may be under way at a time. A second one is not held up by a first that was lost.
+AT_ONCE = 2
+#: Seconds for which those that come meanwhile wait for the one that is under way, before a second one is sent.
+PATIENCE = 0.02
+#: Reads that one message carries at most.
+MOST = 64
+
+
+class _Read(Generic[Q, A]):
+    def __init__(self, question: Q) -> None:
+        self.question = question
+        self.woken = threading.Event()
+        #: What its own thread is to ask for, it being the first of these.
+        self.leads: list[_Read[Q, A]] | None = None
+        self.answer: A | None = None
+        #: Stays if whoever leads is ended before there is an answer.
+        self.error: Exception | None = exception.MessagingUnavailable(what="a read that was asked with others")
+
+    def answered(self) -> A:
+        if self.error is not None:
+            raise self.error
+        return typing.cast(A, self.answer)
+
+
+def _answer(reads: list[_Read[Q, A]], ask: Callable[[list[Q]], list[A]]) -> None:
+    try:
+        for read, answer in zip(reads, ask([each.question for each in reads]), strict=True):
+            read.answer, read.error = answer, None
+    except Exception as error:
+        for read in reads:
+            read.error = error
+
+
+def _wake(reads: list[_Read[Q, A]]) -> None:
+    for read in reads:
+        read.woken.set()
+
+
+class Line(Generic[Q, A]):
+    """``ask`` answers questions, in their order. What it raises, each of those who asked gets. ``linger``: seconds at
+    most for which those are waited for who were here when the last message ended."""
+
+    def __init__(self, ask: Callable[[list[Q]], list[A]], at_once: int = AT_ONCE, linger: float = 0.0) -> None:
+        self._ask = ask
+        self._at_once = at_once
+        self._linger = linger
+        #: When the last message ended, and how many there were then: those it had answered and those that waited.
+        self._ended, self._together = -math.inf, 1
+        #: Of one that is waited with: how many are missing, and what to set when they have come.
+        self._missing: tuple[int, threading.Event] | None = None
+        self._lock = threading.Lock()
+        self._under_way = 0
+        self._waiting: list[_Read[Q, A]] = []
+
+    def ask(self, question: Q) -> A:
+        read: _Read[Q, A] = _Read(question)
+        with self._lock:
+            if not self._under_way:
+                self._under_way += 1
+                read.leads = [read]
+            else:
+                self._waiting.append(read)
+                if self._missing is not None and len(self._waiting) >= self._missing[0]:
+                    self._missing[1].set()
+        if read.leads is None and not read.woken.wait(PATIENCE):
+            self._send_another()
+            read.woken.wait()
+        if read.leads is not None:
+            self._lead(read.leads)
+        return read.answered()
+
+    def _lead(self, reads: list[_Read[Q, A]]) -> None:
+        try:
+            if self._linger:
+                reads += self._others(len(reads))
+            _answer(reads, self._ask)
+        finally:
+            self._hand_on(len(reads))
+            _wake(reads[1:])
+
+    def _others(self, count: int) -> list[_Read[Q, A]]:
+        """Those that come soon, to go with ``count`` that are here."""
+        all_here = threading.Event()
+        with self._lock:
+            left = self._ended + self._linger - time.monotonic()
+            if self._together <= count or left <= 0 or self._missing is not None:
+                return []
+            self._missing = self._together - count, all_here
+            if len(self._waiting) >= self._missing[0]:
+                all_here.set()
+        all_here.wait(left)
+        with self._lock:
+            self._missing = None
+            others, self._waiting = self._waiting[: MOST - count], self._waiting[MOST - count :]
+        return others
+
+    def _send_another(self) -> None:
+        """One that waits has lost its patience: the first of those that do now asks for them, if it may."""
+        with self._lock:
+            if self._under_way >= self._at_once or not self._waiting:
+                return
+            self._under_way += 1
+            following, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
+        following[0].leads = following
+        following[0].woken.set()
+
+    def _hand_on(self, answered: int) -> None:
+        with self._lock:
+            self._ended, self._together = time.monotonic(), answered + len(self._waiting)
+            following, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
+            if not following:
+                self._under_way -= 1
+        if following:
+            following[0].leads = following
+            following[0].woken.set()
+
+
+class Moment(Generic[Q, A]):
+    """``ask`` answers together what comes within ``seconds`` of the first, or as soon as there are ``most`` (each that
+    waits has a thread). What it raises, each of those who asked gets."""
+
+    def __init__(self, ask: Callable[[list[Q]], list[A]], seconds: float, most: int) -> None:
+        self._ask = ask
+        self._seconds = seconds
+        self._most = most
+        self._lock = threading.Lock()
+        self._waiting: list[_Read[Q, A]] = []
+
+    def ask(self, question: Q) -> A:
+        read: _Read[Q, A] = _Read(question)
+        with self._lock:
+            self._waiting.append(read)
+            is_first = len(self._waiting) == 1
+            if len(self._waiting) >= self._most:
+                self._close()
+        if is_first:
+            read.woken.wait(self._seconds)
+            with self._lock:
+                if read.leads is None:
+                    self._close()
+            assert read.leads is not None
+            try:
+                _answer(read.leads, self._ask)
+            finally:
+                _wake(read.leads[1:])
+        else:
+            read.woken.wait()
+        return read.answered()
+
+    def _close(self) -> None:
+        """The first of those that wait now asks for them; who comes next is the first of others."""
+        gathered, self._waiting = self._waiting, []
+        gathered[0].leads = gathered
+        gathered[0].woken.set()

@@ -1,0 +1,65 @@
+"""The host side of Neutron's ports: what its agent on this host expects to find, by the type of the binding.
+
+The agent does the rest: it connects the bridge, and filters. What it made, it removes.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import xml.etree.ElementTree as ET
+
+from nova_lite import exception
+from nova_lite.objects import VIF
+
+LOG = logging.getLogger(__name__)
+
+BRIDGE, OVS = "bridge", "ovs"
+
+#: The bridge of Open vSwitch's agent, where Neutron names no other.
+INTEGRATION_BRIDGE = "br-int"
+
+
+def plug(vif: VIF) -> None:
+    """Raises `VirtDriverError` for a type that guests cannot be connected by here."""
+    if vif.vif_type == BRIDGE:
+        _make_bridge(vif.network.bridge, vif.network.mtu)
+    elif vif.vif_type != OVS:
+        raise exception.VirtDriverError(
+            reason=f"port {vif.id} is bound as {vif.vif_type}, and guests here are connected as {BRIDGE} or {OVS} only"
+        )
+
+
+def interface(vif: VIF) -> ET.Element:
+    """Kind and source of the interface. Nothing of it is filtered by us."""
+    element = ET.Element("interface", type="bridge")
+    if vif.vif_type == OVS:
+        ET.SubElement(element, "source", bridge=str(vif.vif_details.get("bridge_name") or INTEGRATION_BRIDGE))
+        port = ET.SubElement(element, "virtualport", type="openvswitch")
+        ET.SubElement(port, "parameters", interfaceid=vif.id)
+    else:
+        ET.SubElement(element, "source", bridge=vif.network.bridge)
+    return element
+
+
+def _make_bridge(name: str, mtu: int) -> None:
+    """As the agent would; whoever comes first makes it."""
+    if os.path.exists(f"/sys/class/net/{name}/bridge"):
+        return
+    complaint = _ip("link", "add", "name", name, "mtu", str(mtu), "type", "bridge", "forward_delay", "0")
+    if complaint and not os.path.exists(f"/sys/class/net/{name}/bridge"):
+        raise exception.VirtDriverError(reason=f"bridge {name} could not be made: {complaint}")
+    complaint = _ip("link", "set", name, "up")
+    if complaint:
+        raise exception.VirtDriverError(reason=f"bridge {name} could not be set up: {complaint}")
+    LOG.info("Bridge %s is made", name)
+
+
+def _ip(*arguments: str) -> str:
+    """What it complains of, if it failed."""
+    try:
+        result = subprocess.run(["ip", *arguments], capture_output=True, text=True, check=False)
+    except OSError as error:
+        return str(error)
+    return result.stderr.strip() or f"status {result.returncode}" if result.returncode else ""

@@ -1,0 +1,83 @@
+"""Where a guest's vCPUs, memory and emulator run, in its domain."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping
+
+from nova_lite import cpu_sets
+from nova_lite.objects import InstanceNUMATopology
+
+#: Of ``cputune``: what this module writes; the rest is the flavor's quota.
+_PINS = ("vcpupin", "emulatorpin")
+
+
+def place(domain: ET.Element, numa: InstanceNUMATopology | None, shared_cpus: Mapping[str, str]) -> None:
+    """Bind a domain, which has its ``vcpu`` already, to the host's CPUs and memory; what bound it elsewhere goes.
+    ``shared_cpus``: by the cell's id those that guests share, by "" those of the host where these are not all."""
+    _forget(domain)
+    if numa is None:
+        vcpu = domain.find("vcpu")
+        if vcpu is not None and shared_cpus.get(""):
+            vcpu.set("cpuset", shared_cpus[""])
+        return
+    _pin(domain, numa, shared_cpus)
+    _memory(domain, numa)
+
+
+def guest_nodes(cpu: ET.Element, numa: InstanceNUMATopology | None) -> None:
+    """The guest's own NUMA nodes, in its ``cpu``: they stay what they are wherever it goes."""
+    if numa is None:
+        return
+    nodes = ET.SubElement(cpu, "numa")
+    for cell in numa.cells:
+        cpus, memory = cpu_sets.show(cell.cpus), str(cell.memory_mb * 1024)
+        ET.SubElement(nodes, "cell", id=str(cell.id), cpus=cpus, memory=memory, unit="KiB")
+
+
+def _forget(domain: ET.Element) -> None:
+    vcpu, tune = domain.find("vcpu"), domain.find("cputune")
+    if vcpu is not None:
+        vcpu.attrib.pop("cpuset", None)
+    if tune is not None:
+        for pin in [each for each in tune if each.tag in _PINS]:
+            tune.remove(pin)
+        if len(tune) == 0:
+            domain.remove(tune)
+    for tag in ("numatune", "memoryBacking"):
+        for element in domain.findall(tag):
+            domain.remove(element)
+
+
+def _pin(domain: ET.Element, numa: InstanceNUMATopology, shared_cpus: Mapping[str, str]) -> None:
+    tune = domain.find("cputune")
+    if tune is None:
+        tune = ET.SubElement(domain, "cputune")
+    every: set[int] = set()
+    for cell in numa.cells:
+        floats = shared_cpus.get(str(cell.cell), "")
+        pins = [str(cpu) for cpu in cell.pins] or [floats] * len(cell.cpus)
+        for vcpu, cpuset in zip(cell.cpus, pins, strict=True):
+            ET.SubElement(tune, "vcpupin", vcpu=str(vcpu), cpuset=cpuset)
+        every.update(cell.pins or cpu_sets.parse(floats))
+    if numa.emulator_shared:
+        host = shared_cpus.get("") or ",".join(filter(None, (cpus for name, cpus in shared_cpus.items() if name)))
+        emulator = cpu_sets.show(cpu_sets.parse(host))
+    else:
+        emulator = cpu_sets.show(numa.emulator_cpus or every)
+    ET.SubElement(tune, "emulatorpin", cpuset=emulator)
+
+
+def _memory(domain: ET.Element, numa: InstanceNUMATopology) -> None:
+    tune = ET.SubElement(domain, "numatune")
+    ET.SubElement(tune, "memory", mode="strict", nodeset=cpu_sets.show(cell.cell for cell in numa.cells))
+    for cell in numa.cells:
+        ET.SubElement(tune, "memnode", cellid=str(cell.id), mode="strict", nodeset=str(cell.cell))
+    sizes: dict[int, list[int]] = {}
+    for cell in numa.cells:
+        if cell.huge and cell.page_kb is not None:
+            sizes.setdefault(cell.page_kb, []).append(cell.id)
+    if sizes:
+        pages = ET.SubElement(ET.SubElement(domain, "memoryBacking"), "hugepages")
+        for size, nodes in sorted(sizes.items()):
+            ET.SubElement(pages, "page", size=str(size), unit="KiB", nodeset=cpu_sets.show(nodes))

@@ -1,0 +1,64 @@
+"""Empty overlays of cached images. qemu-img makes the first of a kind, and the next ones are copies of that.
+
+Nothing but the file below and the size of the disk tells one from another, and an image never changes under its path.
+Overlays are a few hundred kilobytes, nearly all of them zeros, and are kept in memory as what is left of that.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import zlib
+
+from nova_lite import files
+from nova_lite.virt import images
+
+#: Kinds that are kept, and bytes of the biggest overlay that is: that of a disk of 40 TiB.
+KEPT = 64
+BIGGEST = 1024**2
+
+_BLOCK = 4096
+
+#: Path and format of the file below, size in bytes.
+Kind = tuple[str, str, int]
+
+
+class Overlays:
+    def __init__(self, qemu_img: images.QemuImg) -> None:
+        self._qemu_img = qemu_img
+        self._lock = threading.Lock()
+        self._kept: dict[Kind, bytes] = {}
+
+    def make(self, path: str, backing: str, backing_format: str, size: int) -> None:
+        """Write a qcow2 file (mode 0600) of ``size`` bytes that begins as ``backing``; it survives a power cut. Raises
+        `VirtDriverError` and OSError."""
+        kind = (backing, backing_format, size)
+        with self._lock:
+            kept = self._kept.get(kind)
+        if kept is not None:
+            _write(path, zlib.decompress(kept))
+            return
+        self._qemu_img.create_overlay(path, backing, backing_format, size)
+        os.chmod(path, 0o600)
+        if os.path.getsize(path) <= BIGGEST:
+            with open(path, "rb") as file:
+                self._keep(kind, zlib.compress(file.read()))
+
+    def _keep(self, kind: Kind, data: bytes) -> None:
+        with self._lock:
+            self._kept[kind] = data
+            if len(self._kept) > KEPT:
+                del self._kept[next(iter(self._kept))]
+
+
+def _write(path: str, data: bytes) -> None:
+    """With holes where there are zeros."""
+    with open(path, "wb", opener=files.private_opener) as file:
+        for offset in range(0, len(data), _BLOCK):
+            block = data[offset : offset + _BLOCK]
+            if any(block):
+                file.seek(offset)
+                file.write(block)
+        file.truncate(len(data))
+        file.flush()
+        os.fsync(file.fileno())

@@ -1,0 +1,121 @@
+"""A host's NUMA cells as its operator gives them out: the CPUs that guests share, those that are for one vCPU each, and
+the large pages that the host keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+from oslo_config import cfg
+from oslo_utils import strutils
+
+from nova_lite import cpu_sets, exception
+from nova_lite.objects import NUMACell, NUMAPages
+
+
+def given_out(conf: cfg.ConfigOpts, cells: Sequence[NUMACell]) -> list[NUMACell]:
+    """``cells``: as the machine has them, with all of their CPUs as shared ones. Raises `ConfigurationError`."""
+    shared, dedicated = cpus(conf, cells)
+    reserved = _reserved_pages(conf, cells)
+    return [
+        msgspec.structs.replace(
+            cell,
+            shared_cpus=cpu_sets.show(shared & cpu_sets.parse(cell.shared_cpus)),
+            dedicated_cpus=cpu_sets.show(dedicated & cpu_sets.parse(cell.shared_cpus)),
+            pages=[
+                msgspec.structs.replace(pages, reserved=reserved.get((cell.id, pages.size_kb), 0))
+                for pages in cell.pages
+            ],
+        )
+        for cell in cells
+    ]
+
+
+def cpus(conf: cfg.ConfigOpts, cells: Iterable[NUMACell]) -> tuple[frozenset[int], frozenset[int]]:
+    """CPUs that guests share, and those for one vCPU each."""
+    there = frozenset[int]().union(*(cpu_sets.parse(cell.shared_cpus) for cell in cells))
+    shared = _option(conf, "cpu_shared_set", there)
+    dedicated = _option(conf, "cpu_dedicated_set", there)
+    if both := (shared or frozenset()) & (dedicated or frozenset()):
+        raise exception.ConfigurationError(
+            reason=f"CPUs {cpu_sets.show(both)} are in [compute] cpu_shared_set and cpu_dedicated_set: each can be in "
+            "one of them only."
+        )
+    if shared is None:
+        shared = there if dedicated is None else frozenset()
+    return shared, dedicated or frozenset()
+
+
+def divides(conf: cfg.ConfigOpts) -> bool:
+    """Whether guests do not simply share all CPUs."""
+    return conf.compute.cpu_shared_set is not None or conf.compute.cpu_dedicated_set is not None
+
+
+def shared_of(conf: cfg.ConfigOpts, cells: Sequence[NUMACell]) -> dict[str, str]:
+    """The CPUs that guests share: of each cell, by its id, and by "" of the host, where these are not all of it."""
+    of_host = cpu_sets.show(cpus(conf, cells)[0]) if divides(conf) else ""
+    return {"": of_host, **{str(cell.id): cell.shared_cpus for cell in given_out(conf, cells)}}
+
+
+def _option(conf: cfg.ConfigOpts, name: str, there: frozenset[int]) -> frozenset[int] | None:
+    value = conf.compute[name]
+    if value is None:
+        return None
+    found = cpu_sets.parse(value)
+    if missing := found - there:
+        raise exception.ConfigurationError(
+            reason=f"[compute] {name} names CPUs {cpu_sets.show(missing)}, and this host has {cpu_sets.show(there)}."
+        )
+    return found
+
+
+def _reserved_pages(conf: cfg.ConfigOpts, cells: Iterable[NUMACell]) -> dict[tuple[int, int], int]:
+    """By the cell's id and the page's size in KiB."""
+    there = {(cell.id, pages.size_kb): pages.total for cell in cells for pages in cell.pages}
+    found = {}
+    for each in conf.reserved_huge_pages or ():
+        said = ",".join(f"{name}:{value}" for name, value in each.items())
+        try:
+            key = int(each["node"]), _size_kb(each["size"])
+            count = int(each["count"])
+        except (KeyError, ValueError) as error:
+            raise exception.ConfigurationError(
+                reason=f"reserved_huge_pages = {said} is not of the form node:0,size:2048,count:64."
+            ) from error
+        if key not in there or not 0 <= count <= there[key]:
+            raise exception.ConfigurationError(
+                reason=f"reserved_huge_pages = {said}: NUMA cell {key[0]} of this host has {there.get(key, 0)} pages "
+                f"of {key[1]} KiB."
+            )
+        found[key] = count
+    return found
+
+
+def _size_kb(text: str) -> int:
+    """KiB without a unit."""
+    return int(text) if text.isdigit() else int(strutils.string_to_bytes(text, return_int=True)) // 1024
+
+
+def alike(count: int, vcpus: int, memory_mb: int, threads: int = 2, large_kb: int = 2048) -> list[NUMACell]:
+    """A machine of ``count`` like cells, for a hypervisor that is made up: cores of ``threads`` CPUs, and a quarter of
+    the memory in large pages."""
+    each, memory = vcpus // count, memory_mb // count
+    cells = []
+    for number in range(count):
+        first = number * each
+        last = vcpus if number == count - 1 else first + each
+        large = memory * 1024 // 4 // large_kb
+        cores = [cpu_sets.show(range(core, min(core + threads, last))) for core in range(first, last, threads)]
+        cells.append(
+            NUMACell(
+                id=number,
+                memory_mb=memory,
+                shared_cpus=cpu_sets.show(range(first, last)),
+                siblings=[core for core in cores if len(cpu_sets.parse(core)) > 1],
+                pages=[
+                    NUMAPages(size_kb=4, total=(memory * 1024 - large * large_kb) // 4),
+                    NUMAPages(size_kb=large_kb, total=large),
+                ],
+            )
+        )
+    return cells

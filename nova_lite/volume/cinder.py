@@ -1,0 +1,201 @@
+"""Volumes of Cinder's as a compute host gets at them: by what Cinder says of a connection, which the conductor tells.
+
+RBD images are qemu's own to open, so nothing has to be done here. All else (iSCSI, NVMe over fabrics, NFS, Fibre
+Channel) is os-brick's: it connects, and a path comes of it. What is connected is written down before, so that a daemon
+that was killed between can disconnect it. Such a file has secrets in it, and is root's alone::
+
+    <state_path>/volumes-connected/<instance>/<volume>.json
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import platform
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from oslo_config import cfg
+
+from nova_lite import exception, files
+from nova_lite.objects import BlockDevice, Image, NetworkDisk, VolumeConnection, VolumeSource, VolumeWork
+from nova_lite.volume.driver import VolumeBackend
+
+LOG = logging.getLogger(__name__)
+
+RBD = "rbd"
+DIRECTORY = "volumes-connected"
+
+
+class CinderVolumes(VolumeBackend):
+    remote = True
+
+    def __init__(self, conf: cfg.ConfigOpts, fetch_image: Callable[[Image, str], None]) -> None:
+        super().__init__(conf, fetch_image)
+        self._directory = os.path.join(os.path.abspath(conf.state_path), DIRECTORY)
+        self._brick = _load_brick(conf)
+        self._mutex = threading.Lock()
+
+    def connector(self) -> dict[str, Any]:
+        if self._brick is not None:
+            found: dict[str, Any] = self._brick.get_connector_properties(
+                "", self.conf.my_ip, multipath=False, enforce_multipath=False, host=self.conf.host
+            )
+            return found
+        return {
+            "host": self.conf.host,
+            "ip": self.conf.my_ip,
+            "os_type": "linux",
+            "platform": platform.machine(),
+            "multipath": False,
+            "do_local_attach": False,
+        }
+
+    def connect(self, instance_uuid: str, connection: VolumeConnection) -> VolumeSource:
+        info = connection.info
+        if info.get("driver_volume_type") == RBD:
+            return rbd_disk(info)
+        path = self._record(instance_uuid, connection.volume_id)
+        with self._mutex, _as_driver_error("connected", connection.volume_id):
+            files.write_atomically(_made(path), json.dumps({"info": info, "device": None}).encode())
+            device = self._connector_of(info).connect_volume(info)
+            files.write_atomically(path, json.dumps({"info": info, "device": _plain(device)}).encode())
+            return _text(device["path"])
+
+    def disconnect(self, instance_uuid: str, volume_id: str | None = None) -> None:
+        directory = os.path.join(self._directory, str(uuid.UUID(instance_uuid)))
+        if not os.path.isdir(directory):
+            return
+        wanted = sorted(os.listdir(directory)) if volume_id is None else [f"{uuid.UUID(volume_id)}.json"]
+        for path in (os.path.join(directory, name) for name in wanted if name.endswith(".json")):
+            self._disconnect(path)
+        with contextlib.suppress(OSError):
+            os.rmdir(directory)
+
+    def _disconnect(self, path: str) -> None:
+        kept = _read(path)
+        if kept is None:
+            return
+        with self._mutex, _as_driver_error("disconnected", os.path.basename(path).removesuffix(".json")):
+            self._connector_of(kept["info"]).disconnect_volume(kept["info"], kept["device"])
+            files.remove(path)
+
+    def extend(self, volume_id: str, size: int) -> None:
+        """What is connected here is read anew; an RBD image is as large as it is."""
+        name = f"{uuid.UUID(volume_id)}.json"
+        for directory, _, names in os.walk(self._directory):
+            kept = _read(os.path.join(directory, name)) if name in names else None
+            if kept is not None:
+                with self._mutex, _as_driver_error("extended", volume_id):
+                    self._connector_of(kept["info"]).extend_volume(kept["info"])
+
+    def _connector_of(self, info: Mapping[str, Any]) -> Any:
+        kind = str(info.get("driver_volume_type"))
+        if self._brick is None:
+            raise exception.VirtDriverError(
+                reason=f"this host cannot connect {kind} volumes: os-brick is not installed (nova_lite[os-brick])"
+            )
+        return self._brick.InitiatorConnector.factory(kind.upper(), "", use_multipath=False, conn=info)
+
+    def _record(self, instance_uuid: str, volume_id: str) -> str:
+        return os.path.join(self._directory, str(uuid.UUID(instance_uuid)), f"{uuid.UUID(volume_id)}.json")
+
+    # --- what is not a host's: Cinder does it
+
+    def path(self, volume_id: str) -> str:
+        raise exception.NotImplementedByDriver(operation="naming a volume's file")
+
+    def require(self, volume_id: str) -> str:
+        return self.path(volume_id)
+
+    def create(self, work: VolumeWork) -> None:
+        raise exception.NotImplementedByDriver(operation="making volumes")
+
+    def delete(self, volume_id: str) -> None:
+        raise exception.NotImplementedByDriver(operation="deleting volumes")
+
+    def create_snapshot(self, volume_id: str, snapshot_id: str) -> None:
+        raise exception.NotImplementedByDriver(operation="making snapshots")
+
+    def delete_snapshot(self, snapshot_id: str) -> None:
+        raise exception.NotImplementedByDriver(operation="deleting snapshots")
+
+    def prepare(self, devices: Sequence[BlockDevice], images: Mapping[str, Image]) -> None:
+        """Nothing: volumes are connected when it is asked where they are."""
+
+    def sweep(self) -> None:
+        """Nothing: what is connected belongs to an instance, and is disconnected with that."""
+
+
+def rbd_disk(info: Mapping[str, Any]) -> NetworkDisk:
+    """Raises `VirtDriverError` for what qemu could not open."""
+    name, hosts, ports = str(info.get("name") or ""), info.get("hosts") or [], info.get("ports") or []
+    if "/" not in name or len(hosts) != len(ports):
+        raise exception.VirtDriverError(reason="Cinder does not say where the RBD image is")
+    user = secret = None
+    if info.get("auth_enabled"):
+        user, secret = info.get("auth_username"), info.get("secret_uuid")
+        if not user or not secret:
+            raise exception.VirtDriverError(
+                reason="Cinder's rbd_user and rbd_secret_uuid have to name the user and the hypervisor's secret"
+            )
+    return NetworkDisk(
+        protocol=RBD,
+        name=name,
+        hosts=tuple((str(host), str(port)) for host, port in zip(hosts, ports, strict=True)),
+        user=user,
+        secret=secret,
+    )
+
+
+def _load_brick(conf: cfg.ConfigOpts) -> Any:
+    """os-brick's connectors, None where it is not installed. This daemon is root, so it needs no helper for that."""
+    try:
+        import os_brick
+        from os_brick import privileged
+        from os_brick.initiator import connector
+    except ImportError:
+        return None
+    os_brick.setup(conf)
+    privileged.default.set_client_mode(False)
+    return connector
+
+
+def _made(path: str) -> str:
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    return path
+
+
+def _read(path: str) -> dict[str, Any] | None:
+    try:
+        with open(path, encoding="utf-8") as file:
+            kept: dict[str, Any] = json.load(file)
+    except FileNotFoundError:
+        return None
+    return kept
+
+
+def _plain(device: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _text(value) if isinstance(value, bytes) else value for key, value in device.items()}
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+@contextlib.contextmanager
+def _as_driver_error(what: str, volume_id: str) -> Iterator[None]:
+    """os-brick's own errors, of which there are many. Their texts may have what the connection has in it."""
+    try:
+        yield
+    except exception.NovaLiteException:
+        raise
+    except Exception as error:
+        LOG.error("Volume %s could not be %s: %s", volume_id, what, type(error).__name__)
+        raise exception.VirtDriverError(
+            reason=f"volume {volume_id} could not be {what}: {type(error).__name__}"
+        ) from None

@@ -1,0 +1,232 @@
+"""Volumes as raw, sparse files of one directory, ``[volume] store_path``, that hosts share.
+
+::
+
+    <store_path>/<volume id>             a volume
+    <store_path>/snapshots/<snapshot id>
+    <store_path>/.part-…                 what is being made; it has its name only when it is whole
+
+Whoever makes a volume links it to its name, which fails where it has one: two hosts that were given the same work never
+write to a file that a guest may have already.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import shutil
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from nova_lite import exception, files, hooks
+from nova_lite.objects import BlockDevice, Image, VolumeVerb, VolumeWork
+from nova_lite.objects.block_device import Source
+from nova_lite.virt import images as disk_images
+from nova_lite.volume.driver import CopyVolumes, VolumeBackend
+
+GIB = 1024**3
+
+SNAPSHOTS = "snapshots"
+PART = ".part-"
+#: After so long nobody is at it any more.
+OLD_SECONDS = 86400.0
+
+#: qemu runs as another user, and has to get at the files, but not to list them.
+DIRECTORY_MODE = 0o711
+
+
+class LocalVolumes(VolumeBackend):
+    def path(self, volume_id: str) -> str:
+        return os.path.join(os.path.abspath(self.conf.volume.store_path), str(uuid.UUID(volume_id)))
+
+    def require(self, volume_id: str) -> str:
+        path = self.path(volume_id)
+        if not os.path.exists(path):
+            raise exception.VolumeFileMissing(volume_id=volume_id)
+        return path
+
+    def _snapshot(self, snapshot_id: str) -> str:
+        return os.path.join(os.path.abspath(self.conf.volume.store_path), SNAPSHOTS, str(uuid.UUID(snapshot_id)))
+
+    def create(self, work: VolumeWork) -> None:
+        if os.path.exists(self.path(work.volume_id)):
+            return
+        if work.source_snapshot is not None:
+            self._copy(self._snapshot(work.source_snapshot), work.volume_id, work.size)
+        elif work.source_volume is not None:
+            self._copy(self.require(work.source_volume), work.volume_id, work.size)
+        elif work.image is not None:
+            image = work.image
+            self._make(self.path(work.volume_id), lambda part: self._of_image(image, part, work.size))
+        else:
+            self._make(self.path(work.volume_id), lambda part: os.truncate(part, work.size * GIB))
+
+    def _copy(self, source: str, volume_id: str, size: int) -> None:
+        if not os.path.exists(source):
+            raise exception.VolumeFileMissing(volume_id=volume_id)
+
+        def fill(part: str) -> None:
+            _copy_sparse(source, part)
+            _grow(part, size * GIB)
+
+        self._make(self.path(volume_id), fill)
+
+    def _of_image(self, image: Image, part: str, size: int) -> None:
+        """The image's bytes as a disk, checked as those of a guest's own disk are."""
+        qemu_img = disk_images.QemuImg(self.conf)
+        with tempfile.TemporaryDirectory(prefix=PART, dir=os.path.dirname(part)) as directory:
+            fetched = os.path.join(directory, "image")
+            self.fetch_image(image, fetched)
+            disk_format = disk_images.qemu_format(image)
+            if disk_format == "raw":
+                needed = os.path.getsize(fetched)
+            else:
+                info = qemu_img.info(fetched, disk_format)
+                disk_images.check_acceptable(image, info)
+                needed = info.virtual_size
+            if needed > size * GIB:
+                raise exception.ImageUnacceptable(
+                    image_id=image.id, reason=f"it needs {-(-needed // GIB)} GB, and the volume has {size}"
+                )
+            if disk_format == "raw":
+                _copy_sparse(fetched, part)
+            else:
+                qemu_img.convert(fetched, info, part)
+        _grow(part, size * GIB)
+
+    def delete(self, volume_id: str) -> None:
+        with _own_errors():
+            files.remove(self.path(volume_id))
+
+    def extend(self, volume_id: str, size: int) -> None:
+        with _own_errors():
+            _grow(self.require(volume_id), size * GIB)
+
+    def create_snapshot(self, volume_id: str, snapshot_id: str) -> None:
+        target = self._snapshot(snapshot_id)
+        if os.path.exists(target):
+            return
+        source = self.require(volume_id)
+        with _own_errors():
+            self._prepare(os.path.dirname(target))
+        self._make(target, lambda part: _copy_sparse(source, part))
+
+    def create_snapshots_in_use(self, wanted: Mapping[str, str], copy: CopyVolumes) -> None:
+        missing = {each: self._snapshot(name) for each, name in wanted.items()}
+        missing = {each: target for each, target in missing.items() if not os.path.exists(target)}
+        with _own_errors(), contextlib.ExitStack() as finish:
+            parts = {}
+            for volume_id, target in missing.items():
+                self._prepare(os.path.dirname(target))
+                parts[volume_id] = finish.enter_context(self._new(target))
+                os.truncate(parts[volume_id], os.path.getsize(self.require(volume_id)))
+            if parts:
+                copy(parts)
+
+    def reimage(self, volume_id: str, image: Image, size: int) -> None:
+        """In place of the file that is there, which stays whole until the other one is."""
+        with _own_errors():
+            self._prepare(self.conf.volume.store_path)
+            with self._part(self.path(volume_id)) as part:
+                self._of_image(image, part, size)
+                _sync(part)
+                os.rename(part, self.path(volume_id))
+            files.sync_directory(self.conf.volume.store_path)
+
+    def delete_snapshot(self, snapshot_id: str) -> None:
+        with _own_errors():
+            files.remove(self._snapshot(snapshot_id))
+
+    def prepare(self, devices: Sequence[BlockDevice], images: Mapping[str, Image]) -> None:
+        for device in devices:
+            if device.volume_id is None or os.path.exists(self.path(device.volume_id)):
+                continue
+            if device.source_type == Source.VOLUME:
+                raise exception.VolumeFileMissing(volume_id=device.volume_id)
+            work = VolumeWork(
+                id=0,
+                verb=VolumeVerb.CREATE,
+                volume_id=device.volume_id,
+                size=device.volume_size or 0,
+                image=images[str(device.image_id)] if device.source_type == Source.IMAGE else None,
+                source_snapshot=device.snapshot_id if device.source_type == Source.SNAPSHOT else None,
+            )
+            self.create(work)
+
+    def sweep(self) -> None:
+        """Of any host: they share the directory, so only what nobody has written to for a day is nobody's."""
+        store = os.path.abspath(self.conf.volume.store_path)
+        for directory in (store, os.path.join(store, SNAPSHOTS)):
+            for path in glob.glob(os.path.join(glob.escape(directory), f"{PART}*")):
+                with contextlib.suppress(FileNotFoundError):
+                    if os.stat(path).st_mtime < time.time() - OLD_SECONDS:
+                        _remove(path)
+
+    # --- files
+
+    def _prepare(self, directory: str) -> None:
+        os.makedirs(directory, exist_ok=True)
+        os.chmod(directory, DIRECTORY_MODE)
+
+    def _make(self, target: str, fill: Callable[[str], None]) -> None:
+        """Have ``fill`` write a new file, private, on disk before it gets its name. Where that name is taken it is
+        what was to be made. Raises `VirtDriverError` and what ``fill`` raises; then nothing of it is left."""
+        with _own_errors():
+            self._prepare(self.conf.volume.store_path)
+            with self._new(target) as part:
+                fill(part)
+
+    @contextlib.contextmanager
+    def _new(self, target: str) -> Iterator[str]:
+        """The file to write; it gets its name at the end."""
+        with self._part(target) as part:
+            yield part
+            _sync(part)
+            with contextlib.suppress(FileExistsError):
+                os.link(part, target)
+            files.sync_directory(os.path.dirname(target))
+
+    @contextlib.contextmanager
+    def _part(self, target: str) -> Iterator[str]:
+        """An empty file beside ``target``, of which nothing is left."""
+        descriptor, part = tempfile.mkstemp(prefix=PART, dir=os.path.dirname(target))
+        os.close(descriptor)
+        try:
+            hooks.check_disk()
+            yield part
+        finally:
+            files.remove(part)
+
+
+def _sync(path: str) -> None:
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+
+
+def _remove(path: str) -> None:
+    """A file, or the directory of an image that was fetched."""
+    if os.path.isdir(path):
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        files.remove(path)
+
+
+def _grow(path: str, size: int) -> None:
+    if os.path.getsize(path) < size:
+        os.truncate(path, size)
+
+
+def _copy_sparse(source: str, target: str) -> None:
+    """Where the file system can, without copying a block."""
+    disk_images.run("cp", "--reflink=auto", "--sparse=always", "--no-preserve=all", source, target)
+
+
+@contextlib.contextmanager
+def _own_errors() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise exception.VirtDriverError(reason=f"[volume] store_path: {error.strerror or error}") from error

@@ -1,0 +1,199 @@
+"""Neutron and Cinder in the fault matrix: small ones over HTTP, which the daemons ask by their real clients.
+
+A request to them is refused before it is done, or not answered after it was done, wherever one is sent. What they hold
+in the end is what the servers have: no port and no attachment twice, none of nobody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tests.cinder import Cinder
+from tests.functional import cloud
+from tests.neutron import FakeNeutron
+
+if TYPE_CHECKING:
+    from tests.faults.arena import Arena
+
+NEUTRON, CINDER = "neutron", "cinder"
+
+#: Seconds that a call of several requests to Neutron has, and that a request to either has.
+CALL, REQUEST = 6, 2
+#: A port or an attachment in doubt is looked at again when the call that was not answered has surely ended.
+SETTLE_SECONDS = 60.0
+COMPUTE_API_ALONE = "[api]\nenabled_apis = osapi_compute\n"
+LATEST = "2.95"
+
+
+@dataclasses.dataclass(frozen=True)
+class Services:
+    """None: the built-in backend."""
+
+    neutron: FakeNeutron | None = None
+    cinder: Cinder | None = None
+
+    def options(self) -> str:
+        found = ""
+        if self.neutron is not None:
+            found += f"{self.neutron.options(REQUEST)}call_timeout = {CALL}\n"
+        if self.cinder is not None:
+            found += f"{self.cinder.options(REQUEST)}{COMPUTE_API_ALONE}"
+        return found
+
+    def serve(self, running: cloud.Cloud) -> None:
+        if self.neutron is not None:
+            self.neutron.serve(running)
+
+    def check(self, arena: Arena) -> None:
+        """While nothing is open."""
+        if self.neutron is not None:
+            cloud.wait_for("Neutron has each server's port", lambda: _wrong_ports(arena) == [], SETTLE_SECONDS)
+        if self.cinder is not None:
+            cloud.wait_for("Cinder has each server's volumes", lambda: _wrong_attachments(arena) == [], SETTLE_SECONDS)
+
+    def check_nothing_left(self) -> None:
+        neutron, cinder = self.neutron, self.cinder
+        if neutron is not None:
+            cloud.wait_for("Neutron has no port", lambda: not neutron.ports, SETTLE_SECONDS)
+        if cinder is not None:
+            cloud.wait_for("Cinder has no attachment", lambda: not cinder.attachments, SETTLE_SECONDS)
+            cloud.wait_for("volumes that were made for servers are gone", lambda: not self._made(), SETTLE_SECONDS)
+            cinder.volumes.clear()
+
+    def _made(self) -> list[str]:
+        """Volumes that Cinder was asked for by us."""
+        return [] if self.cinder is None else [key for key, each in self.cinder.volumes.items() if each["metadata"]]
+
+
+@contextlib.contextmanager
+def running(names: tuple[str, ...]) -> Iterator[Services]:
+    with contextlib.ExitStack() as stack:
+        neutron = cinder = None
+        if NEUTRON in names:
+            neutron = FakeNeutron()
+            stack.callback(neutron.stop)
+            neutron.add("security-groups", name="default", project_id="demo")
+            neutron.network("private", "demo", shared=True)
+        if CINDER in names:
+            cinder = Cinder()
+            stack.callback(cinder.stop)
+        yield Services(neutron, cinder)
+
+
+# --- ports
+
+
+def _neutron(arena: Arena) -> FakeNeutron:
+    assert arena.services.neutron is not None
+    return arena.services.neutron
+
+
+def _wrong_ports(arena: Arena) -> list[str]:
+    """Each guest has the ports that are its own at Neutron, connected on its host; and there are no others."""
+    expected: Counter[tuple[str, str, str, str]] = Counter()
+    for server_id, (host, _) in arena.guests().items():
+        expected.update((server_id, port_id, host, "ACTIVE") for port_id in arena.interfaces(server_id)[0])
+    found = Counter(
+        (port["device_id"], port["id"], port["binding:host_id"], port["status"]) for port in _neutron(arena).ports
+    )
+    return [f"{each}: {found[each]}, not {expected[each]}" for each in expected | found if expected != found]
+
+
+# --- volumes
+
+
+def _cinder(arena: Arena) -> Cinder:
+    assert arena.services.cinder is not None
+    return arena.services.cinder
+
+
+def _volumes_of(arena: Arena, server_id: str) -> list[str]:
+    answer = arena.send("GET", f"/servers/{server_id}/os-volume_attachments", version=LATEST)
+    listed = answer.json()["volumeAttachments"] if answer is not None and answer.status_code == 200 else []
+    return [each["volumeId"] for each in listed]
+
+
+def _wrong_attachments(arena: Arena) -> list[str]:
+    """Each volume of a server is attached to it once, where its guest is; and no other is attached or reserved."""
+    cinder = _cinder(arena)
+    expected: dict[str, list[tuple[str, str, str | None]]] = {volume_id: [] for volume_id in cinder.volumes}
+    for server_id, (host, _) in arena.guests().items():
+        for volume_id in _volumes_of(arena, server_id):
+            expected[volume_id] = [(server_id, "attached", host)]
+    found = {volume_id: cinder.held(volume_id) for volume_id in expected}
+    wrong = [f"{each}: {found[each]}, not {expected[each]}" for each in expected if expected[each] != found[each]]
+    states = {volume_id: "in-use" if expected[volume_id] else "available" for volume_id in cinder.volumes}
+    return wrong + [
+        f"{key} is {cinder.volumes[key]['status']}" for key in states if cinder.volumes[key]["status"] != states[key]
+    ]
+
+
+def server_and_volume(arena: Arena) -> None:
+    arena.create(1)
+    arena.settle("ACTIVE", 1)
+    _cinder(arena).volume("demo")
+
+
+def with_volume(arena: Arena) -> None:
+    server_and_volume(arena)
+    attach(arena)
+
+
+def attach(arena: Arena) -> None:
+    """A try that was not answered may have been accepted."""
+    server_id, (volume_id,) = arena.one(), _cinder(arena).volumes
+    body = {"volumeAttachment": {"volumeId": volume_id}}
+    arena.insist_until(
+        lambda: arena.send("POST", f"/servers/{server_id}/os-volume_attachments", body),
+        lambda: _volumes_of(arena, server_id) == [volume_id],
+    )
+    _has_volumes(arena, [volume_id])
+
+
+def detach(arena: Arena) -> None:
+    server_id, (volume_id,) = arena.one(), _cinder(arena).volumes
+    path = f"/servers/{server_id}/os-volume_attachments/{volume_id}"
+    arena.insist("DELETE", path, None, (202, 404, 409))
+    _has_volumes(arena, [])
+
+
+def boot_from_volume(arena: Arena) -> None:
+    """Of one that Cinder makes for it."""
+    _ask_for_one_of_a_volume(arena)
+    arena.settle("ACTIVE", 1)
+    (volume_id,) = _cinder(arena).volumes
+    _has_volumes(arena, [volume_id])
+
+
+def boot_from_volume_in_vain(arena: Arena) -> None:
+    """If Cinder was not asked with its user's token, nobody else can: then it has failed at its deadline."""
+    _ask_for_one_of_a_volume(arena)
+    arena.nothing_open()
+    (server,) = arena.servers()
+    made = list(_cinder(arena).volumes)
+    if server["status"] != "ACTIVE":
+        assert (server["status"], made) == ("ERROR", []), server
+        assert "was not finished within" in server["fault"]["message"]
+
+
+def _ask_for_one_of_a_volume(arena: Arena) -> None:
+    """A request that was not answered may have been accepted."""
+    device = {"source_type": "blank", "destination_type": "volume", "volume_size": 1, "boot_index": 0}
+    device |= {"delete_on_termination": True}
+    server = {"name": "vm", "flavorRef": "1", "networks": "auto", "block_device_mapping_v2": [device]}
+    arena.insist_until(
+        lambda: arena.send("POST", "/servers", {"server": server}, LATEST), lambda: bool(arena.servers())
+    )
+
+
+def _has_volumes(arena: Arena, expected: list[str]) -> None:
+    server_id = arena.one()
+    arena.nothing_open()
+    arena.settle("ACTIVE", 1)
+    guest, listed = arena.guest_volumes(server_id), _volumes_of(arena, server_id)
+    assert (guest, listed) == (expected, expected), f"the guest has {guest}, its owner sees {listed}, not {expected}"
+    arena.services.check(arena)

@@ -1,0 +1,133 @@
+"""Volumes in the fault matrix: one is made, attached and detached, whatever dies meanwhile; it is there once."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any
+
+import requests
+
+from tests.faults.arena import Arena
+from tests.functional import cloud
+
+SETTLE_SECONDS = 90.0
+
+
+def _ask(arena: Arena, method: str, path: str, body: Any = None) -> requests.Response | None:
+    """None: nobody answered."""
+    url = f"http://127.0.0.1:{arena.cloud.volume_port}/v3{path}"
+    with contextlib.suppress(requests.RequestException):
+        return requests.request(method, url, json=body, headers={"X-Auth-Token": "admin:demo"}, timeout=30)
+    return None
+
+
+def _volumes(arena: Arena) -> list[dict[str, Any]]:
+    def listed() -> list[list[dict[str, Any]]]:
+        answer = _ask(arena, "GET", "/volumes/detail")
+        return [answer.json()["volumes"]] if answer is not None and answer.status_code == 200 else []
+
+    found: list[dict[str, Any]] = cloud.wait_for("volumes are listed", listed, SETTLE_SECONDS)[0]
+    return found
+
+
+def _settle(arena: Arena, status: str) -> str:
+    """The one volume has this status; returns its id."""
+
+    def settled() -> list[str]:
+        found = _volumes(arena)
+        return [str(each["id"]) for each in found] if {each["status"] for each in found} == {status} else []
+
+    return str(cloud.wait_for(f"the volume is {status}", settled, SETTLE_SECONDS)[0])
+
+
+def make(arena: Arena) -> None:
+    """A request that was not answered may have been accepted: then it is not repeated."""
+
+    def made() -> bool:
+        if _volumes(arena):
+            return True
+        answer = _ask(arena, "POST", "/volumes", {"volume": {"name": "v", "size": 1}})
+        return answer is not None and answer.status_code == 202
+
+    cloud.wait_for("a volume is accepted", made, SETTLE_SECONDS)
+    volume_id = _settle(arena, "available")
+    path = arena.cloud.path / "shared" / "volumes" / volume_id
+    assert path.stat().st_size == 1024**3
+
+
+def server_and_volume(arena: Arena) -> None:
+    clear(arena)
+    arena.create(1)
+    arena.settle("ACTIVE", 1)
+    make(arena)
+
+
+def attached(arena: Arena) -> None:
+    server_and_volume(arena)
+    attach(arena)
+
+
+def _has(arena: Arena) -> list[str]:
+    """Uuids of the guests that have a volume, on all hosts."""
+    paths = arena.cloud.path.glob("*/instances/fake-*/domains/*.json")
+    domains = [json.loads(path.read_text()) for path in paths]
+    return [domain["uuid"] for domain in domains if domain.get("volumes")]
+
+
+def attach(arena: Arena) -> None:
+    """400: an earlier try that was not answered has been accepted."""
+    server_id, volume_id = arena.one(), _volumes(arena)[0]["id"]
+    body = {"volumeAttachment": {"volumeId": volume_id}}
+    arena.insist("POST", f"/servers/{server_id}/os-volume_attachments", body, (200, 400, 409))
+    arena.settle("ACTIVE", 1)
+    _settle(arena, "in-use")
+    assert _has(arena) == [server_id]
+
+
+def detach(arena: Arena) -> None:
+    server_id, volume_id = arena.one(), _volumes(arena)[0]["id"]
+    path = f"/servers/{server_id}/os-volume_attachments/{volume_id}"
+    arena.insist("DELETE", path, None, (202, 404, 409))
+    arena.settle("ACTIVE", 1)
+    _settle(arena, "available")
+    assert _has(arena) == []
+
+
+def one_attached_and_another(arena: Arena) -> None:
+    attached(arena)
+    answer = _ask(arena, "POST", "/volumes", {"volume": {"name": "new", "size": 1}})
+    assert answer is not None and answer.status_code == 202
+    cloud.wait_for("the new one is there", lambda: _named(arena, "new")["status"] == "available", SETTLE_SECONDS)
+
+
+def _named(arena: Arena, name: str) -> dict[str, Any]:
+    return next(each for each in _volumes(arena) if each["name"] == name)
+
+
+def swap(arena: Arena) -> None:
+    """It is done, or was not: the server has one of the two, as the guest does, and the other one is nobody's."""
+    server_id, old, new = arena.one(), _named(arena, "v")["id"], _named(arena, "new")["id"]
+    body = {"volumeAttachment": {"volumeId": new}}
+    arena.insist("PUT", f"/servers/{server_id}/os-volume_attachments/{old}", body, (202, 400, 404, 409))
+    arena.settle("ACTIVE", 1)
+
+    def settled() -> list[str]:
+        found = {each["id"]: each["status"] for each in _volumes(arena)}
+        return [each for each, status in found.items() if status == "in-use"] if _is_settled(found) else []
+
+    (kept,) = cloud.wait_for("one is the server's, and one is nobody's", settled, SETTLE_SECONDS)
+    paths = arena.cloud.path.glob("*/instances/fake-*/domains/*.json")
+    assert [list(json.loads(path.read_text())["volumes"]) for path in paths] == [[kept]]
+    assert kept == new
+
+
+def _is_settled(found: dict[str, str]) -> bool:
+    return sorted(found.values()) == ["available", "in-use"]
+
+
+def clear(arena: Arena) -> None:
+    """None are left for the next case."""
+    for volume in _volumes(arena):
+        _ask(arena, "DELETE", f"/volumes/{volume['id']}")
+    cloud.wait_for("no volumes are left", lambda: not _volumes(arena), SETTLE_SECONDS)

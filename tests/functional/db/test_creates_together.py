@@ -1,0 +1,3 @@
+"""The tests of tests/unit/conductor/test_creates_together.py, on each kind of database."""
+
+from tests.unit.conductor.test_creates_together import *  # noqa: F403

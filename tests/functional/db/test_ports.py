@@ -1,0 +1,5 @@
+"""The tests of ports and of projects' networks, on each kind of database."""
+
+from __future__ import annotations
+
+from tests.unit.conductor.test_db_ports import *  # noqa: F403

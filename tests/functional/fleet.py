@@ -1,0 +1,302 @@
+"""Many simulated compute hosts in one process: what the control plane sees of a host, without its hypervisor.
+
+Each host has a queue of its own and a key of its own, registers, tells its heartbeat, compares its domains, builds what
+it is ordered to, and does what else it is told to by saying so. They share the connections. What they are sent they
+do not verify; what they send is signed. `Fleet.die` leaves a host's queue behind, as a machine does that loses power.
+
+``python -m tests.functional.fleet CONFIG`` serves the hosts that its standard input names, a line of JSON each time::
+
+    {"start": {"host": [["server", generation], …]}}    {"die": ["host"]}    {"back": ["host"]}
+"""
+
+from __future__ import annotations
+
+from nova_lite import concurrency
+
+concurrency.setup(concurrency.THREADING)
+
+# isort: split
+import contextlib  # noqa: E402
+import heapq  # noqa: E402
+import itertools  # noqa: E402
+import json  # noqa: E402
+import queue  # noqa: E402
+import random  # noqa: E402
+import sys  # noqa: E402
+import threading  # noqa: E402
+import time  # noqa: E402
+import uuid  # noqa: E402
+from collections import Counter  # noqa: E402
+from collections.abc import Callable, Iterable  # noqa: E402
+from concurrent import futures  # noqa: E402
+from typing import Any  # noqa: E402
+
+import kombu  # noqa: E402
+from oslo_config import cfg  # noqa: E402
+
+from nova_lite import conf as configuration  # noqa: E402
+from nova_lite import exception, keys, rpc, version  # noqa: E402
+from nova_lite.conductor.rpcapi import ConductorRPC  # noqa: E402
+from nova_lite.context import get_admin_context  # noqa: E402
+from nova_lite.objects import BuildResult, DomainReport, HostReport, Inventory, Outcome  # noqa: E402
+from nova_lite.states import PowerState  # noqa: E402
+
+EXCHANGE = "nova_lite"
+THREADS = 12
+
+#: Orders that tell a guest what to do; after others it runs.
+POWER = {"stop_instance": PowerState.SHUTDOWN, "pause_instance": PowerState.PAUSED}
+
+#: Casts that are nudges to ask for something, which these hosts never need.
+NUDGES = ("refresh_security_groups", "cache_images", "volume_work")
+
+
+class Host:
+    """``domains``: server to generation and power state."""
+
+    def __init__(self, name: str, conductor: ConductorRPC, domains: Iterable[tuple[str, int]], capacity: int) -> None:
+        self.name = name
+        self.conductor = conductor
+        self.capacity = capacity
+        self.domains = {server: (generation, PowerState.RUNNING) for server, generation in domains}
+        self.alive = True
+        self.life = 0
+        self.identity = str(uuid.uuid4())
+        self.boot_id = str(uuid.uuid4())
+        self.epoch = 0
+
+    def report(self) -> HostReport:
+        inventory = Inventory(
+            node=self.name,
+            vcpus=self.capacity,
+            memory_mb=self.capacity * 1024,
+            disk_gb=self.capacity * 10,
+            hypervisor_type="fake",
+            hypervisor_version=1,
+            supported_hv_types=["fake", "qemu", "kvm"],
+        )
+        return HostReport(
+            host=self.name,
+            boot_id=self.boot_id,
+            inventories=[inventory],
+            version=version.VERSION,
+            epoch=self.epoch,
+            identity=self.identity,
+        )
+
+    def register(self) -> None:
+        self.boot_id = str(uuid.uuid4())
+        self.epoch = self.conductor.register_host(get_admin_context(), self.report())
+        self.compare()
+        self.beat()
+
+    def beat(self) -> None:
+        self.conductor.report_state(get_admin_context(), self.report())
+
+    def compare(self) -> None:
+        """And ask what it ought to have, as a real one does."""
+        domains = [
+            DomainReport(uuid=server, generation=generation, power_state=int(power))
+            for server, (generation, power) in list(self.domains.items())
+        ]
+        for verdict in self.conductor.reconcile_domains(get_admin_context(), self.name, domains, []):
+            if verdict.verdict == "destroy":
+                self.domains.pop(verdict.uuid, None)
+        self.conductor.domains_expected(get_admin_context(), self.name)
+
+    def build(self, request: dict[str, Any]) -> None:
+        server, generation = request["instance"]["uuid"], request["generation"]
+        self.domains[server] = (generation, PowerState.RUNNING)
+        result = BuildResult(
+            instance_uuid=server,
+            generation=generation,
+            host=self.name,
+            outcome=Outcome.BUILT,
+            power_state=int(PowerState.RUNNING),
+            action_id=request["action_id"],
+        )
+        with contextlib.suppress(exception.InstanceGone, exception.StaleReport):
+            self.conductor.finish_build(get_admin_context(), result)
+
+    def obey(self, method: str, ticket: dict[str, Any]) -> None:
+        server = ticket["instance"]["uuid"]
+        power = POWER.get(method, PowerState.RUNNING)
+        if method == "terminate_instance":
+            self.domains.pop(server, None)
+            power = PowerState.NOSTATE
+        else:
+            self.domains[server] = (ticket["generation"], power)
+        self.conductor.finish_action(
+            get_admin_context(),
+            self.name,
+            ticket["action_id"],
+            int(power),
+            None,
+            "",
+            position=ticket.get("position", 0),
+            request_id=ticket.get("request_id"),
+        )
+
+
+class Fleet:
+    """``beat``, ``compare``: seconds between two heartbeats and two comparisons of a host; ``build_seconds``: that a
+    build takes. ``counts``: what was done, and what failed."""
+
+    def __init__(
+        self,
+        conf: cfg.ConfigOpts,
+        beat: float = 10.0,
+        compare: float = 30.0,
+        build_seconds: float = 0.0,
+        capacity: int = 1000,
+    ) -> None:
+        self.conf = conf
+        self.capacity = capacity
+        self.hosts: dict[str, Host] = {}
+        self.counts: Counter[str] = Counter()
+        self._intervals = {"beat": beat, "compare": compare}
+        self._build_seconds = build_seconds
+        self._transport = rpc.Transport(conf, keys.COMPUTE)
+        self._pool = futures.ThreadPoolExecutor(THREADS)
+        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._number = itertools.count()
+        self._lock = threading.Condition()
+        self._stop = threading.Event()
+        self._wishes: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
+        self._connection = kombu.Connection(conf.transport_url.replace("rabbit://", "amqp://"))
+        self._threads = [threading.Thread(target=run, daemon=True) for run in (self._clock, self._listen)]
+        for thread in self._threads:
+            thread.start()
+
+    def start(self, hosts: dict[str, Iterable[tuple[str, int]]]) -> None:
+        """Register these with their domains; returns when all serve."""
+        for name, domains in hosts.items():
+            conductor = rpc.proxy(ConductorRPC, self._transport.beside(keys.COMPUTE, name))
+            self.hosts[name] = Host(name, conductor, domains, self.capacity)
+            self._wishes.put(("consume", name))
+        for done in [self._pool.submit(self._enter, self.hosts[name]) for name in hosts]:
+            done.result()
+
+    def die(self, names: Iterable[str]) -> None:
+        for name in names:
+            self.hosts[name].alive = False
+            self.hosts[name].life += 1
+            self._wishes.put(("cancel", name))
+
+    def back(self, names: Iterable[str]) -> None:
+        for name in names:
+            self.hosts[name].alive = True
+            self._wishes.put(("consume", name))
+            self._pool.submit(self._enter, self.hosts[name])
+
+    def close(self) -> None:
+        self._stop.set()
+        with self._lock:
+            self._lock.notify()
+        for thread in self._threads:
+            thread.join(10)
+        self._pool.shutdown(cancel_futures=True)
+        self._transport.cleanup()
+        self._connection.release()
+
+    # --- what hosts do by themselves
+
+    def _enter(self, host: Host) -> None:
+        """Until the conductor has taken it."""
+        while not self._stop.is_set():
+            try:
+                host.register()
+                break
+            except exception.NovaLiteException:
+                self.counts["register failed"] += 1
+                self._stop.wait(1)
+        for kind, interval in self._intervals.items():
+            self._later(random.uniform(0, interval), lambda kind=kind: self._again(host, kind, host.life))  # type: ignore[misc]
+
+    def _again(self, host: Host, kind: str, life: int) -> None:
+        if host.life != life:
+            return
+        self._later(self._intervals[kind], lambda: self._again(host, kind, life))
+        self._pool.submit(self._guarded, kind, getattr(host, kind))
+
+    def _guarded(self, kind: str, work: Callable[[], None]) -> None:
+        try:
+            work()
+            self.counts[kind] += 1
+        except exception.NovaLiteException:
+            self.counts[f"{kind} failed"] += 1
+
+    def _later(self, seconds: float, work: Callable[[], None]) -> None:
+        with self._lock:
+            heapq.heappush(self._due, (time.monotonic() + seconds, next(self._number), work))
+            self._lock.notify()
+
+    def _clock(self) -> None:
+        while not self._stop.is_set():
+            with self._lock:
+                wait = self._due[0][0] - time.monotonic() if self._due else 1.0
+                if wait > 0:
+                    self._lock.wait(wait)
+                    continue
+                _, _, work = heapq.heappop(self._due)
+            work()
+
+    # --- what they are told
+
+    def _listen(self) -> None:
+        """One connection consumes the queues of all."""
+        channel = self._connection.channel()
+        exchange = kombu.Exchange(EXCHANGE, "topic", durable=False, auto_delete=False)
+        consumers: dict[str, kombu.Consumer] = {}
+        while not self._stop.is_set():
+            with contextlib.suppress(queue.Empty):
+                while True:
+                    wish, name = self._wishes.get_nowait()
+                    if wish == "cancel" and name in consumers:
+                        consumers.pop(name).cancel()
+                    elif wish == "consume" and name not in consumers:
+                        own = kombu.Queue(f"compute.{name}", exchange, f"compute.{name}", durable=False)
+                        heard = [lambda body, message, name=name: self._hear(name, body, message)]  # type: ignore[misc]
+                        consumers[name] = kombu.Consumer(channel, own, callbacks=heard, accept=None)
+                        consumers[name].consume()
+            with contextlib.suppress(TimeoutError):
+                self._connection.drain_events(timeout=0.2)
+
+    def _hear(self, name: str, body: Any, message: Any) -> None:
+        message.ack()
+        envelope = body if isinstance(body, dict) else json.loads(body)
+        content = json.loads(envelope["oslo.message"]) if "oslo.message" in envelope else envelope
+        method, arguments, host = content["method"], content["args"], self.hosts[name]
+        if content.get("_msg_id"):
+            self.counts[f"call {method}"] += 1  # nobody answers; the caller gives up
+        elif method == "build_and_run_instance":
+            self._later(self._build_seconds, lambda: self._do("build", lambda: host.build(arguments["request"])))
+        elif method not in NUDGES:
+            self._do("order", lambda: host.obey(method, arguments["ticket"]))
+
+    def _do(self, kind: str, work: Callable[[], None]) -> None:
+        self._pool.submit(self._guarded, kind, work)
+
+
+def configured(path: str) -> cfg.ConfigOpts:
+    conf = cfg.CONF
+    configuration.register_opts(conf)
+    conf(["--config-file", path], project="nova-lite", default_config_files=[])
+    return conf
+
+
+def main() -> int:
+    settings = json.loads(sys.argv[2]) if len(sys.argv) > 2 else {}
+    fleet = Fleet(configured(sys.argv[1]), **settings)
+    try:
+        for line in sys.stdin:
+            for wish, what in json.loads(line).items():
+                getattr(fleet, wish)(what)
+            print(json.dumps(fleet.counts), flush=True)
+    finally:
+        fleet.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

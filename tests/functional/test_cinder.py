@@ -1,0 +1,181 @@
+"""Volumes of Cinder's through all daemons, with fake hypervisors and a small Cinder that misbehaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import requests
+import sqlalchemy as sa
+
+from nova_lite.conductor.db import models
+from nova_lite.conductor.db.engine import Database
+from tests import cinder as fake
+from tests.functional import cloud as clouds
+from tests.functional.cloud import Cloud, wait_for
+from tests.functional.test_volumes import attach, detach, held
+from tests.unit.conductor import make
+
+LATEST = "2.95"
+
+
+@pytest.fixture(scope="module")
+def cinder() -> Iterator[fake.Cinder]:
+    made = fake.Cinder()
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, cinder: fake.Cinder) -> Iterator[Cloud]:
+    config = f"{cinder.options(timeout=3)}[api]\nenabled_apis = osapi_compute\n"
+    with clouds.running(tmp_path_factory.mktemp("cinder"), computes=2, extra_config=config) as running:
+        yield running
+
+
+@pytest.fixture
+def cloud(whole: Cloud, cinder: fake.Cinder) -> Iterator[Cloud]:
+    """Without servers before and after; then Cinder has nothing of any."""
+    yield whole
+    whole.delete_all()
+    wait_for("Cinder has no attachments", lambda: not cinder.attachments)
+    assert cinder.troubles == []
+    assert {each["status"] for each in cinder.volumes.values()} <= {"available"}
+    database = Database(make.conf(whole.database))
+    try:
+        count = sa.select(sa.func.count()).select_from(models.CinderAttachment)
+        wait_for("no volume is anybody's", lambda: database.read(lambda uow: uow.session.scalar(count)) == 0)
+    finally:
+        database.close()
+    cinder.volumes.clear()
+    whole.audit()
+
+
+def server(cloud: Cloud, **more: Any) -> str:
+    (server_id,) = cloud.create("vm", **more)
+    cloud.wait_active([server_id])
+    return str(server_id)
+
+
+def wait_status(cloud: Cloud, server_id: str, status: str) -> None:
+    wait_for(f"the server is {status}", lambda: (cloud.show(server_id) or {}).get("status") == status)
+
+
+def host_of(cloud: Cloud, server_id: str) -> str:
+    shown = cloud.request("GET", f"/servers/{server_id}").json()["server"]
+    return str(shown["OS-EXT-SRV-ATTR:host"])
+
+
+def attached(cloud: Cloud, cinder: fake.Cinder, server_id: str, volume_id: str) -> None:
+    expected = [(server_id, "attached", host_of(cloud, server_id))]
+    wait_for("Cinder has it attached", lambda: cinder.held(volume_id) == expected)
+    assert held(cloud) == [(server_id, volume_id)]
+
+
+def test_attach_show_and_detach(cloud: Cloud, cinder: fake.Cinder) -> None:
+    volume_id, server_id = cinder.volume("demo"), server(cloud)
+    answer = attach(cloud, server_id, volume_id)
+    assert answer.status_code == 200, answer.text
+    attached(cloud, cinder, server_id, volume_id)
+    wait_for("its id", lambda: _listed(cloud, server_id)[0]["attachment_id"] in cinder.attachments)
+    (shown,) = _listed(cloud, server_id)
+    assert shown["bdm_uuid"] not in (shown["attachment_id"], None)
+    assert fake.SECRET not in str(shown)
+    again = attach(cloud, server(cloud), volume_id)
+    assert (again.status_code, "Currently in 'in-use'" in again.text) == (400, True)
+    assert detach(cloud, server_id, volume_id).status_code == 202
+    wait_for("nobody has it", lambda: not cinder.held(volume_id) and not held(cloud))
+    for log in cloud.path.glob("*.log"):
+        assert fake.SECRET not in log.read_text(errors="replace"), log.name
+
+
+def _listed(cloud: Cloud, server_id: str) -> list[dict[str, Any]]:
+    answer = cloud.request("GET", f"/servers/{server_id}/os-volume_attachments", version=LATEST)
+    found: list[dict[str, Any]] = answer.json()["volumeAttachments"]
+    return found
+
+
+def test_refusals(cloud: Cloud, cinder: fake.Cinder) -> None:
+    server_id = server(cloud)
+    theirs = attach(cloud, server_id, cinder.volume("somebody"))
+    assert (theirs.status_code, "could not be found" in theirs.text) == (404, True)
+    cinder.stop()
+    try:
+        away = attach(cloud, server_id, cinder.volume("demo"))
+        assert (away.status_code, away.json()["serviceUnavailable"]["message"]) == (
+            503,
+            "The volume service did not answer. Please try again.",
+        )
+    finally:
+        cinder.start()
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("POST", "/attachments$"), ("PUT", "/attachments/"), ("DELETE", "/attachments/")]
+)
+def test_a_cinder_that_fails_after_it_did_it(cloud: Cloud, cinder: fake.Cinder, method: str, path: str) -> None:
+    volume_id, server_id = cinder.volume("demo"), server(cloud)
+    cinder.troubles.append((method, path, fake.ERROR_AFTER))
+    assert attach(cloud, server_id, volume_id).status_code == 200
+    attached(cloud, cinder, server_id, volume_id)
+    assert detach(cloud, server_id, volume_id).status_code == 202
+    wait_for("nobody has it", lambda: not cinder.held(volume_id) and not held(cloud))
+
+
+def test_a_conductor_that_is_killed_while_it_asks(cloud: Cloud, cinder: fake.Cinder) -> None:
+    volume_id, server_id = cinder.volume("demo"), server(cloud)
+    cinder.seconds = 2.0
+    cinder.troubles.append(("POST", "/attachments$", fake.LATE))
+    assert attach(cloud, server_id, volume_id).status_code == 200
+    wait_for("Cinder has been asked", lambda: cinder.held(volume_id))
+    cloud.kill("conductor")
+    cloud.start("conductor")
+    attached(cloud, cinder, server_id, volume_id)
+
+
+def test_boot_from_a_volume_that_is_made(cloud: Cloud, cinder: fake.Cinder) -> None:
+    mapping = {
+        "source_type": "blank",
+        "destination_type": "volume",
+        "volume_size": 2,
+        "boot_index": 0,
+        "delete_on_termination": True,
+    }
+    body = {
+        "server": {
+            "name": "bfv",
+            "flavorRef": "1",
+            "networks": "auto",
+            "block_device_mapping_v2": [mapping],
+        }
+    }
+    answer = cloud.request("POST", "/servers", body, version=LATEST)
+    assert answer.status_code == 202, answer.text
+    server_id = answer.json()["server"]["id"]
+    wait_status(cloud, server_id, "ACTIVE")
+    (shown,) = _listed(cloud, server_id)
+    expected = [(server_id, "attached", host_of(cloud, server_id))]
+    wait_for("Cinder has it attached", lambda: cinder.held(shown["volumeId"]) == expected)
+    cloud.delete_all()
+    wait_for("it went with the server", lambda: shown["volumeId"] not in cinder.volumes)
+
+
+def test_a_migration_takes_the_attachment_along(cloud: Cloud, cinder: fake.Cinder) -> None:
+    volume_id, server_id = cinder.volume("demo"), server(cloud)
+    assert attach(cloud, server_id, volume_id).status_code == 200
+    attached(cloud, cinder, server_id, volume_id)
+    source = host_of(cloud, server_id)
+    assert act(cloud, server_id, {"migrate": None}).status_code == 202
+    wait_status(cloud, server_id, "VERIFY_RESIZE")
+    ends = {each[2] for each in cinder.held(volume_id)}
+    assert source in ends
+    assert len(ends) == 2, "at the destination, and at the source as long as that may be gone back to"
+    assert act(cloud, server_id, {"confirmResize": None}).status_code == 204
+    wait_status(cloud, server_id, "ACTIVE")
+    assert host_of(cloud, server_id) != source
+    attached(cloud, cinder, server_id, volume_id)
+
+
+def act(cloud: Cloud, server_id: str, body: dict[str, Any]) -> requests.Response:
+    return cloud.request("POST", f"/servers/{server_id}/action", body, version=LATEST)

@@ -1,0 +1,41 @@
+"""What flavors say of a guest's hardware, over REST: refused with a sentence, or it decides where a server goes."""
+
+from __future__ import annotations
+
+from tests.functional.cloud import Cloud
+from tests.functional.test_admin_resources import MEMBER, ask
+
+
+def flavor(cloud: Cloud, name: str, **specs: str) -> None:
+    ask(cloud, "POST", "/flavors", {"flavor": {"id": name, "name": name, "ram": 64, "disk": 1, "vcpus": 2}})
+    ask(cloud, "POST", f"/flavors/{name}/os-extra_specs", {"extra_specs": specs})
+
+
+def refusal(cloud: Cloud, flavor_id: str) -> str:
+    server = {"name": "vm", "imageRef": cloud.image_id, "flavorRef": flavor_id}
+    message = ask(cloud, "POST", "/servers", {"server": server}, status=400, token=MEMBER)["badRequest"]["message"]
+    return str(message)
+
+
+def test_hardware_is_had_or_refused(tidy: Cloud) -> None:
+    body = {"extra_specs": {"hw:mem_encryption": "true"}}
+    answer = ask(tidy, "POST", "/flavors/1/os-extra_specs", body, status=400)
+    assert answer["badRequest"]["message"] == (
+        "Extra spec 'hw:mem_encryption' (true) is not supported here: no host here encrypts guests' memory."
+    )
+    flavor(tidy, "masked", **{"hw:cpu_dedicated_mask": "0-1"})
+    assert refusal(tidy, "masked").startswith("Extra spec 'hw:cpu_dedicated_mask' (0-1) is not supported here: ")
+
+    flavor(tidy, "sockets", **{"hw:cpu_max_sockets": "1", "hw:cpu_max_cores": "1", "hw:cpu_max_threads": "1"})
+    assert refusal(tidy, "sockets") == "2 vCPUs cannot be had with at most 1 sockets x 1 cores x 1 threads."
+
+    flavor(tidy, "gold", **{"trait:CUSTOM_GOLD": "required"})
+    (server,) = tidy.create(flavor="gold")
+    fault = tidy.wait_settled([server])[server]["fault"]["message"]
+    assert "TraitsFilter (traits CUSTOM_GOLD)" in fault
+    flavor(tidy, "any", **{"trait:COMPUTE_NODE": "required", "hw:cpu_sockets": "1", "quota:cpu_shares": "100"})
+    (server,) = tidy.create(flavor="any")
+    tidy.wait_active([server])
+    tidy.delete_all()
+    for name in ("masked", "sockets", "gold", "any"):
+        ask(tidy, "DELETE", f"/flavors/{name}", status=202)

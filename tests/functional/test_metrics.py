@@ -1,0 +1,103 @@
+"""What real daemons tell of themselves: what was done shows up, and /readyz says what is away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from nova_lite import metrics
+from tests.functional import cloud
+from tests.ports import free_port
+
+DAEMONS = ("conductor", "scheduler", "compute", "api")
+
+
+class Site:
+    def __init__(self, running: cloud.Cloud, ports: dict[str, int]) -> None:
+        self.cloud = running
+        self.ports = ports
+
+    def get(self, daemon: str, path: str) -> requests.Response:
+        return requests.get(f"http://127.0.0.1:{self.ports[daemon]}{path}", timeout=60)
+
+    def metrics(self, daemon: str) -> dict[str, float]:
+        lines = self.get(daemon, "/metrics").text.splitlines()
+        return {name: float(value) for name, _, value in (each.rpartition(" ") for each in lines if each[0] != "#")}
+
+    def reasons(self, daemon: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.get(daemon, "/readyz").json()
+        return found
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    ports = {name: free_port() for name in DAEMONS}
+    lines = [f"{name}_port = {port}" for name, port in ports.items()]
+    config = "\n".join(["", "[metrics]", "enabled = true", *lines, "[compute]", "hypervisor_timeout = 2", ""])
+    path: Path = tmp_path_factory.mktemp("metrics")
+    with cloud.running(path, extra_config=config, quota=-1) as running:
+        yield Site(running, ports)
+
+
+def test_what_was_done_shows_up(site: Site) -> None:
+    (uuid,) = site.cloud.create()
+    site.cloud.wait_active([uuid])
+    site.cloud.delete_all()
+    conductor, api, compute, scheduler = (site.metrics(name) for name in ("conductor", "api", "compute", "scheduler"))
+    assert conductor['nova_lite_builds_total{outcome="built"}'] == 1
+    assert conductor['nova_lite_actions_ended_total{action="create",result="done"}'] == 1
+    assert conductor['nova_lite_actions_ended_total{action="delete",result="done"}'] == 1
+    assert conductor['nova_lite_rpc_seconds_count{method="create_instances"}'] == 1
+    assert conductor["nova_lite_sweep_seconds_count"] > 0
+    assert conductor["nova_lite_db_pool_wait_seconds_count"] > 0
+    assert conductor['nova_lite_hosts{state="up"}'] == 1
+    assert conductor['nova_lite_heartbeat_oldest_seconds{binary="nova-compute"}'] < 30
+    assert conductor["nova_lite_action_oldest_due_seconds"] == 0
+    assert conductor['nova_lite_queue_messages{queue="conductor"}'] == 0
+    assert conductor["nova_lite_rpc_waiting"] == 0
+    assert api['nova_lite_api_request_seconds_count{method="POST",route="/servers",status="202"}'] == 1
+    assert api["nova_lite_api_waiting"] == 0
+    assert compute['nova_lite_rpc_seconds_count{method="build_and_run_instance"}'] == 1
+    assert compute["nova_lite_hypervisor_up"] == 1
+    assert compute['nova_lite_jobs{kind="build"}'] == 0
+    assert scheduler["nova_lite_scheduler_hosts"] == 1
+    assert scheduler['nova_lite_rpc_seconds_count{method="select_destinations"}'] == 1
+
+
+def test_every_state_is_told_by_a_daemon_that_it_is_said_of(site: Site) -> None:
+    told = {daemon: {name.partition("{")[0] for name in site.metrics(daemon)} for daemon in DAEMONS}
+    for name in metrics.STATES.keys() - {metrics.ACTIONS}:
+        wanted = DAEMONS if metrics.FOUND_IN[name] == "all" else metrics.FOUND_IN[name].split(", ")
+        assert [daemon for daemon in wanted if name not in told[daemon]] == [], name
+
+
+def test_all_live_and_are_ready(site: Site) -> None:
+    for daemon in DAEMONS:
+        assert site.get(daemon, "/healthz").json() == {"alive": "ok"}
+        cloud.wait_for(f"{daemon} is ready", lambda: site.get(daemon, "/readyz").status_code == 200)  # noqa: B023
+    assert site.reasons("compute").keys() == {"started", "broker", "hypervisor", "registration"}
+    assert site.reasons("conductor").keys() == {"started", "broker", "database"}
+
+
+def test_a_host_that_was_forced_down_says_so(site: Site) -> None:
+    site.cloud.force_down("compute-1")
+    try:
+        cloud.wait_for("it says so", lambda: site.get("compute", "/readyz").status_code == 503)
+        assert site.reasons("compute")["registration"] != "ok"
+        assert site.reasons("compute")["broker"] == "ok"
+        cloud.wait_for("it is counted", lambda: site.metrics("conductor")['nova_lite_hosts{state="forced_down"}'] == 1)
+        assert site.get("compute", "/healthz").status_code == 200
+    finally:
+        site.cloud.force_down("compute-1", False)
+    cloud.wait_for("it is ready again", lambda: site.get("compute", "/readyz").status_code == 200)
+
+
+def test_a_create_that_no_host_takes_is_counted(site: Site) -> None:
+    (uuid,) = site.cloud.create(flavor="9")
+    cloud.wait_for("it failed", lambda: (site.cloud.show(uuid) or {})["status"] == "ERROR")
+    assert site.metrics("conductor")['nova_lite_builds_failed_total{reason="not_placed"}'] == 1
+    site.cloud.delete_all()

@@ -1,0 +1,246 @@
+"""Networks, ports, groups and floating addresses by the unmodified ``openstack`` command and openstacksdk, which find
+the network API in the catalog."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+import openstack
+import openstack.exceptions
+import pytest
+import requests
+from openstack.connection import Connection
+from openstackclient.common.clientmanager import ClientManager
+from openstackclient.shell import OpenStackShell
+from osc_lib.clientmanager import ClientCache
+
+from tests.functional import cloud as clouds
+from tests.functional.cloud import PASSWORDS, Cloud, wait_for
+
+RANGES = "[network]\nproject_ranges = 10.64.0.0/16\n"
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+    path = tmp_path_factory.mktemp("network-api")
+    with clouds.running(path, computes=1, standalone=True, extra_config=RANGES) as running:
+        running.manage("floating-pool", "create", "public", "192.0.2.0/29")
+        yield running
+
+
+class Client:
+    """The ``openstack`` command as one of the users, in this process: its imports take longer than what it does."""
+
+    def __init__(self, cloud: Cloud, user: str) -> None:
+        self._options = (
+            f"--os-auth-url {cloud.identity_url} --os-username {user} --os-password {shlex.quote(PASSWORDS[user])} "
+            f"--os-project-name {user} --os-user-domain-id default --os-project-domain-id default"
+        )
+
+    def __call__(self, command: str, status: int = 0) -> str:
+        _forget_clients()
+        said, error = io.StringIO(), io.StringIO()
+        shell = OpenStackShell()
+        shell.stdout, shell.stderr = said, error
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(error):
+            code = shell.run([*shlex.split(self._options), *shlex.split(command)])
+        assert code == status, f"openstack {command}: {said.getvalue()}{error.getvalue()}"
+        return said.getvalue() if status == 0 else error.getvalue()
+
+    def one(self, command: str) -> Any:
+        return json.loads(self(f"{command} -f json"))
+
+
+def _forget_clients() -> None:
+    """The command keeps its connections for as long as its process lives: those of whoever ran it before."""
+    for kind in ClientManager.__mro__:
+        for each in vars(kind).values():
+            if isinstance(each, ClientCache):
+                each._handle = None
+
+
+@pytest.fixture(scope="module")
+def admin(cloud: Cloud) -> Client:
+    return Client(cloud, "admin")
+
+
+@pytest.fixture(scope="module")
+def demo(cloud: Cloud) -> Client:
+    return Client(cloud, "demo")
+
+
+def connect(cloud: Cloud, user: str) -> Connection:
+    return openstack.connect(
+        load_yaml_config=False,
+        load_envvars=False,
+        region_name="RegionOne",
+        auth={
+            "auth_url": cloud.identity_url,
+            "username": user,
+            "password": PASSWORDS[user],
+            "project_name": user,
+            "user_domain_id": "default",
+            "project_domain_id": "default",
+        },
+    )
+
+
+def test_networks_and_subnets(cloud: Cloud, demo: Client, admin: Client) -> None:
+    assert {row["Name"] for row in demo.one("network list")} == {"private", "public"}
+    assert [row["Name"] for row in demo.one("network list --external")] == ["public"]
+    made = demo.one("network create --description mine back")
+    assert (made["name"], made["subnets"], made["shared"], made["status"]) == ("back", [], False, "ACTIVE")
+    demo("server create --image cirros --flavor m1.nano --network back none", status=1)
+    demo("subnet create --network back --subnet-range 192.168.0.0/24 back-v4", status=1)
+    subnet = demo.one("subnet create --network back --subnet-range 10.64.1.0/24 --dns-nameserver 9.9.9.9 back-v4")
+    assert (subnet["cidr"], subnet["gateway_ip"]) == ("10.64.1.0/24", "10.64.1.1")
+    assert subnet["allocation_pools"] == [{"start": "10.64.1.2", "end": "10.64.1.254"}]
+    demo("network set --name rear back")
+    assert demo.one("network show rear")["subnets"] == [subnet["id"]]
+    assert {row["Name"] for row in demo.one("subnet list")} == {"", "public", "back-v4"}
+    demo("subnet delete back-v4")
+    demo("network delete rear")
+    demo("network delete private", status=1)
+    shared = admin.one("network create --share everybody")
+    assert {row["Name"] for row in demo.one("network list --share")} == {"private", "everybody"}
+    admin(f"network delete {shared['id']}")
+
+
+def test_a_port_before_its_server_and_after_it(cloud: Cloud, demo: Client, admin: Client) -> None:
+    port = demo.one("port create --network private --fixed-ip ip-address=10.99.0.77 mine")
+    assert (port["status"], port["device_id"], port["fixed_ips"][0]["ip_address"]) == ("DOWN", "", "10.99.0.77")
+    server = demo.one("server create --image cirros --flavor m1.nano --port mine --wait vm1")
+    assert demo.one("server show vm1")["addresses"] == {"private": ["10.99.0.77"]}
+    found = admin.one(f"port show {port['id']}")
+    assert (found["device_id"], found["binding_host_id"], found["status"]) == (server["id"], "compute-1", "ACTIVE")
+    assert found["device_owner"] == "compute:nova"
+    assert "still in use" in demo("server create --image cirros --flavor m1.nano --port mine vm2", status=1)
+    demo("port delete mine", status=1)
+    demo("server add network vm1 private")
+    wait_for("two ports", lambda: len(demo.one(f"port list --server {server['id']}")) == 2)
+    demo("server remove port vm1 mine")
+    wait_for("one", lambda: demo.one("port show mine")["device_id"] == "")
+    demo("server add port vm1 mine")
+    wait_for("two", lambda: len(demo.one("server show vm1")["addresses"]["private"]) == 2)
+    demo("server delete --wait vm1")
+    assert demo.one("port show mine")["status"] == "DOWN"
+    assert [row["ID"] for row in demo.one("port list")] == [port["id"]]
+    demo("port set --name other --no-fixed-ip --fixed-ip ip-address=10.99.0.78 mine")
+    demo("port unset --security-group default other")
+    assert demo.one("port show other")["security_group_ids"] == []
+    demo("port delete other")
+
+
+def test_security_groups(demo: Client) -> None:
+    web = demo.one("security group create --description HTTP web")
+    rule = demo.one("security group rule create --protocol tcp --dst-port 80 --remote-ip 0.0.0.0/0 web")
+    assert (rule["direction"], rule["port_range_min"], rule["protocol"]) == ("ingress", 80, "tcp")
+    assert len(demo.one("security group rule list web")) == 3
+    demo("security group rule create --protocol tcp --dst-port 80 --remote-ip 0.0.0.0/0 web", status=1)
+    demo("port create --network private --security-group web guarded")
+    assert demo.one("port show guarded")["security_group_ids"] == [web["id"]]
+    demo("security group delete web", status=1)
+    demo("server create --image cirros --flavor m1.nano --port guarded --wait vm3")
+    assert demo.one("server show vm3")["security_groups"] == [{"name": "web"}]
+    demo("server add security group vm3 default")
+    assert len(demo.one("port show guarded")["security_group_ids"]) == 2
+    demo("server remove security group vm3 web")
+    demo(f"security group rule delete {rule['id']}")
+    demo("security group set --name www web")
+    demo("security group delete www")
+    demo("server delete --wait vm3")
+    demo("port delete guarded")
+
+
+def test_floating_addresses(demo: Client) -> None:
+    made = demo.one("floating ip create --description mine public")
+    address = made["floating_ip_address"]
+    assert (made["status"], made["port_id"]) == ("DOWN", None)
+    demo("server create --image cirros --flavor m1.nano --network private --wait vm4")
+    demo(f"server add floating ip vm4 {address}")
+    assert address in demo.one("server show vm4")["addresses"]["private"]
+    assert demo.one(f"floating ip show {address}")["status"] == "ACTIVE"
+    demo(f"server remove floating ip vm4 {address}")
+    port = demo.one("port list --server vm4")[0]["ID"]
+    demo(f"floating ip set --port {port} {address}")
+    demo(f"floating ip unset --port {address}")
+    assert [row["Port"] for row in demo.one("floating ip list")] == [None]
+    demo(f"floating ip delete {address}")
+    demo("server delete --wait vm4")
+
+
+def test_the_rest(demo: Client, admin: Client) -> None:
+    assert [(row["Host"], row["Alive"]) for row in admin.one("network agent list")] == [("compute-1", True)]
+    assert "security-group" in {row["Alias"] for row in demo.one("extension list --network")}
+    assert demo.one("router list") == []
+    assert "need no router" in demo("router create r", status=1)
+    demo_project = admin.one("project show demo")["id"]
+    admin(f"quota set --ports 7 --floating-ips 3 {demo_project}")
+    shown = {row["Resource"]: row["Limit"] for row in demo.one("quota show --network")}
+    assert (shown["ports"], shown["floating_ips"]) == (7, 3)
+
+
+def test_create_with_a_floating_address_of_its_own(cloud: Cloud) -> None:
+    """As Ansible's module does by default."""
+    demo = connect(cloud, "demo")
+    try:
+        made = demo.create_server("auto", image="cirros", flavor="m1.nano", wait=True, auto_ip=True, timeout=60)
+        shown = demo.get_server("auto")
+        assert shown.public_v4.startswith("192.0.2.") and shown.private_v4.startswith("10.99.")
+        assert demo.delete_server(made.id, wait=True, delete_ips=True, timeout=60)
+        assert list(demo.network.ips()) == []
+    finally:
+        demo.close()
+
+
+def test_projects_do_not_see_each_other(cloud: Cloud) -> None:
+    demo, other = connect(cloud, "demo"), connect(cloud, "other")
+    try:
+        pool = demo.network.find_network("public")
+        private = demo.network.find_network("private")
+        network = demo.network.create_network(name="hidden")
+        things = [
+            ("networks", network),
+            ("ports", demo.network.create_port(network_id=private.id)),
+            ("security-groups", demo.network.create_security_group(name="hidden")),
+            ("floatingips", demo.network.create_ip(floating_network_id=pool.id)),
+        ]
+        for path, thing in things:
+            for method in ("get", "delete"):
+                answer = other.network.request(f"/{path}/{thing.id}", method, raise_exc=False)
+                assert answer.status_code == 404, (path, method, answer.text)
+            listed = other.network.get(f"/{path}").json()
+            assert thing.id not in json.dumps(listed), path
+        body = {"server": {"name": "s", "imageRef": cloud.image_id, "flavorRef": "1"}}
+        body["server"]["networks"] = [{"port": things[1][1].id}]  # type: ignore[assignment]
+        refused = cloud.request("POST", "/servers", body, token=cloud.token_of("other"))
+        assert (refused.status_code, "could not be found" in refused.text) == (400, True)
+        for each, remove in zip(
+            (thing for _, thing in things),
+            (
+                *(demo.network.delete_network, demo.network.delete_port),
+                *(demo.network.delete_security_group, demo.network.delete_ip),
+            ),
+            strict=True,
+        ):
+            remove(each, ignore_missing=False)
+    finally:
+        demo.close()
+        other.close()
+
+
+def test_documents_and_faults(cloud: Cloud) -> None:
+    root = f"http://127.0.0.1:{cloud.network_port}"
+    (version,) = requests.get(root, timeout=60).json()["versions"]
+    assert (version["id"], version["links"][0]["href"]) == ("v2.0", f"{root}/v2.0/")
+    assert requests.get(f"{root}/v2.0/", timeout=60).status_code == 200
+    assert requests.get(f"{root}/v2.0/networks", timeout=60).status_code == 401
+    token = {"X-Auth-Token": cloud.token_of("demo")}
+    answer = requests.get(f"{root}/v2.0/ports/{cloud.image_id}", headers=token, timeout=60)
+    error = answer.json()["NeutronError"]
+    assert (answer.status_code, error["type"], error["detail"]) == (404, "PortNotFound", "")

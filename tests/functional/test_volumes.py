@@ -1,0 +1,369 @@
+"""Volumes through all daemons, with fake hypervisors: the volume API, servers that have them, and the real client."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from tests.functional import cloud as clouds
+from tests.functional.cloud import Cloud, wait_for
+from tests.functional.test_standalone import Client
+
+LATEST = "2.104"
+
+
+class Volumes:
+    """The volume API as one of the users."""
+
+    def __init__(self, cloud: Cloud, user: str = "admin") -> None:
+        self.cloud = cloud
+        self.token = cloud.token_of(user)
+
+    def __call__(self, method: str, path: str, body: Any = None, version: str = "3.42") -> requests.Response:
+        headers = {"X-Auth-Token": self.token, "OpenStack-API-Version": f"volume {version}"}
+        url = f"http://127.0.0.1:{self.cloud.volume_port}/v3{path}"
+        return requests.request(method, url, json=body, headers=headers, timeout=30)
+
+    def make(self, **values: Any) -> str:
+        answer = self("POST", "/volumes", {"volume": {"name": "v", "size": 1, **values}})
+        assert answer.status_code == 202, answer.text
+        volume_id = str(answer.json()["volume"]["id"])
+        self.wait(volume_id, "available")
+        return volume_id
+
+    def show(self, volume_id: str) -> dict[str, Any]:
+        answer = self("GET", f"/volumes/{volume_id}")
+        assert answer.status_code == 200, answer.text
+        shown: dict[str, Any] = answer.json()["volume"]
+        return shown
+
+    def wait(self, volume_id: str, status: str) -> dict[str, Any]:
+        """Who is told that there is too much to do asks again."""
+
+        def settled() -> dict[str, Any] | None:
+            answer = self("GET", f"/volumes/{volume_id}")
+            assert answer.status_code in (200, 503), answer.text
+            shown = answer.json().get("volume", {})
+            return shown if shown.get("status") == status else None
+
+        found: dict[str, Any] = wait_for(f"volume {volume_id} is {status}", settled)
+        return found
+
+    def wait_gone(self, volume_id: str) -> None:
+        wait_for("the volume is gone", lambda: self("GET", f"/volumes/{volume_id}").status_code == 404)
+
+    def file(self, volume_id: str) -> Path:
+        return self.cloud.path / "shared" / "volumes" / volume_id
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
+    with clouds.running(tmp_path_factory.mktemp("volumes"), computes=2, standalone=True) as running:
+        yield running
+
+
+@pytest.fixture
+def volumes(cloud: Cloud) -> Iterator[Volumes]:
+    """Without servers and volumes before and after."""
+    made = Volumes(cloud)
+    yield made
+    cloud.delete_all()
+    for snapshot in made("GET", "/snapshots").json()["snapshots"]:
+        made("DELETE", f"/snapshots/{snapshot['id']}")
+    wait_for("no snapshots are left", lambda: not made("GET", "/snapshots").json()["snapshots"])
+    for volume in made("GET", "/volumes").json()["volumes"]:
+        made("DELETE", f"/volumes/{volume['id']}")
+    wait_for("no volumes are left", lambda: not made("GET", "/volumes").json()["volumes"])
+    store = cloud.path / "shared" / "volumes"
+    assert [path.name for path in store.iterdir() if path.is_file()] == []
+    cloud.audit()
+
+
+def attach(cloud: Cloud, server_id: str, volume_id: str, **values: Any) -> requests.Response:
+    body = {"volumeAttachment": {"volumeId": volume_id, **values}}
+    return cloud.request("POST", f"/servers/{server_id}/os-volume_attachments", body, version="2.89")
+
+
+def detach(cloud: Cloud, server_id: str, volume_id: str) -> requests.Response:
+    return cloud.request("DELETE", f"/servers/{server_id}/os-volume_attachments/{volume_id}", version="2.89")
+
+
+def held(cloud: Cloud) -> list[tuple[str, str]]:
+    """Server and volume of what the fake guests have."""
+    found = []
+    for path in cloud.path.glob("*/instances/fake-*/domains/*.json"):
+        domain = json.loads(path.read_text())
+        found += [(domain["uuid"], volume_id) for volume_id in domain.get("volumes", {})]
+    return found
+
+
+def test_a_volumes_life(volumes: Volumes) -> None:
+    volume_id = volumes.make(size=2, metadata={"a": "b"})
+    assert volumes.file(volume_id).stat().st_size == 2 * 1024**3
+    answer = volumes("POST", f"/volumes/{volume_id}/action", {"os-extend": {"new_size": 3}})
+    assert answer.status_code == 202, answer.text
+    assert volumes.wait(volume_id, "available")["size"] == 3
+    assert volumes.file(volume_id).stat().st_size == 3 * 1024**3
+
+    volumes.file(volume_id).write_bytes(b"before")
+    made = volumes("POST", "/snapshots", {"snapshot": {"volume_id": volume_id, "name": "s"}})
+    snapshot_id = made.json()["snapshot"]["id"]
+    wait_for(
+        "the snapshot is there",
+        lambda: volumes("GET", f"/snapshots/{snapshot_id}").json()["snapshot"]["status"] == "available",
+    )
+    volumes.file(volume_id).write_bytes(b"after!")
+    refused = volumes("DELETE", f"/volumes/{volume_id}")
+    assert (refused.status_code, "have snapshots" in refused.text) == (400, True)
+
+    copy = volumes.make(size=None, snapshot_id=snapshot_id)
+    clone = volumes.make(size=4, source_volid=volume_id)
+    assert volumes.file(copy).read_bytes()[:6] == b"before"
+    assert volumes.file(clone).read_bytes()[:6] == b"after!"
+    assert (volumes.show(copy)["size"], volumes.show(clone)["size"]) == (3, 4)
+    of_image = volumes.make(imageRef=volumes.cloud.image_id)
+    assert volumes.file(of_image).read_bytes()[: len(clouds.IMAGE_BYTES)] == clouds.IMAGE_BYTES
+    assert volumes.show(of_image)["volume_image_metadata"]["image_id"] == volumes.cloud.image_id
+
+
+def test_attached_to_one_server_at_a_time(cloud: Cloud, volumes: Volumes) -> None:
+    volume_id = volumes.make()
+    one, two = cloud.create("one")[0], cloud.create("two")[0]
+    cloud.wait_active([one, two])
+    answer = attach(cloud, one, volume_id, tag="data", delete_on_termination=False)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["volumeAttachment"]["device"] == "/dev/vdc"
+    refused = attach(cloud, two, volume_id)
+    assert (refused.status_code, "status must be 'available'" in refused.text) == (400, True)
+    shown = volumes.wait(volume_id, "in-use")
+    assert [item["server_id"] for item in shown["attachments"]] == [one]
+    assert held(cloud) == [(one, volume_id)]
+    server = cloud.request("GET", f"/servers/{one}", version=LATEST).json()["server"]
+    assert server["os-extended-volumes:volumes_attached"] == [{"id": volume_id, "delete_on_termination": False}]
+    assert volumes("DELETE", f"/volumes/{volume_id}").status_code == 400
+    answer = volumes("POST", f"/volumes/{volume_id}/action", {"os-extend": {"new_size": 2}})
+    assert answer.status_code == 202, answer.text
+    assert volumes.wait(volume_id, "in-use")["size"] == 2
+
+    cloud.action(one, {"os-stop": None})
+    cloud.wait_settled([one])
+    assert detach(cloud, one, volume_id).status_code == 202
+    volumes.wait(volume_id, "available")
+    assert held(cloud) == []
+    assert detach(cloud, one, volume_id).status_code == 404
+    assert attach(cloud, two, volume_id, delete_on_termination=True).status_code == 200
+    volumes.wait(volume_id, "in-use")
+    cloud.request("DELETE", f"/servers/{two}")
+    volumes.wait_gone(volume_id)
+    assert not volumes.file(volume_id).exists()
+    actions = cloud.request("GET", f"/servers/{one}/os-instance-actions").json()["instanceActions"]
+    assert {"attach_volume", "detach_volume"} <= {item["action"] for item in actions}
+
+
+def test_boot_from_volume(cloud: Cloud, volumes: Volumes) -> None:
+    """Of an image, kept after the server is gone; the next server boots of it, with a blank one beside."""
+    mapping = {
+        "source_type": "image",
+        "destination_type": "volume",
+        "uuid": cloud.image_id,
+        "boot_index": 0,
+        "volume_size": 1,
+    }
+    first = boot(cloud, "first", mapping)
+    (root,) = cloud.request("GET", f"/servers/{first}/os-volume_attachments").json()["volumeAttachments"]
+    assert root["device"] == "/dev/vda"
+    shown = volumes.show(root["volumeId"])
+    assert (shown["status"], shown["bootable"]) == ("in-use", "true")
+    server = cloud.request("GET", f"/servers/{first}").json()["server"]
+    assert server["image"] == ""
+    backup = {"createBackup": {"name": "b", "backup_type": "daily", "rotation": 1}}
+    for body in ({"rescue": None}, backup):
+        refused = cloud.action(first, body)
+        assert (refused.status_code, "volume-backed" in refused.text) == (400, True), refused.text
+    refused = detach(cloud, first, root["volumeId"])
+    assert (refused.status_code, "Cannot detach a root device volume" in refused.text) == (400, True)
+    cloud.request("DELETE", f"/servers/{first}")
+    volumes.wait(root["volumeId"], "available")
+
+    again = {"source_type": "volume", "destination_type": "volume", "uuid": root["volumeId"], "boot_index": 0}
+    blank = {"source_type": "blank", "destination_type": "volume", "volume_size": 2, "delete_on_termination": True}
+    second = boot(cloud, "second", again, blank)
+    _, more = cloud.request("GET", f"/servers/{second}/os-volume_attachments").json()["volumeAttachments"]
+    assert sorted(held(cloud)) == sorted([(second, root["volumeId"]), (second, more["volumeId"])])
+    cloud.request("DELETE", f"/servers/{second}")
+    volumes.wait(root["volumeId"], "available")
+    volumes.wait_gone(more["volumeId"])
+
+
+def boot(cloud: Cloud, name: str, *mappings: dict[str, Any]) -> str:
+    server = {"name": name, "flavorRef": "1", "networks": "none", "block_device_mapping_v2": mappings}
+    answer = cloud.request("POST", "/servers", {"server": server}, version="2.37")
+    assert answer.status_code == 202, answer.text
+    server_id = str(answer.json()["server"]["id"])
+    cloud.wait_active([server_id])
+    return server_id
+
+
+def test_a_migration_takes_volumes_along(cloud: Cloud, volumes: Volumes) -> None:
+    volume_id = volumes.make()
+    (server_id,) = cloud.create("vm")
+    cloud.wait_active([server_id])
+    assert attach(cloud, server_id, volume_id).status_code == 200
+    volumes.wait(volume_id, "in-use")
+    assert cloud.action(server_id, {"migrate": None}).status_code == 202
+    wait_for(
+        "it has moved",
+        lambda: cloud.request("GET", f"/servers/{server_id}").json()["server"]["status"] == "VERIFY_RESIZE",
+    )
+    assert cloud.action(server_id, {"confirmResize": None}).status_code == 204
+    cloud.wait_settled([server_id])
+    assert held(cloud) == [(server_id, volume_id)]
+    assert detach(cloud, server_id, volume_id).status_code == 202
+    volumes.wait(volume_id, "available")
+
+
+def test_what_a_host_cannot_do(cloud: Cloud, volumes: Volumes) -> None:
+    """Nothing is left attached half, nor lost."""
+    volume_id = volumes.make()
+    (server_id,) = cloud.create("vm")
+    server = cloud.wait_active([server_id])[server_id]
+    host = server["OS-EXT-SRV-ATTR:host"]
+    cloud.control_host(host, fail_at=["attach_volume"], fail_count=1)
+    assert attach(cloud, server_id, volume_id).status_code == 200
+    volumes.wait(volume_id, "available")
+    assert held(cloud) == []
+    assert attach(cloud, server_id, volume_id).status_code == 200
+    volumes.wait(volume_id, "in-use")
+    cloud.control_host(host, fail_at=["detach_volume"], fail_count=1)
+    assert detach(cloud, server_id, volume_id).status_code == 202
+    volumes.wait(volume_id, "in-use")
+    cloud.control_host(host)
+    assert held(cloud) == [(server_id, volume_id)]
+    cloud.wait_settled([server_id])
+    assert detach(cloud, server_id, volume_id).status_code == 202
+    volumes.wait(volume_id, "available")
+
+
+def test_other_projects_and_quota(cloud: Cloud, volumes: Volumes) -> None:
+    demo, other = Volumes(cloud, "demo"), Volumes(cloud, "other")
+    volume_id = demo.make()
+    for method, path, body in (
+        ("GET", f"/volumes/{volume_id}", None),
+        ("DELETE", f"/volumes/{volume_id}", None),
+        ("PUT", f"/volumes/{volume_id}", {"volume": {"name": "mine"}}),
+        ("POST", f"/volumes/{volume_id}/action", {"os-extend": {"new_size": 2}}),
+        ("POST", "/snapshots", {"snapshot": {"volume_id": volume_id}}),
+    ):
+        assert other(method, path, body).status_code == 404, (method, path)
+    assert other("GET", "/volumes?all_tenants=1").json()["volumes"] == []
+    assert other("POST", "/volumes", {"volume": {"source_volid": volume_id, "size": 1}}).status_code == 404
+    assert demo("POST", f"/volumes/{volume_id}/action", {"os-reset_status": {"status": "error"}}).status_code == 403
+    refused = demo("POST", "/volumes", {"volume": {"size": 2000}})
+    assert (refused.status_code, "Quota exceeded for gigabytes" in refused.text) == (413, True)
+    used = demo("GET", "/limits").json()["limits"]["absolute"]
+    assert (used["totalVolumesUsed"], used["totalGigabytesUsed"]) == (1, 1)
+    assert demo("DELETE", f"/volumes/{volume_id}").status_code == 202
+    demo.wait_gone(volume_id)
+
+
+def test_an_image_of_volumes_a_rebuild_and_a_shelf(cloud: Cloud, volumes: Volumes) -> None:
+    """What is written to the volume is in its image, goes with a rebuild, and stays through shelving."""
+    mapping = {"source_type": "image", "destination_type": "volume", "uuid": cloud.image_id, "boot_index": 0}
+    first = boot(cloud, "first", {**mapping, "volume_size": 1})
+    (root,) = cloud.request("GET", f"/servers/{first}/os-volume_attachments").json()["volumeAttachments"]
+    file = volumes.file(root["volumeId"])
+    with open(file, "r+b") as written:
+        written.write(b"by the guest")
+    made = cloud.request("POST", f"/servers/{first}/action", {"createImage": {"name": "i"}}, version="2.45")
+    assert made.status_code == 202, made.text
+    image_id = made.json()["image_id"]
+    cloud.wait_settled([first])
+    (snapshot,) = volumes("GET", "/snapshots/detail").json()["snapshots"]
+    assert (snapshot["name"], snapshot["status"], snapshot["volume_id"]) == (
+        "snapshot for i",
+        "available",
+        root["volumeId"],
+    )
+    server = {"name": "second", "flavorRef": "1", "networks": "none", "imageRef": image_id}
+    answer = cloud.request("POST", "/servers", {"server": server}, version="2.37")
+    assert answer.status_code == 202, answer.text
+    second = str(answer.json()["server"]["id"])
+    cloud.wait_active([second])
+    (copy,) = cloud.request("GET", f"/servers/{second}/os-volume_attachments").json()["volumeAttachments"]
+    assert volumes.file(copy["volumeId"]).read_bytes()[:12] == b"by the guest"
+
+    assert cloud.action(first, {"shelve": None}).status_code == 202
+    cloud.wait_settled([first])
+    assert cloud.request("GET", f"/servers/{first}").json()["server"]["status"] == "SHELVED_OFFLOADED"
+    assert held(cloud) == [(second, copy["volumeId"])]
+    assert cloud.action(first, {"unshelve": None}).status_code == 202
+    cloud.wait_active([first])
+    assert file.read_bytes()[:12] == b"by the guest"
+
+    body = {"rebuild": {"imageRef": cloud.image_id}}
+    assert cloud.request("POST", f"/servers/{first}/action", body, version="2.93").status_code == 202
+    cloud.wait_settled([first])
+    assert file.read_bytes()[: len(clouds.IMAGE_BYTES)] == clouds.IMAGE_BYTES
+    assert cloud.request("DELETE", f"/images/{image_id}", version="2.35").status_code == 204
+
+
+def test_a_volume_in_anothers_place(cloud: Cloud, volumes: Volumes) -> None:
+    old, new = volumes.make(), volumes.make(size=2)
+    (server_id,) = cloud.create("vm")
+    host = cloud.wait_active([server_id])[server_id]["OS-EXT-SRV-ATTR:host"]
+    assert attach(cloud, server_id, old).status_code == 200
+    volumes.wait(old, "in-use")
+    forced = volumes("POST", "/snapshots", {"snapshot": {"volume_id": old, "name": "s", "force": True}})
+    assert forced.status_code == 202, forced.text
+    path, body = f"/servers/{server_id}/os-volume_attachments/{old}", {"volumeAttachment": {"volumeId": new}}
+    cloud.control_host(host, fail_at=["swap_volume_copied"], fail_count=1)
+    assert cloud.request("PUT", path, body, version="2.89").status_code == 202
+    volumes.wait(new, "available")
+    cloud.wait_settled([server_id])
+    cloud.control_host(host)
+    assert held(cloud) == [(server_id, old)]
+    assert cloud.request("PUT", path, body, version="2.89").status_code == 202
+    volumes.wait(old, "available")
+    assert (volumes.wait(new, "in-use")["size"], held(cloud)) == (2, [(server_id, new)])
+    listed = cloud.request("GET", "/os-volumes/detail", version="2.35").json()["volumes"]
+    assert {each["id"]: each["attachments"][0].get("serverId") for each in listed} == {old: None, new: server_id}
+    actions = cloud.request("GET", f"/servers/{server_id}/os-instance-actions").json()["instanceActions"]
+    assert [item["action"] for item in actions].count("swap_volume") == 2
+
+
+def test_the_real_client(cloud: Cloud, volumes: Volumes) -> None:
+    client = Client(cloud, "admin")
+    made = client.one("volume create --size 1 --property a=b data")
+    volumes.wait(made["id"], "available")
+    (row,) = json.loads(client("volume list -f json"))
+    assert (row["Name"], row["Status"], row["Size"]) == ("data", "available", 1)
+    client("volume set --name disk --size 2 data")
+    volumes.wait(made["id"], "available")
+    shown = client.one("volume show disk")
+    assert (shown["size"], shown["properties"]) == (2, {"a": "b"})
+    client("volume set --bootable disk")
+    client("volume snapshot create --volume disk copy")
+    wait_for("the snapshot is there", lambda: client.one("volume snapshot show copy")["status"] == "available")
+    assert [row["Name"] for row in json.loads(client("volume snapshot list -f json"))] == ["copy"]
+    assert [row["Name"] for row in json.loads(client("volume type list -f json"))] == ["local"]
+    client("volume snapshot delete copy")
+
+    client(f"server create --flavor 1 --image {cloud.image_id} --network private --wait vm")
+    client("server add volume vm disk")
+    volumes.wait(made["id"], "in-use")
+    assert [row["Volume ID"] for row in json.loads(client("server volume list vm -f json"))] == [made["id"]]
+    client("server volume update vm disk --delete-on-termination")
+    client("--os-volume-api-version 3.27 volume attachment list")
+    client("server remove volume vm disk")
+    volumes.wait(made["id"], "available")
+    wait_for("the snapshot is gone", lambda: client("volume snapshot list -f value") == "")
+    client("volume delete disk")
+    volumes.wait_gone(made["id"])
+    client(f"server create --flavor 1 --boot-from-volume 1 --image {cloud.image_id} --network private --wait bfv")
+    assert "volume" in client("server show bfv -f json")
+    client("server delete --wait bfv")

@@ -1,0 +1,231 @@
+"""Guests that boot on the hardware that their flavor and image ask for."""
+
+from __future__ import annotations
+
+import os
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import libvirt
+import msgspec
+import pytest
+
+from nova_lite import exception
+from nova_lite.objects import VIF, Image
+from nova_lite.states import PowerState
+from nova_lite.virt import configdrive
+from nova_lite.virt.libvirt.driver import LibvirtDriver
+from tests.integration.libvirt import hosts
+from tests.integration.libvirt.conftest import (
+    Images,
+    assert_nothing_left,
+    boot,
+    guest_lines,
+    guest_spec,
+    wait_for,
+    whole_lines,
+)
+from tests.integration.libvirt.test_live_migration import migrate
+from tests.integration.libvirt.test_moves import MakeHost, arriving, instance_path, make_host, second_host  # noqa: F401
+from tests.unit.virt.builders import make_flavor, make_image
+
+NewVif = Callable[[], VIF]
+
+
+def with_properties(image: Image, **properties: str) -> Image:
+    return msgspec.structs.replace(image, properties={**image.properties, **properties})
+
+
+def console(driver: LibvirtDriver, instance_uuid: str, pattern: str) -> str:
+    def find() -> str:
+        found = re.search(pattern, whole_lines(driver, instance_uuid))
+        return found[0] if found else ""
+
+    line: str = wait_for(f"{pattern} on the console", find)
+    return line
+
+
+def test_a_guest_of_two_sockets_on_scsi_and_another_interface(
+    connection: Any, driver: LibvirtDriver, images: Images, new_vif: NewVif
+) -> None:
+    """It boots from its SCSI disk, by its BIOS; takes its address with a driver that is not virtio's, and finds its
+    config drive on the SCSI bus; and is the same when it is made anew of its disks."""
+    vif = new_vif()
+    image = with_properties(
+        images.disk,
+        hw_disk_bus="scsi",
+        hw_vif_model="vmxnet3",
+        hw_video_model="cirrus",
+        hw_machine_type="q35",
+        hw_watchdog_action="reset",
+        hw_pointer_model="usbtablet",
+        hw_boot_menu="no",
+    )
+    spec = guest_spec(images, [vif], image=image, hostname="scsi", config_drive=True)
+    spec.instance.flavor = make_flavor(
+        vcpus=4,
+        memory_mb=192,
+        extra_specs={
+            "hw:cpu_sockets": "2",
+            "hw:cpu_cores": "2",
+            "hw:serial_port_count": "2",
+            "hw_rng:rate_bytes": "4096",
+            "quota:disk_total_iops_sec": "5000",
+            "hw:hide_hypervisor_id": "yes",
+            "trait:COMPUTE_STORAGE_BUS_SCSI": "required",
+        },
+    )
+    instance_uuid = spec.instance.uuid
+    boot(driver, spec)
+    assert guest_lines(driver, instance_uuid) == [(instance_uuid, "scsi", vif.address)]
+    assert console(driver, instance_uuid, r"Processors: \d+") == "Processors: 4"
+    assert console(driver, instance_uuid, r"Sockets: \d+") == "Sockets: 2"
+
+    def defined() -> str:
+        xml = connection.lookupByUUIDString(instance_uuid).XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE)
+        return re.sub("<novalite:created>.*</novalite:created>", "", xml)
+
+    before = defined()
+    driver.renew(spec)
+    assert defined() == before
+    driver.renew(msgspec.structs.replace(spec, image=with_properties(image, hw_watchdog_action="pause")))
+    assert defined() == before.replace("action='reset'", "action='pause'") != before
+    driver.renew(spec)
+    driver.reboot(instance_uuid, "HARD", 0)
+    assert len(guest_lines(driver, instance_uuid, 2)) == 2
+    connection.lookupByUUIDString(instance_uuid).destroy()
+    connection.lookupByUUIDString(instance_uuid).undefine()
+    driver.recreate(spec)
+    assert defined() == before
+    driver.destroy(instance_uuid)
+    driver.unplug_vifs(instance_uuid)
+    assert_nothing_left(connection, driver, spec)
+
+
+@pytest.mark.parametrize("secure", ["disabled", "required"])
+def test_a_uefi_guest_reaches_its_firmware_and_keeps_its_variables(
+    connection: Any, driver: LibvirtDriver, images: Images, blank: Image, secure: str
+) -> None:
+    trait = "COMPUTE_FIRMWARE_UEFI" if secure == "disabled" else "COMPUTE_SECURITY_UEFI_SECURE_BOOT"
+    if trait not in driver.get_inventory().capabilities["traits"]:
+        pytest.skip("no OVMF here (package ovmf)")
+    image = with_properties(blank, hw_firmware_type="uefi", os_secure_boot=secure)
+    spec = guest_spec(images, [], image=image, memory_mb=256)
+    instance_uuid = spec.instance.uuid
+    boot(driver, spec)
+    console(driver, instance_uuid, "BdsDxe")
+    directory = Path(driver._records.directory(instance_uuid))
+    variables = directory / "nvram.fd"
+    assert variables.stat().st_size > 0
+    loader = ET.fromstring(connection.lookupByUUIDString(instance_uuid).XMLDesc()).find("os/loader")
+    assert loader is not None
+    assert loader.get("secure", "no") == ("yes" if secure == "required" else "no")
+
+    driver.set_aside(instance_uuid, 0)
+    assert "nvram.fd" in os.listdir(f"{directory}@aside")
+    driver.take_back(instance_uuid)
+    driver.power_on(instance_uuid)
+    assert driver.get_info(instance_uuid).power_state == PowerState.RUNNING
+    driver.destroy(instance_uuid)
+    assert_nothing_left(connection, driver, spec)
+
+
+def test_a_host_without_what_is_asked_for_makes_nothing(
+    connection: Any, driver: LibvirtDriver, images: Images, blank: Image
+) -> None:
+    spec = guest_spec(images, [], image=with_properties(blank, **{"trait:CUSTOM_GOLD": "required"}))
+    with pytest.raises(exception.VirtDriverError, match="lacks what is asked for: CUSTOM_GOLD"):
+        driver.spawn(spec)
+    assert_nothing_left(connection, driver, spec)
+
+
+def test_a_rescue_disk_that_leaves_the_others_in_their_places(
+    connection: Any, driver: LibvirtDriver, images: Images, new_vif: NewVif
+) -> None:
+    vif = new_vif()
+    spec = guest_spec(images, [vif], image=images.disk, hostname="stable", config_drive=True)
+    instance_uuid = spec.instance.uuid
+    boot(driver, spec)
+    assert len(guest_lines(driver, instance_uuid)) == 1
+    for device, bus, name in (("disk", "scsi", "sda"), ("cdrom", "ide", "hda")):
+        properties = {"hw_rescue_bus": bus, "hw_rescue_device": device}
+        rescue = guest_spec(images, [vif], image=with_properties(images.disk, **properties))
+        rescue.instance = spec.instance
+        driver.rescue(rescue, 0)
+        assert driver.get_info(instance_uuid).power_state == PowerState.RUNNING
+        disks = ET.fromstring(connection.lookupByUUIDString(instance_uuid).XMLDesc()).findall("devices/disk")
+        names = [(disk.find("target").get("dev"), disk.find("boot") is not None) for disk in disks]  # type: ignore[union-attr]
+        assert sorted(names) == sorted([(name, True), ("vda", False), ("vdb", False)])
+        assert disks[-1].get("device") == device
+        if device == "disk":
+            assert len(guest_lines(driver, instance_uuid, 2)) == 2
+    driver.unrescue(instance_uuid)
+    driver.destroy(instance_uuid)
+    driver.unplug_vifs(instance_uuid)
+    assert_nothing_left(connection, driver, spec)
+
+
+def test_an_iso_image_is_a_drive(connection: Any, driver: LibvirtDriver, images: Images, directory: Path) -> None:
+    path = directory / "cd.iso"
+    configdrive.write_iso(str(path), {"README": b"nothing to boot"})
+    spec = guest_spec(images, [], image=make_image(path, "iso"))
+    boot(driver, spec)
+    disk = ET.fromstring(connection.lookupByUUIDString(spec.instance.uuid).XMLDesc()).find("devices/disk")
+    assert disk is not None
+    assert (disk.get("device"), disk.find("target").get("bus")) == ("cdrom", "ide")  # type: ignore[union-attr]
+    assert driver.get_info(spec.instance.uuid).power_state == PowerState.RUNNING
+    driver.destroy(spec.instance.uuid)
+    assert_nothing_left(connection, driver, spec)
+
+
+def hardware(driver: LibvirtDriver, instance_uuid: str) -> list[tuple[str, str]]:
+    """Of a domain, what says of its hardware is the same wherever it is."""
+    connection = libvirt.open(driver.conf.libvirt.connection_uri)
+    try:
+        domain = ET.fromstring(connection.lookupByUUIDString(instance_uuid).XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
+    finally:
+        connection.close()
+    found = [domain.find("os/type"), *domain.iterfind("devices/disk/target"), *domain.iterfind("devices/controller")]
+    return [(element.tag, str(sorted(element.items()))) for element in found if element is not None]
+
+
+@pytest.mark.parametrize("disk_format", ["raw", "iso"])
+def test_a_uefi_guest_takes_its_variables_to_other_hosts(
+    make_host: MakeHost,  # noqa: F811
+    images: Images,
+    directory: Path,
+    disk_format: str,
+) -> None:
+    """Alive there, off and cold back."""
+    path = directory / f"uefi.{disk_format}"
+    if disk_format == "iso":
+        configdrive.write_iso(str(path), {"README": b"nothing to boot"})
+    else:
+        path.write_bytes(bytes(1024**2))
+    here = make_host("here", hosts.HERE, live_migration_uri=hosts.URI)
+    there = make_host("there", hosts.THERE, live_migration_uri=hosts.URI)
+    properties = {"hw_firmware_type": "uefi", "hw_disk_bus": "scsi", "hw_machine_type": "q35"}
+    image = make_image(path, disk_format, properties=properties)
+    spec = guest_spec(images, [], image=image, memory_mb=256)
+    instance_uuid = spec.instance.uuid
+    here.spawn(spec)
+    console(here, instance_uuid, "BdsDxe")
+    before = hardware(here, instance_uuid)
+
+    migrate(here, there, arriving(spec, 2))
+    assert there.get_info(instance_uuid).power_state == PowerState.RUNNING
+    assert hardware(there, instance_uuid) == before
+    variables = instance_path(there, spec) / "nvram.fd"
+    assert variables.stat().st_size > 0
+    here.destroy(instance_uuid)
+
+    source = there.migrate_disk_and_power_off(instance_uuid, 0)
+    content = variables.read_bytes()
+    here.finish_migration(arriving(spec, 3), source, power_on=False)
+    assert (instance_path(here, spec) / "nvram.fd").read_bytes() == content
+    assert hardware(here, instance_uuid) == before
+    here.power_on(instance_uuid)
+    assert here.get_info(instance_uuid).power_state == PowerState.RUNNING

@@ -1,0 +1,41 @@
+"""The image cache of a host with a real guest: what that begins as and boots stays as long as it is there."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+from nova_lite.virt.libvirt.driver import LibvirtDriver
+from tests.integration.libvirt.conftest import Images, guest_spec
+
+AGE = 3600.0
+
+
+def make_old(driver: LibvirtDriver, *names: str) -> None:
+    then = time.time() - 2 * AGE
+    for name in names:
+        os.utime(Path(driver._records.base_path, name), (then, then))
+
+
+def test_images_of_a_guest_stay_until_it_is_gone(driver: LibvirtDriver, images: Images) -> None:
+    """The directory is the session's: other tests' images are young."""
+    spec = guest_spec(images, [])
+    mine = (images.ami.id, images.kernel.id, images.ramdisk.id)
+    driver.spawn(spec)
+    driver.power_off(spec.instance.uuid, 0)
+    make_old(driver, *mine)
+    assert driver.age_images(AGE) == []
+
+    record = Path(driver._records.directory(spec.instance.uuid), "instance.json")
+    content = json.loads(record.read_text())
+    assert content.pop("images"), "the record names them"
+    record.write_text(json.dumps(content))
+    assert driver.age_images(AGE) == [], "nor of a guest from before records named them"
+
+    driver.destroy(spec.instance.uuid)
+    assert sorted(driver.age_images(AGE)) == sorted(mine)
+    assert not any(Path(driver._records.base_path, name).exists() for name in mine)
+    driver.spawn(spec)
+    driver.destroy(spec.instance.uuid)

@@ -1,0 +1,126 @@
+"""Guests with IPv6 beside IPv4: the address that was known before they were made, and what is let through to it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from nova_lite.objects import VIF, Network, PortFilters, SecurityGroupRule, ipv6
+from nova_lite.virt.libvirt.driver import LibvirtDriver
+from tests.integration.libvirt.conftest import (
+    Images,
+    boot,
+    guest_lines,
+    guest_spec,
+    remove_network,
+    wait_for,
+    whole_lines,
+)
+from tests.integration.libvirt.test_guests import console_line, user_data
+from tests.integration.libvirt.test_security_groups import group
+from tests.unit.virt.builders import make_network, make_vif
+
+pytestmark = pytest.mark.skipif(shutil.which("nft") is None, reason="nft is not installed")
+
+#: What it has by itself, as soon as nobody else has it; and the way out.
+TELLS = """
+while :; do
+    own=$(ip -6 addr show dev eth0 scope global | grep -v tentative | sed -n 's|.*inet6 \\([^/]*\\)/.*|\\1|p')
+    [ -z "$own" ] || break
+    usleep 200000
+done
+echo "ipv6: $own"
+echo "route6: $(ip -6 route | sed -n 's|^default via \\([^ ]*\\) .*|\\1|p')"
+"""
+SERVES = TELLS + "while :; do nc -l -p 80 -e /bin/true; done"
+TRIES = (
+    TELLS
+    + """
+ip -6 addr add {forged}/64 dev eth0 nodad
+n=0
+while :; do
+    n=$((n + 1))
+    if ping -6 -c 1 -W 1 -I {own} {server} >/dev/null 2>&1; then own=yes; else own=no; fi
+    if ping -6 -c 1 -W 1 -I {forged} {server} >/dev/null 2>&1; then forged=yes; else forged=no; fi
+    echo "try $n: $own $forged"
+    usleep 200000
+done
+"""
+)
+_TRY = re.compile(r"^try (\d+): (yes|no) (yes|no)\r?$", re.MULTILINE)
+ECHO = SecurityGroupRule(id="r", security_group_id="echo", ethertype="IPv6", protocol="icmp", port_range_min=128)
+
+
+@pytest.fixture
+def dual(connection: Any) -> Iterator[Network]:
+    token = uuid.uuid4()
+    prefix, bridge = f"10.{200 + token.bytes[0] % 50}.{token.bytes[1]}", f"nlt{token.hex[:8]}"
+    gateway, start, end = (f"{prefix}.{number}" for number in (1, 10, 250))
+    values: dict[str, Any] = {"gateway": gateway, "start": start, "end": end, "bridge": bridge}
+    cidr6 = f"fd{token.hex[:2]}:{token.hex[2:6]}:{token.hex[6:10]}:1::/64"
+    yield make_network(id=str(token), cidr=f"{prefix}.0/24", cidr6=cidr6, **values)
+    remove_network(connection, f"nova-lite-{token}", bridge)
+
+
+def port(network: Network, number: int) -> VIF:
+    mac_address = f"fa:16:3e:{network.id[:2]}:66:{number:02x}"
+    return make_vif(
+        network=network,
+        address=f"{network.start.rpartition('.')[0]}.{10 + number}",  # type: ignore[union-attr]
+        mac_address=mac_address,
+        more=ipv6.further(network, ipv6.address_on(network, mac_address)),
+        port_security_enabled=True,
+    )
+
+
+def pinged(address: str) -> bool:
+    """From the host."""
+    command = ["ping", "-6", "-c", "1", "-W", "2", address]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def test_a_guest_has_both_addresses_and_is_reached_by_what_its_groups_let_in(
+    driver: LibvirtDriver, images: Images, dual: Network
+) -> None:
+    """And what comes from another address than its own is not heard."""
+    mine, other = port(dual, 1), port(dual, 2)
+    own, forged = other.more[0].address, dual.cidr6.replace("::/64", "::bad")
+    server = guest_spec(images, [mine], hostname="server", user_data=user_data(SERVES))
+    values = {"server": mine.more[0].address, "own": own, "forged": forged}
+    client = guest_spec(images, [other], hostname="client", user_data=user_data(TRIES.format(**values)))
+    ids = [spec.instance.uuid for spec in (server, client)]
+
+    def let_in(*open_to_all: Any) -> None:
+        known = {each.id: each for each in (group("shut"), *open_to_all)}
+        driver.set_port_filters(PortFilters(groups=known, instances={ids[0]: list(known), ids[1]: ["shut"]}))
+
+    def tries() -> list[tuple[str, ...]]:
+        return _TRY.findall(whole_lines(driver, ids[1]))
+
+    def wait_for_answer(answer: str) -> None:
+        """All tries that begin from now on end so, and those from elsewhere with nothing."""
+        before = len(tries()) + 1
+        what = f"two tries that end with {answer}"
+        found = wait_for(what, lambda: tries()[before:][:2] if len(tries()) >= before + 2 else [])
+        assert [each[1:] for each in found] == [(answer, "no")] * 2
+
+    boot(driver, server)
+    boot(driver, client)
+    let_in()
+    for instance_uuid, vif in zip(ids, (mine, other), strict=True):
+        assert guest_lines(driver, instance_uuid)[0][2] == vif.address
+        assert console_line(driver, instance_uuid, "ipv6:").split()[1:] == [vif.more[0].address]
+        assert console_line(driver, instance_uuid, "route6:").split()[1:][0].startswith("fe80::")
+    wait_for_answer("no")
+    assert not pinged(mine.more[0].address)
+    let_in(group("echo", ECHO))
+    wait_for_answer("yes")
+    assert pinged(mine.more[0].address)
+    let_in()
+    wait_for_answer("no")

@@ -1,0 +1,163 @@
+"""Guests on the CPUs and in the memory that are theirs: what libvirt and the kernel say of where they run."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import libvirt
+import msgspec
+import pytest
+
+from nova_lite import cpu_sets, hardware
+from nova_lite.hardware import fitting
+from nova_lite.objects import InstanceNUMATopology
+from nova_lite.virt.driver import SpawnSpec
+from nova_lite.virt.libvirt.driver import LibvirtDriver
+from tests.integration.libvirt import hosts
+from tests.integration.libvirt.conftest import Images, MakeDriver, assert_nothing_left, boot, guest_lines, guest_spec
+from tests.integration.libvirt.test_live_migration import migrate
+from tests.integration.libvirt.test_moves import MakeHost, arriving, make_host, second_host  # noqa: F401
+from tests.unit.virt.builders import make_flavor
+
+PAGES_MOUNT = "/dev/hugepages"
+PAGES = Path("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages")
+
+
+@pytest.fixture
+def cpus(make_driver: MakeDriver) -> list[int]:
+    """Of the first cell, at least two."""
+    found = sorted(cpu_sets.parse(make_driver("cpus").get_inventory().numa[0].shared_cpus))
+    if len(found) < 2:
+        pytest.skip("this machine has one CPU")
+    return found
+
+
+def place(driver: LibvirtDriver, spec: SpawnSpec) -> InstanceNUMATopology:
+    """As the conductor's claim would, on a host with nothing else."""
+    wanted = hardware.numa_of(spec.instance.flavor, spec.image)
+    assert wanted is not None
+    return fitting.fit(wanted, driver.get_inventory().numa, {}, fitting.Ratios(cpu=4.0))
+
+
+def pinned(images: Images, driver: LibvirtDriver, vcpus: int = 1, **specs: str) -> SpawnSpec:
+    spec = guest_spec(images, [], hostname="pinned")
+    named = {f"hw:{name}": value for name, value in specs.items()}
+    spec.instance.flavor = make_flavor(vcpus=vcpus, memory_mb=128, extra_specs=named)
+    spec.instance.numa = place(driver, spec)
+    return spec
+
+
+def may_run_on(domain: Any) -> dict[str, str]:
+    """By the kernel, of each thread of its emulator: vCPUs by their numbers, all others together."""
+    found: dict[str, str] = {}
+    for task in Path(f"/proc/{_pid(domain)}/task").iterdir():
+        name = (task / "comm").read_text().strip()
+        allowed = re.search(r"^Cpus_allowed_list:\s*(\S+)", (task / "status").read_text(), re.MULTILINE)
+        assert allowed is not None
+        vcpu = re.fullmatch(r"CPU (\d+)/\w+", name)
+        found[vcpu[1] if vcpu else "emulator"] = allowed[1]
+    return found
+
+
+def _pid(domain: Any, run: Path = Path("/run/libvirt")) -> int:
+    return int((run / "qemu" / f"{domain.name()}.pid").read_text())
+
+
+def test_a_guest_runs_on_the_cpus_that_are_its_own(
+    connection: Any, make_driver: MakeDriver, images: Images, cpus: list[int]
+) -> None:
+    """And another one on the shared ones; both still do when they are made anew."""
+    shared, own = str(cpus[0]), str(cpus[1])
+    driver = make_driver("one", compute__cpu_dedicated_set=own, compute__cpu_shared_set=shared)
+    inventory = driver.get_inventory()
+    assert inventory.vcpus == 1
+    assert [cell.dedicated_cpus for cell in inventory.numa][:1] == [own]
+    spec = pinned(images, driver, cpu_policy="dedicated")
+    floating = guest_spec(images, [], hostname="floating")
+    for each in (spec, floating):
+        boot(driver, each)
+    domain = connection.lookupByUUIDString(spec.instance.uuid)
+    other = connection.lookupByUUIDString(floating.instance.uuid)
+    assert may_run_on(domain) == {"0": own, "emulator": own}
+    assert may_run_on(other) == {"0": shared, "emulator": shared}
+    assert guest_lines(driver, spec.instance.uuid) == [(spec.instance.uuid, "pinned", "none")]
+    driver.renew(spec)
+    driver.reboot(spec.instance.uuid, "HARD", 0)
+    assert may_run_on(domain) == {"0": own, "emulator": own}
+    assert len(guest_lines(driver, spec.instance.uuid, 2)) == 2
+    for each in (spec, floating):
+        driver.destroy(each.instance.uuid)
+        assert_nothing_left(connection, driver, each)
+
+
+def test_a_guest_takes_to_the_cpus_of_the_host_that_it_goes_to(
+    make_host: MakeHost,  # noqa: F811
+    images: Images,
+    cpus: list[int],
+) -> None:
+    """While it runs."""
+    here = make_host("here", hosts.HERE, live_migration_uri=hosts.URI, compute__cpu_dedicated_set=str(cpus[0]))
+    there = make_host("there", hosts.THERE, live_migration_uri=hosts.URI, compute__cpu_dedicated_set=str(cpus[1]))
+    spec = pinned(images, here, cpu_policy="dedicated")
+    here.spawn(spec)
+    moved = arriving(spec, 2)
+    moved.instance = msgspec.structs.replace(spec.instance, numa=place(there, spec))
+    migrate(here, there, moved)
+    connection = libvirt.open(there.conf.libvirt.connection_uri)
+    try:
+        domain = connection.lookupByUUIDString(spec.instance.uuid)
+        pins = [cpuset.index(True) for cpuset in domain.vcpus()[1]]
+        assert pins == [cpus[1]]
+        tree = ET.fromstring(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE))
+        assert [pin.get("cpuset") for pin in tree.iterfind("cputune/*")] == [str(cpus[1])] * 2
+    finally:
+        connection.close()
+
+
+@pytest.fixture
+def large_pages() -> Iterator[None]:
+    """Enough for a guest of 128 MB, while the test runs, and the file system for them where hosts have it."""
+    if not PAGES.exists():
+        pytest.skip("this machine has no pages of 2 MiB")
+    before, mounted = int(PAGES.read_text()), os.path.ismount(PAGES_MOUNT)
+    PAGES.write_text(str(before + 96))
+    try:
+        if int(PAGES.read_text()) < before + 64:
+            pytest.skip("this machine has not enough memory in one piece for large pages")
+        if not mounted:
+            os.makedirs(PAGES_MOUNT, exist_ok=True)
+            subprocess.run(["mount", "-t", "hugetlbfs", "hugetlbfs", PAGES_MOUNT], check=True, timeout=30)
+        yield
+    finally:
+        if not mounted and os.path.ismount(PAGES_MOUNT):
+            subprocess.run(["umount", PAGES_MOUNT], check=True, timeout=30)
+        PAGES.write_text(str(before))
+
+
+def test_a_guest_in_large_pages(connection: Any, directory: Path, images: Images, large_pages: None) -> None:
+    """On a libvirtd that was started when there were some."""
+    with hosts.third_host() as run:
+        driver = hosts.make_driver(directory / "paged", "paged", hosts.THIRD)
+        spec = pinned(images, driver, vcpus=1, mem_page_size="2MB")
+        instance_uuid = spec.instance.uuid
+        boot(driver, spec)
+        there = libvirt.open(driver.conf.libvirt.connection_uri)
+        try:
+            domain = there.lookupByUUIDString(instance_uuid)
+            status = Path(f"/proc/{_pid(domain, run)}/status").read_text()
+            size = re.search(r"^HugetlbPages:\s*(\d+) kB", status, re.MULTILINE)
+            assert size is not None
+            assert int(size[1]) >= 64 * 1024
+            assert guest_lines(driver, instance_uuid) == [(instance_uuid, "pinned", "none")]
+            driver.destroy(instance_uuid)
+            assert_nothing_left(there, driver, spec)
+        finally:
+            there.close()
+            shutil.rmtree(driver.conf.state_path, ignore_errors=True)

@@ -1,0 +1,96 @@
+"""A real guest that tries to reach another, while what lets it in comes and goes; and one that forges an address."""
+
+from __future__ import annotations
+
+import re
+import shutil
+
+import msgspec
+import pytest
+
+from nova_lite.objects import PortFilters, SecurityGroup, SecurityGroupRule
+from nova_lite.objects.security_group import default_group
+from nova_lite.virt.libvirt.driver import LibvirtDriver
+from tests.integration.libvirt.conftest import Images, boot, guest_lines, guest_spec, wait_for, whole_lines
+from tests.integration.libvirt.test_guests import NewVif, console_line, user_data
+
+pytestmark = pytest.mark.skipif(shutil.which("nft") is None, reason="nft is not installed")
+
+DEFAULT = default_group("p")
+
+#: How many pings have come in, ever.
+SERVES = """
+(while :; do nc -l -p 80 -e /bin/true; done) &
+while :; do echo "pings: $(grep '^Icmp:' /proc/net/snmp | tail -n 1 | cut -d' ' -f10)"; sleep 1; done
+"""
+#: A neighbour that is known needs no ARP, which would be dropped too.
+FORGES = """
+arp -s {server} {mac}
+ip addr flush dev eth0; ip addr add {forged}/24 dev eth0
+ping -c 3 -W 1 {server} >/dev/null
+ip addr flush dev eth0; ip addr add {own}/24 dev eth0
+ping -c 2 -W 1 {server} >/dev/null
+echo "both sent"
+"""
+TRIES = """
+n=0
+while :; do
+    n=$((n + 1))
+    if nc -w 1 {server} 80 </dev/null >/dev/null 2>&1; then echo "try $n: yes"; else echo "try $n: no"; fi
+    usleep 200000
+done
+"""
+HTTP = SecurityGroupRule(id="r", security_group_id="web", protocol="tcp", port_range_min=80, port_range_max=80)
+_TRY = re.compile(r"^try (\d+): (yes|no)\r?$", re.MULTILINE)
+
+
+def group(name: str, *rules: SecurityGroupRule) -> SecurityGroup:
+    return SecurityGroup(id=name, name=name, rules=[*DEFAULT.rules[:2], *rules])
+
+
+def test_a_port_is_opened_and_closed_while_another_guest_tries(
+    driver: LibvirtDriver, images: Images, new_vif: NewVif
+) -> None:
+    """And what comes from a forged address is not heard, whatever is open."""
+    mine, other, forged = (msgspec.structs.replace(new_vif(), port_security_enabled=True) for _ in range(3))
+    server = guest_spec(images, [mine], hostname="server", user_data=user_data(SERVES))
+    values = {"server": mine.address, "mac": mine.mac_address, "own": other.address, "forged": forged.address}
+    client = guest_spec(images, [other], hostname="client", user_data=user_data((FORGES + TRIES).format(**values)))
+    shut, web, ping = (
+        group("shut"),
+        group("web", HTTP),
+        group("ping", SecurityGroupRule(id="r", security_group_id="ping", protocol="icmp")),
+    )
+    ids = [spec.instance.uuid for spec in (server, client)]
+
+    def let_in(*groups: SecurityGroup) -> None:
+        known = {each.id: each for each in (shut, *groups)}
+        driver.set_port_filters(PortFilters(groups=known, instances={ids[0]: list(known), ids[1]: ["shut"]}))
+
+    boot(driver, server)
+    assert guest_lines(driver, ids[0])[0][2] == mine.address
+    let_in(ping)
+    boot(driver, client)
+    assert guest_lines(driver, ids[1])[0][2] == other.address
+    console_line(driver, ids[1], "both sent")
+
+    def pings() -> str:
+        return re.findall(r"^pings: (\d+)\r?$", whole_lines(driver, ids[0]), re.MULTILINE)[-1]
+
+    def tries() -> list[tuple[str, str]]:
+        return _TRY.findall(whole_lines(driver, ids[1]))
+
+    def wait_for_answer(answer: str) -> None:
+        """All tries that begin from now on end so."""
+        before = len(tries()) + 1
+        found = wait_for(
+            f"three tries that end with {answer}", lambda: tries()[before:][:3] if len(tries()) >= before + 3 else []
+        )
+        assert [each for _, each in found] == [answer] * 3
+
+    wait_for_answer("no")
+    assert pings() == "2", "those of the forged address did not come in"
+    let_in(ping, web)
+    wait_for_answer("yes")
+    let_in(ping)
+    wait_for_answer("no")

@@ -1,0 +1,126 @@
+"""Guests of two libvirt hosts on one network: each gets its address from its own host, and they meet by VXLAN."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from nova_lite.objects import VIF, Network, PortFilters
+from nova_lite.virt.driver import SpawnSpec
+from nova_lite.virt.libvirt.driver import LibvirtDriver
+from tests.integration.libvirt import hosts
+from tests.integration.libvirt.conftest import (
+    GUEST_LINE,
+    Images,
+    boot,
+    guest_lines,
+    guest_spec,
+    remove_network,
+    wait_for,
+    whole_lines,
+)
+from tests.integration.libvirt.remote import Remote
+from tests.integration.libvirt.test_guests import user_data
+from tests.integration.libvirt.test_moves import second_host  # noqa: F401 a fixture
+from tests.integration.libvirt.test_security_groups import HTTP, TRIES, group
+from tests.unit.virt.builders import make_network, make_vif
+
+pytestmark = pytest.mark.skipif(shutil.which("nft") is None, reason="nft is not installed")
+
+SERVES = 'echo "mtu $(cat /sys/class/net/eth0/mtu)"\nwhile :; do nc -l -p 80 -e /bin/true; done'
+TRY = re.compile(r"^try (\d+): (yes|no)\r?$", re.MULTILINE)
+
+
+@pytest.fixture
+def wide(connection: Any) -> Iterator[Network]:
+    token = uuid.uuid4()
+    prefix, bridge = f"10.{200 + token.bytes[0] % 50}.{token.bytes[1]}", f"nlt{token.hex[:8]}"
+    gateway, start, end = (f"{prefix}.{number}" for number in (1, 10, 250))
+    values: dict[str, Any] = {"gateway": gateway, "start": start, "end": end, "bridge": bridge, "mtu": 1450}
+    vni = int.from_bytes(token.bytes[:3], "big") or 1
+    yield make_network(id=str(token), cidr=f"{prefix}.0/24", vni=vni, **values)
+    remove_network(connection, f"nova-lite-{token}", bridge)
+
+
+@pytest.fixture
+def here(directory: Path, second_host: None) -> Iterator[LibvirtDriver]:  # noqa: F811
+    name = f"here-{uuid.uuid4().hex[:8]}"
+    made = hosts.make_driver(directory / name, name, hosts.HERE, vxlan__local_ip=hosts.HERE)
+    yield made
+    for instance_uuid in {info.uuid for info in made.list_domains()} | made.leftovers():
+        made.destroy(instance_uuid)
+        made.unplug_vifs(instance_uuid)
+
+
+@pytest.fixture
+def there(directory: Path, second_host: None) -> Iterator[Remote]:  # noqa: F811
+    name = f"there-{uuid.uuid4().hex[:8]}"
+    made = Remote(directory / name, name, hosts.THERE, hosts.NUMBER)
+    yield made
+    made.close()
+
+
+def port(network: Network, number: int) -> VIF:
+    address = f"{network.start.rpartition('.')[0]}.{10 + number}"  # type: ignore[union-attr]
+    mac_address = f"fa:16:3e:{network.id[:2]}:77:{number:02x}"
+    return make_vif(network=network, address=address, mac_address=mac_address, port_security_enabled=True)
+
+
+def remote_boot(there: Remote, spec: SpawnSpec) -> None:
+    there.ask("boot", instance=spec.instance, vifs=spec.vifs, image=spec.image, images=spec.images)
+
+
+def test_a_port_is_opened_and_closed_to_a_guest_of_another_host(
+    here: LibvirtDriver, there: Remote, images: Images, wide: Network
+) -> None:
+    mine, other = port(wide, 1), port(wide, 2)
+    server = guest_spec(images, [other], hostname="server", user_data=user_data(SERVES))
+    tries = user_data(TRIES.format(server=other.address))
+    client = guest_spec(images, [mine], hostname="client", user_data=tries)
+    ids = [client.instance.uuid, server.instance.uuid]
+    device = f"nlvx{wide.vni}"
+
+    def let_in(*open_to_all: Any) -> None:
+        """What the conductor tells both hosts."""
+        known = {each.id: each for each in (group("shut"), *open_to_all)}
+        told = PortFilters(groups=known, instances={ids[0]: ["shut"], ids[1]: list(known)})
+        here.set_port_filters(msgspec.structs.replace(told, peers={wide.id: [hosts.THERE]}))
+        there.ask("filters", filters=msgspec.structs.replace(told, peers={wide.id: [hosts.HERE]}))
+
+    def answers() -> list[tuple[str, str]]:
+        return TRY.findall(whole_lines(here, ids[0]))
+
+    def wait_for_answer(answer: str) -> None:
+        """All tries that begin from now on end so."""
+        before = len(answers()) + 1
+        found = wait_for(
+            f"three tries that end with {answer}",
+            lambda: answers()[before:][:3] if len(answers()) >= before + 3 else [],
+        )
+        assert [each for _, each in found] == [answer] * 3
+
+    remote_boot(there, server)
+    boot(here, client)
+    let_in()
+    assert guest_lines(here, ids[0])[0][2] == mine.address
+    said = wait_for("the server's line", lambda: GUEST_LINE.findall(there.ask("console", uuid=ids[1])))
+    assert said == [(ids[1], "server", other.address)]
+    assert "mtu 1450" in wait_for("its MTU", lambda: re.findall("mtu [0-9]+", there.ask("console", uuid=ids[1])))
+    assert os.path.exists(f"/sys/class/net/{device}") and device in there.ask("links")
+    wait_for_answer("no")
+    let_in(group("web", HTTP))
+    wait_for_answer("yes")
+    let_in()
+    wait_for_answer("no")
+    here.destroy(ids[0])
+    here.unplug_vifs(ids[0])
+    there.ask("destroy", uuid=ids[1])
+    assert not os.path.exists(f"/sys/class/net/{device}") and device not in there.ask("links")

@@ -1,0 +1,254 @@
+"""Volumes of real guests: booted from, attached to and detached from a guest that runs, read by another one."""
+
+from __future__ import annotations
+
+import uuid
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from oslo_config import cfg
+
+from nova_lite import conf as configuration
+from nova_lite import exception
+from nova_lite.image import local
+from nova_lite.objects import BlockDevice, VolumeVerb, VolumeWork
+from nova_lite.objects.block_device import Source
+from nova_lite.states import PowerState
+from nova_lite.virt.driver import SpawnSpec
+from nova_lite.virt.libvirt.driver import LibvirtDriver
+from nova_lite.volume.local import GIB, LocalVolumes
+from tests.integration import scripts
+from tests.integration.libvirt import hosts
+from tests.integration.libvirt.conftest import Images, guest_spec, wait_for
+from tests.integration.libvirt.test_live_migration import counts, migrate, wait_for_count
+from tests.integration.libvirt.test_moves import (  # noqa: F401 fixtures
+    MakeHost,
+    arriving,
+    make_host,
+    second_host,
+)
+
+#: Waits for a disk with the serial number, says what is on it and its size, leaves a mark, and says when it is gone.
+WATCHES = """
+while :; do
+    for disk in /sys/class/block/vd[a-z]; do
+        case "$(cat $disk/serial 2>/dev/null)" in
+        SERIAL*)
+            [ "$seen" != "$disk" ] || continue
+            seen=$disk
+            device=/dev/${disk##*/}
+            found=$(dd if=$device bs=512 skip=1024 count=1 2>/dev/null | tr -d '\\000\\n')
+            echo "volume: ${found:-nothing}, sectors $(cat $disk/size)"
+            echo marked-by-NAME | dd of=$device bs=512 seek=1024 conv=notrunc,sync 2>/dev/null
+            sync
+            echo "volume marked"
+            ;;
+        esac
+    done
+    if [ -n "$seen" ] && [ ! -e "$seen" ]; then echo "volume released"; seen=; fi
+    if [ -n "$seen" ]; then
+        size=$(cat $seen/size)
+        [ "$size" = "$told" ] || { echo "volume has $size sectors"; told=$size; }
+    fi
+    usleep 200000
+done
+"""
+
+
+@pytest.fixture
+def volumes(directory: Path) -> LocalVolumes:
+    conf = cfg.ConfigOpts()
+    configuration.register_opts(conf)
+    conf([], default_config_files=[])
+    conf.set_override("store_path", str(directory / "volumes"), "volume")
+    return LocalVolumes(conf, lambda image, target: local.copy(image, image.name, target))
+
+
+def make_volume(volumes: LocalVolumes, **source: Any) -> str:
+    volume_id = str(uuid.uuid4())
+    volumes.create(VolumeWork(id=1, verb=VolumeVerb.CREATE, volume_id=volume_id, size=1, **source))
+    return volume_id
+
+
+def device(volume_id: str, name: str, **more: Any) -> BlockDevice:
+    return BlockDevice(
+        uuid=str(uuid.uuid4()),
+        source_type=Source.VOLUME,
+        destination_type="volume",
+        volume_id=volume_id,
+        device_name=name,
+        **more,
+    )
+
+
+def watching(images: Images, volume_id: str, name: str, **changes: Any) -> SpawnSpec:
+    script = WATCHES.replace("SERIAL", volume_id[:20]).replace("NAME", name)
+    return guest_spec(images, [], config_drive=True, user_data=scripts.user_data(script), **changes)
+
+
+def says(driver: LibvirtDriver, spec: SpawnSpec, text: str) -> None:
+    wait_for(f"{text!r} on the console", lambda: text in driver.get_console_output(spec.instance.uuid, None))
+
+
+def test_attach_write_detach_and_read_elsewhere(driver: LibvirtDriver, images: Images, volumes: LocalVolumes) -> None:
+    volume_id = make_volume(volumes)
+    path = volumes.require(volume_id)
+    one, two = watching(images, volume_id, "one"), watching(images, volume_id, "two")
+    driver.spawn(one)
+    driver.spawn(two)
+    says(driver, one, "nova-lite-guest: instance=")
+    driver.attach_volume(one.instance.uuid, device(volume_id, "/dev/vdc"), path)
+    driver.attach_volume(one.instance.uuid, device(volume_id, "/dev/vdc"), path)
+    says(driver, one, f"volume: nothing, sectors {GIB // 512}")
+    says(driver, one, "volume marked")
+
+    volumes.extend(volume_id, 2)
+    driver.extend_volume(one.instance.uuid, volume_id, 2 * GIB)
+    says(driver, one, f"volume has {2 * GIB // 512} sectors")
+
+    driver.detach_volume(one.instance.uuid, volume_id, 60)
+    driver.detach_volume(one.instance.uuid, volume_id, 60)
+    says(driver, one, "volume released")
+
+    says(driver, two, "nova-lite-guest: instance=")
+    driver.power_off(two.instance.uuid, 0)
+    driver.attach_volume(two.instance.uuid, device(volume_id, "/dev/vdc"), path)
+    driver.power_on(two.instance.uuid)
+    says(driver, two, f"volume: marked-by-one, sectors {2 * GIB // 512}")
+    driver.destroy(two.instance.uuid)
+    assert volumes.require(volume_id) == path, "a guest's end takes no volume along"
+
+
+def test_boot_from_a_volume(driver: LibvirtDriver, images: Images, volumes: LocalVolumes) -> None:
+    """Of an image: what the guest has written is there when another guest boots from the same volume."""
+    volume_id = make_volume(volumes, image=images.disk)
+    for found in ("nothing", "marked-by-a-guest"):
+        plain = guest_spec(images, [], images.disk, config_drive=True, user_data=scripts.user_data(scripts.MARKS))
+        root = device(volume_id, "/dev/vda", boot_index=0)
+        instance = msgspec.structs.replace(plain.instance, block_devices=[root])
+        spec = msgspec.structs.replace(plain, instance=instance, volumes={volume_id: volumes.require(volume_id)})
+        driver.spawn(spec)
+        assert driver.get_info(spec.instance.uuid).power_state == PowerState.RUNNING
+        says(driver, spec, f"on disk: {found}, sectors {GIB // 512}")
+        says(driver, spec, "mark written")
+        driver.destroy(spec.instance.uuid)
+
+
+def test_a_live_migration_takes_volumes_along(make_host: MakeHost, images: Images, volumes: LocalVolumes) -> None:  # noqa: F811
+    """One that it boots from, whose bytes are not copied, and one beside it; what it writes at the destination is in
+    the same file."""
+    options = {"live_migration_uri": hosts.URI}
+    here, there = make_host("here", hosts.HERE, **options), make_host("there", hosts.THERE, **options)
+    root_id, data_id = make_volume(volumes, image=images.disk), make_volume(volumes)
+    script = f"{WATCHES.replace('SERIAL', data_id[:20]).replace('NAME', 'it')}"
+    counting = scripts.COUNTS.replace("while", "(while").replace("\ndone\n", "\ndone) &\n")
+    plain = guest_spec(
+        images, [], images.disk, config_drive=True, user_data=scripts.user_data(counting + script), memory_mb=128
+    )
+    devices = [device(root_id, "/dev/vda", boot_index=0), device(data_id, "/dev/vdc")]
+    instance = msgspec.structs.replace(plain.instance, block_devices=devices)
+    paths = {each: volumes.require(each) for each in (root_id, data_id)}
+    spec = msgspec.structs.replace(plain, instance=instance, volumes=paths)
+    here.spawn(spec)
+    says(here, spec, "volume marked")
+    wait_for_count(here, spec, 10)
+
+    moved = arriving(spec, 2)
+    migrate(here, there, moved)
+    wait_for_count(there, spec, counts(there, spec)[-1][0] + 10 if counts(there, spec) else 20)
+    here.destroy(spec.instance.uuid)
+    there.detach_volume(spec.instance.uuid, data_id, 60)
+    says(there, spec, "volume released")
+    with open(paths[data_id], "rb") as file:
+        file.seek(1024 * 512)
+        assert file.read(12) == b"marked-by-it"
+    there.destroy(spec.instance.uuid)
+
+
+def marks(path: str) -> str:
+    with open(path, "rb") as file:
+        file.seek(1024 * 512)
+        return file.read(32).rstrip(b"\0\n").decode()
+
+
+def test_copied_and_swapped_while_the_guest_writes(
+    driver: LibvirtDriver, images: Images, volumes: LocalVolumes
+) -> None:
+    """Two volumes are copied at one moment; one then takes the place of another, is grown, and is what the guest has
+    after it was off and on."""
+    old_id, other_id, new_id = (make_volume(volumes) for _ in range(3))
+    volumes.extend(new_id, 2)
+    spec = watching(images, old_id, "it")
+    driver.spawn(spec)
+    uuid_ = spec.instance.uuid
+    says(driver, spec, "nova-lite-guest: instance=")
+    old = device(old_id, "/dev/vdc")
+    driver.attach_volume(uuid_, old, volumes.require(old_id))
+    driver.attach_volume(uuid_, device(other_id, "/dev/vdd"), volumes.require(other_id))
+    says(driver, spec, "volume marked")
+
+    def copy(parts: Mapping[str, str]) -> None:
+        copies = {each: (volumes.require(each), part) for each, part in parts.items()}
+        driver.copy_volumes(uuid_, copies, lambda: None)
+
+    wanted = {old_id: str(uuid.uuid4()), other_id: str(uuid.uuid4())}
+    volumes.create_snapshots_in_use(wanted, copy)
+    again = make_volume(volumes, source_snapshot=wanted[old_id])
+    assert (marks(volumes.require(again)), driver.get_info(uuid_).power_state) == ("marked-by-it", PowerState.RUNNING)
+    assert marks(volumes.require(make_volume(volumes, source_snapshot=wanted[other_id]))) == ""
+
+    calls: list[str] = []
+    path = volumes.require(new_id)
+
+    def refuse() -> None:
+        raise exception.ActionOver(action="swap_volume", instance_id=uuid_)
+
+    with pytest.raises(exception.ActionOver):
+        driver.swap_volume(uuid_, old, new_id, path, 2 * GIB, lambda: None, refuse)
+    assert not driver.end_swap(uuid_, old_id, new_id, 2 * GIB), "the guest has the old one"
+    driver.swap_volume(uuid_, old, new_id, path, 2 * GIB, lambda: None, lambda: calls.append("copied"))
+    driver.swap_volume(uuid_, old, new_id, path, 2 * GIB, lambda: None, lambda: calls.append("again"))
+    assert (calls, driver.end_swap(uuid_, old_id, new_id, 2 * GIB), marks(path)) == (["copied"], True, "marked-by-it")
+    says(driver, spec, f"volume has {2 * GIB // 512} sectors")
+
+    driver.attach_volume(uuid_, device(old_id, "/dev/vdc"), volumes.require(old_id))
+    driver.detach_volume(uuid_, old_id, 60)
+    driver.detach_volume(uuid_, new_id, 60)
+    says(driver, spec, "volume released")
+    driver.detach_volume(uuid_, other_id, 60)
+
+
+def test_rescue_of_a_guest_that_boots_from_a_volume(
+    connection: Any, driver: LibvirtDriver, images: Images, volumes: LocalVolumes
+) -> None:
+    """The volume stays vda, with what the guest wrote to it; the rescue system boots from a disk of its own, and the
+    guest from its volume again."""
+    volume_id = make_volume(volumes, image=images.disk)
+    plain = guest_spec(images, [], images.disk, config_drive=True, user_data=scripts.user_data(scripts.MARKS))
+    root = device(volume_id, "/dev/vda", boot_index=0)
+    instance = msgspec.structs.replace(plain.instance, block_devices=[root])
+    spec = msgspec.structs.replace(plain, instance=instance, volumes={volume_id: volumes.require(volume_id)})
+    driver.spawn(spec)
+    says(driver, spec, "mark written")
+    properties = {"hw_rescue_bus": "scsi", "hw_rescue_device": "disk"}
+    stable = msgspec.structs.replace(images.disk, properties={**images.disk.properties, **properties})
+    driver.rescue(msgspec.structs.replace(spec, image=stable), 0)
+    xml = ET.fromstring(connection.lookupByUUIDString(instance.uuid).XMLDesc())
+    boots = [
+        (disk.findtext("serial"), disk.find("target").get("dev"), disk.find("boot") is not None)  # type: ignore[union-attr]
+        for disk in xml.iterfind("devices/disk")
+        if disk.find("readonly") is None
+    ]
+    assert boots == [(volume_id, "vda", False), (None, "sda", True)]
+    says(driver, spec, "on disk: marked-by-a-guest")
+    driver.unrescue(instance.uuid)
+    assert driver.get_info(instance.uuid).power_state == PowerState.RUNNING
+    wait_for(
+        "it is up again",
+        lambda: driver.get_console_output(instance.uuid, None).count("on disk: marked-by-a-guest") == 2,
+    )
+    driver.destroy(instance.uuid)

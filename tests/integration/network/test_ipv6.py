@@ -1,0 +1,133 @@
+"""IPv6 beside IPv4, on real packets: groups, and guests that say they were somebody else."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+
+import msgspec
+
+from nova_lite.objects import VIF, PortFilters, SecurityGroup, SecurityGroupRule, ipv6
+from nova_lite.objects.security_group import default_group
+from nova_lite.virt.libvirt.security_groups import ruleset
+from tests.integration.libvirt.conftest import wait_for
+from tests.integration.network.conftest import BRIDGE, NETWORK, Room
+
+DUAL = msgspec.structs.replace(NETWORK, cidr6="fd00:9::/64")
+ECHO = SecurityGroupRule(id="r", security_group_id="echo", ethertype="IPv6", protocol="icmp", port_range_min=128)
+SHUT = SecurityGroup(id="shut", name="shut", rules=default_group("p").rules[:2])
+
+#: To all on the link: where an address is ("neighbour"), or that there is a way out here ("router").
+_SAYS = """
+import socket, struct, sys
+kind, target, mac = sys.argv[1], socket.inet_pton(socket.AF_INET6, sys.argv[2]), bytes.fromhex(sys.argv[3])
+if kind == "neighbour":
+    message = struct.pack("!BBHI", 136, 0, 0, 0x20000000) + target + b"\\x02\\x01" + mac
+else:
+    message = struct.pack("!BBHBBHII", 134, 0, 0, 64, 0, 1800, 0, 0) + b"\\x01\\x01" + mac
+with socket.socket(socket.AF_INET6, socket.SOCK_RAW, socket.IPPROTO_ICMPV6) as s:
+    s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS, 255)
+    s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, socket.if_nametoindex("eth0"))
+    s.sendto(message, ("ff02::1", 0))
+"""
+
+
+def dual(room: Room, name: str, number: int) -> VIF:
+    """A guest with the address that it makes of its MAC address."""
+    vif = room.guest(name, number)
+    more = ipv6.further(DUAL, ipv6.address_on(DUAL, vif.mac_address))
+    room.guests[name] = vif = msgspec.structs.replace(vif, network=DUAL, more=more)
+    room.in_space(room.space(name), "ip", "-6", "address", "add", f"{address(vif)}/64", "dev", "eth0", "nodad")
+    return vif
+
+
+def address(vif: VIF) -> str:
+    return vif.more[0].address
+
+
+def apply(room: Room, **members: list[SecurityGroup]) -> None:
+    groups = {each.id: each for mine in members.values() for each in mine}
+    filters = PortFilters(groups=groups, instances={name: [each.id for each in mine] for name, mine in members.items()})
+    for each in groups.values():
+        each.members = [address(room.guests[name]) for name, mine in members.items() if each in mine]
+    text = ruleset("t", {name: [vif] for name, vif in room.guests.items()}, filters)
+    room.in_space(room.host, "nft", "-f", "-", text=text)
+    switches = ("nf_call_iptables", "1", "nf_call_ip6tables", "1")
+    room.in_space(room.host, "ip", "link", "set", "dev", BRIDGE, "type", "bridge", *switches)
+
+
+def pinged(room: Room, who: str, to: str) -> bool:
+    script = f"ping -6 -c 1 -W 1 {to} >/dev/null 2>&1 && echo yes || echo no"
+    return room.in_space(room.space(who), "sh", "-c", script) == "yes\n"
+
+
+def says(room: Room, who: str, kind: str, about: str) -> None:
+    mac_address = room.guests[who].mac_address.replace(":", "")
+    room.in_space(room.space(who), sys.executable, "-c", _SAYS, kind, about, mac_address)
+
+
+def believed(check: Callable[[], bool], say: Callable[[], None]) -> bool:
+    """Whether what is said twice is true then. The link takes no notice of time, so what is heard is heard at once."""
+    say()
+    say()
+    return check()
+
+
+def test_a_guest_is_reached_by_what_its_groups_let_in(room: Room) -> None:
+    a, b = dual(room, "a", 10), dual(room, "b", 11)
+    room.in_space(room.host, "ip", "-6", "address", "add", "fd00:9::1/64", "dev", BRIDGE, "nodad")
+    wait_for("both are there", lambda: pinged(room, "b", address(a)) and pinged(room, "host", address(b)))
+    apply(room, a=[SHUT], b=[SHUT])
+    for who in ("b", "host"):
+        assert not pinged(room, who, address(a))
+    assert pinged(room, "a", "fd00:9::1"), "what it asks for is answered"
+    echo = SecurityGroup(id="echo", name="echo", rules=[ECHO])
+    apply(room, a=[SHUT, echo], b=[SHUT])
+    for who in ("b", "host"):
+        room.in_space(room.space(who), "ip", "-6", "neigh", "flush", "all")
+        assert pinged(room, who, address(a)), "neighbours are found"
+    friends = SecurityGroup(id="friends", name="friends")
+    friends.rules = [msgspec.structs.replace(ECHO, remote_group_id="friends")]
+    apply(room, a=[SHUT, friends], b=[SHUT, friends])
+    assert pinged(room, "b", address(a)) and not pinged(room, "host", address(a))
+    apply(room, a=[SHUT], b=[SHUT])
+    assert not pinged(room, "b", address(a))
+
+
+def test_no_guest_says_where_anothers_address_is(room: Room) -> None:
+    a, _ = dual(room, "a", 10), dual(room, "b", 11)
+    c = dual(room, "c", 12)
+    wait_for("b knows a", lambda: pinged(room, "b", address(a)))
+
+    def where() -> str:
+        known = json.loads(room.in_space(room.space("b"), "ip", "-6", "-json", "neigh", "show", address(a)))
+        return str(known[0].get("lladdr"))
+
+    def forge() -> None:
+        says(room, "c", "neighbour", address(a))
+
+    assert where() == a.mac_address
+    assert believed(lambda: where() == c.mac_address, forge), "nobody looks"
+    room.in_space(room.space("b"), "ip", "-6", "neigh", "flush", "all")
+    apply(room, a=[SHUT, SecurityGroup(id="echo", name="echo", rules=[ECHO])], b=[SHUT], c=[SHUT])
+    assert pinged(room, "b", address(a))
+    assert not believed(lambda: where() != a.mac_address, forge)
+    says(room, "a", "neighbour", address(a))
+    assert pinged(room, "b", address(a))
+
+
+def test_no_guest_is_a_router(room: Room) -> None:
+    dual(room, "b", 11)
+    dual(room, "c", 12)
+
+    def routes() -> str:
+        return room.in_space(room.space("b"), "ip", "-6", "route", "show", "default")
+
+    def offer() -> None:
+        says(room, "c", "router", "::")
+
+    wait_for("c speaks", lambda: believed(lambda: bool(routes()), offer))
+    room.in_space(room.space("b"), "ip", "-6", "route", "flush", "default")
+    apply(room, b=[SHUT], c=[SHUT])
+    assert not believed(lambda: bool(routes()), offer)

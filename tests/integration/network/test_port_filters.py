@@ -1,0 +1,169 @@
+"""The rules that hosts make of security groups, on real packets."""
+
+from __future__ import annotations
+
+import sys
+
+from nova_lite.objects import PortFilters, SecurityGroup, SecurityGroupRule
+from nova_lite.objects.security_group import default_group, outward_rules
+from nova_lite.virt.libvirt.floating import ruleset as floating_ruleset
+from nova_lite.virt.libvirt.security_groups import ruleset
+from tests.integration.network.conftest import BRIDGE, HOST_ADDRESS, OUTSIDE, Room
+
+
+def group(name: str, *rules: SecurityGroupRule) -> SecurityGroup:
+    return SecurityGroup(id=name, name=name, project_id="p", rules=[*outward_rules(default_group("p").id), *rules])
+
+
+def rule(**values: object) -> SecurityGroupRule:
+    return SecurityGroupRule(id="r", security_group_id="g", **values)  # type: ignore[arg-type]
+
+
+def tcp(port: int, **values: object) -> SecurityGroupRule:
+    return rule(protocol="tcp", port_range_min=port, port_range_max=port, **values)
+
+
+def apply(
+    room: Room, groups: list[SecurityGroup], floating: dict[str, str] | None = None, **members: list[str]
+) -> None:
+    """``members``: of each guest, the groups; ``floating``: its address outside."""
+    filters = PortFilters(groups={each.id: each for each in groups}, instances=members)
+    for each in groups:
+        each.members = [room.guests[name].address for name, mine in members.items() if each.id in mine]
+    ports = {name: [vif] for name, vif in room.guests.items()}
+    leads = {address: room.guests[name] for name, address in (floating or {}).items()}
+    text = ruleset("t", ports, filters) + floating_ruleset("t", leads)
+    room.in_space(room.host, "nft", "-f", "-", text=text)
+
+
+def test_a_port_is_opened_and_closed_for_everybody(room: Room) -> None:
+    """From another guest on the bridge, from the host itself and from outside."""
+    a, _ = room.guest("a", 10), room.guest("b", 11)
+    room.serve("a", 80, 81)
+    everybody = ("b", "host", "out")
+    assert all(room.reaches(who, a.address, 80) for who in everybody)
+    shut = group("shut")
+    apply(room, [shut], a=["shut"], b=["shut"])
+    assert not any(room.reaches(who, a.address, 80) for who in everybody)
+    assert not any(room.answered(who, a.address, 80) for who in everybody)
+    web = group("web", tcp(80, remote_ip_prefix="0.0.0.0/0"))
+    apply(room, [shut, web], a=["shut", "web"], b=["shut"])
+    assert all(room.reaches(who, a.address, 80) for who in everybody)
+    assert not any(room.reaches(who, a.address, 81) for who in everybody)
+    assert not any(room.answered(who, a.address, 80) for who in everybody)
+    apply(room, [shut, web], a=["shut"], b=["shut"])
+    assert not any(room.reaches(who, a.address, 80) for who in everybody)
+
+
+def test_what_a_guest_asks_for_is_answered(room: Room) -> None:
+    a = room.guest("a", 10)
+    room.serve("out", 53)
+    room.serve("host", 54)
+    apply(room, [group("shut")], a=["shut"])
+    assert room.reaches("a", OUTSIDE, 53)
+    assert room.answered("a", OUTSIDE, 53)
+    assert room.answered("a", HOST_ADDRESS, 54)
+    assert not room.reaches("out", a.address, 53)
+
+
+def test_rules_by_address_and_by_group(room: Room) -> None:
+    a, b, c = room.guest("a", 10), room.guest("b", 11), room.guest("c", 12)
+    room.serve("a", 80, 81)
+    friends = group("friends", rule(remote_group_id="friends"))
+    from_c = group("from_c", tcp(80, remote_ip_prefix=f"{c.address}/32"))
+    apply(room, [friends, from_c], a=["friends", "from_c"], b=["friends"], c=[])
+    assert room.reaches("b", a.address, 81)
+    assert room.reaches("c", a.address, 80) is False, "c is in no group that lets it out"
+    apply(room, [friends, from_c], a=["friends", "from_c"], b=["friends"], c=["from_c"])
+    assert room.reaches("c", a.address, 80)
+    assert not room.reaches("c", a.address, 81)
+    assert not room.reaches("host", a.address, 80)
+    assert b.address in friends.members
+
+
+def test_what_guests_reach(room: Room) -> None:
+    room.guest("a", 10)
+    room.serve("out", 80, 81)
+    only = SecurityGroup(id="only", name="only", rules=[tcp(80, direction="egress", remote_ip_prefix=f"{OUTSIDE}/32")])
+    apply(room, [only], a=["only"])
+    assert room.reaches("a", OUTSIDE, 80)
+    assert not room.reaches("a", OUTSIDE, 81)
+
+
+def test_a_port_of_which_nothing_is_known_is_shut(room: Room) -> None:
+    a = room.guest("a", 10)
+    room.serve("a", 80)
+    apply(room, [], a=[])
+    assert not room.reaches("out", a.address, 80)
+
+
+def test_broadcasts_of_guests_reach_nobody(room: Room) -> None:
+    room.guest("a", 10)
+    room.guest("b", 11)
+    room.serve("a", 9999)
+    assert room.answered("b", "10.9.0.255", 9999)
+    apply(room, [group("shut")], a=["shut"], b=["shut"])
+    assert not room.answered("b", "10.9.0.255", 9999)
+
+
+def test_a_floating_address_leads_in_and_out(room: Room) -> None:
+    """Groups hold for what comes by it; outside, the guest is known by it."""
+    room.guest("a", 10)
+    floating = "192.0.2.50"
+    room.in_space(room.host, "ip", "address", "add", f"{floating}/32", "dev", "lo")
+    room.serve("a", 80, 81)
+    room.serve("out", 53)
+    web = group("web", tcp(80))
+    apply(room, [web], a=["web"])
+    assert not room.reaches("out", floating, 80)
+    apply(room, [web], {"a": floating}, a=["web"])
+    assert all(room.reaches(who, floating, 80) for who in ("out", "host"))
+    assert not room.reaches("out", floating, 81)
+    room.in_space(room.space("out"), "ip", "route", "del", "10.9.0.0/24")
+    assert room.reaches("out", floating, 80), "its answers have the floating address"
+    assert room.reaches("a", OUTSIDE, 53), "what it asks for, too"
+    apply(room, [web], a=["web"])
+    assert not room.reaches("a", OUTSIDE, 53)
+    assert not room.reaches("out", floating, 80)
+
+
+def test_ping_has_type_and_code(room: Room) -> None:
+    """As rules of ICMP have them in place of ports."""
+    a = room.guest("a", 10)
+    echo = group("echo", rule(protocol="icmp", port_range_min=8, port_range_max=0))
+    other = group("other", rule(protocol="icmp", port_range_min=13))
+    apply(room, [other], a=["other"])
+    assert not pinged(room, a.address)
+    apply(room, [echo, other], a=["echo", "other"])
+    assert pinged(room, a.address)
+
+
+_PING = """
+import socket, struct, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
+s.settimeout(0.7)
+head = struct.pack("!BBHHH", 8, 0, 0, 7, 1)
+total = sum(struct.unpack("!4H", head))
+s.sendto(struct.pack("!BBHHH", 8, 0, ~(total + (total >> 16)) & 0xFFFF, 7, 1), (sys.argv[1], 0))
+try:
+    print(s.recv(100)[20])
+except TimeoutError:
+    print("nothing")
+"""
+
+
+def pinged(room: Room, address: str, who: str = "out") -> bool:
+    return room.in_space(room.space(who), sys.executable, "-c", _PING, address) == "0\n"
+
+
+def test_a_bridge_is_told_to_show_its_packets(room: Room) -> None:
+    """Whatever the machine's default is."""
+    a = room.guest("a", 10)
+    room.guest("b", 11)
+    room.serve("a", 80)
+    room.in_space(room.host, "sysctl", "-q", "-w", "net.bridge.bridge-nf-call-iptables=0")
+    apply(room, [group("shut")], a=["shut"], b=["shut"])
+    assert room.reaches("b", a.address, 80), "nobody looks"
+    script = f"from nova_lite.virt.libvirt import security_groups; security_groups.show_packets_of({BRIDGE!r})"
+    room.in_space(room.host, sys.executable, "-c", script)
+    assert not room.reaches("b", a.address, 80)

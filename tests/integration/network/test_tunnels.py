@@ -1,0 +1,219 @@
+"""Two hosts whose guests meet on a network with a VNI: the kernel's VXLAN, and what keeps hosts and forgers out."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from nova_lite.objects import VIF, PortFilters, SecurityGroup
+from nova_lite.objects.security_group import default_group
+from nova_lite.virt.libvirt.names import bridge_mac
+from nova_lite.virt.libvirt.security_groups import ruleset
+from tests.integration.network.conftest import BRIDGE, HOST_ADDRESS, NETWORK, Room, run
+from tests.integration.network.test_port_filters import pinged, tcp
+
+WIDE = msgspec.structs.replace(NETWORK, vni=77, mtu=1450)
+TABLE = "nova_lite_tunnels_t"
+
+#: What a compute daemon does there.
+_DRIVE = """
+import json, sys
+from types import SimpleNamespace
+import msgspec
+from nova_lite.objects import VIF
+from nova_lite.virt.libvirt.tunnels import Tunnels
+wanted = json.load(sys.stdin)
+conf = SimpleNamespace(my_ip="127.0.0.1", vxlan=SimpleNamespace(local_ip=wanted["local_ip"], dstport=4789))
+tunnels = Tunnels(conf, "t", wanted["directory"])
+vifs = msgspec.convert(wanted["vifs"], list[VIF])
+tunnels.prepare({"i": vifs} if vifs else {})
+if vifs:
+    tunnels.plug("i", vifs)
+    tunnels.set(wanted["peers"])
+if wanted["unplug"]:
+    tunnels.unplug("i")
+"""
+#: A frame of somebody else's within VXLAN: a datagram for port 9999.
+_FORGE = """
+import socket, struct, sys
+to, vni, mac, address = sys.argv[1], int(sys.argv[2]), bytes.fromhex(sys.argv[3].replace(":", "")), sys.argv[4]
+data = b"forged"
+udp = struct.pack("!HHHH", 5, 9999, 8 + len(data), 0) + data
+head = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(udp), 0, 0, 64, 17, 0, socket.inet_aton("10.9.0.99"),
+                   socket.inet_aton(address))
+total = sum(struct.unpack("!10H", head))
+total = (total & 0xffff) + (total >> 16)
+head = head[:10] + struct.pack("!H", ~(total + (total >> 16)) & 0xffff) + head[12:]
+frame = mac + bytes.fromhex("fa163e0000630800") + head + udp
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+    for _ in range(3):
+        s.sendto(struct.pack("!II", 0x08000000, vni << 8) + frame, (to, 4789))
+"""
+_HEARS = """
+import socket
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+    s.bind(("0.0.0.0", 9999))
+    s.settimeout(2.0)
+    print("listening", flush=True)
+    try:
+        print(s.recv(100).decode())
+    except TimeoutError:
+        print("nothing")
+"""
+
+
+class Host(Room):
+    def __init__(self, local_ip: str, directory: Path) -> None:
+        super().__init__()
+        self.local_ip = local_ip
+        self.in_space(self.host, "ip", "link", "set", BRIDGE, "address", bridge_mac(77))
+        self._directory = directory
+        directory.mkdir()
+
+    def wide_guest(self, name: str, number: int) -> VIF:
+        self.guests[name] = msgspec.structs.replace(self.guest(name, number), network=WIDE)
+        self.in_space(self.space(name), "ip", "link", "set", "eth0", "mtu", "1450")
+        return self.guests[name]
+
+    def span(self, *peers: str, unplug: bool = False) -> None:
+        wanted = {
+            "local_ip": self.local_ip,
+            "directory": str(self._directory),
+            "vifs": msgspec.to_builtins(list(self.guests.values())),
+            "peers": {WIDE.id: list(peers)},
+            "unplug": unplug,
+        }
+        self.in_space(self.host, sys.executable, "-c", _DRIVE, text=json.dumps(wanted))
+
+    def devices(self) -> set[str]:
+        shown = json.loads(self.in_space(self.host, "ip", "-json", "link", "show", "type", "vxlan"))
+        return {each["ifname"] for each in shown if each}
+
+
+@pytest.fixture
+def hosts(room: Room, tmp_path: Path) -> Iterator[tuple[Host, Host]]:
+    with contextlib.ExitStack() as stack:
+        made = []
+        for number in (1, 2):
+            host = Host(f"10.8.0.{number}", tmp_path / str(number))
+            stack.callback(host.close)
+            made.append(host)
+        one, two = made
+        command = ("ip", "link", "add", "under", "type", "veth", "peer", "name", "under", "netns", two.host)
+        one.in_space(one.host, *command)
+        for host in made:
+            host.in_space(host.host, "ip", "address", "add", f"{host.local_ip}/24", "dev", "under")
+            host.in_space(host.host, "ip", "link", "set", "under", "up")
+        yield one, two
+
+
+def filters(host: Host, *groups: SecurityGroup) -> None:
+    """All guests of the host are in these."""
+    known = PortFilters(groups={each.id: each for each in groups}, instances={"i": [each.id for each in groups]})
+    text = ruleset("nova_lite_ports_t", {"i": list(host.guests.values())}, known)
+    host.in_space(host.host, "nft", "-f", "-", text=text)
+    host.in_space(host.host, "ip", "link", "set", "dev", BRIDGE, "type", "bridge", "nf_call_iptables", "1")
+
+
+def test_guests_of_two_hosts_meet_as_long_as_both_are_there(hosts: tuple[Host, Host]) -> None:
+    one, two = hosts
+    one.wide_guest("a", 10)
+    b = two.wide_guest("b", 20)
+    two.serve("b", 80)
+    assert not one.reaches("a", b.address, 80), "each is alone"
+    one.span(two.local_ip)
+    two.span(one.local_ip)
+    assert one.devices() == two.devices() == {"nlvx77"}
+    assert one.reaches("a", b.address, 80)
+    one.in_space(one.space("a"), "ping", "-c", "1", "-W", "2", "-M", "do", "-s", str(1450 - 28), b.address)
+    two.in_space(two.host, "ip", "link", "delete", f"tap{b.id[:11]}")
+    two.span(one.local_ip, unplug=True)
+    assert two.devices() == set()
+    assert TABLE not in two.in_space(two.host, "nft", "list", "tables")
+    one.span()
+    known = json.loads(one.in_space(one.host, "bridge", "-json", "fdb", "show", "dev", "nlvx77"))
+    assert not [each for each in known if each["mac"] == "00:00:00:00:00:00"]
+
+
+def test_security_groups_hold_across_hosts(hosts: tuple[Host, Host]) -> None:
+    one, two = hosts
+    a, b = one.wide_guest("a", 10), two.wide_guest("b", 20)
+    two.serve("b", 80)
+    one.span(two.local_ip)
+    two.span(one.local_ip)
+    shut = SecurityGroup(id="shut", name="shut", rules=default_group("p").rules[:2])
+    web = SecurityGroup(id="web", name="web", rules=[tcp(80, remote_group_id="friends")])
+    friends = SecurityGroup(id="friends", name="friends", members=[])
+    filters(one, shut)
+    filters(two, shut, web, friends)
+    assert not one.reaches("a", b.address, 80)
+    friends.members = [a.address]
+    filters(two, shut, web, friends)
+    assert one.reaches("a", b.address, 80)
+    filters(two, shut, web)
+    assert not one.reaches("a", b.address, 80)
+
+
+def test_each_host_is_the_gateway_of_its_own_guests_alone(hosts: tuple[Host, Host]) -> None:
+    """Both have the gateway's address; neither hears of the other, nor of the other's guests."""
+    one, two = hosts
+    one.wide_guest("a", 10)
+    b = two.wide_guest("b", 20)
+    one.span(two.local_ip)
+    two.span(one.local_ip)
+    assert pinged(one, HOST_ADDRESS, "a") and pinged(one, b.address, "a")
+    assert not pinged(one, b.address, "host")
+    one.in_space(one.host, "ip", "address", "del", f"{HOST_ADDRESS}/24", "dev", BRIDGE)
+    one.in_space(one.space("a"), "ip", "neigh", "flush", "dev", "eth0")
+    assert not pinged(one, HOST_ADDRESS, "a"), "the other host's gateway"
+    assert pinged(one, b.address, "a")
+
+
+def test_dhcp_stays_at_home(hosts: tuple[Host, Host]) -> None:
+    one, two = hosts
+    one.wide_guest("a", 10)
+    two.wide_guest("b", 20)
+    two.serve("b", 67, 9999)
+    one.span(two.local_ip)
+    two.span(one.local_ip)
+    assert one.answered("a", "10.9.0.255", 9999)
+    assert not one.answered("a", "10.9.0.255", 67)
+    assert not one.answered("a", "10.9.0.20", 67)
+
+
+@pytest.mark.parametrize("guarded", ["hers", "his"])
+def test_a_guest_cannot_send_into_the_tunnel(hosts: tuple[Host, Host], guarded: str) -> None:
+    """What it wraps itself leaves its host, if at all, with its host's address. Where the sender's host would let it
+    out, the receiver's takes it from hosts that have guests on the network alone."""
+    one, two = hosts
+    one.wide_guest("a", 10)
+    b = two.wide_guest("b", 20)
+    peers = [one.local_ip] if guarded == "hers" else []
+    one.span(two.local_ip)
+    two.span(*peers)
+    shared = 'table ip share { chain out { type nat hook postrouting priority 100; oifname "under" masquerade; }; }'
+    one.in_space(one.host, "nft", shared)
+    if guarded == "his":
+        one.in_space(one.host, "nft", "delete", "table", "inet", TABLE)
+    assert heard(one, two, b) == "nothing"
+    unguarded = one if guarded == "hers" else two
+    unguarded.in_space(unguarded.host, "nft", "delete", "table", "inet", TABLE)
+    assert heard(one, two, b) == "forged"
+
+
+def heard(one: Host, two: Host, b: VIF) -> str:
+    """What b hears while a, a guest of the other host, sends."""
+    command = ["ip", "netns", "exec", two.space("b"), sys.executable, "-c", _HEARS]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as listener:
+        assert listener.stdout is not None
+        assert listener.stdout.readline() == "listening\n"
+        forge = (sys.executable, "-c", _FORGE, two.local_ip, "77", b.mac_address, b.address)
+        run("ip", "netns", "exec", one.space("a"), *forge)
+        return listener.stdout.readline().strip()

@@ -1,0 +1,275 @@
+"""Requests made of the APIs' own route tables, so that a route that is added is attacked without being named here.
+
+`every_request` gives, for each route, action and kind of body, a request whose URL names the victim's things. A
+variable that is not in ``KINDS`` is filled with each thing there is. Bodies are made of the schemas that the routes
+declare; services without schemas have theirs in ``BODIES``, and the attack's test tells of a route that needs one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from nova_lite import exception
+from nova_lite.api import microversions, validation, wsgi
+from nova_lite.api.identity.app import IdentityApp
+from nova_lite.api.image.app import ImageApp
+from nova_lite.api.network import views as network_views
+from nova_lite.api.network.app import NetworkApp
+from nova_lite.api.router import extension_classes
+from nova_lite.api.volume.app import VolumeApp
+
+#: The services of one table of routes each.
+APPS = (("identity", IdentityApp), ("image", ImageApp), ("volume", VolumeApp), ("network", NetworkApp))
+#: By the segment before a variable, or by the variable's name: which of the victim's things it names.
+KINDS = {
+    "servers": "server",
+    "server_id": "server",
+    "flavors": "flavor",
+    "flavor_id": "flavor",
+    "images": "image",
+    "image_id": "image",
+    "os-keypairs": "keypair",
+    "os-floating-ips": "floating_ip",
+    "os-security-groups": "security_group",
+    "os-security-group-rules": "security_group_rule",
+    "os-server-groups": "server_group",
+    "os-volumes": "volume",
+    "volumes": "volume",
+    "os-volume_attachments": "volume",
+    "os-snapshots": "snapshot",
+    "snapshots": "snapshot",
+    "attachments": "attachment",
+    "users": "user",
+    "projects": "project",
+    "os-quota-sets": "project",
+    "os-simple-tenant-usage": "project",
+    "os-interface": "port",
+    "networks": "network",
+    "subnets": "network",
+    "ports": "port",
+    "security-groups": "security_group",
+    "security-group-rules": "security_group_rule",
+    "floatingips": "floating_ip",
+    "quotas": "project",
+    "migrations": "migration",
+    "request_id": "request",
+    "tag": "tag",
+    "key": "key",
+    "label": "label",
+    "role": "role",
+}
+#: Bodies of the services that declare no schemas, by service, method and path.
+BODIES: dict[tuple[str, str, str], list[Any]] = {
+    ("identity", "POST", "/v3/projects"): [{"project": {"name": "theirs"}}],
+    ("identity", "PATCH", "/v3/projects/{id}"): [{"project": {"description": "taken"}}],
+    ("identity", "POST", "/v3/users"): [{"user": {"name": "theirs", "password": "taken"}}],
+    ("identity", "PATCH", "/v3/users/{id}"): [{"user": {"password": "taken"}}, {"user": {"enabled": False}}],
+    ("identity", "POST", "/v3/users/{id}/password"): [{"user": {"password": "taken", "original_password": "guess"}}],
+    ("image", "PATCH", "/images/{id}"): [
+        [{"op": "replace", "path": "/name", "value": "taken"}],
+        [{"op": "replace", "path": "/visibility", "value": "private"}],
+    ],
+    ("volume", "PUT", "/volumes/{id}"): [{"volume": {"name": "taken"}}],
+    ("volume", "POST", "/volumes/{id}/action"): [
+        {"os-extend": {"new_size": 2}},
+        {"os-reset_status": {"status": "error"}},
+        {"os-set_bootable": {"bootable": True}},
+    ],
+    ("volume", "POST", "/volumes/{id}/metadata"): [{"metadata": {"taken": "yes"}}],
+    ("volume", "PUT", "/volumes/{id}/metadata"): [{"metadata": {"taken": "yes"}}],
+    ("volume", "PUT", "/snapshots/{id}"): [{"snapshot": {"name": "taken"}}],
+    ("volume", "POST", "/snapshots/{id}/action"): [{"os-reset_status": {"status": "error"}}],
+    ("volume", "POST", "/snapshots/{id}/metadata"): [{"metadata": {"taken": "yes"}}],
+    ("volume", "PUT", "/snapshots/{id}/metadata"): [{"metadata": {"taken": "yes"}}],
+    ("network", "PUT", "/networks/{id}"): [{"network": {"name": "taken"}}],
+    ("network", "PUT", "/subnets/{id}"): [{"subnet": {"name": "taken"}}],
+    ("network", "PUT", "/ports/{id}"): [{"port": {"name": "taken"}}, {"port": {"security_groups": []}}],
+    ("network", "PUT", "/security-groups/{id}"): [{"security_group": {"name": "taken"}}],
+    ("network", "PUT", "/floatingips/{id}"): [{"floatingip": {"port_id": None}}],
+    ("network", "PUT", "/quotas/{project_id}"): [{"quota": {"port": 1}}],
+}
+#: The key of the victim's metadata, which bodies name, too.
+KEY = "mark"
+#: Tried in this order for a string of a schema, whatever its format and pattern.
+WORDS = (
+    "taken",
+    "9d3a4a5c-7e1c-4a86-8bb2-0c1a3c1b9f01",
+    "10.99.0.77",
+    "fe80::1",
+    "2031-01-01T00:00:00Z",
+    "1",
+    "dGFrZW4=",
+    "http://127.0.0.1:1/taken",
+    "/dev/vdz",
+    "novnc",
+    "10.99.0.0/24",
+)
+LATEST = microversions.MAXIMUM.minor
+_VARIABLE = re.compile(r"\{(\w+)\}")
+
+
+class Attempt(NamedTuple):
+    """``named``: kind and value of each variable of the URL; ``known``: the kinds are what they name. ``unserved``: the
+    route is nobody's."""
+
+    service: str
+    method: str
+    route: str
+    path: str
+    named: tuple[tuple[str, str], ...]
+    body: Any
+    version: int | None
+    unserved: bool
+    known: bool
+
+    def __str__(self) -> str:
+        told = f" {self.body}" if self.body is not None else ""
+        return f"{self.service} {self.method} {self.path}{told}" + (f" at 2.{self.version}" if self.version else "")
+
+
+class _Row(NamedTuple):
+    service: str
+    method: str
+    path: str
+    version: int | None
+    bodies: list[Any]
+    unserved: bool = False
+
+
+def every_request(things: Mapping[str, list[str]], first: Mapping[str, list[str]] | None = None) -> Iterator[Attempt]:
+    """``things``: the victim's, by kind. ``first``: where given, only URLs of two variables and more, the first
+    of which names one of these."""
+    for row in _rows():
+        names = _VARIABLE.findall(row.path)
+        if not names or (first is not None and len(names) < 2):
+            continue
+        kinds = [_kind(row.path, name) for name in names]
+        if first is not None and kinds[0] not in first:
+            continue
+        choices = [_values(things if first is None or index else first, kind) for index, kind in enumerate(kinds)]
+        if row.unserved:  # one is enough of what nobody is served
+            choices = [each[:1] for each in choices]
+        for named in itertools.product(*choices):
+            values = dict(zip(names, (value for _, value in named), strict=True))
+            path = row.path.format(**values)
+            for body in row.bodies:
+                known = None not in kinds
+                yield Attempt(row.service, row.method, row.path, path, named, body, row.version, row.unserved, known)
+
+
+def every_list() -> Iterator[tuple[str, str, int | None, list[str]]]:
+    """Service, path, version and the names of the query string's parameters of each GET without variables."""
+    common = ["project_id", "tenant_id", "user_id", "owner", "all_tenants", "id", "name", "marker", "volume_id"]
+    for extension in extension_classes():
+        for route in extension.routes:
+            if route.method == "GET" and not _VARIABLE.search(route.path):
+                declared = route.declaration(extension)
+                version = min(route.until or LATEST, LATEST)
+                query = declared.query.at(microversions.Version(2, version)) if declared.query else {}
+                yield "compute", route.path, version, sorted(query.get("properties", {}))
+    for service, app in APPS:
+        for row in app.routes:
+            if row.method == "GET" and not _VARIABLE.search(row.path):
+                names = common
+                if service == "network":
+                    known = network_views.ATTRIBUTES[row.path.strip("/").replace("-", "_")]
+                    names = sorted({*known, "marker", "fields", "sort_key", "nobodys"})
+                yield service, row.path, None, names
+
+
+def _rows() -> Iterator[_Row]:
+    for extension in extension_classes():
+        for route in extension.routes:
+            declared = route.declaration(extension)
+            unserved = declared.policy == wsgi.NOT_SERVED
+            newest = min(route.until or LATEST, LATEST)
+            for version in sorted({newest} if declared.body is None or unserved else {route.since, newest}):
+                bodies = [_body(route, declared, version)]
+                yield _Row("compute", route.method, route.path, version, bodies, unserved)
+    for service, app in APPS:
+        for row in app.routes:
+            changes = row.method in ("POST", "PUT", "PATCH") and not row.streams
+            bodies = BODIES.get((service, row.method, row.path), [{} if changes else None])
+            yield _Row(service, row.method, row.path, None, bodies, row.handler == "refuse")
+
+
+def _kind(path: str, name: str) -> str | None:
+    before = path.split("{" + name + "}")[0].rstrip("/").rpartition("/")[2]
+    return KINDS.get(name) or KINDS.get(before)
+
+
+def _values(things: Mapping[str, list[str]], kind: str | None) -> list[tuple[str, str]]:
+    if kind is not None:
+        return [(kind, value) for value in things[kind]]
+    return [(name, value) for name, values in things.items() for value in values]
+
+
+# --- bodies of schemas
+
+
+def _body(route: wsgi.Route, declared: wsgi.Declaration, version: int) -> Any:
+    """The least that the declared schema takes."""
+    if route.method not in ("POST", "PUT", "PATCH"):
+        return None
+    if declared.body is None:
+        return {route.action: None} if route.action else {}
+    schema = declared.body.at(microversions.Version(2, version))
+    body = least(schema)
+    try:
+        validation.validate_body(schema, body)
+    except exception.ValidationError as error:
+        raise AssertionError(f"{route.method} {route.path} {route.action or ''}: a body is needed: {error}") from error
+    return body
+
+
+def least(schema: Any) -> Any:
+    """A value that ``schema`` takes, with what it requires alone, or else one thing to change."""
+    if not isinstance(schema, dict):
+        return "taken"
+    if "const" in schema:
+        return schema["const"]
+    if "enum" in schema:
+        return next(value for value in schema["enum"] if value is not None)
+    for name in ("oneOf", "anyOf"):
+        if name in schema and "properties" not in schema:
+            rest = {key: value for key, value in schema.items() if key != name}
+            for each in schema[name]:
+                if _fits(value := least({**rest, **each}), schema):
+                    return value
+    kinds = schema.get("type", "object" if "properties" in schema or "required" in schema else "string")
+    kind = kinds if isinstance(kinds, str) else next((each for each in kinds if each != "null"), "null")
+    match kind:
+        case "object":
+            return _object(schema)
+        case "array":
+            return [least(schema.get("items", {})) for _ in range(schema.get("minItems", 0))]
+        case "integer" | "number":
+            return max(schema.get("minimum", 1), 1)
+        case "boolean":
+            return True
+        case "null":
+            return None
+    return next((word for word in WORDS if _fits(word, schema)), "taken")
+
+
+def _object(schema: dict[str, Any]) -> dict[str, Any]:
+    properties, needed = schema.get("properties", {}), list(schema.get("required", []))
+    for alternatives in (schema.get("anyOf", []), schema.get("oneOf", [])):
+        needed += alternatives[0].get("required", []) if alternatives else []
+    made = {name: least(properties.get(name, {})) for name in needed}
+    others = dict(list(properties.items())[:1])
+    others = others or {KEY: next(iter(schema.get("patternProperties", {}).values()), {})}
+    if not made and _fits(more := {name: least(each) for name, each in others.items()}, schema):
+        return more
+    return made
+
+
+def _fits(value: Any, schema: dict[str, Any]) -> bool:
+    try:
+        validation.validate_body(schema, value)
+    except exception.ValidationError:
+        return False
+    return True

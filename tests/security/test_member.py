@@ -1,0 +1,609 @@
+"""A member of one project tries everything against another project's things: each route of each API that a user
+reaches, made of the route tables, with ids, names and addresses of the other's. It finds nothing, it learns nothing,
+and nothing changes.
+"""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+import os
+import sqlite3
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import requests
+
+from nova_lite.api.volume import versions
+from tests.functional import nursery
+from tests.functional.cloud import PASSWORDS, Cloud, wait_for
+from tests.ports import free_port
+from tests.security import forgetful
+from tests.security.requests_of_routes import KEY, LATEST, Attempt, every_list, every_request
+
+MARK = f"mark-{uuid.uuid4().hex[:12]}"
+KEY_PAIR = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBWv0rXwHdgN2Fj7uI3QcTVhYsDS1tdw1JMXfZ2XDKcF " + MARK
+SECRET = base64.b64encode(f"#!/bin/sh\n# {MARK}\n".encode()).decode()
+#: What heartbeats and sweeps change.
+BEATS = {
+    "services": {"last_seen_up", "updated_at", "report_count"},
+    "compute_nodes": {"updated_at", "inventory", "generation"},
+    "instance_actions": {"lease_expires_at", "due_at"},
+}
+#: Of a guest, at the metadata service.
+DOCUMENTS = ("meta_data.json", "user_data", "network_data.json", "password")
+#: Routes that anybody may ask about any project, and why.
+PUBLIC = {("compute", "/os-quota-sets/{id}/defaults"): "all projects have the same defaults"}
+#: What users name as they like, so that the victim's word may be used for one's own.
+WORDS = {"key", "tag", "label", "role"}
+
+
+class User:
+    def __init__(self, cloud: Cloud, name: str) -> None:
+        self.cloud = cloud
+        self.name = name
+        self.token = cloud.token_of(name)
+        self.session = requests.Session()
+        self.headers: dict[str, str] = {}
+        subject = {"X-Auth-Token": self.token, "X-Subject-Token": self.token}
+        found = requests.get(f"{cloud.identity_url}/auth/tokens", headers=subject, timeout=30).json()["token"]
+        self.id, self.project = str(found["user"]["id"]), str(found["project"]["id"])
+
+    def __call__(
+        self, service: str, method: str, path: str, body: Any = None, version: int | None = None, **more: Any
+    ) -> requests.Response:
+        root = {
+            "compute": f"http://127.0.0.1:{self.cloud.port}/v2.1",
+            "identity": self.cloud.identity_url.removesuffix("/v3"),
+            "image": f"{self.cloud.image_url}/v2",
+            "volume": f"http://127.0.0.1:{self.cloud.volume_port}/v3",
+            "network": f"http://127.0.0.1:{self.cloud.network_port}/v2.0",
+        }[service]
+        headers = {"X-Auth-Token": self.token, **self.headers, **more.pop("headers", {})}
+        if service == "volume":
+            headers["OpenStack-API-Version"] = f"volume 3.{versions.MAXIMUM}"
+        elif version is not None:
+            headers["OpenStack-API-Version"] = f"{service} 2.{version}"
+        data = None
+        if body is not None:
+            patch = service == "image" and method == "PATCH"
+            headers["Content-Type"] = "application/openstack-images-v2.1-json-patch" if patch else "application/json"
+            data = json.dumps(body)
+        return self.session.request(method, root + path, data=data, headers=headers, timeout=60, **more)
+
+    def made(self, service: str, path: str, body: Any, version: int | None = None, method: str = "POST") -> Any:
+        answer = self(service, method, path, body, version)
+        assert answer.status_code < 300, f"{method} {path}: {answer.status_code} {answer.text}"
+        return answer.json() if answer.content else {}
+
+
+class Cast(SimpleNamespace):
+    """``victim`` and ``attacker``, members of two projects; ``things``: the victim's, by kind; ``own``: the
+    attacker's; ``pool``: where floating addresses come from."""
+
+    cloud: Cloud
+    victim: User
+    attacker: User
+    things: dict[str, list[str]]
+    own: dict[str, list[str]]
+    pool: str
+
+    @property
+    def secrets(self) -> set[str]:
+        """What no answer may tell; short numbers are no secrets."""
+        return {MARK, *(value for values in self.things.values() for value in values if len(value) >= 8)}
+
+    def leaks(self, answer: requests.Response, *sent: Any) -> list[str]:
+        told, said = f"{answer.headers} {answer.text}", " ".join(str(each) for each in sent)
+        return [secret for secret in self.secrets if secret in told and secret not in said]
+
+    def rows(self) -> dict[str, list[dict[str, Any]]]:
+        with sqlite3.connect(f"file:{self.cloud.path}/nova-lite.sqlite?mode=ro", uri=True) as database:
+            database.row_factory = sqlite3.Row
+            tables = [row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+            return {
+                table: [
+                    {key: row[key] for key in row.keys() if key not in BEATS.get(table, ())}  # noqa: SIM118
+                    for row in database.execute(f"SELECT * FROM {table}")
+                ]
+                for table in tables
+                if not table.startswith("sqlite_") and table != "taken_messages"
+            }
+
+    def of_victim(self) -> dict[str, list[dict[str, Any]]]:
+        """Rows that mention the victim, its project, or one of its things."""
+        words = self.secrets
+        return {
+            table: found
+            for table, rows in self.rows().items()
+            if (found := [row for row in rows if any(word in str(value) for value in row.values() for word in words)])
+        }
+
+    def files(self) -> dict[str, bytes]:
+        """Images, volumes and users as they are kept."""
+        shared = Path(self.cloud.path / "shared")
+        names = [path for path in shared.rglob("*") if path.is_file()] + [self.cloud.path / "users.yaml"]
+        wanted = [path for path in names if path.name in self.secrets or path.name == "users.yaml"]
+        return {str(path): path.read_bytes() for path in wanted}
+
+    @contextmanager
+    def untouched(self, everything: bool = False) -> Iterator[None]:
+        """Nothing of the victim's changes; with ``everything``, no row at all."""
+        look = self.rows if everything else self.of_victim
+        before, files, domains = look(), self.files(), self.cloud.domains()
+        yield
+        after = look()
+        for table in before | after:
+            assert after.get(table) == before.get(table), table
+        assert self.files() == files
+        assert {key: self.cloud.domains()[key] for key in self.things["server"]} == {
+            key: domains[key] for key in self.things["server"]
+        }
+
+
+def furnish(cloud: Cloud, user: User, admin: User, mark: str, cidr: str) -> dict[str, list[str]]:
+    """One of everything, in the user's project. ``mark`` is in all names; ``cidr``: of the project's own network."""
+    make = user.made
+    flavor = {"name": mark, "ram": 64, "vcpus": 1, "disk": 1, "os-flavor-access:is_public": False}
+    flavor_id = admin.made("compute", "/flavors", {"flavor": flavor})["flavor"]["id"]
+    access = {"addTenantAccess": {"tenant": user.project}}
+    admin.made("compute", f"/flavors/{flavor_id}/action", access)
+    admin.made("compute", f"/flavors/{flavor_id}/os-extra_specs", {"extra_specs": {KEY: mark}})
+    make("compute", "/os-keypairs", {"keypair": {"name": mark, "public_key": KEY_PAIR.replace(MARK, mark)}})
+    group = make("compute", "/os-security-groups", {"security_group": {"name": mark, "description": mark}})
+    group_id = str(group["security_group"]["id"])
+    rule = {"parent_group_id": group_id, "ip_protocol": "tcp", "from_port": 22, "to_port": 22, "cidr": "0.0.0.0/0"}
+    rule_id = make("compute", "/os-security-group-rules", {"security_group_rule": rule})["security_group_rule"]["id"]
+    servers = make("compute", "/os-server-groups", {"server_group": {"name": mark, "policies": ["affinity"]}})
+    image = {"name": mark, "disk_format": "raw", "container_format": "bare", "visibility": "private", "mark": mark}
+    image_id = make("image", "/images", image)["id"]
+    headers = {"X-Auth-Token": user.token, "Content-Type": "application/octet-stream"}
+    url = f"{cloud.image_url}/v2/images/{image_id}/file"
+    assert requests.put(url, data=mark.encode() * 100, headers=headers, timeout=60).status_code == 204
+    make("image", f"/images/{image_id}/tags/{mark}", None, method="PUT")
+
+    def volume() -> str:
+        wanted = {"name": mark, "size": 1, "metadata": {KEY: mark}, "description": mark}
+        volume_id = str(make("volume", "/volumes", {"volume": wanted})["volume"]["id"])
+        wait_for("the volume is there", lambda: shown("volumes", volume_id)["status"] == "available")
+        return volume_id
+
+    def shown(collection: str, which: str) -> Any:
+        return user("volume", "GET", f"/{collection}/{which}").json()[collection[:-1]]
+
+    def is_now(which: str, status: str) -> None:
+        def look() -> Any:
+            server = user("compute", "GET", f"/servers/{which}").json()["server"]
+            return server["status"] == status and server["OS-EXT-STS:task_state"] is None
+
+        wait_for(f"the server is {status}", look)
+
+    volumes = [volume(), volume()]
+    snapshot = {"snapshot": {"volume_id": volumes[0], "name": mark, "metadata": {KEY: mark}}}
+    snapshot_id = make("volume", "/snapshots", snapshot)["snapshot"]["id"]
+    wait_for("the snapshot is there", lambda: shown("snapshots", snapshot_id)["status"] == "available")
+    server = {
+        "name": mark,
+        "description": mark,
+        "imageRef": cloud.image_id,
+        "flavorRef": "1",
+        "key_name": mark,
+        "metadata": {KEY: mark},
+        "tags": [mark],
+        "user_data": base64.b64encode(f"# {mark}".encode()).decode(),
+        "security_groups": [{"name": mark}],
+        "networks": "auto",
+    }
+    hints = {"group": servers["server_group"]["id"]}
+    body = {"server": server, "os:scheduler_hints": hints}
+    server_id = make("compute", "/servers", body, 52)["server"]["id"]
+    is_now(server_id, "ACTIVE")
+    attached = {"volumeAttachment": {"volumeId": volumes[1]}}
+    make("compute", f"/servers/{server_id}/os-volume_attachments", attached, LATEST)
+    wait_for("the volume is attached", lambda: shown("volumes", volumes[1])["status"] == "in-use")
+    attachment = shown("volumes", volumes[1])["attachments"][0]["attachment_id"]
+    address = make("compute", "/os-floating-ips", {"pool": "public"})["floating_ip"]
+    make("compute", f"/servers/{server_id}/action", {"addFloatingIp": {"address": address["ip"]}})
+    make("compute", f"/servers/{server_id}/action", {"resize": {"flavorRef": flavor_id}})
+    is_now(server_id, "VERIFY_RESIZE")
+    make("compute", f"/servers/{server_id}/action", {"confirmResize": None})
+    is_now(server_id, "ACTIVE")
+    wanted = {"createImage": {"name": mark, "metadata": {KEY: mark}}}
+    answer = user("compute", "POST", f"/servers/{server_id}/action", wanted)
+    made = answer.headers["Location"].rsplit("/", 1)[1]
+    wait_for("the image is made", lambda: user("image", "GET", f"/images/{made}").json().get("status") == "active")
+    is_now(server_id, "ACTIVE")
+    named = {"name": mark, "description": mark}
+    network_id = make("network", "/networks", {"network": named})["network"]["id"]
+    make("network", "/subnets", {"subnet": {**named, "network_id": network_id, "cidr": cidr, "ip_version": 4}})
+    port = {**named, "network_id": network_id, "security_groups": [group_id]}
+    port_id = make("network", "/ports", {"port": port})["port"]["id"]
+    (pool,) = user("network", "GET", "/networks?router:external=true").json()["networks"]
+    leads = {"floating_network_id": pool["id"], "port_id": port_id, "description": mark}
+    leading = make("network", "/floatingips", {"floatingip": leads})["floatingip"]
+    ports = user("compute", "GET", f"/servers/{server_id}/os-interface").json()["interfaceAttachments"]
+    actions = user("compute", "GET", f"/servers/{server_id}/os-instance-actions").json()["instanceActions"]
+    migrations = admin("compute", "GET", "/os-migrations", version=LATEST).json()["migrations"]
+    migration = next(each for each in migrations if each["instance_uuid"] == server_id)
+    return {
+        "server": [server_id],
+        "flavor": [flavor_id],
+        "image": [image_id, made],
+        "keypair": [mark],
+        "floating_ip": [str(address["id"]), leading["id"]],
+        "address": [address["ip"], leading["floating_ip_address"]],
+        "network": [network_id],
+        "security_group": [group_id],
+        "security_group_rule": [str(rule_id)],
+        "server_group": [servers["server_group"]["id"]],
+        "volume": volumes,
+        "snapshot": [snapshot_id],
+        "attachment": [attachment],
+        "user": [user.id],
+        "project": [user.project],
+        "port": [ports[0]["port_id"], port_id],
+        "migration": [str(migration["id"]), migration["uuid"]],
+        "request": [actions[0]["request_id"]],
+        "tag": [mark],
+        "key": [KEY],
+        "label": ["private"],
+        "role": ["member"],
+    }
+
+
+@pytest.fixture(scope="module")
+def cast(broker: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cast]:
+    del broker
+    port = free_port()
+    config = f"""
+[api]
+enabled_apis = osapi_compute, identity, image, volume, network, metadata
+metadata_listen_port = {port}
+[network]
+project_ranges = 10.98.0.0/16
+"""
+    cloud = Cloud(tmp_path_factory.mktemp("member"), computes=2, standalone=True, extra_config=config)
+    try:
+        cloud.make()
+        cloud.start_all()
+        cloud.manage("floating-pool", "create", "public", "172.24.9.32/28")
+        admin, victim, attacker = (User(cloud, name) for name in ("admin", "demo", "other"))
+        # The first address of the pool is told to all, as where it begins.
+        admin.made("compute", "/os-floating-ips", {"pool": "public"})
+        things = furnish(cloud, victim, admin, MARK, "10.98.1.0/24")
+        own = furnish(cloud, attacker, admin, "mine", "10.98.2.0/24")
+        (pool,) = attacker("network", "GET", "/networks?router:external=true").json()["networks"]
+        whose = {"victim": victim, "attacker": attacker, "things": things, "own": own}
+        yield Cast(cloud=cloud, pool=pool["id"], metadata_port=port, **whose)
+    finally:
+        cloud.destroy()
+
+
+#: What is in no list, but where what it belongs to is named.
+HIDDEN = ("user", "migration", "request", "label", "role")
+
+
+def found(attempt: Attempt, answer: requests.Response) -> bool:
+    if attempt.unserved:
+        return answer.status_code < 400
+    return answer.status_code not in (403, 404)
+
+
+def attacked(cast: Cast, attacker: User, attempt: Attempt) -> list[str]:
+    """What is wrong with the answer."""
+    answer, wrong = attacker(attempt.service, attempt.method, attempt.path, attempt.body, attempt.version), []
+    if (attempt.service, attempt.route) not in PUBLIC and found(attempt, answer):
+        wrong.append(f"{attempt}: {answer.status_code} {answer.text[:200]}")
+    if leaked := cast.leaks(answer, attempt):
+        wrong.append(f"{attempt} tells {leaked}: {answer.text[:200]}")
+    return wrong
+
+
+def test_no_route_finds_what_is_anothers(cast: Cast) -> None:
+    wrong, count = [], 0
+    with cast.untouched(everything=True):
+        for attempt in every_request(cast.things):
+            count += 1
+            wrong += attacked(cast, cast.attacker, attempt)
+        assert not wrong, "\n".join(wrong)
+        assert count > 500
+
+
+def test_what_forgets_whose_it_is_is_found(cast: Cast) -> None:
+    """A control: at an API of which some routes do not ask, the attack finds these, and no others."""
+    other = copy.copy(cast.cloud)
+    text = (other.path / "api.conf").read_text()
+    for name in ("port", "identity_port", "image_port", "volume_port", "network_port"):
+        setattr(other, name, free_port())
+        text = text.replace(f"port = {getattr(cast.cloud, name)}\n", f"port = {getattr(other, name)}\n")
+    config, log = other.path / "forgetful.conf", other.path / "forgetful.log"
+    config.write_text(text.replace(f"port = {cast.metadata_port}\n", f"port = {free_port()}\n"))
+    arguments = ["tests.security.forgetful", "nova_lite.cmd.api", "--config-file", str(config)]
+    daemon = nursery.start(arguments, log, dict(os.environ))
+    try:
+        wait_for("the API answers", lambda: answers(other.identity_url), 60)
+        attacker = User(other, "other")
+        asked = [each for each in every_request(cast.things) if each.method == "GET" and not each.unserved]
+        seen = {(each.service, each.route) for each in asked if attacked(cast, attacker, each)}
+        lists = {(service, path): attacker(service, "GET", path, None, at) for service, path, at, _ in every_list()}
+        seen |= {route for route, answer in lists.items() if cast.leaks(answer, route)}
+        assert seen == forgetful.FORGETS.keys()
+    finally:
+        daemon.kill()
+        daemon.wait(30)
+
+
+def answers(url: str) -> bool:
+    try:
+        return requests.get(url, timeout=10).status_code < 500
+    except requests.ConnectionError:
+        return False
+
+
+def test_nothing_of_anothers_is_reached_by_way_of_ones_own(cast: Cast) -> None:
+    """As in ``/servers/MINE/os-interface/THEIRS``."""
+    first = {"server": cast.own["server"], "flavor": cast.own["flavor"], "image": cast.own["image"][:1]}
+    wrong, count = [], 0
+    with cast.untouched():
+        for attempt in every_request(cast.things, first):
+            answer = cast.attacker(attempt.service, attempt.method, attempt.path, attempt.body, attempt.version)
+            count += 1
+            free = attempt.named[-1][0] in WORDS
+            if (not free and answer.status_code < 400) or answer.status_code in (500, 503):
+                wrong.append(f"{attempt}: {answer.status_code} {answer.text[:200]}")
+            if leaked := cast.leaks(answer, attempt):
+                wrong.append(f"{attempt} tells {leaked}: {answer.text[:200]}")
+        assert not wrong, "\n".join(wrong)
+        assert count > 20
+
+
+def test_no_list_tells_of_what_is_anothers(cast: Cast) -> None:
+    """Whatever it is asked by."""
+    wrong = []
+    words = [MARK, cast.victim.project, cast.things["server"][0]]
+    with cast.untouched(everything=True):
+        for service, path, version, names in every_list():
+            queries: list[dict[str, Any]] = [{}, {"all_tenants": "1"}, {"all_projects": "True"}]
+            if service == "network":  # any of several values of one parameter
+                queries += [{name: words} for name in names]
+            else:
+                queries += [{name: word} for name in names for word in words if (service, name) != ("compute", "limit")]
+            queries += [{"all_tenants": "1", name: cast.victim.project} for name in ("project_id", "tenant_id")]
+            for query in queries:
+                answer = cast.attacker(service, "GET", path, None, version, params=query)
+                if answer.status_code >= 500 and answer.status_code != 501:
+                    wrong.append(f"{service} {path} {query}: {answer.status_code}")
+                if leaked := cast.leaks(answer, path, query):
+                    wrong.append(f"{service} {path} {query} tells {leaked}: {answer.text[:200]}")
+        assert not wrong, "\n".join(wrong)
+
+
+def borrowings(cast: Cast) -> Iterator[tuple[str, str, Any, int | None, str]]:
+    """What would make use of the victim's things for a thing of one's own: service, path, body, version, method."""
+    theirs, mine = {kind: values[0] for kind, values in cast.things.items()}, cast.own["server"][0]
+    server = {"name": "mine", "flavorRef": "1", "imageRef": cast.cloud.image_id, "networks": "auto"}
+
+    def create(hints: dict[str, Any] | None = None, **changes: Any) -> tuple[str, str, Any, int, str]:
+        made = {key: value for key, value in {**server, **changes}.items() if value is not None}
+        body = {"server": made} | ({"os:scheduler_hints": hints} if hints else {})
+        return "compute", "/servers", body, LATEST, "POST"
+
+    def disk(**values: Any) -> list[dict[str, Any]]:
+        return [{"boot_index": 0, "destination_type": "volume", "delete_on_termination": True, **values}]
+
+    def act(version: int = LATEST, **action: Any) -> tuple[str, str, Any, int, str]:
+        return "compute", f"/servers/{mine}/action", action, version, "POST"
+
+    def volume(**values: Any) -> tuple[str, str, Any, None, str]:
+        return "volume", "/volumes", {"volume": {"name": "mine", "size": 1, **values}}, None, "POST"
+
+    yield create(imageRef=theirs["image"])
+    yield create(flavorRef=theirs["flavor"])
+    yield create(key_name=theirs["keypair"])
+    yield create(security_groups=[{"name": theirs["security_group"]}])
+    yield create(security_groups=[{"name": MARK}])
+    yield create(networks=[{"port": theirs["port"]}])
+    yield create(hints={"group": theirs["server_group"]})
+    yield create(imageRef=None, block_device_mapping_v2=disk(uuid=theirs["volume"], source_type="volume"))
+    yield create(imageRef=None, block_device_mapping_v2=disk(uuid=theirs["snapshot"], source_type="snapshot"))
+    image = disk(uuid=theirs["image"], source_type="image", volume_size=1)
+    yield create(imageRef=None, block_device_mapping_v2=image)
+    yield act(rebuild={"imageRef": theirs["image"]})
+    yield act(rebuild={"imageRef": cast.cloud.image_id, "key_name": theirs["keypair"]})
+    yield act(rescue={"rescue_image_ref": theirs["image"]})
+    yield act(resize={"flavorRef": theirs["flavor"]})
+    yield act(addSecurityGroup={"name": theirs["security_group"]})
+    yield act(addSecurityGroup={"name": MARK})
+    yield act(removeSecurityGroup={"name": MARK})
+    yield act(1, addFloatingIp={"address": theirs["address"]})
+    yield act(1, removeFloatingIp={"address": theirs["address"]})
+    attachments = f"/servers/{mine}/os-volume_attachments"
+    for which in cast.things["volume"]:
+        yield "compute", attachments, {"volumeAttachment": {"volumeId": which}}, LATEST, "POST"
+        body = {"volumeAttachment": {"volumeId": which}}
+        yield "compute", f"{attachments}/{cast.own['volume'][1]}", body, LATEST, "PUT"
+    yield (
+        "compute",
+        f"/servers/{mine}/os-interface",
+        {"interfaceAttachment": {"port_id": theirs["port"]}},
+        LATEST,
+        "POST",
+    )
+    rule: dict[str, Any] = {"ip_protocol": "tcp", "from_port": 1, "to_port": 2}
+    for parent, source in (
+        (theirs["security_group"], {"cidr": "0.0.0.0/0"}),
+        (cast.own["security_group"][0], {"group_id": theirs["security_group"]}),
+    ):
+        body = {"security_group_rule": {"parent_group_id": parent, **rule, **source}}
+        yield "compute", "/os-security-group-rules", body, 1, "POST"
+    yield from network_borrowings(cast)
+    yield create(networks=[{"uuid": theirs["network"]}])
+    for which in cast.things["port"]:
+        yield create(networks=[{"port": which}])
+    yield volume(snapshot_id=theirs["snapshot"])
+    for which in cast.things["volume"]:
+        yield volume(source_volid=which)
+        yield "volume", "/snapshots", {"snapshot": {"volume_id": which, "name": "mine", "force": True}}, None, "POST"
+    yield volume(imageRef=theirs["image"])
+    events = [{"name": "network-changed", "server_uuid": theirs["server"]}]
+    yield "compute", "/os-server-external-events", {"events": events}, LATEST, "POST"
+    yield "image", "/images", {"name": "mine", "owner": theirs["project"]}, None, "POST"
+    yield "image", "/images", {"name": "mine", "id": theirs["image"]}, None, "POST"
+    patch = [{"op": "replace", "path": "/owner", "value": theirs["project"]}]
+    yield "image", f"/images/{cast.own['image'][0]}", patch, None, "PATCH"
+
+
+def network_borrowings(cast: Cast) -> Iterator[tuple[str, str, Any, None, str]]:
+    theirs, mine = ({kind: values[-1] for kind, values in each.items()} for each in (cast.things, cast.own))
+
+    def ask(kind: str, values: dict[str, Any], which: str = "", path: str = "") -> tuple[str, str, Any, None, str]:
+        url = "/" + (path or f"{kind}s").replace("_", "-") + (f"/{which}" if which else "")
+        return "network", url, {kind: values}, None, "PUT" if which else "POST"
+
+    whose = {"project_id": theirs["project"]}
+    on_mine = {"network_id": mine["network"]}
+    yield ask("network", {"name": "mine", **whose})
+    yield ask("subnet", {"network_id": theirs["network"], "cidr": "10.98.7.0/24", "ip_version": 4})
+    yield ask("port", {"network_id": theirs["network"]})
+    yield ask("port", {**on_mine, **whose})
+    yield ask("port", {**on_mine, "fixed_ips": [{"subnet_id": theirs["network"]}]})
+    yield ask("port", {**on_mine, "security_groups": [theirs["security_group"]]})
+    yield ask("port", {**on_mine, "device_id": theirs["server"]})
+    yield ask("port", {"security_groups": [theirs["security_group"]]}, mine["port"])
+    yield ask("port", {"fixed_ips": [{"subnet_id": theirs["network"]}]}, mine["port"])
+    yield ask("port", {"network_id": theirs["network"]}, mine["port"])
+    yield ask("port", {"device_id": theirs["server"]}, mine["port"])
+    yield ask("security_group", {"name": "mine", **whose})
+    rule = {"direction": "ingress", "protocol": "tcp", "port_range_min": 1, "port_range_max": 2}
+    yield ask("security_group_rule", {**rule, "security_group_id": theirs["security_group"]})
+    remote = {"security_group_id": mine["security_group"], "remote_group_id": theirs["security_group"]}
+    yield ask("security_group_rule", {**rule, **remote})
+    yield ask("floatingip", {"floating_network_id": theirs["network"]})
+    yield ask("floatingip", {"floating_network_id": cast.pool, **whose})
+    for which in cast.things["port"]:
+        yield ask("floatingip", {"floating_network_id": cast.pool, "port_id": which})
+        yield ask("floatingip", {"port_id": which}, mine["floating_ip"])
+    yield ask("quota", {"port": 1}, theirs["project"])
+
+
+def test_nothing_of_anothers_is_used_for_ones_own(cast: Cast) -> None:
+    wrong = []
+    with cast.untouched():
+        for service, path, body, version, method in borrowings(cast):
+            answer = cast.attacker(service, method, path, body, version)
+            if answer.status_code not in (400, 403, 404, 501):
+                wrong.append(f"{service} {method} {path} {body}: {answer.status_code} {answer.text[:200]}")
+            if leaked := cast.leaks(answer, path, body):
+                wrong.append(f"{service} {path} {body} tells {leaked}: {answer.text[:200]}")
+        assert not wrong, "\n".join(wrong)
+
+
+def test_no_server_is_placed_by_where_anothers_is(cast: Cast) -> None:
+    """Where a server lands, or that it does not, would tell which host the other's is on."""
+    for hint in ("same_host", "different_host"):
+        answers = []
+        for which in (cast.things["server"][0], str(uuid.uuid4())):
+            server = {"name": "mine", "flavorRef": "1", "imageRef": cast.cloud.image_id, "networks": "auto"}
+            body = {"server": server, "os:scheduler_hints": {hint: which}}
+            answer = cast.attacker("compute", "POST", "/servers", body, LATEST)
+            answers.append((answer.status_code, answer.text.replace(which, "") if answer.status_code >= 400 else ""))
+            if answer.status_code < 300:
+                server_id = answer.json()["server"]["id"]
+
+                def settled(server_id: str = server_id) -> Any:
+                    shown = cast.attacker("compute", "GET", f"/servers/{server_id}").json()["server"]
+                    return shown["status"] if shown["status"] != "BUILD" else None
+
+                answers[-1] = (202, str(wait_for("it is built or not", settled)))
+                assert cast.attacker("compute", "DELETE", f"/servers/{server_id}").status_code == 204
+        assert answers[0] == answers[1], hint
+
+
+def test_what_a_client_says_of_itself_is_not_believed(cast: Cast) -> None:
+    theirs, server_id = cast.victim.project, cast.things["server"][0]
+    said = {
+        "X-Project-Id": theirs,
+        "X-Tenant-Id": theirs,
+        "X-User-Id": cast.victim.id,
+        "X-Roles": "admin",
+        "X-Role": "admin",
+        "X-Is-Admin-Project": "True",
+        "X-Identity-Status": "Confirmed",
+        "X-Service-Identity-Status": "Confirmed",
+        "X-Service-Roles": "admin,service",
+    }
+    ways: list[tuple[str, str]] = [("compute", f"/servers/{server_id}"), ("compute", "/servers/detail?all_tenants=1")]
+    ways += [("compute", f"/{theirs}/servers/detail"), ("volume", f"/{theirs}/volumes/detail"), ("image", "/images")]
+    ways += [("image", f"/images/{cast.things['image'][0]}"), ("volume", f"/volumes/{cast.things['volume'][0]}")]
+    for service, path in ways:
+        for headers in ({}, said):
+            answer = cast.attacker(service, "GET", path, headers=headers)
+            assert not cast.leaks(answer, path), (path, answer.text)
+            assert answer.status_code < 500, answer.text
+    assert cast.attacker("compute", "GET", f"/servers/{server_id}", headers=said).status_code == 404
+
+
+def test_no_token_for_anothers_project(cast: Cast) -> None:
+    domain = {"id": "default"}
+    user = {"name": "other", "domain": domain, "password": PASSWORDS["other"]}
+    identities = (
+        {"methods": ["password"], "password": {"user": user}},
+        {"methods": ["token"], "token": {"id": cast.attacker.token}},
+    )
+    for identity in identities:
+        for project in ({"id": cast.victim.project}, {"name": "demo", "domain": domain}):
+            body = {"auth": {"identity": identity, "scope": {"project": project}}}
+            assert cast.attacker("identity", "POST", "/v3/auth/tokens", body).status_code == 401
+    for method in ("GET", "HEAD", "DELETE"):
+        headers = {"X-Subject-Token": cast.victim.token}
+        answer = cast.attacker("identity", method, "/v3/auth/tokens", headers=headers)
+        assert answer.status_code in (403, 404), answer.text
+        assert not cast.leaks(answer, cast.victim.token)
+    assert cast.victim("compute", "GET", "/servers").status_code == 200
+
+
+def test_the_metadata_service_takes_no_ones_word(cast: Cast) -> None:
+    """Whose a request is, is the address's to say: a client with none of a server is nobody, whatever it claims."""
+    ports = cast.victim("compute", "GET", f"/servers/{cast.things['server'][0]}/os-interface").json()
+    address = ports["interfaceAttachments"][0]["fixed_ips"][0]["ip_address"]
+    said = {
+        "X-Forwarded-For": address,
+        "X-Instance-ID": cast.things["server"][0],
+        "X-Tenant-ID": cast.victim.project,
+        "X-Instance-ID-Signature": "0" * 64,
+        "X-Real-IP": address,
+        "Forwarded": f"for={address}",
+    }
+    for path in (
+        "latest/meta-data",
+        "latest/user-data",
+        "openstack/latest/meta_data.json",
+        "openstack/latest/password",
+    ):
+        for method in ("GET", "POST"):
+            url = f"http://127.0.0.1:{cast.metadata_port}/{path}"
+            answer = requests.request(method, url, headers=said, data=b"x" * (method == "POST"), timeout=30)
+            assert answer.status_code in (403, 404, 405), (path, answer.status_code)
+            assert not cast.leaks(answer, said)
+
+
+def test_what_is_attacked_is_there(cast: Cast) -> None:
+    """Else that it is not found would prove nothing: to its owner all of it is shown, and all in the lists."""
+    answers: dict[tuple[str, str], list[str]] = {}
+    for attempt in every_request(cast.things):
+        if attempt.method == "GET" and attempt.known and not attempt.unserved:
+            answer = cast.victim(attempt.service, "GET", attempt.path, None, attempt.version)
+            shown = answer.status_code in (200, 204, 403)
+            told = "" if shown else f"{attempt}: {answer.status_code} {answer.text}"
+            answers.setdefault((attempt.service, attempt.route), []).append(told)
+    # Of two things that are named together, some do not belong together.
+    assert [told for told in answers.values() if all(told)] == []
+    lists = [cast.victim(service, "GET", path, None, version).text for service, path, version, _ in every_list()]
+    hidden = {value for kind in HIDDEN for value in cast.things[kind]}
+    assert [each for each in cast.secrets - hidden if each not in str(lists)] == []

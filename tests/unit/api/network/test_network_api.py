@@ -1,0 +1,428 @@
+"""The network API over the real conductor's rows: shapes, queries, what is refused, and whom."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import webob
+
+from nova_lite import exception, rpc
+from nova_lite.api import deploy, wsgi
+from nova_lite.compute.api import API
+from nova_lite.compute.rpcapi import ComputeRPC
+from nova_lite.conductor.db import floating_ips, migration, networks
+from nova_lite.conductor.manager import ConductorManager
+from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.image.driver import load_backend
+from nova_lite.network import define
+from nova_lite.policy import Policy
+from nova_lite.scheduler.rpcapi import SchedulerRPC
+from tests.unit.api.conftest import ADMIN, MEMBER, STRANGER, make_conf
+
+NOBODY = str(uuid.UUID(int=1))
+
+
+class Api:
+    """Requests with noauth2."""
+
+    def __init__(self, path: Path) -> None:
+        conf = make_conf(
+            path,
+            f"enabled_apis = network\n[database]\nconnection = sqlite:///{path}/db.sqlite\n"
+            "[network]\nproject_ranges = 10.64.0.0/16\nnetworks_per_project = 3\nfixed_ips_per_project = 4\n",
+        )
+        conf.set_override("state_path", str(path))
+        migration.sync(conf)
+        bus = rpc.InProcess(conf)
+        conductor = rpc.proxy(ConductorRPC, bus)
+        self.manager = ConductorManager(conf, rpc.proxy(SchedulerRPC, bus), rpc.proxy(ComputeRPC, bus), conductor)
+        bus.serve(self.manager.endpoint)
+        compute = API()
+        compute.connect(conductor, rpc.proxy(ComputeRPC, bus), load_backend(conf, conductor))
+        self.app = deploy.load_app("network", wsgi.Services(conf, Policy(conf), compute))
+        self.shared = self.manager.db.write(networks.create, define.network("private", "10.0.0.0/24", is_default=True))
+        self.pool = self.manager.db.write(floating_ips.create_pool, "public", "192.0.2.0/30")
+
+    def __call__(self, method: str, path: str, body: Any = None, token: str | None = MEMBER) -> webob.Response:
+        request = webob.Request.blank(f"/v2.0{path}", method=method, base_url="http://cloud:9696")
+        if token:
+            request.headers["X-Auth-Token"] = token
+        if body is not None:
+            request.content_type, request.body = "application/json", json.dumps(body).encode()
+        return request.get_response(self.app)
+
+    def get(self, path: str, token: str = MEMBER) -> Any:
+        response = self("GET", path, token=token)
+        assert response.status_code == 200, response.text
+        return response.json
+
+    def make(self, path: str, key: str, token: str = MEMBER, **values: Any) -> dict[str, Any]:
+        response = self("POST", path, {key: values}, token)
+        assert response.status_code == 201, response.text
+        made: dict[str, Any] = response.json[key]
+        return made
+
+    def port(self, **values: Any) -> dict[str, Any]:
+        return self.make("/ports", "port", **{"network_id": self.shared.id, **values})
+
+    def refused(
+        self, method: str, path: str, body: Any, status: int, kind: str, text: str, token: str = MEMBER
+    ) -> None:
+        response = self(method, path, body, token)
+        assert response.status_code == status, response.text
+        error = response.json["NeutronError"]
+        assert (error["type"], error["detail"]) == (kind, "")
+        assert text in error["message"]
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[Api]:
+    made = Api(tmp_path)
+    yield made
+    made.manager.db.close()
+
+
+# --- networks and subnets
+
+
+def test_what_everybody_sees(api: Api) -> None:
+    found = {each["name"]: each for each in api.get("/networks")["networks"]}
+    assert found.keys() == {"private", "public"}
+    assert (found["private"]["router:external"], found["public"]["router:external"]) == (False, True)
+    assert (found["private"]["shared"], found["private"]["subnets"]) == (True, [api.shared.id])
+    assert "provider:network_type" not in found["private"]
+    (shown,) = api.get("/networks?name=private", ADMIN)["networks"]
+    assert shown["provider:network_type"] == "local"
+    subnet = api.get(f"/subnets/{api.shared.id}")["subnet"]
+    assert (subnet["cidr"], subnet["gateway_ip"], subnet["enable_dhcp"]) == ("10.0.0.0/24", "10.0.0.1", True)
+    assert api.get(f"/subnets?network_id={api.pool.id}")["subnets"][0]["gateway_ip"] is None
+
+
+def test_a_network_that_spans_hosts_and_has_ipv6(api: Api) -> None:
+    wide = define.network("wide", "10.1.0.0/24", vni=77, cidr6="fd00:1::/64")
+    api.manager.db.write(networks.create, wide)
+    shown = api.get(f"/networks/{wide.id}", ADMIN)["network"]
+    assert (shown["provider:network_type"], shown["provider:segmentation_id"], shown["mtu"]) == ("vxlan", 77, 1450)
+    four, six = shown["subnets"]
+    assert four == wide.id
+    subnet = api.get(f"/subnets/{six}")["subnet"]
+    assert api.get("/subnets?ip_version=6")["subnets"] == [subnet]
+    assert (subnet["network_id"], subnet["cidr"], subnet["gateway_ip"]) == (wide.id, "fd00:1::/64", "fd00:1::1")
+    assert (subnet["ipv6_ra_mode"], subnet["ipv6_address_mode"], subnet["ip_version"]) == ("slaac", "slaac", 6)
+    api.refused("DELETE", f"/subnets/{six}", None, 403, "Forbidden", "comes with its network", ADMIN)
+    body = {"subnet": {"network_id": wide.id, "ip_version": 6, "cidr": "fd00:2::/64"}}
+    api.refused("POST", "/subnets", body, 400, "HTTPBadRequest", "--cidr6")
+    port = api.make("/ports", "port", network_id=wide.id, mac_address="fa:16:3e:00:00:01")
+    assert port["fixed_ips"][1] == {"subnet_id": six, "ip_address": "fd00:1::f816:3eff:fe00:1"}
+    found = api.get("/ports?fixed_ips=ip_address=fd00:1::f816:3eff:fe00:1")["ports"]
+    assert [each["id"] for each in found] == [port["id"]]
+    both = [{"subnet_id": wide.id, "ip_address": "10.1.0.9"}, {"subnet_id": six}]
+    made = api.make("/ports", "port", network_id=wide.id, fixed_ips=both)
+    assert made["fixed_ips"][0]["ip_address"] == "10.1.0.9" and len(made["fixed_ips"]) == 2
+    assert len(api.make("/ports", "port", network_id=wide.id, fixed_ips=[{"subnet_id": six}])["fixed_ips"]) == 2
+    chosen = {"port": {"network_id": wide.id, "fixed_ips": [{"subnet_id": six, "ip_address": "fd00:1::5"}]}}
+    api.refused("POST", "/ports", chosen, 404, "SubnetNotFound", six)
+
+
+def test_a_network_and_then_its_subnet(api: Api) -> None:
+    made = api.make("/networks", "network", name="back", mtu=1400, admin_state_up=True)
+    assert (made["subnets"], made["mtu"], made["project_id"], made["tenant_id"]) == ([], 1400, "demo", "demo")
+    api.refused("GET", f"/subnets/{made['id']}", None, 404, "SubnetNotFound", "could not be found")
+    port = {"port": {"network_id": made["id"]}}
+    api.refused("POST", "/ports", port, 400, "InvalidInput", "has no subnet")
+    subnet = {"network_id": made["id"], "ip_version": 4}
+    for cidr, kind, text in (
+        (None, "HTTPBadRequest", "has to be told its cidr"),
+        ("fd00::/64", "InvalidInput", "is not an IPv4 network"),
+        ("10.65.0.0/24", "InvalidInput", "is not within 10.64.0.0/16"),
+        ("10.64.0.1/24", "InvalidInput", "host bits"),
+    ):
+        api.refused("POST", "/subnets", {"subnet": {**subnet, "cidr": cidr}}, 400, kind, text)
+    pool = [{"start": "10.64.0.10", "end": "10.64.0.20"}]
+    made_subnet = api.make("/subnets", "subnet", **subnet, cidr="10.64.0.0/24", gateway_ip=None, allocation_pools=pool)
+    assert (made_subnet["gateway_ip"], made_subnet["allocation_pools"]) == (None, pool)
+    again = {"subnet": {**subnet, "cidr": "10.64.1.0/24"}}
+    api.refused("POST", "/subnets", again, 409, "Conflict", "has its subnet")
+    other = api.make("/networks", "network", name="back")
+    overlapping = {"subnet": {"network_id": other["id"], "cidr": "10.64.0.128/25"}}
+    api.refused("POST", "/subnets", overlapping, 400, "InvalidInput", "that are in use in this cloud")
+    api.refused("POST", "/subnets", overlapping, 400, "InvalidInput", "of back (10.64.0.0/24)", ADMIN)
+    for cidr in ("10.0.0.0/16", "192.0.2.0/24"):
+        outside = {"subnet": {"network_id": other["id"], "cidr": cidr}}
+        api.refused("POST", "/subnets", outside, 400, "InvalidInput", "overlaps", ADMIN)
+    renamed = api("PUT", f"/subnets/{made['id']}", {"subnet": {"name": "v4"}}).json["subnet"]
+    assert (renamed["name"], api.get("/subnets?name=v4")["subnets"][0]["id"]) == ("v4", made["id"])
+    gateway = {"subnet": {"gateway_ip": "10.64.0.1"}}
+    api.refused("PUT", f"/subnets/{made['id']}", gateway, 400, "HTTPBadRequest", "cannot be changed")
+    has = api.port(network_id=made["id"])
+    assert has["fixed_ips"][0]["ip_address"] in [f"10.64.0.{number}" for number in range(10, 21)]
+    for path in (f"/subnets/{made['id']}", f"/networks/{made['id']}"):
+        api.refused("DELETE", path, None, 409, "NetworkInUse", "still has addresses in use")
+    assert api("DELETE", f"/ports/{has['id']}").status_code == 204
+    assert api("DELETE", f"/subnets/{made['id']}").status_code == 204
+    assert api.get(f"/networks/{made['id']}")["network"]["subnets"] == []
+    assert api("DELETE", f"/networks/{made['id']}").status_code == 204
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ({"admin_state_up": False}, "is up here"),
+        ({"router:external": True}, "floating-pool create"),
+        ({"port_security_enabled": False}, "always filtered"),
+        ({"provider:network_type": "vlan"}, "Unrecognized attribute(s) 'provider:network_type'"),
+        ({"mtu": 10}, "from 68 to 9000"),
+        ({"name": "a\nb"}, "printable"),
+        ({"name": 1}, "has to be a text"),
+    ],
+)
+def test_networks_that_there_are_not(api: Api, values: dict[str, Any], text: str) -> None:
+    api.refused("POST", "/networks", {"network": values}, 400, "HTTPBadRequest", text)
+
+
+def test_whose_networks(api: Api) -> None:
+    shared = {"network": {"name": "x", "shared": True}}
+    api.refused("POST", "/networks", shared, 403, "PolicyNotAuthorized", "create_network:shared")
+    assert api.make("/networks", "network", ADMIN, shared=True)["shared"] is True
+    foreign = {"network": {"project_id": "other"}}
+    api.refused("POST", "/networks", foreign, 403, "Forbidden", "an admin may name another")
+    assert api.make("/networks", "network", ADMIN, tenant_id="other")["project_id"] == "other"
+    api.refused("DELETE", f"/networks/{api.shared.id}", None, 403, "Forbidden", "All projects share")
+    api.refused("DELETE", f"/networks/{api.pool.id}", None, 403, "Forbidden", "nova-lite-manage", ADMIN)
+    for _ in range(3):
+        api.make("/networks", "network")
+    api.refused("POST", "/networks", {"network": {}}, 409, "OverQuota", "Quota exceeded for network")
+
+
+# --- ports
+
+
+def test_a_port_of_ones_own(api: Api) -> None:
+    made = api.port(name="p", fixed_ips=[{"ip_address": "10.0.0.9"}], mac_address="FA:16:3E:00:00:09")
+    assert made["fixed_ips"] == [{"subnet_id": api.shared.id, "ip_address": "10.0.0.9"}]
+    assert (made["mac_address"], made["status"], made["device_id"]) == ("fa:16:3e:00:00:09", "DOWN", "")
+    assert "binding:host_id" not in made
+    assert api.get(f"/ports/{made['id']}", ADMIN)["port"]["binding:vif_type"] == "unbound"
+    default = api.get("/security-groups?name=default")["security_groups"][0]["id"]
+    assert made["security_groups"] == [default]
+    taken = {"port": {"network_id": api.shared.id, "fixed_ips": [{"ip_address": "10.0.0.9"}]}}
+    api.refused("POST", "/ports", taken, 409, "IpAddressAlreadyAllocated", "already in use")
+    same_mac = {"port": {"network_id": api.shared.id, "mac_address": "fa:16:3e:00:00:09"}}
+    api.refused("POST", "/ports", same_mac, 409, "MacAddressInUse", "is in use")
+    changes = {"name": "q", "security_groups": [], "fixed_ips": [{"ip_address": "10.0.0.10"}]}
+    changed = api("PUT", f"/ports/{made['id']}", {"port": changes}).json["port"]
+    assert (changed["name"], changed["security_groups"]) == ("q", [])
+    assert changed["fixed_ips"][0]["ip_address"] == "10.0.0.10"
+    assert api("DELETE", f"/ports/{made['id']}").status_code == 204
+    api.refused("DELETE", f"/ports/{made['id']}", None, 404, "PortNotFound", "could not be found")
+
+
+@pytest.mark.parametrize(
+    ("values", "status", "kind", "text"),
+    [
+        ({"network_id": None}, 400, "HTTPBadRequest", "'network_id' not specified"),
+        ({"network_id": NOBODY}, 404, "NetworkNotFound", NOBODY),
+        ({"allowed_address_pairs": [{"ip_address": "1.2.3.4"}]}, 400, "HTTPBadRequest", "its own address alone"),
+        ({"port_security_enabled": False}, 400, "HTTPBadRequest", "always filtered"),
+        ({"device_id": NOBODY}, 400, "HTTPBadRequest", "by the compute API"),
+        ({"fixed_ips": [{"ip_address": "10.0.1.9"}]}, 400, "InvalidIpForSubnet", "not a valid ip address"),
+        ({"fixed_ips": [{"subnet_id": NOBODY}]}, 404, "SubnetNotFound", NOBODY),
+        ({"fixed_ips": [{}, {}]}, 400, "HTTPBadRequest", "has one IPv4 address"),
+        ({"fixed_ips": [{"ip_address": "x"}]}, 400, "HTTPBadRequest", "not a valid IP address"),
+        ({"mac_address": "01:00:00:00:00:00"}, 400, "HTTPBadRequest", "mac_address"),
+        ({"security_groups": [NOBODY]}, 404, "SecurityGroupNotFound", NOBODY),
+        ({"security_groups": ["default"]}, 400, "HTTPBadRequest", "list of UUIDs"),
+        ({"binding:vnic_type": "direct"}, 400, "HTTPBadRequest", "do not have that"),
+    ],
+)
+def test_ports_that_there_are_not(api: Api, values: dict[str, Any], status: int, kind: str, text: str) -> None:
+    api.refused("POST", "/ports", {"port": {"network_id": api.shared.id, **values}}, status, kind, text)
+
+
+def test_how_many_ports(api: Api) -> None:
+    for _ in range(4):
+        api.port()
+    too_many = {"port": {"network_id": api.shared.id}}
+    api.refused("POST", "/ports", too_many, 409, "OverQuota", "Quota exceeded for fixed_ips")
+    used = api.get("/quotas/demo/details.json")["quota"]["port"]
+    assert used == {"limit": 4, "used": 4, "reserved": 0}
+
+
+# --- groups
+
+
+def test_groups_and_rules(api: Api) -> None:
+    made = api.make("/security-groups", "security_group", name="web", description="HTTP")
+    assert [each["direction"] for each in made["security_group_rules"]] == ["egress", "egress"]
+    wanted = {"security_group_id": made["id"], "direction": "ingress", "protocol": "6", "description": "why"}
+    rule = api.make("/security-group-rules", "security_group_rule", **wanted, port_range_min=80, port_range_max=80)
+    assert (rule["protocol"], rule["ethertype"], rule["description"]) == ("tcp", "IPv4", "why")
+    assert api.get(f"/security-group-rules/{rule['id']}")["security_group_rule"] == rule
+    again = {"security_group_rule": {**wanted, "port_range_min": 80, "port_range_max": 80}}
+    api.refused("POST", "/security-group-rules", again, 409, "SecurityGroupRuleExists", "already exists")
+    sctp = {"security_group_rule": {**wanted, "protocol": "sctp"}}
+    api.refused("POST", "/security-group-rules", sctp, 400, "SecurityGroupRuleInvalid", "Invalid IP protocol")
+    port = api.port(security_groups=[made["id"]])
+    assert [each["id"] for each in api.get(f"/ports?security_groups={made['id']}")["ports"]] == [port["id"]]
+    api.refused("DELETE", f"/security-groups/{made['id']}", None, 409, "SecurityGroupInUse", f"port {port['id']}")
+    renamed = api("PUT", f"/security-groups/{made['id']}", {"security_group": {"name": "www"}})
+    assert renamed.json["security_group"]["name"] == "www"
+    assert api.get(f"/ports/{port['id']}")["port"]["security_groups"] == [made["id"]]
+    assert api("DELETE", f"/security-group-rules/{rule['id']}").status_code == 204
+    assert api("DELETE", f"/ports/{port['id']}").status_code == 204
+    assert api("DELETE", f"/security-groups/{made['id']}").status_code == 204
+    default = api.get("/security-groups?name=default")["security_groups"][0]["id"]
+    api.refused("DELETE", f"/security-groups/{default}", None, 409, "SecurityGroupCannotUpdateDefault", "default")
+    same = {"security_group": {"name": "default"}}
+    api.refused("POST", "/security-groups", same, 409, "SecurityGroupConflict", "already exists")
+
+
+# --- floating addresses
+
+
+def test_where_a_floating_address_leads(api: Api) -> None:
+    one, two = api.port(), api.port()
+    made = api.make("/floatingips", "floatingip", floating_network_id=api.pool.id, port_id=one["id"])
+    fixed = one["fixed_ips"][0]["ip_address"]
+    assert (made["status"], made["fixed_ip_address"], made["port_details"]["network_id"]) == (
+        *("ACTIVE", fixed),
+        api.shared.id,
+    )
+    other = api.make("/floatingips", "floatingip", floating_network_id=api.pool.id, floating_ip_address="192.0.2.3")
+    assert (other["floating_ip_address"], other["status"], other["port_details"]) == ("192.0.2.3", "DOWN", None)
+    to_one = {"floatingip": {"port_id": one["id"]}}
+    path = f"/floatingips/{other['id']}"
+    api.refused("PUT", path, to_one, 409, "FloatingIPPortAlreadyAssociated", "leads there already")
+    wrong = {"floatingip": {"port_id": two["id"], "fixed_ip_address": fixed}}
+    api.refused("PUT", path, wrong, 400, "InvalidInput", "does not have the fixed address")
+    assert (
+        api("PUT", path, {"floatingip": {"port_id": two["id"], "description": "d"}}).json["floatingip"]["port_id"]
+        == two["id"]
+    )
+    assert [each["id"] for each in api.get(f"/floatingips?port_id={two['id']}")["floatingips"]] == [other["id"]]
+    assert api("DELETE", f"/ports/{two['id']}").status_code == 204
+    left = api.get(path)["floatingip"]
+    assert (left["status"], left["port_id"], left["description"]) == ("DOWN", None, "d")
+    taken = {"floatingip": {"floating_network_id": api.pool.id, "floating_ip_address": "192.0.2.3"}}
+    api.refused("POST", "/floatingips", taken, 409, "Conflict", "is in use")
+    nowhere = {"floatingip": {"floating_network_id": NOBODY}}
+    api.refused("POST", "/floatingips", nowhere, 404, "NetworkNotFound", NOBODY)
+    for each in (made, other):
+        assert api("DELETE", f"/floatingips/{each['id']}").status_code == 204
+
+
+# --- lists
+
+
+def test_filters_fields_order_and_pages(api: Api) -> None:
+    for name in ("b", "a", "c"):
+        api.port(name=name)
+    query = "/ports?fields=name&sort_key=name&sort_dir=desc"
+    assert api.get(query)["ports"] == [{"name": "c"}, {"name": "b"}, {"name": "a"}]
+    assert {each["name"] for each in api.get("/ports?name=a&name=c")["ports"]} == {"a", "c"}
+    assert api.get("/ports?device_id=x")["ports"] == api.get("/ports?project_id=other")["ports"] == []
+    assert len(api.get("/ports?tenant_id=demo&admin_state_up=True")["ports"]) == 3
+    (address,) = api.get("/ports?name=a")["ports"][0]["fixed_ips"]
+    by_address = f"/ports?fixed_ips=ip_address={address['ip_address']}&fixed_ips=subnet_id={api.shared.id}"
+    assert [each["name"] for each in api.get(by_address)["ports"]] == ["a"]
+    first = api.get("/ports?sort_key=name&limit=2")
+    assert [each["name"] for each in first["ports"]] == ["a", "b"]
+    (link,) = first["ports_links"]
+    second = api.get(link["href"].removeprefix("http://cloud:9696/v2.0"))
+    assert [each["name"] for each in second["ports"]] == ["c"]
+    (back,) = second["ports_links"]
+    assert back["rel"] == "previous"
+    again = api.get(back["href"].removeprefix("http://cloud:9696/v2.0"))
+    assert [each["name"] for each in again["ports"]] == ["a", "b"]
+    for query, text in (
+        ("flavour=x", "invalid attribute for filtering"),
+        ("sort_key=flavour", "invalid attribute for sort"),
+        ("sort_key=name&sort_dir=up", "asc or desc"),
+        ("limit=x", "limit"),
+        (f"marker={NOBODY}", "marker"),
+    ):
+        api.refused("GET", f"/ports?{query}", None, 400, "HTTPBadRequest", text)
+
+
+# --- the rest
+
+
+def test_quotas(api: Api) -> None:
+    assert api.get("/quotas/demo")["quota"] == {
+        "network": 3,
+        "subnet": 3,
+        "port": 4,
+        "floatingip": 10,
+        "security_group": 10,
+        "security_group_rule": 20,
+        "router": 0,
+        "rbac_policy": 0,
+        "subnetpool": 0,
+    }
+    assert api("GET", "/quotas/other").status_code == 403
+    assert api("PUT", "/quotas/demo", {"quota": {"port": 9}}).status_code == 403
+    changed = api("PUT", "/quotas/demo", {"quota": {"port": 9, "network": -1}}, ADMIN).json["quota"]
+    assert (changed["port"], changed["network"]) == (9, -1)
+    api.port()
+    below = {"quota": {"port": 0, "check_limit": True}}
+    api.refused("PUT", "/quotas/demo", below, 400, "QuotaBelowUse", "already used 1", ADMIN)
+    api.refused("PUT", "/quotas/demo", {"quota": {"router": 1}}, 400, "HTTPBadRequest", "'router'", ADMIN)
+    assert api("DELETE", "/quotas/demo", token=ADMIN).status_code == 204
+    assert api.get("/quotas/demo")["quota"]["port"] == api.get("/quotas/demo/default")["quota"]["port"] == 4
+
+
+def test_extensions_agents_and_routers(api: Api) -> None:
+    assert "security-group" in {each["alias"] for each in api.get("/extensions")["extensions"]}
+    assert api.get("/extensions/quotas")["extension"]["alias"] == "quotas"
+    assert api("GET", "/extensions/trunk").status_code == 404
+    assert api.get("/routers") == {"routers": []}
+    api.refused("POST", "/routers", {"router": {}}, 501, "NotServed", "need no router")
+    assert api("GET", "/agents").status_code == 403
+    assert api.get("/agents", ADMIN) == {"agents": []}
+    assert api.get("/availability_zones")["availability_zones"] == []
+
+
+def test_nobody_sees_what_is_others(api: Api) -> None:
+    things = {
+        "networks": api.make("/networks", "network", name="mine"),
+        "ports": api.port(),
+        "security-groups": api.make("/security-groups", "security_group", name="web"),
+        "floatingips": api.make("/floatingips", "floatingip", floating_network_id=api.pool.id),
+    }
+    api.make("/subnets", "subnet", network_id=things["networks"]["id"], cidr="10.64.0.0/24")
+    things["subnets"] = things["networks"]
+    things["security-group-rules"] = things["security-groups"]["security_group_rules"][0]
+    for path, thing in things.items():
+        key = path.removesuffix("s").replace("-", "_")
+        assert thing["id"] not in api("GET", f"/{path}", token=STRANGER).text, path
+        assert thing["id"] in api("GET", f"/{path}", token=ADMIN).text, path
+        assert api("GET", f"/{path}/{thing['id']}", token=STRANGER).status_code == 404, path
+        assert api("DELETE", f"/{path}/{thing['id']}", token=STRANGER).status_code == 404, path
+        if path != "security-group-rules":
+            body = {key: {"description": "theirs"}}
+            assert api("PUT", f"/{path}/{thing['id']}", body, STRANGER).status_code == 404, path
+    theirs = api.make("/floatingips", "floatingip", STRANGER, floating_network_id=api.pool.id)
+    lead = {"floatingip": {"port_id": things["ports"]["id"]}}
+    api.refused("PUT", f"/floatingips/{theirs['id']}", lead, 404, "PortNotFound", "could not be found", STRANGER)
+    on_mine = {"port": {"network_id": things["networks"]["id"]}}
+    api.refused("POST", "/ports", on_mine, 404, "NetworkNotFound", "could not be found", STRANGER)
+    in_mine = {"port": {"network_id": api.shared.id, "security_groups": [things["security-groups"]["id"]]}}
+    api.refused("POST", "/ports", in_mine, 404, "SecurityGroupNotFound", "not found", STRANGER)
+
+
+def test_what_is_no_request(api: Api) -> None:
+    api.refused("POST", "/networks", {}, 400, "HTTPBadRequest", "Unable to find 'network'")
+    assert api("POST", "/networks", [1]).status_code == 400
+    assert api("GET", "/nothing").status_code == 404
+    assert api("PATCH", "/networks").status_code == 405
+
+
+def test_a_backend_without_rows_is_not_served(tmp_path: Path) -> None:
+    conf = make_conf(tmp_path, "enabled_apis = network\n[network]\nbackend = none\n")
+    with pytest.raises(exception.ConfigurationError, match="backend = local, which is none"):
+        deploy.load_app("network", wsgi.Services(conf, Policy(conf), API()))

@@ -1,0 +1,70 @@
+"""``addFixedIp`` and ``removeFixedIp``, until 2.43."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from nova_lite import exception
+from nova_lite.objects import ActionTicket
+from tests.unit.api.conftest import STRANGER, Client, fault
+from tests.unit.api.fakes import NETWORK_ID
+
+
+def act(api: Client, body: Any, version: str = "2.43", **more: Any) -> Any:
+    instance = api.conductor.add()
+    return api("POST", f"/servers/{instance.uuid}/action", body, version=version, **more)
+
+
+def test_an_address_comes_with_an_interface(api: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    accept = api.conductor.accept_action
+
+    def accepted(context: Any, server_id: str, kind: str, payload: dict[str, Any]) -> ActionTicket:
+        ticket = accept(context, server_id, kind, payload)
+        return msgspec.structs.replace(ticket, payload={"port_id": ticket.instance.vifs[0].id})
+
+    monkeypatch.setattr(api.conductor, "accept_action", accepted)
+    answer = act(api, {"addFixedIp": {"networkId": NETWORK_ID}})
+    assert (answer.status_code, answer.body) == (202, b"")
+    _, kind, payload = api.asked("accept_action")
+    assert (kind, payload["request"]["network_id"]) == ("attach_interface", NETWORK_ID)
+
+
+def test_it_goes_with_its_interface(api: Client) -> None:
+    instance = api.conductor.add()
+    vif = instance.vifs[0]
+    path = f"/servers/{instance.uuid}/action"
+    assert api("POST", path, {"removeFixedIp": {"address": vif.address}}, version="2.43").status_code == 202
+    assert api.asked("accept_action")[-2:] == ("detach_interface", {"port_id": vif.id})
+    said = fault(api("POST", path, {"removeFixedIp": {"address": "192.0.2.9"}}, version="2.43"), "badRequest", 400)
+    assert said == f"Instance {instance.uuid} does not have fixed IP '192.0.2.9'."
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"addFixedIp": {}},
+        {"addFixedIp": {"networkId": ""}},
+        {"addFixedIp": {"networkId": "1", "more": 1}},
+        {"removeFixedIp": {"address": "here"}},
+        {"removeFixedIp": None},
+    ],
+)
+def test_bodies_that_are_refused(api: Client, body: Any) -> None:
+    fault(act(api, body), "badRequest", 400)
+
+
+@pytest.mark.parametrize("body", [{"addFixedIp": {"networkId": "1"}}, {"removeFixedIp": {"address": "10.0.0.1"}}])
+def test_they_are_gone_since_2_44_and_others_servers_are_not_there(api: Client, body: Any) -> None:
+    assert act(api, body, version="2.44").status_code in (400, 404)
+    fault(act(api, body, token=STRANGER), "itemNotFound", 404)
+
+
+@pytest.mark.parametrize(
+    "error", [exception.NetworkUnavailable(network_id="n"), exception.NoMoreFixedIps(network_id="n")]
+)
+def test_a_network_that_gives_none_is_a_400(api: Client, error: Exception) -> None:
+    api.conductor.error = error
+    fault(act(api, {"addFixedIp": {"networkId": "n"}}), "badRequest", 400)

@@ -1,0 +1,107 @@
+"""Floating addresses over the compute API. Rows are the real conductor's, over a pool of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nova_lite.objects import FloatingIp, FloatingIpPool
+from tests.unit.api.conftest import Client, fault
+
+FOUND = FloatingIp(
+    id="11111111-2222-4333-8444-555555555555",
+    address="192.0.2.1",
+    pool="public",
+    project_id="demo",
+    port_id="p",
+    fixed_address="10.0.0.5",
+    instance_uuid="i",
+)
+SHOWN = {"id": FOUND.id, "ip": "192.0.2.1", "pool": "public", "fixed_ip": "10.0.0.5", "instance_id": "i"}
+
+
+@pytest.fixture
+def told(api: Client) -> list[tuple[Any, ...]]:
+    told: list[tuple[Any, ...]] = []
+    answers = {
+        "floating_ip_pool_list": [FloatingIpPool(id="x", name="public", cidr="192.0.2.0/24")],
+        "floating_ip_list": [FOUND],
+        "floating_ip_get": FOUND,
+        "floating_ip_create": FOUND,
+        "floating_ip_delete": None,
+        "floating_ip_associate": None,
+        "floating_ip_disassociate": None,
+    }
+    for name, answer in answers.items():
+
+        def asked(context: Any, *arguments: Any, name: str = name, answer: Any = answer) -> Any:
+            told.append((name, *arguments))
+            return answer
+
+        setattr(api.conductor, name, asked)
+    return told
+
+
+def test_what_there_is(api: Client, told: list[tuple[Any, ...]]) -> None:
+    assert api.json("GET", "/os-floating-ip-pools") == {"floating_ip_pools": [{"name": "public"}]}
+    assert api.json("GET", "/os-floating-ips") == {"floating_ips": [SHOWN]}
+    assert api.json("GET", f"/os-floating-ips/{FOUND.id}") == {"floating_ip": SHOWN}
+    assert api("DELETE", f"/os-floating-ips/{FOUND.id}").status_code == 202
+    assert told[-1] == ("floating_ip_delete", FOUND.id)
+
+
+@pytest.mark.parametrize(("body", "pool"), [({"pool": "public"}, "public"), ({}, None), ({"pool": None}, None)])
+def test_take_one(api: Client, told: list[tuple[Any, ...]], body: Any, pool: str | None) -> None:
+    assert api.json("POST", "/os-floating-ips", body) == {"floating_ip": SHOWN}
+    assert told == [("floating_ip_create", pool)]
+
+
+@pytest.mark.parametrize(
+    ("body", "asked"),
+    [
+        ({"addFloatingIp": {"address": "192.0.2.1"}}, ("floating_ip_associate", "1", "192.0.2.1", None)),
+        (
+            {"addFloatingIp": {"address": "192.0.2.1", "fixed_address": "10.0.0.5"}},
+            ("floating_ip_associate", "1", "192.0.2.1", "10.0.0.5"),
+        ),
+        ({"removeFloatingIp": {"address": "192.0.2.1"}}, ("floating_ip_disassociate", "1", "192.0.2.1")),
+    ],
+)
+def test_lead_one_to_a_server(api: Client, told: list[tuple[Any, ...]], body: Any, asked: Any) -> None:
+    assert api("POST", "/servers/1/action", body, version="2.43").status_code == 202
+    assert told == [asked]
+    fault(api("POST", "/servers/1/action", body, version="2.44"), "itemNotFound", 404)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/os-floating-ips", {"other": 1}),
+        ("/servers/1/action", {"addFloatingIp": {}}),
+        ("/servers/1/action", {"addFloatingIp": {"address": "x"}}),
+        ("/servers/1/action", {"removeFloatingIp": {"address": "192.0.2.1", "fixed_address": "10.0.0.5"}}),
+    ],
+)
+def test_malformed_bodies(api: Client, told: list[tuple[Any, ...]], path: str, body: Any) -> None:
+    fault(api("POST", path, body), "badRequest", 400)
+    assert told == []
+
+
+@pytest.mark.parametrize("path", ["/os-floating-ip-pools", "/os-floating-ips", f"/os-floating-ips/{FOUND.id}"])
+def test_newer_clients_ask_the_network_service(api: Client, path: str) -> None:
+    fault(api("GET", path, version="2.36"), "itemNotFound", 404)
+
+
+def test_without_a_pool_there_are_none(api: Client) -> None:
+    assert api.json("GET", "/os-floating-ips") == {"floating_ips": []}
+    fault(api("POST", "/os-floating-ips", {"pool": "x"}), "itemNotFound", 404)
+    fault(api("GET", f"/os-floating-ips/{FOUND.id}"), "itemNotFound", 404)
+
+
+def test_a_server_shows_it_beside_its_fixed_address(api: Client) -> None:
+    server = api.conductor.add()
+    server.vifs[0].floating_address = "192.0.2.1"
+    ((fixed, floating),) = api.json("GET", f"/servers/{server.uuid}")["server"]["addresses"].values()
+    assert [each["OS-EXT-IPS:type"] for each in (fixed, floating)] == ["fixed", "floating"]
+    assert floating["addr"] == "192.0.2.1"

@@ -1,0 +1,129 @@
+"""Interfaces of servers over the compute API: what is asked of the conductor, and what is refused before."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import msgspec
+import pytest
+
+from nova_lite import exception
+from nova_lite.compute import api as compute_api
+from nova_lite.objects import ActionTicket
+from tests.unit.api.conftest import STRANGER, Client, fault
+from tests.unit.api.fakes import NETWORK_ID
+
+PORT = str(uuid.uuid4())
+
+
+@pytest.fixture
+def server(api: Client, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Whatever is asked for, the server has a port more in the answer."""
+    accept = api.conductor.accept_action
+
+    def accepted(context: Any, server_id: str, kind: str, payload: dict[str, Any]) -> ActionTicket:
+        ticket = accept(context, server_id, kind, payload)
+        port = msgspec.structs.replace(ticket.instance.vifs[0], id=PORT, state="attaching", tag="t")
+        instance = msgspec.structs.replace(ticket.instance, vifs=[*ticket.instance.vifs, port])
+        return msgspec.structs.replace(ticket, instance=instance, payload={"port_id": PORT})
+
+    monkeypatch.setattr(api.conductor, "accept_action", accepted)
+    return api.conductor.add().uuid
+
+
+def attach(api: Client, server: str, version: str | None = None, **wanted: Any) -> Any:
+    return api("POST", f"/servers/{server}/os-interface", {"interfaceAttachment": wanted}, version=version)
+
+
+@pytest.mark.parametrize(
+    ("version", "wanted", "request_"),
+    [
+        ("2.1", {}, {}),
+        ("2.1", {"net_id": NETWORK_ID}, {"network_id": NETWORK_ID}),
+        (
+            "2.49",
+            {"net_id": NETWORK_ID, "fixed_ips": [{"ip_address": "10.0.0.9"}], "tag": "t"},
+            {"network_id": NETWORK_ID, "fixed_ip": "10.0.0.9", "tag": "t"},
+        ),
+    ],
+)
+def test_attach(api: Client, server: str, version: str, wanted: dict[str, Any], request_: dict[str, Any]) -> None:
+    answer = attach(api, server, version, **wanted)
+    assert answer.status_code == 200, answer.text
+    shown = answer.json["interfaceAttachment"]
+    assert (shown["port_id"], shown["port_state"], "tag" in shown) == (PORT, "BUILD", False)
+    server_id, kind, payload = api.asked("accept_action")
+    assert (server_id, kind) == (server, "attach_interface")
+    assert {name: value for name, value in payload["request"].items() if value is not None} == request_
+    assert attach(api, server, "2.70").json["interfaceAttachment"]["tag"] == "t"
+
+
+@pytest.mark.parametrize(
+    ("version", "wanted", "code"),
+    [
+        ("2.48", {"tag": "t"}, 400),
+        ("2.49", {"tag": "a,b"}, 400),
+        (None, {"net_id": "x"}, 400),
+        (None, {"net_id": NETWORK_ID, "port_id": PORT}, 400),
+        (None, {"fixed_ips": [{"ip_address": "10.0.0.9"}]}, 400),
+        (None, {"net_id": NETWORK_ID, "fixed_ips": [{"ip_address": "x"}]}, 400),
+        (None, {"net_id": NETWORK_ID, "fixed_ips": []}, 400),
+        (None, {"other": 1}, 400),
+    ],
+)
+def test_what_is_refused(api: Client, server: str, version: str | None, wanted: dict[str, Any], code: int) -> None:
+    fault(attach(api, server, version, **wanted), "badRequest", code)
+
+
+@pytest.mark.parametrize(
+    ("error", "name", "code"),
+    [
+        (exception.PortUnavailable(port_id=PORT), "itemNotFound", 404),
+        (exception.PortInUse(port_id=PORT), "conflictingRequest", 409),
+        (exception.NetworkUnavailable(network_id="n"), "itemNotFound", 404),
+        (exception.PortUnavailable(port_id=PORT), "itemNotFound", 404),
+        (exception.FixedIpInUse(address="10.0.0.9", network_id="n"), "conflictingRequest", 409),
+        (exception.FixedIpInvalid(address="10.0.0.9", network_id="n"), "badRequest", 400),
+        (exception.NoMoreFixedIps(network_id="n"), "badRequest", 400),
+    ],
+)
+def test_what_the_conductor_refuses(api: Client, server: str, error: Exception, name: str, code: int) -> None:
+    api.conductor.error = error
+    fault(attach(api, server, net_id=NETWORK_ID), name, code)
+
+
+def test_detach(api: Client, server: str) -> None:
+    assert api("DELETE", f"/servers/{server}/os-interface/{PORT}").status_code == 202
+    assert api.asked("accept_action") == (server, "detach_interface", {"port_id": PORT})
+    api.conductor.error = exception.PortNotFound(port_id=PORT, instance_id=server)
+    fault(api("DELETE", f"/servers/{server}/os-interface/{PORT}"), "itemNotFound", 404)
+
+
+def test_another_projects_server_is_not_found(api: Client, server: str) -> None:
+    path = f"/servers/{server}/os-interface"
+    fault(api("POST", path, {"interfaceAttachment": {}}, token=STRANGER), "itemNotFound", 404)
+    fault(api("DELETE", f"{path}/{PORT}", token=STRANGER), "itemNotFound", 404)
+
+
+def test_several_at_a_time_take_their_turns(api: Client, server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those who attach several at once expect; what is in the way for long is a 409."""
+    waits: list[float] = []
+    accept = api.conductor.accept_action
+    busy = exception.InstanceInvalidState(
+        method="attach_interface", instance_id=server, attr="task_state", state="attaching_interface"
+    )
+
+    def accepted(*arguments: Any) -> ActionTicket:
+        if len(waits) < 2:
+            raise busy
+        return accept(*arguments)
+
+    monkeypatch.setattr(api.conductor, "accept_action", accepted)
+    monkeypatch.setattr(compute_api.time, "sleep", waits.append)
+    assert attach(api, server).status_code == 200
+    assert len(waits) == 2
+    waits.clear()
+    monkeypatch.setattr(compute_api, "IN_TURN_SECONDS", 0.0)
+    fault(attach(api, server), "conflictingRequest", 409)
+    assert waits == []

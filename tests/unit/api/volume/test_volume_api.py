@@ -1,0 +1,275 @@
+"""The volume API over the real conductor's rows: shapes, queries, what is refused, and whom."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+import webob
+
+from nova_lite import rpc
+from nova_lite.api import deploy, wsgi
+from nova_lite.compute.api import API
+from nova_lite.compute.rpcapi import ComputeRPC
+from nova_lite.conductor.db import migration, models
+from nova_lite.conductor.manager import ConductorManager
+from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.image.driver import load_backend
+from nova_lite.policy import Policy
+from nova_lite.scheduler.rpcapi import SchedulerRPC
+from tests.unit.api.conftest import ADMIN, MEMBER, STRANGER, fault, make_conf
+
+NOBODY = str(uuid.UUID(int=1))
+
+
+class Volumes:
+    """Requests with noauth2; files are as if a host had made them, when `done` says so."""
+
+    def __init__(self, path: Path) -> None:
+        conf = make_conf(
+            path, f"enabled_apis = volume, osapi_compute\n[database]\nconnection = sqlite:///{path}/db.sqlite\n"
+        )
+        conf.set_override("state_path", str(path))
+        migration.sync(conf)
+        bus = rpc.InProcess(conf)
+        conductor = rpc.proxy(ConductorRPC, bus)
+        self.manager = ConductorManager(conf, rpc.proxy(SchedulerRPC, bus), rpc.proxy(ComputeRPC, bus), conductor)
+        bus.serve(self.manager.endpoint)
+        compute = API()
+        compute.connect(conductor, rpc.proxy(ComputeRPC, bus), load_backend(conf, conductor))
+        self.services = wsgi.Services(conf, Policy(conf), compute)
+        self.app = deploy.load_app("volume", self.services)
+
+    def __call__(
+        self, method: str, path: str, body: Any = None, token: str | None = MEMBER, version: str | None = None
+    ) -> webob.Response:
+        request = webob.Request.blank(f"/v3{path}", method=method, base_url="http://cloud:8776")
+        if token:
+            request.headers["X-Auth-Token"] = token
+        if version:
+            request.headers["OpenStack-API-Version"] = f"volume {version}"
+        if body is not None:
+            request.content_type, request.body = "application/json", json.dumps(body).encode()
+        return request.get_response(self.app)
+
+    def create(self, **values: Any) -> dict[str, Any]:
+        response = self("POST", "/volumes", {"volume": {"size": 1, **values}})
+        assert response.status_code == 202, response.text
+        made: dict[str, Any] = response.json["volume"]
+        return made
+
+    def make(self, **values: Any) -> str:
+        made = self.create(**values)["id"]
+        self.done()
+        return str(made)
+
+    def done(self) -> None:
+        """Hosts have done all that there was to do."""
+
+        def end(uow: Any) -> None:
+            for task in uow.session.scalars(sa.select(models.VolumeTask)):
+                self.manager.reconciler.volumes._end(uow, task, None)
+
+        self.manager.db.write(end)
+
+
+@pytest.fixture
+def api(tmp_path: Path) -> Iterator[Volumes]:
+    made = Volumes(tmp_path)
+    yield made
+    made.manager.close()
+
+
+def test_versions(api: Volumes) -> None:
+    response = webob.Request.blank("/", base_url="http://cloud:8776").get_response(api.app)
+    (version,) = response.json["versions"]
+    assert (response.status_code, version["id"], version["min_version"]) == (300, "v3.0", "3.0")
+    assert version["links"][0]["href"] == "http://cloud:8776/v3/"
+    assert api("GET", "/volumes/detail", version="3.99").status_code == 406
+    assert api("GET", "/volumes/detail", version="nonsense").status_code == 400
+
+
+def test_every_answer_says_its_version(api: Volumes) -> None:
+    """Clients compare it with what they have asked for."""
+    for version, told in ((None, "volume 3.0"), ("3.27", "volume 3.27"), ("latest", "volume 3.42")):
+        for path in ("/volumes/detail", f"/volumes/{NOBODY}"):
+            headers = api("GET", path, version=version).headers
+            assert (headers["OpenStack-API-Version"], headers["Vary"]) == (told, "OpenStack-API-Version")
+    assert "OpenStack-API-Version" not in api("GET", "/volumes", version="3.99").headers
+
+
+def test_what_a_volume_shows(api: Volumes) -> None:
+    made = api.create(name="v", description="d", metadata={"a": "b"})
+    assert (made["status"], made["attachments"], made["bootable"]) == ("creating", [], "false")
+    api.done()
+    shown = api("GET", f"/volumes/{made['id']}", version="3.13").json["volume"]
+    assert (shown["status"], shown["size"], shown["metadata"]) == ("available", 1, {"a": "b"})
+    assert (shown["availability_zone"], shown["volume_type"], shown["group_id"]) == ("nova", "local", None)
+    assert "os-vol-host-attr:host" not in shown and "os-vol-tenant-attr:tenant_id" in shown
+    by_admin = api("PUT", f"/volumes/{made['id']}", {"volume": {"name": "w"}}, token=ADMIN).json["volume"]
+    assert not [key for key in [*made, *by_admin] if key.startswith("os-vol-")], "only show and lists have these"
+    assert "group_id" not in api("GET", f"/volumes/{made['id']}").json["volume"]
+    assert "os-vol-host-attr:host" in api("GET", f"/volumes/{made['id']}", token=ADMIN).json["volume"]
+    with_project = api("GET", f"/demo/volumes/{made['id']}")
+    assert with_project.status_code == 200
+    assert api("GET", f"/other/volumes/{made['id']}").status_code == 404
+
+
+def test_lists(api: Volumes) -> None:
+    ids = [api.make(name=name, metadata=metadata) for name, metadata in (("a", {}), ("b", {"k": "v"}), ("c", {}))]
+    assert [each["name"] for each in api("GET", "/volumes?sort=name:asc").json["volumes"]] == ["a", "b", "c"]
+    page = api("GET", "/volumes/detail?limit=2&sort_key=name&sort_dir=desc").json
+    assert [each["name"] for each in page["volumes"]] == ["c", "b"]
+    following = page["volumes_links"][0]["href"].partition("/v3")[2]
+    assert [each["name"] for each in api("GET", following).json["volumes"]] == ["a"]
+    assert [each["id"] for each in api("GET", "/volumes?name=b").json["volumes"]] == [ids[1]]
+    assert [each["id"] for each in api("GET", "/volumes?metadata={'k':'v'}").json["volumes"]] == [ids[1]]
+    assert api("GET", "/volumes?status=error").json["volumes"] == []
+    assert len(api("GET", "/volumes?offset=1").json["volumes"]) == 2
+    assert api("GET", "/volumes?all_tenants=1", token=STRANGER).json["volumes"] == []
+    assert len(api("GET", "/volumes?all_tenants=1", token="admin:another").json["volumes"]) == 3
+    for bad in ("limit=x", "offset=-1", "marker=nobody", "sort=color", "bootable=maybe", "metadata=["):
+        assert api("GET", f"/volumes?{bad}").status_code == 400, bad
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"size": 0},
+        {"size": -1},
+        {"size": "x"},
+        {"size": True},
+        {"size": None},
+        {"size": 2**40},
+        {"name": 5},
+        {"name": "x" * 256},
+        {"metadata": {"a": 1}},
+        {"metadata": "x"},
+        {"imageRef": "x"},
+        {"snapshot_id": "x"},
+        {"availability_zone": "mars"},
+        {"multiattach": True},
+        {"snapshot_id": NOBODY, "source_volid": NOBODY},
+        {"imageRef": NOBODY},
+    ],
+)
+def test_what_is_wrong_is_a_400(api: Volumes, values: dict[str, Any]) -> None:
+    assert fault(api("POST", "/volumes", {"volume": {"size": 1, **values}}), "badRequest", 400)
+    assert api("GET", "/volumes").json["volumes"] == []
+
+
+@pytest.mark.parametrize("body", [None, [], {}, {"volume": None}, {"volume": []}])
+def test_malformed_bodies(api: Volumes, body: Any) -> None:
+    assert api("POST", "/volumes", body).status_code == 400
+    assert api("POST", "/snapshots", body).status_code == 400
+
+
+def test_changes(api: Volumes) -> None:
+    one = f"/volumes/{api.make(name='v')}"
+    assert api("PUT", one, {"volume": {"name": "w", "description": None}}).json["volume"]["name"] == "w"
+    assert api("PUT", one, {"volume": {}}).status_code == 400
+    assert api("POST", f"{one}/metadata", {"metadata": {"a": "1"}}).json == {"metadata": {"a": "1"}}
+    assert api("POST", f"{one}/metadata", {"metadata": {"b": "2"}}).json == {"metadata": {"a": "1", "b": "2"}}
+    assert api("DELETE", f"{one}/metadata/a").status_code == 200
+    assert api("DELETE", f"{one}/metadata/a").status_code == 404
+    assert api("PUT", f"{one}/metadata", {"metadata": {"c": "3"}}).json == {"metadata": {"c": "3"}}
+    assert api("POST", f"{one}/action", {"os-set_bootable": {"bootable": True}}).status_code == 200
+    assert api("GET", one).json["volume"]["bootable"] == "true"
+    assert api("POST", f"{one}/action", {"os-extend": {"new_size": 1}}).status_code == 400
+    assert api("POST", f"{one}/action", {"os-extend": {"new_size": 3}}).status_code == 202
+    assert api("GET", one).json["volume"]["status"] == "extending"
+    api.done()
+    assert api("POST", f"{one}/action", {"os-unknown": {}}).status_code == 400
+    assert api("POST", f"{one}/action", {"os-reset_status": {"status": "error"}}).status_code == 403
+    assert api("POST", f"{one}/action", {"os-reset_status": {"status": "error"}}, token=ADMIN).status_code == 202
+    assert api("POST", f"{one}/action", {"os-reset_status": {"status": "fine"}}, token=ADMIN).status_code == 400
+    assert api("DELETE", one).status_code == 202
+    assert api("DELETE", one).status_code == 202, "it is being deleted"
+    api.done()
+    assert api("GET", one).status_code == 404
+
+
+def test_snapshots(api: Volumes) -> None:
+    volume_id = api.make()
+    made = api("POST", "/snapshots", {"snapshot": {"volume_id": volume_id, "name": "s", "force": True}}).json[
+        "snapshot"
+    ]
+    api.done()
+    one = f"/snapshots/{made['id']}"
+    shown = api("GET", one).json["snapshot"]
+    assert (shown["status"], shown["size"], shown["volume_id"]) == ("available", 1, volume_id)
+    assert api("GET", one, token=STRANGER).status_code == 404
+    assert [each["id"] for each in api("GET", f"/snapshots/detail?volume_id={volume_id}").json["snapshots"]] == [
+        made["id"]
+    ]
+    assert api("PUT", one, {"snapshot": {"name": "t"}}).json["snapshot"]["name"] == "t"
+    assert api("POST", f"{one}/metadata", {"metadata": {"a": "1"}}).json == {"metadata": {"a": "1"}}
+    assert api("POST", "/volumes", {"volume": {"snapshot_id": NOBODY}}).status_code == 404
+    assert api("DELETE", f"/volumes/{volume_id}").status_code == 400
+    assert api("DELETE", one).status_code == 202
+    api.done()
+    assert api("GET", one).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", "/volumes/{}", None),
+        ("PUT", "/volumes/{}", {"volume": {"name": "x"}}),
+        ("DELETE", "/volumes/{}", None),
+        ("GET", "/volumes/{}/metadata", None),
+        ("POST", "/volumes/{}/metadata", {"metadata": {"a": "b"}}),
+        ("POST", "/volumes/{}/action", {"os-extend": {"new_size": 9}}),
+        ("POST", "/volumes/{}/action", {"os-set_bootable": {"bootable": True}}),
+    ],
+)
+def test_other_projects_are_told_nothing(api: Volumes, method: str, path: str, body: Any) -> None:
+    volume_id = api.make()
+    assert api(method, path.format(volume_id), body, token=STRANGER).status_code == 404
+    assert api(method, path.format(NOBODY), body).status_code == 404
+
+
+def test_what_there_is_besides(api: Volumes) -> None:
+    (kind,) = api("GET", "/types").json["volume_types"]
+    assert kind["name"] == "local"
+    for name in ("default", "local", kind["id"]):
+        assert api("GET", f"/types/{name}").json["volume_type"] == kind
+    assert api("GET", "/types/fast").status_code == 404
+    assert api("POST", "/volumes", {"volume": {"size": 1, "volume_type": "fast"}}).status_code == 404
+    api.make(size=2)
+    limits = api("GET", "/limits").json["limits"]["absolute"]
+    assert (limits["maxTotalVolumes"], limits["totalVolumesUsed"], limits["totalGigabytesUsed"]) == (10, 1, 2)
+    quota = api("GET", "/os-quota-sets/demo?usage=True").json["quota_set"]
+    assert quota["gigabytes"] == {"limit": 1000, "in_use": 2, "reserved": 0, "allocated": 0}
+    assert api("GET", "/os-quota-sets/other").status_code == 403
+    assert api("GET", "/os-quota-sets/demo/defaults").json["quota_set"]["volumes"] == 10
+    assert api("GET", "/os-availability-zone").json["availabilityZoneInfo"][0]["zoneName"] == "nova"
+    assert api("GET", "/attachments", version="3.26").status_code == 404
+    assert api("GET", "/attachments", version="3.27").json == {"attachments": []}
+    assert api("GET", "/backups").status_code == 404
+    refused = api("POST", "/volumes", {"volume": {"size": 5000}})
+    assert (refused.status_code, "Quota exceeded for gigabytes" in refused.text) == (413, True)
+
+
+def test_more_of_it_than_attached_is_asked_for_since_3_42(api: Volumes) -> None:
+    volume_id = api.make()
+    api.manager.db.write(
+        lambda uow: uow.change(
+            sa.update(models.Volume).values(status="in-use", instance_uuid=NOBODY, attachment_id="a")
+        )
+    )
+    body = {"os-extend": {"new_size": 2}}
+    assert api("POST", f"/volumes/{volume_id}/action", body, version="3.41").status_code == 400
+    shown = api("GET", f"/volumes/{volume_id}").json["volume"]["attachments"]
+    assert [(each["server_id"], each["attachment_id"]) for each in shown] == [(NOBODY, "a")]
+    (attachment,) = api("GET", "/attachments/detail", version="3.42").json["attachments"]
+    assert (attachment["instance"], attachment["volume_id"]) == (NOBODY, volume_id)
+    assert api("DELETE", f"/volumes/{volume_id}").status_code == 400
+    reset = {"os-reset_status": {"status": "available"}}
+    assert api("POST", f"/volumes/{volume_id}/action", reset, token=ADMIN).status_code == 400
+    assert api("POST", f"/volumes/{volume_id}/action", body, version="3.42").status_code == 202

@@ -1,0 +1,38 @@
+"""What a host's log says of a job that ends without a report."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+
+import pytest
+
+from nova_lite.compute.jobs import Jobs
+from nova_lite.context import get_admin_context
+
+SERVER = "11111111-1111-1111-1111-111111111111"
+
+
+def ended_by(error: Exception, caplog: pytest.LogCaptureFixture) -> logging.LogRecord:
+    def work() -> None:
+        raise error
+
+    jobs = Jobs()
+    with caplog.at_level(logging.WARNING, "nova_lite.compute.jobs"):
+        assert jobs.start_action(get_admin_context(), SERVER, 1, work)
+        assert jobs.wait_idle(10)
+    (record,) = caplog.records
+    return record
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO])
+def test_a_disk_that_takes_nothing_is_one_line(number: int, caplog: pytest.LogCaptureFixture) -> None:
+    record = ended_by(OSError(number, os.strerror(number)), caplog)
+    assert record.exc_info is None and record.levelno == logging.WARNING
+    assert os.strerror(number) in record.getMessage() and SERVER in record.getMessage()
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EBADF, "no such descriptor"), KeyError("a bug")])
+def test_what_nobody_foresaw_has_its_traceback(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    assert ended_by(error, caplog).exc_info

@@ -1,0 +1,34 @@
+"""What a source says of a server that is to be live migrated."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from nova_lite import exception
+from nova_lite.compute.operations import live_migration
+from nova_lite.objects import LiveSource
+from nova_lite.virt.driver import LiveMigrating
+
+
+def check(disks: dict[str, int], block: bool | None) -> dict[str, Any]:
+    driver = mock.Mock(spec=LiveMigrating)
+    driver.check_can_live_migrate_source.return_value = LiveSource(driver="fake", disks=disks)
+    host: Any = SimpleNamespace(driver=driver, require_domain=lambda ticket: None)
+    ticket: Any = SimpleNamespace(instance=SimpleNamespace(uuid="uuid"), payload={"block": block})
+    return live_migration.check_can_live_migrate_source(host, ticket)
+
+
+@pytest.mark.parametrize(
+    ("disks", "block"), [({}, False), ({}, None), ({}, True), ({"disk": 1}, None), ({"disk": 1}, True)]
+)
+def test_what_the_source_offers(disks: dict[str, int], block: bool | None) -> None:
+    assert check(disks, block)["live"]["disks"] == disks
+
+
+def test_disks_of_its_own_need_a_block_migration() -> None:
+    with pytest.raises(exception.MigrationPreCheckError, match="block_migration is needed"):
+        check({"disk": 1}, False)

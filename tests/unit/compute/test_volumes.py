@@ -1,0 +1,127 @@
+"""What a host does to volumes that its guests have: swaps, copies, shelving, and volumes that are made anew."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nova_lite import states
+from nova_lite.compute.volumes import VolumeWorker
+from nova_lite.objects import ActionTicket, BlockDevice, Image, VolumeVerb, VolumeWork
+from nova_lite.objects.block_device import Source
+from nova_lite.objects.build import Reimage
+from nova_lite.states import PowerState
+from tests.unit.compute.fakes import LATER, UUID, Host, make_instance, ticket
+
+GIB = 1024**3
+OLD, NEW = "0de0cbd3-6a6e-4f2a-9c8e-5d1c1d1d0001", "0de0cbd3-6a6e-4f2a-9c8e-5d1c1d1d0002"
+
+
+def device(volume_id: str = OLD, **more: Any) -> BlockDevice:
+    values = {"uuid": "a", "source_type": Source.VOLUME, "destination_type": "volume", "device_name": "/dev/vdc"}
+    return BlockDevice(volume_id=volume_id, **{**values, **more})
+
+
+@pytest.fixture
+def host(host: Host) -> Host:
+    """Its guest has the volume `OLD`; `NEW` is nobody's."""
+    host.conf.set_override("store_path", os.path.join(host.conf.state_path, "volumes"), "volume")
+    for number, volume_id in enumerate((OLD, NEW)):
+        size = number + 1
+        host.manager.host.volumes.create(VolumeWork(id=1, verb=VolumeVerb.CREATE, volume_id=volume_id, size=size))
+    return host.built(instance=make_instance(block_devices=[device()]))
+
+
+def order(kind: str, **values: Any) -> ActionTicket:
+    made = ticket(kind, **values)
+    made.instance.block_devices = [device()]
+    return made
+
+
+def swap(method: str = "swap_volume", **values: Any) -> ActionTicket:
+    payload = {"volume_id": OLD, "new_volume_id": NEW, "size": 2}
+    return order("swap_volume", payload=payload, method=method, **values)
+
+
+def act(host: Host, made: ActionTicket) -> None:
+    host.manager.orders[made.method](host.context, made)
+
+
+def held(host: Host) -> list[str]:
+    path = next(Path(host.conf.state_path).rglob(f"domains/{UUID}.json"))
+    return list(json.loads(path.read_text())["volumes"])
+
+
+def test_a_swap_is_told_before_the_guest_has_the_new_one(host: Host) -> None:
+    act(host, swap())
+    host.settle()
+    assert host.conductor.of("report_task") == [(LATER, states.SWAPPING_VOLUME)]
+    assert host.conductor.of("finish_action") == [(LATER, PowerState.RUNNING, None)]
+    assert held(host) == [NEW]
+
+
+@pytest.mark.parametrize(
+    ("step", "kept"), [("swap_volume", OLD), ("swap_volume_copied", OLD), ("swap_volume_after", NEW)]
+)
+def test_what_has_failed_is_taken_back_or_told_to_be_done(host: Host, step: str, kept: str) -> None:
+    host.control(fail_at=[step], fail_error="virt")
+    act(host, swap())
+    host.settle()
+    host.control()
+    act(host, swap("rollback_swap_volume", position=1))
+    host.settle()
+    (_, _, failed), (_, _, undone) = host.conductor.of("finish_action")
+    assert (bool(failed), undone, held(host)) == (True, None, [kept])
+    assert host.manager.host.fences.get(UUID).result.answer == {"done": kept == NEW}
+    assert os.path.getsize(host.manager.host.volumes.require(NEW)) == 2 * GIB
+
+
+def test_all_volumes_are_copied_in_one_step(host: Host) -> None:
+    snapshot_id = str(uuid.uuid4())
+    payload = {"volume_backed": True, "snapshots": {OLD: snapshot_id}}
+    act(host, order("createImage", payload=payload, method="snapshot_volumes"))
+    host.settle()
+    assert host.conductor.of("report_task") == [(LATER, states.IMAGE_SNAPSHOT)]
+    assert host.conductor.of("finish_action") == [(LATER, PowerState.RUNNING, None)]
+    assert os.path.getsize(os.path.join(host.conf.volume.store_path, "snapshots", snapshot_id)) == GIB
+
+
+def test_a_guest_that_is_not_here_is_not_copied(host: Host) -> None:
+    """It is elsewhere by now, and writes to its volume there."""
+    reported: list[Any] = []
+    host.conductor.finish_volume_work = lambda *arguments: reported.append(arguments[1:])  # type: ignore[attr-defined]
+    worker = VolumeWorker(host.manager.host)
+    for uuid_, snapshot_id in ((UUID, str(uuid.uuid4())), (str(uuid.uuid4()), str(uuid.uuid4()))):
+        work = VolumeWork(id=7, verb=VolumeVerb.SNAPSHOT, volume_id=OLD, snapshot_id=snapshot_id, instance_uuid=uuid_)
+        worker._run(work)
+    assert [error is None for _, _, error in reported] == [True, False]
+    assert len(os.listdir(os.path.join(host.conf.volume.store_path, "snapshots"))) == 1
+
+
+def test_shelving_shuts_the_guest_down_first(host: Host) -> None:
+    steps: list[str] = []
+    host.driver.hooks.update({name: lambda *_, name=name: steps.append(name) for name in ("power_off", "destroy")})
+    act(host, order("shelve", payload={"volume_backed": True}, method="shelve_volume_backed_instance"))
+    host.settle()
+    assert (steps, host.domains()) == (["power_off", "destroy"], {})
+    assert host.manager.host.volumes.require(OLD)
+
+
+def test_a_rebuild_makes_the_volume_of_the_image_before_the_guest(host: Host) -> None:
+    image = Image(id=str(uuid.uuid4()), name="new", disk_format="raw")
+    path = Path(host.conf.image.store_path, image.id)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"another image")
+    with open(host.manager.host.volumes.require(OLD), "r+b") as file:
+        file.write(b"what the guest has written")
+    instance = make_instance(block_devices=[device(boot_index=0)])
+    host.build(generation=2, instance=instance, reimage=Reimage(volume_id=OLD, size=1, image=image))
+    host.settle()
+    with open(host.manager.host.volumes.require(OLD), "rb") as file:
+        assert file.read(26).rstrip(b"\0") == b"another image"
+    assert host.domains() == {UUID: 2}

@@ -1,0 +1,538 @@
+"""Cinder driven by the conductor: whatever Cinder does, a volume is one server's at most, and nothing is left over."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import logging
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from nova_lite import exception, objects, states
+from nova_lite.compute.user_volumes import UserVolumes
+from nova_lite.conductor import cinder as driving
+from nova_lite.conductor.cinder import Cinder as Driver
+from nova_lite.conductor.db import claims, instances, models
+from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.conf import cinder as options
+from nova_lite.context import RequestContext
+from nova_lite.objects import BlockDevice, DeviceState, Outcome, VolumeConnection, VolumeVerb
+from nova_lite.objects.block_device import Source
+from nova_lite.volume.cinder_client import MADE_FOR, CinderClient
+from tests import cinder as fake
+from tests.unit.conductor.test_lifecycle import World
+
+#: At once, and such as take the time that Cinder is waited for.
+QUICK, SLOW = (fake.ERROR_AFTER, fake.ERROR_BEFORE, fake.CUT), (fake.LATE, fake.DONE_LATE)
+RESERVE, CONNECT = ("POST", "/attachments$"), ("PUT", "/attachments/")
+CALLS = (RESERVE, CONNECT, ("GET", "/attachments"), ("POST", "/action$"), ("DELETE", "/attachments/"))
+
+
+class Cloud(World):
+    """``uuid``: an ACTIVE server on ``host``. ``driver``: what drives Cinder; ``users``: what the API asks of it."""
+
+    def __init__(self, path: Path, cinder: fake.Cinder) -> None:
+        super().__init__(path)
+        self.cinder = cinder
+        conf = self.conf
+        options.register_opts(conf)
+        conf.set_override("backend", "cinder", "volume")
+        path.joinpath("cinder.conf").write_text(cinder.options(timeout=0.4))
+        conf(["--config-file", str(path / "cinder.conf")])
+        conf.set_override("connection", f"sqlite:///{path}/db.sqlite", "database")
+        self.client = CinderClient(conf)
+        self.driver = self.reconciler.cinder = Driver(self.engine, self.client)
+        self.users = UserVolumes(self.client, self.driver)  # type: ignore[arg-type]
+        self.db.before_commit = self._announce
+        self.uuid, self.host, self.generation = self.built()
+
+    def _announce(self, uow: UnitOfWork) -> None:
+        news = set(uow.cinder_news)
+        if news:
+            uow.after_commit.append(lambda: self.driver.tell(news))
+
+    def user(self, project: str = "p1") -> RequestContext:
+        context = self.context(project=project)
+        context.auth_token = f"u1:{project}"
+        return context
+
+    def accept(self, volume_id: str, server: str = "", project: str = "p1") -> objects.ActionTicket:
+        """As the API does: it looks first, with the user's token."""
+        context = self.user(project)
+        volume = self.users.attachable(context, volume_id)
+        return self.accept_of(context, objects.Volume(**_fields(volume)), server or self.uuid)
+
+    def accept_of(self, context: RequestContext, volume: objects.Volume, server: str) -> objects.ActionTicket:
+        payload = {
+            "volume_id": volume.id,
+            "attachment_id": str(uuid.uuid4()),
+            "tag": None,
+            "delete_on_termination": False,
+            "volume": _fields(volume),
+        }
+        return self.lifecycle.accept_action(context, server, "attach_volume", payload)
+
+    def connect(self, device_uuid: str, host: str = "", server: str = "") -> VolumeConnection:
+        connector = {"host": "whatever a host says"}
+        return self.driver.volume_connect(
+            self.context(), host or self.host, server or self.uuid, device_uuid, connector
+        )
+
+    def finish(self, ticket: objects.ActionTicket, error: str | None = None) -> None:
+        self.reports.finish_action(self.context(), str(ticket.host), ticket.action_id, 1, error, "", 0)
+
+    def attached(self, **values: Any) -> str:
+        volume_id = self.cinder.volume(**values)
+        ticket = self.accept(volume_id)
+        self.connect(ticket.payload["device"])
+        self.finish(ticket)
+        assert self.cinder.held(volume_id) == [(self.uuid, "attached", self.host)]
+        return volume_id
+
+    def detach(self, volume_id: str) -> None:
+        ticket = self.lifecycle.accept_action(self.context(), self.uuid, "detach_volume", {"volume_id": volume_id})
+        self.finish(ticket)
+
+    def delete(self, server: str = "") -> None:
+        server = server or self.uuid
+        ticket = self.lifecycle.accept_action(self.context(), server, "delete", {})
+        if ticket.host is not None:
+            self.finish(ticket)
+
+    def devices(self, server: str = "") -> list[BlockDevice]:
+        return self.instance(server or self.uuid).block_devices
+
+    def rows(self) -> int:
+        return self.count(models.CinderAttachment)
+
+    def later(self, seconds: float = 60) -> None:
+        """What is due until then is due now, and done; several times, as one thing may follow from another."""
+        step = datetime.timedelta(seconds=seconds)
+
+        def shift(uow: UnitOfWork) -> None:
+            for row in uow.session.scalars(sa.select(models.CinderAttachment)):
+                for name in ("due_at", "unsure_until", "deadline"):
+                    if getattr(row, name) is not None:
+                        setattr(row, name, getattr(row, name) - step)
+
+        for _ in range(3):
+            self.db.write(shift)
+            self.reconciler.sweep()
+
+    def is_settled(self) -> bool:
+        query = sa.select(models.CinderAttachment.id).where(models.CinderAttachment.due_at.is_not(None))
+        return not self.db.read(lambda uow: list(uow.session.scalars(query)))
+
+
+def _fields(volume: objects.Volume) -> dict[str, Any]:
+    return {"id": volume.id, "project_id": volume.project_id, "size": volume.size, "status": volume.status} | {
+        "bootable": volume.bootable,
+        "multiattach": volume.multiattach,
+    }
+
+
+@pytest.fixture
+def cinder() -> Iterator[fake.Cinder]:
+    made = fake.Cinder()
+    made.seconds = 1.0
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def world(tmp_path: Path, cinder: fake.Cinder, monkeypatch: pytest.MonkeyPatch) -> Cloud:
+    monkeypatch.setattr(driving, "IN_TURN_SECONDS", 0.0)
+    return Cloud(tmp_path, cinder)
+
+
+# --- attach and detach
+
+
+def test_reserved_connected_attached_and_given_back(world: Cloud) -> None:
+    volume_id = world.cinder.volume()
+    ticket = world.accept(volume_id)
+    assert world.cinder.held(volume_id) == [(world.uuid, "reserved", None)]
+    device = ticket.payload["device"]
+    connection = world.connect(device)
+    assert (connection.volume_id, connection.size) == (volume_id, 1)
+    assert connection.info["driver_volume_type"] == "rbd"
+    assert world.cinder.held(volume_id) == [(world.uuid, "attaching", world.host)]
+    assert world.connect(device).info == connection.info
+    assert world.cinder.count("PUT", "/attachments/") == 1, "what is connected is not connected again"
+    world.finish(ticket)
+    assert world.cinder.held(volume_id) == [(world.uuid, "attached", world.host)]
+    (shown,) = world.devices()
+    assert shown.attachment_id in world.cinder.attachments
+    assert world.is_settled()
+
+    world.detach(volume_id)
+    assert world.cinder.held(volume_id) == []
+    assert (world.devices(), world.rows()) == ([], 0)
+    assert world.cinder.volumes[volume_id]["status"] == "available"
+
+
+def test_cinder_is_asked_as_the_user_or_with_a_service_token(world: Cloud) -> None:
+    """Cinder deletes attachments of a server's for a service alone."""
+    world.detach(world.attached())
+    assert {served for _, path, served in world.cinder.asked if "attachments" in path} == {True}
+
+
+def test_of_two_servers_one_gets_it(world: Cloud) -> None:
+    volume_id = world.cinder.volume()
+    other, _, _ = world.built()
+    context = world.user()
+    seen = world.users.attachable(context, volume_id)
+    world.accept_of(context, seen, world.uuid)
+    with pytest.raises(exception.InvalidVolume, match="must be 'available'"):
+        world.accept_of(world.user(), seen, other)
+    assert world.cinder.held(volume_id) == [(world.uuid, "reserved", None)]
+
+
+def test_what_somebody_else_has_reserved_meanwhile_is_not_attached(world: Cloud) -> None:
+    volume_id = world.cinder.volume()
+    seen = world.users.attachable(world.user(), volume_id)
+    world.client.reserve(volume_id, "another cloud's server")
+    ticket = world.accept_of(world.user(), seen, world.uuid)
+    with pytest.raises(exception.VolumeNotCreated, match="must be available"):
+        world.connect(ticket.payload["device"])
+    world.finish(ticket, "The volume is not to be had.")
+    assert world.cinder.held(volume_id) == [("another cloud's server", "reserved", None)]
+    assert (world.devices(), world.rows()) == ([], 0)
+
+
+def test_a_volume_of_another_project_is_not_there(world: Cloud) -> None:
+    volume_id = world.cinder.volume(project="p2")
+    with pytest.raises(exception.VolumeNotFound):
+        world.accept(volume_id)
+    theirs = objects.Volume(id=volume_id, project_id="p2", size=1, status="available")
+    with pytest.raises(exception.VolumeNotFound):
+        world.accept_of(world.user(), theirs, world.uuid)
+    assert world.cinder.held(volume_id) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"status": "in-use"}, "status must be 'available'. Currently in 'in-use'"),
+        ({"status": "in-use", "multiattach": True}, "cannot be attached to several servers"),
+        ({"status": "error"}, "Currently in 'error'"),
+        ({"encrypted": True}, "encrypted, which is not supported"),
+    ],
+)
+def test_what_cannot_be_attached(world: Cloud, values: dict[str, Any], told: str) -> None:
+    volume_id = world.cinder.volume(**values)
+    with pytest.raises(exception.InvalidVolume, match=told):
+        world.accept(volume_id)
+    assert (world.cinder.held(volume_id), world.rows()) == ([], 0)
+
+
+def test_a_host_gets_only_what_is_its_own(world: Cloud) -> None:
+    volume_id = world.cinder.volume()
+    device = world.accept(volume_id).payload["device"]
+    elsewhere = "host1" if world.host == "host2" else "host2"
+    other, _, _ = world.built()
+    for host, server in ((elsewhere, world.uuid), (world.host, other)):
+        with pytest.raises(exception.VolumeBDMNotFound):
+            world.connect(device, host, server)
+    assert world.cinder.held(volume_id) == [(world.uuid, "reserved", None)]
+
+
+def test_an_attachment_that_has_failed_leaves_nothing(world: Cloud) -> None:
+    volume_id = world.cinder.volume()
+    ticket = world.accept(volume_id)
+    world.connect(ticket.payload["device"])
+    world.finish(ticket, "The guest does not want it.")
+    assert world.cinder.held(volume_id) == []
+    assert (world.devices(), world.rows()) == ([], 0)
+
+
+def test_no_log_has_the_secret(world: Cloud, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    volume_id = world.cinder.volume()
+    ticket = world.accept(volume_id)
+    world.cinder.troubles.append(("PUT", "/attachments/", fake.ERROR_AFTER))
+    with pytest.raises(exception.VolumeServiceUnavailable):
+        world.connect(ticket.payload["device"])
+    connection = world.connect(ticket.payload["device"])
+    assert connection.info["keyring"] == fake.SECRET
+    assert fake.SECRET not in repr(connection)
+    assert fake.SECRET not in caplog.text
+    assert fake.SERVICE not in caplog.text
+
+
+# --- a Cinder in trouble
+
+
+@pytest.mark.parametrize(
+    ("call", "trouble"),
+    [*itertools.product(CALLS, QUICK), *itertools.product((RESERVE, CONNECT), SLOW)],
+)
+def test_nothing_is_attached_twice_or_left(world: Cloud, call: tuple[str, str], trouble: str) -> None:
+    """Wherever Cinder fails, once."""
+    method, path = call
+    volume_id = world.cinder.volume()
+    world.cinder.troubles.append((method, path, trouble))
+    ticket = world.accept(volume_id)
+    for _ in range(4):
+        try:
+            world.connect(ticket.payload["device"])
+            break
+        except exception.ServiceUnavailable:
+            time.sleep(world.cinder.seconds if trouble in SLOW else 0)
+            world.later(15)
+    world.finish(ticket)
+    time.sleep(world.cinder.seconds if trouble in SLOW else 0)
+    world.later(15)
+    assert world.cinder.held(volume_id) == [(world.uuid, "attached", world.host)]
+    world.detach(volume_id)
+    world.later(15)
+    assert world.cinder.troubles == [], "it did fail"
+    assert (world.cinder.held(volume_id), world.rows()) == ([], 0)
+    assert world.cinder.volumes[volume_id]["status"] == "available"
+
+
+@pytest.mark.parametrize("trouble", [*QUICK, *SLOW])
+def test_a_reservation_whose_answer_was_lost_does_not_outlive_the_server(world: Cloud, trouble: str) -> None:
+    """Also one that Cinder makes after it was asked to forget all."""
+    volume_id = world.cinder.volume()
+    world.cinder.troubles.append(("POST", "/attachments$", trouble))
+    world.accept(volume_id)
+    world.delete()
+    if trouble == fake.DONE_LATE:
+        assert world.rows() == 1, "it may still come"
+    time.sleep(world.cinder.seconds if trouble in SLOW else 0)
+    world.later()
+    assert (world.cinder.held(volume_id), world.rows()) == ([], 0)
+
+
+def test_a_cinder_that_is_away_is_told_when_it_is_back(world: Cloud) -> None:
+    volume_id = world.attached()
+    world.cinder.stop()
+    with pytest.raises(exception.VolumeServiceUnavailable):
+        world.accept(world.cinder.volume())
+    world.detach(volume_id)
+    assert world.devices() == []
+    world.later()
+    assert world.rows() == 1
+    world.cinder.start()
+    world.later()
+    assert (world.cinder.held(volume_id), world.rows()) == ([], 0)
+
+
+def test_what_a_conductor_that_died_had_leased_is_taken_up(world: Cloud) -> None:
+    volume_id = world.cinder.volume()
+    world.db.before_commit = None  # it dies right after the commit
+    ticket = world.accept(volume_id)
+    device = ticket.payload["device"]
+    assert world.db.write(world.driver._take, device) is not None
+    world.client.reserve(volume_id, world.uuid)  # and another one after this
+    with pytest.raises(exception.VolumeNotReady):
+        world.connect(device)
+    world.later()
+    assert world.connect(device).volume_id == volume_id
+    assert world.cinder.held(volume_id) == [(world.uuid, "attaching", world.host)]
+
+
+# --- servers that come with volumes
+
+
+def boot(world: Cloud, *devices: BlockDevice, **values: Any) -> str:
+    """Accepted, with its volumes begun, as the API does."""
+    context = world.user()
+    request = objects.CreateRequest(
+        **{"name": "vm", "flavor_id": "1", "block_devices": list(devices), **values},
+        volumes=world.users.describe(context, devices),
+    )
+    result = world.lifecycle.create_instances(context, request)
+    world.users.make(context, result.instances)
+    world.lifecycle.build_instances(context, [result.instances[0].uuid])
+    return result.instances[0].uuid
+
+
+def device(source: Source, **values: Any) -> BlockDevice:
+    return BlockDevice(uuid=str(uuid.uuid4()), source_type=source, destination_type="volume", **values)
+
+
+def run(world: Cloud, server: str) -> list[str]:
+    """Its host builds it; the ids of its volumes."""
+    host, request = world.compute.builds[-1]
+    assert request.instance.uuid == server
+    found = []
+    for each in request.instance.block_devices:
+        for _ in range(4):
+            try:
+                found.append(world.connect(each.uuid, host, server).volume_id)
+                break
+            except exception.ServiceUnavailable:
+                world.later(3)
+    world.report(server, host, request.generation, Outcome.BUILT)
+    return found
+
+
+def test_boot_from_a_volume_and_one_of_a_snapshot_and_a_blank_one(world: Cloud) -> None:
+    root = world.cinder.volume(bootable="true", volume_image_metadata={"image_id": "i", "hw_disk_bus": "virtio"})
+    snapshot = world.cinder.snapshot(world.cinder.volume(size=3))
+    server = boot(
+        world,
+        device(Source.VOLUME, volume_id=root, boot_index=0),
+        device(Source.SNAPSHOT, snapshot_id=snapshot, delete_on_termination=True),
+        device(Source.BLANK, volume_size=2, delete_on_termination=True),
+    )
+    made = [each for each in world.cinder.volumes.values() if MADE_FOR in each["metadata"]]
+    assert sorted((each["size"], each["os-vol-tenant-attr:tenant_id"]) for each in made) == [(2, "p1"), (3, "p1")]
+    volumes = run(world, server)
+    assert volumes[0] == root
+    for volume_id in volumes:
+        assert [each[1] for each in world.cinder.held(volume_id)] == ["attached"]
+    assert [each.volume_id for each in world.devices(server)] == volumes
+    world.delete(server)
+    world.later()
+    assert [volume_id in world.cinder.volumes for volume_id in volumes] == [True, False, False]
+    assert (world.cinder.held(root), world.rows()) == ([], 0)
+
+
+def test_a_volume_that_is_being_made_is_waited_for(world: Cloud) -> None:
+    world.cinder.becomes = "creating"
+    server = boot(world, device(Source.BLANK, volume_size=1, boot_index=0))
+    (each,) = world.devices(server)
+    with pytest.raises(exception.VolumeNotReady):
+        world.connect(each.uuid, world.compute.builds[-1][0], server)
+    world.cinder.volumes[str(each.volume_id)]["status"] = "available"
+    world.later(3)
+    assert run(world, server) == [each.volume_id]
+
+
+@pytest.mark.parametrize(("status", "told"), [("creating", "creating after"), ("error", "is error")])
+def test_one_that_does_not_come_to_be_fails_the_build(world: Cloud, status: str, told: str) -> None:
+    world.cinder.becomes = status
+    server = boot(world, device(Source.BLANK, volume_size=1, boot_index=0))
+    (each,) = world.devices(server)
+    world.later(world.conf.cinder.create_timeout / 3 + 1)
+    with pytest.raises(exception.VolumeNotCreated, match=told):
+        world.connect(each.uuid, world.compute.builds[-1][0], server)
+    world.cinder.volumes[str(each.volume_id)]["status"] = "error"
+    world.delete(server)
+    world.later()
+    assert (world.rows(), each.volume_id in world.cinder.volumes) == (0, False)
+
+
+def test_what_cinder_refuses_to_make_the_build_fails_with(world: Cloud) -> None:
+    server = boot(world, device(Source.BLANK, volume_size=101, boot_index=0))
+    (each,) = world.devices(server)
+    with pytest.raises(exception.VolumeNotCreated, match="VolumeSizeExceedsAvailableQuota"):
+        world.connect(each.uuid, world.compute.builds[-1][0], server)
+    world.delete(server)
+    assert world.rows() == 0
+
+
+@pytest.mark.parametrize("trouble", [fake.ERROR_AFTER, fake.LATE, fake.CUT])
+def test_a_volume_whose_making_was_not_answered_is_found(world: Cloud, trouble: str) -> None:
+    world.cinder.troubles.append(("POST", "/volumes$", trouble))
+    server = boot(world, device(Source.BLANK, volume_size=1, boot_index=0, delete_on_termination=True))
+    (volume_id,) = run(world, server)
+    assert list(world.cinder.volumes) == [volume_id]
+    world.delete(server)
+    world.later()
+    assert (world.cinder.volumes, world.rows()) == ({}, 0)
+
+
+def test_one_that_nobody_made_fails_the_build_in_time(world: Cloud) -> None:
+    world.cinder.troubles.append(("POST", "/volumes$", fake.ERROR_BEFORE))
+    server = boot(world, device(Source.BLANK, volume_size=1, boot_index=0))
+    (each,) = world.devices(server)
+    world.later(driving.BEGIN_TIMEOUT / 3 + 1)
+    with pytest.raises(exception.VolumeNotCreated, match="never asked for"):
+        world.connect(each.uuid, world.compute.builds[-1][0], server)
+
+
+def test_a_server_that_is_gone_takes_what_is_made_for_it(world: Cloud) -> None:
+    context = world.user()
+    request = objects.CreateRequest(
+        name="vm", flavor_id="1", block_devices=[device(Source.BLANK, volume_size=1, boot_index=0)]
+    )
+    result = world.lifecycle.create_instances(context, request)
+    world.delete(result.instances[0].uuid)
+    world.later(driving.BEGIN_TIMEOUT)
+    assert world.rows() == 0
+    world.users.make(context, result.instances)
+    assert world.cinder.volumes == {}
+
+
+# --- moves
+
+
+def test_a_build_that_goes_to_another_host_takes_its_volume_there(world: Cloud) -> None:
+    root = world.cinder.volume(bootable="true")
+    server = boot(world, device(Source.VOLUME, volume_id=root, boot_index=0))
+    first, request = world.compute.builds[-1]
+    world.connect(request.instance.block_devices[0].uuid, first, server)
+    assert world.cinder.held(root) == [(server, "attaching", first)]
+    world.scheduler.hosts = [each for each in ("host1", "host2") if each != first]  # type: ignore[attr-defined]
+    world.report(server, first, request.generation, Outcome.RESCHEDULED, "The disk is full.")
+    assert world.cinder.held(root) == [(server, "reserved", None)], "nobody's host, and nobody else's volume"
+
+
+def test_an_evacuated_server_has_its_volume_at_its_new_host_alone(world: Cloud) -> None:
+    volume_id = world.attached()
+    old = world.host
+    new = "host1" if old == "host2" else "host2"
+    (each,) = world.devices()
+
+    def moved(uow: UnitOfWork) -> None:
+        instance = instances.lock(uow, world.uuid)
+        assert instance is not None
+        instance.task_state = states.REBUILDING
+        place = claims.take(uow, instance, objects.Selection(host=new, node=new), claims.needs(_flavor(instance)))
+        assert place is not None
+        claims.move(instance, place)
+
+    world.db.write(moved)
+    connection = world.connect(each.uuid, new)
+    assert connection.volume_id == volume_id
+    assert sorted(world.cinder.held(volume_id)) == sorted(
+        [(world.uuid, "attached", old), (world.uuid, "attaching", new)]
+    )
+
+    def released(uow: UnitOfWork) -> None:
+        instance = instances.lock(uow, world.uuid)
+        assert instance is not None
+        instance.task_state = None
+        claims.release(uow, world.uuid, claims.End(old, world.generation))
+
+    world.db.write(released)
+    assert world.cinder.held(volume_id) == [(world.uuid, "attached", new)]
+    assert world.devices()[0].attachment_id in world.cinder.attachments
+
+
+def _flavor(instance: models.Instance) -> objects.Flavor:
+    return objects.Flavor(**instance.flavor)
+
+
+# --- extend
+
+
+def test_a_guest_is_told_of_a_larger_volume(world: Cloud) -> None:
+    volume_id = world.attached()
+    world.cinder.volumes[volume_id]["size"] = 5
+    world.driver.volume_extended(world.context(), world.uuid, volume_id)
+    assert world.devices()[0].volume_size == 5
+    works: list[tuple[str, objects.VolumeWork]] = []
+    world.compute.volume_work = lambda context, host, work: works.append((host, work))  # type: ignore[attr-defined]
+    world.reconciler.sweep()
+    [(host, work)] = works
+    assert (host, work.verb, work.size, work.instance_uuid) == (world.host, VolumeVerb.EXTEND, 5, world.uuid)
+    world.reconciler.volumes.finish_volume_work(world.context(), host, work.id, None)
+    assert world.count(models.VolumeTask) == 0
+    with pytest.raises(exception.VolumeBDMNotFound):
+        world.driver.volume_extended(world.context(), world.uuid, world.cinder.volume())
+
+
+def test_states_of_devices(world: Cloud) -> None:
+    volume_id = world.attached()
+    assert [(each.volume_id, each.state) for each in world.devices()] == [(volume_id, DeviceState.ATTACHED)]

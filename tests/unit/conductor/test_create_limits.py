@@ -1,0 +1,78 @@
+"""What one project may not take from others: addresses of networks that all share, disks that no flavor bounds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nova_lite import exception, objects
+from nova_lite.conductor.db import flavors, images, quotas
+from nova_lite.objects import NetworkRequest
+from tests.unit.conductor.test_lifecycle import World, world  # noqa: F401
+
+NETWORK = "11111111-1111-4111-8111-111111111111"
+IMAGE = "22222222-2222-4222-8222-222222222222"
+
+
+def many(count: int) -> list[NetworkRequest]:
+    return [NetworkRequest(network_id=NETWORK)] * count
+
+
+@pytest.fixture
+def bounded(world: World) -> World:  # noqa: F811
+    world.conf.set_override("fixed_ips_per_project", 10, "network")
+    return world
+
+
+def test_addresses_are_counted_that_servers_have_and_will_have(bounded: World) -> None:
+    (built, *_) = bounded.built(networks=many(4))
+    bounded.create(networks=many(4))
+    with pytest.raises(exception.QuotaExceeded) as refused:
+        bounded.create(networks=many(3))
+    assert refused.value.message == "Quota exceeded for fixed_ips: Requested 3, but already used 8 of 10 fixed_ips"
+    assert bounded.instances_used() == 2, "the quota of servers was given back"
+    with pytest.raises(exception.QuotaExceeded, match="Requested 4"):
+        bounded.create(networks=many(2), min_count=2, max_count=2)
+    bounded.create(networks=many(2))
+    assert built
+
+
+def test_a_deleted_server_gives_its_addresses_back(bounded: World) -> None:
+    (uuid,) = bounded.create(networks=many(10))
+    with pytest.raises(exception.QuotaExceeded):
+        bounded.create(networks=many(2))
+    bounded.lifecycle.accept_action(bounded.context(), uuid, "delete", {})
+    bounded.create(networks=many(10))
+
+
+def test_other_projects_and_servers_with_one_interface_are_not_counted(bounded: World) -> None:
+    bounded.create(networks=many(10))
+    bounded.create(networks=many(1))
+    bounded.create(networks="auto")
+    bounded.create(bounded.context(project="p2"), networks=many(10))
+
+
+@pytest.mark.parametrize(("own", "fits"), [(20, True), (-1, True), (4, False)])
+def test_a_limit_of_the_projects_own_goes_first(bounded: World, own: int, fits: bool) -> None:
+    bounded.db.write(quotas.set_limit, "p1", "fixed_ips", own)
+    wanted: dict[str, Any] = {"networks": many(12 if fits else 5)}
+    if fits:
+        bounded.create(**wanted)
+        return
+    with pytest.raises(exception.QuotaExceeded, match="of 4 fixed_ips"):
+        bounded.create(**wanted)
+
+
+@pytest.mark.parametrize("may", [True, False])
+def test_a_flavor_without_disk_is_for_those_who_may(world: World, may: bool) -> None:  # noqa: F811
+    world.db.write(flavors.create, objects.Flavor(flavorid="0", name="m0", vcpus=1, memory_mb=64, root_gb=0))
+    world.db.write(images.create, objects.Image(id=IMAGE, name="i", disk_format="raw", size=1))
+    wanted: dict[str, Any] = {"flavor_id": "0", "image_ref": IMAGE, "may_have_zero_disk": may}
+    if may:
+        world.create(**wanted)
+        return
+    with pytest.raises(exception.BootFromVolumeRequiredForZeroDiskFlavor) as refused:
+        world.create(**wanted)
+    assert refused.value.code == 403
+    world.create(flavor_id="1", image_ref=IMAGE, may_have_zero_disk=False)

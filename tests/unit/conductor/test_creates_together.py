@@ -1,0 +1,151 @@
+"""Creates that come together are accepted by one transaction, and each as if it had come alone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from oslo_config import cfg
+
+from nova_lite import exception, objects
+from nova_lite.conductor.db import flavors, hosts, images, networks, quotas
+from nova_lite.conductor.db.engine import Database, UnitOfWork
+from nova_lite.conductor.db.models import Instance
+from nova_lite.conductor.operations.create import Create, _Asked
+from nova_lite.context import RequestContext
+from nova_lite.network.driver import load_backend
+from nova_lite.objects import CreateResult
+from tests.unit.conductor import make
+from tests.unit.conductor.test_statements import counting
+
+DEADLINE = 30
+
+#: To accept one create, or several of one user: what they all read is read once, and what they write, together.
+ACCEPTED = 9
+#: SQLite's rows are written one after the other where their ids are asked for: an instance and an action for each more.
+MORE_ON_SQLITE = 2
+
+
+@pytest.fixture
+def create(db: Database, conf: cfg.ConfigOpts) -> Create:
+    db.write(hosts.register_host, conf, make.report())
+    db.write(flavors.create, make.flavor())
+    db.write(networks.create, make.network(is_default=True))
+    return Create(db, conf, load_backend(conf))
+
+
+@pytest.fixture
+def image(db: Database) -> objects.Image:
+    return db.write(images.create, make.image())
+
+
+def asked(image: objects.Image, project: str = "p1", name: str = "vm", flavor: str = "1") -> _Asked:
+    request = objects.CreateRequest(name=name, flavor_id=flavor, image_ref=image.id, min_count=1, max_count=1)
+    return _Asked(make.context(project), request, None)
+
+
+def named(db: Database) -> list[tuple[str, str]]:
+    query = sa.select(Instance.project_id, Instance.display_name).order_by(Instance.display_name)
+    return [tuple(row) for row in db.read(lambda uow: uow.rows(query).all())]
+
+
+def uuid_of(accepted: CreateResult | Exception) -> str:
+    assert isinstance(accepted, CreateResult), accepted
+    return accepted.instances[0].uuid
+
+
+def test_what_all_of_them_read_is_read_once(db: Database, create: Create, image: objects.Image) -> None:
+    expected = ACCEPTED + (3 * MORE_ON_SQLITE if db.is_sqlite else 0)
+    create._accept([asked(image, name="first")])  # it makes the project's counters
+    with counting() as counted:
+        accepted = create._accept([asked(image, name=f"vm{number}") for number in range(4)])
+    assert [each.instances[0].display_name for each in accepted if isinstance(each, CreateResult)] == [
+        f"vm{number}" for number in range(4)
+    ]
+    assert (counted.transactions, len(counted.statements)) == (1, expected), counted.statements
+
+
+def test_each_is_its_own_projects(db: Database, create: Create, image: objects.Image) -> None:
+    """The answers are those of the questions, in whatever order they are written."""
+    projects = ["p3", "p1", "p2", "p1"]
+    accepted = create._accept([asked(image, each, f"vm{number}") for number, each in enumerate(projects)])
+    told = [each.instances[0] for each in accepted if isinstance(each, CreateResult)]
+    assert [(each.project_id, each.display_name) for each in told] == [
+        (project, f"vm{number}") for number, project in enumerate(projects)
+    ]
+    assert named(db) == [(project, f"vm{number}") for number, project in enumerate(projects)]
+    used = {each: db.read(quotas.get, create.conf, each).quotas["instances"].used for each in set(projects)}
+    assert used == {"p1": 2, "p2": 1, "p3": 1}
+
+
+def test_one_that_is_refused_takes_no_other_along(db: Database, create: Create, image: objects.Image) -> None:
+    bad = [asked(image, name="bad", flavor="none"), asked(image, "", "nobodys")]
+    accepted = create._accept([asked(image, name="one"), *bad, asked(image, name="two")])
+    assert isinstance(accepted[1], exception.FlavorUnavailable)
+    assert isinstance(accepted[2], exception.Forbidden)
+    assert [isinstance(each, CreateResult) for each in accepted] == [True, False, False, True]
+    assert named(db) == [("p1", "one"), ("p1", "two")]
+
+
+def test_together_they_get_no_more_than_the_quota(db: Database, create: Create, image: objects.Image) -> None:
+    db.write(quotas.set_limit, "p1", "instances", 3)
+    accepted = create._accept([asked(image, name=f"vm{number}") for number in range(5)])
+    assert [type(each) for each in accepted] == [CreateResult] * 3 + [exception.QuotaExceeded] * 2
+    assert len(named(db)) == 3
+
+
+def test_a_request_that_comes_twice_at_once_is_one(db: Database, create: Create, image: objects.Image) -> None:
+    one, other = asked(image, name="vm"), asked(image, name="other")
+    accepted = create._accept([one, other, one])
+    assert uuid_of(accepted[0]) == uuid_of(accepted[2]) != uuid_of(accepted[1])
+    assert named(db) == [("p1", "other"), ("p1", "vm")]
+
+
+def test_those_that_find_others_under_way_are_one_transaction(
+    db: Database, create: Create, image: objects.Image, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through the front door, with many threads; one for several servers goes by itself."""
+    monkeypatch.setattr("nova_lite.gathering.PATIENCE", DEADLINE)
+    gate, sizes = threading.Event(), []
+    whole: Callable[..., Any] = create._create_instances
+
+    def counted(uow: UnitOfWork, some: list[_Asked]) -> Any:
+        sizes.append(len(some))
+        if some[0].request.name == "first":
+            gate.wait(DEADLINE)
+        return whole(uow, some)
+
+    monkeypatch.setattr(create, "_create_instances", counted)
+
+    def post(context: RequestContext, request: objects.CreateRequest) -> CreateResult:
+        return create.create_instances(context, request)
+
+    with ThreadPoolExecutor(8) as pool:
+        first = pool.submit(post, *asked(image, name="first")[:2])
+        for _ in range(DEADLINE * 100):
+            if create._line._under_way:
+                break
+            threading.Event().wait(0.01)
+        others = [pool.submit(post, *asked(image, name=f"vm{number}")[:2]) for number in range(4)]
+        for _ in range(DEADLINE * 100):
+            if len(create._line._waiting) == 4:
+                break
+            threading.Event().wait(0.01)
+        gate.set()
+        assert first.result(DEADLINE).instances[0].display_name == "first"
+        assert [each.result(DEADLINE).instances[0].display_name for each in others] == [f"vm{n}" for n in range(4)]
+    assert sizes == [1, 4]
+    several = asked(image, name="several")
+    several.request.min_count = several.request.max_count = 2
+    monkeypatch.setattr(create._line, "ask", lambda each: pytest.fail("it would hold up others"))
+    assert len(create.create_instances(several.context, several.request).instances) == 2
+
+
+def test_of_one_that_is_refused_in_the_line_its_own_asker_hears(create: Create, image: objects.Image) -> None:
+    context, request, _ = asked(image, flavor="none")
+    with pytest.raises(exception.FlavorUnavailable):
+        create.create_instances(context, request)

@@ -1,0 +1,67 @@
+"""Flavor and image together say nothing that is forgotten: at a create, a rebuild, a resize and a rescue."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nova_lite import exception, objects
+from nova_lite.conductor.db import flavors, images
+from tests.unit.conductor.test_lifecycle import World
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    made = World(tmp_path)
+
+    def flavor(flavorid: str, **extra_specs: str) -> None:
+        size = {"vcpus": 1, "memory_mb": 256, "root_gb": 2}
+        made.db.write(flavors.create, objects.Flavor(flavorid=flavorid, name=flavorid, extra_specs=extra_specs, **size))
+
+    def image(image_id: str, **properties: str) -> None:
+        made.db.write(images.create, objects.Image(id=image_id, name=image_id, properties=properties))
+
+    flavor("mask", **{"hw:cpu_dedicated_mask": "0"})
+    flavor("pmu", **{"hw:pmu": "yes"})
+    flavor("fine", **{"hw:cpu_sockets": "1", "quota:cpu_shares": "100"})
+    image("plain")
+    image("encrypted", hw_mem_encryption="true")
+    image("no-pmu", hw_pmu="no")
+    image("floppy", hw_rescue_device="floppy")
+    return made
+
+
+def refused(world: World, message: str, **request: str) -> None:
+    with pytest.raises(exception.HardwareRefused, match=message):
+        world.create(**request)
+
+
+def test_a_create_is_refused_with_a_sentence(world: World) -> None:
+    refused(world, r"'hw:cpu_dedicated_mask' \(0\) is not supported", flavor_id="mask", image_ref="plain")
+    refused(world, "'hw_mem_encryption'", flavor_id="fine", image_ref="encrypted")
+    refused(world, "contradict each other", flavor_id="pmu", image_ref="no-pmu")
+    refused(world, "'hw:cpu_dedicated_mask'", flavor_id="mask", image_ref="")
+    assert world.create(flavor_id="fine", image_ref="plain")
+
+
+def test_so_is_a_rebuild(world: World) -> None:
+    uuid, _, _ = world.built(flavor_id="pmu", image_ref="plain")
+    payload = {"image_ref": "no-pmu", "images": {}, "changes": {}, "injected_files": {}}
+    with pytest.raises(exception.HardwareRefused, match="contradict each other"):
+        world.lifecycle.accept_action(world.context(), uuid, "rebuild", payload)
+    assert world.instance(uuid).task_state is None
+
+
+def test_so_is_a_resize(world: World) -> None:
+    uuid, _, _ = world.built(image_ref="no-pmu")
+    with pytest.raises(exception.HardwareRefused, match="contradict each other"):
+        world.lifecycle.accept_action(world.context(), uuid, "resize", {"flavor_id": "pmu"})
+    assert world.instance(uuid).task_state is None
+
+
+def test_so_is_a_rescue(world: World) -> None:
+    uuid, _, _ = world.built(image_ref="plain")
+    with pytest.raises(exception.HardwareRefused, match="'hw_rescue_device' cannot be 'floppy'"):
+        world.lifecycle.accept_action(world.context(), uuid, "rescue", {"image_ref": "floppy", "images": {}})
+    assert world.instance(uuid).task_state is None

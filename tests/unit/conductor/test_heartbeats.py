@@ -1,0 +1,293 @@
+"""Heartbeats that bring nothing new are written together; all others, and whatever protects, as ever."""
+
+from __future__ import annotations
+
+import datetime
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from oslo_config import cfg
+
+from nova_lite import exception
+from nova_lite.conductor import heartbeats
+from nova_lite.conductor.db import compute_nodes, hosts, models, services
+from nova_lite.conductor.db.engine import Database, UnitOfWork
+from nova_lite.conductor.heartbeats import Heartbeats
+from nova_lite.objects import HostReport
+from tests.unit.conductor import make
+from tests.unit.conductor.test_db_hosts import age, state
+from tests.unit.conductor.test_statements import counting
+
+HOSTS = [f"h{number}" for number in range(8)]
+
+
+def beat(host: str = "h1", **values: Any) -> HostReport:
+    values.setdefault("inventories", [make.inventory(values.pop("node", "n1"), uptime="up")])
+    return make.report(host=host, identity=f"machine of {host}", **values)
+
+
+def silent_for(db: Database) -> dict[str, float]:
+    def read(uow: UnitOfWork) -> dict[str, float]:
+        return {each.host: services.seconds_silent(uow, each) for each in uow.session.query(models.Service)}
+
+    return db.read(read)
+
+
+@pytest.fixture
+def fleet(db: Database, conf: cfg.ConfigOpts) -> Heartbeats:
+    """Hosts that have registered and serve, and a conductor that has heard of each of them."""
+    made = Heartbeats(db, conf)
+    for host in HOSTS:
+        db.write(hosts.register_host, conf, beat(host))
+        made.report_state(make.ADMIN, beat(host))
+    return made
+
+
+def all_at_once(fleet: Heartbeats, reports: list[HostReport]) -> list[Exception | None]:
+    def report(each: HostReport) -> Exception | None:
+        try:
+            fleet.report_state(make.ADMIN, each)
+        except Exception as error:
+            return error
+        return None
+
+    with ThreadPoolExecutor(len(reports)) as pool:
+        return list(pool.map(report, reports))
+
+
+def test_those_of_many_hosts_are_one_read_and_one_update(
+    db: Database, fleet: Heartbeats, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeats, "MOST", len(HOSTS))
+    monkeypatch.setattr(heartbeats, "MOMENT", 60.0)
+    full = Heartbeats(db, db.conf)
+    for host in HOSTS:
+        full.report_state(make.ADMIN, beat(host))
+    db.write(age, 30)
+    with counting() as counted:
+        assert all_at_once(full, [beat(host) for host in HOSTS]) == [None] * len(HOSTS)
+    assert (counted.transactions, len(counted.statements)) == (1, 2), counted.statements
+    assert max(silent_for(db).values()) < 30
+    assert len(silent_for(db)) == len(HOSTS)
+
+
+def test_one_that_is_alone_is_answered_after_a_moment(db: Database, fleet: Heartbeats) -> None:
+    db.write(age, 30)
+    with counting() as counted:
+        fleet.report_state(make.ADMIN, beat())
+    assert len(counted.statements) == 2, counted.statements
+    silent = silent_for(db)
+    assert silent.pop("h1") < 30 < min(silent.values())
+
+
+def test_the_lease_is_there_when_it_is_answered(db: Database, conf: cfg.ConfigOpts, fleet: Heartbeats) -> None:
+    db.write(age, conf.service_down_time + 10)
+    fleet.report_state(make.ADMIN, beat("h3"))
+    assert db.write(services.expire, conf) == [host for host in HOSTS if host != "h3"]
+
+
+def test_a_host_that_counted_as_down_is_up_again(db: Database, conf: cfg.ConfigOpts, fleet: Heartbeats) -> None:
+    """And what was not sent to it meanwhile is due: that is more than a lease."""
+    db.write(age, conf.service_down_time + 10)
+    assert db.write(services.expire, conf) == HOSTS
+    waits = db.write(park, "h1")
+    fleet.report_state(make.ADMIN, beat())
+    assert db.read(hosts.is_up, "h1") and not db.read(hosts.is_up, "h2")
+    assert db.read(is_due, waits)
+
+
+def park(uow: UnitOfWork, host: str) -> int:
+    later = uow.now + datetime.timedelta(hours=1)
+    uuid = make.instance(uow, host=host)
+    return make.action(uow, uuid, action="stop", step="perform", host=host, lease_expires_at=later, deadline=later).id
+
+
+def is_due(uow: UnitOfWork, action_id: int) -> bool:
+    row = uow.session.get(models.InstanceAction, action_id)
+    assert row is not None and row.lease_expires_at is not None
+    return row.lease_expires_at <= uow.now
+
+
+def force_down(db: Database, host: str, down: bool) -> None:
+    (service,) = db.read(services.list_, host)
+    db.write(services.update, service.uuid, {"forced_down": down})
+
+
+@pytest.mark.parametrize(
+    ("change", "raised"),
+    [
+        (lambda db: force_down(db, "h1", True), exception.HostForcedDown),
+        (lambda db: [force_down(db, "h1", down) for down in (True, False)], exception.HostEpochOver),
+        (lambda db: db.write(forget, "h1"), exception.HostEpochOver),
+        (lambda db: db.write(take_over, "h1"), exception.HostIsAnother),
+    ],
+)
+def test_who_is_not_admitted_is_told_so_and_the_others_are_not(
+    db: Database, fleet: Heartbeats, change: Callable[[Database], object], raised: type[Exception]
+) -> None:
+    change(db)
+    db.write(age, 30)
+    answers = all_at_once(fleet, [beat(host) for host in HOSTS])
+    assert [type(answer) for answer in answers] == [type(None), raised, *[type(None)] * (len(HOSTS) - 2)]
+    silent = silent_for(db)
+    assert silent.pop("h1", 60) >= 30 > max(silent.values())
+
+
+def forget(uow: UnitOfWork, host: str) -> None:
+    (service,) = services.list_(uow, host)
+    services.delete(uow, service.uuid)
+
+
+def take_over(uow: UnitOfWork, host: str) -> None:
+    """Another machine of this name."""
+    services.pin(uow, host, "another machine")
+
+
+@pytest.mark.parametrize(
+    "news",
+    [
+        {"inventories": [make.inventory(memory_mb=2048)]},
+        {"inventories": [make.inventory(capabilities={"x": True})]},
+        {"inventories": [make.inventory(), make.inventory("n2")]},
+        {"inventories": [make.inventory("n2")]},
+        {"ram_allocation_ratio": 1.5},
+        {"reserved_disk_gb": 1},
+        {"version": "9"},
+        {"hypervisor_up": False},
+        {"boot_id": "b2"},
+    ],
+    ids=str,
+)
+def test_what_is_new_is_written_as_ever(
+    db: Database, conf: cfg.ConfigOpts, fleet: Heartbeats, news: dict[str, Any]
+) -> None:
+    report = beat(**news)
+    assert db.write(hosts.renew_hosts, [report, beat("h2")]) == [False, True]
+    fleet.report_state(make.ADMIN, report)
+    service = next(each for each in db.read(services.list_) if each.host == "h1")
+    assert (service.version, service.up) == (report.version, report.hypervisor_up)
+    states = {each.node: each for each in db.read(hosts.states) if each.host == "h1"}
+    assert {inventory.node for inventory in report.inventories} == {name for name, each in states.items() if each.vcpus}
+    for inventory in report.inventories:
+        assert states[inventory.node].capabilities == inventory.capabilities
+        assert states[inventory.node].memory_mb == inventory.memory_mb * report.ram_allocation_ratio
+    assert db.write(hosts.renew_hosts, [report]) == [report.hypervisor_up]  # it is the same again
+
+
+def test_a_node_that_is_back_can_be_used_again(db: Database, conf: cfg.ConfigOpts, fleet: Heartbeats) -> None:
+    both = [make.inventory("n1"), make.inventory("n2")]
+    for inventories in (both, both[:1], both):
+        fleet.report_state(make.ADMIN, beat(inventories=inventories))
+    states = {each.node: each.vcpus for each in db.read(hosts.states) if each.host == "h1"}
+    assert states == {"n1": 16, "n2": 16}
+
+
+@pytest.mark.parametrize("work", [{"building": {"no-such": 1}}, {"acting": [5]}, {"serving": False}])
+def test_who_is_at_work_or_does_not_serve_is_never_one_of_them(
+    db: Database, fleet: Heartbeats, work: dict[str, Any]
+) -> None:
+    assert db.write(hosts.renew_hosts, [beat(**work)]) == [False]
+
+
+def test_leases_of_work_are_renewed(db: Database, fleet: Heartbeats) -> None:
+    action_id = db.write(lambda uow: make.action(uow, make.instance(uow, host="h1"), host="h1", step="perform").id)
+    assert db.read(is_due, action_id)
+    fleet.report_state(make.ADMIN, beat(acting=[action_id]))
+    assert not db.read(is_due, action_id)
+
+
+def test_what_only_users_see_is_written_and_the_uptime_now_and_then(db: Database, fleet: Heartbeats) -> None:
+    def shown() -> tuple[str | None, int, int]:
+        node = next(each for each in db.read(compute_nodes.list_) if each.host == "h1")
+        return node.inventory.uptime, node.inventory.running_vms, node.generation
+
+    before = shown()
+    first = [make.inventory(uptime="a minute", running_vms=1)]
+    assert db.write(hosts.renew_hosts, [beat(inventories=first), beat("h2", inventories=first)]) == [True, True]
+    assert shown() == ("a minute", 1, before[2])
+    second = [make.inventory(uptime="a minute and a bit", running_vms=1)]
+    assert db.write(hosts.renew_hosts, [beat(inventories=second)]) == [True]
+    assert shown()[0] == "a minute"
+    db.write(make_older, 70)
+    assert db.write(hosts.renew_hosts, [beat(inventories=second)]) == [True]
+    assert shown()[0] == "a minute and a bit"
+    less = [make.inventory(uptime="up", running_vms=1, disk_available_least=3)]
+    assert db.write(hosts.renew_hosts, [beat(inventories=less)]) == [True]
+    assert next(each for each in db.read(hosts.states) if each.host == "h1").disk_available_least == 3
+
+
+def make_older(uow: UnitOfWork, seconds: float) -> None:
+    for node in uow.session.query(models.ComputeNode).where(models.ComputeNode.updated_at.is_not(None)):
+        assert node.updated_at is not None
+        node.updated_at -= datetime.timedelta(seconds=seconds)
+
+
+def test_a_host_whose_row_is_taken_holds_up_no_other(db: Database, fleet: Heartbeats) -> None:
+    if db.is_sqlite:
+        pytest.skip("SQLite has one writer at a time")
+    held, release = threading.Event(), threading.Event()
+
+    def hold(uow: UnitOfWork) -> None:
+        services.locked(uow, "h1", services.COMPUTE)
+        held.set()
+        assert release.wait(60)
+
+    with ThreadPoolExecutor(2) as pool:
+        try:
+            holder = pool.submit(db.write, hold)
+            assert held.wait(60)
+            reports = [beat(host) for host in HOSTS]
+            renewed = pool.submit(db.write, hosts.renew_hosts, reports).result(30)
+        finally:
+            release.set()
+        holder.result(60)
+    assert renewed == [host != "h1" for host in HOSTS]
+
+
+def test_one_that_fails_is_reported_by_itself(
+    db: Database, conf: cfg.ConfigOpts, fleet: Heartbeats, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db.write(age, 30)
+
+    def fails(uow: UnitOfWork, reports: list[HostReport]) -> list[bool]:
+        raise ValueError("a row that makes no sense")
+
+    monkeypatch.setattr(hosts, "renew_hosts", fails)
+    assert all_at_once(fleet, [beat(host) for host in HOSTS]) == [None] * len(HOSTS)
+    assert max(silent_for(db).values()) < 30
+
+
+def test_a_database_that_is_away_is_told_to_each(
+    db: Database, fleet: Heartbeats, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(uow: UnitOfWork, reports: list[HostReport]) -> list[bool]:
+        raise sa.exc.InterfaceError("SELECT", None, Exception("gone"))
+
+    monkeypatch.setattr(hosts, "renew_hosts", fails)
+    answers = all_at_once(fleet, [beat(host) for host in HOSTS[:3]])
+    assert [type(answer) for answer in answers] == [sa.exc.InterfaceError] * 3
+
+
+def test_now_and_then_a_heartbeat_is_reported_in_full(
+    db: Database, fleet: Heartbeats, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeats, "FULLY_AFTER", 0.0)
+    db.conf.set_override("default_availability_zone", "south", "compute")
+    fleet.report_state(make.ADMIN, beat())
+    assert state_of(db, "h1") == "south"
+
+
+def state_of(db: Database, host: str) -> str:
+    return next(each.availability_zone for each in db.read(hosts.states) if each.host == host)
+
+
+def test_the_conductor_serves_it(db: Database, conductor: Any) -> None:
+    report = beat()
+    report.epoch = conductor.register_host(make.ADMIN, report)
+    conductor.report_state(make.ADMIN, report)
+    conductor.report_state(make.ADMIN, report)
+    assert state(db).up

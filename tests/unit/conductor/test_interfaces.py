@@ -1,0 +1,181 @@
+"""Attaching and detaching interfaces, in the conductor: the port is there as long as its host may have it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import sqlalchemy as sa
+
+from nova_lite import exception, objects
+from nova_lite.conductor.db import models, networks
+from nova_lite.network.fake import FakeNetworks
+from nova_lite.objects import NetworkRequest
+from tests.unit.conductor import make
+from tests.unit.conductor.test_lifecycle import World
+
+ATTACH, DETACH = "attach_interface", "detach_interface"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def attach(world: World, uuid: str, project: str = "p1", **request: Any) -> objects.ActionTicket:
+    payload = {"request": msgspec.to_builtins(NetworkRequest(**request))}
+    return world.lifecycle.accept_action(world.context(project=project), uuid, ATTACH, payload)
+
+
+def detach(world: World, uuid: str, port_id: str) -> objects.ActionTicket:
+    return world.lifecycle.accept_action(world.context(), uuid, DETACH, {"port_id": port_id})
+
+
+def report(world: World, ticket: objects.ActionTicket, error: str | None = None) -> None:
+    world.reports.finish_action(
+        world.context(), str(ticket.host), ticket.action_id, 1, error, "", position=ticket.position
+    )
+
+
+def vifs(world: World, uuid: str) -> list[tuple[str, str | None]]:
+    return [(vif.id, vif.state) for vif in world.instance(uuid).vifs]
+
+
+def is_quiet(world: World, uuid: str) -> bool:
+    instance = world.instance(uuid)
+    return (instance.vm_state, instance.task_state, world.open_actions()) == ("active", None, [])
+
+
+def test_a_port_comes_with_the_order_and_goes_with_the_report(world: World) -> None:
+    uuid, _, _ = world.built()
+    (first,) = vifs(world, uuid)
+    ticket = attach(world, uuid, tag="second")
+    assert (ticket.method, world.instance(uuid).task_state) == (ATTACH, "attaching_interface")
+    second = ticket.payload["port_id"]
+    assert vifs(world, uuid) == [first, (second, "attaching")]
+    assert [vif.tag for vif in ticket.instance.vifs] == [None, "second"]
+    report(world, ticket)
+    assert vifs(world, uuid) == [first, (second, None)]
+    ticket = detach(world, uuid, first[0])
+    assert vifs(world, uuid) == [(first[0], "detaching"), (second, None)]
+    report(world, ticket)
+    assert vifs(world, uuid) == [(second, None)]
+    assert (world.instance(uuid).vm_state, world.instance(uuid).task_state, world.open_actions()) == (
+        "active",
+        None,
+        [],
+    )
+    third = attach(world, uuid)
+    positions = [vif.position for vif in world.instance(uuid).vifs]
+    assert positions == sorted(set(positions)), "the order stays the one of coming"
+    report(world, third)
+
+
+@pytest.mark.parametrize("vm_state", ["active", "paused", "stopped", "suspended", "rescued", "error"])
+def test_states(world: World, vm_state: str) -> None:
+    uuid, _, _ = world.built()
+    world.db.write(lambda uow: uow.session.execute(sa.update(models.Instance).values(vm_state=vm_state)))
+    if vm_state in ("active", "paused", "stopped"):
+        report(world, attach(world, uuid))
+        assert world.instance(uuid).vm_state == vm_state
+        return
+    with pytest.raises(exception.InstanceInvalidState, match="attach_interface"):
+        attach(world, uuid)
+    assert world.count(models.Port) == 1
+
+
+def test_one_at_a_time(world: World) -> None:
+    uuid, _, _ = world.built()
+    ticket = attach(world, uuid)
+    with pytest.raises(exception.InstanceInvalidState, match="attaching_interface"):
+        attach(world, uuid)
+    report(world, ticket)
+    report(world, attach(world, uuid))
+    assert len(vifs(world, uuid)) == 3
+
+
+def test_what_failed_is_taken_back_at_its_host_before_the_port_goes(world: World) -> None:
+    uuid, _, _ = world.built()
+    ticket = attach(world, uuid)
+    report(world, ticket, "no slot left")
+    undo = world.compute.tickets[-1]
+    assert (undo.method, undo.payload["port_id"]) == ("take_back_interface", ticket.payload["port_id"])
+    assert len(vifs(world, uuid)) == 2
+    report(world, undo)
+    assert len(vifs(world, uuid)) == 1
+    assert world.open_actions() == []
+
+
+def test_a_guest_that_does_not_let_go_keeps_its_interface(world: World) -> None:
+    uuid, _, _ = world.built()
+    (first,) = vifs(world, uuid)
+    report(world, detach(world, uuid, first[0]), "the guest did not let go")
+    undo = world.compute.tickets[-1]
+    assert undo.method == "give_back_interface"
+    report(world, undo)
+    assert vifs(world, uuid) == [first]
+    assert (world.instance(uuid).vm_state, world.instance(uuid).task_state, world.open_actions()) == (
+        "active",
+        None,
+        [],
+    )
+
+
+@pytest.mark.parametrize("kind", [ATTACH, DETACH])
+def test_past_its_deadline_it_is_taken_back(world: World, kind: str) -> None:
+    uuid, _, _ = world.built()
+    (first,) = vifs(world, uuid)
+    ticket = attach(world, uuid) if kind == ATTACH else detach(world, uuid, first[0])
+    world.let_time_pass(world.conf.conductor.action_deadline + 1)
+    world.reconciler.sweep()
+    assert world.open_actions() == [(kind, "take_back")]
+    report(world, ticket)
+    assert world.open_actions() == [(kind, "take_back")], "the report came too late"
+    world.let_time_pass(60)
+    world.reconciler.sweep()
+    report(world, world.compute.tickets[-1])
+    assert (vifs(world, uuid), world.open_actions()) == ([first], [])
+
+
+@pytest.mark.parametrize("kind", [ATTACH, DETACH])
+def test_a_delete_amid_it_leaves_no_port(world: World, kind: str) -> None:
+    uuid, _, _ = world.built()
+    (first,) = vifs(world, uuid)
+    attach(world, uuid) if kind == ATTACH else detach(world, uuid, first[0])
+    ticket = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
+    report(world, ticket)
+    assert (world.count(models.Port), world.open_actions()) == (0, [])
+
+
+def test_what_cannot_be_attached(world: World) -> None:
+    uuid, _, _ = world.built()
+    theirs = world.db.write(networks.create, make.network("theirs", project_id="p2", bridge="br9", cidr="10.9.0.0/29"))
+    address = world.instance(uuid).vifs[0].address
+    network_id = world.instance(uuid).vifs[0].network.id
+    for request, error in (
+        ({"network_id": "nosuch"}, exception.NetworkUnavailable),
+        ({"network_id": theirs.id}, exception.NetworkUnavailable),
+        ({"network_id": network_id, "fixed_ip": address}, exception.FixedIpInUse),
+        ({"network_id": network_id, "fixed_ip": "10.99.0.1"}, exception.FixedIpInvalid),
+    ):
+        with pytest.raises(error):
+            attach(world, uuid, **request)
+    with pytest.raises(exception.InstanceNotFound):
+        attach(world, uuid, project="p2")
+    with pytest.raises(exception.PortNotFound):
+        detach(world, uuid, "nosuch")
+    other, _, _ = world.built()
+    with pytest.raises(exception.PortNotFound):
+        detach(world, uuid, world.instance(other).vifs[0].id)
+    assert (world.count(models.Port), world.open_actions()) == (2, [])
+
+
+def test_where_a_service_gives_out_interfaces_it_is_not_served(tmp_path: Path) -> None:
+    world = World(tmp_path, FakeNetworks)
+    world.conf.set_override("network_path", str(tmp_path / "service"), "fake")
+    world.conf.set_override("backend", "fake", "network")
+    uuid, _, _ = world.built()
+    with pytest.raises(exception.NotImplementedByDriver):
+        attach(world, uuid)

@@ -1,0 +1,353 @@
+"""Servers on Neutron's networks, through the conductor: whatever becomes of one, no port is left without an owner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from nova_lite import exception
+from nova_lite.conductor.db import instances
+from nova_lite.conductor.endpoints.interfaces import Ports
+from nova_lite.context import get_admin_context
+from nova_lite.network import neutron_client
+from nova_lite.network.driver import NetworkCall, Verb
+from nova_lite.objects import VIF, Instance, NetworkRequest, Outcome
+from tests.neutron import FakeNeutron
+from tests.unit.conductor.test_lifecycle import World
+from tests.unit.network.test_neutron import backend_of
+
+
+@pytest.fixture
+def neutron() -> Iterator[FakeNeutron]:
+    made = FakeNeutron()
+    made.add("security-groups", name="default", project_id="p1")
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def world(tmp_path: Path, neutron: FakeNeutron) -> World:
+    backend = backend_of(tmp_path, neutron.url, timeout=1)
+    return World(tmp_path, lambda conf: backend)
+
+
+def instance(world: World, uuid: str) -> Instance:
+    return world.db.read(lambda uow: instances.to_object(uow, instances.get_row(uow, get_admin_context(), uuid)))
+
+
+def delete(world: World, uuid: str, host: str) -> None:
+    ticket = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
+    world.reports.finish_action(world.context(), host, ticket.action_id, None, None, "")
+
+
+def test_a_server_comes_and_goes(world: World, neutron: FakeNeutron) -> None:
+    neutron.network("private")
+    uuid, host, _ = world.built()
+    (port,) = neutron.ports
+    (vif,) = instance(world, uuid).vifs
+    assert (port["device_id"], port["binding:host_id"]) == (uuid, host)
+    assert (vif.id, vif.network.name, vif.active) == (port["id"], "private", False)
+    assert instance(world, uuid).security_groups == ["default"]
+    delete(world, uuid, host)
+    assert (neutron.ports, world.open_actions()) == ([], [])
+
+
+def test_a_create_that_fails_half_way_leaves_none(world: World, neutron: FakeNeutron) -> None:
+    network = neutron.network()
+    port = neutron.port(network)
+    asked = [NetworkRequest(port_id=port["id"]), NetworkRequest(network_id=network["id"])]
+    (uuid,) = world.create(networks=asked)
+    world.lifecycle.build_instances(world.context(), [uuid])
+    host, request = world.compute.builds[-1]
+    world.reports.start_build(world.context(), uuid, host, request.generation)
+    assert [each["device_id"] for each in neutron.ports] == [uuid, uuid]
+    world.report(uuid, host, request.generation, Outcome.ABORTED, "the image is corrupt")
+    assert ([each["id"] for each in neutron.ports], port["device_id"]) == ([port["id"]], "")
+
+
+def test_another_host_gets_the_same_ports(world: World, neutron: FakeNeutron) -> None:
+    neutron.network()
+    (uuid,) = world.create()
+    world.lifecycle.build_instances(world.context(), [uuid])
+    host, request = world.compute.builds[-1]
+    world.reports.start_build(world.context(), uuid, host, request.generation)
+    before = neutron.ports[0]["id"]
+    world.report(uuid, host, request.generation, Outcome.RESCHEDULED, "no disk")
+    world.lifecycle.build_instances(world.context(), [uuid])
+    other, request = world.compute.builds[-1]
+    world.reports.start_build(world.context(), uuid, other, request.generation)
+    assert other != host
+    assert [(port["id"], port["binding:host_id"]) for port in neutron.ports] == [(before, other)]
+
+
+def test_a_late_start_of_an_earlier_attempt_takes_nothing_back(world: World, neutron: FakeNeutron) -> None:
+    """Its ports are the next attempt's by then."""
+    neutron.network()
+    (uuid,) = world.create()
+    world.lifecycle.build_instances(world.context(), [uuid])
+    host, request = world.compute.builds[-1]
+    building = world.reports
+    real = building.network.call
+    building.network.call = lambda call: (  # type: ignore[method-assign]
+        real(call),
+        world.report(uuid, host, request.generation, Outcome.RESCHEDULED, "no disk"),
+    )[0]
+    with pytest.raises(exception.StaleReport):
+        building.start_build(world.context(), uuid, host, request.generation)
+    building.network.call = real  # type: ignore[method-assign]
+    assert len(neutron.ports) == 1
+    world.lifecycle.build_instances(world.context(), [uuid])
+    other, request = world.compute.builds[-1]
+    (vif,) = building.start_build(world.context(), uuid, other, request.generation).vifs
+    assert [vif.id] == [port["id"] for port in neutron.ports]
+
+
+def test_a_delete_waits_for_neutron(world: World, neutron: FakeNeutron) -> None:
+    neutron.network()
+    uuid, host, _ = world.built()
+    neutron.status = 503
+    delete(world, uuid, host)
+    assert (len(neutron.ports), world.open_actions()) == (1, [("delete", "deallocate")])
+    neutron.status = 0
+    world.let_time_pass(100)
+    world.reconciler.sweep()
+    assert (neutron.ports, world.open_actions()) == ([], [])
+
+
+def test_a_create_is_refused_while_neutron_is_away(world: World, neutron: FakeNeutron) -> None:
+    neutron.status = 503
+    with pytest.raises(exception.NetworkServiceUnavailable, match="network service"):
+        world.create()
+
+
+# --- interfaces that come and go
+
+
+def attach(
+    world: World,
+    uuid: str,
+    network: dict[str, str] | None = None,
+    port_id: str | None = None,
+    request_id: str | None = None,
+) -> tuple[int, VIF]:
+    request = NetworkRequest(network_id=None if network is None else network["id"], port_id=port_id)
+    payload = {"request": msgspec.to_builtins(request)}
+    ticket = world.lifecycle.accept_action(world.context(request_id), uuid, "attach_interface", payload)
+    (vif,) = [vif for vif in ticket.instance.vifs if vif.id == ticket.payload["port_id"]]
+    return ticket.action_id, vif
+
+
+def test_attach_and_detach(world: World, neutron: FakeNeutron) -> None:
+    network = neutron.network()
+    uuid, host, _ = world.built()
+    action_id, vif = attach(world, uuid, network)
+    assert (vif.state, vif.position, len(neutron.ports)) == ("attaching", 1, 2)
+    world.reports.finish_action(world.context(), host, action_id, None, None, "")
+    assert [each.state for each in instance(world, uuid).vifs] == [None, None]
+    ticket = world.lifecycle.accept_action(world.context(), uuid, "detach_interface", {"port_id": vif.id})
+    assert len(neutron.ports) == 2
+    world.reports.finish_action(world.context(), host, ticket.action_id, None, None, "")
+    assert [each["id"] for each in neutron.ports] == [each.id for each in instance(world, uuid).vifs]
+    assert (len(neutron.ports), world.open_actions()) == (1, [])
+
+
+def test_an_attach_that_fails_at_its_host_leaves_none(world: World, neutron: FakeNeutron) -> None:
+    network = neutron.network()
+    uuid, host, _ = world.built()
+    action_id, _ = attach(world, uuid, network)
+    world.reports.finish_action(world.context(), host, action_id, None, "no slot is left", "")
+    world.reports.finish_action(world.context(), host, action_id, None, None, "", 1)
+    assert (len(neutron.ports), len(instance(world, uuid).vifs), world.open_actions()) == (1, 1, [])
+
+
+def test_an_attach_that_is_not_allowed_makes_none(world: World, neutron: FakeNeutron) -> None:
+    network = neutron.network()
+    uuid, _, _ = world.built()
+    world.lifecycle.accept_action(world.context(), uuid, "stop", {})
+    with pytest.raises(exception.InstanceInvalidState):
+        attach(world, uuid, network)
+    assert len(neutron.ports) == 1
+
+
+def test_an_attach_whose_answer_was_lost_leaves_none(world: World, neutron: FakeNeutron) -> None:
+    network = neutron.network()
+    uuid, host, _ = world.built()
+    before = [port["id"] for port in neutron.ports]
+    neutron.late["POST"] = 1
+    with pytest.raises(exception.NetworkServiceUnavailable):
+        attach(world, uuid, network)
+    assert len(neutron.ports) == 2
+    world.reconciler.sweep()
+    assert len(neutron.ports) == 2, "it may still be answered"
+    world.let_time_pass(100)
+    neutron.status = 503
+    world.reconciler.sweep()
+    assert len(neutron.ports) == 2
+    neutron.status = 0
+    world.let_time_pass(100)
+    world.reconciler.sweep()
+    assert [port["id"] for port in neutron.ports] == before
+    assert world.engine.attaches.due() == []
+    action_id, _ = attach(world, uuid, network)
+    world.reports.finish_action(world.context(), host, action_id, None, None, "")
+    assert (len(instance(world, uuid).vifs), world.engine.attaches.due()) == (2, [])
+
+
+def test_a_request_that_is_repeated_gets_the_port_that_was_made_unless_that_is_being_taken_back(
+    world: World, neutron: FakeNeutron
+) -> None:
+    network = neutron.network()
+    uuid, host, _ = world.built()
+    for is_late in (False, True):
+        request_id = f"req-{is_late}"
+        neutron.late["POST"] = 1
+        with pytest.raises(exception.NetworkServiceUnavailable):
+            attach(world, uuid, network, request_id=request_id)
+        made = neutron.ports[-1]["id"]
+        if is_late:
+            world.let_time_pass(100)
+            with pytest.raises(exception.NetworkServiceUnavailable):
+                attach(world, uuid, network, request_id=request_id)
+            world.reconciler.sweep()
+        action_id, vif = attach(world, uuid, network, request_id=request_id)
+        assert (vif.id == made) is not is_late
+        assert attach(world, uuid, network, request_id=request_id) == (action_id, vif)
+        world.reports.finish_action(world.context(), host, action_id, None, None, "")
+    assert {port["id"] for port in neutron.ports} == {each.id for each in instance(world, uuid).vifs}
+
+
+def test_a_users_port_whose_attach_was_not_answered_is_free_again(world: World, neutron: FakeNeutron) -> None:
+    port = neutron.port(neutron.network())
+    uuid, _, _ = world.built()
+    neutron.late["PUT"] = 1
+    with pytest.raises(exception.NetworkServiceUnavailable):
+        attach(world, uuid, port_id=port["id"])
+    assert port["device_id"] == uuid
+    world.let_time_pass(100)
+    world.reconciler.sweep()
+    assert (port["device_id"], len(neutron.ports), len(instance(world, uuid).vifs)) == ("", 2, 1)
+
+
+def test_a_users_port_that_is_in_doubt_is_not_attached_before_it_is_let_go(
+    world: World, neutron: FakeNeutron, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the end of the first attach would take it from the second."""
+    port = neutron.port(neutron.network())
+    uuid, host, _ = world.built()
+    update = neutron_client.Conversation.update
+
+    def lost(*_: Any) -> Any:
+        raise exception.NetworkServiceUnavailable()
+
+    monkeypatch.setattr(neutron_client.Conversation, "update", lost)
+    with pytest.raises(exception.NetworkServiceUnavailable):
+        attach(world, uuid, port_id=port["id"])
+    monkeypatch.setattr(neutron_client.Conversation, "update", update)
+    assert port["device_id"] == ""
+    with pytest.raises(exception.PortInUse):
+        attach(world, uuid, port_id=port["id"])
+    world.let_time_pass(100)
+    world.reconciler.sweep()
+    action_id, vif = attach(world, uuid, port_id=port["id"])
+    world.reports.finish_action(world.context(), host, action_id, None, None, "")
+    world.let_time_pass(100)
+    world.reconciler.sweep()
+    assert (vif.id, port["device_id"], world.engine.attaches.due()) == (port["id"], uuid, [])
+
+
+def test_an_attach_that_was_given_up_is_not_accepted_later(world: World, neutron: FakeNeutron) -> None:
+    """Its answer came in the end, when its port was being taken back already."""
+    network = neutron.network()
+    uuid, _, _ = world.built()
+    backend = world.engine.network
+    real = backend.call
+
+    def slow(call: NetworkCall) -> Any:
+        answer = real(call)
+        if call.verb is Verb.ATTACH:
+            world.let_time_pass(100)
+        return answer
+
+    backend.call = slow  # type: ignore[method-assign]
+    with pytest.raises(exception.NetworkServiceUnavailable):
+        attach(world, uuid, network)
+    backend.call = real  # type: ignore[method-assign]
+    world.reconciler.sweep()
+    assert (len(neutron.ports), len(instance(world, uuid).vifs)) == (1, 1)
+
+
+def test_a_delete_gives_back_what_an_attach_had_begun(world: World, neutron: FakeNeutron) -> None:
+    port = neutron.port(neutron.network())
+    uuid, host, _ = world.built()
+    neutron.late["PUT"] = 1
+    with pytest.raises(exception.NetworkServiceUnavailable):
+        attach(world, uuid, port_id=port["id"])
+    delete(world, uuid, host)
+    world.let_time_pass(100)
+    world.reconciler.sweep()
+    assert [(each["id"], each["device_id"]) for each in neutron.ports] == [(port["id"], "")]
+    assert (world.open_actions(), world.engine.attaches.due()) == ([], [])
+
+
+# --- what hosts and Neutron say
+
+
+def test_a_port_is_connected_when_neutron_says_so_or_is_asked(world: World, neutron: FakeNeutron) -> None:
+    neutron.network()
+    uuid, host, _ = world.built()
+    interfaces = Ports(world.engine)
+    (port,) = neutron.ports
+    assert not interfaces.interfaces_active(world.context(), uuid, host, ask=True)
+    interfaces.interfaces_event(world.context(), uuid, "network-vif-plugged", port["id"])
+    assert interfaces.interfaces_active(world.context(), uuid, host, ask=False)
+    interfaces.interfaces_event(world.context(), uuid, "network-vif-unplugged", port["id"])
+    assert not interfaces.interfaces_active(world.context(), uuid, host, ask=False)
+    port["status"] = "ACTIVE"
+    assert interfaces.interfaces_active(world.context(), uuid, host, ask=True), "the event was lost"
+    with pytest.raises(exception.StaleReport):
+        interfaces.interfaces_active(world.context(), uuid, "host9", ask=True)
+
+
+def test_a_port_that_was_deleted_is_not_shown(world: World, neutron: FakeNeutron) -> None:
+    neutron.network()
+    uuid, _, _ = world.built()
+    (port,) = neutron.ports
+    neutron.rows["ports"].clear()
+    Ports(world.engine).interfaces_event(world.context(), uuid, "network-vif-deleted", port["id"])
+    assert instance(world, uuid).vifs == []
+
+
+def test_binding_follows_the_server(world: World, neutron: FakeNeutron) -> None:
+    neutron.network()
+    uuid, host, _ = world.built()
+    with pytest.raises(exception.StaleReport):
+        Ports(world.engine).interfaces_bind(world.context(), uuid, "host9")
+    neutron.ports[0]["binding:host_id"] = "host9"
+    (vif,) = Ports(world.engine).interfaces_bind(world.context(), uuid, host).vifs
+    assert (vif.id, neutron.ports[0]["binding:host_id"]) == (neutron.ports[0]["id"], host)
+
+
+def test_security_groups_of_a_server(world: World, neutron: FakeNeutron) -> None:
+    web = neutron.add("security-groups", name="web", project_id="p1")
+    neutron.network()
+    uuid, _, _ = world.built(security_groups=["web"])
+    interfaces = Ports(world.engine)
+    assert neutron.ports[0]["security_groups"] == [web["id"]]
+    interfaces.instance_security_group_add(world.context(), uuid, "default")
+    assert [each.name for each in interfaces.instance_security_groups(world.context(), uuid)] == ["web", "default"]
+    interfaces.instance_security_group_remove(world.context(), uuid, "web")
+    assert web["id"] not in neutron.ports[0]["security_groups"]
+    assert instance(world, uuid).security_groups == ["default"]
+    with pytest.raises(exception.SecurityGroupNotAssociated):
+        interfaces.instance_security_group_remove(world.context(), uuid, "web")
+    with pytest.raises(exception.SecurityGroupNotFound):
+        interfaces.instance_security_group_add(world.context(), uuid, "nowhere")
+    twin = neutron.add("security-groups", name="default", project_id="p1")
+    interfaces.instance_security_group_add(world.context(), uuid, twin["id"])
+    assert [each.name for each in interfaces.instance_security_groups(world.context(), uuid)] == ["default", "default"]
+    with pytest.raises(exception.SecurityGroupAmbiguous):
+        interfaces.instance_security_group_add(world.context(), uuid, "default")

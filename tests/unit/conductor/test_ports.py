@@ -1,0 +1,219 @@
+"""Ports that users make: given to a server in the transaction that accepts it, free again in the one that takes its
+interfaces."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from nova_lite import exception, objects
+from nova_lite.conductor.db import audit, floating_ips, models, ports, security_groups
+from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.objects import NetworkRequest, Port
+from nova_lite.objects.build import Outcome
+from tests.unit.conductor import make
+from tests.unit.conductor.test_interfaces import attach, detach, report
+from tests.unit.conductor.test_lifecycle import World
+
+NETWORK = "11111111-1111-4111-8111-111111111111"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def made(world: World, project: str = "p1", **values: object) -> Port:
+    port = Port(id=str(uuid.uuid4()), network_id=NETWORK, **values)  # type: ignore[arg-type]
+    return world.db.write(ports.create, world.conf, make.context(project=project), port)
+
+
+def owner(world: World, port: Port) -> str | None:
+    found = world.db.read(ports.get, make.ADMIN, port.id)
+    assert (found.address, found.mac_address) == (port.address, port.mac_address)
+    return found.instance_uuid
+
+
+def wants(port: Port, tag: str | None = None) -> list[NetworkRequest]:
+    return [NetworkRequest(port_id=port.id, tag=tag)]
+
+
+def test_a_server_has_it_from_its_create_to_its_delete(world: World) -> None:
+    port = made(world, name="mine")
+    other = NetworkRequest(network_id=NETWORK)
+    (server,) = world.create(networks=[other, *wants(port, tag="nic")])
+    assert owner(world, port) == server
+    with pytest.raises(exception.PortInUse):
+        world.create(networks=wants(port))
+    with pytest.raises(exception.PortInUse):
+        world.db.write(ports.delete, make.context(), port.id)
+    world.lifecycle.build_instances(world.context(), [server])
+    host, request = world.compute.builds[-1]
+    assert request.connected
+    vifs = world.instance(server).vifs
+    assert [(vif.id == port.id, vif.tag) for vif in vifs] == [(False, None), (True, "nic")]
+    assert vifs[1].address == port.address
+    world.report(server, host, request.generation, Outcome.BUILT)
+    ticket = world.lifecycle.accept_action(world.context(), server, "delete", {})
+    assert owner(world, port) == server
+    report(world, ticket)
+    assert owner(world, port) is None
+    assert world.count(models.Port) == 1
+    assert world.create(networks=wants(port))
+
+
+def test_a_repeated_create_is_the_same_server(world: World) -> None:
+    port, context = made(world), world.context("req-again")
+    assert world.create(context, networks=wants(port)) == world.create(context, networks=wants(port))
+
+
+def test_it_is_free_when_the_create_has_failed(world: World) -> None:
+    port = made(world)
+    (server,) = world.create(networks=wants(port))
+    world.lifecycle.build_instances(world.context(), [server])
+    host, request = world.compute.builds[-1]
+    world.report(server, host, request.generation, Outcome.ABORTED, "no")
+    assert world.instance(server).vm_state == "error"
+    assert owner(world, port) is None
+
+
+def test_it_stays_while_the_create_goes_to_another_host(world: World) -> None:
+    port = made(world)
+    (server,) = world.create(networks=wants(port))
+    world.lifecycle.build_instances(world.context(), [server])
+    host, request = world.compute.builds[-1]
+    world.report(server, host, request.generation, Outcome.RESCHEDULED, "no disk")
+    assert owner(world, port) == server
+    world.lifecycle.build_instances(world.context(), [server])
+    assert [vif.id for vif in world.instance(server).vifs] == [port.id]
+
+
+def test_one_that_cannot_be_had_takes_nothing(world: World) -> None:
+    mine, theirs = made(world), made(world, project="p2")
+    before = world.instances_used()
+    gone = NetworkRequest(port_id=str(uuid.uuid4()))
+    for wanted, error in (
+        ([*wants(mine), *wants(theirs)], exception.PortUnavailable),
+        ([*wants(mine), gone], exception.PortUnavailable),
+        ([*wants(mine), *wants(mine)], exception.PortInUse),
+    ):
+        with pytest.raises(error):
+            world.create(networks=wanted)
+    with pytest.raises(exception.InvalidInput, match="multiple instances"):
+        world.create(networks=wants(mine), max_count=2)
+    assert (owner(world, mine), world.instances_used()) == (None, before)
+    (server,) = world.create()
+    (own,) = [vif.id for vif in _built_vifs(world, server)]
+    with pytest.raises(exception.PortInUse):
+        world.create(networks=[NetworkRequest(port_id=own)])
+    with pytest.raises(exception.PortUnavailable):  # nobody is told that another project's is there
+        world.create(world.context(project="p2"), networks=[NetworkRequest(port_id=own)])
+
+
+def _built_vifs(world: World, server: str) -> list[objects.VIF]:
+    world.lifecycle.build_instances(world.context(), [server])
+    return world.instance(server).vifs
+
+
+def test_attached_and_detached(world: World) -> None:
+    port = made(world)
+    server, _, _ = world.built()
+    ticket = attach(world, server, port_id=port.id)
+    assert (ticket.payload["port_id"], owner(world, port)) == (port.id, server)
+    report(world, ticket)
+    report(world, detach(world, server, port.id))
+    assert owner(world, port) is None
+    ticket = attach(world, server, port_id=port.id)
+    report(world, ticket, "no slot left")
+    assert owner(world, port) == server
+    report(world, world.compute.tickets[-1])
+    assert owner(world, port) is None
+    with pytest.raises(exception.PortUnavailable):
+        attach(world, server, project="p1", port_id=made(world, project="p2").id)
+
+
+def test_groups_of_a_port_and_of_its_server(world: World) -> None:
+    me = make.context()
+    for name in ("web", "db"):
+        world.db.write(security_groups.create, world.conf, me, name, None)
+    web = world.db.read(security_groups.get, me, "web").id
+    port = made(world, security_groups=[web])
+    server, host, _ = world.built(networks=[NetworkRequest(network_id=NETWORK), *wants(port)])
+    own = world.instance(server).vifs[0].id
+
+    def told() -> tuple[list[str], list[str] | None]:
+        filters = world.db.read(security_groups.filters, host, [server])
+        names = {group.id: group.name for group in filters.groups.values()}
+        assert own not in filters.ports
+        of_port = filters.ports.get(port.id)
+        return [names[each] for each in filters.instances[server]], of_port and [names[each] for each in of_port]
+
+    assert told() == (["default"], ["web"])
+    assert world.instance(server).interface_groups() == ["default", "web"]
+    world.db.write(security_groups.join, me, server, "db")
+    assert told() == (["default", "db"], ["web", "db"])
+    world.db.write(security_groups.leave, me, server, "web")
+    assert told() == (["default", "db"], ["db"])
+    world.db.write(security_groups.update, me, "db", "sql", None)
+    assert told() == (["default", "sql"], ["sql"])
+    world.db.write(ports.update, me, port.id, {"security_groups": []})
+    assert told() == (["default", "sql"], [])
+    world.db.write(security_groups.delete, me, "web")
+
+
+def test_members_are_addresses_of_ports_in_the_group(world: World) -> None:
+    me = make.context()
+    web = world.db.write(security_groups.create, world.conf, me, "web", None).id
+    rule = objects.SecurityGroupRule(id="", security_group_id=web, remote_group_id=web)
+    world.db.write(security_groups.add_rule, world.conf, me, rule)
+    port, free = made(world, security_groups=[web]), made(world, security_groups=[web])
+    server, host, _ = world.built(networks=[NetworkRequest(network_id=NETWORK), *wants(port)])
+    filters = world.db.read(security_groups.filters, host, [server])
+    assert filters.groups[web].members == [port.address]
+    assert owner(world, free) is None
+
+
+def test_a_floating_address_leads_to_a_port_also_after_its_server(world: World) -> None:
+    me = make.context()
+    pool = world.db.write(floating_ips.create_pool, "public", "192.0.2.0/30")
+    port = made(world)
+    wanted = objects.FloatingIp(id="", address="", pool="", project_id="", pool_id=pool.id, port_id=port.id)
+    floating = world.db.write(floating_ips.allocate, world.conf, me, None, wanted)
+    assert (floating.port_id, floating.instance_uuid) == (port.id, None)
+    server, host, _ = world.built(networks=wants(port))
+    assert world.db.read(security_groups.filters, host, [server]).floating == {port.id: floating.address}
+    report(world, world.lifecycle.accept_action(world.context(), server, "delete", {}))
+    assert world.db.read(floating_ips.get, me, floating.id).port_id == port.id
+
+
+def test_audit(world: World) -> None:
+    free, port = made(world), made(world)
+    server, _, _ = world.built(networks=[NetworkRequest(network_id=NETWORK), *wants(port)])
+    assert world.db.read(audit.find) == []
+
+    def damage(uow: UnitOfWork) -> None:
+        uow.session.execute(sa.update(models.Instance).where(models.Instance.uuid == server).values(deleted=True))
+        uow.session.execute(sa.update(models.Port).where(models.Port.id == free.id).values(state="attaching"))
+
+    world.db.write(damage)
+    found = [problem for problem in world.db.read(audit.find) if problem.check == "port"]
+    assert sorted(problem.found.split()[0] for problem in found) == ["address", "attaching", "port"]
+    world.db.write(audit.fix)
+    assert [problem for problem in world.db.read(audit.find) if problem.check == "port"] == []
+    assert world.count(models.Port) == 2
+    assert (owner(world, free), owner(world, port)) == (None, None)
+    nobodys = sa.update(models.Port).where(models.Port.id == free.id).values(project_id=None)
+    world.db.write(lambda uow: uow.session.execute(nobodys))
+    (problem,) = world.db.read(audit.find)
+    assert problem.expected == "none: it is nobody's"
+    world.db.write(audit.fix)
+    assert world.count(models.Port) == 1
+
+
+def test_the_same_id_again_is_the_same_port(world: World) -> None:
+    port = made(world)
+    again = Port(id=port.id, network_id=NETWORK)
+    assert world.db.write(ports.create, world.conf, make.context(), again) == port

@@ -1,0 +1,226 @@
+"""What a compute host has reported, and is not remembered by its id, comes again at each later time: no row changes.
+
+A story with all that hosts report goes on step by step, and after each step everything that was reported so far is sent
+once more, as it was on the wire.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import sqlalchemy as sa
+
+from nova_lite import exception, rpc
+from nova_lite.conductor import heartbeats
+from nova_lite.conductor.db import hosts, models, services
+from nova_lite.conductor.endpoints.interfaces import Interfaces
+from nova_lite.conductor.rpcapi import ALLOWED, ConductorRPC, changes
+from nova_lite.objects import BuildResult, HostReport, Outcome
+from tests.unit.conductor.test_evacuate import force_down
+from tests.unit.conductor.test_lifecycle import BUILT, World, heartbeat
+
+#: What hosts may send that is taken as often as it comes, and does more than read by its name.
+METHODS = {
+    name
+    for name, row in ALLOWED.items()
+    if rpc.COMPUTE in row.roles and not changes(name) and not name.endswith("_get")
+}
+#: What may be known of them, without a row that changes: that they read.
+READS = {"order_is_wanted", "order_is_open", "domains_expected", "interfaces_active"}
+
+
+class Recorder:
+    """What hosts say to the conductor, kept as JSON."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.heard: list[tuple[str, bytes]] = []
+        self.heartbeats = heartbeats.Heartbeats(world.db, world.conf)
+        parts = world.reports
+        self.functions: dict[str, Callable[..., Any]] = {
+            "report_state": lambda report: self.heartbeats.report_state(world.context(), report),
+            "interfaces_active": self._of(Interfaces(world.engine), "interfaces_active"),
+            **{name: self._of(parts, name) for name in METHODS - {"report_state", "interfaces_active"}},
+        }
+
+    def _of(self, parts: Any, name: str) -> Callable[..., Any]:
+        return lambda **arguments: getattr(parts, name)(self.world.context(), **arguments)
+
+    def say(self, method: str, **arguments: Any) -> Any:
+        self.heard.append((method, msgspec.json.encode(arguments)))
+        return self.functions[method](**arguments)
+
+    def again(self, method: str, wire: bytes) -> None:
+        hints = rpc.contract_of(ConductorRPC).methods[method].arguments
+        arguments = {name: msgspec.convert(value, hints[name]) for name, value in msgspec.json.decode(wire).items()}
+        with contextlib.suppress(exception.NovaLiteException):
+            self.functions[method](**arguments)
+
+
+class Life:
+    """A compute daemon from its start on."""
+
+    def __init__(self, recorder: Recorder, host: str, number: int = 1) -> None:
+        self.recorder = recorder
+        self.host = host
+        self.boot_id = f"{host}-{number}"
+        self.number = 0
+        self.epoch = 0
+        report = self.report()
+        self.epoch = recorder.world.db.write(hosts.register_host, recorder.world.conf, report)
+
+    def report(self, **values: Any) -> HostReport:
+        self.number += 1
+        fields = {"boot_id": self.boot_id, "number": self.number, "epoch": self.epoch, "identity": self.host, **values}
+        return msgspec.structs.replace(heartbeat(self.host), **fields)
+
+    def beat(self, **values: Any) -> None:
+        self.recorder.say("report_state", report=self.report(**values))
+
+
+def rows(world: World) -> dict[str, list[Any]]:
+    def read(uow: Any) -> dict[str, list[Any]]:
+        tables = models.Base.metadata.sorted_tables
+        return {table.name: [tuple(row) for row in uow.session.execute(sa.select(table))] for table in tables}
+
+    return copy.deepcopy(world.db.read(read))
+
+
+def story(recorder: Recorder) -> Iterator[str]:
+    """What has just happened, each time."""
+    world = recorder.world
+
+    def ordered(uuid: str, outcome: Outcome, batch: bool = False) -> None:
+        host, request = [each for each in world.compute.builds if each[1].instance.uuid == uuid][-1]
+        position = {"action_id": request.action_id, "position": 0}
+        recorder.say("order_is_wanted", host=host, **position)
+        recorder.say("order_is_open", host=host, request_id=request.request_id, **position)
+        with contextlib.suppress(exception.StaleReport):  # it was taken from the host meanwhile
+            recorder.say("interfaces_active", instance_uuid=uuid, host=host, ask=True)
+        what = {"instance_uuid": uuid, "generation": request.generation, "host": host, "action_id": request.action_id}
+        result = BuildResult(outcome=outcome, power_state=1, message="" if outcome == BUILT else "no", **what)
+        if batch:
+            recorder.say("finish_builds", host=host, results=[result])
+        else:
+            recorder.say("finish_build", result=result)
+        recorder.say("domains_expected", host=host)
+
+    def start(uuid: str) -> None:
+        world.lifecycle.build_instances(world.context(), [uuid])
+
+    def acted(uuid: str, kind: str, power_state: int | None, **payload: Any) -> None:
+        ticket = world.lifecycle.accept_action(world.context(admin=True), uuid, kind, payload)
+        arguments = (ticket.host, ticket.action_id, power_state, None, "")
+        world.reports.finish_action(world.context(), *arguments, position=ticket.position)
+
+    first, second = Life(recorder, "host1"), Life(recorder, "host2")
+    for life in (first, second):
+        life.beat()
+    yield "two hosts are there"
+    first.beat(building={"no-such": 1}, acting=[1, 2, 3])
+    first.beat(cpu_allocation_ratio=2.0, hypervisor_up=False)
+    second.beat(serving=False)
+    yield "one host's hypervisor has stopped to answer"
+    first.beat(cpu_allocation_ratio=2.0)
+    yield "and answers again"
+    second = Life(recorder, "host2", 2)
+    yield "the other's daemon was started again"
+    second.beat()
+    yield "and says so"
+    (one, two) = world.create(min_count=2, max_count=2)
+    start(one)
+    yield "a server is being built"
+    first.beat(building={one: 1})
+    yield "its host is at it"
+    ordered(one, BUILT)
+    yield "it is built"
+    start(two)
+    ordered(two, Outcome.RESCHEDULED)
+    yield "another failed, and is built elsewhere"
+    first.beat()
+    ordered(two, BUILT, batch=True)
+    yield "and that is done"
+    acted(one, "stop", 4)
+    yield "the first is stopped"
+    acted(one, "start", 1)
+    yield "and started"
+    (three,) = world.create()
+    start(three)
+    ordered(three, Outcome.ABORTED, batch=True)
+    yield "a third is in ERROR"
+    host = world.instance(one).host
+    assert host is not None
+    force_down(world, host)
+    yield "a host is forced down"
+    world.lifecycle.accept_action(world.context(admin=True), one, "evacuate", {})
+    start(one)
+    yield "its server is made anew elsewhere"
+    ordered(one, BUILT)
+    yield "and is there"
+    force_down(world, host, False)
+    yield "the host may come back"
+    back = Life(recorder, host, 2)
+    yield "and has registered"
+    back.beat()
+    yield "and says so"
+    for uuid in (one, two, three):
+        ticket = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
+        yield "a server is to be deleted"
+        if ticket.host is not None:
+            world.reports.finish_action(world.context(), ticket.host, ticket.action_id, None, None, "")
+            yield "and is"
+    assert world.used() == {"host1": 0, "host2": 0}
+
+    def retire(uow: Any) -> None:
+        for row in services.list_(uow, binary=services.COMPUTE):
+            services.delete(uow, row.uuid)
+
+    world.db.write(retire)
+    yield "the hosts are gone"
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setattr(heartbeats, "MOMENT", 0.001)
+    return World(tmp_path)
+
+
+def test_no_row_changes(world: World) -> None:
+    recorder = Recorder(world)
+    for happened in story(recorder):
+        before = rows(world)
+        for method, wire in list(recorder.heard):
+            recorder.again(method, wire)
+            after = rows(world)
+            for table in before:
+                assert after[table] == before[table], f"{method} {wire.decode()} again, when {happened}: {table}"
+    assert {method for method, _ in recorder.heard} == METHODS, "each has to be in the story"
+
+
+def test_what_the_story_is_about() -> None:
+    """The rest is remembered (test_replays.py) or reads by its name."""
+    assert {"report_state", "finish_build", "finish_builds"} == METHODS - READS
+
+
+def test_the_heartbeat_of_an_earlier_start_has_its_host_register(world: World) -> None:
+    recorder = Recorder(world)
+    old = Life(recorder, "host1")
+    old.beat()
+    new = Life(recorder, "host1", 2)
+    with pytest.raises(exception.HostNotAdmitted):
+        old.beat()
+    new.beat()
+
+
+def test_a_host_that_tells_no_number_is_heard(world: World) -> None:
+    """One of an earlier version."""
+    recorder = Recorder(world)
+    life = Life(recorder, "host1")
+    for _ in range(2):
+        life.beat(number=0)

@@ -1,0 +1,383 @@
+"""Servers that boot from volumes: their images, rescue, rebuild and shelving; and one volume in another's place."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import sqlalchemy as sa
+
+from nova_lite import exception, objects, operations, states
+from nova_lite.conductor.db import audit, images, models, volumes
+from nova_lite.image import snapshots
+from nova_lite.objects import Image, VolumeSnapshot, VolumeVerb
+from tests.unit.conductor.test_lifecycle import BUILT
+from tests.unit.conductor.test_volumes import Volumes, blank, boot, volume
+
+OLD = Image(id="a" * 32, name="old", size=100)
+OTHER = Image(id="b" * 32, name="other", size=100, properties={"os": "other"})
+BIG = Image(id="c" * 32, name="big", size=100, min_disk=9)
+STABLE = Image(id="d" * 32, name="r", properties={"hw_rescue_device": "disk", "hw_rescue_bus": "virtio"})
+
+
+class Booted(Volumes):
+    """The server boots from the volume ``root`` of `OLD`, and has ``data``, too."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        for image in (OLD, OTHER, BIG, STABLE):
+            self.db.write(images.create, image)
+        named = Image(id=OLD.id, name="", disk_format="", container_format="")
+        self.root = self.make(image=named)
+        self.uuid, self.host, self.generation = self.built(block_devices=[volume(self.root)])
+        self.data = self.attached()
+
+    def act(self, kind: str, admin: bool = False, **payload: Any) -> objects.ActionTicket:
+        return self.lifecycle.accept_action(self.context(admin=admin), self.uuid, kind, payload)
+
+    def rebuild(self, image: Image, **payload: Any) -> objects.ActionTicket:
+        return self.act("rebuild", image_ref=image.id, images={}, changes={}, injected_files={}, **payload)
+
+    def make_image(self) -> tuple[objects.ActionTicket, str, dict[str, str]]:
+        instance = self.instance(self.uuid)
+        image = snapshots.image_of(self.context(), instance, "copy", snapshots.SNAPSHOT, {})
+        image, named = snapshots.of_volumes(image, instance)
+        payload = {"image": msgspec.to_builtins(image), "registered": False, "snapshots": named}
+        return self.act("createImage", **payload), image.id, named
+
+    def snapshot(self, snapshot_id: str) -> VolumeSnapshot:
+        return self.db.read(volumes.get_snapshot, self.context(admin=True), snapshot_id)
+
+    def force_down(self) -> None:
+        query = sa.update(models.Service).where(models.Service.host == self.host)
+        self.db.write(lambda uow: uow.session.execute(query.values(up=False, forced_down=True)))
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Booted:
+    return Booted(tmp_path)
+
+
+# --- images
+
+
+def test_its_image_names_snapshots_of_its_volumes(world: Booted) -> None:
+    ticket, image_id, named = world.make_image()
+    assert (ticket.method, ticket.payload["snapshots"], set(named)) == (
+        "snapshot_volumes",
+        named,
+        {world.root, world.data},
+    )
+    shown = world.instance(world.uuid)
+    assert shown.task_state == states.IMAGE_SNAPSHOT_PENDING
+    image = world.db.read(images.get, world.context(), image_id)
+    assert (image.status, image.size, image.min_disk) == ("queued", 0, 0)
+    assert [world.snapshot(each).status for each in named.values()] == ["creating"] * 2
+    world.finish(ticket, position=ticket.position)
+    image = world.db.read(images.get, world.context(), image_id)
+    assert (image.status, world.instance(world.uuid).task_state, world.open_actions()) == ("active", None, [])
+    assert {world.snapshot(each).status for each in named.values()} == {"available"}
+    assert world.snapshot(named[world.root]).name == "snapshot for copy"
+    root, data = json.loads(image.properties["block_device_mapping"])
+    assert (root["source_type"], root["destination_type"], root["boot_index"]) == ("snapshot", "volume", 0)
+    assert (root["snapshot_id"], data["snapshot_id"], data["volume_size"]) == (named[world.root], named[world.data], 1)
+    assert (image.properties["bdm_v2"], image.properties["root_device_name"]) == ("True", "/dev/vda")
+
+
+def test_a_server_of_such_an_image_gets_volumes_of_the_snapshots(world: Booted) -> None:
+    ticket, image_id, named = world.make_image()
+    world.finish(ticket, position=ticket.position)
+    server, _, _ = world.built(image_ref=image_id)
+    shown = world.instance(server)
+    assert [(each.snapshot_id, each.boot_index) for each in shown.block_devices] == [
+        (named[world.root], 0),
+        (named[world.data], None),
+    ]
+    made = [world.show(str(each.volume_id)) for each in shown.block_devices]
+    assert [(each.status, each.snapshot_id, each.instance_uuid) for each in made] == [
+        ("in-use", each, server) for each in named.values()
+    ]
+    assert (shown.image_ref, shown.system_metadata) == (image_id, {})
+    request = world.compute.builds[-1][1]
+    assert request.image is not None and request.image.id == OLD.id
+    assert len(boot(world, blank(boot_index=None), image_ref=image_id)) == 36
+    for refused in (
+        lambda: world.rebuild(Image(id=image_id, name=""), reimage_boot_volume=True),
+        lambda: world.accept(image=Image(id=image_id, name="")),
+    ):
+        with pytest.raises(exception.ImageUnacceptable, match="it has no data"):
+            refused()
+
+
+@pytest.mark.parametrize(
+    "mapping",
+    [
+        "no json",
+        "[]",
+        '[{"source_type": "snapshot", "destination_type": "volume", "boot_index": 0}]',
+        '[{"source_type": "volume", "destination_type": "volume", "boot_index": 0, "volume_size": 1}]',
+        '[{"source_type": "blank", "destination_type": "volume", "boot_index": 0, "volume_size": 1}]',
+    ],
+)
+def test_what_else_an_image_names_is_refused(world: Booted, mapping: str) -> None:
+    properties = {"block_device_mapping": mapping, "bdm_v2": "True"}
+    world.db.write(images.create, Image(id="e" * 32, name="mine", properties=properties))
+    with pytest.raises(exception.InvalidBDM):
+        world.create(image_ref="e" * 32)
+
+
+@pytest.mark.parametrize("how", ["fails", "is deleted"])
+def test_nothing_is_left_of_an_image_that_fails(world: Booted, how: str) -> None:
+    ticket, image_id, named = world.make_image()
+    if how == "fails":
+        world.finish(ticket, "no room", position=ticket.position)
+        assert (world.instance(world.uuid).vm_state, world.instance(world.uuid).task_state) == (states.ACTIVE, None)
+    else:
+        world.delete()
+    with pytest.raises(exception.ImageNotFound):
+        world.db.read(images.get, world.context(), image_id)
+    assert {world.snapshot(each).status for each in named.values()} == {"deleting"}
+    world.let_leases_lapse(31)
+    before = len(world.hosts.works)
+    world.reconciler.sweep()
+    works = [work for _, work in world.hosts.works[before:]]
+    assert {work.verb for work in works} == {VolumeVerb.DELETE_SNAPSHOT}
+    assert {work.instance_uuid for work in works} == {world.uuid}, "its host is at it until it has the server's lock"
+
+
+def test_volumes_that_have_changed_meanwhile(world: Booted) -> None:
+    instance = world.instance(world.uuid)
+    image = snapshots.image_of(world.context(), instance, "copy", snapshots.SNAPSHOT, {})
+    payload = {"image": msgspec.to_builtins(image), "snapshots": {world.root: str(uuid.uuid4())}}
+    with pytest.raises(exception.InvalidInput, match="have changed"):
+        world.act("createImage", **payload)
+
+
+def test_no_backup_is_made(world: Booted) -> None:
+    with pytest.raises(exception.Invalid, match=r"^Backup is not supported for volume-backed instances\.$") as caught:
+        world.act("createBackup", image={}, rotation=1, backup_type="daily")
+    assert caught.value.code == 400
+
+
+# --- snapshots of what a server has
+
+
+def test_a_snapshot_of_what_a_server_has_takes_force(world: Booted) -> None:
+    wanted = VolumeSnapshot(id=str(uuid.uuid4()), volume_id=world.data, project_id="")
+    with pytest.raises(exception.InvalidVolume, match="copied with force"):
+        world.api.snapshot_create(world.context(), wanted)
+    world.api.snapshot_create(world.context(), wanted, force=True)
+    host, work = world.hosts.works[-1]
+    assert (host, work.instance_uuid, work.verb) == (world.host, world.uuid, VolumeVerb.SNAPSHOT)
+    world.done()
+    assert world.snapshot(wanted.id).status == "available"
+
+
+def test_what_nobody_has_any_more_is_copied_by_any_host(world: Booted) -> None:
+    wanted = VolumeSnapshot(id=str(uuid.uuid4()), volume_id=world.data, project_id="")
+    world.hosts.away = True
+    world.api.snapshot_create(world.context(), wanted, force=True)
+    world.hosts.away = False
+    world.finish(world.detach(world.data))
+    world.let_leases_lapse(31)
+    world.reconciler.sweep()
+    assert world.hosts.works[-1][1].instance_uuid is None
+
+
+# --- rescue
+
+
+def test_rescue_takes_an_image_that_says_where_its_disk_is(world: Booted) -> None:
+    for image, allowed in ((STABLE, False), (OTHER, True)):
+        with pytest.raises(exception.InstanceNotRescuable, match="Cannot rescue a volume-backed instance") as caught:
+            world.act("rescue", image_ref=image.id, images={}, allow_bfv_rescue=allowed)
+        assert caught.value.code == 400
+    ticket = world.act("rescue", image_ref=STABLE.id, images={}, allow_bfv_rescue=True)
+    assert (ticket.method, ticket.payload["image"]["id"]) == ("rescue_instance", STABLE.id)
+
+
+# --- rebuild
+
+
+def test_a_rebuild_with_another_image_is_refused_before_2_93(world: Booted) -> None:
+    said = "Unable to rebuild with a different image for a volume-backed server."
+    with pytest.raises(exception.ImageUnacceptable, match=said) as caught:
+        world.rebuild(OTHER)
+    assert caught.value.code == 400
+    ticket = world.rebuild(OLD)
+    assert ticket.build is not None and ticket.build.reimage is None, "the volume stays as it is"
+
+
+def test_a_rebuild_makes_the_volume_anew_since_2_93(world: Booted) -> None:
+    with pytest.raises(exception.InvalidInput, match="Volume size 1GB cannot be smaller than the image minDisk size 9"):
+        world.rebuild(BIG, reimage_boot_volume=True)
+    ticket = world.rebuild(OTHER, reimage_boot_volume=True)
+    request = ticket.build
+    assert request is not None and request.reimage is not None
+    assert (request.reimage.volume_id, request.reimage.size, request.reimage.image.id) == (world.root, 1, OTHER.id)
+    world.report(world.uuid, world.host, request.generation, BUILT)
+    shown = world.instance(world.uuid)
+    assert (shown.vm_state, shown.image_ref, shown.system_metadata) == (states.ACTIVE, "", {"image_os": "other"})
+    image = world.show(world.root).image
+    assert image is not None and image.id == OTHER.id
+    again = world.rebuild(OTHER)
+    assert again.build is not None and again.build.reimage is None
+
+
+def test_an_evacuation_goes_on_with_what_a_rebuild_had_begun(world: Booted) -> None:
+    world.rebuild(OTHER, reimage_boot_volume=True)
+    world.force_down()
+    world.act("evacuate", admin=True)
+    world.lifecycle.build_instances(world.context(), [world.uuid])
+    host, request = world.compute.builds[-1]
+    assert host != world.host
+    assert request.reimage is not None and request.reimage.volume_id == world.root
+
+
+def test_an_evacuation_leaves_the_volume_of_a_server_that_was_rebuilt(world: Booted) -> None:
+    ticket = world.rebuild(OTHER, reimage_boot_volume=True)
+    assert ticket.build is not None
+    world.report(world.uuid, world.host, ticket.build.generation, BUILT)
+    world.force_down()
+    world.act("evacuate", admin=True)
+    world.lifecycle.build_instances(world.context(), [world.uuid])
+    assert world.compute.builds[-1][1].reimage is None
+
+
+# --- shelve
+
+
+def shelved(world: Booted) -> None:
+    ticket = world.act("shelve")
+    assert (ticket.method, ticket.instance.task_state) == ("shelve_volume_backed_instance", states.SHELVING_OFFLOADING)
+    world.finish(ticket, position=ticket.position)
+
+
+def test_shelving_makes_no_image_and_keeps_the_volumes(world: Booted) -> None:
+    shelved(world)
+    shown = world.instance(world.uuid)
+    assert (shown.vm_state, shown.host, shown.task_state) == (states.SHELVED_OFFLOADED, None, None)
+    assert [world.status(each) for each in (world.root, world.data)] == [("in-use", world.uuid)] * 2
+    assert (world.db.read(audit.find), world.count(models.Image), world.used()[world.host]) == ([], 4, 1)
+
+    world.act("unshelve")
+    world.lifecycle.build_instances(world.context(), [world.uuid])
+    host, request = world.compute.builds[-1]
+    assert request.image is not None and request.image.id == OLD.id
+    world.report(world.uuid, host, request.generation, BUILT)
+    assert (world.instance(world.uuid).vm_state, world.open_actions()) == (states.ACTIVE, [])
+    assert world.devices() == [(world.root, objects.DeviceState.ATTACHED), (world.data, objects.DeviceState.ATTACHED)]
+
+
+def test_volumes_of_a_server_that_is_on_no_host_come_and_go_at_once(world: Booted) -> None:
+    shelved(world)
+    another = world.make()
+    ticket = world.attach(another)
+    assert (ticket.host, world.status(another), world.open_actions()) == (None, ("in-use", world.uuid), [])
+    assert ticket.action_id == world.detach(world.data).action_id - 1
+    assert (world.status(world.data), world.open_actions()) == (("available", None), [])
+    assert [each for each, _ in world.devices()] == [world.root, another]
+    ticket = world.delete()
+    assert world.instance(world.uuid).deleted
+    assert world.status(another) == ("available", None)
+
+
+# --- swap
+
+
+def swap(world: Booted, new: str, old: str = "") -> objects.ActionTicket:
+    return world.act("swap_volume", admin=True, volume_id=old or world.data, new_volume_id=new)
+
+
+def copied(world: Booted, ticket: objects.ActionTicket) -> None:
+    assert world.reports.report_task(world.context(), world.host, ticket.action_id, states.SWAPPING_VOLUME)
+
+
+def test_a_volume_takes_anothers_place(world: Booted) -> None:
+    new = world.make(size=2)
+    device = world.instance(world.uuid).block_devices[1]
+    ticket = swap(world, new)
+    assert (ticket.method, ticket.payload["size"]) == ("swap_volume", 2)
+    assert [world.status(each) for each in (world.data, new)] == [("in-use", world.uuid), ("attaching", world.uuid)]
+    with pytest.raises(exception.InstanceInvalidState):
+        world.detach(world.data)
+    copied(world, ticket)
+    world.finish(ticket, position=ticket.position)
+    assert [world.status(each) for each in (world.data, new)] == [("available", None), ("in-use", world.uuid)]
+    now = world.instance(world.uuid).block_devices[1]
+    assert (now.volume_id, now.volume_size, now.device_name, now.uuid, now.swap_id) == (
+        *(new, 2, device.device_name, device.uuid),
+        None,
+    )
+    assert world.open_actions() == []
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"size": 1}, "New volume must be the same size or larger."),
+        ({"size": 2, "taken": True}, "New volume must be detached in order to swap."),
+    ],
+)
+def test_a_swap_that_is_refused(world: Booted, values: dict[str, Any], said: str) -> None:
+    taken = values.pop("taken", False)
+    old = world.make(size=2)
+    world.finish(world.attach(old))
+    new = world.make(**values)
+    if taken:
+        world.finish(world.attach(new))
+    with pytest.raises(exception.InvalidVolume, match=said) as caught:
+        swap(world, new, old)
+    assert caught.value.code == 400
+    with pytest.raises(exception.VolumeBDMNotFound):
+        swap(world, old, str(uuid.uuid4()))
+    with pytest.raises(exception.VolumeNotFound):
+        swap(world, str(uuid.uuid4()), old)
+
+
+@pytest.mark.parametrize("done", [False, True])
+def test_a_swap_that_fails_is_taken_back_or_found_to_be_done(world: Booted, done: bool) -> None:
+    new = world.make()
+    ticket = swap(world, new)
+    copied(world, ticket)
+    world.finish(ticket, "the pivot failed", position=ticket.position)
+    assert world.status(new) == ("attaching", world.uuid), "its guest may have it"
+    undo = world.compute.tickets[-1]
+    assert (undo.method, world.instance(world.uuid).task_state) == ("rollback_swap_volume", states.COPYING_VOLUME)
+    world.reports.finish_action(
+        world.context(), world.host, undo.action_id, 1, None, "", undo.position, answer={"done": done}
+    )
+    kept, given_back = (new, world.data) if done else (world.data, new)
+    assert [world.status(each) for each in (kept, given_back)] == [("in-use", world.uuid), ("available", None)]
+    assert [each for each, _ in world.devices()] == [world.root, kept]
+    assert (world.open_actions(), world.instance(world.uuid).vm_state) == ([], states.ACTIVE)
+
+
+@pytest.mark.parametrize("at_pivot", [False, True])
+def test_an_evacuation_amid_a_swap_takes_the_volume_that_is_whole(world: Booted, at_pivot: bool) -> None:
+    new = world.make()
+    ticket = swap(world, new)
+    if at_pivot:
+        copied(world, ticket)
+    world.force_down()
+    world.act("evacuate", admin=True)
+    kept, given_back = (new, world.data) if at_pivot else (world.data, new)
+    assert [world.status(each) for each in (kept, given_back)] == [("in-use", world.uuid), ("available", None)]
+    assert [each for each, _ in world.devices()] == [world.root, kept]
+
+
+def test_a_delete_amid_a_swap_gives_both_back(world: Booted) -> None:
+    new = world.make()
+    swap(world, new)
+    world.finish(world.delete())
+    assert [world.status(each) for each in (world.data, new)] == [("available", None)] * 2
+    assert world.db.read(audit.find) == []
+
+
+def test_the_rows_say_who_is_asked() -> None:
+    row = operations.get("swap_volume", {})
+    assert [step.name for step in row.undos(row.steps[-1].name)] == [operations.TAKE_BACK]

@@ -1,0 +1,464 @@
+"""Volumes in the conductor: who has one, work that is never lost, and what each ending leaves."""
+
+from __future__ import annotations
+
+import datetime
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from nova_lite import exception, objects, states
+from nova_lite.conductor.db import audit, hosts, models, volumes
+from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.objects import BlockDevice, DeviceState, Volume, VolumeSnapshot, VolumeWork
+from nova_lite.objects.block_device import Source
+from tests.unit.conductor.test_lifecycle import Compute, World
+
+NEW = {"name": "v", "size": 1}
+
+
+class Hosts(Compute):
+    """They keep the work on volumes that they are given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.works: list[tuple[str, VolumeWork]] = []
+
+    def volume_work(self, context: Any, host: str, work: VolumeWork) -> None:
+        if self.away:
+            raise exception.MessagingUnavailable(what="volume_work")
+        self.works.append((host, work))
+
+
+class Volumes(World):
+    """``uuid``: an ACTIVE server; ``api``: the RPC methods about volumes."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.hosts = Hosts()
+        self.engine.compute = self.compute = self.hosts  # type: ignore[assignment]
+        self.api = self.reconciler.volumes
+        self.uuid, self.host, self.generation = self.built()
+
+    def accept(self, **values: Any) -> Volume:
+        return self.api.volume_create(self.context(), Volume(id="", project_id="", **{**NEW, **values}), {})
+
+    def make(self, **values: Any) -> str:
+        """An available one."""
+        volume_id = self.accept(**values).id
+        self.done()
+        assert self.show(volume_id).status == "available"
+        return volume_id
+
+    def done(self, error: str | None = None) -> None:
+        host, work = self.hosts.works[-1]
+        self.api.finish_volume_work(self.context(), host, work.id, error)
+
+    def show(self, volume_id: str) -> Volume:
+        return self.db.read(volumes.get, self.context(admin=True), volume_id)
+
+    def status(self, volume_id: str) -> tuple[str, str | None]:
+        shown = self.show(volume_id)
+        return shown.status, shown.instance_uuid
+
+    def attach(self, volume_id: str, server: str = "", **values: Any) -> objects.ActionTicket:
+        payload = {
+            "volume_id": volume_id,
+            "attachment_id": str(uuid.uuid4()),
+            "tag": None,
+            "delete_on_termination": False,
+        }
+        uuid_ = server or self.uuid
+        return self.lifecycle.accept_action(self.context(), uuid_, "attach_volume", {**payload, **values})
+
+    def detach(self, volume_id: str) -> objects.ActionTicket:
+        return self.lifecycle.accept_action(self.context(), self.uuid, "detach_volume", {"volume_id": volume_id})
+
+    def finish(self, ticket: objects.ActionTicket, error: str | None = None, position: int = 0) -> None:
+        self.reports.finish_action(self.context(), self.host, ticket.action_id, 1, error, "", position)
+
+    def attached(self) -> str:
+        volume_id = self.make()
+        self.finish(self.attach(volume_id))
+        assert self.status(volume_id) == ("in-use", self.uuid)
+        return volume_id
+
+    def devices(self) -> list[tuple[str | None, DeviceState]]:
+        return [(each.volume_id, each.state) for each in self.instance(self.uuid).block_devices]
+
+    def delete(self) -> objects.ActionTicket:
+        return self.lifecycle.accept_action(self.context(), self.uuid, "delete", {})
+
+    def let_leases_lapse(self, seconds: float) -> None:
+        step = datetime.timedelta(seconds=seconds)
+
+        def shift(uow: UnitOfWork) -> None:
+            for row in uow.session.scalars(sa.select(models.VolumeTask)):
+                row.lease_expires_at -= step
+                row.deadline -= step
+
+        self.db.write(shift)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Volumes:
+    return Volumes(tmp_path)
+
+
+# --- work on files
+
+
+def test_work_goes_on_until_it_is_reported(world: Volumes) -> None:
+    volume_id = world.accept().id
+    first, work = world.hosts.works[-1]
+    assert (world.status(volume_id), work.size) == (("creating", None), 1)
+    world.reconciler.sweep()
+    assert len(world.hosts.works) == 1, "its lease has not lapsed"
+    world.let_leases_lapse(31)
+    world.reconciler.sweep()
+    assert world.hosts.works[1] == (first, work), "the same host, as long as it is up"
+    world.silence(first)
+    world.let_leases_lapse(31)
+    world.reconciler.sweep()
+    other = world.hosts.works[2][0]
+    assert other != first
+    world.api.finish_volume_work(world.context(), first, work.id, "it came too late")
+    assert world.status(volume_id)[0] == "creating"
+    for _ in range(2):
+        world.api.finish_volume_work(world.context(), other, work.id, None)
+    assert world.status(volume_id)[0] == "available"
+    assert world.count(models.VolumeTask) == 0
+
+
+def test_what_could_not_be_sent_is_sent_later(world: Volumes) -> None:
+    world.hosts.away = True
+    volume_id = world.accept().id
+    world.hosts.away = False
+    world.let_leases_lapse(31)
+    world.reconciler.sweep()
+    world.done()
+    assert world.status(volume_id)[0] == "available"
+
+
+def test_work_that_nobody_does_has_failed_at_its_deadline(world: Volumes) -> None:
+    for host in ("host1", "host2"):
+        world.silence(host)
+    volume_id = world.accept().id
+    assert world.hosts.works == []
+    world.let_leases_lapse(3601)
+    world.reconciler.sweep()
+    assert world.status(volume_id)[0] == "error"
+    world.api.volume_delete(world.context(), volume_id)
+    world.is_heard("host1")
+    world.let_leases_lapse(31)
+    world.reconciler.sweep()
+    world.done()
+    with pytest.raises(exception.VolumeNotFound):
+        world.show(volume_id)
+
+
+def test_a_repeated_request_makes_one(world: Volumes) -> None:
+    context = world.context("req-again")
+    made = [world.api.volume_create(context, Volume(id="", project_id="", **NEW), {}).id for _ in range(2)]
+    assert made[0] == made[1]
+    assert world.count(models.Volume) == 1
+
+
+def test_a_source_stays_while_it_is_copied(world: Volumes) -> None:
+    source = world.make()
+    copy = world.accept(size=0, source_volid=source)
+    for refused in (
+        lambda: world.api.volume_delete(world.context(), source),
+        lambda: world.attach(source),
+        lambda: world.api.volume_extend(world.context(), source, 2, True),
+    ):
+        with pytest.raises(exception.InvalidVolume):
+            refused()
+    world.done()
+    assert (world.show(copy.id).size, world.show(copy.id).status) == (1, "available")
+    world.api.volume_delete(world.context(), source)
+
+
+def test_an_extension_that_fails_leaves_the_size(world: Volumes) -> None:
+    volume_id = world.attached()
+    world.api.volume_extend(world.context(), volume_id, 5, attached=True)
+    host, work = world.hosts.works[-1]
+    assert (host, work.instance_uuid) == (world.host, world.uuid), "its guest has to be told"
+    with pytest.raises(exception.InvalidVolume):
+        world.detach(volume_id)
+    world.done("no room")
+    assert (world.show(volume_id).size, world.status(volume_id)) == (1, ("in-use", world.uuid))
+    with pytest.raises(exception.InvalidVolume):
+        world.api.volume_extend(world.context(), volume_id, 5, attached=False)
+    with pytest.raises(exception.InvalidInput):
+        world.api.volume_extend(world.context(), volume_id, 1, attached=True)
+
+
+def test_snapshots(world: Volumes) -> None:
+    volume_id = world.make()
+    context = world.context()
+    made = world.api.snapshot_create(context, VolumeSnapshot(id=str(uuid.uuid4()), volume_id=volume_id, project_id=""))
+    with pytest.raises(exception.InvalidSnapshot):
+        world.accept(size=0, snapshot_id=made.id)
+    world.done()
+    with pytest.raises(exception.InvalidVolume, match="have snapshots"):
+        world.api.volume_delete(context, volume_id)
+    copy = world.accept(size=0, snapshot_id=made.id)
+    with pytest.raises(exception.InvalidSnapshot):
+        world.api.snapshot_delete(context, made.id)
+    world.done()
+    assert world.show(copy.id).size == 1
+    world.api.snapshot_delete(context, made.id)
+    world.done()
+    with pytest.raises(exception.SnapshotNotFound):
+        world.db.read(volumes.get_snapshot, context, made.id)
+
+
+def test_quota(world: Volumes) -> None:
+    world.conf.set_override("quota_volumes", 2, "volume")
+    world.conf.set_override("quota_gigabytes", 5, "volume")
+    volume_id = world.make(size=3)
+    with pytest.raises(exception.VolumeQuotaExceeded, match="Quota exceeded for gigabytes: requested 3, 3 of 5"):
+        world.accept(size=3)
+    with pytest.raises(exception.VolumeQuotaExceeded):
+        world.api.volume_extend(world.context(), volume_id, 6, attached=False)
+    world.make()
+    with pytest.raises(exception.VolumeQuotaExceeded, match="volumes"):
+        world.accept()
+    with pytest.raises(exception.VolumeQuotaExceeded):
+        boot(world, blank())
+    assert world.count(models.Instance) == 1, "nothing is left of what was refused"
+
+
+def test_other_projects(world: Volumes) -> None:
+    volume_id = world.make()
+    stranger = world.context(project="p2")
+    for refused in (
+        lambda: world.db.read(volumes.get, stranger, volume_id),
+        lambda: world.api.volume_delete(stranger, volume_id),
+        lambda: world.api.volume_update(stranger, volume_id, {"name": "mine"}),
+        lambda: world.api.volume_extend(stranger, volume_id, 2, False),
+    ):
+        with pytest.raises(exception.VolumeNotFound):
+            refused()
+    theirs = world.api.volume_create(stranger, Volume(id="", project_id="", **NEW), {}).id
+    world.done()
+    with pytest.raises(exception.VolumeNotFound):
+        world.attach(theirs)
+    with pytest.raises(exception.InvalidBDM, match="failed to get volume"):
+        boot(world, volume(theirs))
+
+
+# --- attach and detach
+
+
+def test_attach_and_detach(world: Volumes) -> None:
+    volume_id = world.make()
+    ticket = world.attach(volume_id, tag="data")
+    (device,) = ticket.instance.block_devices
+    assert (device.device_name, device.tag, device.state) == ("/dev/vdc", "data", DeviceState.ATTACHING)
+    assert world.status(volume_id) == ("attaching", world.uuid)
+    assert world.instance(world.uuid).task_state == states.ATTACHING_VOLUME
+    world.finish(ticket)
+    assert (world.status(volume_id), world.devices()) == (("in-use", world.uuid), [(volume_id, DeviceState.ATTACHED)])
+    second = world.make()
+    other = world.attach(second)
+    assert [each.device_name for each in other.instance.block_devices] == ["/dev/vdc", "/dev/vdd"]
+    with pytest.raises(exception.InstanceInvalidState):
+        world.detach(volume_id)
+    world.finish(other)
+    world.finish(world.detach(volume_id))
+    assert (world.status(volume_id), world.devices()) == (("available", None), [(second, DeviceState.ATTACHED)])
+    with pytest.raises(exception.VolumeBDMNotFound):
+        world.detach(volume_id)
+
+
+def test_one_of_two_gets_it(world: Volumes) -> None:
+    volume_id = world.make()
+    other = world.built()[0]
+    world.attach(volume_id)
+    for again in (other, world.uuid):
+        with pytest.raises((exception.InvalidVolume, exception.InstanceInvalidState)):
+            world.attach(volume_id, again)
+    with pytest.raises(exception.InvalidVolume, match="must be 'available'"):
+        world.attach(volume_id, other)
+    assert world.status(volume_id) == ("attaching", world.uuid)
+
+
+def test_the_reservation_is_one_conditional_update(world: Volumes) -> None:
+    """Even where both have read that it is available: see it taken between the reading and the update."""
+    volume_id = world.make()
+
+    def race(uow: UnitOfWork) -> None:
+        row = volumes.locked(uow, world.context(), volume_id)
+        uow.change(sa.update(models.Volume).values(status="attaching", instance_uuid="another"))
+        assert row.status == "available"
+        uow.session.expunge(row)
+        volumes.reserve(uow, world.context(), volume_id, world.uuid, "a", None)
+
+    with pytest.raises(exception.InvalidVolume):
+        world.db.write(race)
+
+
+def test_a_failure_on_the_host_gives_it_back(world: Volumes) -> None:
+    volume_id = world.make()
+    world.finish(world.attach(volume_id), "no such device")
+    assert (world.status(volume_id), world.devices(), world.open_actions()) == (("available", None), [], [])
+    shown = world.instance(world.uuid)
+    assert (shown.vm_state, shown.task_state) == (states.ACTIVE, None)
+
+
+def test_a_host_that_does_not_answer_keeps_it_until_it_has(world: Volumes) -> None:
+    volume_id = world.make()
+    ticket = world.attach(volume_id)
+    world.let_time_pass(3600)
+    world.reconciler.sweep()
+    assert world.status(volume_id) == ("attaching", world.uuid)
+    assert world.open_actions() == [("attach_volume", "detach")]
+    undo = world.compute.tickets[-1]
+    assert undo.method == "rollback_attach_volume"
+    world.finish(ticket, position=ticket.position)
+    assert world.open_actions() == [("attach_volume", "detach")], "a late report of the attachment changes nothing"
+    world.finish(undo, position=undo.position)
+    assert (world.status(volume_id), world.devices(), world.open_actions()) == (("available", None), [], [])
+
+
+def test_a_guest_that_does_not_release_it_keeps_it(world: Volumes) -> None:
+    volume_id = world.attached()
+    world.finish(world.detach(volume_id), "the guest did not release it")
+    assert (world.status(volume_id), world.devices()) == (("in-use", world.uuid), [(volume_id, DeviceState.ATTACHED)])
+    world.detach(volume_id)
+    world.let_time_pass(3600)
+    world.reconciler.sweep()
+    assert world.status(volume_id) == ("in-use", world.uuid)
+    world.finish(world.detach(volume_id))
+    assert world.status(volume_id) == ("available", None)
+
+
+@pytest.mark.parametrize("delete_on_termination", [False, True])
+def test_a_delete_gives_it_back_when_its_host_has_confirmed(world: Volumes, delete_on_termination: bool) -> None:
+    volume_id = world.make()
+    world.attach(volume_id, delete_on_termination=delete_on_termination)
+    ticket = world.delete()
+    assert world.status(volume_id) == ("attaching", world.uuid), "its guest may have it"
+    world.finish(ticket)
+    assert world.status(volume_id) == ("deleting" if delete_on_termination else "available", None)
+    world.let_leases_lapse(1)
+    world.reconciler.sweep()
+    if delete_on_termination:
+        world.done()
+        with pytest.raises(exception.VolumeNotFound):
+            world.show(volume_id)
+
+
+def test_a_delete_whose_host_is_away_keeps_it(world: Volumes) -> None:
+    volume_id = world.attached()
+    world.silence(world.host)
+    ticket = world.delete()
+    assert world.instance(world.uuid).deleted
+    assert world.status(volume_id) == ("in-use", world.uuid)
+    assert world.db.read(audit.find) == []
+    world.is_heard(world.host)
+    world.finish(ticket)
+    assert world.status(volume_id) == ("available", None)
+
+
+def test_an_evacuation_takes_it_along(world: Volumes) -> None:
+    volume_id = world.attached()
+    other = world.make()
+    world.attach(other)
+
+    def down(uow: UnitOfWork) -> None:
+        row = uow.session.scalars(sa.select(models.Service).where(models.Service.host == world.host)).one()
+        row.up, row.forced_down = False, True
+
+    world.db.write(down)
+    assert not world.db.read(hosts.is_up, world.host)
+    admin = world.context(admin=True)
+    world.lifecycle.accept_action(admin, world.uuid, "evacuate", {})
+    assert [world.status(each) for each in (volume_id, other)] == [("in-use", world.uuid)] * 2
+    assert {state for _, state in world.devices()} == {DeviceState.ATTACHED}
+
+
+def test_what_is_left_is_found_by_the_audit(world: Volumes) -> None:
+    volume_id = world.make()
+    world.db.write(
+        lambda uow: uow.change(sa.update(models.Volume).values(status="in-use", instance_uuid=str(uuid.uuid4())))
+    )
+    (problem,) = world.db.read(audit.find)
+    assert (problem.check, problem.subject) == ("volume", f"volume {volume_id}")
+    world.db.write(audit.fix)
+    assert world.status(volume_id) == ("available", None)
+
+
+# --- boot
+
+
+def volume(volume_id: str, index: int | None = 0) -> BlockDevice:
+    return BlockDevice(
+        uuid="x", source_type=Source.VOLUME, destination_type="volume", volume_id=volume_id, boot_index=index
+    )
+
+
+def blank(**values: Any) -> BlockDevice:
+    return BlockDevice(
+        uuid="x", source_type=Source.BLANK, destination_type="volume", **{"volume_size": 1, "boot_index": 0, **values}
+    )
+
+
+def boot(world: Volumes, *devices: BlockDevice, **values: Any) -> str:
+    (made,) = world.create(block_devices=list(devices), **values)
+    return made
+
+
+def test_boot_from_a_volume(world: Volumes) -> None:
+    volume_id = world.make()
+    with pytest.raises(exception.InvalidBDM, match="is not bootable"):
+        boot(world, volume(volume_id))
+    world.api.volume_update(world.context(), volume_id, {"bootable": True})
+    server, host, _ = world.built(block_devices=[volume(volume_id), blank(boot_index=None)])
+    shown = world.instance(server)
+    assert [each.device_name for each in shown.block_devices] == ["/dev/vda", "/dev/vdc"]
+    assert world.status(volume_id) == ("in-use", server)
+    assert world.status(str(shown.block_devices[1].volume_id)) == ("in-use", server)
+    world.uuid, world.host = server, host
+    ticket = world.attach(world.make())
+    assert [each.device_name for each in ticket.instance.block_devices] == ["/dev/vda", "/dev/vdc", "/dev/vdd"]
+    world.finish(ticket)
+    with pytest.raises(exception.InvalidInput, match="Cannot detach a root device volume"):
+        world.detach(volume_id)
+
+
+def test_a_build_that_fails_keeps_them_until_the_server_is_deleted(world: Volumes) -> None:
+    """What never came to be is deleted with it, whatever was asked for."""
+    server = boot(world, blank())
+    volume_id = str(world.instance(server).block_devices[0].volume_id)
+    world.uuid = server
+    assert world.status(volume_id) == ("creating", server)
+    world.delete()
+    assert world.status(volume_id) == ("deleting", None)
+
+
+def test_several_servers_get_one_each_of_what_is_made(world: Volumes) -> None:
+    made = world.create(block_devices=[blank()], min_count=2, max_count=2)
+    assert len({world.instance(each).block_devices[0].volume_id for each in made}) == 2
+    volume_id = world.make()
+    with pytest.raises(exception.InvalidInput, match="Cannot attach one or more volumes to multiple instances"):
+        world.create(block_devices=[volume(volume_id)], min_count=2, max_count=2)
+
+
+@pytest.mark.parametrize(
+    ("device", "said"),
+    [
+        ({"guest_format": "swap", "volume_size": 9999}, "Swap drive requested is larger"),
+        ({"volume_size": 9999}, "Ephemeral disks requested are larger"),
+        ({}, "Ephemeral disks requested are larger"),
+    ],
+)
+def test_local_disks_are_the_flavors(world: Volumes, device: dict[str, Any], said: str) -> None:
+    local = BlockDevice(uuid="x", source_type=Source.BLANK, destination_type="local", **device)
+    with pytest.raises(exception.InvalidInput, match=said):
+        boot(world, local)

@@ -1,0 +1,159 @@
+"""Flavor and image together: precedence, contradictions, topologies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nova_lite import exception, hardware
+from nova_lite.hardware import traits
+from nova_lite.hardware.settings import Hardware
+from nova_lite.hardware.topology import Topology
+from nova_lite.objects import Flavor, Image
+
+
+def make(
+    specs: dict[str, str], properties: dict[str, str], vcpus: int = 4, strict: bool = True, **image: Any
+) -> Hardware:
+    flavor = Flavor(flavorid="1", name="f", vcpus=vcpus, memory_mb=512, root_gb=1, extra_specs=specs)
+    return hardware.resolve(flavor, Image(id="i", name="i", properties=properties, **image), strict)
+
+
+def test_who_says_nothing_gets_a_plain_guest() -> None:
+    assert make({}, {}) == make({"mine": "1", "my:own": "2"}, {"os_version": "12", "my_property": "x"})
+    assert make({}, {}).topology == Topology(4, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("specs", "properties", "message"),
+    [
+        ({"hw:pmu": "yes"}, {"hw_pmu": "no"}, "contradict each other: hw:pmu is yes, hw_pmu is no"),
+        ({"hw:cpu_max_sockets": "2"}, {"hw_cpu_max_sockets": "3"}, "more than its flavor allows"),
+        ({"hw:serial_port_count": "1"}, {"hw_serial_port_count": "2"}, "more than its flavor allows"),
+        ({"hw:cpu_max_cores": "2"}, {"hw_cpu_cores": "4"}, "4 CPU cores are asked for, and at most 2 are allowed"),
+        (
+            {"hw:cpu_max_sockets": "1", "hw:cpu_max_cores": "1", "hw:cpu_max_threads": "2"},
+            {},
+            "4 vCPUs cannot be had with at most 1 sockets x 1 cores x 2 threads",
+        ),
+        ({"hw:nosuch": "1"}, {}, "Extra spec 'hw:nosuch' is not one that is known"),
+        ({}, {"hw_nosuch": "1"}, "Image property 'hw_nosuch' is not one that is known"),
+        ({}, {"hw_disk_bus": "xen"}, "'hw_disk_bus' cannot be 'xen': it takes virtio, scsi"),
+        ({"os:secure_boot": "required"}, {}, "hw_firmware_type=uefi"),
+        (
+            {},
+            {"os_secure_boot": "required", "hw_firmware_type": "uefi", "hw_machine_type": "pc"},
+            "takes a q35 machine",
+        ),
+        ({"hw:maxphysaddr_mode": "emulate"}, {}, "maxphysaddr_bits goes with"),
+        ({"hw:maxphysaddr_bits": "40"}, {}, "maxphysaddr_bits goes with"),
+        ({}, {"hw_disk_bus": "ide", "hw_machine_type": "q35"}, "no IDE bus"),
+        ({}, {"hw_video_ram": "16"}, "its flavor allows 0"),
+        ({"hw_video:ram_max_mb": "8"}, {"hw_video_ram": "16"}, "its flavor allows 8"),
+        ({}, {"os_require_quiesce": "yes"}, "takes a guest agent"),
+        ({"hw:vif_multiqueue_enabled": "yes"}, {"hw_vif_model": "e1000"}, "Only virtio interfaces"),
+        ({"quota:disk_total_iops_sec": "1", "quota:disk_read_iops_sec": "1"}, {}, "goes with neither"),
+        ({"quota:disk_read_bytes_sec_max": "1"}, {}, "goes with quota:disk_read_bytes_sec"),
+        ({"quota:disk_size_iops_sec": "1"}, {}, "goes with a limit of requests"),
+        ({"quota:vif_outbound_burst": "1"}, {}, "go with quota:vif_outbound_average"),
+        ({"trait:X": "required"}, {"trait:X": "forbidden"}, "both required and forbidden"),
+        ({"trait:COMPUTE_FIRMWARE_UEFI": "forbidden"}, {"hw_firmware_type": "uefi"}, "hardware needs it"),
+        ({}, {"hw_pointer_model": "usbtablet", "hw_input_bus": "virtio"}, "on the bus usb"),
+        ({}, {"hw_numa_cpus.0": "0-1"}, "go with hw:numa_nodes"),
+    ],
+)
+def test_what_cannot_be_had_is_refused(specs: dict[str, str], properties: dict[str, str], message: str) -> None:
+    with pytest.raises(exception.HardwareRefused, match=message) as refusal:
+        make(specs, properties)
+    assert refusal.value.code == 400
+    assert make(specs, properties, strict=False).topology.sockets >= 1
+
+
+def test_whose_word_counts() -> None:
+    assert make({"hw:watchdog_action": "reset"}, {"hw_watchdog_action": "pause"}).watchdog == "pause"
+    assert make({"hw:watchdog_action": "reset"}, {"hw_watchdog_action": "disabled"}).watchdog is None
+    assert make({"hw:boot_menu": "yes"}, {"hw_boot_menu": "no"}).boot_menu is False
+    assert make({"hw:hide_hypervisor_id": "no"}, {"img_hide_hypervisor_id": "yes"}).hidden is True
+    assert make({"hw:serial_port_count": "3"}, {"hw_serial_port_count": "2"}).serial_ports == 2
+    assert make({"hw:serial_port_count": "0"}, {}).serial_ports == 1
+    assert make({"hw:pmu": "true"}, {"hw_pmu": "yes"}).pmu is True
+    assert make({"hw:max_cpu_sockets": "1"}, {}).topology.sockets == 1
+
+
+@pytest.mark.parametrize(
+    ("specs", "properties", "topology"),
+    [
+        ({"hw:cpu_sockets": "2"}, {}, (2, 2, 1)),
+        ({"hw:cpu_cores": "2", "hw:cpu_threads": "2"}, {}, (1, 2, 2)),
+        ({"hw:cpu_sockets": "2"}, {"hw_cpu_sockets": "1"}, (1, 4, 1)),
+        ({"hw:cpu_sockets": "3"}, {}, (4, 1, 1)),
+        ({"hw:cpu_max_sockets": "2"}, {}, (2, 2, 1)),
+        ({"hw:cpu_max_sockets": "4"}, {"hw_cpu_max_sockets": "1"}, (1, 4, 1)),
+        ({"hw:cpu_max_sockets": "1", "hw:cpu_max_cores": "2"}, {"hw_cpu_threads": "2"}, (1, 2, 2)),
+    ],
+)
+def test_topology(specs: dict[str, str], properties: dict[str, str], topology: tuple[int, int, int]) -> None:
+    assert make(specs, properties).topology == topology
+
+
+@given(
+    vcpus=st.integers(1, 64),
+    wishes=st.tuples(*[st.none() | st.integers(1, 8)] * 3),
+    limits=st.tuples(*[st.none() | st.integers(1, 16)] * 3),
+)
+def test_a_topology_makes_all_vcpus_and_stays_below_its_limits(
+    vcpus: int, wishes: tuple[int | None, ...], limits: tuple[int | None, ...]
+) -> None:
+    parts = ("sockets", "cores", "threads")
+    specs = {f"hw:cpu_{part}": str(wish) for part, wish in zip(parts, wishes, strict=True) if wish}
+    specs |= {f"hw:cpu_max_{part}": str(limit) for part, limit in zip(parts, limits, strict=True) if limit}
+    try:
+        found = make(specs, {}, vcpus).topology
+    except exception.HardwareRefused:
+        return
+    assert found.sockets * found.cores * found.threads == vcpus
+    assert all(limit is None or have <= limit for have, limit in zip(found, limits, strict=True))
+    if all(wishes) and vcpus == wishes[0] * wishes[1] * wishes[2]:  # type: ignore[operator]
+        assert found == wishes
+
+
+def test_a_server_from_before_moves_on_with_what_it_can_have() -> None:
+    found = make({"hw:mem_encryption": "yes", "hw:pmu": "yes"}, {"hw_disk_bus": "xen"}, strict=False)
+    assert (found.pmu, found.disk_bus) == (True, "virtio")
+
+
+def test_hardware_needs_traits() -> None:
+    assert make({}, {"hw_firmware_type": "uefi", "os_secure_boot": "required"}).traits == {
+        traits.UEFI: "required",
+        traits.SECURE_BOOT: "required",
+    }
+    assert make({}, {"hw_firmware_type": "uefi", "os_secure_boot": "optional"}).traits == {traits.UEFI: "required"}
+    assert make({}, {"hw_video_model": "qxl"}).traits == {"COMPUTE_GRAPHICS_MODEL_QXL": "required"}
+    assert traits.missing({"A": "required", "B": "forbidden", "C": "required"}, ["B", "C"]) == ["A", "not B"]
+
+
+def test_the_root_device_is_named_by_its_bus() -> None:
+    def image(disk_format: str = "qcow2", **properties: str) -> Image:
+        return Image(id="i", name="i", disk_format=disk_format, properties=properties)
+
+    assert hardware.root_device(None) == "/dev/vda"
+    assert hardware.root_device(image(hw_disk_bus="scsi")) == "/dev/sda"
+    assert hardware.root_device(image("iso")) == "/dev/hda"
+    assert hardware.root_device(image("iso", hw_machine_type="q35")) == "/dev/sda"
+    assert hardware.root_device(image(hw_disk_bus="nonsense")) == "/dev/vda"
+
+
+def test_a_rescue_image_says_what_its_disk_is() -> None:
+    def image(**properties: str) -> Image:
+        return Image(id="i", name="i", properties=properties)
+
+    assert hardware.check_rescue(image(hw_disk_bus="sata")) == hardware.RescueDisk(False, "sata", False)
+    assert hardware.check_rescue(image(hw_rescue_device="cdrom")) == hardware.RescueDisk(True, None, True)
+    assert hardware.check_rescue(None) == hardware.RescueDisk(False, "virtio", False)
+    with pytest.raises(exception.HardwareRefused, match="cannot be on the bus virtio"):
+        hardware.check_rescue(image(hw_rescue_device="cdrom", hw_rescue_bus="virtio"))
+    with pytest.raises(exception.HardwareRefused, match="hw_rescue_device"):
+        hardware.check_rescue(image(hw_rescue_device="floppy"))

@@ -1,0 +1,376 @@
+"""Neutron as network backend, over HTTP: whose ports are made, bound and given back, and never one twice."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nova_lite import exception
+from nova_lite.context import RequestContext
+from nova_lite.network import neutron_client
+from nova_lite.network.driver import NetworkCall, Resolved, Verb, load_backend
+from nova_lite.network.neutron import NeutronNetworks, mac_of
+from nova_lite.objects import VIF, NetworkRequest
+from tests.neutron import FakeNeutron
+from tests.unit.api.conftest import make_conf
+
+ME = RequestContext(user_id="u1", project_id="p1", overwrite=False)
+ADMIN = RequestContext(user_id="a", project_id="a", is_admin=True, overwrite=False)
+UUID = "11111111-1111-4111-8111-111111111111"
+OTHER = "22222222-2222-4222-8222-222222222222"
+
+
+@pytest.fixture
+def neutron() -> Iterator[FakeNeutron]:
+    made = FakeNeutron()
+    made.add("security-groups", name="default", project_id="p1")
+    yield made
+    made.stop()
+
+
+def backend_of(path: Path, url: str, more: str = "", timeout: int = 5) -> NeutronNetworks:
+    text = FakeNeutron.options_of(url, timeout) + more
+    backend = load_backend(make_conf(path, text))
+    assert isinstance(backend, NeutronNetworks)
+    return backend
+
+
+@pytest.fixture
+def backend(tmp_path: Path, neutron: FakeNeutron) -> NeutronNetworks:
+    return backend_of(tmp_path, neutron.url)
+
+
+def resolve(backend: NeutronNetworks, networks: Any = "auto", context: RequestContext = ME, **more: Any) -> Resolved:
+    call = NetworkCall(verb=Verb.RESOLVE, context=context, networks=networks, **more)
+    found: Resolved = backend.call(call)
+    return found
+
+
+def call(verb: Verb, networks: list[NetworkRequest] | None = None, **more: Any) -> NetworkCall:
+    given: dict[str, Any] = {"instance_uuid": UUID, "project_id": "p1", "host": "host1", "zone": "az1", **more}
+    return NetworkCall(verb=verb, context=ME, networks=networks or [], **given)
+
+
+def allocate(backend: NeutronNetworks, *networks: NetworkRequest, **more: Any) -> list[VIF]:
+    vifs: list[VIF] = backend.call(call(Verb.ALLOCATE, list(networks), **more))
+    return vifs
+
+
+# --- what a user asks for
+
+
+def test_auto_is_the_only_network_that_the_project_may_use(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
+    neutron.network("theirs", "p2")
+    neutron.network("outside", "p2", shared=False, **{"router:external": True})
+    assert resolve(backend).requests == []
+    mine = neutron.network("mine")
+    assert resolve(backend).requests == [NetworkRequest(network_id=mine["id"])]
+    neutron.network("all", "p2", shared=True)
+    with pytest.raises(exception.NetworkAmbiguous):
+        resolve(backend)
+
+
+def test_a_network_that_was_shared_with_the_project_alone(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
+    network = neutron.network("theirs", "p2")
+    asked = [NetworkRequest(network_id=network["id"])]
+    with pytest.raises(exception.NetworkUnavailable):
+        resolve(backend, asked)
+    neutron.add(
+        "rbac-policies",
+        object_type="network",
+        action="access_as_shared",
+        target_tenant="p1",
+        object_id=network["id"],
+    )
+    assert resolve(backend, asked).requests == asked
+    assert resolve(backend).requests == asked
+
+
+def test_another_projects_things_are_not_there(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
+    theirs = neutron.network("theirs", "p2")
+    port = neutron.port(theirs, "p2")
+    for request in (NetworkRequest(network_id=theirs["id"]), NetworkRequest(network_id=str(uuid.uuid4()))):
+        with pytest.raises(exception.NetworkUnavailable):
+            resolve(backend, [request])
+    for port_id in (port["id"], str(uuid.uuid4()), "../networks"):
+        with pytest.raises(exception.PortUnavailable):
+            resolve(backend, [NetworkRequest(port_id=port_id)])
+    assert resolve(backend, [NetworkRequest(port_id=port["id"])], ADMIN).requests
+
+
+def test_external_networks_are_nobodys_to_boot_on(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
+    outside = neutron.network("outside", "p2", **{"router:external": True})
+    with pytest.raises(exception.ExternalNetworkForbidden):
+        resolve(backend, [NetworkRequest(network_id=outside["id"])])
+
+
+def test_addresses_and_ports_that_are_taken(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
+    network = neutron.network()
+    port = neutron.port(network, device_id=OTHER)
+    address = port["fixed_ips"][0]["ip_address"]
+    with pytest.raises(exception.FixedIpInUse):
+        resolve(backend, [NetworkRequest(network_id=network["id"], fixed_ip=address)])
+    with pytest.raises(exception.PortInUse):
+        resolve(backend, [NetworkRequest(port_id=port["id"])])
+    bare = neutron.port(network, fixed_ips=[])
+    with pytest.raises(exception.PortRequiresFixedIP):
+        resolve(backend, [NetworkRequest(port_id=bare["id"])])
+
+
+def test_security_groups_by_name_or_id(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
+    web = neutron.add("security-groups", name="web", project_id="p1")
+    neutron.add("security-groups", name="db", project_id="p2")
+    for reference in ("web", web["id"]):
+        found = resolve(backend, "none", security_groups=[reference])
+        assert (found.security_groups, found.group_names) == ([web["id"]], ["web"])
+    with pytest.raises(exception.SecurityGroupUnavailable):
+        resolve(backend, "none", security_groups=["db"])
+    neutron.add("security-groups", name="web", project_id="p1")
+    with pytest.raises(exception.SecurityGroupAmbiguous):
+        resolve(backend, "none", security_groups=["web"])
+
+
+# --- ports
+
+
+def test_a_port_is_made_for_its_instance(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
+    network = neutron.network("blue", cidr="10.1.0.0/24")
+    group = neutron.add("security-groups", name="web", project_id="p1")
+    request = NetworkRequest(network_id=network["id"], fixed_ip="10.1.0.9", tag="nic")
+    (vif,) = allocate(backend, request, security_groups=[group["id"]])
+    (port,) = neutron.ports
+    assert {key: port[key] for key in ("device_id", "device_owner", "project_id", "binding:host_id")} == {
+        "device_id": UUID,
+        "device_owner": "compute:az1",
+        "project_id": "p1",
+        "binding:host_id": "host1",
+    }
+    assert (vif.id, vif.mac_address, vif.address, vif.tag) == (port["id"], port["mac_address"], "10.1.0.9", "nic")
+    assert (vif.network.name, vif.network.cidr, vif.network.gateway) == ("blue", "10.1.0.0/24", "10.1.0.1")
+    assert (vif.network.dns, vif.network.mtu, vif.network.bridge) == (["9.9.9.9"], 1450, "brq" + network["id"][:11])
+    assert (vif.vif_type, vif.active, vif.kept, vif.security_groups) == ("bridge", False, False, ["web"])
+    assert not vif.port_security_enabled
+
+
+def test_all_addresses_of_a_port(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
+    network = neutron.network()
+    network["subnets"].insert(0, neutron.subnet(network, "fd00::/120")["id"])
+    (vif,) = allocate(backend, NetworkRequest(network_id=network["id"]))
+    assert (vif.version, vif.address) == (4, "10.0.0.2")
+    assert [(each.address, each.cidr, each.gateway) for each in vif.more] == [("fd00::2", "fd00::/120", "fd00::1")]
+
+
+def test_a_repeat_finds_the_same_ports(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
+    network = neutron.network()
+    requests = [NetworkRequest(network_id=network["id"])] * 2
+    first = allocate(backend, *requests)
+    assert [vif.id for vif in allocate(backend, *requests)] == [vif.id for vif in first]
+    assert len(neutron.ports) == 2
+
+
+def test_an_answer_that_never_came_makes_no_second_port(tmp_path: Path, neutron: FakeNeutron) -> None:
+    backend = backend_of(tmp_path, neutron.url, "[network]\ncall_timeout = 1\n")
+    request = NetworkRequest(network_id=neutron.network()["id"])
+    neutron.late = {"POST": 1}
+    with pytest.raises(exception.NetworkServiceUnavailable):
+        allocate(backend, request)
+    (port,) = neutron.ports
+    (vif,) = allocate(backend, request)
+    assert (vif.id, len(neutron.ports)) == (port["id"], 1)
+
+
+def test_a_first_request_that_is_carried_out_late_is_met(
+    backend: NeutronNetworks, neutron: FakeNeutron, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes between our look and our own request."""
+    request = NetworkRequest(network_id=neutron.network()["id"])
+    monkeypatch.setattr("nova_lite.network.neutron._ports_of", lambda *_: [])
+    first = allocate(backend, request)
+    assert [vif.id for vif in allocate(backend, request)] == [vif.id for vif in first]
+    assert len(neutron.ports) == 1
+
+
+def test_a_mac_address_that_is_anothers_by_chance(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
+    network = neutron.network()
+    neutron.port(network, mac_address=mac_of(UUID, "0"), device_id=OTHER)
+    (vif,) = allocate(backend, NetworkRequest(network_id=network["id"]))
+    assert vif.mac_address == mac_of(UUID, "0", 1)
+
+
+@pytest.mark.parametrize(
+    ("request_", "raised"),
+    [
+        ({"fixed_ip": "10.0.0.2"}, exception.FixedIpInUse),
+        ({"fixed_ip": "10.9.9.9"}, exception.FixedIpInvalid),
+        ({}, exception.NoMoreFixedIps),
+    ],
+)
+def test_what_neutron_refuses(
+    backend: NeutronNetworks, neutron: FakeNeutron, request_: dict[str, str], raised: type[Exception]
+) -> None:
+    network = neutron.network(cidr="10.0.0.0/30")
+    neutron.port(network)
+    with pytest.raises(raised):
+        allocate(backend, NetworkRequest(network_id=network["id"], **request_))
+
+
+def test_no_agent_at_the_host(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
+    request = NetworkRequest(network_id=neutron.network()["id"])
+    with pytest.raises(exception.PortBindingFailed, match="host9"):
+        allocate(backend, request, host="host9")
+    (vif,) = allocate(backend, request, host="host2")
+    assert ([vif.id], neutron.ports[0]["binding:host_id"]) == ([each["id"] for each in neutron.ports], "host2")
+
+
+def test_a_users_port_is_taken_and_given_back(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
+    network = neutron.network()
+    port = neutron.port(network)
+    made = NetworkRequest(network_id=network["id"])
+    vifs = allocate(backend, NetworkRequest(network_id=network["id"], port_id=port["id"]), made)
+    assert [(vif.id, vif.kept) for vif in vifs] == [(port["id"], True), (vifs[1].id, False)]
+    assert (port["device_id"], port["binding:host_id"]) == (UUID, "host1")
+    backend.call(call(Verb.DEALLOCATE, vifs=vifs))
+    assert neutron.ports == [port]
+    assert (port["device_id"], port["device_owner"], port["binding:host_id"]) == ("", "", "")
+
+
+def test_of_two_servers_one_gets_a_port(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
+    network = neutron.network()
+    port = neutron.port(network)
+    allocate(backend, NetworkRequest(network_id=network["id"], port_id=port["id"]))
+    with pytest.raises(exception.PortInUse):
+        allocate(backend, NetworkRequest(network_id=network["id"], port_id=port["id"]), instance_uuid=OTHER)
+    assert port["device_id"] == UUID
+
+
+def test_a_port_that_another_server_takes_meanwhile(
+    backend: NeutronNetworks, neutron: FakeNeutron, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between our look and our update."""
+    network = neutron.network()
+    port = neutron.port(network)
+    handle = neutron.handle
+
+    def slower(method: str, *rest: Any) -> Any:
+        if method == "PUT" and port["device_id"] == "":
+            port.update(device_id=OTHER, revision_number=7)
+        return handle(method, *rest)
+
+    monkeypatch.setattr(neutron, "handle", slower)
+    with pytest.raises(exception.PortInUse):
+        allocate(backend, NetworkRequest(network_id=network["id"], port_id=port["id"]))
+    assert port["device_id"] == OTHER
+
+
+def test_what_was_made_and_never_recorded_is_given_back(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
+    network = neutron.network()
+    port = neutron.port(network)
+    requests = [NetworkRequest(network_id=network["id"], port_id=port["id"]), NetworkRequest(network_id=network["id"])]
+    others = neutron.port(network, device_id=OTHER)
+    allocate(backend, *requests)
+    backend.call(call(Verb.DEALLOCATE, requests))
+    assert neutron.ports == [port, others]
+    backend.call(call(Verb.DEALLOCATE, requests))
+
+
+def test_a_move_binds_to_the_other_host(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
+    vifs = allocate(backend, NetworkRequest(network_id=neutron.network()["id"], tag="t"))
+    moved = backend.call(call(Verb.BIND, vifs=vifs, host="host2"))
+    assert neutron.ports[0]["binding:host_id"] == "host2"
+    assert [(vif.id, vif.tag) for vif in moved] == [(vifs[0].id, "t")]
+    again = allocate(backend, vifs=vifs, host="host1")
+    assert ([vif.id for vif in again], neutron.ports[0]["binding:host_id"]) == ([vifs[0].id], "host1")
+
+
+def test_attach_and_detach(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
+    network = neutron.network()
+    first = allocate(backend, NetworkRequest(network_id=network["id"]))
+    asked = call(Verb.ATTACH, [NetworkRequest(network_id=network["id"])], vifs=first)
+    second = backend.call(asked)
+    assert backend.call(asked).id == second.id
+    assert {port["id"] for port in neutron.ports} == {first[0].id, second.id}
+    backend.call(call(Verb.DETACH, vifs=[second]))
+    assert [port["id"] for port in neutron.ports] == [first[0].id]
+    backend.call(call(Verb.DETACH, vifs=[second]))
+
+
+def test_a_look_tells_what_is_connected_and_what_is_gone(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
+    network = neutron.network()
+    vifs = allocate(backend, *[NetworkRequest(network_id=network["id"])] * 2)
+    neutron.rows["ports"][vifs[0].id]["status"] = "ACTIVE"
+    del neutron.rows["ports"][vifs[1].id]
+    looked = backend.call(call(Verb.LOOK, vifs=vifs))
+    assert [(vif.id, vif.active) for vif in looked] == [(vifs[0].id, True)]
+
+
+def test_each_port_keeps_the_groups_that_it_has(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
+    web, db, shut = (neutron.add("security-groups", name=name, project_id="p1")["id"] for name in ("web", "db", "shut"))
+    network = neutron.network()
+    vifs = allocate(backend, *(NetworkRequest(network_id=network["id"]) for _ in range(3)))
+    for port, groups, is_filtered in zip(neutron.ports, ([web], [db], [shut]), (True, True, False), strict=True):
+        port.update(security_groups=groups, port_security_enabled=is_filtered)
+    told = backend.call(call(Verb.JOIN, vifs=vifs, security_groups=[db]))
+    assert [port["security_groups"] for port in neutron.ports] == [[web, db], [db], [shut]]
+    assert [vif.security_groups for vif in told] == [["web", "db"], ["db"], ["shut"]]
+    backend.call(call(Verb.LEAVE, vifs=vifs, security_groups=[db]))
+    assert [port["security_groups"] for port in neutron.ports] == [[web], [], [shut]]
+
+
+def test_a_change_of_somebody_elses_in_between_is_not_lost(
+    backend: NeutronNetworks, neutron: FakeNeutron, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    web, db = (neutron.add("security-groups", name=name, project_id="p1")["id"] for name in ("web", "db"))
+    vifs = allocate(backend, NetworkRequest(network_id=neutron.network()["id"]))
+    (port,) = neutron.ports
+    update = neutron_client.Conversation.update
+
+    def interrupted(self: Any, what: str, id: str, values: Any, revision: int | None = None) -> Any:
+        if web not in port["security_groups"]:
+            port.update(security_groups=[web], revision_number=port["revision_number"] + 1)
+        return update(self, what, id, values, revision)
+
+    monkeypatch.setattr(neutron_client.Conversation, "update", interrupted)
+    backend.call(call(Verb.JOIN, vifs=vifs, security_groups=[db]))
+    assert port["security_groups"] == [web, db]
+
+
+def test_networks_that_are_listed(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
+    neutron.network("theirs", "p2")
+    neutron.network("mine")
+    (found,) = backend.call(NetworkCall(verb=Verb.NETWORKS, context=ME))
+    assert (found.name, found.cidr) == ("mine", "10.0.0.0/24")
+
+
+# --- Neutron in trouble
+
+
+@pytest.mark.parametrize("status", [500, 503, 401, 403])
+def test_trouble_of_neutrons_own_is_a_503(backend: NeutronNetworks, neutron: FakeNeutron, status: int) -> None:
+    neutron.status = status
+    with pytest.raises(exception.NetworkServiceUnavailable):
+        resolve(backend)
+
+
+def test_neutron_away(tmp_path: Path) -> None:
+    with pytest.raises(exception.NetworkServiceUnavailable):
+        resolve(backend_of(tmp_path, "http://127.0.0.1:9"))
+
+
+def test_a_call_ends_in_its_time(
+    backend: NeutronNetworks, neutron: FakeNeutron, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(neutron_client, "MARGIN", 0.0)
+    conversation = backend._client.within(1)
+    conversation._deadline = 0.0
+    with pytest.raises(exception.NetworkServiceUnavailable):
+        conversation.list("ports")
+    assert not neutron.asked
+
+
+def test_who_asks_has_to_be_said(tmp_path: Path) -> None:
+    with pytest.raises(exception.ConfigurationError, match="auth_type"):
+        load_backend(make_conf(tmp_path, "[network]\nbackend = neutron\n"))

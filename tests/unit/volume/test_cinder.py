@@ -1,0 +1,211 @@
+"""Volumes of Cinder's on a host: what qemu opens itself, and what os-brick connects."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import types
+import uuid
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nova_lite import exception
+from nova_lite.objects import BlockDevice, Image, NetworkDisk, VolumeConnection
+from nova_lite.objects.block_device import Source
+from nova_lite.virt.libvirt import disks, guestxml, volumes
+from nova_lite.volume.cinder import CinderVolumes, rbd_disk
+from tests.unit.conductor import make
+
+VOLUME, SERVER, SECRET = str(uuid.uuid4()), str(uuid.uuid4()), str(uuid.uuid4())
+RBD: dict[str, Any] = {
+    "driver_volume_type": "rbd",
+    "name": f"volumes/volume-{VOLUME}",
+    "hosts": ["10.0.0.1", "10.0.0.2"],
+    "ports": ["6789", "6789"],
+    "auth_enabled": True,
+    "auth_username": "cinder",
+    "secret_uuid": SECRET,
+    "keyring": "a key",
+}
+ISCSI = {"driver_volume_type": "iscsi", "target_iqn": "iqn.2026-11", "auth_password": "a password"}
+
+
+def fetch(image: Image, target: str) -> None:
+    raise AssertionError
+
+
+def backend(path: Path) -> CinderVolumes:
+    return CinderVolumes(make.conf("sqlite://", path), fetch)
+
+
+def connection(info: dict[str, Any]) -> VolumeConnection:
+    return VolumeConnection(volume_id=VOLUME, size=1, info=info)
+
+
+class Brick:
+    """os-brick's interface, as far as it is used: its own signatures."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+        self.fails: Exception | None = None
+
+    def get_connector_properties(
+        self, root_helper: str, my_ip: str, multipath: bool, enforce_multipath: bool, host: str | None = None
+    ) -> dict[str, Any]:
+        return {"host": host, "ip": my_ip, "initiator": "iqn.host", "multipath": multipath}
+
+    def factory(self, protocol: str, root_helper: str, *, use_multipath: bool = False, conn: Any = None) -> Brick:
+        self.calls.append(("factory", protocol))
+        return self
+
+    def connect_volume(self, properties: dict[str, Any]) -> dict[str, Any]:
+        self.calls.append(("connect", properties["target_iqn"]))
+        if self.fails:
+            raise self.fails
+        return {"type": "block", "path": b"/dev/disk/by-path/one"}
+
+    def disconnect_volume(self, properties: dict[str, Any], device_info: Any) -> None:
+        self.calls.append(("disconnect", properties["target_iqn"], device_info))
+        if self.fails:
+            raise self.fails
+
+    def extend_volume(self, properties: dict[str, Any]) -> int:
+        self.calls.append(("extend", properties["target_iqn"]))
+        return 5
+
+
+@pytest.fixture
+def brick(monkeypatch: pytest.MonkeyPatch) -> Brick:
+    made = Brick()
+    connector: Any = types.ModuleType("os_brick.initiator.connector")
+    connector.InitiatorConnector = made
+    connector.get_connector_properties = made.get_connector_properties
+    initiator: Any = types.ModuleType("os_brick.initiator")
+    initiator.connector = connector
+    privileged: Any = types.ModuleType("os_brick.privileged")
+    privileged.default = types.SimpleNamespace(set_client_mode=lambda mode: made.calls.append(("client mode", mode)))
+    whole: Any = types.ModuleType("os_brick")
+    whole.setup = lambda conf: made.calls.append(("setup",))
+    whole.privileged, whole.initiator = privileged, initiator
+    for module in (whole, privileged, initiator, connector):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    return made
+
+
+@pytest.fixture
+def no_brick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "os_brick", None)
+
+
+# --- RBD
+
+
+def test_an_rbd_image_is_qemus_to_open(tmp_path: Path, no_brick: None) -> None:
+    where = backend(tmp_path).connect(SERVER, connection(RBD))
+    assert where == NetworkDisk(
+        protocol="rbd",
+        name=f"volumes/volume-{VOLUME}",
+        hosts=(("10.0.0.1", "6789"), ("10.0.0.2", "6789")),
+        user="cinder",
+        secret=SECRET,
+    )
+    assert not (tmp_path / "volumes-connected").exists(), "nothing of it is kept"
+
+
+def test_its_xml() -> None:
+    device = BlockDevice(
+        uuid=SERVER, source_type=Source.VOLUME, destination_type="volume", volume_id=VOLUME, device_name="/dev/vdb"
+    )
+    element = guestxml.disk_element(disks.volume_disk(device, rbd_disk(RBD)))
+    assert ET.tostring(element, encoding="unicode") == (
+        '<disk type="network" device="disk"><driver name="qemu" type="raw" discard="unmap" cache="none" />'
+        f'<source protocol="rbd" name="volumes/volume-{VOLUME}"><host name="10.0.0.1" port="6789" />'
+        '<host name="10.0.0.2" port="6789" /><auth username="cinder">'
+        f'<secret type="ceph" uuid="{SECRET}" /></auth></source>'
+        f'<target dev="vdb" bus="virtio" /><serial>{VOLUME}</serial></disk>'
+    )
+    domain = f"<domain><devices>{ET.tostring(element, encoding='unicode')}</devices></domain>"
+    assert volumes.local_targets(domain) == ([], True), "a live migration does not bring it"
+    assert volumes.are_direct(domain)
+
+
+def test_a_ceph_that_asks_nobody() -> None:
+    where = rbd_disk({**RBD, "auth_enabled": False})
+    assert (where.user, where.secret) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [({"secret_uuid": None}, "rbd_secret_uuid"), ({"name": ""}, "where"), ({"ports": []}, "where")],
+)
+def test_what_cannot_be_opened(changes: dict[str, Any], told: str) -> None:
+    with pytest.raises(exception.VirtDriverError, match=told):
+        rbd_disk({**RBD, **changes})
+
+
+def test_without_os_brick_a_host_says_what_it_is(tmp_path: Path, no_brick: None) -> None:
+    volumes = backend(tmp_path)
+    found = volumes.connector()
+    assert (found["host"], found["multipath"]) == (volumes.conf.host, False)
+    with pytest.raises(exception.VirtDriverError, match="os-brick is not installed"):
+        volumes.connect(SERVER, connection(ISCSI))
+
+
+# --- the rest
+
+
+def test_os_brick_connects_and_disconnects(tmp_path: Path, brick: Brick) -> None:
+    host = backend(tmp_path)
+    assert brick.calls == [("setup",), ("client mode", False)]
+    assert host.connector()["initiator"] == "iqn.host"
+    assert host.connect(SERVER, connection(ISCSI)) == "/dev/disk/by-path/one"
+    [record] = (tmp_path / "volumes-connected").rglob("*.json")
+    assert record.stat().st_mode & 0o777 == 0o600
+    assert record.parent.stat().st_mode & 0o777 == 0o700
+
+    host.extend(VOLUME, 5)
+    host.disconnect(SERVER, str(uuid.uuid4()))
+    assert record.exists()
+    host.disconnect(SERVER)
+    host.disconnect(SERVER)
+    device = {"type": "block", "path": "/dev/disk/by-path/one"}
+    ends = [("connect", "iqn.2026-11"), ("extend", "iqn.2026-11"), ("disconnect", "iqn.2026-11", device)]
+    assert [each for each in brick.calls if each[0] in ("connect", "extend", "disconnect")] == ends
+    assert not record.parent.exists()
+
+
+def test_what_was_being_connected_is_disconnected_after_a_crash(tmp_path: Path, brick: Brick) -> None:
+    brick.fails = SystemExit()  # type: ignore[assignment]
+    with pytest.raises(SystemExit):
+        backend(tmp_path).connect(SERVER, connection(ISCSI))
+    brick.fails = None
+    backend(tmp_path).disconnect(SERVER)
+    assert brick.calls[-1] == ("disconnect", "iqn.2026-11", None)
+
+
+def test_what_cannot_be_disconnected_is_kept_and_no_secret_is_told(
+    tmp_path: Path, brick: Brick, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    host = backend(tmp_path)
+    host.connect(SERVER, connection(ISCSI))
+    brick.fails = RuntimeError(f"login failed: {json.dumps(ISCSI)}")
+    with pytest.raises(exception.VirtDriverError, match="could not be disconnected: RuntimeError") as caught:
+        host.disconnect(SERVER)
+    assert "a password" not in caught.value.message + caplog.text
+    brick.fails = None
+    host.disconnect(SERVER)
+    assert not list((tmp_path / "volumes-connected").rglob("*.json"))
+
+
+def test_a_block_device_in_xml() -> None:
+    device = BlockDevice(
+        uuid=SERVER, source_type=Source.VOLUME, destination_type="volume", volume_id=VOLUME, device_name="/dev/vdb"
+    )
+    element = guestxml.disk_element(disks.volume_disk(device, "/dev/disk/by-path/one"))
+    source = element.find("source")
+    assert (element.get("type"), source is not None and source.attrib) == ("block", {"dev": "/dev/disk/by-path/one"})

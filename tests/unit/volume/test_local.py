@@ -1,0 +1,241 @@
+"""The local backend's files: made once, whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nova_lite import exception
+from nova_lite.objects import BlockDevice, Image, VolumeVerb, VolumeWork
+from nova_lite.objects.block_device import Source
+from nova_lite.virt import images as disk_images
+from nova_lite.volume.local import GIB, LocalVolumes
+from tests.unit.conductor import make
+
+DATA = b"what an image says" * 1000
+
+
+@pytest.fixture
+def volumes(tmp_path: Path) -> LocalVolumes:
+    conf = make.conf("sqlite://", tmp_path)
+    conf.set_override("store_path", str(tmp_path / "volumes"), "volume")
+    source = tmp_path / "image"
+    source.write_bytes(DATA)
+
+    def fetch(image: Image, target: str) -> None:
+        Path(target).write_bytes((tmp_path / image.name).read_bytes())
+
+    return LocalVolumes(conf, fetch)
+
+
+def new_id() -> str:
+    return str(uuid.uuid4())
+
+
+def create(volumes: LocalVolumes, size: int = 1, **source: Any) -> str:
+    volume_id = new_id()
+    volumes.create(VolumeWork(id=1, verb=VolumeVerb.CREATE, volume_id=volume_id, size=size, **source))
+    return volume_id
+
+
+def image(name: str = "image", disk_format: str = "raw") -> Image:
+    return Image(id=new_id(), name=name, disk_format=disk_format)
+
+
+def names(volumes: LocalVolumes) -> list[str]:
+    return sorted(name for _, _, found in os.walk(volumes.conf.volume.store_path) for name in found)
+
+
+def test_blank(volumes: LocalVolumes) -> None:
+    path = volumes.require(create(volumes, 2))
+    found = os.stat(path)
+    assert (found.st_size, found.st_blocks, found.st_mode & 0o777) == (2 * GIB, 0, 0o600)
+
+
+def test_what_is_there_stays_as_it_is(volumes: LocalVolumes) -> None:
+    """A guest may have written to it: who is late with the same work changes nothing."""
+    volume_id = create(volumes)
+    Path(volumes.require(volume_id)).write_bytes(b"a guest's")
+    volumes.create(VolumeWork(id=1, verb=VolumeVerb.CREATE, volume_id=volume_id, size=1))
+    assert Path(volumes.require(volume_id)).read_bytes() == b"a guest's"
+
+
+def test_two_hosts_at_once(volumes: LocalVolumes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other one has finished, and a guest has the volume, while this one was at it."""
+    volume_id = new_id()
+    path = Path(volumes.path(volume_id))
+    truncate = os.truncate
+
+    def slow(part: str, size: int) -> None:
+        truncate(part, size)
+        path.write_bytes(b"a guest's")
+
+    monkeypatch.setattr(os, "truncate", slow)
+    volumes.create(VolumeWork(id=1, verb=VolumeVerb.CREATE, volume_id=volume_id, size=1))
+    assert path.read_bytes() == b"a guest's"
+    assert names(volumes) == [volume_id]
+
+
+def test_of_an_image(volumes: LocalVolumes, tmp_path: Path) -> None:
+    path = Path(volumes.require(create(volumes, image=image())))
+    assert path.stat().st_size == GIB
+    assert path.read_bytes()[: len(DATA)] == DATA
+    disk_images.run("qemu-img", "convert", "-f", "raw", "-O", "qcow2", str(tmp_path / "image"), str(tmp_path / "qcow2"))
+    converted = Path(volumes.require(create(volumes, image=image("qcow2", "qcow2"))))
+    assert converted.read_bytes()[: len(DATA)] == DATA
+
+
+@pytest.mark.parametrize("disk_format", ["qcow2", "vmdk"])
+def test_an_image_that_is_not_what_it_says(volumes: LocalVolumes, disk_format: str) -> None:
+    with pytest.raises(exception.NovaLiteException):
+        create(volumes, image=image("image", disk_format))
+    assert names(volumes) == []
+
+
+def test_an_image_that_refers_to_another_file(volumes: LocalVolumes, tmp_path: Path) -> None:
+    base = ("-b", str(tmp_path / "image"), "-F", "raw")
+    disk_images.run("qemu-img", "create", "-q", "-f", "qcow2", *base, str(tmp_path / "overlay"), "1M")
+    with pytest.raises(exception.ImageUnacceptable, match="refers to other files"):
+        create(volumes, image=image("overlay", "qcow2"))
+    assert names(volumes) == []
+
+
+def test_an_image_that_is_too_large(volumes: LocalVolumes, tmp_path: Path) -> None:
+    disk_images.run("qemu-img", "create", "-q", "-f", "qcow2", str(tmp_path / "large"), "2G")
+    with pytest.raises(exception.ImageUnacceptable, match="it needs 2 GB, and the volume has 1"):
+        create(volumes, image=image("large", "qcow2"))
+
+
+def test_snapshots_and_copies(volumes: LocalVolumes) -> None:
+    volume_id = create(volumes)
+    path = Path(volumes.require(volume_id))
+    path.write_bytes(b"before")
+    snapshot_id = new_id()
+    volumes.create_snapshot(volume_id, snapshot_id)
+    path.write_bytes(b"after")
+    volumes.create_snapshot(volume_id, snapshot_id)
+    copy = Path(volumes.require(create(volumes, 2, source_snapshot=snapshot_id)))
+    clone = Path(volumes.require(create(volumes, 1, source_volume=volume_id)))
+    assert (copy.read_bytes()[:6], copy.stat().st_size) == (b"before", 2 * GIB)
+    assert clone.read_bytes()[:5] == b"after"
+    volumes.delete_snapshot(snapshot_id)
+    volumes.delete_snapshot(snapshot_id)
+    with pytest.raises(exception.VolumeFileMissing):
+        create(volumes, source_snapshot=snapshot_id)
+
+
+def test_extend_never_shrinks(volumes: LocalVolumes) -> None:
+    volume_id = create(volumes, 2)
+    volumes.extend(volume_id, 3)
+    volumes.extend(volume_id, 1)
+    assert os.path.getsize(volumes.require(volume_id)) == 3 * GIB
+
+
+def test_delete(volumes: LocalVolumes) -> None:
+    volume_id = create(volumes)
+    volumes.delete(volume_id)
+    volumes.delete(volume_id)
+    with pytest.raises(exception.VolumeFileMissing):
+        volumes.require(volume_id)
+
+
+def test_a_guests_volumes_are_made_before_it(volumes: LocalVolumes) -> None:
+    known = image()
+
+    def device(source: Source, **more: Any) -> BlockDevice:
+        values = {"uuid": new_id(), "volume_id": new_id(), "volume_size": 1, "destination_type": "volume"}
+        return BlockDevice(source_type=source, **{**values, **more})
+
+    made = [device(Source.IMAGE, image_id=known.id), device(Source.BLANK)]
+    volumes.prepare(made, {known.id: known})
+    assert names(volumes) == sorted(str(each.volume_id) for each in made)
+    Path(volumes.require(str(made[0].volume_id))).write_bytes(b"a guest's")
+    volumes.prepare(made, {})
+    assert Path(volumes.require(str(made[0].volume_id))).read_bytes() == b"a guest's"
+    with pytest.raises(exception.VolumeFileMissing):
+        volumes.prepare([device(Source.VOLUME)], {})
+
+
+@pytest.mark.parametrize("bad", ["../../etc/passwd", "x"])
+def test_an_id_that_is_none_never_leaves_the_directory(volumes: LocalVolumes, bad: str) -> None:
+    with pytest.raises(ValueError):
+        volumes.path(bad)
+
+
+def test_a_disk_that_is_full_is_this_hosts_failure(volumes: LocalVolumes, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: str, size: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "truncate", full)
+    with pytest.raises(exception.VirtDriverError, match="No space left"):
+        create(volumes)
+    assert names(volumes) == []
+
+
+def test_what_was_killed_is_swept_when_it_is_old(volumes: LocalVolumes) -> None:
+    volume_id = create(volumes)
+    store = Path(volumes.conf.volume.store_path)
+    old, new, fetched = (store / f".part-{name}" for name in ("old", "new", "fetched"))
+    for path in (old, new):
+        path.write_bytes(b"half")
+    fetched.mkdir()
+    (fetched / "image").write_bytes(b"half")
+    for path in (old, fetched):
+        os.utime(path, (1.0, 1.0))
+    volumes.sweep()
+    assert names(volumes) == [new.name, volume_id]
+    assert not fetched.exists()
+
+
+# --- of volumes that guests have
+
+
+def test_snapshots_of_volumes_in_use_are_whole_or_not_there(volumes: LocalVolumes) -> None:
+    one, two = create(volumes), create(volumes, 2)
+    wanted = {one: new_id(), two: new_id()}
+
+    def fail(parts: Mapping[str, str]) -> None:
+        assert [os.path.getsize(part) for part in parts.values()] == [GIB, 2 * GIB]
+        raise exception.VirtDriverError(reason="the guest is gone")
+
+    with pytest.raises(exception.VirtDriverError, match="the guest is gone"):
+        volumes.create_snapshots_in_use(wanted, fail)
+    assert names(volumes) == sorted([one, two])
+
+    def copy(parts: Mapping[str, str]) -> None:
+        for volume_id, part in parts.items():
+            with open(part, "r+b") as file:
+                file.write(volume_id.encode())
+
+    volumes.create_snapshots_in_use(wanted, copy)
+    volumes.create_snapshots_in_use(wanted, fail)  # they are there
+    for volume_id, snapshot_id in wanted.items():
+        with open(volumes.require(create(volumes, 2, source_snapshot=snapshot_id)), "rb") as file:
+            assert file.read(36).decode() == volume_id
+
+
+def test_a_volume_is_made_anew_of_an_image(volumes: LocalVolumes, tmp_path: Path) -> None:
+    volume_id = create(volumes, 2, image=image())
+    path = volumes.require(volume_id)
+    (tmp_path / "other").write_bytes(b"another one")
+    with open(path, "r+b") as file:
+        file.seek(GIB)
+        file.write(b"what the guest has written")
+    with pytest.raises(FileNotFoundError):
+        volumes.fetch_image(image("nosuch"), str(tmp_path / "x"))
+    with pytest.raises((exception.NovaLiteException, OSError)):
+        volumes.reimage(volume_id, image("nosuch"), 2)
+    with open(path, "rb") as file:
+        assert file.read(len(DATA)) == DATA, "a failure leaves it as it was"
+    for _ in range(2):
+        volumes.reimage(volume_id, image("other"), 2)
+    with open(path, "rb") as file:
+        assert file.read(20).rstrip(b"\0") == b"another one"
+        file.seek(GIB)
+        assert file.read(8) == b"\0" * 8
+    assert (os.path.getsize(path), os.stat(path).st_mode & 0o777, names(volumes)) == (2 * GIB, 0o600, [volume_id])

@@ -16,7 +16,7 @@ for component in python clouds accounts; do
 done
 
 usage() {
-    sed -n '2,5s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+    sed -n '2,5s/^# \{0,1\}//p' "$TOP/devstack/fuzz.sh" >&2
     exit 2
 }
 

@@ -14,7 +14,7 @@ for component in python clouds accounts tempest; do
 done
 
 usage() {
-    sed -n '2,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2
+    sed -n '2,10s/^# \{0,1\}//p' "$TOP/devstack/tempest.sh" >&2
     exit 2
 }
 

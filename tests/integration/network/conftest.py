@@ -6,8 +6,9 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -16,6 +17,7 @@ from nova_lite.objects import VIF, Network
 BRIDGE = "brt"
 NETWORK = Network(id="11111111-2222-3333-4444-555555555555", name="t", cidr="10.9.0.0/24", bridge=BRIDGE)
 HOST_ADDRESS, OUTSIDE = "10.9.0.1", "192.0.2.7"
+PATIENCE = 30.0
 
 _CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 0.7).close()"
 _TALK = """
@@ -43,6 +45,15 @@ while True:
         else:
             key.fileobj.sendto(b"heard", key.fileobj.recvfrom(100)[1])
 """
+
+
+def within_patience(attempt: Callable[[], bool]) -> bool:
+    """Whether one of several attempts succeeds. After one that was in vain the kernel may still hold that there is no
+    such neighbour, and a busy machine may be late with a packet. What is to fail is tried once."""
+    deadline = time.monotonic() + PATIENCE
+    while not (succeeded := attempt()) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return succeeded
 
 
 def run(*command: str, text: str | None = None) -> str:
@@ -116,11 +127,19 @@ class Room:
 
     def reaches(self, who: str, address: str, port: int) -> bool:
         """Whether a TCP connection comes to be."""
-        return self._asks(_CONNECT, who, address, port) is not None
+        return within_patience(lambda: not self.cut_off(who, address, port))
+
+    def cut_off(self, who: str, address: str, port: int) -> bool:
+        """Whether one attempt at a TCP connection fails."""
+        return self._asks(_CONNECT, who, address, port) is None
 
     def answered(self, who: str, address: str, port: int) -> bool:
         """Whether a datagram is answered."""
-        return self._asks(_TALK, who, address, port) == "heard\n"
+        return within_patience(lambda: not self.unanswered(who, address, port))
+
+    def unanswered(self, who: str, address: str, port: int) -> bool:
+        """Whether one datagram gets no answer."""
+        return self._asks(_TALK, who, address, port) != "heard\n"
 
     def _asks(self, script: str, who: str, address: str, port: int) -> str | None:
         command = ["ip", "netns", "exec", self.space(who), sys.executable, "-c", script, address, str(port)]

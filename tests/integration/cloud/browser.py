@@ -30,8 +30,18 @@ class Browser:
         target = self._ask("Target.createTarget", url="about:blank")["targetId"]
         self._session = self._ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
 
-    def open(self, url: str) -> None:
-        self._ask("Page.navigate", url=url)
+    def open(self, url: str, loaded: str) -> None:
+        """Until the expression ``loaded`` is true in the page. A browser gives up what it loads when a network device
+        of its machine comes or goes, as those of guests do: then it is told again."""
+        deadline = time.monotonic() + 300
+        while True:
+            self._ask("Page.navigate", url=url)
+            again = time.monotonic() + 15
+            while time.monotonic() < again:
+                if self.evaluate(loaded):
+                    return
+                time.sleep(0.1)
+            assert time.monotonic() < deadline, f"not loaded: {url.partition('?')[0]}"
 
     def evaluate(self, script: str) -> Any:
         """The value of a JavaScript expression in the page; None if it throws."""

@@ -48,7 +48,8 @@ class NetworkCall(msgspec.Struct, kw_only=True):
     ``networks``: what is asked for, with RESOLVE in the user's words ("auto", "none" or a list). ``vifs``: what the
     instance has by now. ``project_id``: whose the instance is. ``host``, ``zone``: where it is to be. The same with
     ``security_groups``: with RESOLVE names or ids, else ids. ``key``: the same for each try of one ATTACH; with DETACH
-    what that has made is given back, and what is in ``networks`` let go.
+    what that has made is given back, and what is in ``networks`` let go. ``begun``: by the monotonic clock, since when
+    its time counts, where others go by the end of that; None: since it is made.
     """
 
     verb: Verb
@@ -61,6 +62,7 @@ class NetworkCall(msgspec.Struct, kw_only=True):
     zone: str = ""
     security_groups: list[str] = msgspec.field(default_factory=list)
     key: str = ""
+    begun: float | None = None
 
 
 class Resolved(msgspec.Struct, kw_only=True):

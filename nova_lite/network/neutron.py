@@ -66,7 +66,7 @@ class NeutronNetworks(NetworkBackend):
 
     def call(self, call: NetworkCall) -> Any:
         """`Resolved` for RESOLVE, networks for NETWORKS, else what the instance has then (ATTACH: the new one)."""
-        neutron = self._client.within(self.conf.network.call_timeout)
+        neutron = self._client.within(self.conf.network.call_timeout, call.begun)
         try:
             return self._verbs[call.verb](neutron, call)
         except Refused as error:

@@ -40,9 +40,10 @@ class NeutronClient:
         self._adapter = service_client.load_adapter(conf, GROUP, "[network] backend = neutron")
         self._timeout = float(conf.neutron.timeout)
 
-    def within(self, seconds: float) -> Conversation:
-        """Requests that all together end within this time."""
-        return Conversation(self, time.monotonic() + max(seconds - MARGIN, 1.0))
+    def within(self, seconds: float, begun: float | None = None) -> Conversation:
+        """Requests that all together end within this time, since ``begun`` (None: since now)."""
+        since = time.monotonic() if begun is None else begun
+        return Conversation(self, since + max(seconds - MARGIN, 1.0))
 
     def send(self, method: str, path: str, deadline: float, **options: Any) -> requests.Response:
         left = deadline - time.monotonic()

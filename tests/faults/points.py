@@ -63,7 +63,7 @@ TRANSACTIONS = (
 ELSEWHERE = (
     *("register_host", "report_state", "report", "update", "delete", "reconcile_domains"),
     *("renew_hosts", "retry_later", "progress", "expire", "instances", "actions", "migrations", "put_off"),
-    *("plugged", "plan_back", "settled", "note_unsure", "note_error"),
+    *("plugged", "plan_back", "remember", "settled", "note_unsure", "note_error"),
     "messages_taken",  # before a message is looked at: whoever dies there has not heard it
 )
 

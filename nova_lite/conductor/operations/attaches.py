@@ -2,13 +2,15 @@
 
 It is asked between two transactions. The first writes down that it is (`pending_attaches`), the second accepts the
 action or refuses it. A row that neither of them has taken away when its time is over is of an answer that was lost, or
-of a conductor that died: what was made for it, if anything, is taken back then.
+of a conductor that died: what was made for it, if anything, is taken back then. A conductor that stood still meanwhile
+may make it even later: it finds its row gone, and writes it down again.
 """
 
 from __future__ import annotations
 
 import datetime
 import logging
+import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -46,14 +48,22 @@ class Attaches:
             return self.db.write(self.engine.accept_in, context, instance_uuid, KIND, payload)
         asked = NetworkCall(verb=Verb.RESOLVE, context=context, networks=[request])
         (request,) = self.network.call(asked).requests
+        begun = time.monotonic()
         call = self.db.write(self._plan, context, instance_uuid, request)
+        call.begun = begun
         try:
             made = msgspec.to_builtins(self.network.call(call))
+        except exception.NetworkServiceUnavailable:  # whether it was done shows later
+            self.db.write(self._remember, call, self.engine.conf.network.call_timeout)
+            raise
+        except exception.NovaLiteException:
+            self.take_back(instance_uuid, call.key)
+            raise
+        try:
             payload = {**payload, interfaces.MADE: made}
             return self.db.write(self.engine.accept_in, context, instance_uuid, KIND, payload)
-        except exception.NetworkServiceUnavailable:
-            raise  # whether it was done shows later
         except exception.NovaLiteException:
+            self.db.write(self._remember, call, 0.0)
             self.take_back(instance_uuid, call.key)
             raise
 
@@ -74,6 +84,16 @@ class Attaches:
         call = network_calls.plan(uow, self.network, instance, context, Verb.ATTACH)
         call.networks, call.security_groups, call.key = [request], [], key
         return call
+
+    def _remember(self, uow: UnitOfWork, call: NetworkCall, seconds: float) -> None:
+        """Unless it is known or was accepted: who has looked for it when its time was over found it not made yet."""
+        instances.lock(uow, call.instance_uuid)
+        if any(each.request_id == call.key for each in pending_attaches.of(uow, call.instance_uuid)):
+            return
+        if actions.find_by_request(uow, call.key, KIND, call.instance_uuid) is None:
+            assert isinstance(call.networks, list)
+            (request,) = call.networks
+            pending_attaches.add(uow, call.instance_uuid, call.key, request.port_id, seconds)
 
     # --- what came of nothing
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import logging
+import time
 from typing import Any
 
 import msgspec
@@ -53,7 +54,9 @@ class Building:
         asked = (instance_uuid, host, generation)
         if not self.network.remote:
             return BuildNetworks(vifs=self.db.write(self._start_build, *asked))
+        begun = time.monotonic()
         call = self.db.write(self._plan_networks, *asked)
+        call.begun = begun
         answer = self.network.call(call)
         try:
             return BuildNetworks(vifs=self.db.write(self._start_build, *asked, answer))
@@ -69,7 +72,7 @@ class Building:
         """If this fails, or this daemon dies first, whoever deletes the instance does it: no call counts as over
         before its time (`Instance.network_call_until`)."""
         try:
-            self.network.call(msgspec.structs.replace(call, verb=Verb.DEALLOCATE))
+            self.network.call(msgspec.structs.replace(call, verb=Verb.DEALLOCATE, begun=None))
         except exception.NovaLiteException as error:
             LOG.warning("Interfaces of %s are left at the network service: %s", call.instance_uuid, error.message)
             return

@@ -280,6 +280,34 @@ def test_an_attach_that_was_given_up_is_not_accepted_later(world: World, neutron
     assert (len(neutron.ports), len(instance(world, uuid).vifs)) == (1, 1)
 
 
+@pytest.mark.parametrize("fate", ["answered", "not answered", "deleted"])
+def test_what_is_made_after_it_was_looked_for_is_taken_back(world: World, neutron: FakeNeutron, fate: str) -> None:
+    """Its conductor stood still before it asked, for longer than it may take."""
+    network = neutron.network()
+    uuid, host, _ = world.built()
+    backend = world.engine.network
+    real = backend.call
+
+    def late(call: NetworkCall) -> Any:
+        if call.verb is not Verb.ATTACH:
+            return real(call)
+        backend.call = real  # type: ignore[method-assign]
+        world.let_time_pass(100)
+        if fate == "deleted":
+            delete(world, uuid, host)
+        world.reconciler.sweep()
+        assert world.engine.attaches.due() == []
+        neutron.late["POST"] = int(fate == "not answered")
+        return real(call)
+
+    backend.call = late  # type: ignore[method-assign]
+    with pytest.raises(exception.InstanceNotFound if fate == "deleted" else exception.NetworkServiceUnavailable):
+        attach(world, uuid, network)
+    world.let_time_pass(100)
+    world.reconciler.sweep()
+    assert (len(neutron.ports), world.engine.attaches.due()) == (0 if fate == "deleted" else 1, [])
+
+
 def test_a_delete_gives_back_what_an_attach_had_begun(world: World, neutron: FakeNeutron) -> None:
     port = neutron.port(neutron.network())
     uuid, host, _ = world.built()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -368,6 +369,14 @@ def test_a_call_ends_in_its_time(
     conversation._deadline = 0.0
     with pytest.raises(exception.NetworkServiceUnavailable):
         conversation.list("ports")
+    assert not neutron.asked
+
+
+def test_a_call_that_comes_too_late_is_not_made(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
+    """Others count its time from when it was written down."""
+    begun = time.monotonic() - backend.conf.network.call_timeout
+    with pytest.raises(exception.NetworkServiceUnavailable):
+        backend.call(call(Verb.ATTACH, [NetworkRequest(network_id=neutron.network()["id"])], begun=begun))
     assert not neutron.asked
 
 

@@ -142,8 +142,7 @@ class Cinder:
         listed = {each.id: each for each in self._cinder().attachments(work.volume_id, work.instance_uuid)}
         mine = work.attachments.get(host, {}).get("id")
         if mine not in listed:
-            mine = self._spare(work, listed) or self._reserve(work)
-            self._note(work, {**_without(work.attachments, mine), host: {"id": mine, "complete": False}})
+            mine = self._one_for(work, host, listed)
         found = self._cinder().attachment(mine)
         if not found.info or found.status == "reserved":
             found = self._call(work, lambda: self._cinder().connect(mine, {**connector, "host": host}))
@@ -181,9 +180,8 @@ class Cinder:
             if each["id"] in listed and (host == cinder.RESERVED or host in work.hosts)
         }
         if not kept:
-            spare = self._spare(work, listed) or self._reserve(work)
-            kept = {cinder.RESERVED: {"id": spare, "complete": False}}
-            self._note(work, {**work.attachments, **kept})
+            self._one_for(work, cinder.RESERVED, listed)
+            kept = {cinder.RESERVED: work.attachments[cinder.RESERVED]}
         here = kept.get(work.complete or "-")
         if here is not None and (not here["complete"] or listed[here["id"]].status != _ATTACHED):
             self._call(work, lambda: self._cinder().complete(here["id"]))
@@ -248,6 +246,19 @@ class Cinder:
         self.db.write(self._note_error, work.id, work.token, cause)
         return exception.VolumeNotCreated(reason=cause)
 
+    def _one_for(self, work: _Work, host: str, listed: dict[str, Attachment]) -> str:
+        """An attachment that is the host's from now on. Raises `VolumeNotReady` when somebody else has the row by now:
+        what was made in vain is for them to find, if there are any."""
+        spare = self._spare(work, listed)
+        mine = spare or self._reserve(work)
+        try:
+            self._note(work, {**_without(work.attachments, mine), host: {"id": mine, "complete": False}})
+        except exception.VolumeNotReady:
+            if spare is None and not self.db.write(self._note_unsure, work.id):
+                self._cinder().delete_attachment(mine)
+            raise
+        return mine
+
     def _spare(self, work: _Work, listed: dict[str, Attachment]) -> str | None:
         """An attachment that is there and nobody's: the reservation, or one whose answer was lost."""
         reserved = work.attachments.get(cinder.RESERVED, {}).get("id")
@@ -270,7 +281,7 @@ class Cinder:
         try:
             return ask()
         except exception.ServiceUnavailable:
-            self.db.write(self._note_unsure, work.id, work.token)
+            self.db.write(self._note_unsure, work.id)
             raise
 
     # --- rows
@@ -362,10 +373,13 @@ class Cinder:
             row.attachments = {key: dict(each) for key, each in attachments.items()}
         return row is not None
 
-    def _note_unsure(self, uow: UnitOfWork, device_uuid: str, token: str) -> None:
-        row = cinder.held(cinder.get(uow, device_uuid, lock=True), token)
+    def _note_unsure(self, uow: UnitOfWork, device_uuid: str) -> bool:
+        """Whoever has the row; False if it is gone."""
+        row = cinder.get(uow, device_uuid, lock=True)
         if row is not None:
             row.unsure_until = uow.now + datetime.timedelta(seconds=2 * self._cinder().timeout)
+            row.due_at = row.due_at or row.unsure_until
+        return row is not None
 
     def _note_error(self, uow: UnitOfWork, device_uuid: str, token: str, cause: str) -> None:
         row = cinder.held(cinder.get(uow, device_uuid, lock=True), token)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import itertools
 import logging
@@ -337,6 +338,37 @@ def test_what_a_conductor_that_died_had_leased_is_taken_up(world: Cloud) -> None
     world.later()
     assert world.connect(device).volume_id == volume_id
     assert world.cinder.held(volume_id) == [(world.uuid, "attaching", world.host)]
+
+
+@pytest.mark.parametrize(("is_attached", "is_answered"), [(True, True), (True, False), (False, True)])
+def test_what_a_conductor_that_stood_still_reserves_is_not_left(
+    world: Cloud, monkeypatch: pytest.MonkeyPatch, is_attached: bool, is_answered: bool
+) -> None:
+    """Somebody else has taken its row over, and has attached the volume, or given it back."""
+    volume_id = world.cinder.volume()
+    announce, world.db.before_commit = world.db.before_commit, None
+    ticket = world.accept(volume_id)
+    world.db.before_commit = announce
+    real = world.client.reserve
+
+    def late(*asked: Any) -> Any:
+        monkeypatch.setattr(world.client, "reserve", real)
+        world.later()
+        if is_attached:
+            world.connect(ticket.payload["device"])
+        world.finish(ticket, None if is_attached else "its guest does not take it")
+        world.later()
+        assert (len(world.cinder.held(volume_id)), world.is_settled()) == (int(is_attached), True)
+        if not is_answered:
+            world.cinder.troubles.append((*RESERVE, fake.ERROR_AFTER))
+        return real(*asked)
+
+    monkeypatch.setattr(world.client, "reserve", late)
+    with contextlib.suppress(exception.VolumeServiceUnavailable):
+        world.driver.drive(ticket.payload["device"])
+    world.later()
+    held = [(world.uuid, "attached", world.host)] if is_attached else []
+    assert (world.cinder.held(volume_id), world.rows(), world.is_settled()) == (held, len(held), True)
 
 
 # --- servers that come with volumes

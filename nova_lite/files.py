@@ -63,6 +63,13 @@ def sync_directory(path: str) -> None:
         os.close(descriptor)
 
 
+def remove_unfinished(directory: str) -> None:
+    """What a daemon was writing there when it was killed; nobody writes there now."""
+    for name in os.listdir(directory):
+        if name.startswith(TEMPORARY):
+            remove(os.path.join(directory, name))
+
+
 def remove(path: str) -> None:
     """Unlink a file that may be gone already."""
     with contextlib.suppress(FileNotFoundError):

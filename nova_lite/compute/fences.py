@@ -324,12 +324,10 @@ class FenceStore:
         self._records[record.uuid] = record
 
     def _load(self) -> None:
+        files.remove_unfinished(self._directory)
         for name in os.listdir(self._directory):
-            path = os.path.join(self._directory, name)
-            if name.startswith(files.TEMPORARY):
-                files.remove(path)
-            elif name.endswith(SUFFIX):
-                record = _read(path)
+            if name.endswith(SUFFIX):
+                record = _read(os.path.join(self._directory, name))
                 self._records[record.uuid] = record
         LOG.debug("%d fence records in %s", len(self._records), self._directory)
 

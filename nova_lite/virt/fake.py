@@ -149,7 +149,7 @@ class FakeDriver(driver.ComputeDriver):
     def init_host(self) -> None:
         topology.given_out(self.conf, _machine(self._step("init_host")))
         for name in ("domains", "disks", "vifs", "images", "aside"):
-            files.private_directory(os.path.join(self.path, name))
+            files.remove_unfinished(files.private_directory(os.path.join(self.path, name)))
 
     def get_inventory(self) -> Inventory:
         control = self._step("inventory")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nova_lite import exception
+from nova_lite import exception, files
 from nova_lite.hardware import traits
 from nova_lite.objects import Image
 from nova_lite.states import PowerState
@@ -32,6 +32,13 @@ def make_driver(path: Path, host: str = HOST) -> fake.FakeDriver:
 @pytest.fixture
 def fake_driver(tmp_path: Path) -> fake.FakeDriver:
     return make_driver(tmp_path)
+
+
+def test_a_file_half_written_at_a_kill_is_removed_at_the_start(tmp_path: Path) -> None:
+    unfinished = Path(make_driver(tmp_path).path, "domains", f"{files.TEMPORARY}x")
+    unfinished.write_bytes(b"{")
+    make_driver(tmp_path)
+    assert not unfinished.exists()
 
 
 def spec(generation: int = 1, **values: Any) -> driver.SpawnSpec:

@@ -296,7 +296,7 @@ class Arena:
             raise AssertionError(f"{error}: {seen}") from None
 
     def gone(self) -> None:
-        cloud.wait_for("all servers are gone", lambda: not self.servers(), SETTLE_SECONDS, 0.2)
+        cloud.wait_for_none("all servers are gone", self.servers, SETTLE_SECONDS, 0.2)
 
     def soft_deleted(self) -> str:
         """The server that is, or has been by now; its owner does not see it in lists."""
@@ -307,7 +307,7 @@ class Arena:
 
     def vanished(self) -> None:
         """Wait until nothing is open and no hypervisor has anything."""
-        cloud.wait_for("all guests are gone", lambda: not self.guests(), SETTLE_SECONDS, 0.2)
+        cloud.wait_for_none("all guests are gone", self.guests, SETTLE_SECONDS, 0.2)
         self.nothing_open()
 
     def is_state(self, host: str, state: str) -> bool:
@@ -330,10 +330,7 @@ class Arena:
             except sa.exc.DBAPIError as error:
                 return [str(error)]
 
-        try:
-            cloud.wait_for("no action is open", lambda: not open_actions(), SETTLE_SECONDS)
-        except AssertionError as error:
-            raise AssertionError(f"{error}: {open_actions()}") from None
+        cloud.wait_for_none("no action is open", open_actions, SETTLE_SECONDS)
 
     def one(self) -> str:
         (server,) = self.servers()
@@ -428,8 +425,8 @@ class Arena:
                 for path in self._fake(host, folder).glob("*")
             ]
 
-        cloud.wait_for("nothing is left on hosts", lambda: not leftovers(), SETTLE_SECONDS)
-        cloud.wait_for("the network service holds nothing", lambda: not self.at_network_service(), SETTLE_SECONDS)
+        cloud.wait_for_none("nothing is left on hosts", leftovers, SETTLE_SECONDS)
+        cloud.wait_for_none("the network service holds nothing", self.at_network_service, SETTLE_SECONDS)
         self.services.check_nothing_left()
         cloud.wait_for("claims and addresses are given back", lambda: self.db.read(judges.nothing_held), SETTLE_SECONDS)
         self.db.read(judges.all_rows)

@@ -51,17 +51,17 @@ class Services:
     def check(self, arena: Arena) -> None:
         """While nothing is open."""
         if self.neutron is not None:
-            cloud.wait_for("Neutron has each server's port", lambda: _wrong_ports(arena) == [], SETTLE_SECONDS)
+            cloud.wait_for_none("Neutron has each server's port", lambda: _wrong_ports(arena), SETTLE_SECONDS)
         if self.cinder is not None:
-            cloud.wait_for("Cinder has each server's volumes", lambda: _wrong_attachments(arena) == [], SETTLE_SECONDS)
+            cloud.wait_for_none("Cinder has each server's volumes", lambda: _wrong_attachments(arena), SETTLE_SECONDS)
 
     def check_nothing_left(self) -> None:
         neutron, cinder = self.neutron, self.cinder
         if neutron is not None:
-            cloud.wait_for("Neutron has no port", lambda: not neutron.ports, SETTLE_SECONDS)
+            cloud.wait_for_none("Neutron has no port", lambda: neutron.ports, SETTLE_SECONDS)
         if cinder is not None:
-            cloud.wait_for("Cinder has no attachment", lambda: not cinder.attachments, SETTLE_SECONDS)
-            cloud.wait_for("volumes that were made for servers are gone", lambda: not self._made(), SETTLE_SECONDS)
+            cloud.wait_for_none("Cinder has no attachment", lambda: cinder.attachments, SETTLE_SECONDS)
+            cloud.wait_for_none("volumes that were made for servers are gone", self._made, SETTLE_SECONDS)
             cinder.volumes.clear()
 
     def _made(self) -> list[str]:

@@ -121,6 +121,15 @@ def wait_for(what: str, condition: Callable[[], Any], timeout: float = DEADLINE,
     raise AssertionError(f"{what}: not within {timeout:.0f} s; last seen: {value!r}")
 
 
+def wait_for_none(what: str, found: Callable[[], Any], timeout: float = DEADLINE, interval: float = 0.1) -> None:
+    """Poll until ``found()`` is empty; fail with ``what`` and what it has last at the deadline."""
+    deadline = time.monotonic() + timeout
+    while last := found():
+        if time.monotonic() >= deadline:
+            raise AssertionError(f"{what}: not within {timeout:.0f} s; last seen: {last!r:.2000}")
+        time.sleep(interval)
+
+
 def daemon_of(name: str) -> str:
     """Which daemon a process of this name runs: ``compute`` for ``compute-1``."""
     return name.split("-")[0]

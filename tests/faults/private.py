@@ -103,6 +103,7 @@ class PrivateDatabase(Server):
         super().__init__(path)
         if shutil.which("mariadb-install-db") is None:
             pytest.skip("mariadb-server is not installed (devstack/test.sh installs it)")
+        (path / "tmp").mkdir(exist_ok=True)
         for last in (False, True):
             shutil.rmtree(path / "data", ignore_errors=True)
             if self._install(last):
@@ -119,12 +120,16 @@ class PrivateDatabase(Server):
             "--auth-root-authentication-method=normal",
             "--skip-test-db",
         ]
-        made = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        made = subprocess.run(command, capture_output=True, text=True, timeout=120, env=self.environment())
         if made.returncode and last:
             raise RuntimeError(f"{' '.join(command)}: status {made.returncode}\n{made.stdout}{made.stderr}")
         if made.returncode:
             time.sleep(RETRY_SECONDS)
         return made.returncode == 0
+
+    def environment(self) -> dict[str, str]:
+        """With temporary tables of its own: one that starts removes whatever tables others have there."""
+        return {**os.environ, "TMPDIR": str(self.path / "tmp")}
 
     @property
     def url(self) -> str:

@@ -4,6 +4,7 @@
 # It installs what is missing, sets up broker, database and hypervisor, starts the daemons and boots a first server,
 # whose console it shows. It can be repeated at any time. What can be chosen is in devstack/local.conf.sample.
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib/common.sh"
+no_arguments "$@"
 for component in packages hosts python rabbitmq database config libvirt guest services catalogue users openstack keystone glance ceph cinder neutron clouds boot; do
     source "$TOP/devstack/lib/$component.sh"
 done

@@ -2,6 +2,7 @@
 # Remove all that devstack/stack.sh made: servers, daemons, networks, database, broker's virtual host, configuration,
 # state, logs, the system users. Packages stay, and so do broker, database server and libvirt. It can be repeated.
 source "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib/common.sh"
+no_arguments "$@"
 for component in packages hosts python rabbitmq database config libvirt guest services catalogue users openstack ceph cinder neutron clouds boot; do
     source "$TOP/devstack/lib/$component.sh"
 done

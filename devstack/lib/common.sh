@@ -28,6 +28,15 @@ REGION=RegionOne
 # The checkout may be a directory of another user, or not writable: run nothing from, and leave nothing in, the caller's directory.
 cd /
 
+# no_arguments "$@": for a script that takes none; it says what its first lines say.
+no_arguments() {
+    (($#)) || return 0
+    sed -n '2,/^source/{/^#/s/^# \{0,1\}//p}' "$TOP/devstack/${0##*/}" >&2
+    [[ $1 == -h || $1 == --help ]] && exit
+    echo "${0##*/} takes no arguments, and was given: $*" >&2
+    exit 2
+}
+
 # What can be chosen, with the defaults. The environment wins over devstack/local.conf, that over what the machine was
 # stacked with, and that over the defaults.
 declare -A DEFAULTS=(

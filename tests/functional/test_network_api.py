@@ -10,17 +10,15 @@ import shlex
 from collections.abc import Iterator
 from typing import Any
 
-import openstack
-import openstack.exceptions
 import pytest
 import requests
-from openstack.connection import Connection
 from openstackclient.common.clientmanager import ClientManager
 from openstackclient.shell import OpenStackShell
 from osc_lib.clientmanager import ClientCache
 
 from tests.functional import cloud as clouds
 from tests.functional.cloud import PASSWORDS, Cloud, wait_for
+from tests.functional.test_sdk_cloud import connect
 
 RANGES = "[network]\nproject_ranges = 10.64.0.0/16\n"
 
@@ -72,22 +70,6 @@ def admin(cloud: Cloud) -> Client:
 @pytest.fixture(scope="module")
 def demo(cloud: Cloud) -> Client:
     return Client(cloud, "demo")
-
-
-def connect(cloud: Cloud, user: str) -> Connection:
-    return openstack.connect(
-        load_yaml_config=False,
-        load_envvars=False,
-        region_name="RegionOne",
-        auth={
-            "auth_url": cloud.identity_url,
-            "username": user,
-            "password": PASSWORDS[user],
-            "project_name": user,
-            "user_domain_id": "default",
-            "project_domain_id": "default",
-        },
-    )
 
 
 def test_networks_and_subnets(cloud: Cloud, demo: Client, admin: Client) -> None:

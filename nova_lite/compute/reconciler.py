@@ -12,7 +12,7 @@ from nova_lite import exception
 from nova_lite.compute.host import LocalHost
 from nova_lite.compute.host_boot import HostBoot
 from nova_lite.context import get_admin_context
-from nova_lite.objects import DomainReport, DomainVerdict, Verdict
+from nova_lite.objects import DomainReport, DomainVerdict, Verdict, digest_of_domains
 from nova_lite.states import PowerState
 from nova_lite.virt.driver import DomainInfo
 
@@ -49,11 +49,30 @@ class DomainReconciler:
             self._power_changed = True
 
     def tick(self) -> None:
-        """`run` if it is time, or if a power state changed; meant to be called about every second."""
-        if self._power_changed or time.monotonic() >= self._next:
+        """`run` if a power state changed, or if it is time and not all is as the conductor has it; meant to be called
+        about every second."""
+        if self._power_changed or (time.monotonic() >= self._next and not self._agrees()):
             self.run()
 
     # --- what
+
+    def _agrees(self) -> bool:
+        """Whether nothing is left to compare: by one short question, as it mostly is so. No: `run` finds out."""
+        self._next = time.monotonic() + self._interval
+        host = self._host
+        if self._boot.is_new():
+            return False
+        with host.jobs.watch() as touched:
+            domains = host.driver.list_domains()
+            if touched or host.driver.leftovers() - {info.uuid for info in domains}:
+                return False
+            if any(host.fences.get(info.uuid).forbids(info.generation) for info in domains):
+                return False
+            found = digest_of_domains((info.uuid, info.generation, int(info.power_state)) for info in domains)
+            try:
+                return host.conductor.domains_agree(get_admin_context(), host.name, found)
+            except exception.ServiceTooOld:
+                return False
 
     def run(self) -> set[str]:
         """Destroy what was given up, ask about the rest, and act on the answer.

@@ -11,7 +11,7 @@ from nova_lite.conductor.db.models import Instance
 from nova_lite.conductor.operations import faults
 from nova_lite.conductor.operations.engine import Engine
 from nova_lite.context import RequestContext, get_admin_context
-from nova_lite.objects import DomainExpected, DomainReport, DomainVerdict, Verdict
+from nova_lite.objects import DomainExpected, DomainReport, DomainVerdict, Verdict, digest_of_domains
 from nova_lite.states import PowerState
 
 LOG = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ LOST = (
 
 
 class Domains:
-    """The RPC methods `reconcile_domains`, `domains_expected` and `domain_lost`."""
+    """The RPC methods `reconcile_domains`, `domains_expected`, `domains_agree` and `domain_lost`."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -53,6 +53,10 @@ class Domains:
 
     def domains_expected(self, context: RequestContext, host: str) -> list[DomainExpected]:
         return self.db.read(instances.with_domain, host)
+
+    def domains_agree(self, context: RequestContext, host: str, digest: str) -> bool:
+        settled = self.db.read(instances.settled_on, host)
+        return settled is not None and digest_of_domains(settled) == digest
 
     def domain_lost(self, context: RequestContext, host: str, expected: DomainExpected) -> None:
         self.db.write(self._domain_lost, host, expected)

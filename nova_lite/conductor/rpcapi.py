@@ -66,7 +66,8 @@ _OWN = frozenset(
     {
         *("report_service", "host_states_get", "register_host", "report_state", "start_build", "finish_build"),
         *("finish_action", "order_is_wanted", "order_is_open", "live_migration_progress", "report_task"),
-        *("reconcile_domains", "domains_expected", "domain_lost", "image_update", "console_token_take"),
+        *("reconcile_domains", "domains_expected", "domains_agree", "domain_lost", "image_update"),
+        "console_token_take",
         *("finish_volume_work", "port_filters_get", "finish_builds", "finish_actions", "volume_connect"),
         *("interfaces_bind", "interfaces_active", "interfaces_event"),
     }
@@ -135,8 +136,8 @@ ALLOWED = {
         rpc.COMPUTE,
         own="host",
         methods="start_build finish_action order_is_wanted order_is_open live_migration_progress report_task "
-        "reconcile_domains domains_expected domain_lost finish_volume_work port_filters_get finish_builds "
-        "finish_actions volume_connect interfaces_bind interfaces_active",
+        "reconcile_domains domains_expected domains_agree domain_lost finish_volume_work port_filters_get "
+        "finish_builds finish_actions volume_connect interfaces_bind interfaces_active",
     ),
 }
 
@@ -166,6 +167,7 @@ _REPEATABLE = _LISTS | {
     "console_token_take",
     "order_is_wanted",
     "order_is_open",
+    "domains_agree",
     "domains_expected",
     "interfaces_active",
 }
@@ -180,7 +182,7 @@ def changes(method: str) -> bool:
     return not (method.endswith(("_list", "_get")) or method in _REPEATABLE or method in _BOUND)
 
 
-@rpc.service("conductor", version="1.16", allowed=ALLOWED)
+@rpc.service("conductor", version="1.17", allowed=ALLOWED)
 class ConductorRPC(Protocol):
     # --- servers, for the API
 
@@ -808,6 +810,12 @@ class ConductorRPC(Protocol):
     ) -> list[DomainVerdict]:
         """What to do with each of a host's domains, and (DESTROY) which leftovers without a domain to remove. Uuids
         that are left out of the answer are not to be touched."""
+
+    @rpc.since("1.17")
+    def domains_agree(self, context: RequestContext, host: str, digest: str) -> bool:
+        """Whether all that the host has is what its rows say, and nothing is being done to any of it: then
+        `reconcile_domains` would have nothing to change, nor `domains_expected` anything to look for.
+        ``digest``: `nova_lite.objects.digest_of_domains` of its domains. No: it may still be so."""
 
     @rpc.since("1.4")
     def domains_expected(self, context: RequestContext, host: str) -> list[DomainExpected]:

@@ -23,6 +23,7 @@ from nova_lite.objects.build import (
     NetworkRequest,
     Outcome,
     Verdict,
+    digest_of_domains,
 )
 from nova_lite.objects.console import Console, ConsoleTarget
 from nova_lite.objects.diagnostics import CpuDiagnostics, Diagnostics, DiskDiagnostics, NicDiagnostics
@@ -162,6 +163,7 @@ __all__ = [
     "VolumeVerb",
     "VolumeWork",
     "Wish",
+    "digest_of_domains",
 ]
 
 make_ready(

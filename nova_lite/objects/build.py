@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import enum
+import hashlib
+from collections.abc import Iterable
 
 import msgspec
 
@@ -147,6 +149,12 @@ class DomainReport(msgspec.Struct, kw_only=True):
     last_action_id: int | None = None
     last_position: int | None = None
     lost_power: bool = False
+
+
+def digest_of_domains(domains: Iterable[tuple[str, int, int]]) -> str:
+    """Of domains, each with its uuid, generation and power state: the same for the same ones, in whatever order."""
+    lines = sorted(f"{uuid} {generation} {power_state}\n" for uuid, generation, power_state in domains)
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 class DomainExpected(msgspec.Struct, kw_only=True):

@@ -38,7 +38,7 @@ from nova_lite import conf as configuration  # noqa: E402
 from nova_lite import exception, keys, rpc, version  # noqa: E402
 from nova_lite.conductor.rpcapi import ConductorRPC  # noqa: E402
 from nova_lite.context import get_admin_context  # noqa: E402
-from nova_lite.objects import BuildResult, DomainReport, HostReport, Inventory, Outcome  # noqa: E402
+from nova_lite.objects import BuildResult, DomainReport, HostReport, Inventory, Outcome, digest_of_domains  # noqa: E402
 from nova_lite.states import PowerState  # noqa: E402
 
 EXCHANGE = "nova_lite"
@@ -94,10 +94,12 @@ class Host:
         self.conductor.report_state(get_admin_context(), self.report())
 
     def compare(self) -> None:
-        """And ask what it ought to have, as a real one does."""
+        """If not all is as the conductor has it; and ask then what it ought to have, as a real one does."""
+        found = [(server, generation, int(power)) for server, (generation, power) in list(self.domains.items())]
+        if self.conductor.domains_agree(get_admin_context(), self.name, digest_of_domains(found)):
+            return
         domains = [
-            DomainReport(uuid=server, generation=generation, power_state=int(power))
-            for server, (generation, power) in list(self.domains.items())
+            DomainReport(uuid=server, generation=generation, power_state=power) for server, generation, power in found
         ]
         for verdict in self.conductor.reconcile_domains(get_admin_context(), self.name, domains, []):
             if verdict.verdict == "destroy":

@@ -81,6 +81,9 @@ class Link:
     def reconcile_domains(self, *arguments: Any) -> Any:
         return self.reports.reconcile_domains(*arguments)
 
+    def domains_agree(self, *arguments: Any) -> Any:
+        return self.reports.domains_agree(*arguments)
+
     def domains_expected(self, *arguments: Any) -> Any:
         return self.reports.domains_expected(*arguments)
 

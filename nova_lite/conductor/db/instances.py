@@ -268,6 +268,25 @@ def with_domain(uow: UnitOfWork, host: str) -> list[DomainExpected]:
     ]
 
 
+def settled_on(uow: UnitOfWork, host: str) -> list[tuple[str, int, int]] | None:
+    """Uuid, generation and power state of all instances on the host. None if one of them has something done to it,
+    ought to have no domain, or was found with a guest that is not as its state says."""
+    found = []
+    for uuid, generation, vm_state, task_state, power_state in uow.rows(_ON_HOST, {"host": host}):
+        if task_state is not None or vm_state not in states.HAS_DOMAIN:
+            return None
+        if power_state not in states.GUEST_IS[vm_state]:
+            return None
+        found.append((uuid, generation, power_state))
+    return found
+
+
+_ON_HOST = sa.select(
+    *(models.Instance.uuid, models.Instance.generation, models.Instance.vm_state, models.Instance.task_state),
+    models.Instance.power_state,
+).where(models.Instance.host == sa.bindparam("host"), models.Instance.deleted.is_(False))
+
+
 def to_reclaim(uow: UnitOfWork, seconds: int, most: int) -> list[str]:
     """Uuids of at most so many that were soft-deleted more than ``seconds`` ago and are not being deleted yet, the
     oldest first."""

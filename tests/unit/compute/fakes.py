@@ -99,6 +99,7 @@ class FakeConductor:
         self.hooks: dict[str, Callable[[Any], None]] = {}
         self.verdicts: list[DomainVerdict] = []
         self.expected: list[DomainExpected] = []
+        self.agreed: set[str] = set()
         self.down = False
         self.epoch = 3
         self.wanted = True
@@ -179,6 +180,10 @@ class FakeConductor:
     ) -> list[DomainVerdict]:
         self._called("reconcile_domains", (domains, leftovers))
         return self.verdicts
+
+    def domains_agree(self, context: RequestContext, host: str, digest: str) -> bool:
+        self._called("domains_agree", digest)
+        return digest in self.agreed
 
     def domains_expected(self, context: RequestContext, host: str) -> list[DomainExpected]:
         self._called("domains_expected", host)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nova_lite import exception
-from nova_lite.objects import DomainExpected, DomainReport, DomainVerdict, Verdict
+from nova_lite.objects import DomainExpected, DomainReport, DomainVerdict, Verdict, digest_of_domains
 from nova_lite.states import PowerState
 from tests.unit.compute.fakes import HOST, LATER, UUID, VIFS, Gate, Host, make_instance, ticket
 
@@ -149,6 +150,78 @@ def test_it_runs_when_due_and_sooner_when_a_power_state_changed(host: Host) -> N
     reconciler._next = 0.0
     reconciler.tick()
     assert asked() == 2
+
+
+# --- what agrees
+
+
+def look(host: Host) -> tuple[int, int]:
+    """When it is time: how often was asked whether all agrees, and how often all was compared."""
+    before = len(host.conductor.of("domains_agree")), len(host.conductor.of("reconcile_domains"))
+    host.manager.reconciler._next = 0.0
+    host.manager.reconciler.tick()
+    host.manager.reconciler.tick()
+    after = len(host.conductor.of("domains_agree")), len(host.conductor.of("reconcile_domains"))
+    return after[0] - before[0], after[1] - before[1]
+
+
+def test_what_agrees_is_not_compared(host: Host) -> None:
+    host.conductor.agreed = {digest_of_domains([]), digest_of_domains([(UUID, 1, PowerState.RUNNING)])}
+    assert look(host) == (1, 0)
+    host.built()
+    assert look(host) == (1, 0)
+    host.driver.power_off(UUID, 0)
+    assert look(host) == (1, 1)
+    host.manager.reconciler.power_event(UUID)
+    host.manager.reconciler.tick()
+    assert look(host) == (1, 1), "an event is compared without being asked about"
+    assert len(host.conductor.of("reconcile_domains")) == 3
+
+
+def leave_something(host: Host) -> None:
+    host.driver.plug_vifs(make_instance(OTHER), VIFS)
+
+
+def boot_anew(host: Host) -> None:
+    (Path(host.conf.state_path) / "boots" / HOST).write_text("an earlier one")
+
+
+@pytest.mark.parametrize("change", [leave_something, boot_anew])
+def test_what_needs_a_comparison_is_not_asked_about(host: Host, change: Callable[[Host], None]) -> None:
+    host.built()
+    host.manager.reconciler.run()
+    host.conductor.agreed = {digest_of_domains([(UUID, 1, PowerState.RUNNING)])}
+    assert look(host) == (1, 0)
+    change(host)
+    assert look(host) == (0, 1)
+
+
+def test_what_was_given_up_is_not_asked_about(host: Host) -> None:
+    """The daemon is killed amid a build, and is told by its next life's orders that it is not wanted any more."""
+    host.conductor.agreed = {digest_of_domains([]), digest_of_domains([(UUID, 1, PowerState.RUNNING)])}
+    gate = host.driver.hooks["spawn_after_domain"] = Gate()
+    host.build()
+    gate.wait()
+    after = host.next_life()
+    assert look(after) == (1, 0)
+    after.manager.host.fences.forbid(UUID, 1)
+    assert look(after) == (0, 1)
+    assert after.domains() == {}
+
+
+def test_what_a_job_works_on_is_not_asked_about(host: Host) -> None:
+    gate = host.driver.hooks["spawn_after_domain"] = Gate()
+    host.build()
+    gate.wait()
+    host.conductor.agreed = {digest_of_domains([]), digest_of_domains([(UUID, 1, PowerState.RUNNING)])}
+    assert look(host) == (0, 1)
+    gate.open()
+    host.settle()
+
+
+def test_a_conductor_that_does_not_know_the_question_is_asked_to_compare(host: Host) -> None:
+    host.conductor.errors["domains_agree"] = [exception.ServiceTooOld("The conductor service is too old.")]
+    assert look(host) == (0, 1)
 
 
 def test_our_own_power_changes_cost_no_message(host: Host) -> None:

@@ -21,7 +21,7 @@ from nova_lite.conductor import heartbeats
 from nova_lite.conductor.db import hosts, models, services
 from nova_lite.conductor.endpoints.interfaces import Interfaces
 from nova_lite.conductor.rpcapi import ALLOWED, ConductorRPC, changes
-from nova_lite.objects import BuildResult, HostReport, Outcome
+from nova_lite.objects import BuildResult, HostReport, Outcome, digest_of_domains
 from tests.unit.conductor.test_evacuate import force_down
 from tests.unit.conductor.test_lifecycle import BUILT, World, heartbeat
 
@@ -32,7 +32,7 @@ METHODS = {
     if rpc.COMPUTE in row.roles and not changes(name) and not name.endswith("_get")
 }
 #: What may be known of them, without a row that changes: that they read.
-READS = {"order_is_wanted", "order_is_open", "domains_expected", "interfaces_active"}
+READS = {"order_is_wanted", "order_is_open", "domains_agree", "domains_expected", "interfaces_active"}
 
 
 class Recorder:
@@ -109,6 +109,7 @@ def story(recorder: Recorder) -> Iterator[str]:
             recorder.say("finish_builds", host=host, results=[result])
         else:
             recorder.say("finish_build", result=result)
+        recorder.say("domains_agree", host=host, digest=digest_of_domains([(uuid, request.generation, 1)]))
         recorder.say("domains_expected", host=host)
 
     def start(uuid: str) -> None:

@@ -1,0 +1,91 @@
+"""The short question of hosts at rest: a yes means that the long comparison would find nothing, either."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from nova_lite import states
+from nova_lite.conductor.db import models
+from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.objects import DomainReport, Verdict, digest_of_domains
+from nova_lite.states import PowerState
+from tests.unit.conductor.test_live_migration import Live
+from tests.unit.conductor.test_statements import counting
+
+OTHER = "22222222-2222-4222-8222-222222222222"
+
+#: What an instance may be, and what its host may have.
+ROWS = itertools.product(
+    (*states.HAS_DOMAIN, states.ERROR, states.RESIZED, states.SHELVED, states.BUILDING),
+    (None, states.POWERING_OFF),
+    (PowerState.RUNNING, PowerState.SHUTDOWN, PowerState.PAUSED),
+    (("host1", 1), ("host1", 2), ("host2", 1)),
+    (False, True),
+)
+DOMAINS = [[], *([("uuid", generation, power)] for generation in (1, 2) for power in (1, 3, 4))]
+
+
+class World(Live):
+    def put(self, **values: Any) -> None:
+        def write(uow: UnitOfWork) -> None:
+            uow.session.execute(sa.update(models.Instance).values(values))
+
+        self.db.write(write)
+
+    def agrees(self, domains: list[tuple[str, int, int]], host: str = "host1") -> bool:
+        return bool(self.reports.domains_agree(self.context(), host, digest_of_domains(domains)))
+
+    def is_settled(self, domains: list[tuple[str, int, int]]) -> bool:
+        """By the long comparison: nothing to destroy, to change or to look for."""
+        reports = [DomainReport(uuid=uuid, generation=number, power_state=power) for uuid, number, power in domains]
+        before = self.db.read(lambda uow: uow.session.execute(sa.select(models.Instance.__table__)).all())
+        verdicts = self.reports.reconcile_domains(self.context(), "host1", reports, [])
+        after = self.db.read(lambda uow: uow.session.execute(sa.select(models.Instance.__table__)).all())
+        expected = {each.uuid for each in self.reports.domains_expected(self.context(), "host1")}
+        kept = {each.uuid for each in verdicts if each.verdict == Verdict.KEEP}
+        return before == after and kept == {uuid for uuid, _, _ in domains} and expected <= kept
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """One server runs at host1."""
+    return World(tmp_path)
+
+
+def test_a_yes_is_what_the_comparison_would_say(world: World) -> None:
+    agreed = set()
+    for vm_state, task_state, power_state, (host, generation), deleted in ROWS:
+        for shape in DOMAINS:
+            values = {"vm_state": vm_state, "task_state": task_state, "power_state": int(power_state), "host": host}
+            world.put(**values, generation=generation, last_generation=generation, deleted=deleted)
+            domains = [(world.uuid, number, int(power)) for _, number, power in shape]
+            if world.agrees(domains):
+                assert world.is_settled(domains), (values, generation, deleted, domains)
+                agreed.add((vm_state, len(domains)))
+    assert {(each, 1) for each in states.HAS_DOMAIN} == {(each, count) for each, count in agreed if count}
+    assert (states.ACTIVE, 0) in agreed, "what is elsewhere"
+
+
+def test_more_than_one_in_any_order(world: World) -> None:
+    world.create(name="second")
+    uuids = world.db.read(lambda uow: uow.session.scalars(sa.select(models.Instance.uuid)).all())
+    world.put(host="host1", vm_state=states.ACTIVE, task_state=None, power_state=1, generation=1)
+    domains = [(uuid, 1, 1) for uuid in uuids]
+    assert len(domains) == 2
+    assert world.agrees(domains)
+    assert world.agrees(domains[::-1])
+    assert not world.agrees(domains[:1])
+    assert not world.agrees([*domains, (OTHER, 1, 1)])
+    assert not world.agrees(domains, "host2")
+    assert world.agrees([], "host2")
+
+
+def test_it_reads_one_statement(world: World) -> None:
+    with counting() as counted:
+        assert world.agrees([(world.uuid, 1, 1)])
+    assert len(counted.statements) == 1, counted.statements

@@ -348,8 +348,12 @@ def start_event(
 
 
 def finish_events(uow: UnitOfWork, action: InstanceAction, error: str | None = None, details: str = "") -> None:
-    """Close whatever steps are open, as Success or (``error``) Error."""
+    """Close whatever steps are open, as Success or (``error``) Error. A step of the conductor's own has no event; if it
+    is the one that ends in error, it gets one, so that a failure has its cause."""
     events = _events(action)
+    if error and events and all(event.finish_time and event.result != "Error" for event in events):
+        name = f"conductor_{action.step}"
+        events.append(InstanceActionEvent(event=name, host=uow.conf.host, start_time=uow.now))
     for event in events:
         if event.finish_time is None:
             event.finish_time = uow.now

@@ -62,6 +62,13 @@ class Snapshots(World):
 
         return self.db.read(read)
 
+    def causes(self, kind: str) -> list[str]:
+        def read(uow: Any) -> list[str]:
+            rows = uow.session.query(models.InstanceAction).filter_by(action=kind).order_by(models.InstanceAction.id)
+            return [event["details"] for event in rows.all()[-1].events if event["result"] == "Error"]
+
+        return self.db.read(read)
+
 
 @pytest.fixture
 def world(tmp_path: Path) -> Snapshots:
@@ -226,6 +233,26 @@ def test_an_image_service_that_is_away_is_asked_again(world: Snapshots) -> None:
 
 def _away(call: Any) -> None:
     raise exception.ImageServiceUnavailable
+
+
+def test_why_an_image_could_not_be_published_is_said(world: Snapshots) -> None:
+    """The host's own part is well and ended; what fails after it has its cause all the same."""
+    ticket = world.snapshot()
+    world.upload().unlink()
+    world.finish(ticket)
+    assert world.result() == [("compute_snapshot_instance", "Success"), ("conductor_publish", "Error")]
+
+
+def test_what_overtook_a_shelve_while_it_was_published_is_said(world: Snapshots) -> None:
+    ticket = world.snapshot("shelve")
+    world.upload()
+    world.engine.images.publish = _away  # type: ignore[method-assign]
+    world.finish(ticket, power_state=4)
+    assert world.open_actions() == [("shelve", "publish")]
+    world.lifecycle.accept_action(world.context(), world.uuid, "delete", {})
+    assert world.result("shelve") == [("compute_shelve_instance", "Success"), ("conductor_publish", "Error")]
+    assert world.causes("shelve") == ["superseded by delete"]
+    assert (world.image(), world.open_actions()) == (None, [("delete", "perform")])
 
 
 def test_what_cannot_be_removed_now_is_removed_later_and_holds_nothing_up(world: Snapshots) -> None:

@@ -10,12 +10,13 @@ one run (needs RabbitMQ on loopback)::
     benchmarks/boots.py --mode threading,eventlet --count 200 --json result.json
     benchmarks/boots.py --queues classic,durable,quorum
     benchmarks/boots.py --database sqlite,mysql+pymysql://…,postgresql+psycopg://…    # empty ones
+    benchmarks/boots.py --conductors 1,2,4 --database mysql+pymysql://…
 
-Rows: ``mode``, ``queues``, ``database``, ``count``, ``parallel``, ``boots_per_second`` (first request to last ACTIVE),
-``post_ms`` and ``deletes_per_second``; and where it is asked of a private cloud, ms of CPU of a boot and a delete
-together: ``cpu_ms`` of all daemons, and of what else runs on the machine by these names, ``broker_ms`` (``beam.smp``)
-and ``database_ms`` (``mariadbd``, ``postgres``). Medians of ``--runs`` runs; all kinds are gone through in each of
-``--rounds``, so that a machine that grows slower does so for all. Where others use the machine, compare CPU.
+Rows: ``mode``, ``queues``, ``database``, ``conductors``, ``count``, ``parallel``, ``boots_per_second`` (first request
+to last ACTIVE), ``post_ms`` and ``deletes_per_second``; and where it is asked of a private cloud, ms of CPU of a boot
+and a delete together: ``cpu_ms`` of all daemons, and of what else runs on the machine by these names, ``broker_ms``
+(``beam.smp``) and ``database_ms`` (``mariadbd``, ``postgres``). Medians of ``--runs`` runs; all kinds are gone through
+in each of ``--rounds``, so that a machine that grows slower does so for all. Where others use the machine, compare CPU.
 """
 
 from __future__ import annotations
@@ -141,7 +142,7 @@ def wait(condition: Any, deadline: float) -> Any:
 
 @contextmanager
 def endpoint(
-    options: argparse.Namespace, mode: str, queues: str, database: str
+    options: argparse.Namespace, mode: str, queues: str, database: str, conductors: str
 ) -> Iterator[tuple[Client, dict[str, int]]]:
     """A client, and the pids of daemons."""
     if options.url:
@@ -159,6 +160,7 @@ def endpoint(
             "environment": environment,
             "extra_config": f"[oslo_messaging_rabbit]\n{QUEUES[queues]}",
             "database": None if database == SQLITE else database,
+            "more": tuple(f"conductor-{number}" for number in range(2, int(conductors) + 1)),
         }
         cloud.Cloud.forked = False
         with cloud.running(Path(directory), computes=options.computes, **more, **capacity) as running:
@@ -169,8 +171,8 @@ def endpoint(
             yield Client(url, "admin:demo", running.image_id, "1"), pids
 
 
-def _several(options: argparse.Namespace) -> tuple[str, str, str]:
-    return options.mode, options.queues, options.database
+def _several(options: argparse.Namespace) -> tuple[str, ...]:
+    return options.mode, options.queues, options.database, options.conductors
 
 
 def main() -> int:
@@ -184,6 +186,7 @@ def main() -> int:
         "--queues", default="classic", help=f"of the private cloud: {', '.join(QUEUES)}; several with commas"
     )
     parser.add_argument("--database", default=SQLITE, help="of the private cloud; several with commas")
+    parser.add_argument("--conductors", default="1", help="how many, of the private cloud; several with commas")
     parser.add_argument("--rounds", type=int, default=1, help="how often all kinds are gone through")
     parser.add_argument("--computes", type=int, default=2, help="hosts of the private cloud")
     parser.add_argument("--count", type=int, default=100, help="servers per run")
@@ -194,8 +197,10 @@ def main() -> int:
     options = parser.parse_args()
     if options.url and not (options.image and options.flavor):
         parser.error("--url needs --image and --flavor")
-    kinds = [("", "", "")] if options.url else list(itertools.product(*(each.split(",") for each in _several(options))))
-    runs: dict[tuple[str, str, str], list[dict[str, float]]] = {kind: [] for kind in kinds}
+    kinds: list[tuple[str, ...]] = [("", "", "", "")]
+    if not options.url:
+        kinds = list(itertools.product(*(each.split(",") for each in _several(options))))
+    runs: dict[tuple[str, ...], list[dict[str, float]]] = {kind: [] for kind in kinds}
     for kind in kinds * options.rounds:
         with endpoint(options, *kind) as (client, pids):
             measure(client, min(options.count, 20), options.parallel, options.deadline)
@@ -206,8 +211,9 @@ def main() -> int:
                     run |= {key: (now - before[key]) * 1000 / options.count for key, now in cpu(pids).items()}
                 runs[kind].append(run)
     rows = []
-    for (mode, queues, database), each in runs.items():
+    for (mode, queues, database, conductors), each in runs.items():
         row: dict[str, Any] = {"mode": options.url or mode, "queues": queues, "database": database.partition(":")[0]}
+        row["conductors"] = conductors
         row |= {"count": options.count, "parallel": options.parallel}
         row |= {key: round(statistics.median(run[key] for run in each), 1) for key in each[0]}
         rows.append(row)

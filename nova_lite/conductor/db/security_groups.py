@@ -413,18 +413,25 @@ def hosts(uow: UnitOfWork, projects: Collection[str], changed: Collection[str]) 
 # --- rows
 
 
+_FIELDS = rows.shared_fields(SecurityGroup, Row)
+_GROUPS = sa.select(*(getattr(Row, name) for name in _FIELDS))
+_GROUPS_OF = _GROUPS.where(Row.project_id.in_(sa.bindparam("projects", expanding=True)))
+
+
 def _of_projects(uow: UnitOfWork, projects: Collection[str] | None) -> list[SecurityGroup]:
     """All groups of these projects (None: of all that have a row), default ones without a row included."""
-    query = sa.select(Row)
-    if projects is not None:
-        query = query.where(Row.project_id.in_(projects))
-    found = _to_objects(uow, uow.session.scalars(query).all())
+    those = uow.rows(_GROUPS) if projects is None else uow.rows(_GROUPS_OF, {"projects": projects})
+    found = _with_rules(uow, [SecurityGroup(**dict(zip(_FIELDS, row, strict=True))) for row in those])
     with_default = {group.project_id for group in found if group.name == DEFAULT}
     return found + [default_group(each) for each in projects or () if each and each not in with_default]
 
 
 def _to_objects(uow: UnitOfWork, found: Collection[Row]) -> list[SecurityGroup]:
-    groups = {row.id: rows.to_object(SecurityGroup, row) for row in found}
+    return _with_rules(uow, [rows.to_object(SecurityGroup, row) for row in found])
+
+
+def _with_rules(uow: UnitOfWork, found: Collection[SecurityGroup]) -> list[SecurityGroup]:
+    groups = {group.id: group for group in found}
     if not groups:
         return []
     remote = sa.select(RuleRow, Row.name).outerjoin(Row, Row.id == RuleRow.remote_group_id)

@@ -21,9 +21,12 @@ def _ends(*columns: Any) -> sa.Select[Any]:
     return query.where(Network.vni.is_not(None)).distinct()
 
 
+_MINE = _ends(Port.network_id).where(ComputeNode.host == sa.bindparam("host"))
+
+
 def peers(uow: UnitOfWork, host: str) -> dict[str, list[str]]:
     """Of each such network that something of ``host`` is on, where the other hosts that it spans are reached."""
-    mine = uow.session.scalars(_ends(Port.network_id).where(ComputeNode.host == host)).all()
+    mine = uow.rows(_MINE, {"host": host}).scalars().all()
     if not mine:
         return {}
     query = _ends(Port.network_id, ComputeNode.id, ComputeNode.host).where(Port.network_id.in_(mine))

@@ -22,6 +22,7 @@ from nova_lite.conductor.operations.engine import Engine
 from nova_lite.conductor.operations.scheduling import Scheduling
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.context import RequestContext
+from nova_lite.gathering import Line
 from nova_lite.network.driver import NetworkCall, Verb
 from nova_lite.objects import VIF, BuildNetworks, BuildResult, Outcome
 
@@ -38,6 +39,7 @@ class Building:
         self.conf = engine.conf
         self.network = engine.network
         self.conductor = conductor
+        self._reports: Line[BuildResult, bool | Exception] = Line(self._settle)
 
     # --- it begins
 
@@ -102,41 +104,49 @@ class Building:
     # --- it has ended
 
     def finish_build(self, context: RequestContext, result: BuildResult) -> None:
-        """Settle a build; what another host may do better is scheduled again."""
+        """Settle a build; what another host may do better is scheduled again. Those that come meanwhile, of whatever
+        hosts, are settled by one transaction."""
         metrics.BUILDS.labels(result.outcome.value).inc()
-        if not self.db.write(self._finish_build, result):
-            return
-        LOG.info("Rescheduling %s: %s", result.instance_uuid, result.message)
-        try:
-            self.conductor.build_instances(context, [result.instance_uuid])
-        except exception.MessagingUnavailable:
-            LOG.info("The reconciler will reschedule %s", result.instance_uuid)
+        again = self._reports.ask(result)
+        if isinstance(again, Exception):
+            raise again
+        if again:
+            self._build_again(context, [result])
 
     def finish_builds(self, context: RequestContext, host: str, results: list[BuildResult]) -> list[bool]:
         if any(result.host != host for result in results):
             raise exception.Forbidden(f"Host {host} speaks of builds of another one.")
         for result in results:
             metrics.BUILDS.labels(result.outcome.value).inc()
+        settled = self._settle(results)
+        again = [result for result, each in zip(results, settled, strict=True) if each is True]
+        if again:
+            self._build_again(context, again)
+        return [not isinstance(each, Exception) for each in settled]
 
-        def finish_build(uow: UnitOfWork, result: BuildResult) -> bool | None:
-            """None: that build is over, and nothing was changed."""
+    def _build_again(self, context: RequestContext, results: list[BuildResult]) -> None:
+        for result in results:
+            LOG.info("Rescheduling %s: %s", result.instance_uuid, result.message)
+        instance_uuids = [result.instance_uuid for result in results]
+        try:
+            self.conductor.build_instances(context, instance_uuids)
+        except exception.MessagingUnavailable:
+            LOG.info("The reconciler will reschedule %s", ", ".join(instance_uuids))
+
+    def _settle(self, results: list[BuildResult]) -> list[bool | Exception]:
+        """Of each whether it is to be scheduled again; of one whose build is over, which changes nothing, why."""
+
+        def finish_build(uow: UnitOfWork, result: BuildResult) -> bool | Exception:
             try:
                 return self._finish_build(uow, result)
-            except (exception.StaleReport, exception.InstanceGone):
-                return None
+            except (exception.StaleReport, exception.InstanceGone) as error:
+                return error
 
         # In one order everywhere, as the transaction locks several.
-        results_in_order = sorted(results, key=lambda result: result.instance_uuid)
-        settled = self.db.write_together(finish_build, results_in_order)
-        answers = {result.instance_uuid: is_again for result, is_again in zip(results_in_order, settled, strict=True)}
-        again = [instance_uuid for instance_uuid, is_again in answers.items() if is_again]
-        if again:
-            LOG.info("Rescheduling %s", ", ".join(again))
-            try:
-                self.conductor.build_instances(context, again)
-            except exception.MessagingUnavailable:
-                LOG.info("The reconciler will reschedule %s", ", ".join(again))
-        return [answers[result.instance_uuid] is not None for result in results]
+        order = sorted(range(len(results)), key=lambda number: results[number].instance_uuid)
+        settled = self.db.write_together(finish_build, [results[number] for number in order])
+        answers = dict(zip(order, settled, strict=True))
+        return [answers[number] for number in range(len(results))]
 
     def _finish_build(self, uow: UnitOfWork, result: BuildResult) -> bool:
         """True when the instance is to be scheduled again."""

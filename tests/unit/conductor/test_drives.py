@@ -3,21 +3,31 @@ together. None of them is lost by another."""
 
 from __future__ import annotations
 
+import queue
+import threading
+import time
+import typing
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
-from nova_lite import exception, objects, operations
+from nova_lite import exception, gathering, objects, operations
 from nova_lite.conductor.db.engine import UnitOfWork
 from nova_lite.conductor.db.models import Instance, InstanceAction
-from nova_lite.conductor.operations import scheduling
+from nova_lite.conductor.operations import drives, scheduling
 from nova_lite.conductor.operations.create import Create
-from nova_lite.conductor.operations.drives import AT_ONCE, Drives
+from nova_lite.conductor.operations.drives import AT_ONCE, MOST, Drives
+from nova_lite.conductor.operations.wanted import Wanted
 from nova_lite.network.driver import load_backend
 from tests.unit.conductor.test_lifecycle import BUILT, World
+
+DEADLINE = 30.0
+#: Of no create: `Drives` does not look into what it drives.
+NOTHING: Wanted = typing.cast(Wanted, None)
 
 
 class DrivenWorld(World):
@@ -230,6 +240,134 @@ def test_what_was_accepted_right_before_the_end_is_accepted(world: DrivenWorld) 
     world.drives.start(refuse)
     (uuid,) = world.create()
     assert states(world, [uuid]) == ["building"]
+
+
+# --- a moment for others
+
+
+class Placed:
+    """What `Drives` places, batch by batch: how many, and after how many seconds; one batch may be held."""
+
+    def __init__(self) -> None:
+        self.batches: queue.SimpleQueue[tuple[int, float]] = queue.SimpleQueue()
+        self.hold = threading.Event()
+        self.hold.set()
+        self.drives = Drives(self._place)
+        self.began = time.monotonic()
+
+    def _place(self, wanted: list[Wanted]) -> None:
+        self.batches.put((len(wanted), time.monotonic() - self.began))
+        assert self.hold.wait(DEADLINE)
+
+    def add(self, count: int) -> None:
+        for _ in range(count):
+            self.drives.add([NOTHING])
+
+    def next(self) -> tuple[int, float]:
+        return self.batches.get(timeout=DEADLINE)
+
+
+@pytest.fixture
+def placed() -> Iterator[Placed]:
+    made = Placed()
+    made.drives.start()
+    yield made
+    made.hold.set()
+    made.drives.stop()
+
+
+def test_one_that_is_alone_waits_for_nobody(placed: Placed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drives, "MOMENT", 10 * DEADLINE)
+    placed.add(1)
+    assert placed.next()[0] == 1
+    monkeypatch.setattr(drives, "CLOSE", 0.0)  # as if time had passed
+    until(lambda: not placed.drives._under_way)
+    placed.add(1)
+    assert placed.next()[0] == 1
+
+
+def test_those_in_quick_succession_wait_for_more(placed: Placed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drives, "CLOSE", DEADLINE)
+    monkeypatch.setattr(drives, "MOMENT", 0.5)
+    placed.add(1)
+    assert placed.next()[0] == 1
+    placed.began = time.monotonic()
+    placed.add(3)
+    until(lambda: not placed.drives._under_way or placed.drives._gathers)
+    placed.add(2)
+    count, seconds = placed.next()
+    assert count == 5
+    assert seconds >= 0.5
+
+
+def test_so_do_those_that_come_while_another_is_driven(placed: Placed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drives, "CLOSE", 0.0)
+    monkeypatch.setattr(drives, "MOMENT", 0.5)
+    placed.hold.clear()
+    placed.add(1)
+    assert placed.next()[0] == 1
+    placed.began = time.monotonic()
+    placed.add(4)
+    count, seconds = placed.next()
+    assert (count, seconds >= 0.5) == (4, True), "by the other thread, beside the first"
+
+
+def test_a_whole_batch_waits_no_longer(placed: Placed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drives, "CLOSE", DEADLINE)
+    monkeypatch.setattr(drives, "MOMENT", 10 * DEADLINE)
+    placed.add(1)
+    assert placed.next()[0] == 1
+    placed.add(MOST)
+    assert placed.next()[0] == MOST
+
+
+def test_at_the_end_nobody_waits(placed: Placed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was waiting is driven."""
+    monkeypatch.setattr(drives, "CLOSE", DEADLINE)
+    monkeypatch.setattr(drives, "MOMENT", 10 * DEADLINE)
+    placed.add(1)
+    assert placed.next()[0] == 1
+    placed.add(2)
+    until(lambda: placed.drives._gathers)
+    placed.drives.stop()
+    assert placed.next()[0] == 2
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+# --- reports
+
+
+def test_reports_of_several_hosts_that_come_together_are_one_transaction(
+    world: DrivenWorld, commits: list[None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is answered as if it had come alone: the one whose build is over is told so."""
+    monkeypatch.setattr(gathering, "PATIENCE", DEADLINE)
+    uuids = [*world.accept(2), *world.accept(2)]
+    world.drive()
+    results = [built(world, uuid) for uuid in uuids]
+    results[2].generation += 1
+    commits.clear()
+    settle, batches = world.building._settle, list[int]()
+
+    def slowly(asked: list[objects.BuildResult]) -> list[bool | Exception]:
+        batches.append(len(asked))
+        if len(batches) == 1:
+            until(lambda: len(world.building._reports._waiting) == 3)
+        return settle(asked)
+
+    monkeypatch.setattr(world.building._reports, "_ask", slowly)
+    with ThreadPoolExecutor(4) as pool:
+        told = [pool.submit(world.building.finish_build, world.context(), each) for each in results]
+        failures = [each.exception() for each in told]
+    assert [type(each) for each in failures] == [type(None), type(None), exception.StaleReport, type(None)]
+    assert (batches, len(commits)) == ([1, 3], 2)
+    assert states(world, uuids) == ["active", "active", "building", "active"]
 
 
 def test_reports_that_come_together_are_one_transaction(world: DrivenWorld, commits: list[None]) -> None:

@@ -304,7 +304,7 @@ def endpoint(options: argparse.Namespace) -> Iterator[tuple[Client, Costs]]:
     with tempfile.TemporaryDirectory(prefix="nova-lite-bench-") as directory:
         capacity = {"vcpus": 10000, "memory_mb": 10**7, "disk_gb": 10**6}
         more: dict[str, Any] = {"quota": -1, "database": options.database, "computes": options.computes}
-        more["extra_config"] = f"[api]\nworkers = {options.workers}\n"
+        more |= {"extra_config": f"[api]\nworkers = {options.workers}\n", "patient": True}
         cloud.Cloud.forked = False  # their memory would be shared
         with cloud.running(Path(directory), **more, **capacity) as running:
             for name, process in running.processes.items():

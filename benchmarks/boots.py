@@ -158,6 +158,7 @@ def endpoint(
         capacity = {"vcpus": 10000, "memory_mb": 10**7, "disk_gb": 10**6}
         more: dict[str, Any] = {
             "environment": environment,
+            "patient": True,
             "extra_config": f"[oslo_messaging_rabbit]\n{QUEUES[queues]}",
             "database": None if database == SQLITE else database,
             "more": tuple(f"conductor-{number}" for number in range(2, int(conductors) + 1)),

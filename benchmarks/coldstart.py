@@ -83,7 +83,7 @@ def main() -> int:
     found: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory(prefix="nova-lite-bench-") as directory:
         cloud.Cloud.forked = False
-        with cloud.running(Path(directory)) as running:
+        with cloud.running(Path(directory), patient=True) as running:
             for name in DAEMONS:
                 runs = [measured(running, name) for _ in range(options.runs)]
                 found[name] = {key: round(statistics.median(run[key] for run in runs), 2) for key in runs[0]}

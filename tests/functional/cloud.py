@@ -51,29 +51,15 @@ CONFIG = """
 host = {host}
 state_path = {state}
 transport_url = rabbit://guest:guest@127.0.0.1:{broker_port}/{vhost}
-report_interval = 1
-service_down_time = 6
-startup_retry_interval = 1
-rpc_response_timeout = 10
 compute_driver = fake
 reserved_host_memory_mb = 0
 [rpc]
 signing = {signing}
 keys_directory = {keys}
-[oslo_messaging_rabbit]
-heartbeat_timeout_threshold = 10
 [metrics]
 enabled = false
 [conductor]
-lease_seconds = 5
-reconcile_interval = 0.3
 action_deadline = {action_deadline}
-redrive_backoff = 1,2,3
-[scheduler]
-resync_interval = 5
-[compute]
-reconcile_interval = 3
-report_retry_seconds = 1
 [image]
 store_path = {shared}/images
 [volume]
@@ -88,6 +74,26 @@ memory_mb = {memory_mb}
 disk_gb = {disk_gb}
 """
 
+
+#: What tests would wait for too long by the defaults.
+IMPATIENT = """
+[DEFAULT]
+report_interval = 1
+service_down_time = 6
+startup_retry_interval = 1
+rpc_response_timeout = 10
+[oslo_messaging_rabbit]
+heartbeat_timeout_threshold = 10
+[conductor]
+lease_seconds = 5
+reconcile_interval = 0.3
+redrive_backoff = 1,2,3
+[scheduler]
+resync_interval = 5
+[compute]
+reconcile_interval = 3
+report_retry_seconds = 1
+"""
 
 STANDALONE = """
 enabled_apis = osapi_compute, identity, image, volume{cloud.network_api}
@@ -159,6 +165,7 @@ class Cloud:
 
     ``quota``: project demo's limit of instances, cores and memory, if not the default; -1: none.
 
+    ``patient``: with the intervals and delays that daemons have where nothing is configured; tests have shorter ones.
     ``standalone``: with identity and image API; users of ``PASSWORDS``, each in the project of the same name.
     ``fenced``: hosts that are forced down, which is the word that nothing on them runs.
     ``forked``, an attribute: daemons and `manage` begin as copies of a process that has imported them.
@@ -190,6 +197,7 @@ class Cloud:
         environment: dict[str, str] | None = None,
         environment_but_conductor: dict[str, str] | None = None,
         standalone: bool = False,
+        patient: bool = False,
     ) -> None:
         self.path = path
         self.vhost = f"nova-lite-test-{uuid.uuid4().hex[:12]}"
@@ -209,7 +217,7 @@ class Cloud:
         self.broker_port = broker_port
         self.broker_control = broker_control
         self.more = more
-        self.extra_config = extra_config
+        self.extra_config = ("" if patient else IMPATIENT) + extra_config
         self.launcher = launcher
         self.quota = quota
         self.computes = [f"compute-{index}" for index in range(1, computes + 1)]

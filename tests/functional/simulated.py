@@ -20,7 +20,6 @@ from nova_lite.conductor.db import models
 from tests.functional import cloud
 from tests.ports import free_port
 
-#: What daemons have where nothing is configured; tests have shorter ones.
 CONFIG = """
 [DEFAULT]
 report_interval = {beat}
@@ -32,12 +31,6 @@ enabled = true
 conductor_port = {conductor}
 scheduler_port = {scheduler}
 api_port = {api}
-[conductor]
-lease_seconds = 30
-reconcile_interval = 1
-redrive_backoff = 2,5,10,30
-[scheduler]
-resync_interval = 60
 """
 #: Whose key a process of many hosts has for itself.
 OWN = "simulator"
@@ -64,7 +57,8 @@ class Simulated(cloud.Cloud):
         self.settings = {"beat": beat, "compare": compare, "build_seconds": build_seconds}
         self.ports = {name: free_port() for name in ("conductor", "scheduler", "api")}
         config = CONFIG.format(beat=max(1, int(beat)), down=max(3, int(beat * 3)), **self.ports)
-        super().__init__(path, database=database, computes=0, quota=-1, action_deadline=900, extra_config=config)
+        more = {"quota": -1, "action_deadline": 900, "extra_config": config, "patient": True}
+        super().__init__(path, database=database, computes=0, **more)  # type: ignore[arg-type]
         self.parts = [self.hosts[number::processes] for number in range(processes)]
         self.fleets: list[subprocess.Popen[str]] = []
         self._engine: sa.Engine | None = None

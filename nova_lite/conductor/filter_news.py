@@ -2,7 +2,9 @@
 
 What is committed is the truth, and hosts ask for it by themselves after a while; the news only makes that soon. It is
 told twice a second at most, however many servers of a project come and go meanwhile; a host that does not answer keeps
-no other waiting.
+no other waiting. A change of rules is told to all that it concerns at once. That servers of a group have come or gone
+is told to a few hosts each time, those first that have waited longest: in a project that has servers on a thousand
+hosts, each of them would else be told, and would ask, twice a second for as long as any server comes or goes.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ LOG = logging.getLogger(__name__)
 
 #: Hosts that are told at the same time.
 PARALLEL = 4
+#: Hosts that hear of servers that came or went, each time.
+MOST = 20
 
 
 class FilterNews:
@@ -30,6 +34,8 @@ class FilterNews:
         self._lock = threading.Lock()
         self._projects: set[str] = set()
         self._instances: set[str] = set()
+        #: Hosts whose turn comes, in this order; and those that are about to be told.
+        self._later: dict[str, None] = {}
         self._waiting: set[str] = set()
         self._pool = futures.ThreadPoolExecutor(PARALLEL, thread_name_prefix="filter-news")
 
@@ -47,17 +53,25 @@ class FilterNews:
         with self._lock:
             projects, instances = self._projects, self._instances
             self._projects, self._instances = set(), set()
-        if not projects and not instances:
-            return []
         try:
-            hosts = self._db.read(_concerned, projects, instances)
+            at_once = self._concerned(projects, set())
+            others = self._concerned(set(), instances)
         except Exception:
             self.add(projects, instances)
             raise
         with self._lock:
-            new = [host for host in hosts if host not in self._waiting]
+            for host in at_once:
+                self._later.pop(host, None)
+            self._later |= dict.fromkeys(host for host in others if host not in at_once)
+            turn = list(self._later)[:MOST]
+            for host in turn:
+                del self._later[host]
+            new = [host for host in (*at_once, *turn) if host not in self._waiting]
             self._waiting |= set(new)
         return [self._pool.submit(self._tell, host) for host in new]
+
+    def _concerned(self, projects: set[str], instances: set[str]) -> list[str]:
+        return self._db.read(_concerned, projects, instances) if projects or instances else []
 
     def _tell(self, host: str) -> None:
         with self._lock:

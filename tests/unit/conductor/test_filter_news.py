@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from nova_lite import exception
+from nova_lite.conductor import filter_news
 from nova_lite.conductor.db.engine import Database
 from nova_lite.conductor.filter_news import FilterNews
 from tests.unit.conductor import make
@@ -49,6 +50,27 @@ def test_each_host_is_told_once(news: FilterNews, compute: Compute) -> None:
     news.add({"p2"}, set())
     told(news)
     assert sorted(compute.told) == ["h1", "h2"]
+
+
+def test_servers_that_come_and_go_are_told_to_a_few_hosts_at_a_time(
+    news: FilterNews, db: Database, compute: Compute, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filter_news, "MOST", 2)
+    for number in range(3, 6):
+        db.write(make.instance, host=f"h{number}")
+    gone = db.write(make.instance, host="h9")
+    hosts = ["h1", "h2", "h3", "h4", "h5"]
+    for _ in range(3):
+        news.add(set(), {gone})
+        told(news)
+    assert compute.told == [*hosts, "h1"], "whoever has heard last comes last"
+    compute.told.clear()
+    news.add({"p1"}, {gone})
+    told(news)
+    assert sorted(compute.told) == ["h1", "h2", "h3", "h4", "h5", "h9"], "a change of rules concerns all at once"
+    compute.told.clear()
+    told(news)
+    assert compute.told == [], "and there is no more to tell then"
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
 """Many simulated compute hosts in one process: what the control plane sees of a host, without its hypervisor.
 
-Each host has a queue of its own and a key of its own, registers, tells its heartbeat, compares its domains, builds what
-it is ordered to, and does what else it is told to by saying so. They share the connections. What they are sent they
-do not verify; what they send is signed. `Fleet.die` leaves a host's queue behind, as a machine does that loses power.
+Each host has a queue of its own and a key of its own, registers, tells its heartbeat, compares its domains, asks what
+its guests let in, builds what it is ordered to, and does what else it is told to by saying so. They share the
+connections. What they are sent they do not verify; what they send is signed. `Fleet.die` leaves a host's queue behind,
+as a machine does that loses power.
 
 ``python -m tests.functional.fleet CONFIG`` serves the hosts that its standard input names, a line of JSON each time::
 
@@ -43,12 +44,14 @@ from nova_lite.states import PowerState  # noqa: E402
 
 EXCHANGE = "nova_lite"
 THREADS = 12
+#: Seconds that a host waits at least before it asks once more what to filter.
+FILTERS_APART = 0.25
 
 #: Orders that tell a guest what to do; after others it runs.
 POWER = {"stop_instance": PowerState.SHUTDOWN, "pause_instance": PowerState.PAUSED}
 
 #: Casts that are nudges to ask for something, which these hosts never need.
-NUDGES = ("refresh_security_groups", "cache_images", "volume_work")
+NUDGES = ("cache_images", "volume_work")
 
 
 class Host:
@@ -60,6 +63,7 @@ class Host:
         self.capacity = capacity
         self.domains = {server: (generation, PowerState.RUNNING) for server, generation in domains}
         self.alive = True
+        self.asks_filters = False
         self.life = 0
         self.identity = str(uuid.uuid4())
         self.boot_id = str(uuid.uuid4())
@@ -106,6 +110,12 @@ class Host:
                 self.domains.pop(verdict.uuid, None)
         self.conductor.domains_expected(get_admin_context(), self.name)
 
+    def filters(self) -> None:
+        """Ask what the groups of its guests let in."""
+        self.asks_filters = False
+        if servers := list(self.domains):
+            self.conductor.port_filters_get(get_admin_context(), self.name, servers)
+
     def build(self, request: dict[str, Any]) -> None:
         server, generation = request["instance"]["uuid"], request["generation"]
         self.domains[server] = (generation, PowerState.RUNNING)
@@ -141,14 +151,15 @@ class Host:
 
 
 class Fleet:
-    """``beat``, ``compare``: seconds between two heartbeats and two comparisons of a host; ``build_seconds``: that a
-    build takes. ``counts``: what was done, and what failed."""
+    """``beat``, ``compare``, ``filters``: seconds between two heartbeats, comparisons and looks at filters of a host;
+    ``build_seconds``: that a build takes. ``counts``: what was done, and what failed."""
 
     def __init__(
         self,
         conf: cfg.ConfigOpts,
         beat: float = 10.0,
         compare: float = 30.0,
+        filters: float = 60.0,
         build_seconds: float = 0.0,
         capacity: int = 1000,
     ) -> None:
@@ -156,7 +167,7 @@ class Fleet:
         self.capacity = capacity
         self.hosts: dict[str, Host] = {}
         self.counts: Counter[str] = Counter()
-        self._intervals = {"beat": beat, "compare": compare}
+        self._intervals = {"beat": beat, "compare": compare, "filters": filters}
         self._build_seconds = build_seconds
         self._transport = rpc.Transport(conf, keys.COMPUTE)
         self._pool = futures.ThreadPoolExecutor(THREADS)
@@ -273,8 +284,16 @@ class Fleet:
             self.counts[f"call {method}"] += 1  # nobody answers; the caller gives up
         elif method == "build_and_run_instance":
             self._later(self._build_seconds, lambda: self._do("build", lambda: host.build(arguments["request"])))
+            self._ask_filters(host)
+        elif method == "refresh_security_groups":
+            self._ask_filters(host)
         elif method not in NUDGES:
             self._do("order", lambda: host.obey(method, arguments["ticket"]))
+
+    def _ask_filters(self, host: Host) -> None:
+        if not host.asks_filters:
+            host.asks_filters = True
+            self._later(FILTERS_APART, lambda: self._do("filters", host.filters))
 
     def _do(self, kind: str, work: Callable[[], None]) -> None:
         self._pool.submit(self._guarded, kind, work)

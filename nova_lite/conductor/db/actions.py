@@ -319,9 +319,14 @@ def renew_leases(
 
 def make_due(uow: UnitOfWork, host: str) -> None:
     """A host has just (re)started: whatever it was asked to do before is to be sent again now."""
-    uow.change(
-        sa.update(InstanceAction).where(_OPEN, InstanceAction.host == host).values(lease_expires_at=uow.now, attempts=0)
-    )
+    uow.change(_MAKE_DUE, {"of_host": host, "due": uow.now})
+
+
+_MAKE_DUE = (
+    sa.update(InstanceAction)
+    .where(_OPEN, InstanceAction.host == sa.bindparam("of_host"))
+    .values(lease_expires_at=sa.bindparam("due"), attempts=0)
+)
 
 
 def finish(uow: UnitOfWork, action: InstanceAction, error: str | None = None, details: str = "") -> None:

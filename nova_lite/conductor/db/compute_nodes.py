@@ -51,7 +51,7 @@ _DISK_STEP = 0.05
 
 def report(uow: UnitOfWork, service: Service, host_report: HostReport, aggregates: Sequence[HostAggregate]) -> None:
     """Make the host's rows these nodes, and no others."""
-    known = {node.node: node for node in uow.session.scalars(sa.select(ComputeNode).filter_by(host=host_report.host))}
+    known = {node.node: node for node in uow.session.scalars(_OF_HOST, {"host": host_report.host})}
     for inventory in host_report.inventories:
         reported = _as_reported(host_report, inventory)
         values = _capacity(reported, aggregates) | reported
@@ -65,6 +65,9 @@ def report(uow: UnitOfWork, service: Service, host_report: HostReport, aggregate
             # Nothing new goes to a node that is not reported any more; what is there keeps its allocations.
             node.vcpus = node.memory_mb = node.disk_gb = 0
             touch(uow, node)
+
+
+_OF_HOST = sa.select(ComputeNode).where(ComputeNode.host == sa.bindparam("host"))
 
 
 def _add(uow: UnitOfWork, service: Service, name: str, values: dict[str, Any]) -> None:
@@ -176,14 +179,24 @@ def touch_all(uow: UnitOfWork, service: Service) -> None:
     """What was changed concerns the whole host."""
     uow.tell_at_once = True
     uow.session.flush()
-    for node in uow.session.scalars(sa.select(ComputeNode).where(ComputeNode.service_id == service.id)):
+    for node in uow.session.scalars(_OF_SERVICE, {"service_id": service.id}):
         touch(uow, node)
+
+
+_OF_SERVICE = sa.select(ComputeNode).where(ComputeNode.service_id == sa.bindparam("service_id"))
 
 
 def touch(uow: UnitOfWork, node: ComputeNode) -> None:
     """Raise the node's generation in SQL, since claims raise it at the same time."""
-    uow.change(sa.update(ComputeNode).where(ComputeNode.id == node.id).values(generation=ComputeNode.generation + 1))
+    uow.change(_TOUCH, {"node_id": node.id})
     uow.touched_nodes.add(node.id)
+
+
+_TOUCH = (
+    sa.update(ComputeNode)
+    .where(ComputeNode.id == sa.bindparam("node_id"))
+    .values(generation=ComputeNode.generation + 1)
+)
 
 
 class Placed(NamedTuple):

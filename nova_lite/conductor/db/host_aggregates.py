@@ -18,17 +18,19 @@ ZONE = "availability_zone"
 COLUMNS = (Aggregate.id, Aggregate.name, Aggregate.metadata_)
 
 
+_ALL = (
+    sa.select(AggregateHost.host, *COLUMNS)
+    .join(Aggregate, Aggregate.id == AggregateHost.aggregate_id)
+    .order_by(Aggregate.id)
+)
+_OF_HOSTS = _ALL.where(AggregateHost.host.in_(sa.bindparam("hosts", expanding=True)))
+
+
 def of_hosts(uow: UnitOfWork, hosts: Collection[str] | None = None) -> dict[str, list[HostAggregate]]:
     """Host name to its aggregates, in the order of their ids; of all hosts, or of these."""
-    query = (
-        sa.select(AggregateHost.host, *COLUMNS)
-        .join(Aggregate, Aggregate.id == AggregateHost.aggregate_id)
-        .order_by(Aggregate.id)
-    )
-    if hosts is not None:
-        query = query.where(AggregateHost.host.in_(hosts))
+    those = uow.rows(_ALL) if hosts is None else uow.rows(_OF_HOSTS, {"hosts": hosts})
     found: dict[str, list[HostAggregate]] = {}
-    for host, *values in uow.session.execute(query):
+    for host, *values in those:
         found.setdefault(host, []).extend(made_of([values]))
     return found
 

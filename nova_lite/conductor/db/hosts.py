@@ -138,12 +138,14 @@ def admit(uow: UnitOfWork, host: str, identity: str = "") -> int:
     By forcing the host down an operator says that the first one runs nothing any more; the next to register is it then.
     """
     service = services.locked(uow, host, COMPUTE)
-    if service is None:
-        return 0
+    return 0 if service is None else _admitted(service, identity)
+
+
+def _admitted(service: Service, identity: str) -> int:
     if service.forced_down:
-        raise exception.HostForcedDown(host=host)
+        raise exception.HostForcedDown(host=service.host)
     if _is_another(identity, service):
-        raise exception.HostIsAnother(host=host)
+        raise exception.HostIsAnother(host=service.host)
     return service.epoch
 
 
@@ -155,7 +157,8 @@ def _is_another(identity: str, service: Any) -> bool:
 
 def check_epoch(uow: UnitOfWork, host: str, epoch: int, identity: str = "") -> None:
     """Raises `HostNotAdmitted` unless the host registered since it was last forced down, or forgotten."""
-    if services.locked(uow, host, COMPUTE) is None or admit(uow, host, identity) != epoch:
+    service = services.locked(uow, host, COMPUTE)
+    if service is None or _admitted(service, identity) != epoch:
         raise exception.HostEpochOver(host=host)
 
 

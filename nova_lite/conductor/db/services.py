@@ -87,8 +87,15 @@ def find(uow: UnitOfWork, host: str, binary: str) -> Service | None:
 
 
 def locked(uow: UnitOfWork, host: str, binary: str) -> Service | None:
-    query = sa.select(Service).where(Service.host == host, Service.binary == binary)
-    return uow.session.scalars(query.with_for_update().execution_options(populate_existing=True)).first()
+    return uow.session.scalars(_LOCKED, {"host": host, "binary": binary}).first()
+
+
+_LOCKED = (
+    sa.select(Service)
+    .where(Service.host == sa.bindparam("host"), Service.binary == sa.bindparam("binary"))
+    .with_for_update()
+    .execution_options(populate_existing=True)
+)
 
 
 def is_first(uow: UnitOfWork, binary: str, host: str) -> bool:

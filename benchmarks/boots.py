@@ -198,6 +198,8 @@ def main() -> int:
     options = parser.parse_args()
     if options.url and not (options.image and options.flavor):
         parser.error("--url needs --image and --flavor")
+    if not all(each.isdecimal() and int(each) for each in options.conductors.split(",")):
+        parser.error(f"--conductors takes numbers from 1, with commas, as in 1,2,4; it was given {options.conductors}")
     kinds: list[tuple[str, ...]] = [("", "", "", "")]
     if not options.url:
         kinds = list(itertools.product(*(each.split(",") for each in _several(options))))

@@ -54,15 +54,15 @@ class FilterNews:
             projects, instances = self._projects, self._instances
             self._projects, self._instances = set(), set()
         try:
-            at_once = self._concerned(projects, set())
-            others = self._concerned(set(), instances)
+            at_once = self._hosts(projects, set())
+            others = self._hosts(set(), instances)
         except Exception:
             self.add(projects, instances)
             raise
         with self._lock:
+            self._later |= dict.fromkeys(others)
             for host in at_once:
                 self._later.pop(host, None)
-            self._later |= dict.fromkeys(host for host in others if host not in at_once)
             turn = list(self._later)[:MOST]
             for host in turn:
                 del self._later[host]
@@ -70,7 +70,7 @@ class FilterNews:
             self._waiting |= set(new)
         return [self._pool.submit(self._tell, host) for host in new]
 
-    def _concerned(self, projects: set[str], instances: set[str]) -> list[str]:
+    def _hosts(self, projects: set[str], instances: set[str]) -> list[str]:
         return self._db.read(_concerned, projects, instances) if projects or instances else []
 
     def _tell(self, host: str) -> None:

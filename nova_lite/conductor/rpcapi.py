@@ -67,9 +67,8 @@ _OWN = frozenset(
         *("report_service", "host_states_get", "register_host", "report_state", "start_build", "finish_build"),
         *("finish_action", "order_is_wanted", "order_is_open", "live_migration_progress", "report_task"),
         *("reconcile_domains", "domains_expected", "domains_agree", "domain_lost", "image_update"),
-        "console_token_take",
         *("finish_volume_work", "port_filters_get", "finish_builds", "finish_actions", "volume_connect"),
-        *("interfaces_bind", "interfaces_active", "interfaces_event"),
+        *("interfaces_bind", "interfaces_active", "interfaces_event", "console_token_take"),
     }
 )
 _LISTS = frozenset({"migrations_in_progress"})

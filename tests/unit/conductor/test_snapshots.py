@@ -53,21 +53,21 @@ class Snapshots(World):
     def files(self) -> list[str]:
         return sorted(name for _, _, names in os.walk(self.store) for name in names)
 
-    def result(self, kind: str = "createImage") -> list[tuple[str, str | None]]:
-        """Events of the last action of this kind, and how each ended."""
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        """Of the last action of this kind."""
 
-        def read(uow: Any) -> list[tuple[str, str | None]]:
+        def read(uow: Any) -> list[dict[str, Any]]:
             rows = uow.session.query(models.InstanceAction).filter_by(action=kind).order_by(models.InstanceAction.id)
-            return [(event["event"], event["result"]) for event in rows.all()[-1].events]
+            return list(rows.all()[-1].events)
 
         return self.db.read(read)
+
+    def result(self, kind: str = "createImage") -> list[tuple[str, str | None]]:
+        """Those events, and how each ended."""
+        return [(event["event"], event["result"]) for event in self.events(kind)]
 
     def causes(self, kind: str) -> list[str]:
-        def read(uow: Any) -> list[str]:
-            rows = uow.session.query(models.InstanceAction).filter_by(action=kind).order_by(models.InstanceAction.id)
-            return [event["details"] for event in rows.all()[-1].events if event["result"] == "Error"]
-
-        return self.db.read(read)
+        return [event["details"] for event in self.events(kind) if event["result"] == "Error"]
 
 
 @pytest.fixture

@@ -44,8 +44,14 @@ def peers(uow: UnitOfWork, host: str) -> dict[str, list[str]]:
 
 def hosts(uow: UnitOfWork, projects: Collection[str], changed: Collection[str]) -> list[str]:
     """Those that are up, and share such a network with an instance of ``projects``, or with one of ``changed``."""
-    concerned = sa.or_(Instance.project_id.in_(projects), Instance.uuid.in_(changed))
-    theirs = sa.select(Port.network_id).join(Instance, Instance.uuid == Port.instance_uuid).where(concerned)
-    query = _ends(ComputeNode.host).where(Port.network_id.in_(theirs))
+    theirs = sa.select(Port.network_id).join(Network, Network.id == Port.network_id).where(Network.vni.is_not(None))
+    of_projects = theirs.join(Instance, Instance.uuid == Port.instance_uuid).where(Instance.project_id.in_(projects))
+    of_changed = theirs.where(Port.instance_uuid.in_(changed))
+    # One after the other: joined by "or", they would read all ports.
+    asked = ([of_projects] if projects else []) + ([of_changed] if changed else [])
+    networks = {each for query in asked for each in uow.session.scalars(query.distinct())}
+    if not networks:
+        return []
+    query = _ends(ComputeNode.host).where(Port.network_id.in_(networks))
     down = sa.select(Service.host).where(Service.binary == services.COMPUTE, Service.up.is_(False))
     return sorted(uow.session.scalars(query.where(ComputeNode.host.not_in(down))))

@@ -1,0 +1,124 @@
+"""What is asked again and again of one host, or of a few servers, reads their rows, and not those of all servers.
+
+The database itself counts the rows. SQLite counts none: its plans are looked at by
+tests/unit/conductor/test_db_plans.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import sqlalchemy as sa
+
+from nova_lite.conductor.db import actions, hosts, instances, models, networks, security_groups, spanning
+from nova_lite.conductor.db.engine import Database, UnitOfWork
+from nova_lite.network import define
+from tests.functional.cloud import wait_for_none
+from tests.unit.conductor import make
+
+HOSTS = 40
+ON_EACH = 50
+
+#: Rows that may be read for a host of 25 servers, and 25 that were deleted, of 2,000 servers.
+MOST = 800
+
+HOST = "h7"
+
+
+def some(uow: UnitOfWork) -> list[str]:
+    """Two servers of the host."""
+    query = sa.select(models.Instance.uuid).where(models.Instance.host == HOST, models.Instance.deleted.is_(False))
+    return list(uow.session.scalars(query.limit(2)))
+
+
+QUESTIONS: dict[str, Callable[[UnitOfWork], object]] = {
+    "what concerns a host": lambda uow: instances.concerned_with(uow, HOST),
+    "what is settled on a host": lambda uow: instances.settled_on(uow, HOST),
+    "what has a domain on a host": lambda uow: instances.with_domain(uow, HOST),
+    "a host has restarted": lambda uow: actions.make_due(uow, HOST),
+    "a host's filters": lambda uow: security_groups.filters(uow, HOST, instances.concerned_with(uow, HOST)),
+    "hosts that have a project's servers": lambda uow: security_groups.hosts(uow, ["p7"], []),
+    "hosts that have servers of a server's project": lambda uow: security_groups.hosts(uow, [], some(uow)),
+    "hosts on a project's networks": lambda uow: spanning.hosts(uow, ["p7"], []),
+    "hosts on a server's networks": lambda uow: spanning.hosts(uow, [], some(uow)),
+    "a server": lambda uow: instances.get(uow, make.ADMIN, some(uow)[0]),
+}
+
+
+def fill(uow: UnitOfWork) -> None:
+    """On each host servers of a project of its own, on a network of its own, half of them deleted."""
+    for number in range(HOSTS):
+        host = f"h{number}"
+        hosts.register_host(uow, uow.conf, make.report(host, inventories=[make.inventory(host)]))
+        node = uow.session.scalars(sa.select(models.ComputeNode.id).where(models.ComputeNode.host == host)).one()
+        network = networks.create(
+            uow, define.network(f"net{number}", f"10.{number}.0.0/16", vni=100 + number, bridge=f"br{number}")
+        )
+        for each in range(ON_EACH):
+            project = f"p{number}"
+            gone = each % 2 == 1
+            uuid = make.instance(uow, host=host, project_id=project, deleted=gone, security_groups=["default"])
+            make.action(uow, uuid, host=host, finish_time=uow.now)
+            if gone:
+                continue
+            place = {"vcpus": 1, "memory_mb": 1, "disk_gb": 1, "created_at": uow.now}
+            uow.session.add(models.Allocation(instance_uuid=uuid, compute_node_id=node, generation=1, **place))
+            address = f"10.{number}.0.{each + 2}"
+            mac = f"fa:16:3e:00:{number:02x}:{each:02x}"
+            port = {"network_id": network.id, "mac_address": mac, "address": address, "created_at": uow.now}
+            uow.session.add(models.Port(id=f"{number:018x}{each:018x}", instance_uuid=uuid, **port))
+
+
+@pytest.fixture
+def full(db: Database) -> Database:
+    if db.is_sqlite:
+        pytest.skip("SQLite does not count the rows that it reads")
+    db.write(fill)
+    return db
+
+
+def analyse(db: Database) -> None:
+    tables = ("instances", "ports", "allocations", "instance_actions", "compute_nodes", "networks", "services")
+    with db.engine.begin() as connection:
+        for name in tables:
+            connection.exec_driver_sql(f"ANALYZE {'TABLE ' if is_mariadb(db) else ''}{name}")
+
+
+def is_mariadb(db: Database) -> bool:
+    return db.engine.dialect.name in ("mysql", "mariadb")
+
+
+def is_postgresql(uow: UnitOfWork) -> bool:
+    return uow.session.get_bind().dialect.name == "postgresql"
+
+
+def rows_read(uow: UnitOfWork) -> int:
+    """By this connection; on PostgreSQL, in this transaction."""
+    if is_postgresql(uow):
+        query = "SELECT SUM(seq_tup_read + COALESCE(idx_tup_fetch, 0)) FROM pg_stat_xact_user_tables"
+        return int(uow.session.scalar(sa.text(query)))
+    found = uow.session.execute(sa.text("SHOW SESSION STATUS LIKE 'Handler_read%'"))
+    return sum(int(value) for _, value in found)
+
+
+def asked(uow: UnitOfWork, question: Callable[[UnitOfWork], object]) -> int:
+    """The rows that it reads."""
+    if is_postgresql(uow):  # a table of this size it would rather scan than look into an index for each row
+        for way in ("seqscan", "bitmapscan", "hashjoin", "mergejoin"):
+            uow.session.execute(sa.text(f"SET LOCAL enable_{way} = off"))
+    before = rows_read(uow)
+    assert question(uow) != []
+    return rows_read(uow) - before
+
+
+def test_no_question_of_a_host_reads_all_servers(full: Database) -> None:
+    """MariaDB counts what was filled in behind its own back, and plans by that a little later."""
+
+    def too_many() -> dict[str, int]:
+        analyse(full)
+        found = {name: full.write(asked, question) for name, question in QUESTIONS.items()}
+        return {name: count for name, count in found.items() if count > MOST}
+
+    wait_for_none("questions that read too many rows", too_many, timeout=30)
+    assert full.read(asked, lambda uow: uow.session.scalars(sa.select(models.Instance.id)).all()) > MOST

@@ -19,7 +19,7 @@ from oslo_config import cfg  # noqa: E402
 
 from nova_lite import conf as nova_conf  # noqa: E402
 from nova_lite import exception, rpc, service, sockets  # noqa: E402
-from nova_lite.api import deploy, gathered_reads, kept_flavors, prefork, server, wsgi  # noqa: E402
+from nova_lite.api import deploy, gathered_creates, gathered_reads, kept_flavors, prefork, server, wsgi  # noqa: E402
 from nova_lite.api.deadlines import Limits  # noqa: E402
 from nova_lite.compute.api import API  # noqa: E402
 from nova_lite.compute.rpcapi import ComputeRPC  # noqa: E402
@@ -75,6 +75,8 @@ class Worker(service.Daemon):
         self._transport = rpc.Transport(self.conf, rpc.API)
         throttled = rpc.Throttled(self._transport, "conductor", priority)
         client = gathered_reads.gathered(rpc.proxy(ConductorRPC, throttled))
+        if self.conf.network.backend != "neutron":  # which is asked about each create first, by a call of its own
+            client = gathered_creates.gathered(client)
         conductor = kept_flavors.kept(client, self.conf.api.flavors_kept)
         compute = rpc.proxy(ComputeRPC, self._transport)
         self._compute.connect(conductor, compute, load_backend(self.conf, conductor), _volumes(self.conf, conductor))

@@ -24,6 +24,7 @@ from nova_lite.objects import (
     ConsoleTarget,
     CreateRequest,
     CreateResult,
+    Creation,
     DomainExpected,
     DomainReport,
     DomainVerdict,
@@ -84,9 +85,9 @@ ALLOWED = {
     # what servers are asked to become, and what there is of them
     **rpc.allow(
         rpc.API,
-        methods="create_instances instances_get instance_list instance_update instance_metadata_change "
-        "instance_metadata_delete instance_tags_replace instance_tag_add instance_tag_delete instance_password_clear "
-        "instances_at_address "
+        methods="create_instances create_instances_together instances_get instance_list instance_update "
+        "instance_metadata_change instance_metadata_delete instance_tags_replace instance_tag_add instance_tag_delete "
+        "instance_password_clear instances_at_address "
         "instance_password_set instance_lock instance_unlock instance_reset_state action_list migration_list "
         "migrations_in_progress migration_get live_migration_abort live_migration_force_complete "
         "console_token_create console_token_get",
@@ -181,12 +182,17 @@ def changes(method: str) -> bool:
     return not (method.endswith(("_list", "_get")) or method in _REPEATABLE or method in _BOUND)
 
 
-@rpc.service("conductor", version="1.17", allowed=ALLOWED)
+@rpc.service("conductor", version="1.18", allowed=ALLOWED)
 class ConductorRPC(Protocol):
     # --- servers, for the API
 
     def create_instances(self, context: RequestContext, request: CreateRequest) -> CreateResult:
         """Check against flavor, image, key, networks and quota, and write instances and their create actions."""
+
+    @rpc.since("1.18")
+    def create_instances_together(self, context: RequestContext, creates: list[Creation]) -> list[CreateResult | None]:
+        """`create_instances` for each of these, in one transaction. None, for one that has to be asked for by itself:
+        it is refused, or a network service has to be asked first."""
 
     @rpc.cast
     def build_instances(self, context: RequestContext, instance_uuids: list[str]) -> None:

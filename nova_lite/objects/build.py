@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import hashlib
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
@@ -64,6 +65,13 @@ class CreateRequest(msgspec.Struct, kw_only=True):
     idempotency_key: str | None = None
     fingerprint: str = ""
     may_have_zero_disk: bool = True
+
+
+class Creation(msgspec.Struct, kw_only=True):
+    """One of several creates in one message: who asks (`nova_lite.context.RequestContext.to_rpc`), and for what."""
+
+    context: dict[str, Any]
+    request: CreateRequest
 
 
 class CreateResult(msgspec.Struct, kw_only=True):

@@ -41,6 +41,7 @@ from nova_lite.network.driver import NetworkBackend, NetworkCall, Verb
 from nova_lite.objects import (
     CreateRequest,
     CreateResult,
+    Creation,
     Flavor,
     Image,
     NetworkRequest,
@@ -69,7 +70,7 @@ class _Asked(NamedTuple):
 
 
 class Create:
-    """The RPC method `create_instances`."""
+    """The RPC methods `create_instances` and `create_instances_together`."""
 
     def __init__(
         self, db: Database, conf: cfg.ConfigOpts, network: NetworkBackend, drives: Drives | None = None
@@ -79,7 +80,7 @@ class Create:
         self.conf = conf
         self.network = network
         self.drives = drives
-        self._line: Line[_Asked, CreateResult | Exception] = Line(self._accept)
+        self._line: Line[list[_Asked], list[CreateResult | Exception]] = Line(self._accept_all)
 
     def create_instances(self, context: RequestContext, request: CreateRequest) -> CreateResult:
         """Write ``request.min_count`` to ``max_count`` instances, as many as the quota allows, or refuse all of it; the
@@ -96,10 +97,21 @@ class Create:
                     raise
         asked = _Asked(context, request, answer)
         # Many servers in one request would have all others wait for them.
-        accepted = self._line.ask(asked) if request.max_count == 1 else self._accept_one(asked)
+        (accepted,) = self._line.ask([asked]) if request.max_count == 1 else [self._accept_one(asked)]
         if isinstance(accepted, Exception):
             raise accepted
         return accepted
+
+    def create_instances_together(self, context: RequestContext, creates: list[Creation]) -> list[CreateResult | None]:
+        if self.network.remote:
+            return [None] * len(creates)
+        asked = [_Asked(RequestContext.from_rpc(each.context), each.request, None) for each in creates]
+        return [None if isinstance(each, Exception) else each for each in self._line.ask(asked)]
+
+    def _accept_all(self, messages: list[list[_Asked]]) -> list[list[CreateResult | Exception]]:
+        """What each of these messages asks for."""
+        accepted = iter(self._accept([each for asked in messages for each in asked]))
+        return [[next(accepted) for _ in asked] for asked in messages]
 
     def _accept(self, asked: list[_Asked]) -> list[CreateResult | Exception]:
         """Those that came together, by one transaction. If any of them cannot be, each by its own: what is refused may

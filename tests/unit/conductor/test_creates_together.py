@@ -18,7 +18,7 @@ from nova_lite.conductor.db.models import Instance
 from nova_lite.conductor.operations.create import Create, _Asked
 from nova_lite.context import RequestContext
 from nova_lite.network.driver import load_backend
-from nova_lite.objects import CreateResult
+from nova_lite.objects import CreateResult, Creation
 from tests.unit.conductor import make
 from tests.unit.conductor.test_statements import counting
 
@@ -149,3 +149,40 @@ def test_of_one_that_is_refused_in_the_line_its_own_asker_hears(create: Create, 
     context, request, _ = asked(image, flavor="none")
     with pytest.raises(exception.FlavorUnavailable):
         create.create_instances(context, request)
+
+
+def creation(*args: Any, **kwargs: Any) -> Creation:
+    context, request, _ = asked(*args, **kwargs)
+    return Creation(context=context.to_rpc(), request=request)
+
+
+def test_those_of_one_message_are_one_transaction_and_each_is_its_own_askers(
+    db: Database, create: Create, image: objects.Image, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    creates = [creation(image, project=f"p{number}", name=f"vm{number}") for number in (2, 1)]
+    transactions = []
+    whole: Callable[..., Any] = create._create_instances
+    monkeypatch.setattr(create, "_create_instances", lambda *each: transactions.append(each) or whole(*each))
+    answers = create.create_instances_together(make.context("p3"), creates)
+    assert [each.instances[0].project_id for each in answers if each is not None] == ["p2", "p1"]
+    assert named(db) == [("p1", "vm1"), ("p2", "vm2")]
+    assert len(transactions) == 1
+    again = create.create_instances_together(make.context("p3"), creates)
+    assert [uuid_of(each) for each in again if each] == [uuid_of(each) for each in answers if each]
+
+
+def test_of_one_message_the_refused_one_is_to_be_asked_for_by_itself(
+    db: Database, create: Create, image: objects.Image
+) -> None:
+    creates = [creation(image), creation(image, flavor="none"), creation(image, name="other")]
+    answers = create.create_instances_together(make.context(), creates)
+    assert [each is None for each in answers] == [False, True, False]
+    assert named(db) == [("p1", "other"), ("p1", "vm")]
+
+
+def test_where_a_network_service_is_asked_first_each_is_asked_for_by_itself(
+    db: Database, create: Create, image: objects.Image, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(create.network, "remote", True)
+    assert create.create_instances_together(make.context(), [creation(image), creation(image)]) == [None, None]
+    assert named(db) == []

@@ -5,7 +5,8 @@ conductor, scheduler and API over RabbitMQ and a MariaDB of its own, which is fi
 on loopback and `mariadb-server`::
 
     benchmarks/soak.py --hosts 1000 --rows 100000 --minutes 90 --json soak.json --png soak
-    benchmarks/soak.py --hosts 1000 --rows 0 --creates-per-second 40 --minutes 10 --json creates.json
+    benchmarks/soak.py --hosts 1000 --rows 0 --creates-per-second 40 --minutes 10 --alive 100000 --projects 1000 \\
+        --json creates.json
     benchmarks/soak.py --judge soak.json --png soak
 
 Every ten seconds a sample, first at rest and then at load: memory (PSS) of each daemon, depths of queues, the
@@ -55,8 +56,9 @@ SMALL = {"queue": 20.0, "sweep_ms": 1.0}
 class Load:
     """Creates at a steady rate whatever the answers; as many deletes, once ``alive`` servers are there; lists."""
 
-    def __init__(self, running: simulated.Simulated, rate: float, alive: int, lists: float) -> None:
+    def __init__(self, running: simulated.Simulated, rate: float, alive: int, lists: float, projects: int) -> None:
         self.cloud = running
+        self.projects = projects
         self.rate = rate
         self.alive = alive
         self.lists = lists
@@ -88,17 +90,17 @@ class Load:
         server = {"name": f"soak-{number}", "imageRef": self.cloud.image_id, "flavorRef": "1"}
         body = {"server": server}
         asked = time.perf_counter()
-        answer = self._ask("POST", "/servers", body)
+        answer = self._ask("POST", "/servers", body, f"demo{number % self.projects or ''}")
         if answer is not None and answer.status_code == 202:
             with self._lock:
                 self.accepted.append(time.perf_counter() - asked)
                 self._servers.append(answer.json()["server"]["id"])
                 self.count += 1
 
-    def _ask(self, method: str, path: str, body: Any) -> requests.Response | None:
+    def _ask(self, method: str, path: str, body: Any, project: str = "demo") -> requests.Response | None:
         if not hasattr(self._sessions, "session"):
             self._sessions.session = requests.Session()
-        headers = {"X-Auth-Token": "admin:demo"}
+        headers = {"X-Auth-Token": f"admin:{project}"}
         url = f"http://127.0.0.1:{self.cloud.port}/v2.1{path}"
         try:
             answer: requests.Response = self._sessions.session.request(
@@ -209,7 +211,7 @@ def soak(options: argparse.Namespace, path: Path) -> dict[str, Any]:
         )
         print(f"{options.hosts} hosts and {options.rows} rows are there", flush=True)
         sampler = Sampler(running, database)
-        load = Load(running, options.creates_per_second, options.alive, options.lists_per_second)
+        load = Load(running, options.creates_per_second, options.alive, options.lists_per_second, options.projects)
         stop = threading.Event()
         works: list[Callable[[threading.Event], None]] = [load.run]
         if options.death_seconds:
@@ -343,6 +345,7 @@ def main() -> int:
     parser.add_argument(
         "--alive", type=int, default=200, help="servers of the load, beyond which the oldest is deleted"
     )
+    parser.add_argument("--projects", type=int, default=1, help="whose servers the load's are, in turn")
     parser.add_argument("--beat", type=float, default=10, help="seconds between two heartbeats of a host")
     parser.add_argument("--compare-seconds", type=float, default=30, help="between two comparisons of a host's domains")
     parser.add_argument("--death-seconds", type=float, default=20, help="between two hosts' deaths; 0: none dies")

@@ -31,6 +31,10 @@ enabled = true
 conductor_port = {conductor}
 scheduler_port = {scheduler}
 api_port = {api}
+[quota]
+instances = -1
+cores = -1
+ram = -1
 """
 #: Whose key a process of many hosts has for itself.
 OWN = "simulator"
@@ -57,7 +61,7 @@ class Simulated(cloud.Cloud):
         self.settings = {"beat": beat, "compare": compare, "build_seconds": build_seconds}
         self.ports = {name: free_port() for name in ("conductor", "scheduler", "api")}
         config = CONFIG.format(beat=max(1, int(beat)), down=max(3, int(beat * 3)), **self.ports)
-        more = {"quota": -1, "action_deadline": 900, "extra_config": config, "patient": True}
+        more = {"action_deadline": 900, "extra_config": config, "patient": True}
         super().__init__(path, database=database, computes=0, **more)  # type: ignore[arg-type]
         self.parts = [self.hosts[number::processes] for number in range(processes)]
         self.fleets: list[subprocess.Popen[str]] = []

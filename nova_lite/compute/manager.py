@@ -83,7 +83,7 @@ class ComputeManager:
         )
         snapshot.clean(self.host)
         boot = HostBoot(os.path.join(conf.state_path, "boots", host))
-        self.reconciler = DomainReconciler(self.host, conf.compute.reconcile_interval, boot)
+        self.reconciler = DomainReconciler(self.host, conf.compute.reconcile_interval, boot, self.registration.ask)
         self.port_filters = PortFilterKeeper(host, driver, conductor, conf.network.security_group_refresh_interval)
         self._builder = Builder(self.host, self.registration, self.port_filters.refresh_soon)
         self._engine = Engine(self.host)

@@ -6,9 +6,10 @@ import concurrent.futures
 import contextlib
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from nova_lite import exception
+from nova_lite.compute.agreement import Question
 from nova_lite.compute.host import LocalHost
 from nova_lite.compute.host_boot import HostBoot
 from nova_lite.context import get_admin_context
@@ -21,6 +22,9 @@ LOG = logging.getLogger(__name__)
 #: Seconds to wait for an instance's lock: whoever holds it longer changes what we saw.
 LOCK_WAIT = 0.1
 
+#: Of the time between two comparisons, how much an answer is waited for that comes with a heartbeat.
+PATIENCE = 0.8
+
 #: Verdicts that are carried out at the same time.
 WORKERS = 4
 
@@ -30,11 +34,15 @@ class DomainReconciler:
 
     The report also tells the power states. Instances with a job are left out: theirs are changing, and a domain that is
     still being built must not be taken for a finished one. ``interval``: seconds between two runs of `tick`;
-    ``boot``: of this machine.
+    ``boot``: of this machine; ``ask``: has the next heartbeat ask a question.
     """
 
-    def __init__(self, host: LocalHost, interval: float, boot: HostBoot) -> None:
+    def __init__(self, host: LocalHost, interval: float, boot: HostBoot, ask: Callable[[Question], None]) -> None:
         self._host = host
+        self._ask = ask
+        self._question: Question | None = None
+        #: Until when an answer is waited for.
+        self._patience = float("-inf")
         self._boot = boot
         self._interval = interval
         self._next = time.monotonic() + interval
@@ -51,28 +59,47 @@ class DomainReconciler:
     def tick(self) -> None:
         """`run` if a power state changed, or if it is time and not all is as the conductor has it; meant to be called
         about every second."""
-        if self._power_changed or (time.monotonic() >= self._next and not self._agrees()):
+        if self._power_changed or self._has_to_compare():
             self.run()
 
     # --- what
 
-    def _agrees(self) -> bool:
-        """Whether nothing is left to compare: by one short question, as it mostly is so. No: `run` finds out."""
-        self._next = time.monotonic() + self._interval
+    def _has_to_compare(self) -> bool:
+        """It is asked first, along with a heartbeat, whether all agrees, as it mostly does so."""
+        now, question = time.monotonic(), self._question
+        if question is None:
+            if now < self._next:
+                return False
+            self._next, self._patience = now + self._interval, now + PATIENCE * self._interval
+            return not self._asks()
+        if question.is_open and now < self._patience:
+            return False
+        self._take_back()
+        if question.answer is None and now < self._patience:  # what was asked is not true any more
+            return not self._asks()
+        return not question.answer
+
+    def _asks(self) -> bool:
+        """False: there is something to compare, so that it need not be asked."""
         host = self._host
         if self._boot.is_new():
             return False
-        with host.jobs.watch() as touched:
+        with contextlib.ExitStack() as watch:
+            touched = watch.enter_context(host.jobs.watch())
             domains = host.driver.list_domains()
             if touched or host.driver.leftovers() - {info.uuid for info in domains}:
                 return False
             if any(host.fences.get(info.uuid).forbids(info.generation) for info in domains):
                 return False
             found = digest_of_domains((info.uuid, info.generation, int(info.power_state)) for info in domains)
-            try:
-                return host.conductor.domains_agree(get_admin_context(), host.name, found)
-            except exception.ServiceTooOld:
-                return False
+            self._question = Question(found, touched, watch.pop_all())
+        self._ask(self._question)
+        return True
+
+    def _take_back(self) -> None:
+        if self._question is not None:
+            self._question.close()
+            self._question = None
 
     def run(self) -> set[str]:
         """Destroy what was given up, ask about the rest, and act on the answer.
@@ -81,6 +108,7 @@ class DomainReconciler:
         `VirtDriverError` if all of that cannot be done now.
         """
         self._power_changed = False
+        self._take_back()
         self._next = time.monotonic() + self._interval
         host = self._host
         booted = self._boot.is_new()

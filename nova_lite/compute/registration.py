@@ -14,6 +14,7 @@ import time
 from oslo_config import cfg
 
 from nova_lite import exception
+from nova_lite.compute.agreement import Question
 from nova_lite.compute.heartbeat import Heartbeat
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.context import get_admin_context
@@ -34,6 +35,7 @@ class Registration:
         self._epoch = 0
         self._serving = False
         self._confirmed = float("-inf")
+        self._question: Question | None = None
         self.lost = threading.Event()
 
     @property
@@ -65,16 +67,25 @@ class Registration:
         """`confirm`, waiting at most half a lease, so that the next heartbeat comes in time."""
         self.confirm(self._conf.service_down_time / 2)
 
+    def ask(self, question: Question) -> None:
+        """With the next heartbeat, in place of any other question."""
+        self._question = question
+
     def confirm(self, timeout: float | None = None) -> None:
         """Raises `HostNotAdmitted` when the registration is over. ``timeout``: seconds to wait for the answer."""
         asked, report = time.monotonic(), self._report()
+        question = self._question
+        if question is not None and question.is_open:
+            report.domains = question.digest
         try:
-            self._conductor.report_state(get_admin_context(), report, timeout=timeout)
+            agrees = self._conductor.report_state(get_admin_context(), report, timeout=timeout)
         except exception.HostNotAdmitted:
             if report.epoch == self._epoch:
                 self.lost.set()
             raise
         self._confirmed = asked
+        if question is not None and report.domains is not None:
+            question.answer = bool(agrees)  # an older conductor says nothing
 
     def _report(self) -> HostReport:
         report = self._heartbeat.report()

@@ -13,6 +13,7 @@ import time
 from oslo_config import cfg
 
 from nova_lite import exception
+from nova_lite.conductor import domains
 from nova_lite.conductor.db import hosts
 from nova_lite.conductor.db.engine import Database, translate
 from nova_lite.context import RequestContext
@@ -34,16 +35,19 @@ class Heartbeats:
     def __init__(self, db: Database, conf: cfg.ConfigOpts) -> None:
         self._db = db
         self._conf = conf
-        self._quiet = Moment(self._renew, MOMENT, MOST)
+        self._quiet: Moment[HostReport, tuple[bool, bool | None]] = Moment(self._renew, MOMENT, MOST)
         self._lock = threading.Lock()
         #: By host: of the last one that was reported in full here, its daemon's start, its epoch, and when.
         self._known: dict[str, tuple[str, int, float]] = {}
 
-    def report_state(self, context: RequestContext, report: HostReport) -> None:
-        if not self._seems_quiet(report) or not self._quiet.ask(report):
+    def report_state(self, context: RequestContext, report: HostReport) -> bool | None:
+        renewed, agrees = self._quiet.ask(report) if self._seems_quiet(report) else (False, None)
+        if not renewed:
             self._db.write(hosts.report_state, self._conf, report)
             with self._lock:
                 self._known[report.host] = (report.boot_id, report.epoch, time.monotonic())
+            agrees = self._agree([report]).get(report.host)
+        return agrees
 
     def _seems_quiet(self, report: HostReport) -> bool:
         if report.building or report.acting or not (report.serving and report.hypervisor_up):
@@ -52,12 +56,20 @@ class Heartbeats:
             boot_id, epoch, since = self._known.get(report.host, ("", 0, float("-inf")))
         return (boot_id, epoch) == (report.boot_id, report.epoch) and time.monotonic() - since < FULLY_AFTER
 
-    def _renew(self, reports: list[HostReport]) -> list[bool]:
-        """None is held up by another one's rows that make no sense: each is reported by itself then."""
+    def _renew(self, reports: list[HostReport]) -> list[tuple[bool, bool | None]]:
+        """Of each whether its lease was renewed, and what it is answered. None is held up by another one's rows that
+        make no sense: each is reported by itself then."""
         try:
-            return self._db.write(hosts.renew_hosts, reports)
+            renewed = self._db.write(hosts.renew_hosts, reports)
         except Exception as error:
             if isinstance(translate(error), exception.DatabaseUnavailable):
                 raise
             LOG.warning("Heartbeats of %d hosts are written one by one: %s", len(reports), " ".join(str(error).split()))
-            return [False] * len(reports)
+            return [(False, None)] * len(reports)
+        agree = self._agree([report for report, done in zip(reports, renewed, strict=True) if done])
+        return [(done, agree.get(report.host)) for report, done in zip(reports, renewed, strict=True)]
+
+    def _agree(self, reports: list[HostReport]) -> dict[str, bool]:
+        """By host, of those that ask."""
+        asking = [report for report in reports if report.domains is not None]
+        return self._db.read(domains.agree, asking) if asking else {}

@@ -67,7 +67,7 @@ _OWN = frozenset(
     {
         *("report_service", "host_states_get", "register_host", "report_state", "start_build", "finish_build"),
         *("finish_action", "order_is_wanted", "order_is_open", "live_migration_progress", "report_task"),
-        *("reconcile_domains", "domains_expected", "domains_agree", "domain_lost", "image_update"),
+        *("reconcile_domains", "domains_expected", "domain_lost", "image_update"),
         *("finish_volume_work", "port_filters_get", "finish_builds", "finish_actions", "volume_connect"),
         *("interfaces_bind", "interfaces_active", "interfaces_event", "console_token_take"),
     }
@@ -136,7 +136,7 @@ ALLOWED = {
         rpc.COMPUTE,
         own="host",
         methods="start_build finish_action order_is_wanted order_is_open live_migration_progress report_task "
-        "reconcile_domains domains_expected domains_agree domain_lost finish_volume_work port_filters_get "
+        "reconcile_domains domains_expected domain_lost finish_volume_work port_filters_get "
         "finish_builds finish_actions volume_connect interfaces_bind interfaces_active",
     ),
 }
@@ -167,7 +167,6 @@ _REPEATABLE = _LISTS | {
     "console_token_take",
     "order_is_wanted",
     "order_is_open",
-    "domains_agree",
     "domains_expected",
     "interfaces_active",
 }
@@ -726,9 +725,13 @@ class ConductorRPC(Protocol):
         """What the security groups of these say, as of now: of all whose interfaces ``host`` has. Those that it has
         nothing to do with are in no group. And the floating addresses of those that are its own."""
 
-    def report_state(self, context: RequestContext, report: HostReport, timeout: rpc.Timeout = None) -> None:
+    def report_state(self, context: RequestContext, report: HostReport, timeout: rpc.Timeout = None) -> bool | None:
         """Heartbeat: renews the host's lease and the leases of the work it names. Raises `HostNotAdmitted` when the
-        host is, or has been, forced down since it registered. ``timeout``: seconds to wait for that."""
+        host is, or has been, forced down since it registered. ``timeout``: seconds to wait for that.
+
+        Answers a report that asks with its ``domains`` (since 1.18) whether they are what the host's rows say, and
+        nothing is being done to any of it: then `reconcile_domains` would have nothing to change, nor
+        `domains_expected` anything to look for. No: it may still be so. None, where it was not asked."""
 
     @rpc.since("1.16")
     def interfaces_bind(self, context: RequestContext, instance_uuid: str, host: str) -> BuildNetworks:
@@ -815,12 +818,6 @@ class ConductorRPC(Protocol):
     ) -> list[DomainVerdict]:
         """What to do with each of a host's domains, and (DESTROY) which leftovers without a domain to remove. Uuids
         that are left out of the answer are not to be touched."""
-
-    @rpc.since("1.17")
-    def domains_agree(self, context: RequestContext, host: str, digest: str) -> bool:
-        """Whether all that the host has is what its rows say, and nothing is being done to any of it: then
-        `reconcile_domains` would have nothing to change, nor `domains_expected` anything to look for.
-        ``digest``: `nova_lite.objects.digest_of_domains` of its domains. No: it may still be so."""
 
     @rpc.since("1.4")
     def domains_expected(self, context: RequestContext, host: str) -> list[DomainExpected]:

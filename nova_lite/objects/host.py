@@ -69,6 +69,7 @@ class HostReport(msgspec.Struct, kw_only=True):
     ``hypervisor_up``: whether its hypervisor has answered lately; a host whose does not is alive, and not up.
     ``identity``: what tells it from another machine of the same name; empty from hosts that do not tell.
     ``number``: of the reports since that start, from 1 on; 0 from hosts that do not tell.
+    ``domains``: where the host asks whether all that it has is what its rows say, `digest_of_domains` of it.
     """
 
     host: str
@@ -82,6 +83,7 @@ class HostReport(msgspec.Struct, kw_only=True):
     identity: str = ""
     hypervisor_up: bool = True
     number: int = 0
+    domains: str | None = None
     cpu_allocation_ratio: float = 4.0
     ram_allocation_ratio: float = 1.0
     disk_allocation_ratio: float = 1.0

@@ -57,10 +57,21 @@ NUDGES = ("cache_images", "volume_work")
 class Host:
     """``domains``: server to generation and power state."""
 
-    def __init__(self, name: str, conductor: ConductorRPC, domains: Iterable[tuple[str, int]], capacity: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        conductor: ConductorRPC,
+        domains: Iterable[tuple[str, int]],
+        capacity: int,
+        compare_seconds: float,
+        counts: Counter[str],
+    ) -> None:
         self.name = name
         self.conductor = conductor
         self.capacity = capacity
+        self.compare_seconds = compare_seconds
+        self.counts = counts
+        self.compared = float("-inf")
         self.domains = {server: (generation, PowerState.RUNNING) for server, generation in domains}
         self.alive = True
         self.asks_filters = False
@@ -95,13 +106,24 @@ class Host:
         self.beat()
 
     def beat(self) -> None:
-        self.conductor.report_state(get_admin_context(), self.report())
+        """When it is time to compare, it asks whether all agrees, and compares if not, as a real one does."""
+        report, now = self.report(), time.monotonic()
+        if asks := now - self.compared >= self.compare_seconds:
+            report.domains = digest_of_domains(self._found())
+        agrees = self.conductor.report_state(get_admin_context(), report)
+        if asks:
+            self.compared = now
+            self.counts["ask"] += 1
+            if not agrees:
+                self.compare()
+
+    def _found(self) -> list[tuple[str, int, int]]:
+        return [(server, generation, int(power)) for server, (generation, power) in list(self.domains.items())]
 
     def compare(self) -> None:
-        """If not all is as the conductor has it; and ask then what it ought to have, as a real one does."""
-        found = [(server, generation, int(power)) for server, (generation, power) in list(self.domains.items())]
-        if self.conductor.domains_agree(get_admin_context(), self.name, digest_of_domains(found)):
-            return
+        """And ask then what it ought to have."""
+        self.counts["compare"] += 1
+        found = self._found()
         domains = [
             DomainReport(uuid=server, generation=generation, power_state=power) for server, generation, power in found
         ]
@@ -151,8 +173,9 @@ class Host:
 
 
 class Fleet:
-    """``beat``, ``compare``, ``filters``: seconds between two heartbeats, comparisons and looks at filters of a host;
-    ``build_seconds``: that a build takes. ``counts``: what was done, and what failed."""
+    """``beat``, ``compare``, ``filters``: seconds between two heartbeats of a host, between its questions whether its
+    domains agree (with the next heartbeat), and between its looks at filters. ``build_seconds``: that a build takes.
+    ``counts``: what was done, and what failed."""
 
     def __init__(
         self,
@@ -167,7 +190,8 @@ class Fleet:
         self.capacity = capacity
         self.hosts: dict[str, Host] = {}
         self.counts: Counter[str] = Counter()
-        self._intervals = {"beat": beat, "compare": compare, "filters": filters}
+        self._intervals = {"beat": beat, "filters": filters}
+        self._compare_seconds = compare
         self._build_seconds = build_seconds
         self._transport = rpc.Transport(conf, keys.COMPUTE)
         self._pool = futures.ThreadPoolExecutor(THREADS)
@@ -185,7 +209,7 @@ class Fleet:
         """Register these with their domains; returns when all serve."""
         for name, domains in hosts.items():
             conductor = rpc.proxy(ConductorRPC, self._transport.beside(keys.COMPUTE, name))
-            self.hosts[name] = Host(name, conductor, domains, self.capacity)
+            self.hosts[name] = Host(name, conductor, domains, self.capacity, self._compare_seconds, self.counts)
             self._wishes.put(("consume", name))
         for done in [self._pool.submit(self._enter, self.hosts[name]) for name in hosts]:
             done.result()

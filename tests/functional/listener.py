@@ -15,7 +15,7 @@ from tests.functional.cloud import rabbitmqctl
 #: Messages that come with time, not with requests; filters are asked for once for all that changed within a moment.
 BACKGROUND = {
     *("echo", "report_state", "report_service", "register_host", "host_states_get"),
-    *("domains_agree", "domains_expected", "reconcile_domains", "port_filters_get", "refresh_security_groups"),
+    *("domains_expected", "reconcile_domains", "port_filters_get", "refresh_security_groups"),
 }
 
 

@@ -168,7 +168,6 @@ REPORTS: list[tuple[str, str, dict[str, Any]]] = [
     ("live_migration_progress", "1.2", {"host": VICTIM, "action_id": 2, "position": 0, "progress": {}}),
     ("report_task", "1.1", {"host": VICTIM, "action_id": 2, "task_state": "deleting"}),
     ("reconcile_domains", "1.0", {"host": VICTIM, "domains": [], "leftovers": []}),
-    ("domains_agree", "1.17", {"host": VICTIM, "digest": ""}),
     ("domains_expected", "1.4", {"host": VICTIM}),
     ("domain_lost", "1.4", {"host": VICTIM, "expected": DomainExpected(uuid="VICTIM", generation=1)}),
     ("finish_volume_work", "1.6", {"host": VICTIM, "task_id": 1, "error": "forged"}),

@@ -25,7 +25,7 @@ from nova_lite import exception, states
 from nova_lite.compute import manager
 from nova_lite.conductor.db import audit, hosts, models, services
 from nova_lite.conductor.db.engine import UnitOfWork
-from nova_lite.conductor.domains import LOST
+from nova_lite.conductor.domains import LOST, agree
 from nova_lite.objects import ActionTicket, BuildRequest, HostReport
 from nova_lite.states import PowerState
 from tests.unit.compute.fakes import DEADLINE, Gate, Host
@@ -60,8 +60,9 @@ class Link:
     def register_host(self, context: Any, report: HostReport) -> int:
         return self.world.db.write(hosts.register_host, self.world.conf, report)
 
-    def report_state(self, context: Any, report: HostReport, timeout: float | None = None) -> None:
+    def report_state(self, context: Any, report: HostReport, timeout: float | None = None) -> bool | None:
         self.world.db.write(hosts.report_state, self.world.conf, report)
+        return self.world.db.read(agree, [report]).get(report.host)
 
     def start_build(self, *arguments: Any, **named: Any) -> Any:
         return self._say(self.reports.start_build, *arguments, **named)
@@ -80,9 +81,6 @@ class Link:
 
     def reconcile_domains(self, *arguments: Any) -> Any:
         return self.reports.reconcile_domains(*arguments)
-
-    def domains_agree(self, *arguments: Any) -> Any:
-        return self.reports.domains_agree(*arguments)
 
     def domains_expected(self, *arguments: Any) -> Any:
         return self.reports.domains_expected(*arguments)

@@ -270,23 +270,23 @@ def with_domain(uow: UnitOfWork, host: str) -> list[DomainExpected]:
     ]
 
 
-def settled_on(uow: UnitOfWork, host: str) -> list[tuple[str, int, int]] | None:
-    """Uuid, generation and power state of all instances on the host. None if one of them has something done to it,
+def settled_on(uow: UnitOfWork, hosts: Iterable[str]) -> dict[str, list[tuple[str, int, int]] | None]:
+    """By host, uuid, generation and power state of all instances there. None if one of them has something done to it,
     ought to have no domain, or was found with a guest that is not as its state says."""
-    found = []
-    for uuid, generation, vm_state, task_state, power_state in uow.rows(_ON_HOST, {"host": host}):
-        if task_state is not None or vm_state not in states.HAS_DOMAIN:
-            return None
-        if power_state not in states.GUEST_IS[vm_state]:
-            return None
-        found.append((uuid, generation, power_state))
+    found: dict[str, list[tuple[str, int, int]] | None] = {host: [] for host in hosts}
+    for host, uuid, generation, vm_state, task_state, power_state in uow.rows(_ON_HOSTS, {"hosts": list(found)}):
+        is_settled = task_state is None and vm_state in states.HAS_DOMAIN
+        if not is_settled or power_state not in states.GUEST_IS[vm_state]:
+            found[host] = None
+        elif (settled := found[host]) is not None:
+            settled.append((uuid, generation, power_state))
     return found
 
 
-_ON_HOST = sa.select(
-    *(models.Instance.uuid, models.Instance.generation, models.Instance.vm_state, models.Instance.task_state),
-    models.Instance.power_state,
-).where(models.Instance.host == sa.bindparam("host"), models.Instance.deleted.is_(False))
+_ON_HOSTS = sa.select(
+    *(models.Instance.host, models.Instance.uuid, models.Instance.generation, models.Instance.vm_state),
+    *(models.Instance.task_state, models.Instance.power_state),
+).where(models.Instance.host.in_(sa.bindparam("hosts", expanding=True)), models.Instance.deleted.is_(False))
 
 
 def to_reclaim(uow: UnitOfWork, seconds: int, most: int) -> list[str]:

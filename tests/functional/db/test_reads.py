@@ -34,7 +34,7 @@ def some(uow: UnitOfWork) -> list[str]:
 
 QUESTIONS: dict[str, Callable[[UnitOfWork], object]] = {
     "what concerns a host": lambda uow: instances.concerned_with(uow, HOST),
-    "what is settled on a host": lambda uow: instances.settled_on(uow, HOST),
+    "what is settled on a host": lambda uow: instances.settled_on(uow, [HOST]),
     "what has a domain on a host": lambda uow: instances.with_domain(uow, HOST),
     "a host has restarted": lambda uow: actions.make_due(uow, HOST),
     "a host's filters": lambda uow: security_groups.filters(uow, HOST, instances.concerned_with(uow, HOST)),

@@ -100,6 +100,8 @@ class FakeConductor:
         self.verdicts: list[DomainVerdict] = []
         self.expected: list[DomainExpected] = []
         self.agreed: set[str] = set()
+        #: Knows nothing of what heartbeats ask.
+        self.is_old = False
         self.down = False
         self.epoch = 3
         self.wanted = True
@@ -114,10 +116,11 @@ class FakeConductor:
         self._called("register_host", report)
         return self.epoch
 
-    def report_state(self, context: RequestContext, report: HostReport, timeout: float | None = None) -> None:
+    def report_state(self, context: RequestContext, report: HostReport, timeout: float | None = None) -> bool | None:
         self._called("report_state", report)
         if report.epoch != self.epoch:
             raise exception.HostEpochOver(host=report.host)
+        return None if report.domains is None or self.is_old else report.domains in self.agreed
 
     def start_build(self, context: RequestContext, instance_uuid: str, host: str, generation: int) -> BuildNetworks:
         self._called("start_build", (instance_uuid, host, generation))
@@ -180,10 +183,6 @@ class FakeConductor:
     ) -> list[DomainVerdict]:
         self._called("reconcile_domains", (domains, leftovers))
         return self.verdicts
-
-    def domains_agree(self, context: RequestContext, host: str, digest: str) -> bool:
-        self._called("domains_agree", digest)
-        return digest in self.agreed
 
     def domains_expected(self, context: RequestContext, host: str) -> list[DomainExpected]:
         self._called("domains_expected", host)

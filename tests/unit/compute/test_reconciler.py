@@ -140,29 +140,41 @@ def test_one_verdict_that_fails_does_not_stop_the_others(host: Host) -> None:
 
 
 def test_it_runs_when_due_and_sooner_when_a_power_state_changed(host: Host) -> None:
-    reconciler, asked = host.manager.reconciler, lambda: len(host.conductor.of("reconcile_domains"))
+    reconciler = host.manager.reconciler
     reconciler.tick()
-    assert asked() == 0
+    assert compared(host) == 0
     reconciler.power_event(UUID)
     reconciler.tick()
     reconciler.tick()
-    assert asked() == 1
-    reconciler._next = 0.0
-    reconciler.tick()
-    assert asked() == 2
+    assert compared(host) == 1
+    assert look(host) == (1, 1)
 
 
 # --- what agrees
 
 
-def look(host: Host) -> tuple[int, int]:
-    """When it is time: how often was asked whether all agrees, and how often all was compared."""
-    before = len(host.conductor.of("domains_agree")), len(host.conductor.of("reconcile_domains"))
+def asked(host: Host) -> list[str]:
+    return [each.domains for each in host.conductor.of("report_state") if each.domains is not None]
+
+
+def compared(host: Host) -> int:
+    return len(host.conductor.of("reconcile_domains"))
+
+
+def due(host: Host) -> None:
+    """It is time to compare."""
     host.manager.reconciler._next = 0.0
     host.manager.reconciler.tick()
-    host.manager.reconciler.tick()
-    after = len(host.conductor.of("domains_agree")), len(host.conductor.of("reconcile_domains"))
-    return after[0] - before[0], after[1] - before[1]
+
+
+def look(host: Host) -> tuple[int, int]:
+    """When it is time: how often was asked whether all agrees, and how often all was compared."""
+    before = len(asked(host)), compared(host)
+    due(host)
+    for _ in range(2):
+        host.manager.registration.send_heartbeat()
+        host.manager.reconciler.tick()
+    return len(asked(host)) - before[0], compared(host) - before[1]
 
 
 def test_what_agrees_is_not_compared(host: Host) -> None:
@@ -219,9 +231,46 @@ def test_what_a_job_works_on_is_not_asked_about(host: Host) -> None:
     host.settle()
 
 
+def test_what_was_seen_before_a_job_is_not_asked_about(host: Host) -> None:
+    """It is looked at once more."""
+    host.conductor.agreed = {digest_of_domains([(UUID, 1, PowerState.RUNNING)])}
+    due(host)
+    host.built()
+    host.manager.registration.send_heartbeat()
+    assert asked(host) == []
+    host.manager.reconciler.tick()
+    host.manager.registration.send_heartbeat()
+    host.manager.reconciler.tick()
+    assert asked(host) == list(host.conductor.agreed)
+    assert compared(host) == 0
+
+
+def test_an_answer_is_not_waited_for_for_ever(host: Host) -> None:
+    """Nor does anybody ask once all was compared."""
+    due(host)
+    host.manager.reconciler.tick()
+    assert compared(host) == 0
+    host.manager.reconciler._patience = 0.0
+    host.manager.reconciler.tick()
+    assert compared(host) == 1
+    host.manager.registration.send_heartbeat()
+    assert asked(host) == []
+
+
+def test_a_heartbeat_that_was_not_answered_asks_again(host: Host) -> None:
+    host.conductor.agreed = {digest_of_domains([])}
+    due(host)
+    host.conductor.errors["report_state"] = [exception.MessagingUnavailable(what="report_state")]
+    with pytest.raises(exception.MessagingUnavailable):
+        host.manager.registration.send_heartbeat()
+    host.manager.reconciler.tick()
+    assert look(host) == (1, 0)
+
+
 def test_a_conductor_that_does_not_know_the_question_is_asked_to_compare(host: Host) -> None:
-    host.conductor.errors["domains_agree"] = [exception.ServiceTooOld("The conductor service is too old.")]
-    assert look(host) == (0, 1)
+    host.conductor.is_old = True
+    host.conductor.agreed = {digest_of_domains([])}
+    assert look(host) == (1, 1)
 
 
 def test_our_own_power_changes_cost_no_message(host: Host) -> None:

@@ -24,7 +24,6 @@ HOST = keys.Peer(rpc.COMPUTE, "host")
 HARMLESS = {
     "build_instances": "has the conductor look for rows that wait to be built",
     "console_token_take": "a token is gone once it was taken",
-    "domains_agree": "reads",
     "domains_expected": "reads",
     "finish_build": "the generation that it was for: test_reports_again.py",
     "finish_builds": "the generations that they were for: test_reports_again.py",

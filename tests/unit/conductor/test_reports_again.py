@@ -32,7 +32,7 @@ METHODS = {
     if rpc.COMPUTE in row.roles and not changes(name) and not name.endswith("_get")
 }
 #: What may be known of them, without a row that changes: that they read.
-READS = {"order_is_wanted", "order_is_open", "domains_agree", "domains_expected", "interfaces_active"}
+READS = {"order_is_wanted", "order_is_open", "domains_expected", "interfaces_active"}
 
 
 class Recorder:
@@ -109,7 +109,6 @@ def story(recorder: Recorder) -> Iterator[str]:
             recorder.say("finish_builds", host=host, results=[result])
         else:
             recorder.say("finish_build", result=result)
-        recorder.say("domains_agree", host=host, digest=digest_of_domains([(uuid, request.generation, 1)]))
         recorder.say("domains_expected", host=host)
 
     def start(uuid: str) -> None:
@@ -141,6 +140,8 @@ def story(recorder: Recorder) -> Iterator[str]:
     yield "its host is at it"
     ordered(one, BUILT)
     yield "it is built"
+    first.beat(domains=digest_of_domains([(one, 1, 1)]))
+    yield "its host asks whether all agrees"
     start(two)
     ordered(two, Outcome.RESCHEDULED)
     yield "another failed, and is built elsewhere"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
 
 from nova_lite import operations, states
 from nova_lite.conductor.db import actions, claims, instances, purge
@@ -12,7 +11,7 @@ from nova_lite.conductor.db.models import Instance
 from nova_lite.conductor.operations import faults
 from nova_lite.conductor.operations.engine import Engine
 from nova_lite.context import RequestContext, get_admin_context
-from nova_lite.objects import DomainExpected, DomainReport, DomainVerdict, HostReport, Verdict, digest_of_domains
+from nova_lite.objects import DomainExpected, DomainReport, DomainVerdict, Verdict
 from nova_lite.states import PowerState
 
 LOG = logging.getLogger(__name__)
@@ -73,13 +72,6 @@ class Domains:
         LOG.warning("Instance %s was %s: its domain is not on host %s", instance.uuid, instance.vm_state, host)
         faults.set_error(uow, instance, LOST)
         instance.power_state = int(PowerState.NOSTATE)
-
-
-def agree(uow: UnitOfWork, reports: Iterable[HostReport]) -> dict[str, bool]:
-    """Of hosts that ask with their report, by their names, whether all that they have is what their rows say."""
-    asked = {report.host: report.domains for report in reports if report.domains is not None}
-    settled = instances.settled_on(uow, asked) if asked else {}
-    return {host: found is not None and digest_of_domains(found) == asked[host] for host, found in settled.items()}
 
 
 def reconcile_domains(

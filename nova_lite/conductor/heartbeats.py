@@ -13,8 +13,7 @@ import time
 from oslo_config import cfg
 
 from nova_lite import exception
-from nova_lite.conductor import domains
-from nova_lite.conductor.db import hosts
+from nova_lite.conductor.db import hosts, instances
 from nova_lite.conductor.db.engine import Database, translate
 from nova_lite.context import RequestContext
 from nova_lite.gathering import Moment
@@ -71,5 +70,5 @@ class Heartbeats:
 
     def _agree(self, reports: list[HostReport]) -> dict[str, bool]:
         """By host, of those that ask."""
-        asking = [report for report in reports if report.domains is not None]
-        return self._db.read(domains.agree, asking) if asking else {}
+        digests = {report.host: report.domains for report in reports if report.domains is not None}
+        return self._db.read(instances.agree, digests) if digests else {}

@@ -23,9 +23,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from nova_lite import exception, states
 from nova_lite.compute import manager
-from nova_lite.conductor.db import audit, hosts, models, services
+from nova_lite.conductor.db import audit, hosts, instances, models, services
 from nova_lite.conductor.db.engine import UnitOfWork
-from nova_lite.conductor.domains import LOST, agree
+from nova_lite.conductor.domains import LOST
 from nova_lite.objects import ActionTicket, BuildRequest, HostReport
 from nova_lite.states import PowerState
 from tests.unit.compute.fakes import DEADLINE, Gate, Host
@@ -62,7 +62,8 @@ class Link:
 
     def report_state(self, context: Any, report: HostReport, timeout: float | None = None) -> bool | None:
         self.world.db.write(hosts.report_state, self.world.conf, report)
-        return self.world.db.read(agree, [report]).get(report.host)
+        digests = {} if report.domains is None else {report.host: report.domains}
+        return self.world.db.read(instances.agree, digests).get(report.host)
 
     def start_build(self, *arguments: Any, **named: Any) -> Any:
         return self._say(self.reports.start_build, *arguments, **named)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import collections
 import datetime
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -29,6 +29,7 @@ from nova_lite.objects import (
     InstanceFilters,
     InstanceNUMATopology,
     InstanceQuestion,
+    digest_of_domains,
 )
 
 #: What `update` may change.
@@ -268,6 +269,12 @@ def with_domain(uow: UnitOfWork, host: str) -> list[DomainExpected]:
         DomainExpected(uuid=uuid, generation=generation, last_action_id=last)
         for uuid, generation, last in uow.session.execute(query)
     ]
+
+
+def agree(uow: UnitOfWork, digests: Mapping[str, str]) -> dict[str, bool]:
+    """By host, whether this is the `digest_of_domains` of all that its rows say, and all of that is settled."""
+    settled = settled_on(uow, digests)
+    return {host: found is not None and digest_of_domains(found) == digests[host] for host, found in settled.items()}
 
 
 def settled_on(uow: UnitOfWork, hosts: Iterable[str]) -> dict[str, list[tuple[str, int, int]] | None]:

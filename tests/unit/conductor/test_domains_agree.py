@@ -10,12 +10,10 @@ import pytest
 import sqlalchemy as sa
 
 from nova_lite import states
-from nova_lite.conductor.db import models
+from nova_lite.conductor.db import instances, models
 from nova_lite.conductor.db.engine import UnitOfWork
-from nova_lite.conductor.domains import agree
 from nova_lite.objects import DomainReport, Verdict, digest_of_domains
 from nova_lite.states import PowerState
-from tests.unit.conductor import make
 from tests.unit.conductor.test_live_migration import Live
 from tests.unit.conductor.test_statements import counting
 
@@ -40,8 +38,7 @@ class World(Live):
         self.db.write(write)
 
     def agrees(self, domains: list[tuple[str, int, int]], host: str = "host1") -> bool:
-        report = make.report(host, domains=digest_of_domains(domains))
-        return self.db.read(agree, [report])[host]
+        return self.db.read(instances.agree, {host: digest_of_domains(domains)})[host]
 
     def is_settled(self, domains: list[tuple[str, int, int]]) -> bool:
         """By the long comparison: nothing to destroy, to change or to look for."""

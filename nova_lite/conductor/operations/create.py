@@ -36,7 +36,7 @@ from nova_lite.conductor.operations import block_devices, image_devices
 from nova_lite.conductor.operations.drives import Drives
 from nova_lite.conductor.operations.wanted import Wanted, wanted_of
 from nova_lite.context import RequestContext
-from nova_lite.gathering import Line
+from nova_lite.gathering import MOST, Line
 from nova_lite.network.driver import NetworkBackend, NetworkCall, Verb
 from nova_lite.objects import (
     CreateRequest,
@@ -109,8 +109,10 @@ class Create:
         return [None if isinstance(each, Exception) else each for each in self._line.ask(asked)]
 
     def _accept_all(self, messages: list[list[_Asked]]) -> list[list[CreateResult | Exception]]:
-        """What each of these messages asks for."""
-        accepted = iter(self._accept([each for asked in messages for each in asked]))
+        """What each of these messages asks for. Each is as large as a transaction may be; together they may be more."""
+        everything = [each for asked in messages for each in asked]
+        parts = [everything[start : start + MOST] for start in range(0, len(everything), MOST)]
+        accepted = iter([result for part in parts for result in self._accept(part)])
         return [[next(accepted) for _ in asked] for asked in messages]
 
     def _accept(self, asked: list[_Asked]) -> list[CreateResult | Exception]:

@@ -15,6 +15,7 @@ from nova_lite import exception, objects
 from nova_lite.conductor.db import flavors, hosts, images, networks, quotas
 from nova_lite.conductor.db.engine import Database, UnitOfWork
 from nova_lite.conductor.db.models import Instance
+from nova_lite.conductor.operations import create as create_module
 from nova_lite.conductor.operations.create import Create, _Asked
 from nova_lite.context import RequestContext
 from nova_lite.network.driver import load_backend
@@ -186,3 +187,17 @@ def test_where_a_network_service_is_asked_first_each_is_asked_for_by_itself(
     monkeypatch.setattr(create.network, "remote", True)
     assert create.create_instances_together(make.context(), [creation(image), creation(image)]) == [None, None]
     assert named(db) == []
+
+
+def test_many_messages_are_several_transactions(
+    db: Database, create: Create, image: objects.Image, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(create_module, "MOST", 2)
+    sizes = []
+    whole: Callable[..., Any] = create._create_instances
+    monkeypatch.setattr(create, "_create_instances", lambda uow, some: sizes.append(len(some)) or whole(uow, some))
+    messages = [[asked(image, name=f"vm{message}{number}") for number in range(2 + message)] for message in range(2)]
+    answers = create._accept_all(messages)
+    names = [[each.instances[0].display_name for each in some if isinstance(each, CreateResult)] for some in answers]
+    assert names == [["vm00", "vm01"], ["vm10", "vm11", "vm12"]]
+    assert sizes == [2, 2, 1]

@@ -154,7 +154,7 @@ def _check_no_servers(
     moved = sa.select(Service.host).where(
         Service.host.in_(names), Service.binary == services.COMPUTE, Service.availability_zone != zone
     )
-    query = sa.select(Instance.host).where(Instance.host.in_(moved), Instance.deleted.is_(False))
+    query = sa.select(Instance.host).where(Instance.host.in_(moved), Instance.deleted == sa.false())
     host = uow.session.scalars(query.limit(1)).first()
     if host is not None:
         raise exception.InvalidAggregateAction(

@@ -72,7 +72,7 @@ def fix(uow: UnitOfWork) -> list[Problem]:
 
 def tasks_without_action(uow: UnitOfWork) -> Iterator[Problem]:
     query = sa.select(Instance.uuid, Instance.task_state).where(
-        Instance.task_state.is_not(None), Instance.deleted.is_(False), ~_open_action(Instance.uuid)
+        Instance.task_state.is_not(None), Instance.deleted == sa.false(), ~_open_action(Instance.uuid)
     )
     for instance_uuid, task_state in uow.session.execute(query):
         yield Problem(
@@ -218,7 +218,7 @@ def stray_allocations(uow: UnitOfWork) -> Iterator[Problem]:
         .join(Instance, Instance.uuid == Allocation.instance_uuid)
         .join(ComputeNode, ComputeNode.id == Allocation.compute_node_id)
         .where(
-            Instance.deleted.is_(False),
+            Instance.deleted == sa.false(),
             Instance.host.is_not(None),
             ComputeNode.host != Instance.host,
             ~_open_action(Instance.uuid),
@@ -241,7 +241,7 @@ def missing_allocations(uow: UnitOfWork) -> Iterator[Problem]:
         sa.select(Instance.uuid, Instance.host, ComputeNode.id)
         .join(ComputeNode, sa.and_(ComputeNode.host == Instance.host, ComputeNode.node == Instance.node))
         .where(
-            Instance.deleted.is_(False),
+            Instance.deleted == sa.false(),
             Instance.vm_state.in_((states.ACTIVE, states.STOPPED, states.RESIZED)),
             sa.or_(Instance.task_state.is_(None), Instance.task_state != states.DELETING),
             ~sa.exists().where(Allocation.instance_uuid == Instance.uuid, Allocation.compute_node_id == ComputeNode.id),
@@ -423,7 +423,7 @@ _AN_INSTANCE = orm.aliased(Instance)
 
 
 def _alive(instance_uuid: orm.InstrumentedAttribute[Any]) -> sa.ColumnElement[bool]:
-    return sa.exists().where(_AN_INSTANCE.uuid == instance_uuid, _AN_INSTANCE.deleted.is_(False))
+    return sa.exists().where(_AN_INSTANCE.uuid == instance_uuid, _AN_INSTANCE.deleted == sa.false())
 
 
 CHECKS = (

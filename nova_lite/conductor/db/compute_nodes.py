@@ -247,7 +247,7 @@ def numa_used(column: dict[str, Any] | None) -> NUMAUsage:
 def delete_of(uow: UnitOfWork, service: Service) -> None:
     """Forget the nodes of a host, and take it out of its aggregates; `ServiceInUse` while anything is there, or may
     be."""
-    placed = sa.select(Instance.id).where(Instance.host == service.host, Instance.deleted.is_(False))
+    placed = sa.select(Instance.id).where(Instance.host == service.host, Instance.deleted == sa.false())
     if uow.session.scalars(placed.limit(1)).first() is not None:
         raise exception.ServiceHostsInstances()
     nodes = uow.session.scalars(sa.select(ComputeNode).where(ComputeNode.service_id == service.id)).all()
@@ -273,7 +273,7 @@ def _why_in_use(uow: UnitOfWork, service: Service) -> exception.ServiceInUse:
         sa.select(Instance.id)
         .join(Allocation, Allocation.instance_uuid == Instance.uuid)
         .join(ComputeNode, ComputeNode.id == Allocation.compute_node_id)
-        .where(ComputeNode.service_id == service.id, Instance.deleted.is_(False))
+        .where(ComputeNode.service_id == service.id, Instance.deleted == sa.false())
     )
     if uow.session.scalars(moving.limit(1)).first() is not None:
         return exception.ServiceHasMigrations()
@@ -312,7 +312,7 @@ def get(uow: UnitOfWork, node_id: str) -> ComputeNodeObject:
 def _to_nodes(uow: UnitOfWork, rows: Sequence[ComputeNode]) -> list[ComputeNodeObject]:
     query = (
         sa.select(Instance.host, Instance.node, sa.func.count(), sa.func.count(Instance.task_state))
-        .where(Instance.host.in_([row.host for row in rows]), Instance.deleted.is_(False))
+        .where(Instance.host.in_([row.host for row in rows]), Instance.deleted == sa.false())
         .group_by(Instance.host, Instance.node)
     )
     counts = {

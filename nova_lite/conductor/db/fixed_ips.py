@@ -45,7 +45,7 @@ def _check(uow: UnitOfWork, project_id: str, limit: int, wanted: int) -> None:
 
 def used(uow: UnitOfWork, project_id: str) -> int:
     """Addresses that the project and its servers have, and will have as soon as a host is found for them."""
-    mine = (Instance.project_id == project_id, Instance.deleted.is_(False))
+    mine = (Instance.project_id == project_id, Instance.deleted == sa.false())
     of_servers = sa.select(sa.func.count()).select_from(Port).join(Instance, Port.instance_uuid == Instance.uuid)
     of_servers = of_servers.where(Instance.project_id == project_id, Port.project_id.is_(None))
     kept = sa.select(sa.func.count()).select_from(Port).where(Port.project_id == project_id)

@@ -87,9 +87,9 @@ def _deleted(filters: InstanceFilters) -> Iterator[sa.ColumnElement[bool]]:
     are in neither, unless they are asked for."""
     if filters.deleted:
         soft = Instance.soft_deleted_at.is_not(None) if filters.soft_deleted else sa.false()
-        yield sa.or_(Instance.deleted.is_(True), soft)
+        yield sa.or_(Instance.deleted == sa.true(), soft)
     elif filters.changes_since is None and filters.changes_before is None:
-        yield Instance.deleted.is_(False)
+        yield Instance.deleted == sa.false()
         if not filters.soft_deleted:
             yield Instance.soft_deleted_at.is_(None)
 

@@ -221,7 +221,7 @@ def movable(uow: UnitOfWork) -> Sequence[models.Instance]:
     """Those on a host that a plan may move elsewhere: running or stopped, without a task."""
     query = sa.select(models.Instance).where(
         models.Instance.host.is_not(None),
-        models.Instance.deleted.is_(False),
+        models.Instance.deleted == sa.false(),
         models.Instance.vm_state.in_((states.ACTIVE, states.STOPPED)),
         models.Instance.task_state.is_(None),
     )
@@ -243,7 +243,7 @@ def _concerned_with() -> sa.Select[Any]:
     asked = sa.select(models.InstanceAction.instance_uuid).where(
         models.InstanceAction.finish_time.is_(None), models.InstanceAction.host == host
     )
-    here = sa.select(models.Instance.uuid).where(models.Instance.host == host, models.Instance.deleted.is_(False))
+    here = sa.select(models.Instance.uuid).where(models.Instance.host == host, models.Instance.deleted == sa.false())
     # Three conditions joined by "or" would read all instances: no index serves them together.
     found = sa.union(here, held, asked).subquery()
     mine = models.Instance.uuid == found.c.uuid
@@ -260,7 +260,7 @@ def with_domain(uow: UnitOfWork, host: str) -> list[DomainExpected]:
     is_open = sa.exists().where(action.instance_uuid == row.uuid, action.finish_time.is_(None))
     query = sa.select(row.uuid, row.generation, sa.func.coalesce(newest, 0)).where(
         row.host == host,
-        row.deleted.is_(False),
+        row.deleted == sa.false(),
         row.vm_state.in_(states.HAS_DOMAIN),
         row.task_state.is_(None),
         ~is_open,
@@ -293,7 +293,7 @@ def settled_on(uow: UnitOfWork, hosts: Iterable[str]) -> dict[str, list[tuple[st
 _ON_HOSTS = sa.select(
     *(models.Instance.host, models.Instance.uuid, models.Instance.generation, models.Instance.vm_state),
     *(models.Instance.task_state, models.Instance.power_state),
-).where(models.Instance.host.in_(sa.bindparam("hosts", expanding=True)), models.Instance.deleted.is_(False))
+).where(models.Instance.host.in_(sa.bindparam("hosts", expanding=True)), models.Instance.deleted == sa.false())
 
 
 def to_reclaim(uow: UnitOfWork, seconds: int, most: int) -> list[str]:
@@ -309,7 +309,7 @@ def soft_deleted(before: Time) -> tuple[sa.ColumnElement[bool], ...]:
     """Until then, and not being deleted for good yet."""
     row = models.Instance
     idle = sa.or_(row.task_state.is_(None), row.task_state != states.DELETING)
-    return row.soft_deleted_at <= before, row.deleted.is_(False), idle
+    return row.soft_deleted_at <= before, row.deleted == sa.false(), idle
 
 
 def get(uow: UnitOfWork, context: RequestContext, instance_uuid: str) -> Instance:

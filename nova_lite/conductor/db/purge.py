@@ -139,7 +139,7 @@ def _instances(
         Port: Port.instance_uuid == Instance.uuid,
     }
     query = sa.select(Instance.terminated_at, Instance.id, Instance.uuid).where(
-        Instance.deleted.is_(True),
+        Instance.deleted == sa.true(),
         Instance.terminated_at < before,
         sa.or_(Instance.network_call_until.is_(None), Instance.network_call_until < before),
         *(~sa.exists().where(belongs) for belongs in of_it.values()),
@@ -164,7 +164,7 @@ def _actions(
     uow: UnitOfWork, before: datetime.datetime, size: int, last: tuple[datetime.datetime, int] | None, dry_run: bool
 ) -> Batch:
     """Closed actions of instances that live; those of others go with their instance."""
-    lives = sa.exists().where(Instance.uuid == InstanceAction.instance_uuid, Instance.deleted.is_(False))
+    lives = sa.exists().where(Instance.uuid == InstanceAction.instance_uuid, Instance.deleted == sa.false())
     query = sa.select(InstanceAction.finish_time, InstanceAction.id).where(InstanceAction.finish_time < before, lives)
     found = _page(uow, query, InstanceAction.finish_time, InstanceAction.id, size, last, dry_run)
     return _batch(_remove_actions(uow, [row[1] for row in found], dry_run), found, size)
@@ -174,7 +174,7 @@ def _migrations(
     uow: UnitOfWork, before: datetime.datetime, size: int, last: tuple[datetime.datetime, int] | None, dry_run: bool
 ) -> Batch:
     """Those of instances that live, and are over."""
-    lives = sa.exists().where(Instance.uuid == Migration.instance_uuid, Instance.deleted.is_(False))
+    lives = sa.exists().where(Instance.uuid == Migration.instance_uuid, Instance.deleted == sa.false())
     query = sa.select(Migration.updated_at, Migration.id).where(
         Migration.status.in_(CLOSED), Migration.updated_at < before, lives
     )

@@ -26,7 +26,7 @@ class Counted(NamedTuple):
         return self.user if self.project is None else self.project
 
 
-_COUNTS = sa.and_(Instance.deleted.is_(False), Instance.soft_deleted_at.is_(None))
+_COUNTS = sa.and_(Instance.deleted == sa.false(), Instance.soft_deleted_at.is_(None))
 _LIVE = (Instance.project_id, Instance.user_id, _COUNTS)
 
 COUNTED: dict[str, Counted] = {

@@ -313,7 +313,7 @@ def ids(uow: UnitOfWork, projects: Collection[str]) -> dict[tuple[str, str], str
 
 def _ports_in(uow: UnitOfWork, project_id: str, name: str) -> list[Port]:
     """Ports that are in it by themselves, locked: those that users made, and of servers of the project."""
-    of_servers = sa.select(Instance.uuid).where(Instance.project_id == project_id, Instance.deleted.is_(False))
+    of_servers = sa.select(Instance.uuid).where(Instance.project_id == project_id, Instance.deleted == sa.false())
     mine = sa.or_(Port.project_id == project_id, Port.instance_uuid.in_(of_servers))
     query = sa.select(Port).where(mine, Port.security_groups.is_not(None)).order_by(Port.id)
     found = uow.session.scalars(query.with_for_update().execution_options(populate_existing=True))
@@ -336,7 +336,7 @@ def _changed(uow: UnitOfWork, instance: Instance) -> None:
 
 _UUIDS: sa.BindParameter[Any] = sa.bindparam("uuids", expanding=True)
 _OF_INSTANCES = sa.select(Instance.uuid, Instance.project_id, Instance.security_groups).where(
-    Instance.uuid.in_(_UUIDS), Instance.deleted.is_(False)
+    Instance.uuid.in_(_UUIDS), Instance.deleted == sa.false()
 )
 _OF_PORTS = sa.select(Port.id, Port.security_groups, Port.instance_uuid).where(
     Port.security_groups.is_not(None), Port.instance_uuid.in_(_UUIDS)
@@ -345,12 +345,12 @@ _FLOATING = (
     sa.select(Port.id, FloatingIp.address)
     .join(FloatingIp, FloatingIp.port_id == Port.id)
     .join(Instance, Instance.uuid == Port.instance_uuid)
-    .where(Instance.host == sa.bindparam("host"), Instance.deleted.is_(False))
+    .where(Instance.host == sa.bindparam("host"), Instance.deleted == sa.false())
 )
 _ADDRESSES = (
     sa.select(Port.address, Port.address6, Instance.project_id, Port.security_groups, Instance.security_groups)
     .join(Instance, Instance.uuid == Port.instance_uuid)
-    .where(Instance.project_id.in_(sa.bindparam("projects", expanding=True)), Instance.deleted.is_(False))
+    .where(Instance.project_id.in_(sa.bindparam("projects", expanding=True)), Instance.deleted == sa.false())
 )
 
 
@@ -402,7 +402,9 @@ def hosts(uow: UnitOfWork, projects: Collection[str], changed: Collection[str]) 
     of_changed = {row[0]: row[1] for row in uow.session.execute(counts.group_by(Instance.project_id))}
     whole = {*projects, *(project_id for project_id, count in of_changed.items() if count > 1)}
     # Projects by name, so that the index of projects is read and not the whole table.
-    query = sa.select(Instance.host).where(Instance.project_id.in_({*whole, *of_changed}), Instance.deleted.is_(False))
+    query = sa.select(Instance.host).where(
+        Instance.project_id.in_({*whole, *of_changed}), Instance.deleted == sa.false()
+    )
     query = query.where(sa.or_(Instance.project_id.in_(whole), Instance.uuid.not_in(changed)))
     query = query.where(Instance.host.is_not(None))
     down = sa.select(Service.host).where(Service.binary == services.COMPUTE, Service.up.is_(False))
@@ -464,7 +466,7 @@ def _make_default(uow: UnitOfWork, project_id: str) -> None:
 
 def _members(uow: UnitOfWork, row: Row) -> list[Instance]:
     """Locked, oldest first."""
-    query = sa.select(Instance).where(Instance.project_id == row.project_id, Instance.deleted.is_(False))
+    query = sa.select(Instance).where(Instance.project_id == row.project_id, Instance.deleted == sa.false())
     mine = [each for each in uow.session.scalars(query.order_by(Instance.id)) if row.name in each.security_groups]
     ids = [each.id for each in mine]
     locked = sa.select(Instance).where(Instance.id.in_(ids)).order_by(Instance.id).with_for_update()

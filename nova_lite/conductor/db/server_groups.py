@@ -147,7 +147,7 @@ def hosts(uow: UnitOfWork, group_id: int, without: Collection[str] = ()) -> list
         .join(InstanceGroupMember, InstanceGroupMember.instance_uuid == Instance.uuid)
         .where(
             InstanceGroupMember.group_id == group_id,
-            Instance.deleted.is_(False),
+            Instance.deleted == sa.false(),
             Instance.host.is_not(None),
             Instance.uuid.not_in(without),
         )

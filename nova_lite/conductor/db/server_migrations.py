@@ -111,7 +111,7 @@ def unconfirmed(uow: UnitOfWork, seconds: int, most: int) -> list[str]:
 def waiting(since: Time) -> tuple[sa.ColumnElement[bool], ...]:
     """Moves, and their servers, that wait for their owner's word since then."""
     moved = (Migration.instance_uuid == Instance.uuid, Migration.status == FINISHED, Migration.updated_at <= since)
-    idle = (Instance.vm_state == states.RESIZED, Instance.task_state.is_(None), Instance.deleted.is_(False))
+    idle = (Instance.vm_state == states.RESIZED, Instance.task_state.is_(None), Instance.deleted == sa.false())
     return *moved, *idle
 
 

@@ -45,7 +45,9 @@ def peers(uow: UnitOfWork, host: str) -> dict[str, list[str]]:
 def hosts(uow: UnitOfWork, projects: Collection[str], changed: Collection[str]) -> list[str]:
     """Those that are up, and share such a network with an instance of ``projects``, or with one of ``changed``."""
     theirs = sa.select(Port.network_id).join(Network, Network.id == Port.network_id).where(Network.vni.is_not(None))
-    of_projects = theirs.join(Instance, Instance.uuid == Port.instance_uuid).where(Instance.project_id.in_(projects))
+    of_projects = theirs.join(Instance, Instance.uuid == Port.instance_uuid).where(
+        Instance.project_id.in_(projects), Instance.deleted == sa.false()
+    )
     of_changed = theirs.where(Port.instance_uuid.in_(changed))
     # One after the other: joined by "or", they would read all ports.
     asked = ([of_projects] if projects else []) + ([of_changed] if changed else [])

@@ -11,16 +11,20 @@ from collections.abc import Callable
 import pytest
 import sqlalchemy as sa
 
-from nova_lite.conductor.db import actions, hosts, instances, models, networks, security_groups, spanning
+from nova_lite.conductor.db import actions, hosts, instances, models, networks, quota_counts, security_groups, spanning
 from nova_lite.conductor.db.engine import Database, UnitOfWork
 from nova_lite.network import define
+from nova_lite.objects import InstanceFilters
 from tests.functional.cloud import wait_for_none
 from tests.unit.conductor import make
 
 HOSTS = 40
 ON_EACH = 50
 
-#: Rows that may be read for a host of 25 servers, and 25 that were deleted, of 2,000 servers.
+#: Servers that there were once on the host that is asked about, of its project.
+ENDED = 1500
+
+#: Rows that may be read for a host of 25 servers, of 3,500 that there are or were.
 MOST = 800
 
 HOST = "h7"
@@ -42,6 +46,10 @@ QUESTIONS: dict[str, Callable[[UnitOfWork], object]] = {
     "hosts that have servers of a server's project": lambda uow: security_groups.hosts(uow, [], some(uow)),
     "hosts on a project's networks": lambda uow: spanning.hosts(uow, ["p7"], []),
     "hosts on a server's networks": lambda uow: spanning.hosts(uow, [], some(uow)),
+    "a page of a project's servers": lambda uow: instances.list_(
+        uow, make.context("p7"), InstanceFilters(project_id="p7"), limit=10
+    ),
+    "how many servers a project has": lambda uow: quota_counts.of_user(uow, "p7", "u1", ["instances"]),
     "a server": lambda uow: instances.get(uow, make.ADMIN, some(uow)[0]),
 }
 
@@ -68,6 +76,8 @@ def fill(uow: UnitOfWork) -> None:
             mac = f"fa:16:3e:00:{number:02x}:{each:02x}"
             port = {"network_id": network.id, "mac_address": mac, "address": address, "created_at": uow.now}
             uow.session.add(models.Port(id=f"{number:018x}{each:018x}", instance_uuid=uuid, **port))
+    for _ in range(ENDED):
+        make.instance(uow, host=HOST, project_id="p7", deleted=True, vm_state="deleted")
 
 
 @pytest.fixture

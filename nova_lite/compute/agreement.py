@@ -8,7 +8,8 @@ from collections.abc import Set as AbstractSet
 
 class Question:
     """``digest``: `nova_lite.objects.digest_of_domains` of what the host has. ``touched``: grows by the instances that
-    have a job meanwhile: of those it may not be true any more. `answer` is None until there is one."""
+    have a job meanwhile, until ``watch`` is closed: of those it may not be true any more. `answer` is None until there
+    is one."""
 
     def __init__(self, digest: str, touched: AbstractSet[str], watch: contextlib.ExitStack) -> None:
         self.digest = digest

@@ -62,8 +62,6 @@ class DomainReconciler:
         if self._power_changed or self._has_to_compare():
             self.run()
 
-    # --- what
-
     def _has_to_compare(self) -> bool:
         """It is asked first, along with a heartbeat, whether all agrees, as it mostly does so."""
         now, question = time.monotonic(), self._question
@@ -78,6 +76,8 @@ class DomainReconciler:
         if question.answer is None and now < self._patience:  # what was asked is not true any more
             return not self._asks()
         return not question.answer
+
+    # --- what
 
     def _asks(self) -> bool:
         """False: there is something to compare, so that it need not be asked."""

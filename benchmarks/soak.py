@@ -356,6 +356,8 @@ def main() -> int:
     parser.add_argument("--png", type=Path, help="draw the series into this directory")
     parser.add_argument("--judge", type=Path, metavar="RESULT", help="instead: judge (and draw) a result again")
     options = parser.parse_args()
+    if options.projects < 1:
+        parser.error(f"--projects takes a number from 1; it was given {options.projects}")
     if options.judge:
         result = json.loads(options.judge.read_text())
     else:

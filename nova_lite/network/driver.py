@@ -98,6 +98,10 @@ class NetworkStore(Protocol):
         """All networks, or those of these ids that exist, by name. ``lock``: they keep their subnets meanwhile."""
         ...
 
+    def usable(self, project_id: str | None) -> list[Network]:
+        """Those with a subnet that servers of the project may be on, everybody's and its own, by name."""
+        ...
+
     def taken(self, network_id: str, addresses: Collection[str] | None = None) -> set[str]:
         """Which of ``addresses`` are in use on a network; None: all that are."""
         ...

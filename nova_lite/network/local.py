@@ -40,8 +40,7 @@ class LocalNetworks(NetworkBackend):
 
     def _default(self, store: NetworkStore, context: RequestContext) -> Network | None:
         """The project's own default, else the shared default, else the only network there is."""
-        mine = (None, context.project_id)
-        usable = [network for network in store.networks() if network.cidr and network.project_id in mine]
+        usable = store.usable(context.project_id)
         own = [network for network in usable if network.is_default and network.project_id is not None]
         shared = [network for network in usable if network.is_default]
         choice = own or shared or usable

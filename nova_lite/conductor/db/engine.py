@@ -175,13 +175,19 @@ class UnitOfWork:
             self._now = found[0][-1]
         return [row[:-1] for row in found]
 
-    def once(self, key: Hashable, ask: Callable[[], T]) -> T:
+    def once(
+        self, key: Hashable, ask: Callable[[], T], asker: Hashable = None, is_everybodys: Callable[[T], bool] = bool
+    ) -> T:
         """``ask()``, or what it has said for ``key`` earlier in this transaction: for what several that are written
-        together all read, and none of them changes. Not for what is locked, or counted."""
-        if key not in self._known:
-            self._known[key] = ask()
-        found: T = self._known[key]
-        return found
+        together all read, and none of them changes. Not for what is locked, or counted. ``asker``: who sees what was
+        said; others do if ``is_everybodys`` says so of it."""
+        known = next((each for each in ((key, asker), (key, None)) if each in self._known), None)
+        if known is None:
+            found = ask()
+            known = key, None if asker is not None and is_everybodys(found) else asker
+            self._known[known] = found
+        answer: T = self._known[known]
+        return answer
 
     def change(self, statement: sa.Update | sa.Delete, values: dict[str, Any] | None = None) -> int:
         """Run a conditional update (or delete) and return how many rows it met. ``values``: of its parameters.

@@ -52,14 +52,22 @@ class Store:
     """What a network backend keeps, inside one transaction: see `nova_lite.network.driver.NetworkStore`.
 
     ``new``: uuids of instances that were never given any interface, so that none is looked for. ``own_alone``: of those
-    that have none that users have made, so that none has to be kept.
+    that have none that users have made, so that none has to be kept. ``projects``: whose networks are asked for in this
+    transaction, so that they are read together.
     """
 
-    def __init__(self, uow: UnitOfWork, new: Collection[str] = (), own_alone: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        uow: UnitOfWork,
+        new: Collection[str] = (),
+        own_alone: Collection[str] = (),
+        projects: Collection[str] = (),
+    ) -> None:
         self._uow = uow
         self._session = uow.session
         self._new = new
         self._own_alone = own_alone
+        self._projects = frozenset(projects)
 
     def networks(self, ids: Collection[str] | None = None, lock: bool = False) -> list[Network]:
         query = sa.select(models.Network).order_by(models.Network.name)
@@ -67,6 +75,16 @@ class Store:
             query = query.where(models.Network.id.in_(ids))
         if lock:  # shared, as a port that refers to it locks it
             query = query.with_for_update(read=True, key_share=True).execution_options(populate_existing=True)
+        return [rows.to_object(Network, row) for row in self._session.scalars(query)]
+
+    def usable(self, project_id: str | None) -> list[Network]:
+        asked = self._projects | {project_id or ""}
+        found = self._uow.once(("usable networks", asked), lambda: self._usable(asked))
+        return [network for network in found if network.project_id in (None, project_id)]
+
+    def _usable(self, projects: Collection[str]) -> list[Network]:
+        theirs = sa.or_(models.Network.project_id.is_(None), models.Network.project_id.in_(projects))
+        query = sa.select(models.Network).where(models.Network.cidr != "", theirs).order_by(models.Network.name)
         return [rows.to_object(Network, row) for row in self._session.scalars(query)]
 
     def taken(self, network_id: str, addresses: Collection[str] | None = None) -> set[str]:

@@ -6,10 +6,11 @@ number of conductors together grant exactly the limit.
 
 from __future__ import annotations
 
+import collections
 import functools
 import logging
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -48,36 +49,55 @@ class Bounds(NamedTuple):
         return self.of_project | self.of_user
 
 
-def take(
-    uow: UnitOfWork,
-    conf: cfg.ConfigOpts,
-    project_id: str,
-    amounts: dict[str, int],
-    user_id: str | None = None,
-    known: Bounds | None = None,
-) -> None:
-    """Use ``amounts`` (resource to count) of the project's quota: all of them, or none and `QuotaExceeded`, which
-    names each resource that is short.
+#: What several take, and the limits that they have of it.
+_Alike = tuple[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]]
 
-    ``user_id``: who uses them, within the limits of this user alone, too. What the user has already is counted from
-    the rows, so this comes before new ones are written. The project's counters are locked from here to the commit:
-    nobody else adds such rows until then. ``known``: the limits, if they were read in this transaction.
+
+class Taking(NamedTuple):
+    """``amounts``: resource to count, of the project's quota. ``user_id``: who uses them, within the limits of this
+    user alone, too. ``limits``: as they were read in this transaction."""
+
+    project_id: str
+    user_id: str | None
+    amounts: Mapping[str, int]
+    limits: Bounds
+
+
+def take(
+    uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, amounts: dict[str, int], user_id: str | None = None
+) -> None:
+    """`take_together`, of one."""
+    take_together(uow, [Taking(project_id, user_id, amounts, limits_of(uow, conf, project_id, user_id))])
+
+
+def take_together(uow: UnitOfWork, takings: Iterable[Taking]) -> None:
+    """All of them, or none and `QuotaExceeded`, which names each resource that is short.
+
+    What a user has already is counted from the rows, so this comes before new ones are written, and a user takes once
+    in a transaction. The projects' counters are locked from here to the commit: nobody else adds such rows until then.
     """
-    wanted = _positive(amounts)
-    limits, of_user = known or limits_of(uow, conf, project_id, user_id)
-    used = _locked(uow, project_id, wanted)
-    _check(wanted, used, limits)
-    if user_id:
-        own, mine = _own(uow, project_id, user_id, of_user, wanted)
-        _check(wanted, mine, own)
-    _add(uow, project_id, wanted, limits)
+    asked = [(each, _positive(each.amounts)) for each in takings]
+    used = _locked(uow, {each.project_id for each, _ in asked}, {name for _, wanted in asked for name in wanted})
+    alike: dict[_Alike, collections.Counter[str]] = {}
+    for each, wanted in asked:
+        has, limits = used[each.project_id], each.limits.of_project
+        _check(wanted, has, limits)
+        if each.user_id:
+            own, mine = _own(uow, each.project_id, each.user_id, each.limits.of_user, wanted)
+            _check(wanted, mine, own)
+        has.update({name: has.get(name, 0) + amount for name, amount in wanted.items()})
+        limited = {name: limits[name] for name in wanted if limits.get(name, UNLIMITED) != UNLIMITED}
+        alike.setdefault((tuple(wanted.items()), tuple(limited.items())), collections.Counter())[each.project_id] += 1
+    for what, owners in alike.items():
+        while owners:  # one that takes twice is not met twice by an update
+            _add(uow, list(owners), *map(dict, what))
+            owners -= collections.Counter(list(owners))
 
 
 def take_by_user(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, user_id: str, amounts: dict[str, int]) -> None:
     """As `take`, of what is counted by user and not by project: key pairs."""
-    wanted, limits = _positive(amounts), bounds(uow, conf, project_id, user_id)
-    _check(wanted, _locked(uow, user_id, wanted), limits)
-    _add(uow, user_id, wanted, limits)
+    # What its counter is kept by is no project here.
+    take_together(uow, [Taking(user_id, None, amounts, Bounds(bounds(uow, conf, project_id, user_id), {}))])
 
 
 def room(
@@ -145,27 +165,40 @@ def bounds(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, user_id: str 
 
 
 @functools.cache
-def _limits(with_user: bool) -> Any:
+def _limits(with_users: bool) -> Any:
     of_all, of_users = models.QuotaLimit, models.UserQuotaLimit
+    owners: sa.BindParameter[Any] = sa.bindparam("owners", expanding=True)
+    users: sa.BindParameter[Any] = sa.bindparam("users", expanding=True)
     query = sa.select(of_all.project_id, sa.literal("").label("user_id"), of_all.resource, of_all.limit)
-    query = query.where(of_all.project_id.in_(sa.bindparam("owners", expanding=True)))
-    if not with_user:
+    query = query.where(of_all.project_id.in_(owners))
+    if not with_users:
         return query
-    mine = (of_users.project_id == sa.bindparam("project_id"), of_users.user_id == sa.bindparam("user_id"))
     own = sa.select(of_users.project_id, of_users.user_id, of_users.resource, of_users.limit)
-    return sa.union_all(query, own.where(*mine))
+    return sa.union_all(query, own.where(of_users.project_id.in_(owners), of_users.user_id.in_(users)))
 
 
 def limits_of(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, user_id: str | None) -> Bounds:
-    defaults: dict[str, int] = {resource: conf.quota[resource] for resource in RESOURCES}
-    projects: dict[str, int] = {}
-    users: dict[str, int] = {}
-    found = uow.session.connection().execute(
-        _limits(bool(user_id)), {"owners": [_DEFAULTS, project_id], "project_id": project_id, "user_id": user_id}
-    )
-    for owner, user, resource, limit in found:
-        (users if user else defaults if owner == _DEFAULTS else projects)[resource] = limit
-    return Bounds(defaults | projects, users)
+    return limits_of_several(uow, conf, [(project_id, user_id)])[project_id, user_id]
+
+
+def limits_of_several(
+    uow: UnitOfWork, conf: cfg.ConfigOpts, askers: Collection[tuple[str, str | None]]
+) -> dict[tuple[str, str | None], Bounds]:
+    """By project and user."""
+    projects = sorted({project_id for project_id, _ in askers})
+    users = sorted({user_id for _, user_id in askers if user_id})
+    values: dict[str, Any] = {"owners": [_DEFAULTS, *projects]} | ({"users": users} if users else {})
+    found: dict[tuple[str, str], dict[str, int]] = {}
+    for owner, user, resource, limit in uow.session.connection().execute(_limits(bool(users)), values):
+        found.setdefault((owner, user), {})[resource] = limit
+    ours: dict[str, int] = {resource: conf.quota[resource] for resource in RESOURCES}
+    ours |= found.get((_DEFAULTS, ""), {})
+    return {
+        (project_id, user_id): Bounds(
+            ours | found.get((project_id, ""), {}), found.get((project_id, user_id), {}) if user_id else {}
+        )
+        for project_id, user_id in askers
+    }
 
 
 def defaults(uow: UnitOfWork, conf: cfg.ConfigOpts) -> Limits:
@@ -241,7 +274,7 @@ def _number(limit: int) -> float:
     return math.inf if limit == UNLIMITED else limit
 
 
-def _positive(amounts: dict[str, int]) -> dict[str, int]:
+def _positive(amounts: Mapping[str, int]) -> dict[str, int]:
     return {resource: amounts[resource] for resource in sorted(amounts) if amounts[resource] > 0}
 
 
@@ -256,37 +289,39 @@ def _check(wanted: dict[str, int], used: dict[str, int], limits: dict[str, int])
         raise _exceeded(over, wanted, used, limits)
 
 
-def _locked(uow: UnitOfWork, owner: str, resources: Iterable[str]) -> dict[str, int]:
+def _locked(uow: UnitOfWork, owners: Collection[str], resources: Collection[str]) -> dict[str, dict[str, int]]:
     """How much is used of each, by whom it is counted; nobody else takes any until the transaction ends."""
-    wanted = list(resources)
-    used = _read_locked(uow, owner, wanted)
-    missing = [resource for resource in wanted if resource not in used]
-    for resource in missing:
+    used = _read_locked(uow, owners, resources)
+    missing = [(owner, each) for owner in sorted(owners) for each in sorted(resources) if each not in used[owner]]
+    for owner, resource in missing:
         insert_if_missing(uow, models.QuotaUsage, {"project_id": owner, "resource": resource, "used": 0})
-    return _read_locked(uow, owner, wanted) if missing else used
+    return _read_locked(uow, owners, resources) if missing else used
 
 
 def lock(uow: UnitOfWork, project_id: str) -> None:
     """Until the transaction ends, nobody else adds what is counted from rows, or takes any quota of the project."""
-    _locked(uow, project_id, ["instances"])
+    _locked(uow, [project_id], ["instances"])
 
 
-def _read_locked(uow: UnitOfWork, owner: str, resources: Iterable[str]) -> dict[str, int]:
+def _read_locked(uow: UnitOfWork, owners: Collection[str], resources: Collection[str]) -> dict[str, dict[str, int]]:
     """Those that have a row; locked in one order by all."""
-    rows = uow.session.connection().execute(_USED_LOCKED, {"owner": owner, "resources": list(resources)})
-    return {row.resource: row.used for row in rows}
+    used: dict[str, dict[str, int]] = {owner: {} for owner in owners}
+    values = {"owners": sorted(owners), "resources": sorted(resources)}
+    for owner, resource, amount in uow.session.connection().execute(_USED_LOCKED, values):
+        used[owner][resource] = amount
+    return used
 
 
-def _add(uow: UnitOfWork, owner: str, wanted: dict[str, int], limits: dict[str, int]) -> None:
+def _add(uow: UnitOfWork, owners: Collection[str], wanted: dict[str, int], limited: dict[str, int]) -> None:
     """In one conditional update, which meets all of these rows: they are locked, and were found to have room."""
     if not wanted:
         return
-    limited = {each: limits[each] for each in wanted if limits.get(each, UNLIMITED) != UNLIMITED}
-    values = {f"amount_{each}": amount for each, amount in wanted.items()}
+    values: dict[str, Any] = {"owners": list(owners)}
+    values |= {f"amount_{each}": amount for each, amount in wanted.items()}
     values |= {f"limit_{each}": limit for each, limit in limited.items()}
-    met = uow.change(_adding(tuple(wanted), frozenset(limited)), {"owner": owner, **values})
-    if met != len(wanted):
-        raise RuntimeError(f"{met} of {len(wanted)} counters of {owner} had room")
+    met = uow.change(_adding(tuple(wanted), frozenset(limited)), values)
+    if met != len(wanted) * len(owners):
+        raise RuntimeError(f"{met} of {len(wanted)} counters of each of {len(owners)} owners had room")
 
 
 @functools.cache
@@ -300,17 +335,17 @@ def _adding(resources: tuple[str, ...], limited: frozenset[str]) -> sa.Update:
         )
         for each, amount in amounts.items()
     ]
-    mine = (table.project_id == sa.bindparam("owner"), sa.or_(*fits))
+    mine = (table.project_id.in_(sa.bindparam("owners", expanding=True)), sa.or_(*fits))
     return sa.update(table).where(*mine).values(used=table.used + sa.case(amounts, value=table.resource))
 
 
 _USED_LOCKED = (
-    sa.select(models.QuotaUsage.resource, models.QuotaUsage.used)
+    sa.select(models.QuotaUsage.project_id, models.QuotaUsage.resource, models.QuotaUsage.used)
     .where(
-        models.QuotaUsage.project_id == sa.bindparam("owner"),
+        models.QuotaUsage.project_id.in_(sa.bindparam("owners", expanding=True)),
         models.QuotaUsage.resource.in_(sa.bindparam("resources", expanding=True)),
     )
-    .order_by(models.QuotaUsage.resource)
+    .order_by(models.QuotaUsage.project_id, models.QuotaUsage.resource)
     .with_for_update()
 )
 

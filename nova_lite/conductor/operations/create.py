@@ -157,7 +157,7 @@ def create_instances(
     """What was created of each, and (``drive``) what its maker has to drive from now on, which is leased. All or
     none."""
     done = _earlier(uow, asked)
-    plans = {each: _planned(uow, conf, network, asked[each]) for each in range(len(asked)) if each not in done}
+    plans = _plans(uow, conf, network, {each: one for each, one in enumerate(asked) if each not in done})
     counts = _take_quota(uow, conf, network, plans)
     rows = {each: _rows(uow, plan, counts[each]) for each, plan in plans.items()}
     uow.session.flush()
@@ -218,12 +218,29 @@ def _earlier(uow: UnitOfWork, asked: list[_Asked]) -> dict[int, tuple[CreateResu
     return earlier
 
 
-def _planned(uow: UnitOfWork, conf: cfg.ConfigOpts, network: NetworkBackend, asked: _Asked) -> _Plan:
+def _plans(
+    uow: UnitOfWork, conf: cfg.ConfigOpts, network: NetworkBackend, asked: Mapping[int, _Asked]
+) -> dict[int, _Plan]:
     """Nothing is written yet, and no quota taken. What several read that are accepted together is read once."""
+    askers = {(each.context.project_id or "", each.context.user_id) for each in asked.values()}
+    store = networks.Store(uow, projects={project_id for project_id, _ in askers})
+    limits = quotas.limits_of_several(uow, conf, askers) if asked else {}
+    return {index: _planned(uow, network, store, limits, each) for index, each in asked.items()}
+
+
+def _planned(
+    uow: UnitOfWork,
+    network: NetworkBackend,
+    store: networks.Store,
+    limits_of: Mapping[tuple[str, str | None], quotas.Bounds],
+    asked: _Asked,
+) -> _Plan:
     context, request, answer = asked
     project_id = context.project_id or ""
-    asker = (project_id, context.user_id, context.is_admin)
-    flavor = uow.once(("flavor", asker, request.flavor_id), lambda: _flavor(uow, context, request))
+    asker = (project_id, context.is_admin)
+    flavor = uow.once(
+        ("flavor", request.flavor_id), lambda: _flavor(uow, context, request), asker, lambda found: found.is_public
+    )
     block_devices.check(request, flavor)
     found = block_devices.boot_image(uow, context, request, flavor)
     image, boot_images = found or _images(uow, context, request, flavor)
@@ -240,14 +257,14 @@ def _planned(uow: UnitOfWork, conf: cfg.ConfigOpts, network: NetworkBackend, ask
     key = None if request.key_name is None else keypairs.find(uow, context.user_id or "", request.key_name)
     if request.key_name is not None and key is None:
         raise exception.KeypairUnavailable()
-    limits = uow.once(("limits", asker), lambda: quotas.limits_of(uow, conf, project_id, context.user_id))
+    limits = limits_of[project_id, context.user_id]
     check_limits(limits.both, request.metadata, request.injected_files)
     if network.keeps_ports:
         groups, group_ids = answer.group_names or [DEFAULT], answer.security_groups
     else:
         groups, group_ids = security_groups.named(uow, project_id, request.security_groups), []
     _check_placement(uow, request)
-    requested = _networks(uow, network, context, request, answer)
+    requested = _networks(uow, network, store, context, request, answer)
     _check_count_against_networks(request, requested)
     seed = _seed(context, request)
     return _Plan(
@@ -350,18 +367,29 @@ def _images(
 
     if request.images:  # as this request's API found them at the image service
         return find()
-    return uow.once(("images", context.project_id, context.is_admin, request.image_ref, flavor.flavorid), find)
+    asker = (context.project_id, context.is_admin)
+    return uow.once(("images", request.image_ref, flavor.flavorid), find, asker, _are_everybodys)
+
+
+def _are_everybodys(found: tuple[Image | None, dict[str, Image]]) -> bool:
+    image, parts = found
+    return all(each is None or each.visibility == "public" for each in (image, *parts.values()))
 
 
 def _networks(
-    uow: UnitOfWork, network: NetworkBackend, context: RequestContext, request: CreateRequest, answer: Any
+    uow: UnitOfWork,
+    network: NetworkBackend,
+    store: networks.Store,
+    context: RequestContext,
+    request: CreateRequest,
+    answer: Any,
 ) -> list[NetworkRequest]:
     def resolve() -> list[NetworkRequest]:
-        return network.resolve(networks.Store(uow), context, request.networks, answer)
+        return network.resolve(store, context, request.networks, answer)
 
     if network.remote or not isinstance(request.networks, str):
         return resolve()
-    return uow.once(("networks", context.project_id, context.is_admin, request.networks), resolve)
+    return uow.once(("networks", request.networks), resolve, (context.project_id, context.is_admin), lambda _: False)
 
 
 def find_images(
@@ -419,7 +447,8 @@ def check_limits(limits: Mapping[str, int], metadata: Mapping[str, str], injecte
 
 def _check_placement(uow: UnitOfWork, request: CreateRequest) -> None:
     """Zone, host and node have to exist; whether they have room is the scheduler's to say."""
-    if request.availability_zone is not None and not services.zone_exists(uow, request.availability_zone):
+    zone = request.availability_zone
+    if zone is not None and not uow.once(("zone", zone), lambda: services.zone_exists(uow, zone)):
         raise exception.AvailabilityZoneUnavailable()
     for wanted in (
         RequestedDestination(host=request.forced_host, node=request.forced_node),
@@ -453,8 +482,9 @@ def _take_quota(
     for each, plan in plans.items():
         by_user.setdefault((plan.project_id, plan.context.user_id), []).append(each)
     counts: dict[int, int] = {}
+    takings = []
     for (project_id, user_id), mine in by_user.items():
-        amounts, interfaces = collections.Counter[str](), 0
+        amounts = collections.Counter[str]()
         for each in mine:
             plan = plans[each]
             one = {"instances": 1, "cores": plan.flavor.vcpus, "ram": plan.flavor.memory_mb}
@@ -463,11 +493,14 @@ def _take_quota(
                 room = quotas.room(uow, conf, project_id, user_id, one, plan.request.max_count)
                 count = counts[each] = max(count, room)
             amounts.update({resource: amount * count for resource, amount in one.items()})
-            interfaces += plan.new_interfaces * count
-        limits = plans[mine[0]].limits
-        quotas.take(uow, conf, project_id, amounts, user_id, limits)
-        if not network.remote and any(plans[each].new_interfaces > 1 for each in mine):
-            fixed_ips.check(uow, conf, project_id, limits.of_project, 1, interfaces)
+        takings.append(quotas.Taking(project_id, user_id, amounts, plans[mine[0]].limits))
+    quotas.take_together(uow, takings)
+    if not network.remote:
+        for (project_id, _), mine in by_user.items():
+            if any(plans[each].new_interfaces > 1 for each in mine):
+                limits = plans[mine[0]].limits.of_project
+                interfaces = sum(plans[each].new_interfaces * counts[each] for each in mine)
+                fixed_ips.check(uow, conf, project_id, limits, 1, interfaces)
     return counts
 
 

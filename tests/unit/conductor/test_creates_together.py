@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from nova_lite import exception, objects
-from nova_lite.conductor.db import flavors, hosts, images, networks, quotas
+from nova_lite.conductor.db import flavor_access, flavors, hosts, images, networks, quotas
 from nova_lite.conductor.db.engine import Database, UnitOfWork
 from nova_lite.conductor.db.models import Instance
 from nova_lite.conductor.operations import create as create_module
@@ -25,7 +25,7 @@ from tests.unit.conductor.test_statements import counting
 
 DEADLINE = 30
 
-#: To accept one create, or several of one user: what they all read is read once, and what they write, together.
+#: To accept one create, or several, of whatever projects: what all read is read once, and what they write, together.
 ACCEPTED = 9
 #: SQLite's rows are written one after the other where their ids are asked for: an instance and an action for each more.
 MORE_ON_SQLITE = 2
@@ -59,11 +59,13 @@ def uuid_of(accepted: CreateResult | Exception) -> str:
     return accepted.instances[0].uuid
 
 
-def test_what_all_of_them_read_is_read_once(db: Database, create: Create, image: objects.Image) -> None:
+@pytest.mark.parametrize("projects", [1, 4])
+def test_what_all_of_them_read_is_read_once(db: Database, create: Create, image: objects.Image, projects: int) -> None:
     expected = ACCEPTED + (3 * MORE_ON_SQLITE if db.is_sqlite else 0)
-    create._accept([asked(image, name="first")])  # it makes the project's counters
+    for number in range(projects):
+        create._accept([asked(image, f"p{number}", "first")])  # it makes the project's counters
     with counting() as counted:
-        accepted = create._accept([asked(image, name=f"vm{number}") for number in range(4)])
+        accepted = create._accept([asked(image, f"p{number % projects}", f"vm{number}") for number in range(4)])
     assert [each.instances[0].display_name for each in accepted if isinstance(each, CreateResult)] == [
         f"vm{number}" for number in range(4)
     ]
@@ -97,6 +99,66 @@ def test_together_they_get_no_more_than_the_quota(db: Database, create: Create, 
     accepted = create._accept([asked(image, name=f"vm{number}") for number in range(5)])
     assert [type(each) for each in accepted] == [CreateResult] * 3 + [exception.QuotaExceeded] * 2
     assert len(named(db)) == 3
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_what_is_one_projects_own_is_no_others(db: Database, create: Create, image: objects.Image, order: int) -> None:
+    """Neither an image, nor a flavor, nor a network, though what they asked for was read together."""
+    private = db.write(images.create, make.image(id="i2", name="own", visibility="private", owner="p1"))
+    db.write(flavors.create, make.flavor(flavorid="2", name="own", is_public=False))
+    db.write(flavor_access.add, make.ADMIN, "2", "p1", False)
+    own = db.write(networks.create, make.network(name="own", project_id="p1", is_default=True))
+    asks = [
+        (project, asked(*of, project, f"{project}{number}"))
+        for project in ("p1", "p2")
+        for number, of in enumerate([(image,), (private,)])
+    ]
+    asks += [(project, asked(image, project, f"{project}-flavor", "2")) for project in ("p1", "p2")]
+    answers = create._accept([each for _, each in asks[::order]])[::order]
+    told = [type(each) for each in answers]
+    fine = CreateResult
+    assert told == [fine, fine, fine, exception.ImageUnavailable, fine, exception.FlavorUnavailable]
+    # As they are accepted together, if all can be.
+    both = [asked(image, each, f"{each}-net") for each in ("p1", "p2")][::order]
+    assert [type(each) for each in create._accept(both)] == [fine, fine]
+    query = sa.select(Instance.project_id, Instance.request).where(Instance.display_name.like("%-net"))
+    asked_for = dict(db.read(lambda uow: uow.rows(query).all()))
+    assert asked_for["p1"]["networks"][0]["network_id"] == own.id != asked_for["p2"]["networks"][0]["network_id"]
+
+
+def test_a_flavor_is_not_refused_for_whom_it_was_given(db: Database, create: Create, image: objects.Image) -> None:
+    db.write(flavors.create, make.flavor(flavorid="2", name="own", is_public=False))
+    for project in ("p1", "p2"):
+        db.write(flavor_access.add, make.ADMIN, "2", project, False)
+    accepted = db.write(create._create_instances, [asked(image, each, each, "2") for each in ("p1", "p2")])
+    assert [result.instances[0].project_id for result, _ in accepted] == ["p1", "p2"]
+
+
+def test_each_project_has_a_limit_of_its_own(db: Database, create: Create, image: objects.Image) -> None:
+    db.write(quotas.set_limit, "p1", "instances", 1)
+    db.write(quotas.set_limit, "p2", "cores", 64)
+    asks = [asked(image, each, f"{each}{number}") for number in range(2) for each in ("p1", "p2", "p3")]
+    with pytest.raises(exception.QuotaExceeded, match="instances"):
+        db.write(create._create_instances, asks)
+    assert db.read(quotas.get, create.conf, "p2").quotas["instances"].used == 0
+    db.write(create._create_instances, [each for each in asks if each.context.project_id != "p1"] + asks[:1])
+    used = [db.read(quotas.get, create.conf, each).quotas["cores"].used for each in ("p1", "p2", "p3")]
+    assert used == [1, 2, 2]
+
+
+def test_two_users_of_a_project_share_its_limit(db: Database, create: Create, image: objects.Image) -> None:
+    db.write(quotas.set_limit, "p1", "instances", 3)
+    db.write(quotas.set_limit, "p1", "instances", 1, "u2")
+
+    def of(user: str, count: int) -> list[_Asked]:
+        some = [asked(image, name=f"{user}{number}") for number in range(count)]
+        return [each._replace(context=RequestContext(user_id=user, project_id="p1", overwrite=False)) for each in some]
+
+    for too_many in (of("u1", 3) + of("u2", 1), of("u1", 1) + of("u2", 2)):
+        with pytest.raises(exception.QuotaExceeded, match="instances"):
+            db.write(create._create_instances, too_many)
+    db.write(create._create_instances, of("u1", 2) + of("u2", 1))
+    assert db.read(quotas.get, create.conf, "p1").quotas["instances"].used == 3
 
 
 def test_a_request_that_comes_twice_at_once_is_one(db: Database, create: Create, image: objects.Image) -> None:

@@ -24,6 +24,9 @@ class MemoryStore:
     def networks(self, ids: Collection[str] | None = None, lock: bool = False) -> list[Network]:
         return [network for network in self._networks.values() if ids is None or network.id in ids]
 
+    def usable(self, project_id: str | None) -> list[Network]:
+        return [each for each in self._networks.values() if each.cidr and each.project_id in (None, project_id)]
+
     def addresses(self, network_id: str) -> list[str]:
         return [vif.address for vifs in self.ports.values() for vif in vifs if vif.network.id == network_id]
 

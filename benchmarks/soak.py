@@ -203,7 +203,7 @@ def soak(options: argparse.Namespace, path: Path) -> dict[str, Any]:
                 path,
                 options.hosts,
                 options.rows,
-                database=database.url,
+                database=database.url.replace("pymysql", options.driver),
                 processes=options.processes,
                 beat=options.beat,
                 compare=options.compare_seconds,
@@ -346,6 +346,12 @@ def main() -> int:
         "--alive", type=int, default=200, help="servers of the load, beyond which the oldest is deleted"
     )
     parser.add_argument("--projects", type=int, default=1, help="whose servers the load's are, in turn")
+    parser.add_argument(
+        "--driver",
+        choices=("pymysql", "mysqldb"),
+        default="pymysql",
+        help="of MariaDB; mysqldb: pip install mysqlclient",
+    )
     parser.add_argument("--beat", type=float, default=10, help="seconds between two heartbeats of a host")
     parser.add_argument("--compare-seconds", type=float, default=30, help="between two comparisons of a host's domains")
     parser.add_argument("--death-seconds", type=float, default=20, help="between two hosts' deaths; 0: none dies")

@@ -94,8 +94,15 @@ class Addresses(NamedTuple):
 class NetworkStore(Protocol):
     """Networks and ports, as one transaction sees them."""
 
-    def networks(self, ids: Collection[str] | None = None, lock: bool = False) -> list[Network]:
-        """All networks, or those of these ids that exist, by name. ``lock``: they keep their subnets meanwhile."""
+    free: dict[str, list[str]]
+    """By network, addresses that nobody had when they were looked up, and that were not given out since."""
+
+    def networks(self, ids: Collection[str] | None = None) -> list[Network]:
+        """All networks, or those of these ids that exist, by name."""
+        ...
+
+    def locked(self, ids: Collection[str]) -> dict[str, Network]:
+        """By their ids, those that exist; until the transaction ends they keep their subnets."""
         ...
 
     def usable(self, project_id: str | None) -> list[Network]:

@@ -103,7 +103,7 @@ class LocalNetworks(NetworkBackend):
         if not missing:
             return present
         wanted = [request.network_id or "" for _, request in missing]
-        networks = {network.id: network for network in store.networks(wanted, lock=True)}
+        networks = store.locked(wanted)
         made = []
         for position, request in missing:
             network = networks.get(request.network_id or "")
@@ -127,7 +127,7 @@ class LocalNetworks(NetworkBackend):
         if self.remote:
             return super().attach(store, context, instance_uuid, request)
         resolved = self._resolve_one(store, context, request)
-        network = next(iter(store.networks([resolved.network_id or ""], lock=True)), None)
+        network = store.locked([resolved.network_id or ""]).get(resolved.network_id or "")
         if network is None or not network.cidr:
             raise exception.NetworkUnavailable(network_id=resolved.network_id)
         position = 1 + max((vif.position for vif in store.vifs(instance_uuid)), default=-1)
@@ -164,18 +164,22 @@ class LocalNetworks(NetworkBackend):
 
 
 def free_address(store: NetworkStore, network: Network, rng: random.Random) -> str:
-    """A free address at random: a short lookup unless the pool is nearly full, and then an exact one. Raises
-    `NoMoreFixedIps`.
+    """A free address at random: a short lookup unless the pool is nearly full, and then an exact one. What it finds
+    serves the next ones of the same transaction, too. Raises `NoMoreFixedIps`.
 
     Random ones collide less between conductors, and one that was just given back is seldom given out at once.
     """
+    known = store.free.setdefault(network.id, [])
+    if known:
+        return known.pop()
     pool = Pool(network)
     sample = pool.sample(SAMPLE, rng)
     taken = store.taken(network.id, sample) if sample else set()
-    free = next((address for address in sample if address not in taken), None)
-    if free is None:
-        taken = store.taken(network.id)
-        free = next((address for address in pool.all() if address not in taken), None)
+    known += [address for address in sample if address not in taken]
+    if known:
+        return known.pop()
+    taken = store.taken(network.id)
+    free = next((address for address in pool.all() if address not in taken), None)
     if free is None:
         raise exception.NoMoreFixedIps(network_id=network.id)
     return free

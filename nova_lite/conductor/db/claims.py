@@ -12,7 +12,7 @@ import msgspec
 import sqlalchemy as sa
 
 from nova_lite.conductor.db import cinder, hosts, numa_claims
-from nova_lite.conductor.db.engine import UnitOfWork, utcnow
+from nova_lite.conductor.db.engine import ClaimedHost, UnitOfWork, utcnow
 from nova_lite.conductor.db.models import Allocation, ComputeNode, Instance, Port, Service
 from nova_lite.conductor.db.services import COMPUTE
 from nova_lite.hardware.numa import WantedNUMA
@@ -95,32 +95,44 @@ def take(
     return place
 
 
-_NODE = sa.select(ComputeNode.id).where(
-    ComputeNode.service_id == Service.id,
-    ComputeNode.host == sa.bindparam("on_host"),
-    ComputeNode.node == sa.bindparam("on_node"),
+#: A line for each node of a host: its id and its name.
+_NODES = (
+    sa.select(sa.func.aggregate_strings(sa.cast(ComputeNode.id, sa.String(20)) + " " + ComputeNode.node, "\n"))
+    .where(ComputeNode.service_id == Service.id, ComputeNode.host == Service.host)
+    .scalar_subquery()
 )
 _ALIVE = (
-    sa.select(Service.availability_zone, _NODE.scalar_subquery(), Service.epoch, Service.identity)
+    sa.select(Service.host, Service.availability_zone, _NODES, Service.epoch, Service.identity)
     .where(
-        Service.host == sa.bindparam("on_host"),
+        Service.host.in_(sa.bindparam("hosts", expanding=True)),
         Service.binary == COMPUTE,
         Service.up.is_(True),
         Service.forced_down.is_(False),
     )
+    .order_by(Service.host)
     .with_for_update(read=True, of=Service)
 )
 
 
+def lock_hosts(uow: UnitOfWork, names: Iterable[str]) -> None:
+    """Hosts that places are to be claimed of, by one statement. Until the transaction ends nobody forces those down
+    that are up: a condition on the host in a claim's own update could hold of a row that has changed while the update
+    waited."""
+    new = sorted(set(names) - uow.hosts.keys())
+    if not new:
+        return
+    uow.hosts.update(dict.fromkeys(new))
+    for host, zone, nodes, epoch, identity in uow.session.connection().execute(_ALIVE, {"hosts": new}):
+        lines = (line.split(" ", 1) for line in (nodes.split("\n") if nodes else ()))
+        uow.hosts[host] = ClaimedHost(zone, {name: int(node_id) for node_id, name in lines}, admission(epoch, identity))
+
+
 def _alive(uow: UnitOfWork, selection: Selection) -> tuple[str, int] | None:
-    """Zone and id of the selected node while its host is up. Until the transaction ends nobody forces the host down: a
-    condition on the host in the claim's own update could hold of a row that has changed while the update waited."""
-    found = uow.session.execute(_ALIVE, {"on_host": selection.host, "on_node": selection.node}).first()
-    if found is None or found[1] is None:
-        return None
-    zone, node_id, epoch, identity = found
-    uow.admissions[selection.host] = admission(epoch, identity)
-    return zone, node_id
+    """Zone and id of the selected node while its host is up, which is locked then."""
+    lock_hosts(uow, [selection.host])
+    host = uow.hosts[selection.host]
+    node_id = None if host is None else host.nodes.get(selection.node)
+    return None if host is None or node_id is None else (host.zone, node_id)
 
 
 def needs(flavor: Flavor) -> dict[str, int]:

@@ -16,7 +16,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Hashable
-from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeAlias, TypeVar
 
 import sqlalchemy as sa
 from oslo_config import cfg
@@ -106,14 +106,23 @@ _NOW = sa.select(utcnow())
 _BY_NAME = {"_result_disable_adapt_to_context": True}
 
 
+class ClaimedHost(NamedTuple):
+    """A host that something is claimed of: its zone, its nodes' ids by their names, and what its registration is
+    called."""
+
+    zone: str
+    nodes: dict[str, int]
+    admission: str
+
+
 class UnitOfWork:
     """One transaction: its session, the options, the database's time, and what others have to hear after it.
 
     ``touched_nodes``: ids of compute nodes that were changed; ``freed_nodes``: of those that got a place back;
     ``deleted_nodes``: the last state of those that are gone; ``tell_at_once``: whoever has changed them counts on it
     that the next create respects that.
-    ``admissions``: of hosts that something was claimed of, what their registration is called. ``after_commit``:
-    functions to call once it is committed. ``refiltered_projects``, ``refiltered_instances``: whose security groups, or
+    ``hosts``: those that something is claimed of, locked; None for one that is not up. ``after_commit``: functions to
+    call once it is committed. ``refiltered_projects``, ``refiltered_instances``: whose security groups, or
     whose interfaces, were changed. ``cinder_news``: ids of rows about which Cinder has to be told something.
     """
 
@@ -126,7 +135,7 @@ class UnitOfWork:
         self.freed_nodes: set[int] = set()
         self.deleted_nodes: dict[int, HostState] = {}
         self.tell_at_once = False
-        self.admissions: dict[str, str] = {}
+        self.hosts: dict[str, ClaimedHost | None] = {}
         self.after_commit: list[Callable[[], None]] = []
         self.refiltered_projects: set[str] = set()
         self.refiltered_instances: set[str] = set()

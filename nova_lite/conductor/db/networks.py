@@ -68,13 +68,13 @@ class Store:
         self._new = new
         self._own_alone = own_alone
         self._projects = frozenset(projects)
+        self._locked: dict[str, Network] = {}
+        self.free: dict[str, list[str]] = {}
 
-    def networks(self, ids: Collection[str] | None = None, lock: bool = False) -> list[Network]:
+    def networks(self, ids: Collection[str] | None = None) -> list[Network]:
         query = sa.select(models.Network).order_by(models.Network.name)
         if ids is not None:
             query = query.where(models.Network.id.in_(ids))
-        if lock:  # shared, as a port that refers to it locks it
-            query = query.with_for_update(read=True, key_share=True).execution_options(populate_existing=True)
         return [rows.to_object(Network, row) for row in self._session.scalars(query)]
 
     def usable(self, project_id: str | None) -> list[Network]:
@@ -86,6 +86,14 @@ class Store:
         theirs = sa.or_(models.Network.project_id.is_(None), models.Network.project_id.in_(projects))
         query = sa.select(models.Network).where(models.Network.cidr != "", theirs).order_by(models.Network.name)
         return [rows.to_object(Network, row) for row in self._session.scalars(query)]
+
+    def locked(self, ids: Collection[str]) -> dict[str, Network]:
+        new = set(ids) - self._locked.keys()
+        if new:  # shared, as a port that refers to it locks it
+            query = sa.select(models.Network).where(models.Network.id.in_(new)).order_by(models.Network.name)
+            query = query.with_for_update(read=True, key_share=True).execution_options(populate_existing=True)
+            self._locked |= {row.id: rows.to_object(Network, row) for row in self._session.scalars(query)}
+        return {each: self._locked[each] for each in ids if each in self._locked}
 
     def taken(self, network_id: str, addresses: Collection[str] | None = None) -> set[str]:
         query = sa.select(models.Port.address).where(models.Port.network_id == network_id)

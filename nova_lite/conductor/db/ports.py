@@ -74,7 +74,7 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, port:
     known = uow.session.get(Row, port.id)
     if known is not None and known.project_id == owner:
         return get(uow, context, port.id)
-    network = next(iter(networks.Store(uow).networks([port.network_id], lock=True)), None)
+    network = networks.Store(uow).locked([port.network_id]).get(port.network_id)
     if network is None or not (context.is_admin or network.project_id in (None, owner)):
         raise exception.NetworkNotFound(network_id=port.network_id)
     if not network.cidr:
@@ -144,7 +144,7 @@ def update(uow: UnitOfWork, context: RequestContext, port_id: str, changes: dict
 def _move(uow: UnitOfWork, row: Row, address: str) -> None:
     if row.instance_uuid is not None:
         raise exception.PortInUse(port_id=row.id)
-    (network,) = networks.Store(uow).networks([row.network_id], lock=True)
+    network = networks.Store(uow).locked([row.network_id])[row.network_id]
     row.address = _address(network, address)
     rows.insert(uow, row, exception.FixedIpInUse(address=address, network_id=network.id))
 

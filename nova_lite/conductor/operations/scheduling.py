@@ -16,7 +16,7 @@ from nova_lite.conductor.db import actions, claims, networks, server_groups
 from nova_lite.conductor.db.engine import UnitOfWork, translate
 from nova_lite.conductor.db.models import InstanceAction
 from nova_lite.conductor.host_news import HostNews
-from nova_lite.conductor.operations.act import CONNECTED, Act, begun, build_request, requested_networks, ticket
+from nova_lite.conductor.operations.act import CONNECTED, Act, begun, build_requests, requested_networks, ticket
 from nova_lite.conductor.operations.engine import Engine
 from nova_lite.conductor.operations.registry import own
 from nova_lite.conductor.operations.wanted import Wanted, grouped, wanted_of
@@ -186,16 +186,18 @@ class Scheduling:
 
     # --- record
 
-    def _locked(self, uow: UnitOfWork, item: Wanted) -> Act | None:
-        """The action and its instance, locked, if it is still leased to us."""
-        found = actions.still_leased(uow, item.action_id, item.instance_uuid, item.owner, operations.SCHEDULE)
-        if found is None:
-            return None
-        act = Act(uow, *found)
-        if act.instance.deleted or act.instance.task_state != act.step.task:
-            return None
-        self._note(uow, item, act.action)
-        return act
+    def _locked(self, uow: UnitOfWork, wanted: list[Wanted]) -> list[tuple[Wanted, Act]]:
+        """Those that are still leased to us, locked with their instances; in the order in which they came."""
+        uuids = {item.action_id: item.instance_uuid for item in wanted}
+        owners = {item.action_id: item.owner for item in wanted}
+        found = actions.still_leased(uow, uuids, owners, operations.SCHEDULE)
+        acts = [(item, Act(uow, *found[item.action_id])) for item in wanted if item.action_id in found]
+        ours = [
+            (item, act) for item, act in acts if not act.instance.deleted and act.instance.task_state == act.step.task
+        ]
+        for item, act in ours:
+            self._note(uow, item, act.action)
+        return ours
 
     def _note(self, uow: UnitOfWork, item: Wanted, action: InstanceAction) -> None:
         """Write that the step has begun, together with what came of it."""
@@ -231,33 +233,34 @@ class Scheduling:
     def _claim(
         self, uow: UnitOfWork, wanted: list[Wanted], destinations: dict[str, Destination]
     ) -> tuple[list[tuple[str, Wanted, Order]], list[Wanted]]:
-        """Claim what can be claimed; the orders to send, and the instances whose hosts were all full by now."""
-        placed: list[tuple[str, Wanted, Order]] = []
+        """Claim what can be claimed; the orders to send, and the instances whose hosts were all full by now.
+
+        Two conductors do not lock the same rows the other way round: first come all instances, then all hosts, then in
+        the order of the hosts their nodes, then networks.
+        """
+        placed: list[tuple[str, Wanted, Act]] = []
         lost: list[Wanted] = []
         store = networks.Store(uow, new=[item.instance_uuid for item in wanted if item.is_new])
-        # In the order of the hosts, so that two conductors do not lock the same rows the other way round.
-        for item in sorted(wanted, key=lambda item: destinations[item.instance_uuid].selected.host):
-            act = self._locked(uow, item)
-            if act is None:
-                continue
-            with uow.session.no_autoflush:  # one update of each row says it all
-                host = self._claim_one(act, item, destinations[item.instance_uuid], store)
-            if host is None:
-                lost.append(item)
-            elif act.action.finish_time is None:
-                placed.append((host, item, _order(act)))
-        return placed, lost
+        with uow.session.no_autoflush:  # one update of each row says it all
+            ours = self._locked(uow, wanted)
+            claims.lock_hosts(uow, [destinations[item.instance_uuid].selected.host for item, _ in ours])
+            for item, act in sorted(ours, key=lambda each: destinations[each[0].instance_uuid].selected.host):
+                selection = _claim_one(act, item, destinations[item.instance_uuid])
+                if selection is None:
+                    lost.append(item)
+                    continue
+                self._go_on(act, selection, store)
+                if act.action.finish_time is None:
+                    placed.append((selection.host, item, act))
+        orders = _orders(uow, [act for *_, act in placed])
+        return [(host, item, orders[item.instance_uuid]) for host, item, _ in placed], lost
 
-    def _claim_one(self, act: Act, item: Wanted, destination: Destination, store: networks.Store) -> str | None:
-        """The host that has the place; None if none of those that the scheduler chose has room any more."""
-        for selection in (destination.selected, *destination.alternates):
-            if _claimed(act, item, selection):
-                act.action.payload = {**act.action.payload, "limits": selection.limits}
-                actions.extend(act.uow, self.conf, act.action)
-                self.engine.advance(act, driven=True)
-                self._connect(act, store)
-                return selection.host
-        return None
+    def _go_on(self, act: Act, selection: Selection, store: networks.Store) -> None:
+        """The place is claimed."""
+        act.action.payload = {**act.action.payload, "limits": selection.limits}
+        actions.extend(act.uow, self.conf, act.action)
+        self.engine.advance(act, driven=True)
+        self._connect(act, store)
 
     def _connect(self, act: Act, store: networks.Store) -> None:
         """Addresses that are rows are taken with the place, so that the host need not ask for them. What speaks against
@@ -271,22 +274,30 @@ class Scheduling:
             LOG.info("Instance %s has no interfaces yet: %s", act.instance.uuid, error.message)
             network.deallocate(store, act.instance.uuid)
             return
-        act.action.payload = {**act.action.payload, CONNECTED: act.uow.admissions[str(act.instance.host)]}
+        host = act.uow.hosts[str(act.instance.host)]
+        assert host is not None
+        act.action.payload = {**act.action.payload, CONNECTED: host.admission}
         begun(act)
 
     def _not_placed(self, uow: UnitOfWork, wanted: list[Wanted], message: str, details: str) -> None:
-        for item in wanted:
-            act = self._locked(uow, item)
-            if act is not None:
-                errors = act.action.payload.get("errors", [])
-                earlier = f" (an earlier host failed: {errors[-1]})" if errors else ""
-                self.engine.fail(act, message + earlier, details, answered=False)
+        for _, act in self._locked(uow, wanted):
+            errors = act.action.payload.get("errors", [])
+            earlier = f" (an earlier host failed: {errors[-1]})" if errors else ""
+            self.engine.fail(act, message + earlier, details, answered=False)
 
 
 def _answer_of(placement: Placement) -> list[Destination] | exception.NovaLiteException:
     if placement.reason is None:
         return placement.destinations
     return exception.NoValidHost(placement.reason, details=placement.details)
+
+
+def _claim_one(act: Act, item: Wanted, destination: Destination) -> Selection | None:
+    """The host that has the place; None if none of those that the scheduler chose has room any more."""
+    if item.spec.instance_group is not None:
+        act.uow.session.flush()  # where other members of its group are, which were placed just before
+    chosen = (destination.selected, *destination.alternates)
+    return next((selection for selection in chosen if _claimed(act, item, selection)), None)
 
 
 def _claimed(act: Act, item: Wanted, selection: Selection) -> bool:
@@ -306,6 +317,9 @@ def _claimed(act: Act, item: Wanted, selection: Selection) -> bool:
     return True
 
 
-def _order(act: Act) -> Order:
-    """What follows the claim: a build, or an order of another step."""
-    return build_request(act) if act.action.step == operations.BUILD else ticket(act)
+def _orders(uow: UnitOfWork, acts: list[Act]) -> dict[str, Order]:
+    """What follows the claims, by instance: a build, or an order of another step."""
+    builds = [act for act in acts if act.action.step == operations.BUILD]
+    others = [act for act in acts if act.action.step != operations.BUILD]
+    orders: dict[str, Order] = {act.instance.uuid: ticket(act) for act in others}
+    return orders | {request.instance.uuid: request for request in build_requests(uow, builds)}

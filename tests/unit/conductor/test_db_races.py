@@ -77,7 +77,8 @@ def test_an_action_that_was_closed_meanwhile_is_over(db: Database) -> None:
 
     def seen(uow: UnitOfWork) -> tuple[str, bool]:
         instance, action = actions.lock(uow, action_id, uuid) or (None, None)
-        assert instance is not None and actions.still_leased(uow, action_id, uuid, "me", "schedule") is None
+        assert instance is not None
+        assert actions.still_leased(uow, {action_id: uuid}, {action_id: "me"}, "schedule") == {}
         return instance.vm_state, action.finish_time is not None
 
     assert overlap(db, close, seen) == (states.ERROR, True)
@@ -109,6 +110,32 @@ def test_an_instance_is_locked_before_its_action(db: Database) -> None:
             session.rollback()
             assert waiting.result(30) is not None
             assert locked
+
+
+def test_several_instances_are_locked_in_one_order_and_no_others(db: Database) -> None:
+    """In that of their uuids, whatever the order of their actions. Who holds another one is not waited for."""
+    if db.is_sqlite:
+        pytest.skip("one writer at a time")
+    first, second, third, other = sorted(db.write(make.instance) for _ in range(4))
+    asked = {db.write(lambda uow, uuid=uuid: make.action(uow, uuid).id): uuid for uuid in (third, second, first)}
+
+    def free() -> list[str]:
+        query = sa.select(models.Instance.uuid).order_by(models.Instance.uuid)
+        with db.sessions() as session:
+            return list(session.scalars(query.with_for_update(skip_locked=True)))
+
+    held = sa.select(models.Instance.id).where(models.Instance.uuid.in_([second, other])).with_for_update()
+    with ThreadPoolExecutor(1) as pool, db.sessions() as session:
+        session.execute(held)
+        waiting = pool.submit(db.write, lambda uow: sorted(actions.lock_all(uow, asked)))
+        deadline = time.monotonic() + 10
+        while free() != [third] and time.monotonic() < deadline:
+            time.sleep(0.02)
+        found = free()
+        session.rollback()
+        session.execute(sa.select(models.Instance.id).where(models.Instance.uuid == other).with_for_update())
+        assert waiting.result(30) == sorted(asked)
+        assert found == [third]
 
 
 def test_a_task_that_began_meanwhile_is_not_overwritten(db: Database) -> None:

@@ -35,6 +35,9 @@ ME = make.context()
 BOOT = 22
 #: What its delete takes: to accept it 5, to take in the report 7.
 DELETE = 12
+#: What places take that are claimed together: this once, and this for each of them.
+TOGETHER = 7
+OF_EACH = 3
 #: A sweep that finds nothing: the time, and whether anything is due.
 SWEEP = 2
 #: To announce hosts, whatever has changed of them meanwhile.
@@ -238,6 +241,27 @@ def test_what_waits_together_is_placed_by_one_transaction(
         held[0]()
     assert placed.transactions == 1
     assert len(cloud.builds) == 4
+    for idle in held[1:]:
+        idle()
+
+
+def test_places_of_many_requests_share_what_they_read_and_lock(
+    db: Database, manager: ConductorManager, conductor: ConductorRPC, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has statements of its own only where something is decided: its place, and its address."""
+    image = db.write(images.create, make.image())
+    wide = {"cidr": "10.1.0.0/16", "gateway": "10.1.0.1", "start": "10.1.0.2", "end": "10.1.255.254"}
+    db.write(networks.create, make.network(name="wide", is_default=True, **wide))
+    held: list[Callable[[], None]] = []
+    manager.drives.start(held.append)
+    for _ in range(8):
+        create(conductor, image)
+    monkeypatch.setattr(manager.host_news, "tell", lambda: None)
+    with counting() as placed:
+        held[0]()
+    assert [(build.connected, len(build.instance.vifs)) for build in cloud.builds] == [("0/", 1)] * 8
+    assert len({build.instance.vifs[0].address for build in cloud.builds}) == 8
+    assert (placed.transactions, len(placed.statements)) == (1, TOGETHER + 8 * OF_EACH), placed.statements
     for idle in held[1:]:
         idle()
 

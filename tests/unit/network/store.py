@@ -17,15 +17,19 @@ class MemoryStore:
         self._networks = {network.id: network for network in networks}
         self.ports: dict[str, list[VIF]] = {}
         self.kept: list[VIF] = []
+        self.free: dict[str, list[str]] = {}
         self.reads = 0
         self.faster: set[str] = set()
         self.ipv6: set[str] = set()
 
-    def networks(self, ids: Collection[str] | None = None, lock: bool = False) -> list[Network]:
+    def networks(self, ids: Collection[str] | None = None) -> list[Network]:
         return [network for network in self._networks.values() if ids is None or network.id in ids]
 
     def usable(self, project_id: str | None) -> list[Network]:
         return [each for each in self._networks.values() if each.cidr and each.project_id in (None, project_id)]
+
+    def locked(self, ids: Collection[str]) -> dict[str, Network]:
+        return {network.id: network for network in self.networks(ids)}
 
     def addresses(self, network_id: str) -> list[str]:
         return [vif.address for vifs in self.ports.values() for vif in vifs if vif.network.id == network_id]

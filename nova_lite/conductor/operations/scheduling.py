@@ -245,6 +245,8 @@ class Scheduling:
             ours = self._locked(uow, wanted)
             claims.lock_hosts(uow, [destinations[item.instance_uuid].selected.host for item, _ in ours])
             for item, act in sorted(ours, key=lambda each: destinations[each[0].instance_uuid].selected.host):
+                if placed and item.spec.instance_group is not None:
+                    uow.session.flush()  # other members of its group may be among those
                 selection = _claim_one(act, item, destinations[item.instance_uuid])
                 if selection is None:
                     lost.append(item)
@@ -294,8 +296,6 @@ def _answer_of(placement: Placement) -> list[Destination] | exception.NovaLiteEx
 
 def _claim_one(act: Act, item: Wanted, destination: Destination) -> Selection | None:
     """The host that has the place; None if none of those that the scheduler chose has room any more."""
-    if item.spec.instance_group is not None:
-        act.uow.session.flush()  # where other members of its group are, which were placed just before
     chosen = (destination.selected, *destination.alternates)
     return next((selection for selection in chosen if _claimed(act, item, selection)), None)
 

@@ -22,6 +22,7 @@ from nova_lite.conductor.endpoints.instances import Instances
 from nova_lite.conductor.endpoints.interfaces import Interfaces, Ports
 from nova_lite.conductor.endpoints.live_migrations import LiveMigrations
 from nova_lite.conductor.filter_news import FilterNews
+from nova_lite.conductor.filter_questions import FilterQuestions
 from nova_lite.conductor.heartbeats import Heartbeats
 from nova_lite.conductor.host_news import HostNews
 from nova_lite.conductor.operations.building import Building
@@ -72,6 +73,7 @@ class ConductorManager:
             Domains(self.engine),
             Retirements(self.engine),
             Heartbeats(self.db, conf),
+            FilterQuestions(self.db),
             Images(self.db, conf, compute),
             self.reconciler.volumes,
             self.cinder,

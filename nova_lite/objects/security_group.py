@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import uuid
 
 import msgspec
@@ -65,6 +66,7 @@ class PortFilters(msgspec.Struct, kw_only=True):
     peers: dict[str, list[str]] | None = None
 
 
+@functools.lru_cache(maxsize=1024)
 def default_id(project_id: str | None) -> str:
     """The uuid of the project's default group, the same on every daemon, whether there is a row of it or not."""
     return str(uuid.uuid5(_NAMESPACE, project_id or ""))
@@ -104,5 +106,6 @@ def outward_rules(group_id: str) -> list[SecurityGroupRule]:
     ]
 
 
+@functools.lru_cache(maxsize=4096)
 def _rule_id(group_id: str, direction: str, ethertype: str) -> str:
     return str(uuid.uuid5(uuid.UUID(group_id), f"{direction}/{ethertype}"))

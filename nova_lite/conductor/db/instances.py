@@ -230,27 +230,27 @@ def movable(uow: UnitOfWork) -> Sequence[models.Instance]:
 
 def concerned_with(uow: UnitOfWork, host: str) -> list[str]:
     """Uuids of those that are on the host, hold something of it, or have something open there; oldest first."""
-    return list(uow.rows(_concerned, {"host": host}).scalars())
+    return list(uow.rows(_CONCERNED_WITH, {"hosts": [host]}).scalars())
 
 
-def _concerned_with() -> sa.Select[Any]:
-    host = sa.bindparam("host", type_=sa.String)
-    held = (
-        sa.select(models.Allocation.instance_uuid)
-        .join(models.ComputeNode, models.ComputeNode.id == models.Allocation.compute_node_id)
-        .where(models.ComputeNode.host == host)
-    )
-    asked = sa.select(models.InstanceAction.instance_uuid).where(
-        models.InstanceAction.finish_time.is_(None), models.InstanceAction.host == host
-    )
-    here = sa.select(models.Instance.uuid).where(models.Instance.host == host, models.Instance.deleted == sa.false())
+def _concerned() -> sa.Subquery:
+    """What `concerned_with` is about, of each of the parameter ``hosts``: its name, and a uuid."""
+    hosts = sa.bindparam("hosts", type_=sa.String, expanding=True)
+    node, action, row = models.ComputeNode, models.InstanceAction, models.Instance
+    held = sa.select(node.host, models.Allocation.instance_uuid.label("uuid"))
+    held = held.join(node, node.id == models.Allocation.compute_node_id).where(node.host.in_(hosts))
+    asked = sa.select(action.host, action.instance_uuid).where(action.finish_time.is_(None), action.host.in_(hosts))
+    here = sa.select(row.host, row.uuid).where(row.host.in_(hosts), row.deleted == sa.false())
     # Three conditions joined by "or" would read all instances: no index serves them together.
-    found = sa.union(here, held, asked).subquery()
-    mine = models.Instance.uuid == found.c.uuid
-    return sa.select(models.Instance.uuid).join(found, mine).order_by(models.Instance.id)
+    return sa.union(here, held, asked).subquery()
 
 
-_concerned = _concerned_with()
+CONCERNED = _concerned()
+_CONCERNED_WITH = (
+    sa.select(models.Instance.uuid)
+    .join(CONCERNED, CONCERNED.c.uuid == models.Instance.uuid)
+    .order_by(models.Instance.id)
+)
 
 
 def with_domain(uow: UnitOfWork, host: str) -> list[DomainExpected]:

@@ -6,11 +6,14 @@ it: as `default_group` says, until somebody changes it.
 
 from __future__ import annotations
 
+import functools
 import ipaddress
+import json
 import uuid
-from collections.abc import Collection, Iterable
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
+import msgspec
 import sqlalchemy as sa
 from oslo_config import cfg
 
@@ -334,65 +337,148 @@ def _changed(uow: UnitOfWork, instance: Instance) -> None:
 # --- for hosts
 
 
-_UUIDS: sa.BindParameter[Any] = sa.bindparam("uuids", expanding=True)
-_OF_INSTANCES = sa.select(Instance.uuid, Instance.project_id, Instance.security_groups).where(
-    Instance.uuid.in_(_UUIDS), Instance.deleted == sa.false()
+_SERVERS = (
+    sa.select(
+        *(instances.CONCERNED.c.host, Instance.uuid, Instance.project_id, Instance.security_groups),
+        Instance.host == instances.CONCERNED.c.host,
+    )
+    .join(instances.CONCERNED, instances.CONCERNED.c.uuid == Instance.uuid)
+    .where(Instance.deleted == sa.false())
 )
-_OF_PORTS = sa.select(Port.id, Port.security_groups, Port.instance_uuid).where(
-    Port.security_groups.is_not(None), Port.instance_uuid.in_(_UUIDS)
+#: Not a join: PostgreSQL might read all ports in the order of their ids for one.
+_FLOATING = sa.select(FloatingIp.address).where(FloatingIp.port_id == Port.id).scalar_subquery()
+_PORTS = sa.select(Port.instance_uuid, Port.id, Port.security_groups, _FLOATING).where(
+    Port.instance_uuid.in_(sa.bindparam("uuids", expanding=True))
 )
-_FLOATING = (
-    sa.select(Port.id, FloatingIp.address)
-    .join(FloatingIp, FloatingIp.port_id == Port.id)
-    .join(Instance, Instance.uuid == Port.instance_uuid)
-    .where(Instance.host == sa.bindparam("host"), Instance.deleted == sa.false())
-)
+#: Names of groups as their column has them: the same few are in many rows, and each is decoded once.
+_NAMES = sa.cast(sa.func.coalesce(Port.security_groups, Instance.security_groups), sa.Text)
 _ADDRESSES = (
-    sa.select(Port.address, Port.address6, Instance.project_id, Port.security_groups, Instance.security_groups)
+    sa.select(Instance.project_id, _NAMES, Port.address, Port.address6)
     .join(Instance, Instance.uuid == Port.instance_uuid)
     .where(Instance.project_id.in_(sa.bindparam("projects", expanding=True)), Instance.deleted == sa.false())
 )
 
 
-def filters(uow: UnitOfWork, host: str, instance_uuids: list[str]) -> PortFilters:
-    """What a host has to filter that has these. Those that are gone, or are none of its own, neither coming nor on
-    their way from there, are in no group."""
-    asked = set(instance_uuids) & set(instances.concerned_with(uow, host))
-    found = uow.rows(_OF_INSTANCES, {"uuids": asked}).all()
-    projects = {each[0]: each[1] for each in found}
-    groups = {(group.project_id, group.name): group for group in _of_projects(uow, set(projects.values()))}
-    wanted: dict[str, SecurityGroup] = {}
-    told = PortFilters(instances={each: [] for each in instance_uuids})
+class FilterQuestion(NamedTuple):
+    """What has ``host`` to filter that has these?"""
 
-    def ids_of(project_id: str, names: list[str]) -> list[str]:
-        mine = [groups[project_id, name] for name in names if (project_id, name) in groups]
-        wanted.update({group.id: group for group in mine})
+    host: str
+    instance_uuids: list[str]
+
+
+class _Server(NamedTuple):
+    """One that a host has to do with. ``groups``: names; ``is_here``: it is on that host now, and not only coming."""
+
+    uuid: str
+    project_id: str
+    groups: list[str]
+    is_here: bool
+
+
+class _Port(NamedTuple):
+    """An interface. ``groups``: names, if it has groups of its own; ``floating``: the address that leads to it."""
+
+    id: str
+    groups: list[str] | None
+    floating: str | None
+
+
+def filters(uow: UnitOfWork, host: str, instance_uuids: list[str]) -> PortFilters:
+    """`filters_together`, of one."""
+    return filters_together(uow, [FilterQuestion(host, instance_uuids)])[0]
+
+
+def filters_together(uow: UnitOfWork, questions: Sequence[FilterQuestion]) -> list[PortFilters]:
+    """What each of these hosts has to filter, by as many statements as there are for one. Those that are gone, or are
+    none of the host's own, neither coming nor on their way from there, are in no group."""
+    hosts = {each.host for each in questions}
+    servers = _servers(uow, hosts)
+    ports = _ports(uow, {uuid for concerned in servers.values() for uuid in concerned})
+    asked = [_asked(question, servers[question.host]) for question in questions]
+    groups = _of_projects(uow, {server.project_id for each in asked for server in each})
+    by_name = {(group.project_id, group.name): group for group in groups}
+    answers = [_in_groups(*each, ports, by_name) for each in zip(questions, asked, strict=True)]
+    by_id = {group.id: group for group in groups}
+    remote = [_remote(told, each, by_id) for told, each in zip(answers, asked, strict=True)]
+    complete = _with_members(uow, {group.id: group for each in remote for group in each})
+    peers = spanning.peers(uow, hosts)
+    for question, told, named_by_rules in zip(questions, answers, remote, strict=True):
+        told.groups |= {group.id: complete[group.id] for group in named_by_rules}
+        told.floating = _floating(servers[question.host], ports)
+        told.peers = peers[question.host]
+    return answers
+
+
+def _servers(uow: UnitOfWork, hosts: Collection[str]) -> dict[str, dict[str, _Server]]:
+    """By host and uuid."""
+    found: dict[str, dict[str, _Server]] = {host: {} for host in hosts}
+    for host, *columns in uow.rows(_SERVERS, {"hosts": hosts}).all():
+        server = _Server(*columns)
+        found[host][server.uuid] = server
+    return found
+
+
+def _ports(uow: UnitOfWork, uuids: Collection[str]) -> dict[str, list[_Port]]:
+    """By instance."""
+    found: dict[str, list[_Port]] = {}
+    for instance_uuid, *columns in uow.rows(_PORTS, {"uuids": uuids}).all() if uuids else ():
+        found.setdefault(instance_uuid, []).append(_Port(*columns))
+    return found
+
+
+def _asked(question: FilterQuestion, servers: Mapping[str, _Server]) -> list[_Server]:
+    return [servers[uuid] for uuid in dict.fromkeys(question.instance_uuids) if uuid in servers]
+
+
+def _in_groups(
+    question: FilterQuestion,
+    asked: Iterable[_Server],
+    ports: Mapping[str, list[_Port]],
+    by_name: Mapping[tuple[str, str], SecurityGroup],
+) -> PortFilters:
+    """Which groups its servers and their interfaces are in, and those groups."""
+    told = PortFilters(instances={uuid: [] for uuid in question.instance_uuids})
+
+    def ids_of(project_id: str, names: Iterable[str]) -> list[str]:
+        mine = [by_name[project_id, name] for name in names if (project_id, name) in by_name]
+        told.groups.update({group.id: group for group in mine})
         return [group.id for group in mine]
 
-    for instance_uuid, project_id, names in found:
-        told.instances[instance_uuid] = ids_of(project_id, names)
-    for port_id, own, of_uuid in uow.rows(_OF_PORTS, {"uuids": asked}):
-        if of_uuid in projects:
-            told.ports[port_id] = ids_of(projects[of_uuid], own or [])
-    remote = {rule.remote_group_id for group in wanted.values() for rule in group.rules}
-    members = [group for group in groups.values() if group.id in remote]
-    _add_addresses(uow, members)
-    told.floating = {row.id: row.address for row in uow.rows(_FLOATING, {"host": host})}
-    told.groups = wanted | {group.id: group for group in members}
-    told.peers = spanning.peers(uow, host)
+    for server in asked:
+        told.instances[server.uuid] = ids_of(server.project_id, server.groups)
+        for port in ports.get(server.uuid, ()):
+            if port.groups is not None:
+                told.ports[port.id] = ids_of(server.project_id, port.groups)
     return told
 
 
-def _add_addresses(uow: UnitOfWork, groups: Collection[SecurityGroup]) -> None:
-    by_name = {(group.project_id, group.name): group for group in groups}
-    projects = {project_id for project_id, _ in by_name}
-    found = uow.rows(_ADDRESSES, {"projects": projects}) if by_name else ()
-    for address, address6, project_id, own, of_instance in found:
-        for name in groups_of(own, of_instance):
-            if (project_id, name) in by_name:
-                by_name[project_id, name].members += [address] if address6 is None else [address, address6]
-    for group in groups:
-        group.members.sort()
+def _remote(told: PortFilters, asked: Iterable[_Server], by_id: Mapping[str, SecurityGroup]) -> list[SecurityGroup]:
+    """Those of the servers' projects that rules of a host's groups name."""
+    projects = {server.project_id for server in asked}
+    named_by_rules = {rule.remote_group_id or "" for group in told.groups.values() for rule in group.rules}
+    found = [by_id[group_id] for group_id in named_by_rules if group_id in by_id]
+    return [group for group in found if group.project_id in projects]
+
+
+def _with_members(uow: UnitOfWork, groups: Mapping[str, SecurityGroup]) -> dict[str, SecurityGroup]:
+    """By id; others, so that they have none for a host whose rules do not name them."""
+    found = {group.id: msgspec.structs.replace(group, members=[]) for group in groups.values()}
+    members = {(group.project_id, group.name): group.members for group in found.values()}
+    projects = {project_id for project_id, _ in members}
+    decoded = functools.cache(json.loads)
+    for project_id, names, *addresses in uow.rows(_ADDRESSES, {"projects": projects}).all() if projects else ():
+        for name in decoded(names):
+            if (project_id, name) in members:
+                members[project_id, name] += [address for address in addresses if address is not None]
+    for each in members.values():
+        each.sort()
+    return found
+
+
+def _floating(servers: Mapping[str, _Server], ports: Mapping[str, list[_Port]]) -> dict[str, str]:
+    """Of those that are on the host, asked for or not."""
+    here = [port for server in servers.values() if server.is_here for port in ports.get(server.uuid, ())]
+    return {port.id: port.floating for port in here if port.floating is not None}
 
 
 def hosts(uow: UnitOfWork, projects: Collection[str], changed: Collection[str]) -> list[str]:
@@ -418,6 +504,13 @@ def hosts(uow: UnitOfWork, projects: Collection[str], changed: Collection[str]) 
 _FIELDS = rows.shared_fields(SecurityGroup, Row)
 _GROUPS = sa.select(*(getattr(Row, name) for name in _FIELDS))
 _GROUPS_OF = _GROUPS.where(Row.project_id.in_(sa.bindparam("projects", expanding=True)))
+_RULE_FIELDS = rows.shared_fields(SecurityGroupRule, RuleRow)
+_RULES = (
+    sa.select(*(getattr(RuleRow, name) for name in _RULE_FIELDS), Row.name)
+    .outerjoin(Row, Row.id == RuleRow.remote_group_id)
+    .where(RuleRow.security_group_id.in_(sa.bindparam("groups", expanding=True)))
+    .order_by(RuleRow.created_at, RuleRow.id)
+)
 
 
 def _of_projects(uow: UnitOfWork, projects: Collection[str] | None) -> list[SecurityGroup]:
@@ -434,12 +527,9 @@ def _to_objects(uow: UnitOfWork, found: Collection[Row]) -> list[SecurityGroup]:
 
 def _with_rules(uow: UnitOfWork, found: Collection[SecurityGroup]) -> list[SecurityGroup]:
     groups = {group.id: group for group in found}
-    if not groups:
-        return []
-    remote = sa.select(RuleRow, Row.name).outerjoin(Row, Row.id == RuleRow.remote_group_id)
-    query = remote.where(RuleRow.security_group_id.in_(groups)).order_by(RuleRow.created_at, RuleRow.id)
-    for row, name in uow.session.execute(query):
-        groups[row.security_group_id].rules.append(rows.to_object(SecurityGroupRule, row, remote_group_name=name))
+    for row in uow.rows(_RULES, {"groups": groups}).all() if groups else ():
+        rule = SecurityGroupRule(**dict(zip(_RULE_FIELDS, row, strict=False)), remote_group_name=row[-1])
+        groups[rule.security_group_id].rules.append(rule)
     return list(groups.values())
 
 

@@ -21,24 +21,37 @@ def _ends(*columns: Any) -> sa.Select[Any]:
     return query.where(Network.vni.is_not(None)).distinct()
 
 
-_MINE = _ends(Port.network_id).where(ComputeNode.host == sa.bindparam("host"))
+_MINE = _ends(Port.network_id, ComputeNode.host).where(ComputeNode.host.in_(sa.bindparam("hosts", expanding=True)))
+_ENDS = _ends(Port.network_id, ComputeNode.id, ComputeNode.host).where(
+    Port.network_id.in_(sa.bindparam("networks", expanding=True))
+)
+#: Apart from `_ENDS`, which would look into the same inventory once for each port.
+_REACHED = sa.select(ComputeNode.id, ComputeNode.inventory["tunnel_ip"].as_string()).where(
+    ComputeNode.id.in_(sa.bindparam("nodes", expanding=True))
+)
 
 
-def peers(uow: UnitOfWork, host: str) -> dict[str, list[str]]:
-    """Of each such network that something of ``host`` is on, where the other hosts that it spans are reached."""
-    mine = uow.rows(_MINE, {"host": host}).scalars().all()
-    if not mine:
-        return {}
-    query = _ends(Port.network_id, ComputeNode.id, ComputeNode.host).where(Port.network_id.in_(mine))
-    ends = uow.session.execute(query).all()
-    nodes = {node_id for _, node_id, at in ends if at != host}
-    inventories = sa.select(ComputeNode.id, ComputeNode.inventory).where(ComputeNode.id.in_(nodes))
-    reached = {row.id: row.inventory for row in uow.session.execute(inventories)} if nodes else {}
-    found: dict[str, set[str]] = {network_id: set() for network_id, _, _ in ends}
-    for network_id, node_id, _ in ends:
-        address = reached.get(node_id, {}).get("tunnel_ip")
-        if address:
-            found[network_id].add(address)
+def peers(uow: UnitOfWork, hosts: Collection[str]) -> dict[str, dict[str, list[str]]]:
+    """By host, of each such network that something of it is on, where the other hosts that it spans are reached."""
+    mine = uow.rows(_MINE, {"hosts": hosts}).all()
+    ends = _reached(uow, {network_id for network_id, _ in mine}) if mine else {}
+    found: dict[str, dict[str, list[str]]] = {host: {} for host in hosts}
+    for network_id, host in mine:
+        if network_id in ends:
+            others = [address for address, at in ends[network_id] if at != host]
+            found[host][network_id] = list(dict.fromkeys(others))
+    return found
+
+
+def _reached(uow: UnitOfWork, networks: Collection[str]) -> dict[str, list[tuple[str, str]]]:
+    """By network, addresses in their order and whose they are; none of a host that has told none."""
+    ends = uow.rows(_ENDS, {"networks": networks}).all()
+    nodes = {node_id for _, node_id, _ in ends}
+    reached = dict(uow.rows(_REACHED, {"nodes": nodes}).tuples().all()) if nodes else {}
+    found: dict[str, list[tuple[str, str]]] = {network_id: [] for network_id, _, _ in ends}
+    for network_id, node_id, host in ends:
+        if address := reached.get(node_id):
+            found[network_id].append((address, host))
     return {network_id: sorted(addresses) for network_id, addresses in found.items()}
 
 

@@ -78,7 +78,6 @@ READS: dict[str, Function] = {
     "network_limits_get": network_quotas.get,
     "network_record_list": network_records.list_,
     "network_list": networks.list_,
-    "port_filters_get": security_groups.filters,
     "port_get": ports.get,
     "port_list": ports.list_,
     "quota_defaults_get": quotas.defaults,

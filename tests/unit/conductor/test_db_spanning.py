@@ -46,19 +46,23 @@ def guest(db: Database, network: Network, number: int, *nodes: int, **values: ob
     return db.write(write)
 
 
+def peers(db: Database, name: str) -> dict[str, list[str]]:
+    return db.read(spanning.peers, [name])[name]
+
+
 def test_each_host_is_told_of_the_others_on_its_networks(db: Database) -> None:
     one, two, three = host(db, "h1", "10.9.9.1"), host(db, "h2", "10.9.9.2"), host(db, "h3", "10.9.9.3")
     wide, other, alone = span(db), span(db, "other", 78, 1), span(db, "alone", None, 2)
     guest(db, wide, 2, one, host="h1")
-    assert db.read(spanning.peers, "h1") == {wide.id: []}
+    assert peers(db, "h1") == {wide.id: []}
     guest(db, wide, 3, two, host="h2", project_id="p2")
     guest(db, other, 4, three, host="h3")
     for number, node in ((5, one), (6, two), (7, three)):
         guest(db, alone, number, node)
-    assert db.read(spanning.peers, "h1") == {wide.id: ["10.9.9.2"]}
-    assert db.read(spanning.peers, "h2") == {wide.id: ["10.9.9.1"]}
-    assert db.read(spanning.peers, "h3") == {other.id: []}
-    assert db.read(spanning.peers, "h9") == {}
+    assert peers(db, "h1") == {wide.id: ["10.9.9.2"]}
+    assert peers(db, "h2") == {wide.id: ["10.9.9.1"]}
+    assert peers(db, "h3") == {other.id: []}
+    assert peers(db, "h9") == {}
     assert db.read(security_groups.filters, "h1", []).peers == {wide.id: ["10.9.9.2"]}
 
 
@@ -67,8 +71,8 @@ def test_both_ends_of_a_move_are_told_of(db: Database) -> None:
     wide = span(db)
     guest(db, wide, 2, one, host="h1")
     guest(db, wide, 3, two, three, host="h2")
-    assert db.read(spanning.peers, "h1") == {wide.id: ["10.9.9.2", "10.9.9.3"]}
-    assert db.read(spanning.peers, "h3") == {wide.id: ["10.9.9.1", "10.9.9.2"]}
+    assert peers(db, "h1") == {wide.id: ["10.9.9.2", "10.9.9.3"]}
+    assert peers(db, "h3") == {wide.id: ["10.9.9.1", "10.9.9.2"]}
 
 
 def test_one_that_is_gone_or_reached_nowhere_is_not_told_of(db: Database) -> None:
@@ -77,9 +81,9 @@ def test_one_that_is_gone_or_reached_nowhere_is_not_told_of(db: Database) -> Non
     guest(db, wide, 2, one, host="h1")
     gone = guest(db, wide, 3, two, host="h2")
     guest(db, wide, 4, three, host="h3")
-    assert db.read(spanning.peers, "h1") == {wide.id: ["10.9.9.2"]}
+    assert peers(db, "h1") == {wide.id: ["10.9.9.2"]}
     db.write(lambda uow: networks.Store(uow).remove_ports(gone))
-    assert db.read(spanning.peers, "h1") == {wide.id: []}
+    assert peers(db, "h1") == {wide.id: []}
 
 
 def test_who_hears_of_a_guest(db: Database) -> None:
@@ -102,7 +106,7 @@ def test_a_new_tunnel_address_is_told(db: Database) -> None:
     guest(db, wide, 2, one, host="h1")
     guest(db, wide, 3, two, host="h2")
     host(db, "h2", "10.9.9.22")
-    assert db.read(spanning.peers, "h1") == {wide.id: ["10.9.9.22"]}
+    assert peers(db, "h1") == {wide.id: ["10.9.9.22"]}
 
 
 def test_a_vni_is_one_networks_alone(db: Database) -> None:

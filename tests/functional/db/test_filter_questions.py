@@ -1,0 +1,3 @@
+"""The tests of tests/unit/conductor/test_filter_questions.py, on each kind of database."""
+
+from tests.unit.conductor.test_filter_questions import *  # noqa: F403

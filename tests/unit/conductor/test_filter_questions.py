@@ -1,0 +1,236 @@
+"""Hosts that ask together what they have to filter are answered together, and each as if it had asked alone."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import pytest
+import sqlalchemy as sa
+from oslo_config import cfg
+
+from nova_lite import gathering
+from nova_lite.conductor.db import floating_ips, security_groups
+from nova_lite.conductor.db.engine import Database, UnitOfWork
+from nova_lite.conductor.db.models import Instance, Port
+from nova_lite.conductor.db.security_groups import FilterQuestion
+from nova_lite.conductor.filter_questions import FilterQuestions
+from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.objects import PortFilters
+from nova_lite.objects.security_group import default_id
+from tests.unit.conductor import make
+from tests.unit.conductor.test_db_security_groups import made, tcp
+from tests.unit.conductor.test_db_spanning import guest, host, span
+from tests.unit.conductor.test_statements import counting
+
+DEADLINE = 30
+ME = make.context()
+
+#: What one host asks is read by these: its servers, their interfaces, their projects' groups, rules, members; networks
+#: that span hosts and are there, their ends, where those are reached.
+STATEMENTS = 8
+
+
+class Cloud(NamedTuple):
+    """Hosts h1 to h8; of the last two, one has what is on its way from h3, and one has nothing."""
+
+    web: str
+    db: str
+    front: str
+    others: str
+    back: str
+    plain: str
+    coming: str
+    moving: str
+    gone: str
+
+
+@pytest.fixture
+def cloud(db: Database, conf: cfg.ConfigOpts) -> Cloud:
+    nodes = {f"h{number}": host(db, f"h{number}", f"10.9.9.{number}") for number in range(1, 9)}
+    wide, alone = span(db), span(db, "alone", None, 2)
+    web, back = made(db, conf), made(db, conf, "db")
+    db.write(security_groups.add_rule, conf, ME, tcp(back.id, 5432, remote_group_id=web.id))
+    made(db, conf, "web", project="p2")
+
+    def on(name: str, number: int, groups: list[str], network: Any = wide, **values: Any) -> str:
+        at = [nodes[each] for each in values.pop("at", [name])]
+        return guest(db, network, number, *at, **({"host": name, "security_groups": groups} | values))
+
+    cloud = Cloud(
+        web.id,
+        back.id,
+        front=on("h1", 2, ["default", "web"]),
+        others=on("h1", 3, ["default"], project_id="p2"),
+        back=on("h2", 4, ["db"]),
+        plain=on("h4", 6, ["default"], alone, project_id="p2"),
+        coming=on("h6", 7, ["web", "default"], host=None),
+        moving=on("h3", 8, ["web", "db"], at=["h3", "h7"]),
+        gone=on("h1", 9, ["web"], deleted=True),
+    )
+    on("h5", 10, ["default", "no such"], project_id="p3")
+    db.write(give_own_groups, {cloud.back: ["web"], cloud.plain: []})
+    db.write(floating_ips.create_pool, "public", "192.0.2.0/28")
+    for uuid in (cloud.front, cloud.coming, cloud.moving):
+        address = db.write(floating_ips.allocate, conf, ME, None).address
+        db.write(floating_ips.associate, ME, uuid, address, None)
+    return cloud
+
+
+def give_own_groups(uow: UnitOfWork, groups: dict[str, list[str]]) -> None:
+    """To the interfaces of these servers."""
+    for uuid, names in groups.items():
+        uow.session.execute(sa.update(Port).where(Port.instance_uuid == uuid).values(security_groups=names))
+
+
+def all_of(db: Database, cloud: Cloud) -> list[FilterQuestion]:
+    """Of eight hosts, of which each asks for everything."""
+    uuids = db.read(lambda uow: [*uow.session.scalars(sa.select(Instance.uuid).order_by(Instance.id))])
+    return [FilterQuestion(f"h{number}", uuids) for number in range(1, 9)]
+
+
+def test_each_is_told_what_it_is_told_alone(db: Database, cloud: Cloud) -> None:
+    asked = [
+        *all_of(db, cloud),
+        FilterQuestion("h1", [cloud.front, cloud.back, "unknown", cloud.front]),
+        FilterQuestion("h1", [cloud.others]),
+        FilterQuestion("h2", []),
+        FilterQuestion("h9", [cloud.front]),
+    ]
+    together = db.read(security_groups.filters_together, asked)
+    assert together == [db.read(security_groups.filters, *each) for each in asked]
+    assert db.read(security_groups.filters_together, asked[::-1]) == together[::-1]
+
+
+def test_each_is_told_only_what_is_its_own(db: Database, cloud: Cloud) -> None:
+    h1, h2, h3, h4, h5, h6, h7, h8 = db.read(security_groups.filters_together, all_of(db, cloud))
+    default, theirs = default_id("p1"), default_id("p2")
+
+    def in_groups(told: PortFilters) -> dict[str, list[str]]:
+        return {uuid: groups for uuid, groups in told.instances.items() if groups}
+
+    assert in_groups(h1) == {cloud.front: [default, cloud.web], cloud.others: [theirs]}
+    assert in_groups(h2) == {cloud.back: [cloud.db]}
+    assert in_groups(h3) == in_groups(h7) == {cloud.moving: [cloud.web, cloud.db]}
+    assert (in_groups(h6), in_groups(h8)) == ({cloud.coming: [cloud.web, default]}, {})
+    assert [list(told.ports.values()) for told in (h1, h2, h4, h5)] == [[], [[cloud.web]], [[]], []]
+    # Its members are told to those alone of whose groups a rule names it.
+    assert h1.groups[cloud.web].members == h6.groups[cloud.web].members == []
+    assert h2.groups[cloud.web].members == ["10.0.0.2", "10.0.0.4", "10.0.0.7", "10.0.0.8"]
+    assert (h1.groups[default].members, h1.groups[theirs].members) == (["10.0.0.2", "10.0.0.7"], ["10.0.0.3"])
+    assert {group.project_id for group in h4.groups.values()} == {"p2"}
+    assert (h8.groups, h8.floating, h8.peers) == ({}, {}, {})
+    # Floating addresses lead to the host that a server is on, and neither to where it comes from nor to where it goes.
+    assert [len(told.floating) for told in (h1, h2, h3, h6, h7)] == [1, 0, 1, 0, 0]
+    assert h4.peers == {}
+    ends = {f"10.9.9.{number}" for number in (1, 2, 3, 5, 6, 7)}
+    for number, told in ((1, h1), (2, h2), (3, h3), (5, h5), (6, h6), (7, h7)):
+        assert list((told.peers or {}).values()) == [sorted(ends - {f"10.9.9.{number}"})]
+
+
+def test_eight_need_no_more_than_one(db: Database, cloud: Cloud) -> None:
+    asked = all_of(db, cloud)
+    with counting() as one:
+        db.read(security_groups.filters, *asked[1])
+    with counting() as eight:
+        db.read(security_groups.filters_together, asked)
+    assert (len(one.statements), len(eight.statements)) == (STATEMENTS, STATEMENTS), eight.statements
+
+
+# --- who asks while another one is answered
+
+
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+def ask(questions: FilterQuestions, question: FilterQuestion) -> PortFilters | Exception:
+    try:
+        return questions.port_filters_get(make.ADMIN, *question)
+    except Exception as error:
+        return error
+
+
+def behind_another(
+    db: Database, asked: list[FilterQuestion], monkeypatch: pytest.MonkeyPatch
+) -> list[PortFilters | Exception]:
+    """What these are answered that all ask while another one is answered still."""
+    monkeypatch.setattr(gathering, "PATIENCE", DEADLINE)
+    begun, release = threading.Event(), threading.Event()
+    questions, filters = FilterQuestions(db), security_groups.filters
+
+    def held(uow: UnitOfWork, name: str, instance_uuids: list[str]) -> PortFilters:
+        if name == "first":
+            begun.set()
+            assert release.wait(DEADLINE)
+            return PortFilters()
+        return filters(uow, name, instance_uuids)
+
+    monkeypatch.setattr(security_groups, "filters", held)
+    with ThreadPoolExecutor(1 + len(asked)) as pool:
+        try:
+            first = pool.submit(ask, questions, FilterQuestion("first", []))
+            assert begun.wait(DEADLINE)
+            others = [pool.submit(ask, questions, each) for each in asked]
+            until(lambda: len(questions._line._waiting) == len(asked))
+        finally:
+            release.set()
+        assert first.result(DEADLINE) == PortFilters()
+        return [each.result(DEADLINE) for each in others]
+
+
+def test_those_that_wait_are_answered_by_one_transaction(
+    db: Database, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = all_of(db, cloud)
+    alone = [db.read(security_groups.filters, *each) for each in asked]
+    with counting() as counted:
+        assert behind_another(db, asked, monkeypatch) == alone
+    assert len(counted.statements) == STATEMENTS, counted.statements
+
+
+def test_one_that_is_alone_is_answered_at_once(db: Database, cloud: Cloud) -> None:
+    asked = all_of(db, cloud)[0]
+    with counting() as counted:
+        told = FilterQuestions(db).port_filters_get(make.ADMIN, *asked)
+    assert told == db.read(security_groups.filters, *asked)
+    assert len(counted.statements) == STATEMENTS, counted.statements
+
+
+def test_a_row_that_makes_no_sense_spoils_no_other_answer(
+    db: Database, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = all_of(db, cloud)
+    alone = [db.read(security_groups.filters, *each) for each in asked]
+    db.write(
+        lambda uow: uow.session.execute(sa.update(Instance).where(Instance.host == "h5").values(security_groups=7))
+    )
+    told = behind_another(db, asked, monkeypatch)
+    assert isinstance(told[4], TypeError)
+    assert [*told[:4], *told[5:]] == [*alone[:4], *alone[5:]]
+
+
+def test_a_database_that_is_away_is_told_to_each(db: Database, cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = all_of(db, cloud)
+    reads = []
+
+    def fails(uow: UnitOfWork, questions: list[FilterQuestion]) -> list[PortFilters]:
+        reads.append(questions)
+        raise sa.exc.InterfaceError("SELECT", None, Exception("gone"))
+
+    monkeypatch.setattr(security_groups, "filters_together", fails)
+    told = behind_another(db, asked, monkeypatch)
+    assert [type(each) for each in told] == [sa.exc.InterfaceError] * len(asked)
+    assert len(reads) == 1
+
+
+def test_the_conductor_serves_it(db: Database, cloud: Cloud, conductor: ConductorRPC) -> None:
+    for question in all_of(db, cloud):
+        told = conductor.port_filters_get(make.ADMIN, *question)
+        assert told == db.read(security_groups.filters, *question)

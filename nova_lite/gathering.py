@@ -141,12 +141,15 @@ class Line(Generic[Q, A]):
 
 class Moment(Generic[Q, A]):
     """``ask`` answers together what comes within ``seconds`` of the first, or as soon as there are ``most`` (each that
-    waits has a thread). What it raises, each of those who asked gets."""
+    waits has a thread). What it raises, each of those who asked gets. ``close``: seconds; who comes longer after the
+    one before waits for nobody."""
 
-    def __init__(self, ask: Callable[[list[Q]], list[A]], seconds: float, most: int) -> None:
+    def __init__(self, ask: Callable[[list[Q]], list[A]], seconds: float, most: int, close: float = math.inf) -> None:
         self._ask = ask
         self._seconds = seconds
         self._most = most
+        self._alone_after = close
+        self._came = -math.inf
         self._lock = threading.Lock()
         self._waiting: list[_Read[Q, A]] = []
 
@@ -155,7 +158,10 @@ class Moment(Generic[Q, A]):
         with self._lock:
             self._waiting.append(read)
             is_first = len(self._waiting) == 1
-            if len(self._waiting) >= self._most:
+            now = time.monotonic()
+            is_alone = is_first and now - self._came > self._alone_after
+            self._came = now
+            if is_alone or len(self._waiting) >= self._most:
                 self._close()
         if is_first:
             read.woken.wait(self._seconds)

@@ -1,7 +1,8 @@
-"""Hosts ask what they have to filter: those that ask while another one is answered are answered together, next.
+"""Hosts ask what they have to filter: those that ask soon after one another are answered together.
 
 News of a change (`nova_lite.conductor.filter_news`) goes to many hosts at a time, so they ask at a time. What they are
-told is mostly of the same tables, and often of the same projects.
+told is mostly of the same tables, and often of the same projects. One that asks alone, as for a boot in a quiet cloud,
+does not wait.
 """
 
 from __future__ import annotations
@@ -13,10 +14,16 @@ from nova_lite.conductor.db import security_groups
 from nova_lite.conductor.db.engine import Database, translate
 from nova_lite.conductor.db.security_groups import FilterQuestion
 from nova_lite.context import RequestContext
-from nova_lite.gathering import Line
+from nova_lite.gathering import Moment
 from nova_lite.objects import PortFilters
 
 LOG = logging.getLogger(__name__)
+
+#: Seconds between two questions that come soon after one another, and those that the first of several waits for others.
+CLOSE = 0.05
+MOMENT = 0.1
+#: Questions that are answered together at most.
+MOST = 16
 
 
 class FilterQuestions:
@@ -24,10 +31,10 @@ class FilterQuestions:
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self._line: Line[FilterQuestion, PortFilters | Exception] = Line(self._answer)
+        self._moment: Moment[FilterQuestion, PortFilters | Exception] = Moment(self._answer, MOMENT, MOST, CLOSE)
 
     def port_filters_get(self, context: RequestContext, host: str, instance_uuids: list[str]) -> PortFilters:
-        told = self._line.ask(FilterQuestion(host, instance_uuids))
+        told = self._moment.ask(FilterQuestion(host, instance_uuids))
         if isinstance(told, Exception):
             raise told
         return told

@@ -244,16 +244,11 @@ class Database:
 
         return self._retrying(attempt)
 
-    def write_together(self, func: Callable[[UnitOfWork, Q], T], items: list[Q]) -> list[T]:
-        """``func(uow, item)`` of each, all in one transaction. If that fails, each in its own; the first failure is
-        raised then, after the last one's turn. Not tried again is what fails because the database is away."""
-
-        def together(uow: UnitOfWork) -> list[T]:
-            return [func(uow, item) for item in items]
-
-        together.__name__ = getattr(func, "__name__", "")
+    def write_together(self, func: Callable[[UnitOfWork, list[Q]], list[T]], items: list[Q]) -> list[T]:
+        """``func(uow, items)``, an answer to each, in one transaction. If that fails, each in its own; the first
+        failure is raised then, after the last one's turn. Not tried again: what fails as the database is away."""
         try:
-            return self.write(together)
+            return self.write(func, items)
         except Exception as error:
             if len(items) < 2 or isinstance(translate(error), exception.DatabaseUnavailable):
                 raise
@@ -262,7 +257,7 @@ class Database:
         failures: list[Exception] = []
         for item in items:
             try:
-                done.append(self.write(func, item))
+                done += self.write(func, [item])
             except Exception as error:
                 failures.append(error)
         if failures:

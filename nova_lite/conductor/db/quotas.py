@@ -293,9 +293,11 @@ def _locked(uow: UnitOfWork, owners: Collection[str], resources: Collection[str]
     """How much is used of each, by whom it is counted; nobody else takes any until the transaction ends."""
     used = _read_locked(uow, owners, resources)
     missing = [(owner, each) for owner in sorted(owners) for each in sorted(resources) if each not in used[owner]]
-    for owner, resource in missing:
-        insert_if_missing(uow, models.QuotaUsage, {"project_id": owner, "resource": resource, "used": 0})
-    return _read_locked(uow, owners, resources) if missing else used
+    if not missing:
+        return used
+    new = [{"project_id": owner, "resource": resource, "used": 0} for owner, resource in missing]
+    insert_if_missing(uow, models.QuotaUsage, *new)
+    return _read_locked(uow, owners, resources)
 
 
 def lock(uow: UnitOfWork, project_id: str) -> None:

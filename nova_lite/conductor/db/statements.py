@@ -17,8 +17,8 @@ Row = TypeVar("Row", Service, ComputeNode, Aggregate)
 DUPLICATE = 1062
 
 
-def insert_if_missing(uow: UnitOfWork, model: type[Base], values: dict[str, Any]) -> None:
-    """Insert ``values`` (by attribute name) unless a unique key has them already, in one statement without a race.
+def insert_if_missing(uow: UnitOfWork, model: type[Base], *values: dict[str, Any]) -> None:
+    """Insert rows (by attribute name) unless a unique key has them already, in one statement without a race.
 
     MariaDB's ``INSERT IGNORE`` would take a shared lock and so invite deadlocks with the update that follows; an
     update that changes nothing takes the exclusive one at once.
@@ -26,12 +26,12 @@ def insert_if_missing(uow: UnitOfWork, model: type[Base], values: dict[str, Any]
     dialect = uow.session.get_bind().dialect.name
     if dialect in ("mysql", "mariadb"):
         first = sa.inspect(model).primary_key[0]
-        own = mysql.insert(model).values(**values)
+        own = mysql.insert(model).values(values)
         uow.session.execute(own.on_duplicate_key_update({first.name: first}))
     elif dialect == "postgresql":
-        uow.session.execute(postgresql.insert(model).values(**values).on_conflict_do_nothing())
+        uow.session.execute(postgresql.insert(model).values(values).on_conflict_do_nothing())
     else:
-        uow.session.execute(sqlite.insert(model).values(**values).on_conflict_do_nothing())
+        uow.session.execute(sqlite.insert(model).values(values).on_conflict_do_nothing())
 
 
 def insert_unless_taken(uow: UnitOfWork, model: type[Base], values: dict[str, Any]) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import datetime
 import logging
 import time
-from typing import Any
 
 import msgspec
 
@@ -136,11 +135,9 @@ class Building:
     def _settle(self, results: list[BuildResult]) -> list[bool | Exception]:
         """Of each whether it is to be scheduled again; of one whose build is over, which changes nothing, why."""
 
-        def finish_build(uow: UnitOfWork, result: BuildResult) -> bool | Exception:
-            try:
-                return self._finish_build(uow, result)
-            except (exception.StaleReport, exception.InstanceGone) as error:
-                return error
+        def finish_build(uow: UnitOfWork, some: list[BuildResult]) -> list[bool | Exception]:
+            locked = _lock_all(uow, some)
+            return [self._finish_one(uow, result, locked.get(result.action_id)) for result in some]
 
         # In one order everywhere, as the transaction locks several.
         order = sorted(range(len(results)), key=lambda number: results[number].instance_uuid)
@@ -148,13 +145,19 @@ class Building:
         answers = dict(zip(order, settled, strict=True))
         return [answers[number] for number in range(len(results))]
 
-    def _finish_build(self, uow: UnitOfWork, result: BuildResult) -> bool:
-        """True when the instance is to be scheduled again."""
+    def _finish_one(self, uow: UnitOfWork, result: BuildResult, locked: _Rows | None) -> bool | Exception:
+        try:
+            return self._finish_build(uow, result, locked)
+        except (exception.StaleReport, exception.InstanceGone) as error:
+            return error
+
+    def _finish_build(self, uow: UnitOfWork, result: BuildResult, locked: _Rows | None) -> bool:
+        """True when the instance is to be scheduled again. ``locked``: what `_lock_all` has found of it."""
         if result.outcome == Outcome.BUILT:
-            self._built(uow, result)
+            self._built(uow, result, locked)
             return False
         try:
-            act = _building(uow, result.instance_uuid, result.host, result.generation, result.action_id)
+            act = _building(uow, result.instance_uuid, result.host, result.generation, locked)
         except (exception.InstanceGone, exception.StaleReport):
             return False
         act.instance.power_state = states.PowerState.NOSTATE
@@ -165,10 +168,10 @@ class Building:
         self.engine.fail(act, result.message, result.details, answered=True)
         return False
 
-    def _built(self, uow: UnitOfWork, result: BuildResult) -> None:
+    def _built(self, uow: UnitOfWork, result: BuildResult, locked: _Rows | None) -> None:
         """A report that comes twice changes nothing. One that comes after the build's deadline is believed as long as
         its host was not fenced: the owner gets what was asked for. Else raises `InstanceGone` or `StaleReport`."""
-        instance, action, failed_builds = _locked(uow, result.instance_uuid, result.action_id, hosts.FAILED_BUILDS)
+        instance, action, failed_builds = _open(uow, result.instance_uuid, locked)
         if instance is not None and _is_current(instance, result):
             if action is not None and action.step == operations.COMPENSATE:
                 built(self.engine, Act(uow, instance, action), result.power_state, result.root_device_name)
@@ -213,21 +216,31 @@ def built(
     engine.done(act)
 
 
-def _building(uow: UnitOfWork, instance_uuid: str, host: str, generation: int, action_id: int = 0) -> Act:
+def _building(uow: UnitOfWork, instance_uuid: str, host: str, generation: int, locked: _Rows | None = None) -> Act:
     """The instance and its open build, locked; raises `InstanceGone` or `StaleReport` when that build is over."""
-    instance, action, _ = _locked(uow, instance_uuid, action_id)
+    instance, action, _ = _open(uow, instance_uuid, locked)
     return _still_building(uow, instance, action, instance_uuid, host, generation)
 
 
-def _locked(
-    uow: UnitOfWork, instance_uuid: str, action_id: int, *also: Any
-) -> tuple[Instance | None, InstanceAction | None, Any]:
-    """The instance and its open action, and what is asked ``also``, if the host tells which action it is about."""
-    found = actions.lock(uow, action_id, instance_uuid, *also) if action_id else None
-    if found is None:
+#: An instance, the action that a host has reported about, and how many builds have failed on its node.
+_Rows = tuple[Instance, InstanceAction, int | None]
+
+
+def _lock_all(uow: UnitOfWork, results: list[BuildResult]) -> dict[int, _Rows]:
+    """Of each action that a host tells of, where it and its instance are there; locked, by one statement."""
+    asked = {result.action_id: result.instance_uuid for result in results if result.action_id}
+    found = actions.lock_all(uow, asked, hosts.FAILED_BUILDS) if asked else {}
+    return {action_id: (row[0], row[1], row[2]) for action_id, row in found.items()}
+
+
+def _open(
+    uow: UnitOfWork, instance_uuid: str, locked: _Rows | None
+) -> tuple[Instance | None, InstanceAction | None, int | None]:
+    """The instance, its open action and failed builds: as they are ``locked``, or else locked now."""
+    if locked is None:
         return instances.lock(uow, instance_uuid), actions.find_open(uow, instance_uuid), None
-    instance, action, *more = found
-    return instance, None if action.finish_time is not None else action, more[0] if more else None
+    instance, action, failed_builds = locked
+    return instance, None if action.finish_time is not None else action, failed_builds
 
 
 def _still_building(

@@ -370,18 +370,20 @@ class Engine:
         self.db.write(self._finish_action, host, action_id, power_state, error, details, position, answer, request_id)
 
     def finish_actions(self, context: RequestContext, host: str, reports: list[ActionReport]) -> None:
-        def finish_action(uow: UnitOfWork, report: ActionReport) -> None:
-            self._finish_action(
-                uow,
-                host,
-                report.action_id,
-                report.power_state,
-                report.error,
-                report.details,
-                report.position,
-                report.answer,
-                report.request_id,
-            )
+        def finish_action(uow: UnitOfWork, some: list[ActionReport]) -> list[None]:
+            for report in some:
+                self._finish_action(
+                    uow,
+                    host,
+                    report.action_id,
+                    report.power_state,
+                    report.error,
+                    report.details,
+                    report.position,
+                    report.answer,
+                    report.request_id,
+                )
+            return [None] * len(some)
 
         # In one order everywhere, as the transaction locks several.
         self.db.write_together(finish_action, sorted(reports, key=lambda report: report.action_id))

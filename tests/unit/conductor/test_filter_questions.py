@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -12,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 from oslo_config import cfg
 
-from nova_lite import gathering
+from nova_lite.conductor import filter_questions
 from nova_lite.conductor.db import floating_ips, security_groups
 from nova_lite.conductor.db.engine import Database, UnitOfWork
 from nova_lite.conductor.db.models import Instance, Port
@@ -140,14 +137,7 @@ def test_eight_need_no_more_than_one(db: Database, cloud: Cloud) -> None:
     assert (len(one.statements), len(eight.statements)) == (STATEMENTS, STATEMENTS), eight.statements
 
 
-# --- who asks while another one is answered
-
-
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + DEADLINE
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.001)
+# --- who asks soon after another one
 
 
 def ask(questions: FilterQuestions, question: FilterQuestion) -> PortFilters | Exception:
@@ -157,32 +147,16 @@ def ask(questions: FilterQuestions, question: FilterQuestion) -> PortFilters | E
         return error
 
 
-def behind_another(
+def soon_after_another(
     db: Database, asked: list[FilterQuestion], monkeypatch: pytest.MonkeyPatch
 ) -> list[PortFilters | Exception]:
-    """What these are answered that all ask while another one is answered still."""
-    monkeypatch.setattr(gathering, "PATIENCE", DEADLINE)
-    begun, release = threading.Event(), threading.Event()
-    questions, filters = FilterQuestions(db), security_groups.filters
-
-    def held(uow: UnitOfWork, name: str, instance_uuids: list[str]) -> PortFilters:
-        if name == "first":
-            begun.set()
-            assert release.wait(DEADLINE)
-            return PortFilters()
-        return filters(uow, name, instance_uuids)
-
-    monkeypatch.setattr(security_groups, "filters", held)
-    with ThreadPoolExecutor(1 + len(asked)) as pool:
-        try:
-            first = pool.submit(ask, questions, FilterQuestion("first", []))
-            assert begun.wait(DEADLINE)
-            others = [pool.submit(ask, questions, each) for each in asked]
-            until(lambda: len(questions._line._waiting) == len(asked))
-        finally:
-            release.set()
-        assert first.result(DEADLINE) == PortFilters()
-        return [each.result(DEADLINE) for each in others]
+    """What these are answered, that all ask soon after another one, which has its answer at once."""
+    for name, value in (("CLOSE", DEADLINE), ("MOMENT", DEADLINE), ("MOST", len(asked))):
+        monkeypatch.setattr(filter_questions, name, value)
+    questions = FilterQuestions(db)
+    assert ask(questions, FilterQuestion("first", [])) == PortFilters(peers={})
+    with ThreadPoolExecutor(len(asked)) as pool:
+        return list(pool.map(lambda each: ask(questions, each), asked))
 
 
 def test_those_that_wait_are_answered_by_one_transaction(
@@ -190,13 +164,21 @@ def test_those_that_wait_are_answered_by_one_transaction(
 ) -> None:
     asked = all_of(db, cloud)
     alone = [db.read(security_groups.filters, *each) for each in asked]
-    with counting() as counted:
-        assert behind_another(db, asked, monkeypatch) == alone
-    assert len(counted.statements) == STATEMENTS, counted.statements
+    sizes = []
+    whole = security_groups.filters_together
+
+    def counted(uow: UnitOfWork, questions: list[FilterQuestion]) -> list[PortFilters]:
+        sizes.append(len(questions))
+        return whole(uow, questions)
+
+    monkeypatch.setattr(security_groups, "filters_together", counted)
+    assert soon_after_another(db, asked, monkeypatch) == alone
+    assert sizes == [1, len(asked)]
 
 
-def test_one_that_is_alone_is_answered_at_once(db: Database, cloud: Cloud) -> None:
+def test_one_that_is_alone_is_answered_at_once(db: Database, cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = all_of(db, cloud)[0]
+    monkeypatch.setattr(filter_questions, "MOMENT", 10 * DEADLINE)
     with counting() as counted:
         told = FilterQuestions(db).port_filters_get(make.ADMIN, *asked)
     assert told == db.read(security_groups.filters, *asked)
@@ -211,7 +193,7 @@ def test_a_row_that_makes_no_sense_spoils_no_other_answer(
     db.write(
         lambda uow: uow.session.execute(sa.update(Instance).where(Instance.host == "h5").values(security_groups=7))
     )
-    told = behind_another(db, asked, monkeypatch)
+    told = soon_after_another(db, asked, monkeypatch)
     assert isinstance(told[4], TypeError)
     assert [*told[:4], *told[5:]] == [*alone[:4], *alone[5:]]
 
@@ -219,13 +201,16 @@ def test_a_row_that_makes_no_sense_spoils_no_other_answer(
 def test_a_database_that_is_away_is_told_to_each(db: Database, cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = all_of(db, cloud)
     reads = []
+    whole = security_groups.filters_together
 
     def fails(uow: UnitOfWork, questions: list[FilterQuestion]) -> list[PortFilters]:
+        if questions[0].host == "first":
+            return whole(uow, questions)
         reads.append(questions)
         raise sa.exc.InterfaceError("SELECT", None, Exception("gone"))
 
     monkeypatch.setattr(security_groups, "filters_together", fails)
-    told = behind_another(db, asked, monkeypatch)
+    told = soon_after_another(db, asked, monkeypatch)
     assert [type(each) for each in told] == [sa.exc.InterfaceError] * len(asked)
     assert len(reads) == 1
 

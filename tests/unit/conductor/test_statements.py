@@ -38,6 +38,8 @@ DELETE = 12
 #: What places take that are claimed together: this once, and this for each of them.
 TOGETHER = 7
 OF_EACH = 3
+#: What reports of builds take that come together, however many: all are locked, then written.
+SETTLED = 3
 #: A sweep that finds nothing: the time, and whether anything is due.
 SWEEP = 2
 #: To announce hosts, whatever has changed of them meanwhile.
@@ -133,10 +135,13 @@ def create(conductor: ConductorRPC, image: objects.Image, count: int = 1) -> lis
 
 
 def finish(conductor: ConductorRPC, build: BuildRequest) -> None:
-    uuid = build.instance.uuid
     assert (build.connected, len(build.instance.vifs)) == ("0/", 1)
-    result = objects.BuildResult(
-        instance_uuid=uuid,
+    conductor.finish_build(make.ADMIN, report(build))
+
+
+def report(build: BuildRequest) -> objects.BuildResult:
+    return objects.BuildResult(
+        instance_uuid=build.instance.uuid,
         generation=build.generation,
         host="h1",
         outcome=objects.Outcome.BUILT,
@@ -144,7 +149,6 @@ def finish(conductor: ConductorRPC, build: BuildRequest) -> None:
         root_device_name="/dev/vda",
         action_id=build.action_id,
     )
-    conductor.finish_build(make.ADMIN, result)
 
 
 def test_a_server_is_read_with_its_parts(db: Database, conductor: ConductorRPC, cloud: Cloud) -> None:
@@ -264,6 +268,10 @@ def test_places_of_many_requests_share_what_they_read_and_lock(
     assert (placed.transactions, len(placed.statements)) == (1, TOGETHER + 8 * OF_EACH), placed.statements
     for idle in held[1:]:
         idle()
+    results = [report(build) for build in cloud.builds]
+    with counting() as settled:
+        assert conductor.finish_builds(make.ADMIN, "h1", results) == [True] * 8
+    assert (settled.transactions, len(settled.statements)) == (1, SETTLED), settled.statements
 
 
 def test_a_sweep_with_nothing_to_do(manager: ConductorManager, cloud: Cloud) -> None:

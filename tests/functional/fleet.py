@@ -43,7 +43,9 @@ from nova_lite.objects import BuildResult, DomainReport, HostReport, Inventory, 
 from nova_lite.states import PowerState  # noqa: E402
 
 EXCHANGE = "nova_lite"
-THREADS = 12
+#: For whatever hosts do, and for their heartbeats, which wait for others at the conductor: else these would keep those.
+THREADS = 16
+BEATING = 32
 #: Seconds that a host waits at least before it asks once more what to filter.
 FILTERS_APART = 0.25
 
@@ -195,6 +197,7 @@ class Fleet:
         self._build_seconds = build_seconds
         self._transport = rpc.Transport(conf, keys.COMPUTE)
         self._pool = futures.ThreadPoolExecutor(THREADS)
+        self._beating = futures.ThreadPoolExecutor(BEATING)
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._number = itertools.count()
         self._lock = threading.Condition()
@@ -232,7 +235,8 @@ class Fleet:
             self._lock.notify()
         for thread in self._threads:
             thread.join(10)
-        self._pool.shutdown(cancel_futures=True)
+        for pool in (self._pool, self._beating):
+            pool.shutdown(cancel_futures=True)
         self._transport.cleanup()
         self._connection.release()
 
@@ -254,7 +258,8 @@ class Fleet:
         if host.life != life:
             return
         self._later(self._intervals[kind], lambda: self._again(host, kind, life))
-        self._pool.submit(self._guarded, kind, getattr(host, kind))
+        pool = self._beating if kind == "beat" else self._pool
+        pool.submit(self._guarded, kind, getattr(host, kind))
 
     def _guarded(self, kind: str, work: Callable[[], None]) -> None:
         try:

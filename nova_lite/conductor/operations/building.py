@@ -236,8 +236,8 @@ def _lock_all(uow: UnitOfWork, results: list[BuildResult]) -> dict[int, _Rows]:
 def _open(
     uow: UnitOfWork, instance_uuid: str, locked: _Rows | None
 ) -> tuple[Instance | None, InstanceAction | None, int | None]:
-    """The instance, its open action and failed builds: as they are ``locked``, or else locked now."""
-    if locked is None:
+    """The instance, its open action and failed builds: as they are ``locked``, if those are its own, or locked now."""
+    if locked is None or locked[0].uuid != instance_uuid:
         return instances.lock(uow, instance_uuid), actions.find_open(uow, instance_uuid), None
     instance, action, failed_builds = locked
     return instance, None if action.finish_time is not None else action, failed_builds

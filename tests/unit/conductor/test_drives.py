@@ -390,6 +390,17 @@ def test_a_report_that_is_late_spoils_none(world: DrivenWorld) -> None:
     assert states(world, uuids) == ["active", "building", "active"]
 
 
+@pytest.mark.parametrize("names, named", [(0, 1), (1, 0)])
+def test_a_report_that_names_anothers_action_is_not_about_that_one(world: DrivenWorld, names: int, named: int) -> None:
+    uuids = sorted(world.accept(3))
+    world.drive()
+    host = world.compute.builds[0][0]
+    results = [built(world, uuid) for uuid in uuids]
+    results[names].action_id = results[named].action_id
+    assert world.reports.finish_builds(world.context(), host, results) == [True] * 3
+    assert states(world, uuids) == ["active"] * 3
+
+
 def test_a_report_that_cannot_be_written_spoils_none(world: DrivenWorld) -> None:
     uuids = world.accept(3)
     world.drive()

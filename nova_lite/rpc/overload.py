@@ -27,6 +27,7 @@ from oslo_messaging.rpc import server as messaging_server
 from nova_lite import exception, metrics
 from nova_lite.context import RequestContext
 from nova_lite.overload import Entry, Line, Priority, Throttle
+from nova_lite.rpc import reading
 from nova_lite.rpc.client import ECHO, Message, Sender
 
 LOG = logging.getLogger(__name__)
@@ -204,12 +205,24 @@ class SheddingServer(messaging_server.RPCServer):  # type: ignore[misc]
         )
 
     def _unread(self) -> bool:
-        """Whether the broker has sent more than was read. oslo.messaging does not tell, but its socket does."""
+        """Whether the broker has sent more than was read. oslo.messaging does not tell, but its connection does."""
         try:
-            sock = self.listener._poll_style_listener.conn.channel.connection.sock
-            return int.from_bytes(fcntl.ioctl(sock.fileno(), termios.FIONREAD, bytes(4)), sys.byteorder) > 0
+            used = self._connection().transport
+            unread = fcntl.ioctl(used.sock.fileno(), termios.FIONREAD, bytes(4))
+            return reading.has_frame(used) or int.from_bytes(unread, sys.byteorder) > 0
         except (AttributeError, OSError, ValueError):  # another driver; not connected
             return False
+
+    def _connection(self) -> Any:
+        """The broker's, on which messages come."""
+        return self.listener._poll_style_listener.conn.channel.connection
+
+    def acknowledge(self) -> None:
+        """What was read last, once no more is read."""
+        try:
+            reading.acknowledge(self._connection().transport)
+        except (AttributeError, OSError) as error:  # another driver; not connected
+            LOG.info("What was read last could not be acknowledged, and may come again: %s", error)
 
     @property
     def workers(self) -> Workers | None:

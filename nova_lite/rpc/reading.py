@@ -1,0 +1,108 @@
+"""Reading from the broker whatever has come at once, and acknowledging it at once.
+
+py-amqp asks its socket for each part of a frame, with a timeout that it sets and takes back: nine parts of a message,
+which oslo.messaging then acknowledges by a write of its own. Each time the interpreter's lock is given away, and has to
+be waited for, up to five milliseconds where others work. So the one thread that reads let a busy daemon's messages lie:
+at 200 a second it was seen to do nothing else than to wait for the lock, sixteen times for each.
+
+Here it asks for all that has come. What was read ahead waits in the connection's own buffer, which py-amqp has for what
+a timeout has cut. As long as a next message is in there, the one before is not acknowledged by itself: the last one's
+word is for all of them, and is given before anybody waits for more, or sends anything else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import struct
+from typing import Any
+
+from amqp import channel, transport
+from amqp.exceptions import RecoverableConnectionError
+
+#: Bytes that are asked for at a time at least.
+AHEAD = 16384
+
+#: What means that nothing has come yet, of a socket, plain or with TLS.
+_AGAIN = {errno.EAGAIN, errno.EINTR, errno.ENOENT}
+
+#: Of a frame: its type, its channel, and the size of what follows, without the one byte that ends it.
+_HEAD = struct.Struct(">BHI")
+#: A whole frame, Basic.Ack: its head, class and method, a tag, that it is for all before as well, and the end.
+_ACK = struct.Struct(">BHIHHQBB")
+
+_THEIR_TIMEOUT = transport._AbstractTransport.having_timeout
+_THEIR_WRITE = transport._AbstractTransport.write
+
+
+@functools.cache
+def read_ahead() -> None:
+    """For every connection of this process, from now on."""
+    transport._AbstractTransport.having_timeout = _having_timeout
+    transport._AbstractTransport.write = _write
+    transport.TCPTransport._read = transport.SSLTransport._read = _read
+    channel.Channel.basic_ack = _basic_ack
+
+
+def has_frame(used: Any) -> bool:
+    """Whether a transport has read a whole frame that nobody has taken yet."""
+    buffer: bytes = used._read_buffer
+    return len(buffer) > _HEAD.size and len(buffer) > _HEAD.size + _HEAD.unpack_from(buffer)[2]
+
+
+def acknowledge(used: Any) -> None:
+    """What is left to be acknowledged. Raises what a lost connection does; all of it comes again then."""
+    acks = _acks(used)
+    for channel_id in [*acks]:
+        if (tag := acks.pop(channel_id, None)) is not None:  # by another thread that sends, as it ends
+            _THEIR_WRITE(used, _ACK.pack(1, channel_id, 13, 60, 80, tag, True, 0xCE))
+
+
+def _acks(used: Any) -> dict[int, int]:
+    """The last message of each channel that was not acknowledged yet."""
+    acks: dict[int, int] = used.__dict__.setdefault("nova_lite_acks", {})
+    return acks
+
+
+def _having_timeout(self: Any, timeout: float | None) -> Any:
+    if has_frame(self):
+        return contextlib.nullcontext()
+    acknowledge(self)
+    return _THEIR_TIMEOUT(self, timeout)
+
+
+def _write(self: Any, data: Any) -> None:
+    acknowledge(self)
+    _THEIR_WRITE(self, data)
+
+
+def _basic_ack(self: Any, delivery_tag: int = 0, multiple: bool = False, argsig: str = "Lb") -> None:
+    if self.connection is None:
+        raise RecoverableConnectionError("connection already closed")
+    used = self.connection.transport
+    _acks(used)[self.channel_id] = delivery_tag
+    if not has_frame(used):
+        acknowledge(used)
+
+
+def _read(self: Any, count: int, initial: bool = False) -> bytes:
+    """Exactly so many bytes. Raises OSError when the connection is closed, and what the socket raises."""
+    buffer: bytes = self._read_buffer
+    try:
+        while len(buffer) < count:
+            try:
+                received = self._quick_recv(max(count - len(buffer), AHEAD))
+            except OSError as error:
+                if error.errno not in _AGAIN:
+                    raise
+                if initial and self.raise_on_initial_eintr:
+                    raise TimeoutError from error
+                continue
+            if not received:
+                raise OSError("Server unexpectedly closed connection")
+            buffer += received
+    finally:
+        self._read_buffer = buffer
+    self._read_buffer = buffer[count:]
+    return buffer[:count]

@@ -207,6 +207,7 @@ def soak(options: argparse.Namespace, path: Path) -> dict[str, Any]:
                 processes=options.processes,
                 beat=options.beat,
                 compare=options.compare_seconds,
+                conductors=options.conductors,
             )
         )
         print(f"{options.hosts} hosts and {options.rows} rows are there", flush=True)
@@ -337,6 +338,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hosts", type=int, default=1000)
     parser.add_argument("--processes", type=int, default=4, help="that simulate the hosts")
+    parser.add_argument("--conductors", type=int, default=1, help="daemons that share the work")
     parser.add_argument("--rows", type=int, default=100000, help="servers that are there before; half are deleted")
     parser.add_argument("--minutes", type=float, default=90)
     parser.add_argument("--rest", type=float, default=60, help="seconds that are sampled before the load begins")
@@ -362,8 +364,9 @@ def main() -> int:
     parser.add_argument("--png", type=Path, help="draw the series into this directory")
     parser.add_argument("--judge", type=Path, metavar="RESULT", help="instead: judge (and draw) a result again")
     options = parser.parse_args()
-    if options.projects < 1:
-        parser.error(f"--projects takes a number from 1; it was given {options.projects}")
+    for name in ("projects", "conductors"):
+        if getattr(options, name) < 1:
+            parser.error(f"--{name} takes a number from 1; it was given {getattr(options, name)}")
     if options.judge:
         result = json.loads(options.judge.read_text())
     else:

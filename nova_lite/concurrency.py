@@ -25,12 +25,21 @@ EVENTLET = "eventlet"
 THREADING = "threading"
 ENVIRONMENT = "NOVA_LITE_CONCURRENCY"
 
+#: Seconds after which a native thread that others wait for gives the interpreter's lock away, in a daemon of many
+#: threads that each do little between two statements. With Python's own 0.005 threads interrupt each other, and each
+#: statement has to wait for the lock once more: creates, 40 a second at 1,000 hosts, were accepted in 240 ms and not in
+#: 90 (1 % of them took 600 and not 250); with 0.001 in 450, with 0.05 in 150 (`benchmarks/soak.py`).
+LONG_TURN = 0.02
+
 _mode = THREADING
 
 
-def setup(default: str = THREADING) -> str:
-    """Choose the mode for this process; the first thing a ``cmd`` module does. Exits with one line on a bad value."""
+def setup(default: str = THREADING, turn: float | None = None) -> str:
+    """Choose the mode for this process; the first thing a ``cmd`` module does. ``turn``: as `LONG_TURN`; None: Python's
+    own. Exits with one line on a bad value."""
     global _mode
+    if turn is not None:
+        sys.setswitchinterval(turn)
     memory.collect_rarely()
     _mode = os.environ.get(ENVIRONMENT) or default
     # Whoever runs a daemon cannot act on it; the choice and its end are in docs/adr/0002.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nova_lite import concurrency
 
-concurrency.setup()
+concurrency.setup(turn=concurrency.LONG_TURN)
 
 # isort: split
 

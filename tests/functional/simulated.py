@@ -56,12 +56,14 @@ class Simulated(cloud.Cloud):
         beat: float = 10.0,
         compare: float = 30.0,
         build_seconds: float = 0.0,
+        conductors: int = 1,
     ) -> None:
         self.hosts = [f"sim-{number:04d}" for number in range(1, hosts + 1)]
         self.settings = {"beat": beat, "compare": compare, "build_seconds": build_seconds}
-        self.ports = {name: free_port() for name in ("conductor", "scheduler", "api")}
+        further = [f"conductor-{number}" for number in range(2, conductors + 1)]
+        self.ports = {name: free_port() for name in (*cloud.DAEMONS, *further)}
         config = CONFIG.format(beat=max(1, int(beat)), down=max(3, int(beat * 3)), **self.ports)
-        more = {"action_deadline": 900, "extra_config": config, "patient": True}
+        more = {"action_deadline": 900, "extra_config": config, "patient": True, "more": further}
         super().__init__(path, database=database, computes=0, **more)  # type: ignore[arg-type]
         self.parts = [self.hosts[number::processes] for number in range(processes)]
         self.fleets: list[subprocess.Popen[str]] = []
@@ -72,6 +74,12 @@ class Simulated(cloud.Cloud):
 
     def host_of(self, name: str) -> str:
         return OWN if name == OWN else super().host_of(name)
+
+    def _write_config(self, name: str) -> None:
+        super()._write_config(name)
+        if name in self.more:
+            with (self.path / f"{name}.conf").open("a") as file:
+                file.write(f"[metrics]\nconductor_port = {self.ports[name]}\n")
 
     @property
     def engine(self) -> sa.Engine:
@@ -222,12 +230,14 @@ class Simulated(cloud.Cloud):
             return {name: channel.queue_declare(name, passive=True).message_count for name in names}
 
     def metrics(self, daemon: str) -> dict[str, float]:
-        """What the daemon says, summed over labels."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[daemon]}/metrics", timeout=60) as answer:
-            text = answer.read().decode()
+        """What the daemon, or all of its kind, say, summed over labels. Of what all say alike: the first one's."""
         found: dict[str, float] = defaultdict(float)
-        for name, value in re.findall(r"^([a-z_]+)(?:\{[^}]*\})? ([-0-9.e+]+)$", text, re.MULTILINE):
-            found[name] += float(value)
+        for name in (name for name in self.ports if cloud.daemon_of(name) == daemon):
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.ports[name]}/metrics", timeout=60) as answer:
+                text = answer.read().decode()
+            for said, value in re.findall(r"^([a-z_]+)(?:\{[^}]*\})? ([-0-9.e+]+)$", text, re.MULTILINE):
+                if name == daemon or not said.startswith("nova_lite_action"):
+                    found[said] += float(value)
         return dict(found)
 
     def statements(self) -> int:

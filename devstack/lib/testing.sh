@@ -31,8 +31,17 @@ make_test_databases() {
     make_postgresql_database "$TEST_DATABASE" "$TEST_DATABASE" "$1" CREATEDB
 }
 
+# With those that a test which was killed has left: PostgreSQL does not drop a role that owns a database.
 drop_test_databases() {
+    local name
+    for name in $(echo "SHOW DATABASES LIKE 'nova\_lite\_test\_%'" | sql_mariadb | tail --lines=+2); do
+        echo "DROP DATABASE IF EXISTS \`$name\`" | sql_mariadb
+    done
     drop_mariadb_database "$TEST_DATABASE" "$TEST_DATABASE"
+    for name in $(sql_postgresql -c "SELECT datname FROM pg_database JOIN pg_roles ON datdba = pg_roles.oid
+        WHERE rolname = '$TEST_DATABASE'"); do
+        sql_postgresql -c "DROP DATABASE IF EXISTS \"$name\" WITH (FORCE)"
+    done
     drop_postgresql_database "$TEST_DATABASE" "$TEST_DATABASE"
 }
 

@@ -45,7 +45,7 @@ def figures(url: str) -> dict[str, list[int]]:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", ["mariadb", "postgresql"])
 def test_exactly_what_fits_becomes_active(tmp_path: Path, kind: str) -> None:
-    for url in database_url(kind):
+    with database_url(kind) as url:
         assert url is not None
         with cloud.running(
             tmp_path,

@@ -17,11 +17,10 @@ COUNT = 10
 def slow_cloud(tmp_path: Path) -> Iterator[cloud.Cloud]:
     """Two hosts that need a second to spawn, so that a kill finds builds in every step. The fault matrix does the like
     on SQLite."""
-    for url in database_url("mariadb"):
-        with cloud.running(tmp_path, database=url, computes=2) as running:
-            for host in running.computes:
-                running.control_host(host, spawn_delay=1.0)
-            yield running
+    with database_url("mariadb") as url, cloud.running(tmp_path, database=url, computes=2) as running:
+        for host in running.computes:
+            running.control_host(host, spawn_delay=1.0)
+        yield running
 
 
 @pytest.mark.parametrize("victim", ["conductor", "scheduler", "compute-1", "api"])

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,7 @@ def broker() -> None:
         pytest.skip("RabbitMQ does not run (devstack/test.sh starts it)")
 
 
+@contextmanager
 def database_url(kind: str) -> Iterator[str | None]:
     """A database of its own: None for SQLite; skips when the server of the kind is not told by the environment."""
     if kind == "sqlite":

@@ -7,6 +7,8 @@ import socket
 import threading
 from types import TracebackType
 
+from tests.ports import free_port
+
 
 class Proxy:
     """``with Proxy(5672) as proxy``: ``proxy.port`` leads to 127.0.0.1:5672 until `cut`, and again after `restore`.
@@ -21,7 +23,8 @@ class Proxy:
     def __init__(self, target_port: int, address: str = "127.0.0.1") -> None:
         self.target_port = target_port
         self.address = address
-        self.port = 0
+        #: None that the kernel gives to connections: while cut, one of those could take it, even one to this very port.
+        self.port = free_port()
         self._server: socket.socket | None = None
         self._pairs: set[socket.socket] = set()
         self._held: set[int] = set()
@@ -42,7 +45,6 @@ class Proxy:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         server.bind((self.address, self.port))
         server.listen(64)
-        self.port = server.getsockname()[1]
         self._server = server
         threading.Thread(target=self._accept, args=(server,), daemon=True).start()
 

@@ -16,7 +16,7 @@ from tests.functional.conftest import database_url
     [(concurrency.EVENTLET, "mariadb"), (concurrency.EVENTLET, "sqlite"), (concurrency.THREADING, "postgresql")],
 )
 def test_servers_come_and_go(tmp_path: Path, mode: str, database: str) -> None:
-    for url in database_url(database):
+    with database_url(database) as url:
         environment = {concurrency.ENVIRONMENT: mode}
         with cloud.running(tmp_path, database=url, computes=2, environment=environment) as running:
             ids = running.create(count=8)

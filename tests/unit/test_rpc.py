@@ -211,9 +211,11 @@ def test_our_errors_cross_the_bus_as_themselves(conf: cfg.ConfigOpts) -> None:
     bus = Bus(conf, "in process")
     with pytest.raises(exception.InstanceNotFound) as caught:
         bus.client.refuse(CONTEXT)
-    assert (caught.value.message, caught.value.code) == ("Instance i1 could not be found.", 404)
-    with pytest.raises(exception.DatabaseUnavailable):
+    assert (type(caught.value), caught.value.code) == (exception.InstanceNotFound, 404)
+    assert str(caught.value) == caught.value.message == "Instance i1 could not be found."
+    with pytest.raises(exception.DatabaseUnavailable) as away:
         bus.client.lose_the_database(CONTEXT)
+    assert "Traceback" not in str(away.value), "no log of a caller has the server's"
 
 
 def test_nobody_there(bus: Bus) -> None:

@@ -24,7 +24,7 @@ def broker() -> None:
 @pytest.fixture(scope="session", params=["sqlite", "mariadb", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     path: Path = tmp_path_factory.mktemp("database") / "db.sqlite"
-    for server_url in database_url(request.param):
+    with database_url(request.param) as server_url:
         made = server_url or f"sqlite:///{path}"
         migration.sync(make.conf(made))
         yield made

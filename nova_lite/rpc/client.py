@@ -102,7 +102,11 @@ class _Client:
 
     def _call(self, message: Message, returns: Any) -> Any:
         _reach(message, "before")
-        answer = self._transport.call(message)
+        try:
+            answer = self._transport.call(message)
+        except exception.NovaLiteException as error:
+            _as_it_was_raised(error)
+            raise
         _reach(message, "after")
         return msgspec.convert(answer, returns, str_keys=True)
 
@@ -148,6 +152,13 @@ class _Client:
         except exception.MessagingUnavailable:
             return
         self._speaks[key] = time.monotonic() + PROBE_KEPT
+
+
+def _as_it_was_raised(error: exception.NovaLiteException) -> None:
+    """The bus gives an error that comes from a server a class of its own, whose str() has the server's traceback."""
+    kind = type(error)
+    if kind.__name__.endswith("_Remote"):
+        error.__class__ = kind.__bases__[0]
 
 
 def _reach(message: Message, where: str) -> str | None:

@@ -137,7 +137,7 @@ def _typed(name: str, hints: Mapping[str, Any], function: Function, translate: T
             if ours.code >= 500:
                 LOG.info("RPC method %s: %s [%s]", name, " ".join(ours.message.split()), ctxt.request_id)
             try:
-                raise ours from error
+                raise ours.with_traceback(None) from None  # how it came about is nothing that the caller is told
             except exception.NovaLiteException:
                 raise messaging.ExpectedException() from None
 

@@ -53,6 +53,26 @@ def test_a_guest_that_does_nothing_is_not_one_that_runs(monkeypatch: pytest.Monk
 
 
 @needs_qemu
+def test_the_guest_counts_before_it_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+    """2^32 rounds take even an emulated guest many times as long as it is given, the probe's own 2^27 do not."""
+    far = kvm.boot_sector((1 << 32) - 1)
+    monkeypatch.setattr(kvm, "boot_sector", lambda: far)
+    assert not kvm.runs_guests("tcg", 2.0)
+
+
+@needs_qemu
+def test_an_answer_of_a_probe_that_counted_less_far_is_not_believed(
+    tmp_path: Path, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kvm, "runs_guests", lambda accelerator, timeout: True)
+    monkeypatch.setattr(kvm, "ROUNDS", 1)
+    assert kvm.choose_virt_type(str(tmp_path / "answer"), 2.0, device) == "kvm"
+    monkeypatch.undo()
+    monkeypatch.setattr(kvm, "runs_guests", lambda accelerator, timeout: False)
+    assert kvm.choose_virt_type(str(tmp_path / "answer"), 2.0, device) == "qemu"
+
+
+@needs_qemu
 def test_an_accelerator_that_fails_at_once_does_not_run_guests() -> None:
     assert not kvm.runs_guests("no-such-accelerator", 20.0)
 

@@ -85,7 +85,7 @@ class ComputeManager:
         boot = HostBoot(os.path.join(conf.state_path, "boots", host))
         self.reconciler = DomainReconciler(self.host, conf.compute.reconcile_interval, boot, self.registration.ask)
         self.port_filters = PortFilterKeeper(host, driver, conductor, conf.network.security_group_refresh_interval)
-        self._builder = Builder(self.host, self.registration, self.port_filters.refresh_soon)
+        self._builder = Builder(self.host, self.registration, self.port_filters.plugged)
         self._engine = Engine(self.host)
         self._volume_worker = VolumeWorker(self.host)
         self.orders = {method: self._order(step) for method, step in operations.order_methods().items()}

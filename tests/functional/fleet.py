@@ -77,6 +77,9 @@ class Host:
         self.domains = {server: (generation, PowerState.RUNNING) for server, generation in domains}
         self.alive = True
         self.asks_filters = False
+        self.projects: dict[str, str] = {}
+        #: Those that it has been given since it last asked what they let in; None: it asks for all.
+        self.plugged: list[str] | None = None
         self.life = 0
         self.identity = str(uuid.uuid4())
         self.boot_id = str(uuid.uuid4())
@@ -136,9 +139,19 @@ class Host:
 
     def filters(self) -> None:
         """Ask what the groups of its guests let in."""
-        self.asks_filters = False
         if servers := list(self.domains):
             self.conductor.port_filters_get(get_admin_context(), self.name, servers)
+
+    def wanted_filters(self) -> None:
+        """The same; for new guests alone of those and of what else it has of their projects, as a real one does."""
+        self.asks_filters = False
+        plugged, self.plugged = self.plugged, []
+        if plugged is None:
+            self.filters()
+            return
+        concerned = {self.projects[server] for server in plugged}
+        others = [server for server in list(self.domains) if self.projects.get(server) in concerned]
+        self.conductor.port_filters_get(get_admin_context(), self.name, [*{*plugged, *others}])
 
     def build(self, request: dict[str, Any]) -> None:
         server, generation = request["instance"]["uuid"], request["generation"]
@@ -159,6 +172,7 @@ class Host:
         power = POWER.get(method, PowerState.RUNNING)
         if method == "terminate_instance":
             self.domains.pop(server, None)
+            self.projects.pop(server, None)
             power = PowerState.NOSTATE
         else:
             self.domains[server] = (ticket["generation"], power)
@@ -313,8 +327,13 @@ class Fleet:
             self.counts[f"call {method}"] += 1  # nobody answers; the caller gives up
         elif method == "build_and_run_instance":
             self._later(self._build_seconds, lambda: self._do("build", lambda: host.build(arguments["request"])))
+            instance = arguments["request"]["instance"]
+            host.projects[instance["uuid"]] = instance["project_id"]
+            if host.plugged is not None:
+                host.plugged.append(instance["uuid"])
             self._ask_filters(host)
         elif method == "refresh_security_groups":
+            host.plugged = None
             self._ask_filters(host)
         elif method not in NUDGES:
             self._do("order", lambda: host.obey(method, arguments["ticket"]))
@@ -322,7 +341,7 @@ class Fleet:
     def _ask_filters(self, host: Host) -> None:
         if not host.asks_filters:
             host.asks_filters = True
-            self._later(FILTERS_APART, lambda: self._do("filters", host.filters))
+            self._later(FILTERS_APART, lambda: self._do("filters", host.wanted_filters))
 
     def _do(self, kind: str, work: Callable[[], None]) -> None:
         self._pool.submit(self._guarded, kind, work)

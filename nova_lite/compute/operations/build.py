@@ -18,7 +18,7 @@ from nova_lite.compute.operations import interfaces
 from nova_lite.compute.registration import Registration
 from nova_lite.compute.reports import Stopping, exception_message
 from nova_lite.context import RequestContext
-from nova_lite.objects import VIF, BuildRequest, BuildResult, Outcome
+from nova_lite.objects import VIF, BuildRequest, BuildResult, Instance, Outcome
 from nova_lite.virt.driver import DomainInfo, SpawnSpec
 
 LOG = logging.getLogger(__name__)
@@ -32,10 +32,10 @@ UNWANTED = (exception.StaleReport, exception.InstanceGone, exception.InstanceNot
 
 
 class Builder:
-    """Makes instances exist. At most ``max_concurrent_builds`` at a time; the others wait. ``plugged`` hears that there
-    are interfaces of which this host was not told yet what they let through."""
+    """Makes instances exist. At most ``max_concurrent_builds`` at a time; the others wait. ``plugged`` hears whose
+    interfaces are new, so that this host was not told yet what they let through."""
 
-    def __init__(self, host: LocalHost, registration: Registration, plugged: Callable[[], None]) -> None:
+    def __init__(self, host: LocalHost, registration: Registration, plugged: Callable[[Instance], None]) -> None:
         self._host = host
         self._registration = registration
         self._plugged = plugged
@@ -176,7 +176,7 @@ class Builder:
         host.fences.check(instance.uuid, generation)
         host.driver.plug_vifs(instance, vifs)
         if vifs:
-            self._plugged()
+            self._plugged(instance)
         host.fences.check(instance.uuid, generation)
         hooks.reach("domain", "spawn", "before")
         host.driver.spawn(

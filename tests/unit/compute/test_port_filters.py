@@ -9,7 +9,8 @@ import pytest
 from nova_lite import exception
 from nova_lite.compute import port_filters
 from nova_lite.compute.port_filters import PortFilterKeeper
-from nova_lite.objects import PortFilters
+from nova_lite.objects import PortFilters, SecurityGroup
+from tests.unit.compute.fakes import make_instance
 
 
 class Driver:
@@ -29,16 +30,32 @@ class Driver:
         self.told.append(filters)
 
 
+def group(project: str, *members: str) -> SecurityGroup:
+    return SecurityGroup(id=f"{project}-default", name="default", project_id=project, members=[*members])
+
+
 class Conductor:
+    """``projects``: by server; each has one group, whose members are those servers of it that are ``members``."""
+
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
         self.error: Exception | None = None
+        self.projects: dict[str, str] = {}
+        self.members: list[str] = []
 
     def port_filters_get(self, context: Any, host: str, instance_uuids: list[str]) -> PortFilters:
         self.asked.append(instance_uuids)
         if self.error is not None:
             raise self.error
-        return PortFilters(instances={each: [] for each in instance_uuids})
+        projects = {self.projects[each] for each in instance_uuids if each in self.projects}
+        groups = [group(each, *(m for m in self.members if self.projects[m] == each)) for each in projects]
+        return PortFilters(
+            groups={each.id: each for each in groups},
+            instances={
+                each: [f"{self.projects[each]}-default"] if each in self.projects else [] for each in instance_uuids
+            },
+            floating={f"port-{each}": each for each in self.members},
+        )
 
 
 @pytest.fixture
@@ -78,6 +95,71 @@ def test_a_new_interface_is_asked_for_at_once(clock: list[float]) -> None:
     kept.tick()
     kept.tick()
     assert conductor.asked == [["a"], ["a", "b"]]
+
+
+def plug(driver: Driver, kept: PortFilterKeeper, uuid: str, project: str) -> None:
+    driver.plugged = [*driver.plugged, uuid]
+    kept.plugged(make_instance(uuid, project_id=project))
+
+
+def test_for_a_new_guest_it_asks_of_its_project_and_keeps_the_others(clock: list[float]) -> None:
+    driver, conductor = Driver(), Conductor()
+    kept = keeper(driver, conductor)
+    conductor.projects = {"a": "p", "b": "q", "c": "p", "d": "q"}
+    conductor.members = ["a"]
+    kept.tick()
+    conductor.members = ["a", "b"]
+    plug(driver, kept, "b", "q")
+    kept.tick()
+    assert conductor.asked == [["a"], ["b"]]
+    assert driver.told[-1].groups == {"p-default": group("p", "a"), "q-default": group("q", "b")}
+    assert driver.told[-1].instances == {"a": ["p-default"], "b": ["q-default"]}
+    assert driver.told[-1].floating == {"port-a": "a", "port-b": "b"}
+
+    conductor.members = ["a", "b", "c", "d"]
+    plug(driver, kept, "c", "p")
+    plug(driver, kept, "d", "q")
+    driver.plugged.remove("b")
+    kept.tick()
+    assert conductor.asked[2:] == [["a", "c", "d"]]
+    assert driver.told[-1].groups == {"p-default": group("p", "a", "c"), "q-default": group("q", "b", "d")}
+    assert driver.told[-1].instances == {"a": ["p-default"], "c": ["p-default"], "d": ["q-default"]}
+    kept.tick()
+    assert len(conductor.asked) == 3
+
+
+def test_guests_without_a_group_are_asked_for_with_any_new_one(clock: list[float]) -> None:
+    """One of its interfaces may be in a group of its own, of that project."""
+    driver, conductor = Driver(), Conductor()
+    kept = keeper(driver, conductor)
+    conductor.projects = {"b": "q"}
+    kept.tick()
+    plug(driver, kept, "b", "q")
+    kept.tick()
+    assert conductor.asked == [["a"], ["a", "b"]]
+
+
+@pytest.mark.parametrize("why", ["news", "somebody else", "time", "failure"])
+def test_beside_a_new_guest_it_asks_for_all_for_another_reason(why: str, clock: list[float]) -> None:
+    driver, conductor = Driver(), Conductor()
+    kept = keeper(driver, conductor)
+    conductor.projects = {"a": "p", "b": "q", "c": "q"}
+    kept.tick()
+    plug(driver, kept, "b", "q")
+    if why == "news":
+        kept.refresh_soon()
+    elif why == "somebody else":
+        driver.plugged.append("c")
+    elif why == "time":
+        clock[0] += 60
+    else:
+        conductor.error = RuntimeError("x")
+        with pytest.raises(RuntimeError):
+            kept.tick()
+        conductor.error = None
+        clock[0] += port_filters.RETRY_PAUSE
+    kept.tick()
+    assert conductor.asked[-1] == driver.plugged
 
 
 def test_without_guests_nothing_is_asked(clock: list[float]) -> None:

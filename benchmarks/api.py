@@ -12,6 +12,11 @@ or, without ``--url``, on a private cloud of daemons with fake hypervisors (need
 Each read is made for ``--seconds`` with 1, 8 and 32 requests in flight: requests a second, median and 99th percentile
 in ms, and ms of CPU a request, of all daemons (those of the private cloud, and of each ``--pid``) and of this client.
 What is booted is deleted again. Where others use the machine, compare CPU, not times.
+
+Messages and statements of an operation are what the broker and the database have counted themselves, for everybody,
+less what they count in the same time while nothing happens: the broker of this machine (of the private cloud, or with
+``--messages``), and a MariaDB (``--database``), whose count has the ends of transactions in it. No other database
+counts its statements.
 """
 
 from __future__ import annotations
@@ -20,7 +25,9 @@ import argparse
 import http.client
 import json
 import os
+import re
 import statistics
+import subprocess
 import sys
 import tempfile
 import threading
@@ -32,12 +39,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import sqlalchemy as sa
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 IN_FLIGHT = (1, 8, 32)
 LISTED = 50
 DEADLINE = 300.0
 POLL = 0.005
+#: Seconds that are watched for what is counted while nothing happens.
+REST = 5.0
 
 Row = dict[str, Any]
 
@@ -131,19 +142,64 @@ def wait(condition: Callable[[], Any], interval: float) -> Any:
     sys.exit(f"Not finished within {DEADLINE:.0f} s.")
 
 
-class Costs:
-    """CPU seconds and memory of processes, each with its children."""
+class Counters:
+    """Messages and statements so far, as broker and database count them."""
 
-    def __init__(self, pids: dict[str, int]) -> None:
+    def __init__(self, messages: bool, database: str | None) -> None:
+        self._messages = messages
+        counts = database is not None and sa.make_url(database).get_backend_name() in ("mysql", "mariadb")
+        self._engine = sa.create_engine(database) if database and counts else None
+        #: What nobody here asked for, a second.
+        self._by_themselves = dict.fromkeys(self.read(), 0.0)
+
+    def rest(self) -> None:
+        """To be called while nothing happens."""
+        before, started = self.read(), time.monotonic()
+        time.sleep(REST)
+        elapsed = time.monotonic() - started
+        self._by_themselves = {name: (now - before[name]) / elapsed for name, now in self.read().items()}
+
+    def since(self, before: dict[str, float], operations: int, seconds: float) -> dict[str, float]:
+        """Of one of so many operations."""
+        by_themselves = self._by_themselves
+        return {
+            name: round((now - before[name] - by_themselves[name] * seconds) / operations, 2)
+            for name, now in self.read().items()
+        }
+
+    def read(self) -> dict[str, float]:
+        found = {}
+        if self._messages:
+            command = ["rabbitmqctl", "-q", "eval", "rabbit_global_counters:overview()."]
+            told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+            found["messages"] = float(sum(map(int, re.findall(r"messages_received_total => (\d+)", told))))
+        if self._engine is not None:
+            with self._engine.connect() as connection:
+                query = "SHOW GLOBAL STATUS LIKE 'Questions'"
+                found["statements"] = float(connection.exec_driver_sql(query).one()[1])
+        return found
+
+
+class Costs:
+    """CPU seconds and memory of processes, each with its children; messages and statements."""
+
+    def __init__(self, pids: dict[str, int], counters: Counters | None = None) -> None:
         self.pids = pids
+        self.counters = counters or Counters(False, None)
+
+    def so_far(self) -> Row:
+        return {"counted": self.counters.read(), "time": time.monotonic(), "cpu": self.cpu()}
+
+    def since(self, before: Row, operations: int, word: str = "") -> Row:
+        """Of one of so many operations; CPU in ms, by process. ``word``: what the names begin with."""
+        cpu, seconds = self.cpu(), time.monotonic() - before["time"]
+        own = {name: round((now - before["cpu"][name]) * 1000 / operations, 2) for name, now in cpu.items()}
+        counted = self.counters.since(before["counted"], operations, seconds)
+        return {f"{word}{name}": value for name, value in {"cpu_ms": own, **counted}.items()}
 
     def cpu(self) -> dict[str, float]:
         found = {name: sum(map(self._cpu, self._tree(pid))) for name, pid in self.pids.items()}
         return found | {"client": time.process_time()}
-
-    def since(self, before: dict[str, float], operations: int) -> dict[str, float]:
-        """In ms, of one of so many operations."""
-        return {name: round((now - before[name]) * 1000 / operations, 2) for name, now in self.cpu().items()}
 
     def memory(self) -> dict[str, float]:
         """Proportional set size in MB."""
@@ -168,7 +224,7 @@ class Costs:
 def reads(client: Client, costs: Costs, path: str, in_flight: int, seconds: float) -> Row:
     """As many as can be made in this time."""
     client.get(path)
-    before, started = costs.cpu(), time.perf_counter()
+    before, started = costs.so_far(), time.perf_counter()
     end = started + seconds
 
     def loop(_: int) -> list[float]:
@@ -185,14 +241,14 @@ def reads(client: Client, costs: Costs, path: str, in_flight: int, seconds: floa
         "per_second": round(len(times) / elapsed, 1),
         "p50_ms": round(statistics.median(times) * 1000, 2),
         "p99_ms": round(times[int(len(times) * 0.99)] * 1000, 2),
-        "cpu_ms": costs.since(before, len(times)),
+        **costs.since(before, len(times)),
     }
 
 
 def one_by_one(client: Client, costs: Costs, count: int) -> Row:
     """POST to ACTIVE and DELETE to 404, while nothing else goes on."""
     booted, deleted = [], []
-    before = costs.cpu()
+    before = costs.so_far()
     for number in range(count):
         name = unique(f"one{number}")
         started = time.perf_counter()
@@ -206,7 +262,7 @@ def one_by_one(client: Client, costs: Costs, count: int) -> Row:
     return {
         "active_ms": round(statistics.median(booted) * 1000, 1),
         "gone_ms": round(statistics.median(deleted) * 1000, 1),
-        "cpu_ms": costs.since(before, count),
+        **costs.since(before, count),
     }
 
 
@@ -215,7 +271,7 @@ def many(client: Client, costs: Costs, count: int, in_flight: int, together: boo
     name = unique("many")
     row: Row = {}
     with futures.ThreadPoolExecutor(in_flight) as pool:
-        before, started = costs.cpu(), time.perf_counter()
+        before, started = costs.so_far(), time.perf_counter()
         if together:
             client.create(name, count)
         else:
@@ -223,12 +279,12 @@ def many(client: Client, costs: Costs, count: int, in_flight: int, together: boo
         row["accepted_per_second"] = round(count / (time.perf_counter() - started), 1)
         servers = client.wait_active(name, count)
         row["active_s"] = round(time.perf_counter() - started, 2)
-        row["cpu_ms"] = costs.since(before, count)
-        before, started = costs.cpu(), time.perf_counter()
+        row |= costs.since(before, count)
+        before, started = costs.so_far(), time.perf_counter()
         list(pool.map(client.delete, servers))
         client.wait_gone(name)
     row["gone_s"] = round(time.perf_counter() - started, 2)
-    row["delete_cpu_ms"] = costs.since(before, count)
+    row |= costs.since(before, count, "delete_")
     return row
 
 
@@ -243,6 +299,7 @@ def measure(client: Client, costs: Costs, options: argparse.Namespace) -> dict[s
         found[name] = row
         print(f"{name:28s} {shown(row)}", flush=True)
 
+    costs.counters.rest()
     listed = unique("listed")
     client.create(listed, LISTED)
     servers = client.wait_active(listed, LISTED)
@@ -294,7 +351,8 @@ def compare(old: dict[str, Row], new: dict[str, Row]) -> None:
 def endpoint(options: argparse.Namespace) -> Iterator[tuple[Client, Costs]]:
     pids = {name: int(pid) for name, _, pid in (each.partition("=") for each in options.pid)}
     if options.url:
-        yield Client(options.url, options.token, options.image, options.flavor), Costs(pids)
+        counters = Counters(options.messages, options.database)
+        yield Client(options.url, options.token, options.image, options.flavor), Costs(pids, counters)
         return
     from nova_lite import concurrency
 
@@ -310,7 +368,8 @@ def endpoint(options: argparse.Namespace) -> Iterator[tuple[Client, Costs]]:
             for name, process in running.processes.items():
                 pids[name] = process.pid
             url = f"http://127.0.0.1:{running.port}/v2.1"
-            yield Client(url, "admin:demo", running.image_id, "1"), Costs(pids)
+            counters = Counters(True, options.database)
+            yield Client(url, "admin:demo", running.image_id, "1"), Costs(pids, counters)
 
 
 def main() -> int:
@@ -320,7 +379,10 @@ def main() -> int:
     parser.add_argument("--image")
     parser.add_argument("--flavor")
     parser.add_argument("--pid", action="append", default=[], help="NAME=PID of a process whose costs count, too")
-    parser.add_argument("--database", help="of the private cloud, an empty one; default: SQLite")
+    parser.add_argument("--messages", action="store_true", help="with --url: its broker is this machine's")
+    parser.add_argument(
+        "--database", help="of the private cloud, an empty one; default: SQLite. With --url: whose statements count"
+    )
     parser.add_argument("--workers", type=int, default=1, help="API workers of the private cloud")
     parser.add_argument("--computes", type=int, default=2, help="hosts of the private cloud")
     parser.add_argument("--seconds", type=float, default=5, help="how long each read is repeated")

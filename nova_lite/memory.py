@@ -10,6 +10,9 @@ import gc
 _M_ARENA_MAX = -8
 ARENAS = 2
 
+#: Seconds between two times that what is free is given back.
+GIVE_BACK_INTERVAL = 30.0
+
 #: Objects that are made before young ones are looked through; Python's own number of 700 is a tenth of what one message
 #: needs. Most are gone without that; what is left over refers to itself, and takes two megabytes at most.
 YOUNG = 20_000
@@ -35,3 +38,10 @@ def keep_what_is_loaded() -> None:
     """What is there now stays: it is looked through no more, nor written to, so that processes which are forked go on
     sharing it."""
     gc.freeze()
+
+
+def give_back() -> None:
+    """Give back to the system what glibc has and nobody uses: after a few large answers that are megabytes, which stay
+    with the daemon as long as anything behind them is in use. Takes a millisecond or two."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)

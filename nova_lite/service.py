@@ -131,6 +131,7 @@ class Daemon:
         while not self.stopping.is_set():
             try:
                 self.prepare()
+                self.add_periodic("Memory", memory.GIVE_BACK_INTERVAL, memory.give_back)
                 return
             except (exception.ServiceUnavailable, exception.HypervisorUnavailable) as error:
                 trouble = error.message

@@ -86,9 +86,9 @@ class Line(Generic[Q, A]):
                 self._waiting.append(read)
                 if self._missing is not None and len(self._waiting) >= self._missing[0]:
                     self._missing[1].set()
-        if read.leads is None and not read.woken.wait(PATIENCE):
-            self._send_another()
-            read.woken.wait()
+        while read.leads is None and not read.woken.wait(PATIENCE):
+            if self._send_another():
+                read.woken.wait()
         if read.leads is not None:
             self._lead(read.leads)
         return read.answered()
@@ -118,15 +118,19 @@ class Line(Generic[Q, A]):
             others, self._waiting = self._waiting[: MOST - count], self._waiting[MOST - count :]
         return others
 
-    def _send_another(self) -> None:
-        """One that waits has lost its patience: the first of those that do now asks for them, if it may."""
+    def _send_another(self) -> bool:
+        """One that waits has lost its patience: the first of those that do now asks for them, if it may. No: those that
+        wait are themselves waited for."""
         with self._lock:
+            if self._missing is not None:
+                return False
             if self._under_way >= self._at_once or not self._waiting:
-                return
+                return True
             self._under_way += 1
             following, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
         following[0].leads = following
         following[0].woken.set()
+        return True
 
     def _hand_on(self, answered: int) -> None:
         with self._lock:

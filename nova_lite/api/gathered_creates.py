@@ -14,6 +14,9 @@ from nova_lite.objects import CreateRequest, CreateResult, Creation
 
 Asked = tuple[RequestContext, CreateRequest]
 
+#: Seconds after a message of creates ended within which as many are waited for as there were then.
+LINGER = 0.04
+
 #: Characters of user data with which a create travels with others at most: 64 of them are one message.
 LONGEST_USER_DATA = 4096
 
@@ -23,7 +26,7 @@ class GatheredCreates:
 
     def __init__(self, conductor: ConductorRPC) -> None:
         self._conductor = conductor
-        self._creates: Line[Asked, CreateResult | None] = Line(self._create)
+        self._creates: Line[Asked, CreateResult | None] = Line(self._create, linger=LINGER)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._conductor, name)

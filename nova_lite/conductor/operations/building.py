@@ -27,6 +27,9 @@ from nova_lite.objects import VIF, BuildNetworks, BuildResult, Outcome
 
 LOG = logging.getLogger(__name__)
 
+#: Seconds after reports were settled within which as many are waited for as there were then.
+LINGER = 0.1
+
 
 class Building:
     """``conductor`` is the client side of this very service: rescheduling is a message to whoever is free."""
@@ -38,7 +41,7 @@ class Building:
         self.conf = engine.conf
         self.network = engine.network
         self.conductor = conductor
-        self._reports: Line[BuildResult, bool | Exception] = Line(self._settle)
+        self._reports: Line[BuildResult, bool | Exception] = Line(self._settle, linger=LINGER)
 
     # --- it begins
 

@@ -269,6 +269,27 @@ def test_who_is_back_before_the_next_message_is_not_waited_for(run: Run, monkeyp
     assert asked == [[1, 2, 3]]
 
 
+def test_those_that_are_waited_for_do_not_go_by_themselves(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the moment is, those that come in it are one message."""
+    line, asked, gate = lingering(monkeypatch, DEADLINE)
+    gate.set()
+    line._ended, line._together = time.monotonic(), 3
+    impatient: list[bool] = []
+    send_another = line._send_another
+    monkeypatch.setattr(gathering, "PATIENCE", 0.001)
+    monkeypatch.setattr(line, "_send_another", lambda: (impatient.append(send_another()), impatient[-1])[1])
+    futures = [run(line.ask, 1)]
+    while line._missing is None:
+        threading.Event().wait(0.01)
+    futures.append(run(line.ask, 2))
+    while len(impatient) < 3:
+        threading.Event().wait(0.01)
+    futures.append(run(line.ask, 3))
+    assert sorted(each.result(DEADLINE) for each in futures) == [1, 2, 3]
+    assert [sorted(each) for each in asked] == [[1, 2, 3]]
+    assert not any(impatient)
+
+
 def test_who_does_not_come_back_is_waited_for_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     line, asked, gate = lingering(monkeypatch, 0.05)
     first = run(line.ask, 1)

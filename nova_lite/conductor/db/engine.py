@@ -39,6 +39,9 @@ Time: TypeAlias = "datetime.datetime | sa.BindParameter[datetime.datetime]"
 
 MAX_TRIES = 5
 
+#: Seconds for which a connection is not asked whether it is there still after it was used.
+IDLE = 1.0
+
 #: Error codes that mean "nothing was done, try again": MariaDB deadlock and lock timeout, PostgreSQL's 40001, 40P01.
 _RETRY_CODES = {1205, 1213, "40001", "40P01", "55P03"}
 
@@ -297,9 +300,13 @@ class Database:
 
     def ping(self) -> None:
         """Raises `DatabaseUnavailable` when the database cannot be reached."""
-        try:
+
+        def attempt() -> None:
             with self.engine.connect() as connection:
                 connection.execute(sa.select(sa.literal(1)))
+
+        try:
+            self._retrying(attempt)
         except exc.SQLAlchemyError as error:
             raise unavailable(error) from error
 
@@ -318,7 +325,7 @@ class _Pool(sa.pool.QueuePool):
 def create_engine(conf: cfg.ConfigOpts) -> sa.Engine:
     """An engine for ``[database] connection``, with the settings each kind of database needs here."""
     # An error names the statement and not what it was given: passwords and user data are among that.
-    options: dict[str, Any] = {"pool_pre_ping": True, "pool_reset_on_return": None, "hide_parameters": True}
+    options: dict[str, Any] = {"pool_reset_on_return": None, "hide_parameters": True}
     try:
         url = sa.make_url(conf.database.connection)
     except exc.ArgumentError as error:
@@ -349,6 +356,8 @@ def create_engine(conf: cfg.ConfigOpts) -> sa.Engine:
     except (exc.ArgumentError, exc.NoSuchModuleError, ImportError) as error:
         raise exception.ConfigurationError(reason=f"[database] connection cannot be used: {error}") from error
     _reset_quietly(engine)
+    if kind != "sqlite":
+        _ask_the_idle(engine)
     if kind == "sqlite":
         _set_up_sqlite(engine)
     elif kind == "postgresql":
@@ -369,6 +378,26 @@ def _reset_quietly(engine: sa.Engine) -> None:
         except engine.dialect.loaded_dbapi.Error as error:
             LOG.warning("A connection to the database broke: %s", " ".join(str(error).split()))
             record.invalidate(error)
+
+
+def _ask_the_idle(engine: sa.Engine) -> None:
+    """Ask a connection that nobody has used for a moment whether it is there still, before a transaction begins. One
+    that breaks in that moment breaks the transaction, which is run again as any is whose connection broke. To ask each
+    time would be a fifth of what a conductor sends to its database."""
+
+    @sa.event.listens_for(engine, "checkin")
+    def on_checkin(connection: Any, record: Any) -> None:
+        record.info["used"] = time.monotonic()
+
+    @sa.event.listens_for(engine, "checkout")
+    def on_checkout(connection: Any, record: Any, fairy: Any) -> None:
+        used = record.info.get("used")
+        if used is None or time.monotonic() - used < IDLE:
+            return
+        try:
+            engine.dialect.do_ping(connection)
+        except engine.dialect.loaded_dbapi.Error as error:
+            raise exc.InvalidatePoolError from error
 
 
 def _tell_no_rows(engine: sa.Engine) -> None:

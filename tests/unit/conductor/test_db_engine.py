@@ -34,6 +34,40 @@ def test_connections_are_kept(conf: cfg.ConfigOpts, db: Database, monkeypatch: p
     assert len(opened) == conf.database.pool_size
 
 
+def test_only_a_connection_that_nobody_has_used_for_a_moment_is_asked(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    ping = db.engine.dialect.do_ping
+    monkeypatch.setattr(db.engine.dialect, "do_ping", lambda used: (asked.append(used), ping(used))[1])
+    monkeypatch.setattr(engine, "IDLE", 600.0)
+    for _ in range(3):
+        db.read(lambda uow: uow.now)
+    assert asked == []
+    monkeypatch.setattr(engine, "IDLE", 0.0)
+    db.read(lambda uow: uow.now)
+    assert len(asked) == (0 if db.is_sqlite else 1)
+
+
+@pytest.mark.parametrize("idle", [0.0, 600.0])
+def test_a_connection_that_broke_harms_nobody(db: Database, monkeypatch: pytest.MonkeyPatch, idle: float) -> None:
+    """Found when it is asked, or by what runs on it, which is run again then."""
+    if db.is_sqlite:
+        pytest.skip("a file has no connection that could break")
+    monkeypatch.setattr(engine, "IDLE", idle)
+    own, end = "SELECT CONNECTION_ID()", "KILL {}"
+    if db.engine.dialect.name == "postgresql":
+        own, end = "SELECT pg_backend_pid()", "SELECT pg_terminate_backend({})"
+    other = sa.create_engine(db.engine.url)
+    for work in (lambda: db.write(make.instance), db.ping):
+        number = db.read(lambda uow: uow.session.execute(sa.text(own)).scalar_one())
+        with other.connect() as connection:
+            connection.exec_driver_sql(end.format(number))
+        work()
+    other.dispose()
+    assert len(db.read(instances.list_, make.ADMIN, InstanceFilters())) == 1
+
+
 def test_clock_is_utc(db: Database) -> None:
     now = db.read(lambda uow: uow.now)
     assert now.tzinfo is None

@@ -245,6 +245,7 @@ def _oslo_transport(conf: cfg.ConfigOpts) -> Any:
     messaging.set_transport_defaults(EXCHANGE)
     libraries.set_messaging_defaults()
     straight.try_first()
+    straight.tell_timeouts_once()
     refusals.be_patient()
     alarms.give_up()
     reading.read_ahead()

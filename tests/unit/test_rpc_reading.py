@@ -7,9 +7,11 @@ import socket
 import struct
 import types
 from collections.abc import Iterator
+from concurrent import futures
 from typing import Any
 
 import amqp.channel
+import amqp.connection
 import amqp.transport
 import pytest
 
@@ -49,8 +51,10 @@ def patched() -> Iterator[None]:
             (amqp.transport._AbstractTransport, "having_timeout"),
             (amqp.transport._AbstractTransport, "write"),
             (amqp.transport.TCPTransport, "_read"),
+            (amqp.transport.TCPTransport, "_setup_transport"),
             (amqp.transport.SSLTransport, "_read"),
             (amqp.channel.Channel, "basic_ack"),
+            (amqp.connection.Connection, "blocking_read"),
         ):
             undo.callback(setattr, owner, name, getattr(owner, name))
         reading.read_ahead.__wrapped__()
@@ -58,17 +62,19 @@ def patched() -> Iterator[None]:
 
 
 class Ends:
-    def __init__(self) -> None:
+    """``timeout``: of the socket, as oslo.messaging sets it; None where its heartbeats are off."""
+
+    def __init__(self, timeout: float | None = 60.0) -> None:
         mine, self.broker = socket.socketpair()
+        mine.settimeout(timeout)
         self.sock = Counted(mine)
         self.used = amqp.transport.TCPTransport("nowhere")
         self.used.sock = self.sock
         self.used._setup_transport()
 
     def read(self, timeout: float = 0.05) -> bytes:
-        """As `amqp.Connection.blocking_read` does it."""
-        with self.used.having_timeout(timeout):
-            content: bytes = self.used.read_frame()[2]
+        connection = types.SimpleNamespace(transport=self.used, on_inbound_frame=lambda frame: frame[2])
+        content: bytes = amqp.connection.Connection.blocking_read(connection, timeout)
         return content
 
     def channel(self, number: int = 1) -> Any:
@@ -86,19 +92,57 @@ class Ends:
         return b""
 
 
-@pytest.fixture
-def ends(patched: None) -> Iterator[Ends]:
-    made = Ends()
+@pytest.fixture(params=[60.0, None])
+def ends(patched: None, request: pytest.FixtureRequest) -> Iterator[Ends]:
+    made = Ends(request.param)
     yield made
     made.sock.close()
     made.broker.close()
 
 
-def test_frames_that_have_come_are_read_by_one_call(ends: Ends) -> None:
+def test_frames_that_have_come_are_read_by_one_call(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    wait, receive = reading._wait, reading._receive
+    monkeypatch.setattr(reading, "_wait", lambda *args: (asked.append("wait"), wait(*args)))
+    ends.used._quick_recv = lambda count: (asked.append("read"), receive(ends.sock, [None], count))[1]
     ends.broker.sendall(b"".join(frame(each) for each in PAYLOADS * 3))
     assert [ends.read() for _ in range(9)] == PAYLOADS * 3
-    # Until the first was there it had a timeout, which was taken back.
-    assert ends.sock.calls == ["settimeout", "recv", "settimeout"]
+    assert asked == ["wait", "read"]
+    assert "settimeout" not in ends.sock.calls
+
+
+def test_what_is_sent_is_written_and_only_waited_with_if_there_is_no_room(patched: None) -> None:
+    ends = Ends(0.2)
+    ends.used.write(memoryview(b"short"))
+    assert (ends.heard(), ends.sock.calls) == (b"short", [])
+    large, got = bytes(range(256)) * 40000, bytearray()
+    with futures.ThreadPoolExecutor() as pool:
+        sent = pool.submit(ends.used.write, memoryview(large))
+        ends.broker.settimeout(5)
+        while len(got) < len(large):
+            got += ends.broker.recv(65536)
+        sent.result(5)
+    assert (bytes(got), ends.sock.calls) == (large, ["sendall"])
+    with pytest.raises(TimeoutError):
+        ends.used.write(large)
+
+
+def test_a_socket_that_is_closed_is_told_to_who_waits_and_who_writes(ends: Ends) -> None:
+    ends.sock.close()
+    with pytest.raises(OSError, match="closed"):
+        ends.read()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        ends.used.write(b"more")
+    assert not ends.used.connected
+
+
+def test_eventlets_sockets_are_left_alone(monkeypatch: pytest.MonkeyPatch, patched: None) -> None:
+    amqp.connection.Connection.blocking_read = reading._THEIR_BLOCKING_READ
+    amqp.transport.TCPTransport._setup_transport = None
+    monkeypatch.setattr(reading.concurrency, "is_eventlet", lambda: True)
+    reading.read_ahead.__wrapped__()
+    assert amqp.connection.Connection.blocking_read is reading._THEIR_BLOCKING_READ
+    assert amqp.transport.TCPTransport._setup_transport is None
 
 
 def test_a_frame_that_has_come_in_part_is_waited_for(ends: Ends) -> None:

@@ -72,3 +72,43 @@ def test_what_is_no_matter_of_the_connection_is_raised(long_way: list[dict[str, 
 def test_a_connection_that_is_none_goes_the_long_way_at_once(long_way: list[dict[str, Any]], broken: Any) -> None:
     impl_rabbit.Connection.ensure(broken, lambda: None, retry=0)
     assert long_way == [{"retry": 0}]
+
+
+class Socket:
+    def __init__(self) -> None:
+        self.timeouts: list[float | None] = []
+
+    def settimeout(self, timeout: float | None) -> None:
+        self.timeouts.append(timeout)
+
+    def gettimeout(self) -> float | None:
+        return self.timeouts[-1]
+
+    def setsockopt(self, *option: int) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("heartbeats", "first", "second"), [(True, 60, 5), (False, None, 5)])
+def test_a_timeout_is_told_to_the_socket_once(
+    heartbeats: bool, first: float | None, second: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = impl_rabbit.Connection.set_transport_socket_timeout
+    monkeypatch.setattr(impl_rabbit.Connection, "set_transport_socket_timeout", own)
+    straight.tell_timeouts_once.__wrapped__()
+    tell = impl_rabbit.Connection.set_transport_socket_timeout
+    used = Socket()
+    connected = types.SimpleNamespace(connection=types.SimpleNamespace(sock=used))
+    mine = types.SimpleNamespace(
+        channel=connected, heartbeat_timeout_threshold=60, _heartbeat_supported_and_enabled=lambda: heartbeats
+    )
+    for timeout in (None, None, *([60, 120] if heartbeats else []), 5, 5):
+        tell(mine, timeout)
+    assert used.timeouts == [first, second]
+    used.settimeout(1)  # somebody else did
+    tell(mine, 5)
+    connected.connection.sock = another = Socket()
+    tell(mine, 5)
+    assert (used.timeouts, another.timeouts) == ([first, second, 1, second], [second])
+    mine.channel = None
+    mine.connection_id = "nobody's"
+    tell(mine, 5)

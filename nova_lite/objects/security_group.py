@@ -18,7 +18,7 @@ IPV4, IPV6 = "IPv4", "IPv6"
 _NAMESPACE = uuid.UUID("6f1d6f2c-3c7e-5c1b-9a51-5d0f3b7c8e42")
 
 
-class SecurityGroupRule(msgspec.Struct, kw_only=True):
+class SecurityGroupRule(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What it matches is let through. ``direction``: `INGRESS` or `EGRESS`; ``ethertype``: `IPV4` or `IPV6`.
 
     ``protocol``: "tcp", "udp", "icmp", or None for all. The ports bound what it matches of TCP and UDP, as type and
@@ -39,7 +39,7 @@ class SecurityGroupRule(msgspec.Struct, kw_only=True):
     description: str | None = None
 
 
-class SecurityGroup(msgspec.Struct, kw_only=True):
+class SecurityGroup(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Interfaces of its members let through what any rule of any of their groups matches, and answers to that; of the
     rest nothing. ``members``: addresses, told to hosts only."""
 
@@ -53,7 +53,7 @@ class SecurityGroup(msgspec.Struct, kw_only=True):
     updated_at: datetime.datetime | None = None
 
 
-class PortFilters(msgspec.Struct, kw_only=True):
+class PortFilters(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What a host has to filter. ``groups``: by id, those of ``instances`` (uuid to ids of groups) and ``ports`` (id to
     ids of groups, of those interfaces that are not in their instance's), and those that their rules name. ``floating``:
     id of a port to the address that leads to it, on its host alone. ``peers``: of each network with a VNI that guests

@@ -63,6 +63,8 @@ class Load:
         self.alive = alive
         self.lists = lists
         self.accepted: list[float] = []
+        #: Seconds that it took, each of them.
+        self.waits: list[float] = []
         self.refused: collections.Counter[str] = collections.Counter()
         self.count = 0
         self._servers: collections.deque[str] = collections.deque()
@@ -94,6 +96,7 @@ class Load:
         if answer is not None and answer.status_code == 202:
             with self._lock:
                 self.accepted.append(time.perf_counter() - asked)
+                self.waits.append(self.accepted[-1])
                 self._servers.append(answer.json()["server"]["id"])
                 self.count += 1
 
@@ -114,9 +117,9 @@ class Load:
         return answer
 
     def times(self) -> list[float]:
-        """Since it was asked last, in order."""
+        """Since it was asked last."""
         with self._lock:
-            found, self.accepted = sorted(self.accepted), []
+            found, self.accepted = self.accepted, []
         return found
 
 
@@ -177,9 +180,7 @@ class Sampler:
             "actions open": conductor.get("nova_lite_actions_open", 0.0),
             "oldest due_s": conductor.get("nova_lite_action_oldest_due_seconds", 0.0),
         }
-        if times:
-            row["accept_p50_ms"] = 1000 * statistics.median(times)
-            row["accept_p99_ms"] = 1000 * times[min(len(times) - 1, int(len(times) * 0.99))]
+        row |= percentiles("accept", times)
         return {name: round(value, 3) for name, value in row.items()}
 
 
@@ -227,7 +228,7 @@ def soak(options: argparse.Namespace, path: Path) -> dict[str, Any]:
                 stop.set()
         for each in done:
             each.result()
-        ended = outcome(running, options.settle)
+        ended = outcome(running, options.settle) | percentiles("accept", load.waits)
         counts = running.counts()
     settings = {name: value for name, value in vars(options).items() if isinstance(value, int | float)}
     return {
@@ -268,7 +269,7 @@ def outcome(running: simulated.Simulated, seconds: float) -> dict[str, Any]:
                 "SELECT TIMESTAMPDIFF(MICROSECOND, created_at, launched_at) / 1000 FROM instances "
                 "WHERE display_name LIKE 'soak-%%' AND launched_at IS NOT NULL"
             )
-            times = sorted(float(wait) for (wait,) in waits)
+            times = [float(wait) / 1000 for (wait,) in waits]
         busy = sum(count for (state, task), count in states.items() if task or state == "building")
         if not busy or time.monotonic() > end:
             break
@@ -276,10 +277,15 @@ def outcome(running: simulated.Simulated, seconds: float) -> dict[str, Any]:
     found: dict[str, Any] = collections.Counter()
     for (state, _), count in states.items():
         found[state] += count
-    result = {"states": dict(found), "busy": busy}
-    if times:
-        result |= {"active_p50_ms": statistics.median(times), "active_p99_ms": times[int(len(times) * 0.99)]}
-    return result
+    return {"states": dict(found), "busy": busy} | percentiles("active", times)
+
+
+def percentiles(word: str, seconds: list[float]) -> dict[str, float]:
+    """In ms; nothing of none."""
+    if not seconds:
+        return {}
+    p99 = sorted(seconds)[min(len(seconds) - 1, int(len(seconds) * 0.99))]
+    return {f"{word}_p50_ms": round(1000 * statistics.median(seconds), 3), f"{word}_p99_ms": round(1000 * p99, 3)}
 
 
 def judged(result: dict[str, Any]) -> list[str]:

@@ -44,7 +44,8 @@ class Line(Generic[T]):
     """Entries that wait for one of ``threads``. At most ``limit`` wait, beside those that can not be refused.
 
     An eighth of the threads takes nothing less than a delete, so that what is slow does not hold up what is urgent.
-    ``at_once``: how many of those below may be under way that can be refused."""
+    ``at_once``: how many of those below may be under way that can be refused. Of idle threads the one that was at work
+    last is taken first: its stack is in memory, and the others may never need theirs."""
 
     def __init__(self, limit: int, threads: int, at_once: int | None = None) -> None:
         self.limit = limit
@@ -52,7 +53,9 @@ class Line(Generic[T]):
         self._common = threads - (max(1, threads // 8) if threads > 1 else 0)
         self._at_once = min(at_once or self._common, self._common)
         self._waiting: dict[Priority, collections.deque[Entry[T]]] = {each: collections.deque() for each in Priority}
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        #: Of threads that wait, what each of them waits for; the last one came last.
+        self._idle: list[threading.Lock] = []
         self._running = 0
         self._running_common = 0
         self._running_refusable = 0
@@ -61,7 +64,7 @@ class Line(Generic[T]):
 
     def put(self, entry: Entry[T]) -> Entry[T] | None:
         """Returns the entry that there is no room for: this one, or the newest of the least important ones."""
-        with self._changed:
+        with self._lock:
             is_full = self.waiting >= self.limit and not self._begins_at_once(entry)
             gone = self._least_important(entry) if is_full else None
             if gone is entry:
@@ -69,12 +72,12 @@ class Line(Generic[T]):
             if gone is not None:
                 self._waiting[gone.priority].remove(gone)
             self._waiting[entry.priority].append(entry)
-            self._changed.notify()
+            self._wake(1)
         return gone
 
     def take(self) -> Entry[T] | None:
         """Wait for the next entry, to be told to `done` later. None: the line is closed, and nobody waits."""
-        with self._changed:
+        with self._lock:
             while True:
                 entry = self._next()
                 if entry is not None:
@@ -82,16 +85,16 @@ class Line(Generic[T]):
                     return entry
                 if self._closed and not self.waiting:
                     return None
-                self._changed.wait()
+                self._wait()
 
     def done(self, entry: Entry[T]) -> None:
-        with self._changed:
+        with self._lock:
             self._count(entry, -1)
             self._finished += 1
             if self._closed:
-                self._changed.notify_all()
+                self._wake(len(self._idle))
             elif self.waiting:
-                self._changed.notify()
+                self._wake(1)
 
     def wait_for_room(self, most: float) -> None:
         """Return when no more than four times the limit wait, or after so many seconds."""
@@ -100,9 +103,9 @@ class Line(Generic[T]):
             time.sleep(0.02)
 
     def close(self) -> None:
-        with self._changed:
+        with self._lock:
             self._closed = True
-            self._changed.notify_all()
+            self._wake(len(self._idle))
 
     @property
     def waiting(self) -> int:
@@ -124,9 +127,25 @@ class Line(Generic[T]):
 
     def oldest(self) -> float:
         """Seconds that the first of all has waited."""
-        with self._changed:
+        with self._lock:
             firsts = [queue[0].since for queue in self._waiting.values() if queue]
         return time.monotonic() - min(firsts) if firsts else 0.0
+
+    def _wake(self, count: int) -> None:
+        """So many threads, if there are any; the lock is held."""
+        for _ in range(min(count, len(self._idle))):
+            self._idle.pop().release()
+
+    def _wait(self) -> None:
+        """Until it is woken, without the lock, which is held before and after."""
+        bell = threading.Lock()
+        bell.acquire()
+        self._idle.append(bell)
+        self._lock.release()
+        try:
+            bell.acquire()
+        finally:
+            self._lock.acquire()
 
     def _next(self) -> Entry[T] | None:
         for priority, queue in self._waiting.items():

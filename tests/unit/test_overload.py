@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -147,3 +148,31 @@ def test_so_many_calls_are_under_way_and_casts_and_deletes_beside_them() -> None
     line.put(entry("cast", Priority.CHANGE, refusable=False))
     assert [each.item for each in (line.take(), line.take()) if each] == ["delete", "cast"]
     assert line.waiting == 1
+
+
+def test_the_thread_that_was_idle_last_is_taken_first() -> None:
+    """However many there are: those that are not needed never begin."""
+    line: Line[str] = Line(10, threads=3)
+    got: list[str] = []
+
+    def work(name: str) -> None:
+        while line.take() is not None:
+            got.append(name)  # and is not done with it
+
+    def until(condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 30
+        while not condition():
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+
+    threads = [threading.Thread(target=work, args=[name]) for name in "abc"]
+    for count, thread in enumerate(threads, 1):
+        thread.start()
+        until(lambda count=count: len(line._idle) == count)  # type: ignore[misc]
+    for count in range(1, 4):
+        line.put(entry("x", Priority.OWN))
+        until(lambda count=count: len(got) == count and len(line._idle) == 3)  # type: ignore[misc]
+    assert got == ["c", "c", "c"]
+    line.close()
+    for thread in threads:
+        thread.join(30)

@@ -344,7 +344,9 @@ def create_engine(conf: cfg.ConfigOpts) -> sa.Engine:
         if kind in ("mysql", "mariadb"):
             options["connect_args"] = {
                 "connect_timeout": 5,
-                "init_command": f"SET innodb_lock_wait_timeout={conf.database.busy_timeout}",
+                # Strings that are joined have no end by themselves: what is longer than the limit would be cut.
+                "init_command": f"SET innodb_lock_wait_timeout={conf.database.busy_timeout}, "
+                "group_concat_max_len=1073741824",
             }
         elif kind == "postgresql":
             options["connect_args"] = {

@@ -80,6 +80,8 @@ class Host:
         self.projects: dict[str, str] = {}
         #: Those that it has been given since it last asked what they let in; None: it asks for all.
         self.plugged: list[str] | None = None
+        #: When it last asked for all that its guests let in.
+        self.asked = float("-inf")
         self.life = 0
         self.identity = str(uuid.uuid4())
         self.boot_id = str(uuid.uuid4())
@@ -139,6 +141,7 @@ class Host:
 
     def filters(self) -> None:
         """Ask what the groups of its guests let in."""
+        self.asked = time.monotonic()
         if servers := list(self.domains):
             self.conductor.port_filters_get(get_admin_context(), self.name, servers)
 
@@ -270,6 +273,10 @@ class Fleet:
 
     def _again(self, host: Host, kind: str, life: int) -> None:
         if host.life != life:
+            return
+        left = host.asked + self._intervals[kind] - time.monotonic()
+        if kind == "filters" and left > 0:  # it was told to ask meanwhile
+            self._later(left, lambda: self._again(host, kind, life))
             return
         self._later(self._intervals[kind], lambda: self._again(host, kind, life))
         pool = self._beating if kind == "beat" else self._pool

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
-from nova_lite.objects import security_group
+from nova_lite.objects import PortFilters, security_group
 from tests.functional import cloud
 from tests.functional.cloud import Cloud, wait_for
 
@@ -19,23 +19,21 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
         yield ready
 
 
-def told(running: Cloud, host: str) -> dict[str, Any]:
+def told(running: Cloud, host: str) -> PortFilters:
     """What the host was told to filter last."""
     path = running._domains_of(host).parent / "port-filters.json"
-    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"groups": {}, "instances": {}}
-    return found
+    return msgspec.json.decode(path.read_bytes(), type=PortFilters) if path.exists() else PortFilters()
 
 
 def ports(running: Cloud, host: str, server_id: str) -> dict[str, list[int]] | None:
     """By group of the server, the first ports of its rules, as the host knows them."""
     found = told(running, host)
-    if server_id not in found["instances"]:
+    if server_id not in found.instances:
         return None
-    groups = [found["groups"][each] for each in found["instances"][server_id]]
-    rules = {each["name"]: each["rules"] for each in groups}
+    groups = [found.groups[each] for each in found.instances[server_id]]
     return {
-        name: sorted(rule["port_range_min"] for rule in mine if rule["port_range_min"] is not None)
-        for name, mine in rules.items()
+        group.name: sorted(rule.port_range_min for rule in group.rules if rule.port_range_min is not None)
+        for group in groups
     }
 
 
@@ -44,12 +42,8 @@ def wait_until_told(running: Cloud, host: str, server_id: str, **groups: list[in
 
 
 def members(running: Cloud, host: str, name: str) -> list[str]:
-    return [
-        address
-        for group in told(running, host)["groups"].values()
-        if group["name"] == name
-        for address in group["members"]
-    ]
+    groups = [group for group in told(running, host).groups.values() if group.name == name]
+    return [address for group in groups for address in group.members]
 
 
 def asked(running: Cloud, method: str, path: str, body: Any = None, status: int = 200) -> Any:
@@ -143,12 +137,12 @@ def test_a_floating_address_is_told_to_the_host_of_its_server_alone(running: Clo
     found = asked(running, "POST", "/os-floating-ips", {"pool": "public"})["floating_ip"]
     address = found["ip"]
     assert running.action(server, {"addFloatingIp": {"address": address}}).status_code == 202
-    wait_for("the host leads it there", lambda: list(told(running, first).get("floating", {}).values()) == [address])
-    assert not told(running, second).get("floating")
+    wait_for("the host leads it there", lambda: list(told(running, first).floating.values()) == [address])
+    assert not told(running, second).floating
     body = {"os-migrateLive": {"host": second, "block_migration": "auto"}}
     answer = running.request("POST", f"/servers/{server}/action", body, version="2.30")
     assert answer.status_code == 202, answer.text
-    wait_for("the other host does", lambda: list(told(running, second).get("floating", {}).values()) == [address])
+    wait_for("the other host does", lambda: list(told(running, second).floating.values()) == [address])
     running.wait_active([server])
     assert asked(running, "GET", f"/os-floating-ips/{found['id']}")["floating_ip"]["instance_id"] == server
     running.delete_all()

@@ -54,8 +54,9 @@ class Line(Generic[T]):
         self._at_once = min(at_once or self._common, self._common)
         self._waiting: dict[Priority, collections.deque[Entry[T]]] = {each: collections.deque() for each in Priority}
         self._lock = threading.Lock()
-        #: Of threads that wait, what each of them waits for; the last one came last.
+        #: Of threads that wait, what each of them waits for; the last one came last. And how many are on their way.
         self._idle: list[threading.Lock] = []
+        self._woken = 0
         self._running = 0
         self._running_common = 0
         self._running_refusable = 0
@@ -75,13 +76,19 @@ class Line(Generic[T]):
             self._wake(1)
         return gone
 
-    def take(self) -> Entry[T] | None:
-        """Wait for the next entry, to be told to `done` later. None: the line is closed, and nobody waits."""
+    def take(self, last: Entry[T] | None = None) -> Entry[T] | None:
+        """Wait for the next entry, to be told to `done` later, or as the ``last`` one of the thread that had it when it
+        takes another. None: the line is closed, and nobody waits."""
         with self._lock:
+            if last is not None:
+                self._finish(last)
             while True:
-                entry = self._next()
-                if entry is not None:
+                queue = self._next()
+                if queue is not None:
+                    entry = queue.popleft()
                     self._count(entry, 1)
+                    if not self._woken and self._next() is not None:
+                        self._wake(1)
                     return entry
                 if self._closed and not self.waiting:
                     return None
@@ -89,11 +96,8 @@ class Line(Generic[T]):
 
     def done(self, entry: Entry[T]) -> None:
         with self._lock:
-            self._count(entry, -1)
-            self._finished += 1
-            if self._closed:
-                self._wake(len(self._idle))
-            elif self.waiting:
+            self._finish(entry)
+            if not self._woken and self._next() is not None:
                 self._wake(1)
 
     def wait_for_room(self, most: float) -> None:
@@ -131,9 +135,16 @@ class Line(Generic[T]):
             firsts = [queue[0].since for queue in self._waiting.values() if queue]
         return time.monotonic() - min(firsts) if firsts else 0.0
 
+    def _finish(self, entry: Entry[T]) -> None:
+        self._count(entry, -1)
+        self._finished += 1
+        if self._closed:
+            self._wake(len(self._idle))
+
     def _wake(self, count: int) -> None:
         """So many threads, if there are any; the lock is held."""
         for _ in range(min(count, len(self._idle))):
+            self._woken += 1
             self._idle.pop().release()
 
     def _wait(self) -> None:
@@ -146,11 +157,13 @@ class Line(Generic[T]):
             bell.acquire()
         finally:
             self._lock.acquire()
+            self._woken -= 1
 
-    def _next(self) -> Entry[T] | None:
+    def _next(self) -> collections.deque[Entry[T]] | None:
+        """Where the entry is whose turn it is."""
         for priority, queue in self._waiting.items():
             if queue and (priority <= Priority.DELETE or self._has_room(queue[0])):
-                return queue.popleft()
+                return queue
         return None
 
     def _begins_at_once(self, entry: Entry[T]) -> bool:

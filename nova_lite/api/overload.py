@@ -56,18 +56,15 @@ class Requests:
 
     def get(self) -> Any:
         """For the threads of the pool: who asks for the next one has done the last one."""
-        last = getattr(self._own, "entry", None)
-        if last is not None:
-            self._own.entry = None
-            self.line.done(last)
-        while (entry := self.line.take()) is not None:
+        entry = getattr(self._own, "entry", None)
+        self._own.entry = None
+        while (entry := self.line.take(entry)) is not None:
             if not entry.refusable:
                 self.line.done(entry)
                 return entry.item
             if time.monotonic() - entry.since <= self._wait:
                 self._own.entry = entry
                 return entry.item
-            self.line.done(entry)
             self._tell(entry)
         raise queue.Empty
 

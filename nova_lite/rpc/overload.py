@@ -121,7 +121,8 @@ class Workers:
         return self._classify(message.message.get("method", ""), message.message.get("args", {}), context)
 
     def _work(self) -> None:
-        while (entry := self.line.take()) is not None:
+        entry: Entry[Any] | None = None
+        while (entry := self.line.take(entry)) is not None:
             try:
                 process, incoming = entry.item
                 if entry.refusable and entry.priority > Priority.DELETE:
@@ -138,8 +139,6 @@ class Workers:
                     process(incoming)
             except Exception:
                 LOG.exception("A message could not be carried out")
-            finally:
-                self.line.done(entry)
 
     def _let_read(self) -> None:
         end = time.monotonic() + READING_FIRST

@@ -176,3 +176,17 @@ def test_the_thread_that_was_idle_last_is_taken_first() -> None:
     line.close()
     for thread in threads:
         thread.join(30)
+
+
+def test_a_thread_is_done_with_the_last_one_as_it_takes_the_next() -> None:
+    line: Line[str] = Line(10, threads=2)
+    for name in "ab":
+        line.put(entry(name, Priority.LIST))
+    first = line.take()
+    assert (line.running, line.waiting) == (1, 1)  # lists may have one of the two threads
+    second = line.take(first)
+    assert second is not None and second.item == "b"
+    assert (line.running, line.waiting, line.finished) == (1, 0, 1)
+    line.close()
+    assert line.take(second) is None
+    assert (line.running, line.finished) == (0, 2)

@@ -88,14 +88,18 @@ def _having_timeout(self: Any, timeout: float | None) -> Any:
 
 
 def _blocking_read(self: Any, timeout: float | None = None) -> Any:
-    """Take the next frame. Raises TimeoutError after ``timeout`` seconds, or the socket's own."""
+    """Take the next frame. Raises TimeoutError after ``timeout`` seconds, or the socket's own, and of a connection that
+    another thread has closed what a lost one does."""
     used = self.transport
     if not isinstance(used, transport.TCPTransport):
         return _THEIR_BLOCKING_READ(self, timeout)
     if not has_frame(used):
         acknowledge(used)
-        patience = used.nova_lite_patience[0] = used.sock.gettimeout() if timeout is None else timeout
-        _wait(used.sock, patience)
+        sock = used.sock
+        if sock is None:
+            raise RecoverableConnectionError("connection already closed")
+        patience = used.nova_lite_patience[0] = sock.gettimeout() if timeout is None else timeout
+        _wait(sock, patience)
     return self.on_inbound_frame(used.read_frame())
 
 

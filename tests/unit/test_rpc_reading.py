@@ -12,6 +12,7 @@ from typing import Any
 
 import amqp.channel
 import amqp.connection
+import amqp.exceptions
 import amqp.transport
 import pytest
 
@@ -134,6 +135,9 @@ def test_a_socket_that_is_closed_is_told_to_who_waits_and_who_writes(ends: Ends)
     with pytest.raises(OSError, match="Bad file descriptor"):
         ends.used.write(b"more")
     assert not ends.used.connected
+    ends.used.sock = None  # as py-amqp leaves it
+    with pytest.raises(amqp.exceptions.RecoverableConnectionError):
+        ends.read()
 
 
 def test_eventlets_sockets_are_left_alone(monkeypatch: pytest.MonkeyPatch, patched: None) -> None:

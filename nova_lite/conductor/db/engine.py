@@ -358,11 +358,11 @@ def create_engine(conf: cfg.ConfigOpts) -> sa.Engine:
     except (exc.ArgumentError, exc.NoSuchModuleError, ImportError) as error:
         raise exception.ConfigurationError(reason=f"[database] connection cannot be used: {error}") from error
     _reset_quietly(engine)
-    if kind != "sqlite":
-        _ask_the_idle(engine)
     if kind == "sqlite":
         _set_up_sqlite(engine)
-    elif kind == "postgresql":
+        return engine
+    _ask_the_idle(engine)
+    if kind == "postgresql":
         _tell_no_rows(engine)
     return engine
 

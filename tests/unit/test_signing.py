@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import os
 import threading
 import time
@@ -544,22 +545,43 @@ def test_files_that_others_may_read_or_write_are_refused(bench: Bench) -> None:
 # --- parts
 
 
+def an_id(number: int) -> bytes:
+    return hashlib.md5(str(number).encode()).digest()
+
+
 def test_ids_are_remembered_as_long_as_they_could_be_replayed() -> None:
     seen = Seen(80, limit=1000)
-    assert seen.add(b"a", 100.0, 20.0)
-    assert not seen.add(b"a", 100.0, 20.0)
-    assert not seen.add(b"a", 100.0, 99.0), "it is not older than what is taken"
-    assert seen.add(b"b", 300.0, 220.0)
+    assert seen.add(an_id(1), 100.0, 20.0)
+    assert not seen.add(an_id(1), 100.0, 20.0)
+    assert not seen.add(an_id(1), 100.0, 99.0), "it is not older than what is taken"
+    assert seen.add(an_id(2), 300.0, 220.0)
     assert len(seen) == 1, "what is too old to be taken is forgotten"
-    assert not seen.add(b"c", 100.0, 220.0)
+    assert not seen.add(an_id(3), 100.0, 220.0)
+
+
+def test_each_of_many_ids_of_one_moment_is_remembered() -> None:
+    seen = Seen(80, limit=10_000)
+    for number in range(3000):
+        assert seen.add(an_id(number), 100.0, 20.0)
+        assert not seen.add(an_id(number), 100.0, 20.0)
+    assert len(seen) == 3000
+    assert not any(seen.add(an_id(number), 100.0, 20.0) for number in range(3000))
+
+
+def test_the_end_of_one_id_and_the_beginning_of_the_next_are_none() -> None:
+    seen = Seen(80, limit=1000)
+    first, second = bytes(range(16)), bytes(range(16, 32))
+    for each in (first, second, first[8:] + second[:8]):
+        assert seen.add(each, 100.0, 20.0)
+    assert not seen.add(first[8:] + second[:8], 100.0, 20.0)
 
 
 def test_memory_is_bounded_and_what_was_forgotten_is_refused() -> None:
     seen = Seen(80, limit=100)
-    taken = [number for number in range(1000) if seen.add(str(number).encode(), 1000.0 + number / 20, 920.0)]
+    taken = [number for number in range(1000) if seen.add(an_id(number), 1000.0 + number / 20, 920.0)]
     assert len(taken) == 1000
     assert len(seen) <= 100 + 200, "one part may be over the limit"
-    assert not any(seen.add(str(number).encode(), 1000.0 + number / 20, 920.0) for number in range(1000))
+    assert not any(seen.add(an_id(number), 1000.0 + number / 20, 920.0) for number in range(1000))
 
 
 def test_a_clock_that_jumps_is_not_believed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,6 +52,14 @@ def overloaded(waiting: int, seconds: int) -> exception.ServiceUnavailable:
     )
 
 
+def silent(seconds: int) -> exception.ServiceUnavailable:
+    """A 503: what was asked a moment ago had no answer."""
+    return exception.ServiceUnavailable(
+        "The control plane does not answer at the moment; nothing was done. Please try again in a moment.",
+        retry_after=seconds,
+    )
+
+
 def is_overloaded(error: Exception) -> bool:
     return isinstance(error, exception.ServiceUnavailable) and "retry_after" in error.kwargs
 
@@ -235,11 +243,13 @@ def server_class(classify: Classify | None) -> type[SheddingServer]:
 
 class Throttled:
     """A way to servers for one who has many users behind him. Of what one topic is asked for it refuses, by itself,
-    about as much as the servers there would."""
+    about as much as the servers there would, or as stays without an answer."""
 
     def __init__(self, sender: Sender, topic: str, classify: Classify) -> None:
         self.conf: cfg.ConfigOpts = sender.conf
         self.throttle = Throttle()
+        #: Whether what was not answered last had no answer at all, and was not refused.
+        self._is_silent = False
         self._sender = sender
         self._topic = topic
         self._classify = classify
@@ -250,15 +260,16 @@ class Throttled:
         priority = self._classify(message.method, message.arguments, message.context)
         if not self.throttle.lets(priority):
             metrics.THROTTLED.labels(priority.name.lower()).inc()
-            raise overloaded(0, random.randint(1, 3))
+            raise silent(random.randint(1, 3)) if self._is_silent else overloaded(0, random.randint(1, 3))
         answered = True
         try:
             return self._sender.call(message)
         except exception.MessagingUnavailable:
-            answered = False
+            answered, self._is_silent = False, True
             raise
         except exception.ServiceUnavailable as error:
             answered = not is_overloaded(error)
+            self._is_silent = self._is_silent and answered
             raise
         finally:
             self.throttle.told(priority, answered)

@@ -6,6 +6,7 @@ so that nothing of ours is in its way.
 
 from __future__ import annotations
 
+import itertools
 import json
 import sqlite3
 import uuid
@@ -85,7 +86,12 @@ class SecuredCloud(Cloud):
     def unchanged(self) -> Iterator[None]:
         before, domains = self.rows(), self.domains()
         yield
-        assert self.rows() == before
+        after = self.rows()
+        changes = {
+            table: [(old, new) for old, new in itertools.zip_longest(before[table], after[table]) if old != new]
+            for table in ROWS
+        }
+        assert not any(changes.values()), changes
         assert self.domains() == domains
 
     @contextmanager

@@ -204,6 +204,27 @@ def test_an_api_refuses_by_itself_what_is_refused_anyway() -> None:
     assert conductor.asked.count("instance_list_of_a_host") == 300
 
 
+class Silent:
+    conf: Any = None
+
+    def call(self, message: Message) -> None:
+        raise exception.MessagingUnavailable(what=message.method)
+
+    def cast(self, message: Message) -> None:
+        raise exception.MessagingUnavailable(what=message.method)
+
+
+def test_an_api_that_has_no_answers_does_not_say_that_there_is_too_much_to_do() -> None:
+    throttled = Throttled(Silent(), "conductor", priority)
+    said = set()
+    for _ in range(300):
+        with pytest.raises(exception.ServiceUnavailable) as caught:
+            throttled.call(Message("conductor", "instance_list", USER))
+        said.add(caught.value.message)
+    assert len(said) == 2
+    assert all("not answer" in each for each in said), said
+
+
 @rpc.service("compute", version="1.0")
 class BusyRPC(Protocol):
     def work(self, context: RequestContext, host: rpc.Receiver) -> str: ...

@@ -129,6 +129,11 @@ class Line(Generic[T]):
         """Whether whoever comes now may have to wait for a thread."""
         return self.waiting > 0 or self._running >= self.threads
 
+    @property
+    def is_crowded(self) -> bool:
+        """Whether no more of what may be refused begins before one of those ends that are under way."""
+        return self._running_refusable >= self._at_once
+
     def oldest(self) -> float:
         """Seconds that the first of all has waited."""
         with self._lock:

@@ -72,8 +72,8 @@ class Workers:
     of what it says; beyond a measure the server is slow to take more from the broker, where others find them.
 
     What is in the broker still can be neither judged nor refused, and one thread that reads has no chance against many
-    that work in the same interpreter. So only ``at_once`` users' calls are under way, and none is begun while
-    ``unread`` says that there is more to read."""
+    that work in the same interpreter. So only ``at_once`` users' calls are under way, and the last of these is not begun
+    while ``unread`` says that there is more to read."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class Workers:
         while (entry := self.line.take(entry)) is not None:
             try:
                 process, incoming = entry.item
-                if entry.refusable and entry.priority > Priority.DELETE:
+                if entry.refusable and entry.priority > Priority.DELETE and self.line.is_crowded:
                     self._let_read()
                 now = time.monotonic()
                 if entry.deadline is not None and now >= entry.deadline:

@@ -69,6 +69,16 @@ class HostView:
             self._entries = entries
             self._states = {key: entry.state for key, entry in entries.items() if not entry.row.deleted}
 
+    def known(self, states: Sequence[HostState]) -> list[HostState]:
+        """The same states, and where one is as it is known already, the known one: so that a full read of hosts that
+        have many servers does not take the memory of all twice."""
+        with self._lock:
+            entries = [self._entries.get(_key(state)) for state in states]
+        return [
+            state if entry is None or entry.row != state else entry.row
+            for state, entry in zip(states, entries, strict=True)
+        ]
+
     def consume(self, destinations: Sequence[Destination], spec: RequestSpec) -> None:
         """Count decided places as used, until the next generation of their hosts says what was really claimed."""
         with self._lock:

@@ -143,7 +143,7 @@ class SchedulerManager:
             page = self._conductor.host_states_get(
                 get_admin_context(), after=last, limit=RESYNC_PAGE, timeout=RESYNC_TIMEOUT
             )
-            states += page
+            states += self._hosts.known(page)
             if len(page) < RESYNC_PAGE:
                 return states
 

@@ -159,6 +159,16 @@ def test_what_came_is_read_before_more_of_users_calls_is_begun(pool: Callable[..
     wait_for("it is done, however much comes", lambda: len(made.done) == 2)
 
 
+def test_users_calls_that_leave_room_for_others_wait_for_nothing_to_be_read(pool: Callable[..., Pool]) -> None:
+    made = pool(threads=4)
+    looked: list[bool] = []
+    made.workers._unread = lambda: looked.append(True) is None
+    made.may_end.set()
+    made.send(Incoming("instance_list"))
+    wait_for("it is done", lambda: made.done == ["instance_list"])
+    assert looked == []
+
+
 def test_every_message_has_its_priority() -> None:
     found: dict[Priority, set[str]] = {each: set() for each in Priority}
     for name in contract.contract_of(ConductorRPC).methods:

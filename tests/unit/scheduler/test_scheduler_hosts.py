@@ -83,6 +83,17 @@ def test_full_read_heals_a_row_that_started_again() -> None:
     assert generations(view) == {"host1": 3}
 
 
+def test_full_read_keeps_what_is_known_already() -> None:
+    view = HostView()
+    rows = [host(1), host(2), host(3)]
+    view.apply(rows)
+    view.consume([to_host(1)], spec())
+    same, changed, new = view.known([host(1), host(2, up=False), host(4)])
+    assert same is rows[0]
+    assert changed is not rows[1] and not changed.up
+    assert new.id == 4
+
+
 def test_decision_counts_until_the_next_generation() -> None:
     view = HostView()
     view.apply([host(1), host(2)])

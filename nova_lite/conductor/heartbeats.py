@@ -7,6 +7,7 @@ nothing new. Here it is only guessed which are worth a wait; each is answered af
 from __future__ import annotations
 
 import logging
+import random
 import threading
 import time
 
@@ -25,8 +26,9 @@ LOG = logging.getLogger(__name__)
 MOMENT = 0.5
 MOST = 16
 
-#: Seconds after which a heartbeat is reported in full again, whatever it says: what rows follow from besides reports
-#: (a default of the configuration, say) is brought up to date so.
+#: Seconds after which a heartbeat is reported in full again at the latest, whatever it says: what rows follow from
+#: besides reports (a default of the configuration, say) is brought up to date so. Each host's time is another one,
+#: since all of them are reported in full when a conductor starts.
 FULLY_AFTER = 600.0
 
 
@@ -36,7 +38,7 @@ class Heartbeats:
         self._conf = conf
         self._quiet: Moment[HostReport, tuple[bool, bool | None]] = Moment(self._renew, MOMENT, MOST)
         self._lock = threading.Lock()
-        #: By host: of the last one that was reported in full here, its daemon's start, its epoch, and when.
+        #: By host: of the last one that was reported in full here, its daemon's start, its epoch, and when the next is.
         self._known: dict[str, tuple[str, int, float]] = {}
 
     def report_state(self, context: RequestContext, report: HostReport) -> bool | None:
@@ -44,7 +46,8 @@ class Heartbeats:
         if not renewed:
             self._db.write(hosts.report_state, self._conf, report)
             with self._lock:
-                self._known[report.host] = (report.boot_id, report.epoch, time.monotonic())
+                again = time.monotonic() + random.uniform(FULLY_AFTER / 2, FULLY_AFTER)
+                self._known[report.host] = (report.boot_id, report.epoch, again)
             agrees = self._agree([report]).get(report.host)
         return agrees
 
@@ -52,8 +55,8 @@ class Heartbeats:
         if report.building or report.acting or not (report.serving and report.hypervisor_up):
             return False
         with self._lock:
-            boot_id, epoch, since = self._known.get(report.host, ("", 0, float("-inf")))
-        return (boot_id, epoch) == (report.boot_id, report.epoch) and time.monotonic() - since < FULLY_AFTER
+            boot_id, epoch, again = self._known.get(report.host, ("", 0, float("-inf")))
+        return (boot_id, epoch) == (report.boot_id, report.epoch) and time.monotonic() < again
 
     def _renew(self, reports: list[HostReport]) -> list[tuple[bool, bool | None]]:
         """Of each whether its lease was renewed, and what it is answered. None is held up by another one's rows that

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -272,13 +273,25 @@ def test_a_database_that_is_away_is_told_to_each(
     assert [type(answer) for answer in answers] == [sa.exc.InterfaceError] * 3
 
 
+@pytest.mark.parametrize("seconds, zone", [(0.0, "south"), (600.0, "nova")])
 def test_now_and_then_a_heartbeat_is_reported_in_full(
-    db: Database, fleet: Heartbeats, monkeypatch: pytest.MonkeyPatch
+    db: Database, fleet: Heartbeats, monkeypatch: pytest.MonkeyPatch, seconds: float, zone: str
 ) -> None:
-    monkeypatch.setattr(heartbeats, "FULLY_AFTER", 0.0)
+    monkeypatch.setattr(heartbeats, "FULLY_AFTER", seconds)
+    fleet = Heartbeats(db, db.conf)  # of a conductor that has just started
+    fleet.report_state(make.ADMIN, beat())
     db.conf.set_override("default_availability_zone", "south", "compute")
     fleet.report_state(make.ADMIN, beat())
-    assert state_of(db, "h1") == "south"
+    assert state_of(db, "h1") == zone
+
+
+def test_hosts_that_were_reported_in_full_together_are_not_so_again(db: Database, fleet: Heartbeats) -> None:
+    for host in HOSTS:
+        fleet.report_state(make.ADMIN, beat(host))
+    again = sorted(moment - time.monotonic() for *_, moment in fleet._known.values())
+    assert len(again) == len(HOSTS)
+    assert again[0] > heartbeats.FULLY_AFTER / 2 - 60 and again[-1] < heartbeats.FULLY_AFTER
+    assert again[-1] - again[0] > 1
 
 
 def state_of(db: Database, host: str) -> str:

@@ -162,7 +162,12 @@ def test_what_came_is_read_before_more_of_users_calls_is_begun(pool: Callable[..
 def test_users_calls_that_leave_room_for_others_wait_for_nothing_to_be_read(pool: Callable[..., Pool]) -> None:
     made = pool(threads=4)
     looked: list[bool] = []
-    made.workers._unread = lambda: looked.append(True) is None
+
+    def more() -> bool:
+        looked.append(True)
+        return True
+
+    made.workers._unread = more
     made.may_end.set()
     made.send(Incoming("instance_list"))
     wait_for("it is done", lambda: made.done == ["instance_list"])

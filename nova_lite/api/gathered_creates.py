@@ -26,7 +26,7 @@ class GatheredCreates:
 
     def __init__(self, conductor: ConductorRPC) -> None:
         self._conductor = conductor
-        self._creates: Line[Asked, CreateResult | None] = Line(self._create, linger=LINGER)
+        self._creates: Line[Asked, CreateResult | None] = Line(self._create, linger=LINGER, writes=True)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._conductor, name)

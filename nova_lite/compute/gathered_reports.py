@@ -24,8 +24,8 @@ class GatheredReports:
     def __init__(self, conductor: ConductorRPC, host: str) -> None:
         self._conductor = conductor
         self._host = host
-        self._builds: Line[Build, Exception | None] = Line(self._finish_builds)
-        self._actions: Line[Action, Exception | None] = Line(self._finish_actions)
+        self._builds: Line[Build, Exception | None] = Line(self._finish_builds, writes=True)
+        self._actions: Line[Action, Exception | None] = Line(self._finish_actions, writes=True)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._conductor, name)

@@ -34,7 +34,7 @@ class Once:
         self._seconds = float(conf.rpc.signature_lifetime + 3 * conf.rpc.clock_skew)
         self._lock = threading.Lock()
         self._expired = time.monotonic()
-        self._line: Line[str, bool] = Line(self._take)
+        self._line: Line[str, bool] = Line(self._take, writes=True)
 
     def __call__(self, sender: Peer, method: str, message_id: str) -> bool:
         if not changes(method):

@@ -72,8 +72,8 @@ class Workers:
     of what it says; beyond a measure the server is slow to take more from the broker, where others find them.
 
     What is in the broker still can be neither judged nor refused, and one thread that reads has no chance against many
-    that work in the same interpreter. So only ``at_once`` users' calls are under way, and the last of these is not begun
-    while ``unread`` says that there is more to read."""
+    that work in the same interpreter. So only ``at_once`` users' calls are under way, and the last of these is not
+    begun while ``unread`` says that there is more to read."""
 
     def __init__(
         self,

@@ -41,7 +41,7 @@ class Building:
         self.conf = engine.conf
         self.network = engine.network
         self.conductor = conductor
-        self._reports: Line[BuildResult, bool | Exception] = Line(self._settle, linger=LINGER)
+        self._reports: Line[BuildResult, bool | Exception] = Line(self._settle, linger=LINGER, writes=True)
 
     # --- it begins
 

@@ -80,7 +80,7 @@ class Create:
         self.conf = conf
         self.network = network
         self.drives = drives
-        self._line: Line[list[_Asked], list[CreateResult | Exception]] = Line(self._accept_all)
+        self._line: Line[list[_Asked], list[CreateResult | Exception]] = Line(self._accept_all, writes=True)
 
     def create_instances(self, context: RequestContext, request: CreateRequest) -> CreateResult:
         """Write ``request.min_count`` to ``max_count`` instances, as many as the quota allows, or refuse all of it; the

@@ -56,7 +56,7 @@ class Conductor:
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gathering, "PATIENCE", DEADLINE)
+    monkeypatch.setattr(gathering, "PATIENCE_TO_WRITE", DEADLINE)
 
 
 def post(conductor: Conductor, *others: tuple[str, CreateRequest]) -> list[Any]:

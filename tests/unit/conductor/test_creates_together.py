@@ -172,7 +172,7 @@ def test_those_that_find_others_under_way_are_one_transaction(
     db: Database, create: Create, image: objects.Image, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Through the front door, with many threads; one for several servers goes by itself."""
-    monkeypatch.setattr("nova_lite.gathering.PATIENCE", DEADLINE)
+    monkeypatch.setattr("nova_lite.gathering.PATIENCE_TO_WRITE", DEADLINE)
     gate, sizes = threading.Event(), []
     whole: Callable[..., Any] = create._create_instances
 

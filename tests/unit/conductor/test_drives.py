@@ -347,7 +347,7 @@ def test_reports_of_several_hosts_that_come_together_are_one_transaction(
     world: DrivenWorld, commits: list[None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each is answered as if it had come alone: the one whose build is over is told so."""
-    monkeypatch.setattr(gathering, "PATIENCE", DEADLINE)
+    monkeypatch.setattr(gathering, "PATIENCE_TO_WRITE", DEADLINE)
     uuids = [*world.accept(2), *world.accept(2)]
     world.drive()
     results = [built(world, uuid) for uuid in uuids]

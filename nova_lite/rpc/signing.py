@@ -90,7 +90,7 @@ class _Ids:
     __slots__ = ("_buckets", "_count")
 
     def __init__(self) -> None:
-        self._buckets = (bytearray(),)
+        self._buckets: tuple[bytearray, ...] = (bytearray(),)
         self._count = 0
 
     def __len__(self) -> int:

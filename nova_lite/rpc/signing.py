@@ -85,7 +85,7 @@ def _uptime() -> float:
 
 class _Ids:
     """Ids, each of `_ID_BYTES`, one after the other: 100,000 of a busy sender take 2 MB so, and took 10.6 as a set.
-    Many are divided by their first byte, so that few are looked through."""
+    Many are divided by their hash, which no sender knows before, so that few are looked through."""
 
     __slots__ = ("_buckets", "_count")
 
@@ -98,7 +98,7 @@ class _Ids:
 
     def add(self, message_id: bytes) -> bool:
         """False if it is there."""
-        bucket = self._buckets[message_id[0] % len(self._buckets)]
+        bucket = self._buckets[hash(message_id) % len(self._buckets)]
         at = bucket.find(message_id)
         while at > 0 and at % _ID_BYTES:  # the end of one and the beginning of the next
             at = bucket.find(message_id, at + 1)
@@ -114,7 +114,8 @@ class _Ids:
         (all_of_them,) = self._buckets
         self._buckets = tuple(bytearray() for _ in range(256))
         for at in range(0, len(all_of_them), _ID_BYTES):
-            self._buckets[all_of_them[at]].extend(all_of_them[at : at + _ID_BYTES])
+            message_id = bytes(all_of_them[at : at + _ID_BYTES])
+            self._buckets[hash(message_id) % len(self._buckets)].extend(message_id)
 
 
 class Seen:

@@ -568,6 +568,15 @@ def test_each_of_many_ids_of_one_moment_is_remembered() -> None:
     assert not any(seen.add(an_id(number), 100.0, 20.0) for number in range(3000))
 
 
+def test_a_sender_does_not_choose_how_many_ids_are_looked_through() -> None:
+    seen = Seen(80, limit=10_000)
+    alike = [bytes(12) + number.to_bytes(4, "big") for number in range(4000)]
+    assert all(seen.add(each, 100.0, 20.0) for each in alike)
+    assert not any(seen.add(each, 100.0, 20.0) for each in alike)
+    (ids,) = seen._parts.values()
+    assert max(map(len, ids._buckets)) < 16 * 100, "some sixteen ids each, and not thousands"
+
+
 def test_the_end_of_one_id_and_the_beginning_of_the_next_are_none() -> None:
     seen = Seen(80, limit=1000)
     first, second = bytes(range(16)), bytes(range(16, 32))

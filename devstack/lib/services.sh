@@ -295,7 +295,8 @@ start_process() {
     chmod 0640 "$LOGS/$name.log"
     stat -c %s "$LOGS/$name.log" >"$RUN/$name.log-start"
     echo "$program $arguments" >"$RUN/$name.command"
-    env --ignore-environment PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin LANG=C.UTF-8 $(cat "$ETC/environment") \
+    env --ignore-environment PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin LANG=C.UTF-8 \
+        GLIBC_TUNABLES=glibc.malloc.tcache_count=0 $(cat "$ETC/environment") \
         start-stop-daemon --start --background --make-pidfile --pidfile "$(pid_file "$name")" --chdir / \
         --chuid "$owner:$(id -gn "$owner")" --output "$LOGS/$name.log" --startas "${entered[0]}" -- "${entered[@]:1}" $arguments
 }

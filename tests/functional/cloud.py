@@ -22,7 +22,7 @@ from typing import Any
 import requests
 from oslo_config import cfg
 
-from nova_lite import concurrency, objects
+from nova_lite import concurrency, memory, objects
 from nova_lite import conf as nova_conf
 from nova_lite.api.identity import directory
 from nova_lite.api.identity.directory import Directory
@@ -350,7 +350,13 @@ class Cloud:
         log = self.path / f"{name}.log"
         arguments = [*self.launcher, f"nova_lite.cmd.{daemon_of(name)}", *self.config_arguments(name)]
         extra = {} if daemon_of(name) == "conductor" else self.environment_but_conductor
-        environment = {**os.environ, **self.environment, **extra, "NOVA_LITE_HOOKS_DAEMON": name}
+        environment = {
+            **os.environ,
+            **memory.ENVIRONMENT,
+            **self.environment,
+            **extra,
+            "NOVA_LITE_HOOKS_DAEMON": name,
+        }
         if self.forked and name not in self.prefixes and concurrency.ENVIRONMENT not in environment:
             self.processes[name] = nursery.start(arguments, log, environment)
             return

@@ -810,8 +810,10 @@ def not_stopped(arena: Arena) -> None:
 
 
 def slow_stop(arena: Arena) -> None:
+    """Off so long after the deadline that it is seen to be given up, even by a question that is lost with a killed
+    conductor, which takes the API ten seconds to find out."""
     one_active(arena)
-    arena.control_hosts(power_delay=SHORT.deadline + 4.0)
+    arena.control_hosts(power_delay=SHORT.deadline + 20.0)
     ask(arena, {"os-stop": None})
 
 

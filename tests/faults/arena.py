@@ -45,7 +45,8 @@ class Site:
     ``more``: further daemons; ``deadline``: seconds that an action has; ``places``: vCPUs of each host, none to spare
     if given; ``network_service``: networks are another service's, which takes a while; ``reclaim``: seconds for which a
     deleted server is kept; ``same_host``: a resize may end where it began; ``dedicated_cpus``: of each host, for one
-    vCPU each; all others are shared; ``services``: of Neutron and Cinder, whose networks and volumes they are.
+    vCPU each; all others are shared; ``services``: of Neutron and Cinder, whose networks and volumes they are;
+    ``down_time``: seconds after which a silent host counts as down.
     """
 
     own_database: bool = False
@@ -58,10 +59,12 @@ class Site:
     same_host: bool = False
     dedicated_cpus: str = ""
     services: tuple[str, ...] = ()
+    down_time: int = 6
 
     def options(self) -> dict[str, Any]:
         full = "cpu_allocation_ratio = 1.0\n" if self.places else ""
         full = f"[DEFAULT]\nreclaim_instance_interval = {self.reclaim}\n{full}"
+        full += f"service_down_time = {self.down_time}\n"
         full += f"allow_resize_to_same_host = {self.same_host}\n"
         if self.dedicated_cpus:
             rest = f"0-63,^{self.dedicated_cpus}"

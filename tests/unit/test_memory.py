@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import platform
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import pytest
@@ -82,6 +84,24 @@ def test_what_is_free_below_something_in_use_is_given_back() -> None:
     memory.give_back()
     assert before - resident() > BLOCK * COUNT // 2
     libc.free(blocks[-1])
+
+
+class Ring:
+    """Refers to itself."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_garbage_that_has_grown_old_is_given_back() -> None:
+    ring = Ring()
+    gone = weakref.ref(ring)
+    gc.collect()  # it is old now, and looked through no more when it is young
+    del ring
+    gc.collect(0)
+    assert gone() is not None
+    memory.give_back()
+    assert gone() is None
 
 
 def test_a_c_library_without_it_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

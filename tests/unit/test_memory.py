@@ -56,12 +56,12 @@ may_end.set()
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library has no word for it")
-@pytest.mark.parametrize(("environment", "megabytes"), [({}, range(2, 9)), (memory.ENVIRONMENT, range(1))])
-def test_no_thread_keeps_what_it_has_freed(environment: dict[str, str], megabytes: range) -> None:
+@pytest.mark.parametrize(("environment", "kept"), [({}, True), (memory.ENVIRONMENT, False)])
+def test_no_thread_keeps_what_it_has_freed(environment: dict[str, str], kept: bool) -> None:
     usual = {name: value for name, value in os.environ.items() if name != "GLIBC_TUNABLES"}
     command = [sys.executable, "-c", FREED_BY_THREADS]
     said = subprocess.run(command, env=usual | environment, capture_output=True, text=True, check=True, timeout=60)
-    assert int(said.stdout) // 2**20 in megabytes
+    assert (int(said.stdout) > 2**20) is kept
 
 
 @pytest.mark.parametrize("unit", sorted(UNITS.glob("*.service")), ids=lambda unit: unit.stem)

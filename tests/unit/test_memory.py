@@ -71,6 +71,11 @@ def test_units_set_it(unit: Path) -> None:
     ]
 
 
+def test_devstack_without_systemd_sets_it() -> None:
+    script = (UNITS.parents[1] / "devstack" / "lib" / "services.sh").read_text()
+    assert all(f" {name}={value} " in script for name, value in memory.ENVIRONMENT.items())
+
+
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library has no word for it")
 def test_what_is_free_below_something_in_use_is_given_back() -> None:
     libc = ctypes.CDLL(None)

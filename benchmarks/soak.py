@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import json
 import os
 import random
@@ -144,6 +145,11 @@ class Sampler:
         self.cloud = running
         self.pids = {name: process.pid for name, process in running.processes.items()}
         self.pids["mariadb"] = database.pid
+        #: What else takes part. The broker's counts where it runs on this machine.
+        self.others = {f"hosts {number}": fleet.pid for number, fleet in enumerate(running.fleets)}
+        self.others |= {"client": os.getpid()}
+        if broker := broker_pid():
+            self.others["broker"] = broker
         self._before: dict[str, float] | None = None
 
     def sample(self, began: float, times: list[float]) -> dict[str, Any] | None:
@@ -156,7 +162,8 @@ class Sampler:
             "sweep_seconds": conductor["nova_lite_sweep_seconds_sum"],
             "to_conductor": conductor["nova_lite_rpc_seconds_count"],
             "to_scheduler": scheduler["nova_lite_rpc_seconds_count"],
-            **{f"cpu_{name}": cpu(pid) for name, pid in self.pids.items()},
+            **{f"cpu_{name}": cpu(pid) for name, pid in (self.pids | self.others).items()},
+            **machine(),
         }
         before, self._before = self._before, now
         if before is None:
@@ -169,6 +176,11 @@ class Sampler:
             "t": now["time"] - began,
             **{f"pss_mb {name}": pss(pid) / 1024 for name, pid in self.pids.items()},
             **{f"cpu_percent {name}": 100 * per_second[f"cpu_{name}"] for name in self.pids},
+            **{
+                f"cpu_percent {kind}": 100 * sum(per_second[f"cpu_{each}"] for each in self.others if kind in each)
+                for kind in ("hosts", "client", "broker")
+            },
+            **{f"machine_percent {name}": 100 * per_second[name] for name in machine()},
             "queue conductor": depths["conductor"] + depths["conductor.controller"],
             "queue scheduler": depths["scheduler"] + depths["scheduler.controller"],
             "queue hosts": sum(hosts),
@@ -188,6 +200,24 @@ class Sampler:
 def cpu(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def broker_pid() -> int | None:
+    """RabbitMQ's, if it runs on this machine: the largest of Erlang's, as its tools are such processes, too."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, ProcessLookupError):  # it has ended
+            if (path / "comm").read_text().strip() == "beam.smp":
+                found.append((int((path / "statm").read_text().split()[1]), int(path.name)))
+    return max(found)[1] if found else None
+
+
+def machine() -> dict[str, float]:
+    """Seconds of all CPUs since the machine began: that none worked, that they waited for disks, and that another
+    machine had them."""
+    fields = Path("/proc/stat").read_text().splitlines()[0].split()[1:]
+    ticks = os.sysconf("SC_CLK_TCK")
+    return {name: int(fields[place]) / ticks for name, place in (("idle", 3), ("waits", 4), ("stolen", 7))}
 
 
 def pss(pid: int) -> int:

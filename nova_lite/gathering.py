@@ -10,6 +10,7 @@ they do not go on in two halves. What is in no hurry waits a moment for others: 
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 import time
@@ -19,8 +20,11 @@ from typing import Generic, TypeVar
 
 from nova_lite import exception
 
+LOG = logging.getLogger(__name__)
+
 Q = TypeVar("Q")
 A = TypeVar("A")
+B = TypeVar("B")
 
 #: Messages of one kind that may be under way at a time. A second one is not held up by a first that was lost.
 AT_ONCE = 2
@@ -33,11 +37,16 @@ PATIENCE_TO_WRITE = 0.3
 #: Reads that one message carries at most.
 MOST = 64
 
+#: Wakes nobody.
+_NOBODY = threading.Event()
+
 
 class _Read(Generic[Q, A]):
-    def __init__(self, question: Q) -> None:
+    def __init__(self, question: Q, later: Later[A] | None = None) -> None:
         self.question = question
-        self.woken = threading.Event()
+        #: Told of the answer; else its own thread waits to be woken.
+        self.later = later
+        self.woken = threading.Event() if later is None else _NOBODY
         #: What its own thread is to ask for, it being the first of these.
         self.leads: list[_Read[Q, A]] | None = None
         self.answer: A | None = None
@@ -48,6 +57,57 @@ class _Read(Generic[Q, A]):
         if self.error is not None:
             raise self.error
         return typing.cast(A, self.answer)
+
+
+class Later(Generic[A]):
+    """An answer that is still to come, for whoever does not wait for it. It keeps nothing of what it has handed on, so
+    that nothing refers to itself: a hundred messages a second would else stay until garbage is looked for."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._get: Callable[[], A] | None = None
+        self._listener: Callable[[Callable[[], A]], None] | None = None
+
+    def tell(self, get: Callable[[], A]) -> None:
+        """It has come: ``get`` returns it, or raises why there is none. To be called once."""
+        with self._lock:
+            listener, self._listener = self._listener, None
+            if listener is None:
+                self._get = get
+        if listener is not None:
+            listener(get)
+
+    def then(self, listener: Callable[[Callable[[], A]], None]) -> None:
+        """``listener`` hears of it once, by the thread that has it. There is one listener."""
+        with self._lock:
+            get, self._get = self._get, None
+            if get is None:
+                self._listener = listener
+        if get is not None:
+            listener(get)
+
+    def mapped(self, change: Callable[[Callable[[], A]], B]) -> Later[B]:
+        """What ``change`` makes of it, or raises."""
+        changed: Later[B] = Later()
+        self.then(lambda get: changed.tell(lambda: change(get)))
+        return changed
+
+    def wait(self) -> A:
+        came = threading.Event()
+        found: list[Callable[[], A]] = []
+
+        def listener(get: Callable[[], A]) -> None:
+            found.append(get)
+            came.set()
+
+        self.then(listener)
+        came.wait()
+        return found[0]()
+
+
+def now(answer: A | Later[A]) -> A:
+    """The answer, waited for if it comes later."""
+    return answer.wait() if isinstance(answer, Later) else answer
 
 
 def _answer(reads: list[_Read[Q, A]], ask: Callable[[list[Q]], list[A]]) -> None:
@@ -62,6 +122,17 @@ def _answer(reads: list[_Read[Q, A]], ask: Callable[[list[Q]], list[A]]) -> None
 def _wake(reads: list[_Read[Q, A]]) -> None:
     for read in reads:
         read.woken.set()
+
+
+def _tell(reads: list[_Read[Q, A]]) -> None:
+    """By this thread; one that cannot be told keeps it from none."""
+    for read in reads:
+        later, read.later = read.later, None
+        assert later is not None
+        try:
+            later.tell(read.answered)
+        except Exception:
+            LOG.exception("An answer could not be given")
 
 
 class Line(Generic[Q, A]):
@@ -152,9 +223,10 @@ class Line(Generic[Q, A]):
 
 
 class Moment(Generic[Q, A]):
-    """``ask`` answers together what comes within ``seconds`` of the first, or as soon as there are ``most`` (each that
-    waits has a thread). What it raises, each of those who asked gets. ``close``: seconds; who comes longer after the
-    one before waits for nobody."""
+    """``ask`` answers together what comes within ``seconds`` of the first, or as soon as there are ``most``. What it
+    raises, each of those who asked gets. ``close``: seconds; who comes longer after the one before waits for nobody.
+
+    The thread of the first one waits, and asks for all. The others' may `ask_later`, and have something else to do."""
 
     def __init__(self, ask: Callable[[list[Q]], list[A]], seconds: float, most: int, close: float = math.inf) -> None:
         self._ask = ask
@@ -166,27 +238,29 @@ class Moment(Generic[Q, A]):
         self._waiting: list[_Read[Q, A]] = []
 
     def ask(self, question: Q) -> A:
-        read: _Read[Q, A] = _Read(question)
+        return now(self.ask_later(question))
+
+    def ask_later(self, question: Q) -> A | Later[A]:
         with self._lock:
+            is_first = not self._waiting
+            read: _Read[Q, A] = _Read(question, None if is_first else Later())
             self._waiting.append(read)
-            is_first = len(self._waiting) == 1
             now = time.monotonic()
             is_alone = is_first and now - self._came > self._alone_after
             self._came = now
             if is_alone or len(self._waiting) >= self._most:
                 self._close()
-        if is_first:
-            read.woken.wait(self._seconds)
-            with self._lock:
-                if read.leads is None:
-                    self._close()
-            assert read.leads is not None
-            try:
-                _answer(read.leads, self._ask)
-            finally:
-                _wake(read.leads[1:])
-        else:
-            read.woken.wait()
+        if read.later is not None:
+            return read.later
+        read.woken.wait(self._seconds)
+        with self._lock:
+            if read.leads is None:
+                self._close()
+        assert read.leads is not None
+        try:
+            _answer(read.leads, self._ask)
+        finally:
+            _tell(read.leads[1:])
         return read.answered()
 
     def _close(self) -> None:

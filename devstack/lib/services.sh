@@ -278,7 +278,7 @@ process_of() {
 }
 
 start_process() {
-    local name=$1 program arguments owner host entered=()
+    local name=$1 program arguments owner host entered=() nice=0
     ! process_of "$name" >/dev/null || return 0
     read -r program arguments <<<"$(service_command "$name")"
     owner=$(service_user "$name")
@@ -295,9 +295,11 @@ start_process() {
     chmod 0640 "$LOGS/$name.log"
     stat -c %s "$LOGS/$name.log" >"$RUN/$name.log-start"
     echo "$program $arguments" >"$RUN/$name.command"
+    # As its unit; a container may be without the right to.
+    [[ $name != conductor* || $(nice -n -10 nice 2>/dev/null) != -10 ]] || nice=-10
     env --ignore-environment PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin LANG=C.UTF-8 \
         GLIBC_TUNABLES=glibc.malloc.tcache_count=0 $(cat "$ETC/environment") \
-        start-stop-daemon --start --background --make-pidfile --pidfile "$(pid_file "$name")" --chdir / \
+        start-stop-daemon --start --background --make-pidfile --pidfile "$(pid_file "$name")" --chdir / --nicelevel "$nice" \
         --chuid "$owner:$(id -gn "$owner")" --output "$LOGS/$name.log" --startas "${entered[0]}" -- "${entered[@]:1}" $arguments
 }
 

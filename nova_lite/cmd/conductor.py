@@ -14,7 +14,7 @@ from collections.abc import Callable  # noqa: E402
 from oslo_config import cfg  # noqa: E402
 
 from nova_lite import conf as nova_conf  # noqa: E402
-from nova_lite import exception, metrics, rpc, service, version  # noqa: E402
+from nova_lite import exception, metrics, one_cpu, rpc, service, version  # noqa: E402
 from nova_lite.compute.rpcapi import ComputeRPC  # noqa: E402
 from nova_lite.conductor.db import console_tokens, engine, migration, services  # noqa: E402
 from nova_lite.conductor.manager import ConductorManager  # noqa: E402
@@ -46,6 +46,8 @@ class Conductor(service.Daemon):
         metrics.state_of(self, manager.states)
         manager.db.ping()
         migration.check(self.conf)
+        if self.conf.conductor.one_cpu:
+            self.add_periodic("one_cpu", one_cpu.INTERVAL, one_cpu.OneCpu(), at_once=True)
         manager.start()
         self.serve_rpc(self.transport, self.conf.host, manager.endpoint, shared=True)
         self._report()

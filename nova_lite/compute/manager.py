@@ -169,13 +169,15 @@ class ComputeManager:
 
     def build_and_run_instance(self, context: RequestContext, request: BuildRequest) -> None:
         """Make ``request.instance`` exist at ``request.generation``, and report with `finish_build`."""
-        uuid = request.instance.uuid
-        work = functools.partial(self._if_admitted, uuid, self._builder.run, context, request)
-        self.jobs.start_build(context, uuid, request.generation, work)
+        self.build_and_run_instances(context, [request])
 
     def build_and_run_instances(self, context: RequestContext, requests: list[BuildRequest]) -> None:
+        filters = next((request.filters for request in requests if request.filters is not None), None)
+        self.port_filters.ordered([request.instance.uuid for request in requests], filters)
         for request in requests:
-            self.build_and_run_instance(context, request)
+            uuid = request.instance.uuid
+            work = functools.partial(self._if_admitted, uuid, self._builder.run, context, request)
+            self.jobs.start_build(context, uuid, request.generation, work)
 
     def cache_images(self, context: RequestContext, images: list[Image]) -> None:
         """Fetch these into the host's cache, as far as it has one."""

@@ -3,18 +3,22 @@
 News of a change (`nova_lite.conductor.filter_news`) goes to many hosts at a time, so they ask at a time. What they are
 told is mostly of the same tables, and often of the same projects. One that asks alone, as for a boot in a quiet cloud,
 does not wait.
+
+Builds that are ordered together bring the answer along, so that their hosts need not ask (`of_builds`).
 """
 
 from __future__ import annotations
 
 import logging
+import time
+from collections.abc import Collection, Mapping
 
 from nova_lite import exception
 from nova_lite.conductor.db import security_groups
 from nova_lite.conductor.db.engine import Database, translate
 from nova_lite.conductor.db.security_groups import FilterQuestion
 from nova_lite.context import RequestContext
-from nova_lite.gathering import Moment
+from nova_lite.gathering import Later, Moment
 from nova_lite.objects import PortFilters
 
 LOG = logging.getLogger(__name__)
@@ -23,7 +27,9 @@ LOG = logging.getLogger(__name__)
 CLOSE = 0.05
 MOMENT = 0.1
 #: Questions that are answered together at most.
-MOST = 16
+MOST = 32
+#: Seconds after its last question for which a host counts as one that filters.
+ASKS = 600.0
 
 
 class FilterQuestions:
@@ -32,12 +38,35 @@ class FilterQuestions:
     def __init__(self, db: Database) -> None:
         self._db = db
         self._moment: Moment[FilterQuestion, PortFilters | Exception] = Moment(self._answer, MOMENT, MOST, CLOSE)
+        #: When each host has asked last, by the monotonic clock.
+        self._asked: dict[str, float] = {}
 
-    def port_filters_get(self, context: RequestContext, host: str, instance_uuids: list[str]) -> PortFilters:
-        told = self._moment.ask(FilterQuestion(host, instance_uuids))
-        if isinstance(told, Exception):
-            raise told
-        return told
+    def port_filters_get(
+        self, context: RequestContext, host: str, instance_uuids: list[str]
+    ) -> PortFilters | Later[PortFilters]:
+        self._asked[host] = time.monotonic()
+        told = self._moment.ask_later(FilterQuestion(host, instance_uuids))
+        return told.mapped(lambda get: _raised(get())) if isinstance(told, Later) else _raised(told)
+
+    def of_builds(self, projects: Mapping[str, Collection[str]]) -> dict[str, PortFilters]:
+        """By host, what it has to filter of these projects, whose servers it is about to build. To be asked once the
+        places are committed: of what changes from then on, the host has news. Nothing of hosts that have not asked
+        lately, as they may not filter at all, and of those of which it cannot be told now: they ask."""
+        since = time.monotonic() - ASKS
+        asked = [
+            FilterQuestion(host, [], frozenset(theirs))
+            for host, theirs in projects.items()
+            if self._asked.get(host, since) > since
+        ]
+        try:
+            answers = self._answer(asked) if asked else []
+        except Exception as error:
+            if not isinstance(translate(error), exception.DatabaseUnavailable):
+                raise
+            LOG.info("%d hosts ask themselves what they have to filter: %s", len(asked), error)
+            return {}
+        told = zip(asked, answers, strict=True)
+        return {question.host: answer for question, answer in told if not isinstance(answer, Exception)}
 
     def _answer(self, questions: list[FilterQuestion]) -> list[PortFilters | Exception]:
         """By one transaction. If that fails, each by its own: a row that makes no sense is one host's alone."""
@@ -56,3 +85,9 @@ class FilterQuestions:
             return self._db.read(security_groups.filters, *question)
         except Exception as error:
             return error
+
+
+def _raised(told: PortFilters | Exception) -> PortFilters:
+    if isinstance(told, Exception):
+        raise told
+    return told

@@ -6,10 +6,12 @@ nothing new. Here it is only guessed which are worth a wait; each is answered af
 
 from __future__ import annotations
 
+import functools
 import logging
 import random
 import threading
 import time
+from collections.abc import Callable
 
 from oslo_config import cfg
 
@@ -17,19 +19,19 @@ from nova_lite import exception
 from nova_lite.conductor.db import hosts, instances
 from nova_lite.conductor.db.engine import Database, translate
 from nova_lite.context import RequestContext
-from nova_lite.gathering import Moment
+from nova_lite.gathering import Later, Moment
 from nova_lite.objects import HostReport
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds that a heartbeat waits for others at most, and how many of them may: each has a thread.
+#: Seconds that a heartbeat waits for others at most, and how many of them may.
 MOMENT = 0.5
-MOST = 16
+MOST = 64
 
 #: Seconds after which a heartbeat is reported in full again at the latest, whatever it says: what rows follow from
 #: besides reports (a default of the configuration, say) is brought up to date so. Each host's time is another one,
 #: since all of them are reported in full when a conductor starts.
-FULLY_AFTER = 600.0
+FULLY_AFTER = 3600.0
 
 
 class Heartbeats:
@@ -41,8 +43,29 @@ class Heartbeats:
         #: By host: of the last one that was reported in full here, its daemon's start, its epoch, and when the next is.
         self._known: dict[str, tuple[str, int, float]] = {}
 
-    def report_state(self, context: RequestContext, report: HostReport) -> bool | None:
-        renewed, agrees = self._quiet.ask(report) if self._seems_quiet(report) else (False, None)
+    def report_state(self, context: RequestContext, report: HostReport) -> bool | Later[bool | None] | None:
+        renewed = self._quiet.ask_later(report) if self._seems_quiet(report) else (False, None)
+        if not isinstance(renewed, Later):
+            return self._told(report, *renewed)
+        told: Later[bool | None] = Later()
+        renewed.then(lambda get: self._tell(told, report, get))
+        return told
+
+    def _tell(self, told: Later[bool | None], report: HostReport, get: Callable[[], tuple[bool, bool | None]]) -> None:
+        """By the thread that has renewed this one with others, which does not wait for what takes longer."""
+        try:
+            renewed, agrees = get()
+        except Exception:
+            told.tell(lambda: get()[1])  # raises the same
+            return
+        if renewed:
+            told.tell(lambda: agrees)
+        else:
+            work = functools.partial(told.tell, functools.partial(self._told, report, renewed, agrees))
+            threading.Thread(target=work, name=f"report-{report.host}", daemon=True).start()
+
+    def _told(self, report: HostReport, renewed: bool, agrees: bool | None) -> bool | None:
+        """What it is answered. One that was not renewed is reported in full."""
         if not renewed:
             self._db.write(hosts.report_state, self._conf, report)
             with self._lock:

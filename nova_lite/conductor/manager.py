@@ -58,7 +58,8 @@ class ConductorManager:
         self.engine = Engine(self.db, conf, network_backend, compute, scheduler, image_backend)
         self.filter_news = FilterNews(self.db, compute)
         self.host_news = HostNews(self.db, scheduler)
-        scheduling = Scheduling(self.engine, scheduler, self.host_news)
+        filter_questions = FilterQuestions(self.db)
+        scheduling = Scheduling(self.engine, scheduler, self.host_news, filter_questions)
         self.cinder = Cinder(self.engine, _cinder_client(conf))
         self.drives = Drives(lambda wanted: self.engine.guarded(lambda: scheduling.place(wanted)))
         self.reconciler = Reconciler(self.engine, scheduling, self.cinder)
@@ -73,7 +74,7 @@ class ConductorManager:
             Domains(self.engine),
             Retirements(self.engine),
             Heartbeats(self.db, conf),
-            FilterQuestions(self.db),
+            filter_questions,
             Images(self.db, conf, compute),
             self.reconciler.volumes,
             self.cinder,

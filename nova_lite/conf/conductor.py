@@ -34,6 +34,13 @@ DEFAULT_OPTS = [
 ]
 
 OPTS = [
+    cfg.BoolOpt(
+        "one_cpu",
+        default=True,
+        help="Whether all threads of a conductor are on one CPU, the least busy one of those that it may use. Python "
+        "runs one of them at a time, and to hand on to one on another CPU takes longer. They go to another one if "
+        "there is no room left on theirs.",
+    ),
     cfg.IntOpt("max_attempts", default=3, min=1, help="Hosts that are tried for one build before it ends in ERROR."),
     cfg.IntOpt(
         "lease_seconds",

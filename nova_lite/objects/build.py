@@ -13,6 +13,7 @@ from nova_lite.objects.block_device import BlockDevice
 from nova_lite.objects.image import Image
 from nova_lite.objects.instance import VIF, Instance
 from nova_lite.objects.request_spec import RequestedDestination
+from nova_lite.objects.security_group import PortFilters
 from nova_lite.objects.volume import Volume
 
 
@@ -99,7 +100,8 @@ class BuildRequest(msgspec.Struct, kw_only=True):
     and ramdisk by id. ``connected``: the instance has got its interfaces, and this is the registration of its host that
     it was claimed under (`nova_lite.objects.host.admission`). A host of any other asks `start_build`: since then it was
     forced down, and the instance may have been built elsewhere. ``volume_images``: by id, those that volumes are to be
-    made of. ``reimage``: the volume that it boots from is made anew.
+    made of. ``reimage``: the volume that it boots from is made anew. ``filters``: what the host has to filter of the
+    projects of all builds in this message; None: it asks.
     """
 
     instance: Instance
@@ -114,6 +116,7 @@ class BuildRequest(msgspec.Struct, kw_only=True):
     connected: str = ""
     volume_images: dict[str, Image] = msgspec.field(default_factory=dict)
     reimage: Reimage | None = None
+    filters: PortFilters | None = None
 
 
 class BuildNetworks(msgspec.Struct, kw_only=True):

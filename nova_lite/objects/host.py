@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -153,7 +154,7 @@ class HostState(msgspec.Struct, kw_only=True):
     supported_hv_types: list[str] = msgspec.field(default_factory=list)
     supported_vm_modes: list[str] = msgspec.field(default_factory=list)
     capabilities: dict[str, Any] = msgspec.field(default_factory=dict)
-    instances: list[str] = msgspec.field(default_factory=list)
+    instances: Sequence[str] = msgspec.field(default_factory=list)
     deleted: bool = False
     flavors: dict[str, int] = msgspec.field(default_factory=dict)
     io_ops: int = 0

@@ -57,13 +57,15 @@ class PortFilters(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What a host has to filter. ``groups``: by id, those of ``instances`` (uuid to ids of groups) and ``ports`` (id to
     ids of groups, of those interfaces that are not in their instance's), and those that their rules name. ``floating``:
     id of a port to the address that leads to it, on its host alone. ``peers``: of each network with a VNI that guests
-    of the host are on, the addresses of the other hosts that have guests on it; None: nothing is said of them."""
+    of the host are on, the addresses of the other hosts that have guests on it; None: nothing is said of them.
+    ``read_at``: the database's time before any of it was read; None from conductors that do not tell."""
 
     groups: dict[str, SecurityGroup] = msgspec.field(default_factory=dict)
     instances: dict[str, list[str]] = msgspec.field(default_factory=dict)
     ports: dict[str, list[str]] = msgspec.field(default_factory=dict)
     floating: dict[str, str] = msgspec.field(default_factory=dict)
     peers: dict[str, list[str]] | None = None
+    read_at: datetime.datetime | None = None
 
 
 @functools.lru_cache(maxsize=1024)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import time
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -13,6 +14,7 @@ import oslo_messaging as messaging
 
 from nova_lite import exception, hooks, metrics
 from nova_lite.context import RequestContext
+from nova_lite.gathering import Later
 from nova_lite.keys import Peer
 from nova_lite.overload import Priority
 from nova_lite.rpc.client import ECHO, to_plain
@@ -30,7 +32,8 @@ class Endpoint:
     """What oslo.messaging serves: each method of the Protocol, carried out by the one function of that name.
 
     ``targets`` are objects, whose public methods with a ``context`` count, or tables of functions by name. Every
-    function is ``def name(context, **typed)``. ``orders``: those that the Protocol's `MethodName` method stands for.
+    function is ``def name(context, **typed)``. One that returns a `Later` leaves its thread to others. ``orders``:
+    those that the Protocol's `MethodName` method stands for.
     Raises `ConfigurationError` for a method that is missing (unless ``partial``), served twice or has another
     signature.
 
@@ -91,14 +94,12 @@ def _functions(target: Any) -> Iterator[tuple[str, Function]]:
 
 
 def _check(service: str, name: str, method: Method, function: Function) -> None:
-    """The function takes what is sent (or None, too), and answers what is expected. What came later may be missing."""
+    """The function takes what is sent (or None, too), and answers what is expected, now or later. What came in a later
+    version may be missing."""
     hints = typing.get_type_hints(function)
     hints.pop("context", None)
     expected = {**method.arguments, "return": method.returns}
-    if hints.keys() != expected.keys() or any(
-        hints[key] not in (hint, typing.Optional[hint])  # noqa: UP045 - made at run time
-        for key, hint in expected.items()
-    ):
+    if hints.keys() != expected.keys() or any(hints[key] not in _as_good_as(hint) for key, hint in expected.items()):
         raise exception.ConfigurationError(
             reason=f"{service}: {name} is {_shown(method.arguments, method.returns)}, but served as "
             + _shown({key: hint for key, hint in hints.items() if key != "return"}, hints.get("return"))
@@ -109,6 +110,11 @@ def _check(service: str, name: str, method: Method, function: Function) -> None:
             raise exception.ConfigurationError(reason=f"{service}: {name} is served without a default for {argument}")
 
 
+def _as_good_as(hint: Any) -> tuple[Any, ...]:
+    later: Any = Later
+    return hint, typing.Optional[hint], typing.Union[hint, later[hint]]  # noqa: UP007, UP045 - made at run time
+
+
 def _shown(arguments: Mapping[str, Any], returns: Any) -> str:
     return f"({', '.join(f'{name}: {hint}' for name, hint in arguments.items())}) -> {returns}"
 
@@ -117,16 +123,34 @@ def _typed(name: str, hints: Mapping[str, Any], function: Function, translate: T
     seconds = metrics.RPC.labels(name)
 
     def dispatch(ctxt: RequestContext, **kwargs: Any) -> Any:
-        with metrics.timed(seconds):
-            return measured(ctxt, kwargs)
-
-    def measured(ctxt: RequestContext, kwargs: dict[str, Any]) -> Any:
+        began = time.perf_counter()
+        answer = None
         try:
-            arguments = {
-                key: msgspec.convert(value, hints[key], str_keys=True) for key, value in kwargs.items() if key in hints
-            }
-            hooks.reach("handle", name, "before")
-            answer = to_plain(function(ctxt, **arguments))
+            answer = done(ctxt, lambda: carried_out(ctxt, kwargs))
+            return answer.mapped(lambda get: told(ctxt, began, get)) if isinstance(answer, Later) else answer
+        finally:
+            if not isinstance(answer, Later):
+                seconds.observe(time.perf_counter() - began)
+
+    def told(ctxt: RequestContext, began: float, get: Callable[[], Any]) -> Any:
+        try:
+            return done(ctxt, get)
+        finally:
+            seconds.observe(time.perf_counter() - began)
+
+    def carried_out(ctxt: RequestContext, kwargs: dict[str, Any]) -> Any:
+        arguments = {
+            key: msgspec.convert(value, hints[key], str_keys=True) for key, value in kwargs.items() if key in hints
+        }
+        hooks.reach("handle", name, "before")
+        return function(ctxt, **arguments)
+
+    def done(ctxt: RequestContext, get: Callable[[], Any]) -> Any:
+        try:
+            answer = get()
+            if isinstance(answer, Later):
+                return answer
+            answer = to_plain(answer)
             hooks.reach("handle", name, "after")
             return answer
         except Exception as error:

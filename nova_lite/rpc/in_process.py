@@ -17,6 +17,7 @@ from oslo_messaging._drivers import common
 
 from nova_lite import exception
 from nova_lite.context import RequestContext
+from nova_lite.gathering import now
 from nova_lite.rpc.client import Message
 from nova_lite.rpc.contract import speaks
 from nova_lite.rpc.endpoint import Endpoint
@@ -71,7 +72,7 @@ def _dispatch(endpoint: Endpoint, message: Message) -> Any:
     if not speaks(endpoint.target.version, message.version) or not hasattr(endpoint, message.method):
         raise message.too_old(endpoint.target.version)
     context = RequestContext.from_rpc(json.loads(json.dumps(message.context.to_rpc())))
-    return getattr(endpoint, message.method)(context, **json.loads(json.dumps(message.arguments)))
+    return now(getattr(endpoint, message.method)(context, **json.loads(json.dumps(message.arguments))))
 
 
 def _after_journey(failure: Any) -> Exception:

@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 import oslo_messaging as messaging
@@ -29,6 +29,7 @@ from oslo_config import cfg
 from oslo_messaging._drivers import common
 
 from nova_lite import exception, keys
+from nova_lite.gathering import Later, now
 from nova_lite.keys import ROLES, Keyring, Peer, TrustedKey
 from nova_lite.rpc.client import ECHO, Message
 from nova_lite.rpc.endpoint import Endpoint
@@ -353,14 +354,22 @@ class Guard:
             self._refuse(method, refused)
         incoming.ctxt = {**incoming.ctxt, SENDER: sender}
         if sender is None:
-            return self._dispatcher.dispatch(incoming)
+            answer = self._dispatcher.dispatch(incoming)
+        else:
+            answer = self._answered(incoming, method, lambda: self._dispatcher.dispatch(incoming))
+        # RabbitMQ's messages can be answered later (`nova_lite.rpc.answers`), another driver's cannot.
+        return answer if hasattr(incoming, "reply_q") else now(answer)
+
+    def _answered(self, incoming: Any, method: str, get: Callable[[], Any]) -> Any:
         try:
-            result, failure = self._dispatcher.dispatch(incoming), None
+            result, failure = get(), None
         except messaging.ExpectedException as expected:
             result, failure = None, expected.exc_info
         except Exception as error:
             LOG.error("RPC method %s cannot be served: %s: %s", method, type(error).__name__, error)
             result, failure = None, sys.exc_info()
+        if isinstance(result, Later):
+            return result.mapped(lambda get: self._answered(incoming, method, get))
         return self._answer(incoming, result, failure)
 
     def _answer(self, incoming: Any, result: Any, failure: Any) -> Any:

@@ -22,7 +22,7 @@ from nova_lite.broker import EXCHANGE, reply_queues
 from nova_lite.conf import libraries
 from nova_lite.context import RequestContext
 from nova_lite.keys import COMPUTE
-from nova_lite.rpc import alarms, overload, reading, refusals, straight
+from nova_lite.rpc import alarms, answers, overload, reading, refusals, straight
 from nova_lite.rpc.client import Message
 from nova_lite.rpc.endpoint import Endpoint
 from nova_lite.rpc.signing import ALLOWED_REMOTE_EXMODS, SENDER, Guard, Signing
@@ -249,6 +249,7 @@ def _oslo_transport(conf: cfg.ConfigOpts) -> Any:
     refusals.be_patient()
     alarms.give_up()
     reading.read_ahead()
+    answers.send_simply()
     try:
         return messaging.get_rpc_transport(conf, allowed_remote_exmods=ALLOWED_REMOTE_EXMODS)
     except (messaging.DriverLoadFailure, messaging.InvalidTransportURL) as error:

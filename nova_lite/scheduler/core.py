@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from nova_lite import hardware
+from nova_lite import hardware, uuids
 from nova_lite.exception import NoValidHost
 from nova_lite.hardware import fitting
 from nova_lite.objects import Destination, HostState, RequestedDestination, RequestSpec, Selection
@@ -108,7 +108,7 @@ def consume(host: HostState, spec: RequestSpec, instance_uuid: str) -> HostState
     after.memory_mb_used += spec.flavor.memory_mb
     after.disk_gb_used += spec.flavor.disk_gb
     _take_cpus(after, spec)
-    after.instances = [*host.instances, instance_uuid]
+    after.instances = uuids.plus(host.instances, instance_uuid)
     after.flavors = {**host.flavors, spec.flavor.flavorid: host.flavors.get(spec.flavor.flavorid, 0) + 1}
     after.io_ops += 1
     return after

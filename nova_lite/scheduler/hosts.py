@@ -11,6 +11,7 @@ import threading
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from nova_lite import uuids
 from nova_lite.objects import Destination, HostState, RequestSpec
 from nova_lite.scheduler import core
 
@@ -47,7 +48,7 @@ class HostView:
             for state in states:
                 known = self._entries.get(_key(state))
                 if known is None or _is_newer(state, known.row):
-                    self._put(_key(state), _Entry(state, state, self._clock))
+                    self._put(_key(state), _entry(state, self._clock))
 
     def mark(self) -> int:
         """To be taken before a full read begins, and given to `replace_all` with its result."""
@@ -65,7 +66,7 @@ class HostView:
             for state in states:
                 known = entries.get(_key(state))
                 if known is None or _is_newer(state, known.row):
-                    entries[_key(state)] = _Entry(state, state, since)
+                    entries[_key(state)] = _entry(state, since)
             self._entries = entries
             self._states = {key: entry.state for key, entry in entries.items() if not entry.row.deleted}
 
@@ -110,6 +111,12 @@ class HostView:
 
 def _key(state: HostState) -> tuple[str, str]:
     return state.host, state.node
+
+
+def _entry(row: HostState, touched: int) -> _Entry:
+    """Of a row as it came. What it says of instances is what grows with a cloud."""
+    row.instances = uuids.packed(row.instances)
+    return _Entry(row, row, touched)
 
 
 def _is_newer(state: HostState, known: HostState) -> bool:

@@ -22,7 +22,7 @@ from typing import Any
 import requests
 from oslo_config import cfg
 
-from nova_lite import concurrency, memory, objects
+from nova_lite import concurrency, memory, objects, one_cpu
 from nova_lite import conf as nova_conf
 from nova_lite.api.identity import directory
 from nova_lite.api.identity.directory import Directory
@@ -361,6 +361,8 @@ class Cloud:
             self.processes[name] = nursery.start(arguments, log, environment)
             return
         command = [*self.prefixes.get(name, []), sys.executable, "-W", "ignore", "-m", *arguments]
+        if daemon_of(name) == "conductor" and os.geteuid() == 0:  # as its unit
+            command = ["nice", "-n", str(one_cpu.NICE), *command]
         with log.open("ab") as said:
             self.processes[name] = subprocess.Popen(command, stdout=said, stderr=said, env=environment)
 

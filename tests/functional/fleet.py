@@ -46,8 +46,9 @@ EXCHANGE = "nova_lite"
 #: For whatever hosts do, and for their heartbeats, which wait for others at the conductor: else these would keep those.
 THREADS = 16
 BEATING = 32
-#: Seconds that a host waits at least before it asks once more what to filter.
+#: Seconds that a host waits at least before it asks once more what to filter, and after which it asks in any case.
 FILTERS_APART = 0.25
+FILTERS_EVERY = 60.0
 
 #: Orders that tell a guest what to do; after others it runs.
 POWER = {"stop_instance": PowerState.SHUTDOWN, "pause_instance": PowerState.PAUSED}
@@ -82,6 +83,8 @@ class Host:
         self.plugged: list[str] | None = None
         #: When it last asked for all that its guests let in.
         self.asked = float("-inf")
+        #: Seconds by which it asks sooner, after it has asked for the first time; as a real one does.
+        self.early = random.uniform(0, FILTERS_EVERY)
         self.life = 0
         self.identity = str(uuid.uuid4())
         self.boot_id = str(uuid.uuid4())
@@ -141,8 +144,9 @@ class Host:
 
     def filters(self) -> None:
         """Ask what the groups of its guests let in."""
-        self.asked = time.monotonic()
+        self.asked = time.monotonic() - self.early
         if servers := list(self.domains):
+            self.early = 0.0
             self.conductor.port_filters_get(get_admin_context(), self.name, servers)
 
     def wanted_filters(self) -> None:
@@ -201,7 +205,7 @@ class Fleet:
         conf: cfg.ConfigOpts,
         beat: float = 10.0,
         compare: float = 30.0,
-        filters: float = 60.0,
+        filters: float = FILTERS_EVERY,
         build_seconds: float = 0.0,
         capacity: int = 1000,
     ) -> None:
@@ -336,6 +340,9 @@ class Fleet:
             self._later(self._build_seconds, lambda: self._do("build", lambda: host.build(arguments["request"])))
             instance = arguments["request"]["instance"]
             host.projects[instance["uuid"]] = instance["project_id"]
+            if host.plugged is not None and arguments["request"].get("filters"):
+                self.counts["filters ordered"] += 1
+                return
             if host.plugged is not None:
                 host.plugged.append(instance["uuid"])
             self._ask_filters(host)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import datetime
 import json
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, Protocol, TypeVar
 
 import pytest
 from oslo_config import cfg
@@ -16,8 +17,10 @@ from nova_lite import conf as configuration
 from nova_lite import exception, objects, rpc
 from nova_lite.conf.libraries import PREFETCH
 from nova_lite.context import RequestContext
+from nova_lite.gathering import Later
 from nova_lite.rpc.transport import ContextSerializer
 
+T = TypeVar("T")
 CONTEXT = RequestContext(user_id="u", project_id="p", auth_token="secret", request_id="req-1")
 FLAVOR = objects.Flavor(flavorid="1", name="m1", vcpus=1, memory_mb=64, root_gb=1, extra_specs={"a": "b"})
 
@@ -58,6 +61,13 @@ class NewRPC(Protocol):
     ) -> None: ...
 
 
+def told_later(get: Callable[[], T]) -> Later[T]:
+    """By another thread, when whoever was asked has gone on."""
+    later: Later[T] = Later()
+    threading.Timer(0.05, later.tell, [get]).start()
+    return later
+
+
 class New:
     def __init__(self) -> None:
         self.heard: list[Any] = []
@@ -72,14 +82,17 @@ class New:
     def refuse(self, context: RequestContext) -> None:
         raise exception.InstanceNotFound(instance_id="i1")
 
-    def lose_the_database(self, context: RequestContext) -> None:
-        raise ConnectionError("gone")
+    def lose_the_database(self, context: RequestContext) -> Later[None] | None:
+        def gone() -> None:
+            raise ConnectionError("gone")
+
+        return told_later(gone)
 
     def tell(self, context: RequestContext, what: str, how: str = "loud") -> None:
         self.heard.append((what, how))
 
-    def ask(self, context: RequestContext) -> str:
-        return f"{context.user_id} {context.auth_token}"
+    def ask(self, context: RequestContext) -> str | Later[str]:
+        return told_later(lambda: f"{context.user_id} {context.auth_token}")
 
     def whisper(self, context: RequestContext, what: str) -> None:
         self.heard.append(what)
@@ -186,7 +199,7 @@ def test_arguments_and_answers_are_typed_on_both_sides(bus: Bus) -> None:
     assert heard(bus.new, 1) == [("hello", "loud")]
     bus.client.order(CONTEXT, "new", "turn", ticket=7)
     assert heard(bus.new, 2)[1] == 7
-    assert bus.client.ask(CONTEXT, "new", timeout=5) == "u None", "a token never travels"
+    assert bus.client.ask(CONTEXT, "new", timeout=5) == "u None", "a token never travels, and an answer may come later"
 
 
 def test_values_are_plain_on_the_wire() -> None:

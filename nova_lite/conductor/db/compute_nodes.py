@@ -21,7 +21,7 @@ from nova_lite.conductor.db import host_aggregates, paging
 from nova_lite.conductor.db.engine import UnitOfWork, utcnow
 from nova_lite.conductor.db.models import AggregateHost, Allocation, ComputeNode, Instance, Service
 from nova_lite.conductor.db.rows import to_object
-from nova_lite.conductor.db.statements import by_reference
+from nova_lite.conductor.db.statements import UpdateEach, by_reference
 from nova_lite.objects import ComputeNode as ComputeNodeObject
 from nova_lite.objects import HostAggregate, HostReport, HostState, Inventory, NUMACell, NUMAUsage
 from nova_lite.objects import Service as ServiceObject
@@ -127,9 +127,10 @@ def _takes(row: Any) -> bool:
 def write_inventories(uow: UnitOfWork, inventories: dict[int, dict[str, Any]]) -> None:
     """By the ids of nodes that are locked, all by one statement."""
     if inventories:
-        values = {node_id: sa.literal(each, sa.JSON()) for node_id, each in sorted(inventories.items())}
-        changed = sa.update(ComputeNode).where(ComputeNode.id.in_(values))
-        uow.change(changed.values(inventory=sa.case(values, value=ComputeNode.id), updated_at=utcnow()))
+        _INVENTORIES.run(uow, inventories)
+
+
+_INVENTORIES = UpdateEach(ComputeNode.id, ComputeNode.inventory, updated_at=utcnow())
 
 
 def apply_aggregates(uow: UnitOfWork, service: Service, aggregates: Sequence[HostAggregate]) -> None:

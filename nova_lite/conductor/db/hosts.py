@@ -19,6 +19,7 @@ from nova_lite.conductor.db.compute_nodes import Placed
 from nova_lite.conductor.db.engine import UnitOfWork, utcnow
 from nova_lite.conductor.db.models import Aggregate, AggregateHost, Allocation, ComputeNode, Instance, Service
 from nova_lite.conductor.db.services import COMPUTE
+from nova_lite.conductor.db.statements import UpdateEach
 from nova_lite.objects import HostReport, HostState
 
 #: Of compute hosts' services.
@@ -58,6 +59,9 @@ _LEASES = (
 )
 
 
+_RENEWAL = UpdateEach(Service.id, Service.report_count, last_seen_up=utcnow())
+
+
 def renew_hosts(uow: UnitOfWork, reports: Sequence[HostReport]) -> list[bool]:
     """The leases of hosts whose heartbeats bring nothing new, by one update. False for each that has to be reported by
     `report_state`: it is at work, is not (or not yet, or not any more) admitted as what it says, something of it has
@@ -74,9 +78,7 @@ def renew_hosts(uow: UnitOfWork, reports: Sequence[HostReport]) -> list[bool]:
             service_id = found[report.host][0].service_id
             numbers[service_id] = max(report.number, numbers.get(service_id, 0))
     if numbers:
-        newest = sa.case(dict(sorted(numbers.items())), value=Service.id)
-        renewal = sa.update(Service).where(Service.id.in_(sorted(numbers)))
-        uow.session.connection().execute(renewal.values(last_seen_up=utcnow(), report_count=newest))
+        _RENEWAL.run(uow, numbers)
     compute_nodes.write_inventories(uow, inventories)
     return renewed
 

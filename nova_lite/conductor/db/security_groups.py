@@ -6,6 +6,7 @@ it: as `default_group` says, until somebody changes it.
 
 from __future__ import annotations
 
+import datetime
 import ipaddress
 import json
 import uuid
@@ -18,7 +19,7 @@ from oslo_config import cfg
 
 from nova_lite import exception
 from nova_lite.conductor.db import instances, quotas, rows, services, spanning
-from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.conductor.db.engine import UnitOfWork, utcnow
 from nova_lite.conductor.db.models import FloatingIp, Instance, Port, Service
 from nova_lite.conductor.db.models import SecurityGroup as Row
 from nova_lite.conductor.db.models import SecurityGroupRule as RuleRow
@@ -340,6 +341,7 @@ _SERVERS = (
     sa.select(
         *(instances.CONCERNED.c.host, Instance.uuid, Instance.project_id, Instance.security_groups),
         Instance.host == instances.CONCERNED.c.host,
+        utcnow(),
     )
     .join(instances.CONCERNED, instances.CONCERNED.c.uuid == Instance.uuid)
     .where(Instance.deleted == sa.false())
@@ -364,10 +366,11 @@ _ADDRESSES = (
 
 
 class FilterQuestion(NamedTuple):
-    """What has ``host`` to filter that has these?"""
+    """What has ``host`` to filter that has these, and all else that is on it of ``projects``?"""
 
     host: str
     instance_uuids: list[str]
+    projects: frozenset[str] = frozenset()
 
 
 class _Server(NamedTuple):
@@ -387,16 +390,18 @@ class _Port(NamedTuple):
     floating: str | None
 
 
-def filters(uow: UnitOfWork, host: str, instance_uuids: list[str]) -> PortFilters:
+def filters(
+    uow: UnitOfWork, host: str, instance_uuids: list[str], projects: frozenset[str] = frozenset()
+) -> PortFilters:
     """`filters_together`, of one."""
-    return filters_together(uow, [FilterQuestion(host, instance_uuids)])[0]
+    return filters_together(uow, [FilterQuestion(host, instance_uuids, projects)])[0]
 
 
 def filters_together(uow: UnitOfWork, questions: Sequence[FilterQuestion]) -> list[PortFilters]:
     """What each of these hosts has to filter, by as many statements as there are for one. Those that are gone, or are
     none of the host's own, neither coming nor on their way from there, are in no group."""
     hosts = {each.host for each in questions}
-    servers = _servers(uow, hosts)
+    servers, read_at = _servers(uow, hosts)
     ports = _ports(uow, {uuid for concerned in servers.values() for uuid in concerned})
     asked = [_asked(question, servers[question.host]) for question in questions]
     groups = _of_projects(uow, {server.project_id for each in asked for server in each})
@@ -410,16 +415,18 @@ def filters_together(uow: UnitOfWork, questions: Sequence[FilterQuestion]) -> li
         told.groups |= {group.id: complete[group.id] for group in named_by_rules}
         told.floating = _floating(servers[question.host], ports)
         told.peers = peers[question.host]
+        told.read_at = read_at
     return answers
 
 
-def _servers(uow: UnitOfWork, hosts: Collection[str]) -> dict[str, dict[str, _Server]]:
-    """By host and uuid."""
+def _servers(uow: UnitOfWork, hosts: Collection[str]) -> tuple[dict[str, dict[str, _Server]], datetime.datetime]:
+    """By host and uuid; and the time."""
     found: dict[str, dict[str, _Server]] = {host: {} for host in hosts}
-    for host, *columns in uow.rows(_SERVERS, {"hosts": hosts}).all():
+    rows_ = uow.rows(_SERVERS, {"hosts": hosts}).all()
+    for host, *columns, _ in rows_:
         server = _Server(*columns)
         found[host][server.uuid] = server
-    return found
+    return found, rows_[0][-1] if rows_ else uow.now
 
 
 def _ports(uow: UnitOfWork, uuids: Collection[str]) -> dict[str, list[_Port]]:
@@ -431,7 +438,8 @@ def _ports(uow: UnitOfWork, uuids: Collection[str]) -> dict[str, list[_Port]]:
 
 
 def _asked(question: FilterQuestion, servers: Mapping[str, _Server]) -> list[_Server]:
-    return [servers[uuid] for uuid in dict.fromkeys(question.instance_uuids) if uuid in servers]
+    theirs = [uuid for uuid, server in servers.items() if server.is_here and server.project_id in question.projects]
+    return [servers[uuid] for uuid in dict.fromkeys([*question.instance_uuids, *theirs]) if uuid in servers]
 
 
 def _in_groups(

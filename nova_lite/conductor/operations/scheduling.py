@@ -7,7 +7,7 @@ one transaction that re-checks everything. What cannot go on now (no scheduler, 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -15,6 +15,7 @@ from nova_lite import exception, hardware, operations
 from nova_lite.conductor.db import actions, claims, networks, server_groups
 from nova_lite.conductor.db.engine import UnitOfWork, translate
 from nova_lite.conductor.db.models import InstanceAction
+from nova_lite.conductor.filter_questions import FilterQuestions
 from nova_lite.conductor.host_news import HostNews
 from nova_lite.conductor.operations.act import CONNECTED, Act, begun, build_requests, requested_networks, ticket
 from nova_lite.conductor.operations.engine import Engine
@@ -26,6 +27,7 @@ from nova_lite.objects import (
     BuildRequest,
     Destination,
     Placement,
+    PortFilters,
     RequestSpec,
     Selection,
 )
@@ -44,14 +46,22 @@ ORDERS = 32
 
 
 class Scheduling:
-    """``news``: what schedulers have not been told yet. Nobody is refused for want of it."""
+    """``news``: what schedulers have not been told yet. Nobody is refused for want of it. ``filters``: tells what hosts
+    have to filter of the projects whose servers they build."""
 
-    def __init__(self, engine: Engine, scheduler: SchedulerRPC, news: HostNews | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        scheduler: SchedulerRPC,
+        news: HostNews | None = None,
+        filters: FilterQuestions | None = None,
+    ) -> None:
         self.engine = engine
         self.db = engine.db
         self.conf = engine.conf
         self.scheduler = scheduler
         self.news = news
+        self.filters = filters
 
     def run(self, context: RequestContext, instance_uuids: Iterable[str], owner: str | None = None) -> None:
         """Drive the builds of these instances; with ``owner`` their actions are already leased to that name."""
@@ -133,12 +143,24 @@ class Scheduling:
             else:
                 builds.setdefault(host, []).append((item, order))
         unsent: dict[int, str] = {}
+        filters = self._filters(builds)
         for host, orders in builds.items():
             for start in range(0, len(orders), ORDERS):
                 some = orders[start : start + ORDERS]
+                some[0][1].filters = filters.get(host)
                 unsent |= {item.action_id: item.owner for item in self._send_builds(host, some)}
         if unsent:
             self.db.write(actions.retry_later, self.conf, unsent, "its compute host could not be reached")
+
+    def _filters(self, builds: Mapping[str, Sequence[tuple[Wanted, BuildRequest]]]) -> dict[str, PortFilters]:
+        """What these hosts have to filter, if several builds go out: of a single one its host asks while it builds."""
+        if self.filters is None or sum(map(len, builds.values())) < 2:
+            return {}
+        requests = {host: [request for _, request in orders] for host, orders in builds.items()}
+        projects = {
+            host: {each.instance.project_id for each in mine if each.connected} for host, mine in requests.items()
+        }
+        return self.filters.of_builds({host: theirs for host, theirs in projects.items() if theirs})
 
     def _send_builds(self, host: str, orders: Sequence[tuple[Wanted, BuildRequest]]) -> list[Wanted]:
         """By one message, or to a host of before one by one; those that no queue took."""

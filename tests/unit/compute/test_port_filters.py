@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from typing import Any
 
 import pytest
@@ -42,11 +43,16 @@ class Conductor:
         self.error: Exception | None = None
         self.projects: dict[str, str] = {}
         self.members: list[str] = []
+        #: The database's time, in seconds; None: it is one of before, which does not tell.
+        self.time: int | None = 0
 
     def port_filters_get(self, context: Any, host: str, instance_uuids: list[str]) -> PortFilters:
         self.asked.append(instance_uuids)
         if self.error is not None:
             raise self.error
+        return self.filters(instance_uuids)
+
+    def filters(self, instance_uuids: list[str]) -> PortFilters:
         projects = {self.projects[each] for each in instance_uuids if each in self.projects}
         groups = [group(each, *(m for m in self.members if self.projects[m] == each)) for each in projects]
         return PortFilters(
@@ -55,6 +61,7 @@ class Conductor:
                 each: [f"{self.projects[each]}-default"] if each in self.projects else [] for each in instance_uuids
             },
             floating={f"port-{each}": each for each in self.members},
+            read_at=None if self.time is None else datetime.datetime(2026, 1, 1, 0, 0, self.time),
         )
 
 
@@ -69,9 +76,16 @@ def keeper(driver: Any, conductor: Conductor) -> PortFilterKeeper:
     return PortFilterKeeper("h1", driver, conductor, 60.0)  # type: ignore[arg-type]
 
 
+def steady(driver: Any, conductor: Conductor) -> PortFilterKeeper:
+    """One that has its first interval, which is another one on each host, behind it."""
+    kept = keeper(driver, conductor)
+    kept._first = 60.0
+    return kept
+
+
 def test_it_asks_at_its_start_after_news_and_after_a_while(clock: list[float]) -> None:
     driver, conductor = Driver(), Conductor()
-    kept = keeper(driver, conductor)
+    kept = steady(driver, conductor)
     for _ in range(3):
         kept.tick()
     assert (conductor.asked, len(driver.told)) == ([["a"]], 1)
@@ -89,7 +103,7 @@ def test_it_asks_at_its_start_after_news_and_after_a_while(clock: list[float]) -
 
 def test_a_new_interface_is_asked_for_at_once(clock: list[float]) -> None:
     driver, conductor = Driver(), Conductor()
-    kept = keeper(driver, conductor)
+    kept = steady(driver, conductor)
     kept.tick()
     driver.plugged = ["a", "b"]
     kept.tick()
@@ -104,7 +118,7 @@ def plug(driver: Driver, kept: PortFilterKeeper, uuid: str, project: str) -> Non
 
 def test_for_a_new_guest_it_asks_of_its_project_and_keeps_the_others(clock: list[float]) -> None:
     driver, conductor = Driver(), Conductor()
-    kept = keeper(driver, conductor)
+    kept = steady(driver, conductor)
     conductor.projects = {"a": "p", "b": "q", "c": "p", "d": "q"}
     conductor.members = ["a"]
     kept.tick()
@@ -131,7 +145,7 @@ def test_for_a_new_guest_it_asks_of_its_project_and_keeps_the_others(clock: list
 def test_guests_without_a_group_are_asked_for_with_any_new_one(clock: list[float]) -> None:
     """One of its interfaces may be in a group of its own, of that project."""
     driver, conductor = Driver(), Conductor()
-    kept = keeper(driver, conductor)
+    kept = steady(driver, conductor)
     conductor.projects = {"b": "q"}
     kept.tick()
     plug(driver, kept, "b", "q")
@@ -142,7 +156,7 @@ def test_guests_without_a_group_are_asked_for_with_any_new_one(clock: list[float
 @pytest.mark.parametrize("why", ["news", "somebody else", "time", "failure"])
 def test_beside_a_new_guest_it_asks_for_all_for_another_reason(why: str, clock: list[float]) -> None:
     driver, conductor = Driver(), Conductor()
-    kept = keeper(driver, conductor)
+    kept = steady(driver, conductor)
     conductor.projects = {"a": "p", "b": "q", "c": "q"}
     kept.tick()
     plug(driver, kept, "b", "q")
@@ -173,7 +187,7 @@ def test_without_guests_nothing_is_asked(clock: list[float]) -> None:
 @pytest.mark.parametrize("error", [exception.MessagingUnavailable(what="x"), RuntimeError("x")])
 def test_what_fails_is_tried_again_but_not_at_once(clock: list[float], error: Exception) -> None:
     driver, conductor = Driver(), Conductor()
-    kept = keeper(driver, conductor)
+    kept = steady(driver, conductor)
     conductor.error = error
     with pytest.raises(type(error)):
         kept.tick()
@@ -188,7 +202,7 @@ def test_what_fails_is_tried_again_but_not_at_once(clock: list[float], error: Ex
 
 def test_a_conductor_of_before_is_asked_now_and_then(clock: list[float]) -> None:
     driver, conductor = Driver(), Conductor()
-    kept = keeper(driver, conductor)
+    kept = steady(driver, conductor)
     conductor.error = exception.ServiceTooOld("old")
     kept.tick()
     clock[0] += port_filters.TOO_OLD_PAUSE - 1
@@ -198,3 +212,126 @@ def test_a_conductor_of_before_is_asked_now_and_then(clock: list[float]) -> None
     conductor.error = None
     kept.tick()
     assert len(driver.told) == 1
+
+
+# --- what comes with orders
+
+
+@pytest.fixture
+def told_once(clock: list[float]) -> tuple[Driver, Conductor, PortFilterKeeper]:
+    """It has a guest of project p and one of q, and has asked."""
+    driver, conductor = Driver(), Conductor()
+    driver.plugged = ["a", "b"]
+    kept = steady(driver, conductor)
+    conductor.projects = {"a": "p", "b": "q", "c": "q", "d": "q", "e": "p"}
+    conductor.members = ["a", "b"]
+    kept.tick()
+    conductor.asked.clear()
+    driver.told.clear()
+    conductor.time, conductor.members = 1, ["a", "b", "c"]
+    return driver, conductor, kept
+
+
+Told = tuple[Driver, Conductor, PortFilterKeeper]
+
+
+def test_what_comes_with_an_order_is_not_asked_for(told_once: Told) -> None:
+    driver, conductor, kept = told_once
+    kept.ordered(["c"], conductor.filters(["b", "c"]))
+    kept.tick()
+    assert driver.told[-1].groups == {"p-default": group("p", "a"), "q-default": group("q", "b", "c")}
+    assert driver.told[-1].instances == {"a": ["p-default"], "b": ["q-default"], "c": ["q-default"]}
+    assert driver.told[-1].read_at is None, "or it would differ each time"
+    plug(driver, kept, "c", "q")
+    kept.tick()
+    kept.tick()
+    assert (conductor.asked, len(driver.told)) == ([], 1)
+
+
+def test_several_of_one_message(told_once: Told) -> None:
+    driver, conductor, kept = told_once
+    kept.ordered(["c", "d"], conductor.filters(["b", "c", "d"]))
+    plug(driver, kept, "d", "q")
+    kept.tick()
+    plug(driver, kept, "c", "q")
+    kept.tick()
+    assert (conductor.asked, driver.told[-1].instances.keys()) == ([], {"a", "b", "c", "d"})
+
+
+def test_what_waits_for_its_interfaces_survives_other_answers(told_once: Told) -> None:
+    driver, conductor, kept = told_once
+    kept.ordered(["c"], conductor.filters(["b", "c"]))
+    kept.tick()
+    conductor.time = 2
+    plug(driver, kept, "e", "p")
+    kept.tick()
+    assert conductor.asked == [["a", "e"]]
+    plug(driver, kept, "c", "q")
+    kept.tick()
+    assert len(conductor.asked) == 1 and driver.told[-1].instances.keys() == {"a", "b", "c", "e"}
+
+
+@pytest.mark.parametrize("why", ["older", "same time", "no time", "never asked", "news", "ordered again", "time"])
+def test_it_asks_all_the_same(told_once: Told, clock: list[float], why: str) -> None:
+    """Where something may have changed since."""
+    driver, conductor, kept = told_once
+    if why == "never asked":
+        kept = steady(driver, conductor)
+        driver.plugged = []
+        kept.tick()
+        driver.plugged = ["b"]
+    conductor.time = {"older": 0, "same time": 0, "no time": None}.get(why, 1)
+    filters = conductor.filters(["b", "c"])
+    if why == "older":
+        kept._told.read_at = datetime.datetime(2026, 1, 1, 0, 0, 5)
+    kept.ordered(["c"], filters)
+    if why == "news":
+        kept.refresh_soon()
+    if why == "ordered again":
+        kept.ordered(["c"], None)
+    if why == "time":
+        kept.tick()
+        clock[0] += 60
+    plug(driver, kept, "c", "q")
+    kept.tick()
+    assert len(conductor.asked) == 1 and "c" in conductor.asked[0]
+    assert driver.told[-1].instances["c"] == ["q-default"]
+
+
+def test_a_refusal_is_not_forgotten_with_what_was_told(told_once: Told) -> None:
+    """A host that could not be told its filters asks for all."""
+    driver, conductor, kept = told_once
+
+    def fails(filters: PortFilters) -> None:
+        raise exception.VirtDriverError(reason="x")
+
+    driver.set_port_filters = fails  # type: ignore[method-assign]
+    kept.ordered(["c"], conductor.filters(["b", "c"]))
+    with pytest.raises(exception.VirtDriverError):
+        kept.tick()
+    del driver.set_port_filters  # type: ignore[attr-defined]
+    plug(driver, kept, "c", "q")
+    kept._not_before = 0.0
+    kept.tick()
+    assert conductor.asked == [["a", "b", "c"]]
+
+
+def test_a_driver_that_filters_nothing_keeps_nothing(clock: list[float]) -> None:
+    conductor = Conductor()
+    kept = keeper(object(), conductor)
+    for _ in range(3):
+        kept.ordered(["c"], conductor.filters(["c"]))
+        kept.tick()
+    assert not kept._ordered
+
+
+def test_hosts_that_were_started_together_do_not_ask_together(clock: list[float]) -> None:
+    conductor = Conductor()
+    hosts = [keeper(Driver(), conductor) for _ in range(100)]
+    for each in hosts:
+        each.tick()
+    assert len(conductor.asked) == 100
+    clock[0] += 30
+    for each in hosts:
+        each.tick()
+    assert 110 < len(conductor.asked) < 190

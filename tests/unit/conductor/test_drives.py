@@ -7,7 +7,7 @@ import queue
 import threading
 import time
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -152,6 +152,43 @@ def test_requests_that_wait_are_placed_together(world: DrivenWorld, commits: lis
         each()
     assert len(commits) == 1 and world.scheduler.asked == 1 and world.compute.messages == 1
     assert {request.instance.uuid for _, request in world.compute.builds} == {*first, *waiting}
+
+
+class Filters:
+    """What hosts are told to filter with their orders, which is no more than the names of their projects here."""
+
+    def __init__(self, world: DrivenWorld) -> None:
+        self.world = world
+        self.hosts: list[str] = []
+
+    def of_builds(self, projects: Mapping[str, Collection[str]]) -> dict[str, objects.PortFilters]:
+        steps = self.world.db.read(lambda uow: [*uow.session.scalars(sa.select(InstanceAction.step))])
+        assert set(steps) == {operations.BUILD}, "the places are committed"
+        self.hosts += projects
+        return {host: objects.PortFilters(instances={each: [] for each in theirs}) for host, theirs in projects.items()}
+
+
+def test_orders_that_go_out_together_say_what_to_filter(world: DrivenWorld) -> None:
+    """The first one of each host says it, of all that is built there."""
+    filters = world.placing.filters = Filters(world)  # type: ignore[assignment]
+    for project in ("p2", "p1", "p3", "p1"):
+        world.create(world.context(project=project))
+    world.drive()
+    told: dict[str, list[objects.BuildRequest]] = {}
+    for host, request in world.compute.builds:
+        told.setdefault(host, []).append(request)
+    assert sorted(filters.hosts) == sorted(told)
+    for requests in told.values():
+        first, *others = [request.filters for request in requests]
+        assert first is not None and first.instances.keys() == {each.instance.project_id for each in requests}
+        assert others == [None] * len(others)
+
+
+def test_one_that_goes_out_alone_does_not_wait_for_that(world: DrivenWorld) -> None:
+    filters = world.placing.filters = Filters(world)  # type: ignore[assignment]
+    world.accept(1)
+    world.drive()
+    assert [request.filters for _, request in world.compute.builds] == [None] and not filters.hosts
 
 
 @pytest.mark.parametrize("old", ["scheduler", "compute"])

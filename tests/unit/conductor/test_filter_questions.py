@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pytest
 import sqlalchemy as sa
@@ -16,6 +16,7 @@ from nova_lite.conductor.db.models import Instance, Port
 from nova_lite.conductor.db.security_groups import FilterQuestion
 from nova_lite.conductor.filter_questions import FilterQuestions
 from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.gathering import now
 from nova_lite.objects import PortFilters
 from nova_lite.objects.security_group import default_id
 from tests.unit.conductor import make
@@ -77,6 +78,18 @@ def cloud(db: Database, conf: cfg.ConfigOpts) -> Cloud:
     return cloud
 
 
+T = TypeVar("T")
+
+
+def timeless(told: T) -> T:
+    """What is told, of one or of several, without when it was read."""
+    if isinstance(told, PortFilters):
+        told.read_at = None
+    for each in told if isinstance(told, list) else ():
+        timeless(each)
+    return told
+
+
 def give_own_groups(uow: UnitOfWork, groups: dict[str, list[str]]) -> None:
     """To the interfaces of these servers."""
     for uuid, names in groups.items():
@@ -97,13 +110,13 @@ def test_each_is_told_what_it_is_told_alone(db: Database, cloud: Cloud) -> None:
         FilterQuestion("h2", []),
         FilterQuestion("h9", [cloud.front]),
     ]
-    together = db.read(security_groups.filters_together, asked)
-    assert together == [db.read(security_groups.filters, *each) for each in asked]
-    assert db.read(security_groups.filters_together, asked[::-1]) == together[::-1]
+    together = timeless(db.read(security_groups.filters_together, asked))
+    assert together == [timeless(db.read(security_groups.filters, *each)) for each in asked]
+    assert timeless(db.read(security_groups.filters_together, asked[::-1])) == together[::-1]
 
 
 def test_each_is_told_only_what_is_its_own(db: Database, cloud: Cloud) -> None:
-    h1, h2, h3, h4, h5, h6, h7, h8 = db.read(security_groups.filters_together, all_of(db, cloud))
+    h1, h2, h3, h4, h5, h6, h7, h8 = timeless(db.read(security_groups.filters_together, all_of(db, cloud)))
     default, theirs = default_id("p1"), default_id("p2")
 
     def in_groups(told: PortFilters) -> dict[str, list[str]]:
@@ -137,12 +150,58 @@ def test_eight_need_no_more_than_one(db: Database, cloud: Cloud) -> None:
     assert (len(one.statements), len(eight.statements)) == (STATEMENTS, STATEMENTS), eight.statements
 
 
+# --- what goes out with orders
+
+
+def test_a_project_of_a_host_is_all_that_is_there_of_it(db: Database, cloud: Cloud) -> None:
+    """What only comes there, or goes on its way from there, is told to who asks for it."""
+    told = timeless(db.read(security_groups.filters, "h1", [], frozenset({"p2", "p1"})))
+    assert told.instances.keys() == {cloud.front, cloud.others}
+    assert told.groups == db.read(security_groups.filters, "h1", [cloud.front, cloud.others]).groups
+    for name in ("h6", "h7"):
+        assert db.read(security_groups.filters, name, [], frozenset({"p1"})).instances == {}
+    assert db.read(security_groups.filters, "h1", [cloud.front], frozenset({"p2"})).instances == told.instances
+    assert db.read(security_groups.filters, "h1", [], frozenset({"p3"})).instances == {}
+
+
+def test_hosts_that_ask_are_told_with_their_orders(db: Database, cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    questions = FilterQuestions(db)
+    projects = {"h1": ["p2"], "h2": ["p1"], "h4": ["p2"]}
+    assert questions.of_builds(projects) == {}, "they may filter nothing"
+    for name in ("h1", "h2"):
+        questions.port_filters_get(make.ADMIN, name, [])
+    with counting() as counted:
+        told = questions.of_builds(projects)
+    assert {host: each.instances.keys() for host, each in told.items()} == {"h1": {cloud.others}, "h2": {cloud.back}}
+    assert len(counted.statements) == STATEMENTS
+    assert all(each.read_at is not None for each in told.values())
+    now = filter_questions.time.monotonic()
+    monkeypatch.setattr(filter_questions.time, "monotonic", lambda: now + filter_questions.ASKS + 1)
+    assert questions.of_builds(projects) == {}, "they have not asked for long"
+
+
+@pytest.mark.parametrize("error", [sa.exc.InterfaceError("SELECT", None, Exception("gone")), TypeError("7")])
+def test_of_which_it_cannot_be_told_they_ask(
+    db: Database, cloud: Cloud, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Orders are sent in any case."""
+    questions = FilterQuestions(db)
+    for name in ("h1", "h2"):
+        questions.port_filters_get(make.ADMIN, name, [])
+
+    def fails(uow: UnitOfWork, *asked: Any) -> list[PortFilters]:
+        raise error
+
+    monkeypatch.setattr(security_groups, "filters_together", fails)
+    assert questions.of_builds({"h1": ["p2"], "h2": ["p1"]}) == {}
+
+
 # --- who asks soon after another one
 
 
 def ask(questions: FilterQuestions, question: FilterQuestion) -> PortFilters | Exception:
     try:
-        return questions.port_filters_get(make.ADMIN, *question)
+        return timeless(now(questions.port_filters_get(make.ADMIN, *question[:2])))
     except Exception as error:
         return error
 
@@ -163,7 +222,7 @@ def test_those_that_wait_are_answered_by_one_transaction(
     db: Database, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = all_of(db, cloud)
-    alone = [db.read(security_groups.filters, *each) for each in asked]
+    alone = [timeless(db.read(security_groups.filters, *each)) for each in asked]
     sizes = []
     whole = security_groups.filters_together
 
@@ -180,8 +239,8 @@ def test_one_that_is_alone_is_answered_at_once(db: Database, cloud: Cloud, monke
     asked = all_of(db, cloud)[0]
     monkeypatch.setattr(filter_questions, "MOMENT", 10 * DEADLINE)
     with counting() as counted:
-        told = FilterQuestions(db).port_filters_get(make.ADMIN, *asked)
-    assert told == db.read(security_groups.filters, *asked)
+        told = FilterQuestions(db).port_filters_get(make.ADMIN, *asked[:2])
+    assert timeless(told) == timeless(db.read(security_groups.filters, *asked))
     assert len(counted.statements) == STATEMENTS, counted.statements
 
 
@@ -189,7 +248,7 @@ def test_a_row_that_makes_no_sense_spoils_no_other_answer(
     db: Database, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = all_of(db, cloud)
-    alone = [db.read(security_groups.filters, *each) for each in asked]
+    alone = [timeless(db.read(security_groups.filters, *each)) for each in asked]
     db.write(
         lambda uow: uow.session.execute(sa.update(Instance).where(Instance.host == "h5").values(security_groups=7))
     )
@@ -217,5 +276,5 @@ def test_a_database_that_is_away_is_told_to_each(db: Database, cloud: Cloud, mon
 
 def test_the_conductor_serves_it(db: Database, cloud: Cloud, conductor: ConductorRPC) -> None:
     for question in all_of(db, cloud):
-        told = conductor.port_filters_get(make.ADMIN, *question)
-        assert told == db.read(security_groups.filters, *question)
+        told = conductor.port_filters_get(make.ADMIN, *question[:2])
+        assert timeless(told) == timeless(db.read(security_groups.filters, *question))

@@ -18,6 +18,7 @@ from nova_lite.conductor import heartbeats
 from nova_lite.conductor.db import compute_nodes, hosts, models, services
 from nova_lite.conductor.db.engine import Database, UnitOfWork
 from nova_lite.conductor.heartbeats import Heartbeats
+from nova_lite.gathering import now
 from nova_lite.objects import HostReport
 from tests.unit.conductor import make
 from tests.unit.conductor.test_db_hosts import age, state
@@ -51,7 +52,7 @@ def fleet(db: Database, conf: cfg.ConfigOpts) -> Heartbeats:
 def all_at_once(fleet: Heartbeats, reports: list[HostReport]) -> list[Exception | None]:
     def report(each: HostReport) -> Exception | None:
         try:
-            fleet.report_state(make.ADMIN, each)
+            now(fleet.report_state(make.ADMIN, each))
         except Exception as error:
             return error
         return None

@@ -111,7 +111,8 @@ def test_a_unit_confines_its_daemon(path: pathlib.Path) -> None:
     assert set(CONFINED.split()) - set(lines(path)) == set()
     assert lines(path, "ReadWritePaths") == [value for key, value in WRITABLE.items() if key == name]
     assert lines(path, "RestrictAddressFamilies") == ["AF_UNIX AF_INET AF_INET6"]
-    assert lines(path, "SystemCallFilter") == ["@system-service", "~@privileged @resources"]
+    again = ["sched_setaffinity"] if name == "conductor" else []
+    assert lines(path, "SystemCallFilter") == ["@system-service", "~@privileged @resources", *again]
     assert lines(path, "Group") == lines(path, "User")
 
 

@@ -381,7 +381,9 @@ def plot(result: dict[str, Any], directory: Path) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hosts", type=int, default=1000)
-    parser.add_argument("--processes", type=int, default=4, help="that simulate the hosts")
+    parser.add_argument(
+        "--processes", type=int, default=1, help="that simulate the hosts; each more takes CPU from what is measured"
+    )
     parser.add_argument("--conductors", type=int, default=1, help="daemons that share the work")
     parser.add_argument("--rows", type=int, default=100000, help="servers that are there before; half are deleted")
     parser.add_argument("--minutes", type=float, default=90)

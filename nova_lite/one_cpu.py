@@ -38,7 +38,8 @@ _THREADS = Path("/proc/self/task")
 
 
 class OneCpu:
-    """To be called every `INTERVAL`. Of the CPUs that the process may use it keeps to one. If somebody else gives it
+    """To be called every `INTERVAL`. Of the CPUs that the process may use it keeps to one, from the second time on: a
+    daemon that begins competes with others that do. If somebody else gives it
     others meanwhile, it is of those; if there is only one, or it may not choose, nothing is done."""
 
     def __init__(self) -> None:
@@ -65,12 +66,12 @@ class OneCpu:
         now = _times()
         idle = {cpu: _idle(self._before[cpu], now[cpu]) for cpu in self._allowed & now.keys() & self._before.keys()}
         self._before = now
-        if self._cpu is None:
-            self._go(random.choice(sorted(self._allowed)))
-        elif self._cpu in idle and idle[self._cpu] <= CROWDED:
-            best = max(idle, key=lambda cpu: idle[cpu])
-            if idle[best] - idle[self._cpu] >= MORE:
-                self._go(best)
+        if not idle:
+            return
+        best = max(idle, key=lambda cpu: (idle[cpu], random.random()))
+        own = idle.get(self._cpu, 0.0) if self._cpu is not None else 0.0
+        if self._cpu is None or (own <= CROWDED and idle[best] - own >= MORE):
+            self._go(best)
 
     def _go(self, cpu: int) -> None:
         """With all threads; those that are started later are where the one is that starts them."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from nova_lite import concurrency
 
-concurrency.setup(concurrency.THREADING)
+concurrency.setup(concurrency.THREADING, turn=concurrency.LONG_TURN)
 
 # isort: split
 import contextlib  # noqa: E402

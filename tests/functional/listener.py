@@ -29,6 +29,8 @@ class Listener:
     def __init__(self, vhost: str) -> None:
         self.vhost = vhost
         self.messages: list[tuple[str, str]] = []
+        #: Of requests, the method and its arguments.
+        self.arguments: list[tuple[str, dict[str, Any]]] = []
         self._calls: dict[str, str] = {}
         self._stop = threading.Event()
         self._ready = threading.Event()
@@ -72,5 +74,6 @@ class Listener:
             if kind == "call":
                 self._calls[content["_msg_id"]] = content["method"]
             self.messages.append((kind, content["method"]))
+            self.arguments.append((content["method"], content["args"]))
         elif content.get("_msg_id") in self._calls:  # others answer calls from before it listened: heartbeats
             self.messages.append(("reply", self._calls[content["_msg_id"]]))

@@ -11,6 +11,7 @@ import pytest
 from nova_lite.objects import PortFilters, security_group
 from tests.functional import cloud
 from tests.functional.cloud import Cloud, wait_for
+from tests.functional.listener import Listener
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +116,31 @@ def test_members_come_and_go(running: Cloud) -> None:
     wait_for("the first host knows both", lambda: sorted(members(running, first, "default")) == both)
     assert running.request("DELETE", f"/servers/{other}").status_code == 204
     wait_for("it is no member any more", lambda: members(running, first, "default") == [address(running, mine)])
+    running.delete_all()
+
+
+def test_orders_that_go_out_together_say_what_to_filter(running: Cloud) -> None:
+    """To hosts that filter, as they have asked before."""
+    for host in running.computes:
+        guest = running.create(availability_zone=f"nova:{host}")
+        running.wait_active(guest)
+        wait_until_told(running, host, guest[0], default=[])
+    with Listener(running.vhost) as heard:
+        ids = running.create(count=6)
+        at = {server: shown["OS-EXT-SRV-ATTR:host"] for server, shown in running.wait_active(ids).items()}
+
+        def ordered() -> list[dict[str, Any]]:
+            builds = [args for method, args in heard.arguments if method.startswith("build_and_run_instance")]
+            return [request for args in builds for request in args.get("requests") or [args["request"]]]
+
+        wait_for("all orders are heard", lambda: len(ordered()) == len(ids))
+    for host in set(at.values()):
+        mine = [request for request in ordered() if at[request["instance"]["uuid"]] == host]
+        told_here = [request["filters"] for request in mine if request.get("filters")]
+        assert len(told_here) == 1
+        assert told_here[0]["instances"].keys() >= {request["instance"]["uuid"] for request in mine}
+    for server, host in at.items():
+        wait_until_told(running, host, server, default=[])
     running.delete_all()
 
 

@@ -29,7 +29,6 @@ class Machine:
         monkeypatch.setattr(one_cpu, "_THREADS", self.threads)
         monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(self.allowed))
         monkeypatch.setattr(os, "sched_setaffinity", self._set)
-        monkeypatch.setattr(one_cpu.random, "choice", lambda these: these[0])
         self.goes_on()
 
     def _set(self, thread: int, cpus: set[int]) -> None:
@@ -46,14 +45,23 @@ class Machine:
         self.times.write_text("\n".join(["cpu  1 2 3 4 5 6 7 8 9 10", *lines, "intr 1 2 3", "ctxt 4"]) + "\n")
 
 
+def begun(machine: Machine) -> OneCpu:
+    """On the first CPU, which was the least busy one."""
+    keeper = OneCpu()
+    keeper()
+    assert not machine.moves, "a daemon that begins competes with others that do"
+    machine.goes_on(*([1.0] + [0.9] * (len(machine.ticks) - 1)))
+    keeper()
+    return keeper
+
+
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     return Machine(tmp_path, 4, monkeypatch)
 
 
 def test_all_threads_go_to_one_and_stay(machine: Machine) -> None:
-    keeper = OneCpu()
-    keeper()
+    keeper = begun(machine)
     assert machine.moves == {101: {0}, 102: {0}}
     machine.moves.clear()
     machine.goes_on(0.4, 1.0, 1.0, 1.0)
@@ -62,8 +70,7 @@ def test_all_threads_go_to_one_and_stay(machine: Machine) -> None:
 
 
 def test_they_leave_a_crowded_one_for_the_least_busy(machine: Machine) -> None:
-    keeper = OneCpu()
-    keeper()
+    keeper = begun(machine)
     machine.goes_on(0.0, 0.3, 0.8, 0.5)
     keeper()
     assert machine.moves == {101: {2}, 102: {2}}
@@ -74,17 +81,16 @@ def test_they_leave_a_crowded_one_for_the_least_busy(machine: Machine) -> None:
 
 @pytest.mark.parametrize("idle", [(0.02, 0.2, 0.1, 0.0), (0.06, 1.0, 1.0, 1.0), (0.0, 0.0, 0.0, 0.0)])
 def test_they_do_not_leave_for_little(machine: Machine, idle: tuple[float, ...]) -> None:
-    keeper = OneCpu()
-    keeper()
+    keeper = begun(machine)
     machine.goes_on(*idle)
     keeper()
     assert machine.moves == {101: {0}, 102: {0}}
 
 
 def test_what_somebody_else_has_decided_holds(machine: Machine) -> None:
-    keeper = OneCpu()
-    keeper()
+    keeper = begun(machine)
     machine.allowed = {2, 3}
+    machine.goes_on(1.0, 1.0, 0.4, 0.0)
     keeper()
     assert machine.moves == {101: {2}, 102: {2}}
     machine.goes_on(1.0, 1.0, 0.0, 0.4)
@@ -99,7 +105,7 @@ def test_what_somebody_else_has_decided_holds(machine: Machine) -> None:
 
 def test_on_a_machine_of_one_nothing_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(tmp_path, 1, monkeypatch)
-    OneCpu()()
+    begun(machine)
     assert not machine.moves
 
 
@@ -112,9 +118,8 @@ def test_who_may_not_choose_does_not_try_again(machine: Machine, monkeypatch: py
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "sched_setaffinity", refused)
-    keeper = OneCpu()
-    for _ in range(3):
-        keeper()
+    keeper = begun(machine)
+    keeper()
     assert len(tried) == 1
 
 
@@ -127,7 +132,7 @@ def test_a_thread_that_has_ended_is_in_nobodys_way(machine: Machine, monkeypatch
         move(thread, cpus)
 
     monkeypatch.setattr(os, "sched_setaffinity", moved)
-    OneCpu()()
+    begun(machine)
     assert machine.moves == {102: {0}}
 
 
@@ -141,12 +146,15 @@ def test_the_unit_and_devstack_let_it_choose_and_go_first() -> None:
 
 
 PROGRAM = """
-import os, threading
+import os, threading, time
 from nova_lite.one_cpu import OneCpu
 stop = threading.Event()
 before = [threading.Thread(target=stop.wait) for _ in range(8)]
 for each in before: each.start()
-OneCpu()()
+keeper = OneCpu()
+keeper()
+time.sleep(0.1)
+keeper()
 after = threading.Thread(target=stop.wait)
 after.start()
 found = {frozenset(os.sched_getaffinity(int(thread))) for thread in os.listdir("/proc/self/task")}

@@ -72,6 +72,10 @@ DONE = {
 
 def test_what_was_done_shows_up(site: Site) -> None:
     """A little later: what a user sees is in the database before it is counted, and reports may be on their way."""
+    # One that has begun before its conductor loads its hosts after a second, and is asked once more then.
+    cloud.wait_for(
+        "the scheduler knows the host", lambda: site.metrics("scheduler").get("nova_lite_scheduler_hosts") == 1
+    )
     (uuid,) = site.cloud.create()
     site.cloud.wait_active([uuid])
     site.cloud.delete_all()

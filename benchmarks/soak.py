@@ -206,7 +206,7 @@ def broker_pid() -> int | None:
     """RabbitMQ's, if it runs on this machine: the largest of Erlang's, as its tools are such processes, too."""
     found = []
     for path in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError, ProcessLookupError):  # it has ended
+        with contextlib.suppress(OSError):  # it has ended
             if (path / "comm").read_text().strip() == "beam.smp":
                 found.append((int((path / "statm").read_text().split()[1]), int(path.name)))
     return max(found)[1] if found else None

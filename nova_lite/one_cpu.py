@@ -39,8 +39,8 @@ _THREADS = Path("/proc/self/task")
 
 class OneCpu:
     """To be called every `INTERVAL`. Of the CPUs that the process may use it keeps to one, from the second time on: a
-    daemon that begins competes with others that do. If somebody else gives it
-    others meanwhile, it is of those; if there is only one, or it may not choose, nothing is done."""
+    daemon that begins competes with others that do. If somebody else gives it others meanwhile, it is of those; if
+    there is only one, or it may not choose, nothing is done."""
 
     def __init__(self) -> None:
         self._allowed: set[int] = set()

@@ -422,11 +422,11 @@ def filters_together(uow: UnitOfWork, questions: Sequence[FilterQuestion]) -> li
 def _servers(uow: UnitOfWork, hosts: Collection[str]) -> tuple[dict[str, dict[str, _Server]], datetime.datetime]:
     """By host and uuid; and the time."""
     found: dict[str, dict[str, _Server]] = {host: {} for host in hosts}
-    rows_ = uow.rows(_SERVERS, {"hosts": hosts}).all()
-    for host, *columns, _ in rows_:
+    read = uow.rows(_SERVERS, {"hosts": hosts}).all()
+    for host, *columns, _ in read:
         server = _Server(*columns)
         found[host][server.uuid] = server
-    return found, rows_[0][-1] if rows_ else uow.now
+    return found, read[0][-1] if read else uow.now
 
 
 def _ports(uow: UnitOfWork, uuids: Collection[str]) -> dict[str, list[_Port]]:

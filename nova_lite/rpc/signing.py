@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import collections
 import json
 import logging
 import math
@@ -84,39 +83,41 @@ def _uptime() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
+def _has(ids: bytes | bytearray, message_id: bytes) -> bool:
+    """Whether it is one of ``ids``, which are one after the other."""
+    at = ids.find(message_id)
+    while at > 0 and at % _ID_BYTES:  # the end of one and the beginning of the next
+        at = ids.find(message_id, at + 1)
+    return at >= 0
+
+
 class _Ids:
     """Ids, each of `_ID_BYTES`, one after the other: 100,000 of a busy sender take 2 MB so, and took 10.6 as a set.
-    Many are divided by their hash, which no sender knows before, so that few are looked through."""
+    Few are one string, as a thousand hosts have few each. Many are divided by their hash, which no sender knows before,
+    so that few are looked through."""
 
     __slots__ = ("_buckets", "_count")
 
-    def __init__(self) -> None:
-        self._buckets: tuple[bytearray, ...] = (bytearray(),)
-        self._count = 0
+    def __init__(self, ids: bytes) -> None:
+        self._count = len(ids) // _ID_BYTES
+        self._buckets = tuple(bytearray() for _ in range(256))
+        for at in range(0, len(ids), _ID_BYTES):
+            self._bucket(ids[at : at + _ID_BYTES]).extend(ids[at : at + _ID_BYTES])
 
     def __len__(self) -> int:
         return self._count
 
     def add(self, message_id: bytes) -> bool:
         """False if it is there."""
-        bucket = self._buckets[hash(message_id) % len(self._buckets)]
-        at = bucket.find(message_id)
-        while at > 0 and at % _ID_BYTES:  # the end of one and the beginning of the next
-            at = bucket.find(message_id, at + 1)
-        if at >= 0:
+        bucket = self._bucket(message_id)
+        if _has(bucket, message_id):
             return False
         bucket += message_id
         self._count += 1
-        if self._count > _FEW and len(self._buckets) == 1:
-            self._divide()
         return True
 
-    def _divide(self) -> None:
-        (all_of_them,) = self._buckets
-        self._buckets = tuple(bytearray() for _ in range(256))
-        for at in range(0, len(all_of_them), _ID_BYTES):
-            message_id = bytes(all_of_them[at : at + _ID_BYTES])
-            self._buckets[hash(message_id) % len(self._buckets)].extend(message_id)
+    def _bucket(self, message_id: bytes) -> bytearray:
+        return self._buckets[hash(message_id) % len(self._buckets)]
 
 
 class Seen:
@@ -126,7 +127,7 @@ class Seen:
     def __init__(self, lifetime: float, limit: int) -> None:
         self._slice = lifetime / _PARTS
         self._limit = limit
-        self._parts: dict[int, _Ids] = collections.defaultdict(_Ids)
+        self._parts: dict[int, bytes | _Ids] = {}
         self._count = 0
         self._floor = 0
         self._lock = threading.Lock()
@@ -141,15 +142,30 @@ class Seen:
             self._floor = max(self._floor, int(oldest // self._slice))
             if self._parts and min(self._parts) < self._floor:
                 for old in [each for each in self._parts if each < self._floor]:
-                    self._count -= len(self._parts.pop(old))
-            if part < self._floor or not self._parts[part].add(message_id):
+                    self._forget(old)
+            if part < self._floor or not self._put(part, message_id):
                 return False
             self._count += 1
             while self._count > self._limit and len(self._parts) > 1:
                 oldest_part = min(self._parts)
-                self._count -= len(self._parts.pop(oldest_part))
+                self._forget(oldest_part)
                 self._floor = oldest_part + 1
             return True
+
+    def _put(self, part: int, message_id: bytes) -> bool:
+        """False if it is there."""
+        ids = self._parts.get(part, b"")
+        if isinstance(ids, _Ids):
+            return ids.add(message_id)
+        if _has(ids, message_id):
+            return False
+        ids += message_id
+        self._parts[part] = ids if len(ids) <= _FEW * _ID_BYTES else _Ids(ids)
+        return True
+
+    def _forget(self, part: int) -> None:
+        ids = self._parts.pop(part)
+        self._count -= len(ids) if isinstance(ids, _Ids) else len(ids) // _ID_BYTES
 
 
 class Signing:

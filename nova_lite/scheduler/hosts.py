@@ -72,7 +72,10 @@ class HostView:
 
     def known(self, states: Sequence[HostState]) -> list[HostState]:
         """The same states, and where one is as it is known already, the known one: so that a full read of hosts that
-        have many servers does not take the memory of all twice."""
+        have many servers does not take the memory of all twice. Those that are not say of instances what they say in
+        little memory, so that all pages of a read can be kept until the last one."""
+        for state in states:
+            state.instances = uuids.packed(state.instances)
         with self._lock:
             entries = [self._entries.get(_key(state)) for state in states]
         return [

@@ -24,8 +24,9 @@ Notify = Callable[[RequestContext, str, dict[str, Any]], None]
 
 BINARY = "nova-scheduler"
 
-#: Hosts in one answer of a full read: some milliseconds of work for each side.
-RESYNC_PAGE = 250
+#: Hosts in one answer of a full read: some milliseconds of work for each side. It says all instances of its hosts, and
+#: what the largest answer takes stays with both sides.
+RESYNC_PAGE = 50
 
 #: Seconds that such an answer may take. Shorter than rpc_response_timeout: it is asked again if the answer was lost.
 RESYNC_TIMEOUT = 15.0

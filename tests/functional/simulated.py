@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import re
 import subprocess
@@ -15,8 +16,12 @@ from typing import Any
 
 import kombu
 import sqlalchemy as sa
+from oslo_config import cfg
 
+from nova_lite import conf as configuration
 from nova_lite.conductor.db import models
+from nova_lite.conductor.db.due import look
+from nova_lite.conductor.db.engine import UnitOfWork
 from tests.functional import cloud
 from tests.ports import free_port
 
@@ -244,6 +249,26 @@ class Simulated(cloud.Cloud):
         """That the database has carried out (MariaDB)."""
         with self.engine.connect() as connection:
             return int(connection.exec_driver_sql("SHOW GLOBAL STATUS LIKE 'Questions'").one()[1])
+
+    def rows_of_a_look(self) -> int:
+        """That the database reads to answer what a sweep asks first, and at rest alone (MariaDB)."""
+        with self.engine.connect() as connection:
+
+            def read() -> int:
+                counts = connection.exec_driver_sql("SHOW SESSION STATUS LIKE 'Handler_read%%'")
+                return sum(int(value) for _, value in counts)
+
+            before, conf = read(), _defaults()
+            look(UnitOfWork(connection, conf), conf)
+            return read() - before
+
+
+@functools.cache
+def _defaults() -> cfg.ConfigOpts:
+    conf = cfg.ConfigOpts()
+    configuration.register_opts(conf)
+    conf([], default_config_files=[])
+    return conf
 
 
 @contextlib.contextmanager

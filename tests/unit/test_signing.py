@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import os
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -575,6 +576,15 @@ def test_a_sender_does_not_choose_how_many_ids_are_looked_through() -> None:
     assert not any(seen.add(each, 100.0, 20.0) for each in alike)
     (ids,) = seen._parts.values()
     assert max(map(len, ids._buckets)) < 16 * 100, "some sixteen ids each, and not thousands"
+
+
+def test_a_sender_of_few_messages_takes_little_memory() -> None:
+    """There may be thousands of them."""
+    seen = Seen(80, limit=1000)
+    for number in range(48):
+        assert seen.add(an_id(number), 100.0 + number * 80 / 48, 20.0)
+    assert len(seen) == 48
+    assert sum(map(sys.getsizeof, seen._parts.values())) < 48 * 16 + 9 * 40, "the ids, and a string for each part"
 
 
 def test_the_end_of_one_id_and_the_beginning_of_the_next_are_none() -> None:

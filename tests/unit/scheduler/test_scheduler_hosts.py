@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from nova_lite.objects import Destination, HostState, Selection
 from nova_lite.scheduler.hosts import HostView
+from nova_lite.uuids import Uuids
 
 from .builders import host, spec
 
@@ -88,10 +89,12 @@ def test_full_read_keeps_what_is_known_already() -> None:
     rows = [host(1), host(2), host(3)]
     view.apply(rows)
     view.consume([to_host(1)], spec())
-    same, changed, new = view.known([host(1), host(2, up=False), host(4)])
+    instances = [str(uuid.UUID(int=1))]
+    same, changed, new = view.known([host(1), host(2, up=False), host(4, instances=instances)])
     assert same is rows[0]
     assert changed is not rows[1] and not changed.up
     assert new.id == 4
+    assert isinstance(new.instances, Uuids) and new.instances == instances, "there are many pages of them at a time"
 
 
 def test_decision_counts_until_the_next_generation() -> None:

@@ -111,7 +111,7 @@ def due(uow: UnitOfWork, most: int) -> list[str]:
 
 
 def is_due(now: Time) -> tuple[sa.ColumnElement[bool], ...]:
-    return (Row.due_at <= now,)
+    return Row.due_at.is_not(None), Row.due_at <= now  # the former for PostgreSQL, as with `instances.soft_deleted`
 
 
 def lease(uow: UnitOfWork, row: Row, seconds: float) -> str | None:

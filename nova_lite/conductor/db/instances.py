@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 import sqlalchemy as sa
-from sqlalchemy import exc
+from sqlalchemy import exc, orm
 
 from nova_lite import exception, states
 from nova_lite.conductor.db import instance_filters, models, networks, paging, rows, services
@@ -309,7 +309,7 @@ def soft_deleted(before: Time) -> tuple[sa.ColumnElement[bool], ...]:
     """Until then, and not being deleted for good yet."""
     row = models.Instance
     idle = sa.or_(row.task_state.is_(None), row.task_state != states.DELETING)
-    return row.soft_deleted_at <= before, row.deleted == sa.false(), idle
+    return *_passed(row.soft_deleted_at, before), row.deleted == sa.false(), idle
 
 
 def get(uow: UnitOfWork, context: RequestContext, instance_uuid: str) -> Instance:
@@ -375,7 +375,14 @@ def to_offload(uow: UnitOfWork, shelved_before: datetime.datetime, limit: int) -
 def shelved(before: Time) -> tuple[sa.ColumnElement[bool], ...]:
     """Until then, and nothing is done with them."""
     row = models.Instance
-    return row.shelved_at <= before, row.vm_state == states.SHELVED, row.task_state.is_(None), ~row.deleted
+    idle = (row.vm_state == states.SHELVED, row.task_state.is_(None), ~row.deleted)
+    return *_passed(row.shelved_at, before), *idle
+
+
+def _passed(column: orm.InstrumentedAttribute[datetime.datetime | None], before: Time) -> tuple[Any, ...]:
+    """That it is there says PostgreSQL that few rows have it. Of a time that it does not know yet, as it plans a
+    question once for all times, it takes a third of all rows to be older, and reads those of all servers there are."""
+    return column.is_not(None), column <= before
 
 
 def update(uow: UnitOfWork, context: RequestContext, instance_uuid: str, changes: dict[str, Any]) -> Instance:

@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from oslo_config import cfg
 
 from nova_lite import conf as configuration
-from nova_lite import exception, objects, rpc
+from nova_lite import exception, keys, objects, rpc
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.context import RequestContext
 from tests.functional import cloud
@@ -47,7 +47,7 @@ class Load:
         patience = running.path / "patience.conf"
         patience.write_text(f"[DEFAULT]\nrpc_response_timeout = {TIMEOUT}\n")
         conf([*running.config_arguments("api"), "--config-file", str(patience)], default_config_files=[])
-        self.transport = rpc.Transport(conf)
+        self.transport = rpc.Transport(conf, keys.API)
         self.conductor = rpc.proxy(ConductorRPC, self.transport)
         self.image = running.image_id
         self.kept, self.todo = servers[:10], collections.deque(servers[10:])

@@ -92,32 +92,28 @@ def _has(ids: bytes | bytearray, message_id: bytes) -> bool:
 
 
 class _Ids:
-    """Ids, each of `_ID_BYTES`, one after the other: 100,000 of a busy sender take 2 MB so, and took 10.6 as a set.
-    Few are one string, as a thousand hosts have few each. Many are divided by their hash, which no sender knows before,
-    so that few are looked through."""
+    """Many ids, each of `_ID_BYTES`, one after the other: 100,000 of a busy sender take 2 MB so, and took 10.6 as a
+    set. They are divided by their hash, which no sender knows before, so that few are looked through."""
 
     __slots__ = ("_buckets", "_count")
 
     def __init__(self, ids: bytes) -> None:
-        self._count = len(ids) // _ID_BYTES
+        self._count = 0
         self._buckets = tuple(bytearray() for _ in range(256))
         for at in range(0, len(ids), _ID_BYTES):
-            self._bucket(ids[at : at + _ID_BYTES]).extend(ids[at : at + _ID_BYTES])
+            self.add(ids[at : at + _ID_BYTES])
 
     def __len__(self) -> int:
         return self._count
 
     def add(self, message_id: bytes) -> bool:
         """False if it is there."""
-        bucket = self._bucket(message_id)
+        bucket = self._buckets[hash(message_id) % len(self._buckets)]
         if _has(bucket, message_id):
             return False
         bucket += message_id
         self._count += 1
         return True
-
-    def _bucket(self, message_id: bytes) -> bytearray:
-        return self._buckets[hash(message_id) % len(self._buckets)]
 
 
 class Seen:
@@ -127,6 +123,7 @@ class Seen:
     def __init__(self, lifetime: float, limit: int) -> None:
         self._slice = lifetime / _PARTS
         self._limit = limit
+        #: Few ids as one string: there are thousands of senders that have few.
         self._parts: dict[int, bytes | _Ids] = {}
         self._count = 0
         self._floor = 0

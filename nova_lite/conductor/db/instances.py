@@ -380,8 +380,9 @@ def shelved(before: Time) -> tuple[sa.ColumnElement[bool], ...]:
 
 
 def _passed(column: orm.InstrumentedAttribute[datetime.datetime | None], before: Time) -> tuple[Any, ...]:
-    """That it is there says PostgreSQL that few rows have it. Of a time that it does not know yet, as it plans a
-    question once for all times, it takes a third of all rows to be older, and reads those of all servers there are."""
+    """``column`` is a time that few rows have, which is said to PostgreSQL. It plans a statement that is asked often
+    once for all values, takes a third of the rows to be older than any time, and would read all servers that there
+    are."""
     return column.is_not(None), column <= before
 
 

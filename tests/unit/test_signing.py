@@ -584,6 +584,7 @@ def test_a_sender_of_few_messages_takes_little_memory() -> None:
     for number in range(48):
         assert seen.add(an_id(number), 100.0 + number * 80 / 48, 20.0)
     assert len(seen) == 48
+    assert all(isinstance(each, bytes) for each in seen._parts.values()), "what refers to more is not measured"
     assert sum(map(sys.getsizeof, seen._parts.values())) < 48 * 16 + 9 * 40, "the ids, and a string for each part"
 
 

@@ -29,7 +29,7 @@ PROBE_KEPT = 60.0
 @dataclasses.dataclass(frozen=True)
 class Message:
     """``server``: its name, or any of the topic. ``version``: what the receiver has to speak. ``arguments`` are plain.
-    ``timeout`` is for calls, in seconds; None: ``rpc_response_timeout``."""
+    ``timeout`` is for calls, in seconds; None: ``rpc_response_timeout``. ``returns``: the type of their answer."""
 
     topic: str
     method: str
@@ -39,6 +39,7 @@ class Message:
     fanout: bool = False
     timeout: float | None = None
     arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
+    returns: Any = Any
 
     def too_old(self, spoken: str = "an older version") -> exception.ServiceTooOld:
         return exception.ServiceTooOld(
@@ -56,9 +57,9 @@ class Sender(Protocol):
     conf: cfg.ConfigOpts
 
     def call(self, message: Message) -> Any:
-        """Ask and wait. Returns a plain value; raises the remote `NovaLiteException`, `ServiceTooOld` when the server
-        does not know such a message, or `MessagingUnavailable` when no answer came in time, nobody has ever served the
-        topic (at once) or the broker is away."""
+        """Ask and wait. Returns what the message ``returns``; raises the remote `NovaLiteException`, `ServiceTooOld`
+        when the server does not know such a message, or `MessagingUnavailable` when no answer came in time, nobody has
+        ever served the topic (at once) or the broker is away."""
 
     def cast(self, message: Message) -> None:
         """Tell and go on. A message that no queue takes raises `MessagingUnavailable`, so that the sender knows; the
@@ -68,6 +69,11 @@ class Sender(Protocol):
 def to_plain(value: Any) -> Any:
     """Typed value to JSON-able builtins (datetimes as ISO 8601 strings, enums as their values)."""
     return msgspec.to_builtins(value, str_keys=True)
+
+
+def to_typed(value: Any, hint: Any) -> Any:
+    """A value of such a type from what `to_plain` made of one. Raises `msgspec.ValidationError`."""
+    return msgspec.convert(value, hint, str_keys=True)
 
 
 def proxy(protocol: type[P], transport: Sender) -> P:
@@ -91,7 +97,7 @@ class _Client:
     def _send(self, method: Method, *args: Any, **kwargs: Any) -> Any:
         message = self._message(method, *args, **kwargs)
         if method.kind is Kind.CALL:
-            return self._call(message, method.returns)
+            return self._call(message)
         if method.kind is Kind.CAST and message.version != FIRST_VERSION:
             self._probe(message)
         effect = _reach(message, "before")
@@ -100,7 +106,7 @@ class _Client:
         _reach(message, "after")
         return None
 
-    def _call(self, message: Message, returns: Any) -> Any:
+    def _call(self, message: Message) -> Any:
         _reach(message, "before")
         try:
             answer = self._transport.call(message)
@@ -108,7 +114,7 @@ class _Client:
             _as_it_was_raised(error)
             raise
         _reach(message, "after")
-        return msgspec.convert(answer, returns, str_keys=True)
+        return answer
 
     def _message(self, method: Method, *args: Any, **kwargs: Any) -> Message:
         bound = method.signature.bind(*args, **kwargs)
@@ -132,6 +138,7 @@ class _Client:
             fanout=method.kind is Kind.FANOUT,
             timeout=method.value(_Role.TIMEOUT, values),
             arguments=arguments,
+            returns=method.returns,
         )
         pinned = self._transport.conf.upgrade_levels[self._service.topic]
         if pinned is not None and contract.newer(needed, pinned):

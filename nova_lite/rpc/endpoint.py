@@ -9,7 +9,6 @@ import typing
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import msgspec
 import oslo_messaging as messaging
 
 from nova_lite import exception, hooks, metrics
@@ -17,7 +16,7 @@ from nova_lite.context import RequestContext
 from nova_lite.gathering import Later
 from nova_lite.keys import Peer
 from nova_lite.overload import Priority
-from nova_lite.rpc.client import ECHO, to_plain
+from nova_lite.rpc.client import ECHO, to_plain, to_typed
 from nova_lite.rpc.contract import Method, contract_of
 
 LOG = logging.getLogger(__name__)
@@ -139,9 +138,7 @@ def _typed(name: str, hints: Mapping[str, Any], function: Function, translate: T
             seconds.observe(time.perf_counter() - began)
 
     def carried_out(ctxt: RequestContext, kwargs: dict[str, Any]) -> Any:
-        arguments = {
-            key: msgspec.convert(value, hints[key], str_keys=True) for key, value in kwargs.items() if key in hints
-        }
+        arguments = {key: to_typed(value, hints[key]) for key, value in kwargs.items() if key in hints}
         hooks.reach("handle", name, "before")
         return function(ctxt, **arguments)
 

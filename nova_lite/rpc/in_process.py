@@ -18,7 +18,7 @@ from oslo_messaging._drivers import common
 from nova_lite import exception
 from nova_lite.context import RequestContext
 from nova_lite.gathering import now
-from nova_lite.rpc.client import Message
+from nova_lite.rpc.client import Message, to_typed
 from nova_lite.rpc.contract import speaks
 from nova_lite.rpc.endpoint import Endpoint
 from nova_lite.rpc.signing import ALLOWED_REMOTE_EXMODS
@@ -39,7 +39,7 @@ class InProcess:
     def call(self, message: Message) -> Any:
         (endpoint, *_) = self._receivers(message)
         try:
-            return json.loads(json.dumps(_dispatch(endpoint, message)))
+            return to_typed(json.loads(json.dumps(_dispatch(endpoint, message))), message.returns)
         except messaging.ExpectedException as expected:
             raise _after_journey(expected.exc_info) from None
 

@@ -5,6 +5,10 @@ version, arguments, context, an id that is new for each time that it is sent, an
 by the key who has sent it (`nova_lite.keys`), refuses what is too old or was there before, and asks the contract's
 rows (`nova_lite.rpc.permissions`) whether that one may ask this. Answers are signed, too, for the id of their call.
 
+Who asks says that it takes the answer as text, which is encoded once, signed as it is, and decoded when it has been
+verified. Others, and daemons of earlier versions, are answered by a value, of which both sides have to make the same
+text first, and the bus two more: of a list of 50 servers that was a third of what it took.
+
 Who sends again signs anew, so that a repeated message is none that was replayed.
 """
 
@@ -12,6 +16,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import json
 import logging
 import math
@@ -22,6 +27,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
+import msgspec
 import oslo_messaging as messaging
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from oslo_config import cfg
@@ -30,7 +36,7 @@ from oslo_messaging._drivers import common
 from nova_lite import exception, keys
 from nova_lite.gathering import Later, now
 from nova_lite.keys import ROLES, Keyring, Peer, TrustedKey
-from nova_lite.rpc.client import ECHO, Message
+from nova_lite.rpc.client import ECHO, Message, to_typed
 from nova_lite.rpc.endpoint import Endpoint
 from nova_lite.rpc.permissions import Allowed
 
@@ -48,7 +54,10 @@ SIGNATURE, SENDER, ANSWER = "signature", "verified_sender", "nova_lite.signed"
 #: What oslo.messaging adds to a context on its way.
 _ADDED = frozenset({SIGNATURE, SENDER, "client_timeout", "msg_id", "reply_q", "conf"})
 
-_MESSAGE, _ANSWER = b"nova_lite message 1\n", b"nova_lite answer 1\n"
+_MESSAGE, _ANSWER, _ANSWER_TEXT = b"nova_lite message 1\n", b"nova_lite answer 1\n", b"nova_lite answer 2\n"
+
+#: The item of a signature by which an answer is asked for as text, and that of an answer which has it.
+_TEXT = "text"
 
 #: Into how many parts the time is cut for which ids are remembered, bytes of an id, and how many of them are few.
 _PARTS = 8
@@ -209,31 +218,37 @@ class Signing:
         data = _covered(
             message.topic, message.server, message.method, message.version, message.arguments, values, message_id, sent
         )
-        header = {"key": key.id, "id": message_id, "time": sent, "server": message.server}
+        header = {"key": key.id, "id": message_id, "time": sent, "server": message.server, _TEXT: True}
         return values | {SIGNATURE: header | {"signature": _text(key.sign(data))}}, message_id
 
     def opened(self, message: Message, message_id: str | None, answer: Any) -> Any:
-        """What an answer says; raises the error that it tells. One that its receiver has not signed for this call is
-        none: `MessagingUnavailable`."""
+        """What an answer says, of the type that the message ``returns``; raises the error that it tells. One that its
+        receiver has not signed for this call is none: `MessagingUnavailable`."""
         header = answer.get(ANSWER) if isinstance(answer, dict) else None
         if self._ring is None or message_id is None:
-            return answer
+            return to_typed(answer, message.returns)
         if header is None:
             if self.mode == REQUIRED:
                 self._distrust(message, "it is not signed")
-            return answer
-        failure = answer.get("failure")
+            return to_typed(answer, message.returns)
+        text, failure = answer.get(_TEXT), answer.get("failure")
         try:
-            peer = self._verified(header, _answer(message_id, answer.get("result"), failure)).peer
+            if text is None:
+                data = _answer(message_id, answer.get("result"), failure)
+            else:
+                data, failure = _answer_text(message_id, text), None
+            peer = self._verified(header, data).peer
         except _Refused as refused:
             self._distrust(message, str(refused))
-        except (KeyError, TypeError, ValueError):
+        except (AttributeError, KeyError, TypeError, ValueError):
             self._distrust(message, "its signature cannot be read")
         if peer.role != message.topic or message.server not in (None, peer.host):
             self._distrust(message, f"it is signed by {peer}")
         if failure is not None:
             raise common.deserialize_remote_exception(failure, ALLOWED_REMOTE_EXMODS)
-        return answer.get("result")
+        if text is not None:
+            return _decoder(message.returns).decode(text)
+        return to_typed(answer.get("result"), message.returns)
 
     def unsigned_failure(self, message: Message, message_id: str | None, error: Exception) -> Exception:
         """What is to be raised for an error that came back without a signature: that the service is not available is
@@ -286,12 +301,18 @@ class Signing:
 
     def answer(self, incoming: Any, result: Any, failure: str | None) -> Any:
         """What is sent back to a signed call, with its ``result`` or the ``failure`` as oslo.messaging writes it."""
-        message_id = incoming.ctxt[SIGNATURE]["id"]
+        asked = incoming.ctxt[SIGNATURE]
+        message_id = asked["id"]
         assert self._ring is not None
         key = self._ring.own
-        signature = _text(key.sign(_answer(message_id, result, failure)))
-        body = {"result": result} if failure is None else {"failure": failure}
-        return body | {ANSWER: {"key": key.id, "signature": signature}}
+        text = _encoded(result) if failure is None and asked.get(_TEXT) is True else None
+        body: dict[str, Any]
+        if text is not None:
+            body, data = {_TEXT: text}, _answer_text(message_id, text)
+        else:
+            body = {"result": result} if failure is None else {"failure": failure}
+            data = _answer(message_id, result, failure)
+        return body | {ANSWER: {"key": key.id, "signature": _text(key.sign(data))}}
 
     def _unsigned_came(self, method: str) -> None:
         if self.mode == REQUIRED:
@@ -441,6 +462,24 @@ def _covered(
 
 def _answer(message_id: str, result: Any, failure: str | None) -> bytes:
     return _ANSWER + _plain([message_id, result, failure])
+
+
+def _answer_text(message_id: str, text: str) -> bytes:
+    """The id is in quotes, so that no other one with the beginning of a text makes the same bytes."""
+    return _ANSWER_TEXT + _plain(message_id) + text.encode()
+
+
+def _encoded(result: Any) -> str | None:
+    """None of what is no UTF-8, as a lone surrogate that came by a file's name."""
+    try:
+        return msgspec.json.encode(result).decode()
+    except (ValueError, OverflowError):
+        return None
+
+
+@functools.cache
+def _decoder(hint: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(hint)
 
 
 def _plain(value: Any) -> bytes:

@@ -56,8 +56,8 @@ def versions_of(protocol: type) -> dict[str, str]:
 
 def test_the_host_can_do_its_own_work(cloud: SecuredCloud, attacker: Attacker, servers: dict[str, str]) -> None:
     """Else the refusals below would prove nothing."""
-    answer = attacker.ask("conductor", None, "domains_expected", "1.4", host="compute-1")
-    assert [each["uuid"] for each in answer["result"]["result"]] == [servers["compute-1"]]
+    told = attacker.told("conductor", None, "domains_expected", "1.4", host="compute-1")
+    assert [each["uuid"] for each in told] == [servers["compute-1"]]
     for name in cloud.names:
         assert "is refused" not in cloud.text_of(name), name
 
@@ -238,7 +238,7 @@ def test_no_report_of_a_server_that_is_elsewhere(
         done = {"action_id": action["id"], "power_state": 4, "error": "forged", "details": ""} | mine
         attacker.ask("conductor", None, "finish_action", **done)
         asked = {"action_id": action["id"], "position": 0} | mine
-        assert attacker.ask("conductor", None, "order_is_wanted", "1.1", **asked)["result"]["result"] is False
+        assert attacker.told("conductor", None, "order_is_wanted", "1.1", **asked) is False
         build = {"instance_uuid": uuid_, "generation": generation} | mine
         assert failure_of(attacker.ask("conductor", None, "start_build", **build)) == "StaleReport"
         for method, more in (("interfaces_bind", {}), ("interfaces_active", {"ask": True})):
@@ -258,7 +258,7 @@ def test_what_is_filtered_for_others_is_not_told(
     cloud: SecuredCloud, attacker: Attacker, servers: dict[str, str]
 ) -> None:
     asked = {"host": "compute-1", "instance_uuids": [servers["compute-1"], servers[VICTIM]]}
-    told = attacker.ask("conductor", None, "port_filters_get", "1.5", **asked)["result"]["result"]["instances"]
+    told = attacker.told("conductor", None, "port_filters_get", "1.5", **asked)["instances"]
     assert len(told[servers["compute-1"]]) == 1
     assert told[servers[VICTIM]] == []
 

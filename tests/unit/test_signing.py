@@ -409,8 +409,14 @@ def answered(bench: Bench, change: Any) -> None:
 def test_an_answer_is_believed_of_whom_was_asked_alone(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     answered(bench, lambda answer: {"again": "mine"})
     assert "is not believed: it is not signed" in caplog.text
-    answered(bench, lambda answer: answer | {"result": "mine"})
-    assert "is not believed: its signature is wrong" in caplog.text
+    for change in ({"text": "{}"}, {"text": None, "result": {"again": {"a": 1}}}, {"text": None, "failure": "{}"}):
+        caplog.clear()
+        answered(bench, lambda answer, change=change: answer | change)
+        assert "is not believed: its signature is wrong" in caplog.text
+    for text in (7, {}, b"{}"):
+        caplog.clear()
+        answered(bench, lambda answer, text=text: answer | {"text": text})
+        assert "is not believed: its signature cannot be read" in caplog.text
     host = bench.sender(rpc.COMPUTE, "host-1").signing
     forger = bench.sender(rpc.API, "web")
 
@@ -430,6 +436,39 @@ def test_an_answer_is_believed_of_whom_was_asked_alone(bench: Bench, caplog: pyt
     with pytest.raises(exception.MessagingUnavailable):
         forger.call(ASK)
     assert "is not believed: it is signed by compute on host-1" in caplog.text
+
+
+def test_earlier_versions_are_answered_with_values_and_answer_with_them(bench: Bench) -> None:
+    """Who does not ask for text gets none, and whoever is answered with a value reads it."""
+    answers: list[Any] = []
+    sender = bench.sender(rpc.API, "web")
+    opened, signed = sender.signing.opened, sender.signing.signed
+    sender.signing.opened = lambda *about: (answers.append(about[2]), opened(*about))[1]  # type: ignore[method-assign]
+    assert sender.call(ASK) == {"again": {"a": 1}}
+
+    def as_before(message: Message) -> Any:
+        context, message_id = signed(message)
+        del context[SIGNATURE]["text"]
+        return context, message_id
+
+    sender.signing.signed = as_before  # type: ignore[method-assign]
+    assert sender.call(ASK) == {"again": {"a": 1}}
+    of_now, of_before = answers
+    assert of_now.keys() == {"text", ANSWER}
+    assert of_before.keys() == {"result", ANSWER}
+
+
+def test_what_is_no_utf8_is_answered_with_a_value(bench: Bench) -> None:
+    """As the name of a file may be, which the system has in other bytes."""
+    what = {"name": b"disk-\xff".decode(errors="surrogateescape")}
+    ask = Message("conductor", "ask", CONTEXT, arguments={"what": what})
+    assert bench.sender(rpc.API, "web").call(ask) == {"again": what}
+
+
+def test_an_answer_as_text_is_about_one_id(bench: Bench) -> None:
+    """No other id with the beginning of the text makes the same bytes."""
+    made = {signing._answer_text(message_id, text) for message_id, text in (("a", '"b'), ('a"', "b"), ('a""', ""))}
+    assert len(made) == 3
 
 
 def test_an_answer_to_another_call_is_none(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:

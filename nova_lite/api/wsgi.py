@@ -19,7 +19,7 @@ import json
 import logging
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -223,6 +223,9 @@ class Request(webob.Request):  # type: ignore[misc]
     data: dict[str, Any]
     query: Query
 
+    #: webob keeps what is not its own in the environment, where each look for it begins with an error.
+    __setattr__ = object.__setattr__
+
     @property
     def context(self) -> RequestContext:
         context: RequestContext = self.environ[CONTEXT]
@@ -234,7 +237,7 @@ class Request(webob.Request):  # type: ignore[misc]
         return bool(self.environ.get(LEGACY))
 
     def has(self, change: Change) -> bool:
-        return self.version.has(change)
+        return self.version.minor >= change
 
     # --- authorize and validate
 
@@ -243,7 +246,16 @@ class Request(webob.Request):  # type: ignore[misc]
         self.authorized = True
 
     def allows(self, action: str, target: Mapping[str, Any] | None = None) -> bool:
-        return self.services.policy.allows(self.context, action, target)
+        """Decided once for a request: a list asks the same of each of its items."""
+        question = action, None if target is None else frozenset(target.items())
+        found = self._allowed.get(question)
+        if found is None:
+            found = self._allowed[question] = self.services.policy.allows(self.context, action, target)
+        return found
+
+    @functools.cached_property
+    def _allowed(self) -> dict[Hashable, bool]:
+        return {}
 
     @functools.cached_property
     def json_value(self) -> Any:
@@ -296,11 +308,19 @@ class Request(webob.Request):  # type: ignore[misc]
 
     def link(self, *segments: str) -> str:
         """URL of a thing in this API version, in the form (with project id or without) that the client used."""
-        return "/".join((self.root_url + version_path(self.environ) + self.project_url, *segments))
+        return "/".join((self._version_url, *segments))
 
     def bookmark(self, *segments: str) -> str:
         """Permanent URL of a thing, without an API version."""
-        return "/".join((self.root_url + self.project_url, *segments))
+        return "/".join((self._permanent_url, *segments))
+
+    @functools.cached_property
+    def _version_url(self) -> str:
+        return self.root_url + version_path(self.environ) + self.project_url
+
+    @functools.cached_property
+    def _permanent_url(self) -> str:
+        return self.root_url + self.project_url
 
     def links(self, *segments: str) -> list[dict[str, str]]:
         return [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 from typing import Any
 
 import msgspec
@@ -142,8 +143,8 @@ class Instance(msgspec.Struct, kw_only=True):
         """Names of the security groups that its interfaces are in; while there are none, of those they are to be in."""
         if not self.vifs:
             return self.security_groups
-        own = (self.security_groups if vif.security_groups is None else vif.security_groups for vif in self.vifs)
-        return list(dict.fromkeys(name for each in own for name in each))
+        own = [self.security_groups if vif.security_groups is None else vif.security_groups for vif in self.vifs]
+        return list(dict.fromkeys(own[0] if len(own) == 1 else itertools.chain.from_iterable(own)))
 
 
 class InstanceQuestion(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from typing import Any
 
@@ -219,6 +220,7 @@ def _attributes_for_admins(req: Request, instance: Instance) -> dict[str, Any]:
     return attributes
 
 
+@functools.lru_cache(maxsize=4096)
 def host_id(project_id: str | None, host: str | None) -> str:
     """An opaque name of the host, by which a project can tell whether two of its servers share one."""
     if not host:

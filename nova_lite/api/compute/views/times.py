@@ -7,9 +7,9 @@ import datetime
 
 def seconds(time: datetime.datetime | None) -> str | None:
     """``2026-11-21T08:20:32Z``"""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ") if time is not None else None
+    return f"{time.replace(tzinfo=None).isoformat(timespec='seconds')}Z" if time is not None else None
 
 
 def micros(time: datetime.datetime | None) -> str | None:
     """``2026-11-21T08:20:33.425308``"""
-    return time.strftime("%Y-%m-%dT%H:%M:%S.%f") if time is not None else None
+    return time.replace(tzinfo=None).isoformat(timespec="microseconds") if time is not None else None

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from nova_lite import exception
-from nova_lite.conductor.db import engine, instances, quotas
+from nova_lite.conductor.db import engine, instances, models, quotas
 from nova_lite.conductor.db.engine import Database, UnitOfWork
 from nova_lite.objects import InstanceFilters
 from tests.unit.conductor import make
@@ -32,6 +32,17 @@ def test_connections_are_kept(conf: cfg.ConfigOpts, db: Database, monkeypatch: p
             with pytest.raises(sa.exc.TimeoutError):
                 db.engine.connect()
     assert len(opened) == conf.database.pool_size
+
+
+def test_json_is_read_as_it_was_written(db: Database) -> None:
+    """Whatever Python wrote: half of a character as well, which others do not take for text."""
+    said = {"plain": "\u00fc\u0000\U0001f40d", "large": 2**70, "number": 1e-7, "none": None, "list": [True]}
+    if db.engine.dialect.name not in ("mysql", "mariadb"):  # which refuses it
+        said["half"] = "\ud800"
+    db.write(make.instance, system_metadata=said)
+    found = db.read(lambda uow: uow.rows(sa.select(models.Instance.system_metadata, models.Instance.flavor)).one())
+    assert found.system_metadata == said
+    assert found.flavor == make.FLAVOR
 
 
 def test_only_a_connection_that_nobody_has_used_for_a_moment_is_asked(

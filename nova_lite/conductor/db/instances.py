@@ -53,16 +53,18 @@ SORT_KEYS = {
 #: The columns that a value is made of.
 _FIELDS = rows.shared_fields(Instance, models.Instance)
 _COLUMNS = {**{name: getattr(models.Instance, name) for name in _FIELDS}, "metadata": models.Instance.metadata_}
-_WITHOUT_USER_DATA = {**_COLUMNS, "user_data": sa.null()}
 
 _tags = sa.select(sa.func.aggregate_strings(models.InstanceTag.tag, ","))
 _group = sa.select(models.InstanceGroup.uuid).join(models.InstanceGroupMember)
 
 _values = operator.attrgetter(*("metadata_" if name == "metadata" else name for name in _COLUMNS))
 
-_ONE = sa.select(*_COLUMNS.values()).where(models.Instance.uuid == sa.bindparam("instance_uuid"))
+_ANY = sa.select(*_COLUMNS.values())
+_ANY_WITHOUT_USER_DATA = sa.select(*(_COLUMNS | {"user_data": sa.null()}).values())
 
-_ALL = sa.select(*_COLUMNS.values()).where(models.Instance.uuid.in_(sa.bindparam("uuids", expanding=True)))
+_ONE = _ANY.where(models.Instance.uuid == sa.bindparam("instance_uuid"))
+
+_ALL = _ANY.where(models.Instance.uuid.in_(sa.bindparam("uuids", expanding=True)))
 
 #: What belongs to instances and is in other tables: a row per interface, or one with none of it.
 _PARTS = (
@@ -346,8 +348,7 @@ def list_(
     keys, dirs = sort_keys or ["created_at"], sort_dirs or []
     order = paging.Order(SORT_KEYS, keys, dirs or ["desc"], tie_breaker=models.Instance.id)
     start = paging.start(marker, lambda instance_uuid: _find(uow, context, instance_uuid, deleted=True))
-    columns = _COLUMNS if filters.with_user_data else _WITHOUT_USER_DATA
-    query = instance_filters.apply(sa.select(*columns.values()), filters)
+    query = instance_filters.apply(_ANY if filters.with_user_data else _ANY_WITHOUT_USER_DATA, filters)
     try:
         return _whole(uow, uow.rows(order.page(query, start, limit)).all())
     except exc.DBAPIError as error:

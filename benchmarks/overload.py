@@ -75,11 +75,13 @@ class Load:
         self.conductor.instance_get(context, self.kept[0])
 
     def create(self, context: RequestContext) -> None:
-        """It is never built: that would be work of others."""
+        """It is never built: that would be work of others. It may be deleted in its turn."""
         request = objects.CreateRequest(name="vm", flavor_id="1", image_ref=self.image, networks="none")
-        self.conductor.create_instances(context, request)
+        self.todo.extend(each.uuid for each in self.conductor.create_instances(context, request).instances)
 
     def delete(self, context: RequestContext) -> None:
+        if not self.todo:
+            raise SystemExit("There is no server left that could be deleted: give more --servers.")
         self.conductor.accept_action(context, self.todo.popleft(), "delete", {})
 
 

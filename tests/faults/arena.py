@@ -97,6 +97,8 @@ class Arena:
         self._count = 0
         #: Daemons that nobody restarts.
         self.away: set[str] = set()
+        #: Nobody starts a daemon that another one starts at the same moment.
+        self._starting = threading.Lock()
         #: Files that tell of threads which a scenario holds.
         self.held: dict[str, Path] = {}
         conf = cfg.ConfigOpts()
@@ -120,9 +122,10 @@ class Arena:
         """What systemd does (restart), and what an observer of all hypervisors and rows sees."""
         turn = 0
         while not self._stop.wait(0.1):
-            for name, process in list(self.cloud.processes.items()):
-                if process.poll() is not None and name not in self.away:
-                    self.cloud.start(name)
+            with self._starting:
+                for name, process in list(self.cloud.processes.items()):
+                    if process.poll() is not None and name not in self.away:
+                        self.cloud.start(name)
             turn += 1
             try:
                 self.cloud.domains()
@@ -208,9 +211,10 @@ class Arena:
 
     def bring_back(self, *names: str) -> None:
         """Start these again, and from now on whatever dies."""
-        for name in names:
-            self.cloud.start(name)
-        self.away.clear()
+        with self._starting:
+            for name in names:
+                self.cloud.start(name)
+            self.away.clear()
 
     # --- requests that may fail because of the fault, and are then repeated as a client would
 

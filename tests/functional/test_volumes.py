@@ -102,6 +102,12 @@ def held(cloud: Cloud) -> list[tuple[str, str]]:
     return found
 
 
+def beginning(file: Path, count: int) -> bytes:
+    """So many bytes of it: the rest is gigabytes of nothing."""
+    with file.open("rb") as opened:
+        return opened.read(count)
+
+
 def test_a_volumes_life(volumes: Volumes) -> None:
     volume_id = volumes.make(size=2, metadata={"a": "b"})
     assert volumes.file(volume_id).stat().st_size == 2 * 1024**3
@@ -123,11 +129,11 @@ def test_a_volumes_life(volumes: Volumes) -> None:
 
     copy = volumes.make(size=None, snapshot_id=snapshot_id)
     clone = volumes.make(size=4, source_volid=volume_id)
-    assert volumes.file(copy).read_bytes()[:6] == b"before"
-    assert volumes.file(clone).read_bytes()[:6] == b"after!"
+    assert beginning(volumes.file(copy), 6) == b"before"
+    assert beginning(volumes.file(clone), 6) == b"after!"
     assert (volumes.show(copy)["size"], volumes.show(clone)["size"]) == (3, 4)
     of_image = volumes.make(imageRef=volumes.cloud.image_id)
-    assert volumes.file(of_image).read_bytes()[: len(clouds.IMAGE_BYTES)] == clouds.IMAGE_BYTES
+    assert beginning(volumes.file(of_image), len(clouds.IMAGE_BYTES)) == clouds.IMAGE_BYTES
     assert volumes.show(of_image)["volume_image_metadata"]["image_id"] == volumes.cloud.image_id
 
 
@@ -295,7 +301,7 @@ def test_an_image_of_volumes_a_rebuild_and_a_shelf(cloud: Cloud, volumes: Volume
     second = str(answer.json()["server"]["id"])
     cloud.wait_active([second])
     (copy,) = cloud.request("GET", f"/servers/{second}/os-volume_attachments").json()["volumeAttachments"]
-    assert volumes.file(copy["volumeId"]).read_bytes()[:12] == b"by the guest"
+    assert beginning(volumes.file(copy["volumeId"]), 12) == b"by the guest"
 
     assert cloud.action(first, {"shelve": None}).status_code == 202
     cloud.wait_settled([first])
@@ -303,12 +309,12 @@ def test_an_image_of_volumes_a_rebuild_and_a_shelf(cloud: Cloud, volumes: Volume
     assert held(cloud) == [(second, copy["volumeId"])]
     assert cloud.action(first, {"unshelve": None}).status_code == 202
     cloud.wait_active([first])
-    assert file.read_bytes()[:12] == b"by the guest"
+    assert beginning(file, 12) == b"by the guest"
 
     body = {"rebuild": {"imageRef": cloud.image_id}}
     assert cloud.request("POST", f"/servers/{first}/action", body, version="2.93").status_code == 202
     cloud.wait_settled([first])
-    assert file.read_bytes()[: len(clouds.IMAGE_BYTES)] == clouds.IMAGE_BYTES
+    assert beginning(file, len(clouds.IMAGE_BYTES)) == clouds.IMAGE_BYTES
     assert cloud.request("DELETE", f"/images/{image_id}", version="2.35").status_code == 204
 
 

@@ -1,6 +1,6 @@
 """Microversions of the compute API: which there are, what each changed, and how a request asks for one.
 
-A handler asks ``version.has(Change.TAGS)``; a route or a schema is valid for a range of versions. `Change` is the one
+A handler asks ``req.has(Change.TAGS)``; a route or a schema is valid for a range of versions. `Change` is the one
 table of what changed when, for the resources that are served here.
 """
 
@@ -128,9 +128,6 @@ class Version(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.major}.{self.minor}"
-
-    def has(self, change: Change) -> bool:
-        return self.minor >= change
 
 
 MINIMUM = Version(2, 1)

@@ -80,9 +80,11 @@ class Load:
         self.todo.extend(each.uuid for each in self.conductor.create_instances(context, request).instances)
 
     def delete(self, context: RequestContext) -> None:
-        if not self.todo:
-            raise SystemExit("There is no server left that could be deleted: give more --servers.")
-        self.conductor.accept_action(context, self.todo.popleft(), "delete", {})
+        try:
+            uuid = self.todo.popleft()
+        except IndexError:
+            raise SystemExit("There is no server left that could be deleted: give more --servers.") from None
+        self.conductor.accept_action(context, uuid, "delete", {})
 
 
 def capacity(load: Load, seconds: float) -> float:

@@ -354,7 +354,7 @@ def endpoint(options: argparse.Namespace) -> Iterator[tuple[Client, Costs]]:
         counters = Counters(options.messages, options.database)
         yield Client(options.url, options.token, options.image, options.flavor), Costs(pids, counters)
         return
-    from nova_lite import concurrency
+    from nova_lite.base import concurrency
 
     concurrency.setup(concurrency.THREADING)
     from tests.functional import cloud

@@ -32,7 +32,7 @@ def main() -> int:
     parser.add_argument("--database", help="an empty one; default: SQLite")
     parser.add_argument("--compare", type=float, default=30.0, help="seconds between a host's comparisons of domains")
     options = parser.parse_args()
-    from nova_lite import concurrency
+    from nova_lite.base import concurrency
 
     concurrency.setup(concurrency.THREADING)
     from tests.functional import cloud, simulated

@@ -148,7 +148,7 @@ def endpoint(
     if options.url:
         yield Client(options.url, options.token, options.image, options.flavor), {}
         return
-    from nova_lite import concurrency
+    from nova_lite.base import concurrency
 
     concurrency.setup(concurrency.THREADING)
     from tests.functional import cloud

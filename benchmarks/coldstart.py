@@ -75,7 +75,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--json", help="write the result to this file")
     options = parser.parse_args()
-    from nova_lite import concurrency
+    from nova_lite.base import concurrency
 
     concurrency.setup(concurrency.THREADING)
     from tests.functional import cloud

@@ -27,9 +27,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from oslo_config import cfg
 
 from nova_lite import conf as configuration
-from nova_lite import exception, keys, objects, rpc
+from nova_lite import objects, rpc
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
 from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.context import RequestContext
+from nova_lite.rpc import keys
 from tests.functional import cloud
 
 TIMEOUT = 10
@@ -61,9 +63,9 @@ class Load:
         try:
             getattr(self, kind)(context)
             outcome = "good"
-        except exception.MessagingUnavailable:
+        except exceptions.MessagingUnavailable:
             outcome = "no answer"
-        except exception.ServiceUnavailable:
+        except exceptions.ServiceUnavailable:
             outcome = "refused"
         return kind, outcome, time.monotonic() - started
 

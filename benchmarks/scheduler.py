@@ -32,7 +32,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from nova_lite import concurrency
+from nova_lite.base import concurrency
 
 concurrency.setup(concurrency.THREADING)
 
@@ -40,9 +40,10 @@ import msgspec  # noqa: E402
 from oslo_config import cfg  # noqa: E402
 
 from nova_lite import conf as configuration  # noqa: E402
-from nova_lite import exception, rpc  # noqa: E402
+from nova_lite import rpc  # noqa: E402
+from nova_lite.base import exceptions  # noqa: E402
+from nova_lite.base.context import RequestContext, get_admin_context  # noqa: E402
 from nova_lite.conductor.rpcapi import ConductorRPC  # noqa: E402
-from nova_lite.context import RequestContext, get_admin_context  # noqa: E402
 from nova_lite.objects import Destination, Flavor, HostState, RequestSpec, Selection  # noqa: E402
 from nova_lite.scheduler.rpcapi import SchedulerRPC  # noqa: E402
 
@@ -301,7 +302,7 @@ def _ask(running: Cluster, stop: threading.Event, times: list[float], failures: 
             times.append(seconds)
             states = [running.conductor.claim(destination) for destination in destinations]
             running.scheduler.update_host_states(CONTEXT, [state for state in states if state is not None])
-    except exception.NovaLiteException as error:
+    except exceptions.NovaLiteException as error:
         failures.append(error)
 
 
@@ -321,7 +322,7 @@ def _update(
             running.scheduler.update_host_states(CONTEXT, batch)
             updated[0] += len(batch)
             stop.wait(max(0.0, started + updated[0] / options.updates - time.perf_counter()))
-    except exception.NovaLiteException as error:
+    except exceptions.NovaLiteException as error:
         failures.append(error)
 
 

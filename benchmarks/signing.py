@@ -24,10 +24,10 @@ from typing import Any
 from oslo_config import cfg
 
 from nova_lite import conf as configuration
-from nova_lite import keys
-from nova_lite.context import get_admin_context
-from nova_lite.keys import API, CONDUCTOR, PrivateKey
+from nova_lite.base.context import get_admin_context
+from nova_lite.rpc import keys
 from nova_lite.rpc.client import Message
+from nova_lite.rpc.keys import API, CONDUCTOR, PrivateKey
 from nova_lite.rpc.signing import SIGNATURE, Signing
 
 #: Bytes of arguments: of a heartbeat, an order to build, one with user data.

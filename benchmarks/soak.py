@@ -39,7 +39,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from nova_lite import concurrency
+from nova_lite.base import concurrency
 
 concurrency.setup(concurrency.THREADING)
 

@@ -14,11 +14,11 @@ from oslo_policy import policy as oslo_policy
 from paste.deploy import loadwsgi
 from sqlalchemy.util import LRUCache
 
-from nova_lite import concurrency
+from nova_lite.base import concurrency
 
 concurrency.setup(concurrency.THREADING)
 
-from nova_lite.conductor.db import engine as db_engine  # noqa: E402
+from nova_lite.db import engine as db_engine  # noqa: E402
 
 
 @functools.cache

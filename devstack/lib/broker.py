@@ -14,7 +14,7 @@ import pathlib
 import sys
 from typing import Any
 
-from nova_lite import broker
+from nova_lite.rpc import broker
 
 
 def hashed(password: str) -> str:

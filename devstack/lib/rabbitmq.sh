@@ -130,7 +130,7 @@ broker_hint() {
 
 # --- accounts
 
-# Each daemon has an account of its own, which may do what nova_lite/broker.py says; the two proxies share one, and an
+# Each daemon has an account of its own, which may do what nova_lite/rpc/broker.py says; the two proxies share one, and an
 # operator's nova-lite-manage has one, too. NAME ROLE HOST on each line.
 broker_accounts() {
     local name

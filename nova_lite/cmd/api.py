@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nova_lite import concurrency
+from nova_lite.base import concurrency
 
 concurrency.setup(concurrency.THREADING)
 
@@ -18,14 +18,17 @@ from typing import TYPE_CHECKING, NamedTuple  # noqa: E402
 from oslo_config import cfg  # noqa: E402
 
 from nova_lite import conf as nova_conf  # noqa: E402
-from nova_lite import exception, rpc, service, sockets  # noqa: E402
-from nova_lite.api import deploy, gathered_creates, gathered_reads, kept_flavors, prefork, server, wsgi  # noqa: E402
-from nova_lite.api.deadlines import Limits  # noqa: E402
+from nova_lite import rpc  # noqa: E402
+from nova_lite.api.compute import create_batcher, flavor_cache, read_batcher  # noqa: E402
+from nova_lite.api.http import deploy, prefork, server, wsgi  # noqa: E402
+from nova_lite.api.http.deadlines import Limits  # noqa: E402
+from nova_lite.base import exceptions  # noqa: E402
 from nova_lite.compute.api import API  # noqa: E402
 from nova_lite.compute.rpcapi import ComputeRPC  # noqa: E402
 from nova_lite.conductor.rpcapi import ConductorRPC, priority  # noqa: E402
+from nova_lite.daemon import service, sockets  # noqa: E402
 from nova_lite.image.driver import load_backend  # noqa: E402
-from nova_lite.policy import Policy  # noqa: E402
+from nova_lite.policies.enforcer import Policy  # noqa: E402
 
 if TYPE_CHECKING:
     from nova_lite.compute.user_volumes import UserVolumes
@@ -74,10 +77,10 @@ class Worker(service.Daemon):
         """Connects to nobody yet: with the broker down requests are answered with 503."""
         self._transport = rpc.Transport(self.conf, rpc.API)
         throttled = rpc.Throttled(self._transport, "conductor", priority)
-        client = gathered_reads.gathered(rpc.proxy(ConductorRPC, throttled))
+        client = read_batcher.gathered(rpc.proxy(ConductorRPC, throttled))
         if self.conf.network.backend != "neutron":  # which is asked about each create first, by a call of its own
-            client = gathered_creates.gathered(client)
-        conductor = kept_flavors.kept(client, self.conf.api.flavors_kept)
+            client = create_batcher.gathered(client)
+        conductor = flavor_cache.kept(client, self.conf.api.flavors_kept)
         compute = rpc.proxy(ComputeRPC, self._transport)
         self._compute.connect(conductor, compute, load_backend(self.conf, conductor), _volumes(self.conf, conductor))
         self.tell_health(self._transport, self._number)
@@ -130,7 +133,7 @@ def load_sites(conf: cfg.ConfigOpts, compute: API) -> list[Site]:
         sites.append(Site(name, app, socks, tls))
         LOG.info("%s listens on %s port %d", name, address, port)
     if not sites:
-        raise exception.ConfigurationError(reason="[api] enabled_apis: none of them can be served.")
+        raise exceptions.ConfigurationError(reason="[api] enabled_apis: none of them can be served.")
     return sites
 
 
@@ -155,7 +158,7 @@ def main() -> int:
     compute = API()
     try:
         sites = load_sites(conf, compute)
-    except exception.ConfigurationError as error:
+    except exceptions.ConfigurationError as error:
         sys.exit(f"{BINARY}: {error.message}")
     if conf.api.workers == 1:
         return Worker(conf, compute, sites).run()

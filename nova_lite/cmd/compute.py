@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nova_lite import concurrency
+from nova_lite.base import concurrency
 
 concurrency.setup(concurrency.THREADING)
 
@@ -15,11 +15,13 @@ import threading  # noqa: E402
 from oslo_config import cfg  # noqa: E402
 
 from nova_lite import conf as configuration  # noqa: E402
-from nova_lite import exception, files, metrics, rpc, service  # noqa: E402
-from nova_lite.compute import gathered_reports  # noqa: E402
+from nova_lite import rpc  # noqa: E402
+from nova_lite.base import exceptions, files, metrics  # noqa: E402
+from nova_lite.compute import report_batcher  # noqa: E402
 from nova_lite.compute.manager import ComputeManager, fences_path  # noqa: E402
 from nova_lite.compute.rpcapi import ComputeRPC  # noqa: E402
 from nova_lite.conductor.rpcapi import ConductorRPC  # noqa: E402
+from nova_lite.daemon import service  # noqa: E402
 from nova_lite.image.driver import load_backend  # noqa: E402
 from nova_lite.virt.driver import load_compute_driver  # noqa: E402
 
@@ -48,7 +50,7 @@ class ComputeDaemon(service.Daemon):
         self._lock_host()
         transport = self._transport = self._transport or rpc.Transport(self.conf, rpc.COMPUTE)
         manager = self._manager = self._manager or self._make_manager(
-            gathered_reports.gathered(rpc.proxy(ConductorRPC, transport), self.conf.host)
+            report_batcher.gathered(rpc.proxy(ConductorRPC, transport), self.conf.host)
         )
         self.tell_health(transport, hypervisor=manager.require_hypervisor, registration=manager.registration.require)
         metrics.state_of(self, manager.states)
@@ -90,12 +92,12 @@ class ComputeDaemon(service.Daemon):
             directory = files.private_directory(fences_path(self.conf, self.conf.host))
             descriptor = os.open(os.path.join(directory, ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
-            raise exception.ConfigurationError(reason=f"[DEFAULT] state_path cannot be used: {error}") from error
+            raise exceptions.ConfigurationError(reason=f"[DEFAULT] state_path cannot be used: {error}") from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(descriptor)
-            raise exception.ServiceUnavailable(
+            raise exceptions.ServiceUnavailable(
                 f"Another {BINARY} is running as host {self.conf.host} on this machine."
             ) from error
         self._lock_file = descriptor

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nova_lite import concurrency
+from nova_lite.base import concurrency
 
 concurrency.setup(turn=concurrency.LONG_TURN)
 
@@ -14,12 +14,14 @@ from collections.abc import Callable  # noqa: E402
 from oslo_config import cfg  # noqa: E402
 
 from nova_lite import conf as nova_conf  # noqa: E402
-from nova_lite import exception, metrics, one_cpu, rpc, service, version  # noqa: E402
+from nova_lite import rpc  # noqa: E402
+from nova_lite.base import exceptions, metrics, version  # noqa: E402
+from nova_lite.base.context import get_admin_context  # noqa: E402
 from nova_lite.compute.rpcapi import ComputeRPC  # noqa: E402
-from nova_lite.conductor.db import console_tokens, engine, migration, services  # noqa: E402
 from nova_lite.conductor.manager import ConductorManager  # noqa: E402
 from nova_lite.conductor.rpcapi import ConductorRPC  # noqa: E402
-from nova_lite.context import get_admin_context  # noqa: E402
+from nova_lite.daemon import cpu_affinity, service  # noqa: E402
+from nova_lite.db import console_tokens, engine, migration, services  # noqa: E402
 from nova_lite.scheduler.rpcapi import SchedulerRPC  # noqa: E402
 
 BINARY = "nova-lite-conductor"
@@ -47,7 +49,7 @@ class Conductor(service.Daemon):
         manager.db.ping()
         migration.check(self.conf)
         if self.conf.conductor.one_cpu:
-            self.add_periodic("one_cpu", one_cpu.INTERVAL, one_cpu.OneCpu(), at_once=True)
+            self.add_periodic("one_cpu", cpu_affinity.INTERVAL, cpu_affinity.OneCpu(), at_once=True)
         manager.start()
         self.serve_rpc(self.transport, self.conf.host, manager.endpoint, shared=True)
         self._report()
@@ -100,7 +102,7 @@ def main() -> int:
     service.setup_logging(conf, BINARY)
     try:
         daemon = Conductor(conf)
-    except exception.ConfigurationError as error:
+    except exceptions.ConfigurationError as error:
         sys.exit(f"{BINARY}: {error.message}")
     return daemon.run()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nova_lite import concurrency
+from nova_lite.base import concurrency
 
 concurrency.setup(concurrency.THREADING)
 
@@ -13,9 +13,11 @@ import sys  # noqa: E402
 from oslo_config import cfg  # noqa: E402
 
 from nova_lite import conf as configuration  # noqa: E402
-from nova_lite import metrics, rpc, service  # noqa: E402
+from nova_lite import rpc  # noqa: E402
+from nova_lite.base import metrics  # noqa: E402
 from nova_lite.conductor.rpcapi import ConductorRPC  # noqa: E402
-from nova_lite.notifications import Notifications  # noqa: E402
+from nova_lite.daemon import service  # noqa: E402
+from nova_lite.daemon.notifications import Notifications  # noqa: E402
 from nova_lite.scheduler.manager import SchedulerManager  # noqa: E402
 from nova_lite.scheduler.rpcapi import SchedulerRPC  # noqa: E402
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nova_lite import concurrency
+from nova_lite.base import concurrency
 
 concurrency.setup(concurrency.THREADING)
 
@@ -10,8 +10,8 @@ concurrency.setup(concurrency.THREADING)
 import sys  # noqa: E402
 
 from nova_lite import conf as configuration  # noqa: E402
-from nova_lite import service  # noqa: E402
 from nova_lite.console import daemon  # noqa: E402
+from nova_lite.daemon import service  # noqa: E402
 
 
 def main() -> int:

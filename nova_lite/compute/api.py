@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 import oslo_messaging as messaging
 
-from nova_lite import exception, operations, states
+from nova_lite import operations
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
 from nova_lite.compute import rpcapi as compute_rpcapi
 from nova_lite.compute.rpcapi import ComputeRPC
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.console import tokens
-from nova_lite.context import RequestContext
 from nova_lite.image.driver import ImageBackend
 from nova_lite.objects import VIF, ActionTicket, CreateRequest, CreateResult, Diagnostics, Instance, NetworkRequest
+from nova_lite.operations import states
 
 if TYPE_CHECKING:
     from nova_lite.compute.user_volumes import UserVolumes
@@ -95,7 +97,7 @@ class API:
             try:
                 self.accept(context, instance_uuid, kind, {"soft": True})
                 return
-            except (exception.InstanceInvalidState, exception.InstanceNotReady) as error:
+            except (exceptions.InstanceInvalidState, exceptions.InstanceNotReady) as error:
                 LOG.info("Instance %s is deleted for good: %s", instance_uuid, error.message)
         self.accept(context, instance_uuid, kind, {})
 
@@ -121,8 +123,8 @@ class API:
         if image_ref is not None:
             try:
                 images = msgspec.to_builtins(self.images.describe(context, [image_ref]))
-            except exception.Invalid as error:
-                raise exception.UnsupportedRescueImage(image=image_ref) from error
+            except exceptions.Invalid as error:
+                raise exceptions.UnsupportedRescueImage(image=image_ref) from error
         payload = {
             "image_ref": image_ref,
             "images": images,
@@ -149,7 +151,7 @@ class API:
         for vif in ticket.instance.vifs:
             if vif.id == port_id:
                 return ticket.instance, vif
-        raise exception.PortNotFound(port_id=port_id, instance_id=instance_uuid)
+        raise exceptions.PortNotFound(port_id=port_id, instance_id=instance_uuid)
 
     def detach_interface(self, context: RequestContext, instance_uuid: str, port_id: str) -> None:
         """Raises `PortNotFound`."""
@@ -162,7 +164,7 @@ class API:
         while True:
             try:
                 return self.accept(context, instance_uuid, kind, payload)
-            except exception.InstanceInvalidState as error:
+            except exceptions.InstanceInvalidState as error:
                 waits = error.kwargs.get("state") in (states.ATTACHING_INTERFACE, states.DETACHING_INTERFACE)
                 if not waits or time.monotonic() >= deadline:
                     raise
@@ -185,7 +187,7 @@ class API:
         instance = self.conductor.instance_get(context, instance_uuid)
         asked = {"vnc": self.compute.get_vnc_console, "serial": self.compute.get_serial_console}.get(protocol)
         if asked is None:
-            raise exception.ConsoleTypeUnavailable(console_type=console_type)
+            raise exceptions.ConsoleTypeUnavailable(console_type=console_type)
         console = _ask_host(instance, lambda host: asked(context, host, instance_uuid, console_type))
         token = tokens.new()
         self.conductor.console_token_create(context, instance_uuid, str(instance.host), tokens.digest(token), console)
@@ -206,15 +208,15 @@ def _ask_host(instance: Instance, ask: Callable[[str], T]) -> T:
     """Ask the instance's host for what only it knows, if it can be expected to answer."""
     host = instance.host
     if host is None:
-        raise exception.InstanceNotReady(instance_id=instance.uuid)
+        raise exceptions.InstanceNotReady(instance_id=instance.uuid)
     if instance.host_status in ("DOWN", "UNKNOWN"):
-        raise exception.ComputeHostUnavailable(host=host)
+        raise exceptions.ComputeHostUnavailable(host=host)
     try:
         return ask(host)
-    except exception.MessagingUnavailable as error:
-        raise exception.ComputeHostUnavailable(host=host) from error
-    except exception.DomainNotFound as error:
-        raise exception.InstanceNotReady(instance_id=instance.uuid) from error
+    except exceptions.MessagingUnavailable as error:
+        raise exceptions.ComputeHostUnavailable(host=host) from error
+    except exceptions.DomainNotFound as error:
+        raise exceptions.InstanceNotReady(instance_id=instance.uuid) from error
 
 
 def _again(call: Callable[[], T]) -> T:
@@ -222,7 +224,7 @@ def _again(call: Callable[[], T]) -> T:
     for _ in range(ATTEMPTS - 1):
         try:
             return call()
-        except exception.MessagingUnavailable as error:
+        except exceptions.MessagingUnavailable as error:
             if not isinstance(error.__cause__, messaging.MessagingTimeout):
                 raise
     return call()
@@ -231,7 +233,7 @@ def _again(call: Callable[[], T]) -> T:
 def _nudge(what: str, instance_uuids: list[str], cast: Callable[[], None]) -> None:
     try:
         cast()
-    except (exception.MessagingUnavailable, exception.ServiceTooOld) as error:
+    except (exceptions.MessagingUnavailable, exceptions.ServiceTooOld) as error:
         LOG.warning(
             "%s of %s is accepted but could not be sent on (%s); the conductor will drive it.",
             what,

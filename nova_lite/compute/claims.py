@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.objects import Flavor, InstanceNUMATopology
 
 UNITS = {"vcpus": "vCPUs", "memory_mb": "MB of memory", "disk_gb": "GB of disk"}
@@ -55,7 +55,7 @@ class Claims:
                 total = min(getattr(capacity, name), limits.get(name, getattr(capacity, name)))
                 need = getattr(wanted, name)
                 if used + need > total:
-                    raise exception.ComputeResourcesUnavailable(
+                    raise exceptions.ComputeResourcesUnavailable(
                         reason=f"{need} {unit} asked for, {max(0, total - used)} of {total} left on this host"
                     )
             self._check_cpus(wanted, others, capacity)
@@ -68,7 +68,7 @@ class Claims:
         for cpu in wanted.cpus:
             if cpu not in capacity.cpus or cpu in taken:
                 why = "another guest has it" if cpu in capacity.cpus else "it is not in cpu_dedicated_set"
-                raise exception.ComputeResourcesUnavailable(reason=f"CPU {cpu} asked for, {why} on this host")
+                raise exceptions.ComputeResourcesUnavailable(reason=f"CPU {cpu} asked for, {why} on this host")
 
     def restore(self, held: Mapping[str, Resources]) -> None:
         """Take over what domains hold that were here before this daemon started."""

@@ -3,10 +3,10 @@ reads."""
 
 from __future__ import annotations
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.compute.host import LocalHost
 from nova_lite.objects import Console
-from nova_lite.states import PowerState
+from nova_lite.operations.states import PowerState
 from nova_lite.virt.driver import ConsoleAddress, SerialConsole, VncConsole
 
 NOVNC = "novnc"
@@ -16,11 +16,11 @@ SERIAL = "serial"
 def vnc(host: LocalHost, instance_uuid: str, console_type: str) -> Console:
     """Raises `ConsoleTypeInvalid`, `ConsoleTypeUnavailable`, `InstanceInvalidState` or `DomainNotFound`."""
     if console_type != NOVNC:
-        raise exception.ConsoleTypeInvalid(console_type=console_type)
+        raise exceptions.ConsoleTypeInvalid(console_type=console_type)
     if not host.conf.vnc.enabled:
-        raise exception.ConsoleTypeUnavailable(console_type=console_type)
+        raise exceptions.ConsoleTypeUnavailable(console_type=console_type)
     if not isinstance(host.driver, VncConsole):
-        raise exception.NotImplementedByDriver(operation="VNC consoles")
+        raise exceptions.NotImplementedByDriver(operation="VNC consoles")
     _check_running(host, instance_uuid, "get_vnc_console")
     return _console(NOVNC, host.driver.get_vnc_console(instance_uuid), host.conf.vnc.novncproxy_base_url)
 
@@ -28,11 +28,11 @@ def vnc(host: LocalHost, instance_uuid: str, console_type: str) -> Console:
 def serial(host: LocalHost, instance_uuid: str, console_type: str) -> Console:
     """Raises what `vnc` raises."""
     if console_type != SERIAL:
-        raise exception.ConsoleTypeInvalid(console_type=console_type)
+        raise exceptions.ConsoleTypeInvalid(console_type=console_type)
     if not host.conf.serial_console.enabled:
-        raise exception.ConsoleTypeUnavailable(console_type=console_type)
+        raise exceptions.ConsoleTypeUnavailable(console_type=console_type)
     if not isinstance(host.driver, SerialConsole):
-        raise exception.NotImplementedByDriver(operation="serial consoles")
+        raise exceptions.NotImplementedByDriver(operation="serial consoles")
     _check_running(host, instance_uuid, "get_serial_console")
     return _console(SERIAL, host.driver.get_serial_console(instance_uuid), host.conf.serial_console.base_url)
 
@@ -43,14 +43,14 @@ def is_at(host: LocalHost, instance_uuid: str, port: int, console_type: str) -> 
         return False
     try:
         return find(host, instance_uuid, console_type).port == port
-    except (exception.Invalid, exception.Conflict, exception.DomainNotFound):
+    except (exceptions.Invalid, exceptions.Conflict, exceptions.DomainNotFound):
         return False
 
 
 def _check_running(host: LocalHost, instance_uuid: str, method: str) -> None:
     state = host.driver.get_info(instance_uuid).power_state
     if state not in (PowerState.RUNNING, PowerState.PAUSED):
-        raise exception.InstanceInvalidState(
+        raise exceptions.InstanceInvalidState(
             method=method, instance_id=instance_uuid, attr="power state", state=state.name.lower()
         )
 

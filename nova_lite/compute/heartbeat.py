@@ -8,7 +8,7 @@ import uuid
 
 from oslo_config import cfg
 
-from nova_lite import cpu_sets, exception, version
+from nova_lite.base import cpu_sets, exceptions, version
 from nova_lite.compute.claims import Resources
 from nova_lite.compute.jobs import Jobs
 from nova_lite.objects import HostReport, Inventory
@@ -75,5 +75,5 @@ class Heartbeat:
 
     def _known(self) -> Inventory:
         if self._inventory is None:
-            raise exception.HypervisorUnavailable(host=self._host, reason="its inventory has not been read yet")
+            raise exceptions.HypervisorUnavailable(host=self._host, reason="its inventory has not been read yet")
         return self._inventory

@@ -9,16 +9,16 @@ from collections.abc import Callable
 
 from oslo_config import cfg
 
-from nova_lite import exception, hooks
+from nova_lite.base import exceptions, failpoints
+from nova_lite.base.context import get_admin_context
 from nova_lite.compute.claims import Claims
-from nova_lite.compute.fences import FenceStore
+from nova_lite.compute.fencing import FenceStore
 from nova_lite.compute.jobs import Jobs
 from nova_lite.compute.reports import Retrier
 from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.context import get_admin_context
 from nova_lite.image.driver import ImageBackend
 from nova_lite.objects import ActionTicket, BlockDevice, Instance, VolumeSource, block_device
-from nova_lite.states import PowerState
+from nova_lite.operations.states import PowerState
 from nova_lite.virt.driver import ComputeDriver, DomainInfo, Migrating
 from nova_lite.volume.driver import VolumeBackend
 
@@ -46,13 +46,13 @@ class LocalHost:
         """The instance's domain, if it has one here."""
         try:
             return self.driver.get_info(instance_uuid)
-        except exception.DomainNotFound:
+        except exceptions.DomainNotFound:
             return None
 
     def require_answers(self) -> None:
         """Raises `HypervisorUnavailable` where a call of the driver would only hang."""
         if not self.hypervisor_answers():
-            raise exception.HypervisorUnavailable(host=self.name, reason="it does not answer")
+            raise exceptions.HypervisorUnavailable(host=self.name, reason="it does not answer")
 
     def volume_paths(
         self, instance: Instance, still_wanted: Callable[[], None] = lambda: None
@@ -97,7 +97,7 @@ class LocalHost:
             return False
         try:
             self.fences.built(info.uuid, info.generation)
-        except exception.Fenced:
+        except exceptions.Fenced:
             return False
         return True
 
@@ -108,7 +108,7 @@ class LocalHost:
         def ask() -> bool:
             try:
                 return self.conductor.order_is_open(get_admin_context(), self.name, action_id, position, request_id)
-            except exception.ServiceTooOld:
+            except exceptions.ServiceTooOld:
                 return False
 
         return self.retrier.ask(f"Instance {instance_uuid}: whether an order is late", ask, lambda: None)
@@ -121,7 +121,7 @@ class LocalHost:
         """
         found = self.driver.get_info(ticket.instance.uuid)
         if found.generation != ticket.generation:
-            raise exception.DomainNotFound(instance_uuid=found.uuid)
+            raise exceptions.DomainNotFound(instance_uuid=found.uuid)
         self.fences.check_not_held(found.uuid, found.generation)
         if not self.fences.get(found.uuid).forbids(found.generation):
             self.fences.built(found.uuid, found.generation)
@@ -131,9 +131,9 @@ class LocalHost:
 
         Where a late message could build it again, the fence is written before this is called.
         """
-        hooks.reach("domain", "destroy", "before")
+        failpoints.reach("domain", "destroy", "before")
         self.driver.destroy(instance_uuid)
-        hooks.reach("domain", "destroy", "after")
+        failpoints.reach("domain", "destroy", "after")
         self.driver.unplug_vifs(instance_uuid)
         self.volumes.disconnect(instance_uuid)
         self.fences.removed(instance_uuid)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from nova_lite import files
+from nova_lite.base import files
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import threading
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.objects import Image
 from nova_lite.virt.driver import ComputeDriver, ImageAgeing, ImageCaching
 
@@ -33,7 +33,7 @@ class ImageFetcher:
             return
         try:
             removed = self._driver.age_images(minimum_age)
-        except exception.VirtDriverError as error:
+        except exceptions.VirtDriverError as error:
             LOG.warning("The image cache stays as it is, since it cannot be told what is used: %s", error.message)
             return
         for image_id in removed:

@@ -10,9 +10,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from nova_lite import exception
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
 from nova_lite.compute.reports import Stopping
-from nova_lite.context import RequestContext
 
 LOG = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class InstanceLocks:
             self._locks[instance_uuid] = (lock, users + 1)
         try:
             if not lock.acquire(timeout=timeout):
-                raise exception.ServiceUnavailable(
+                raise exceptions.ServiceUnavailable(
                     f"Instance {instance_uuid} is still being worked on after {timeout:.0f} s."
                 )
             try:

@@ -11,28 +11,29 @@ from typing import Any
 
 from oslo_config import cfg
 
-from nova_lite import exception, metrics, operations
+from nova_lite import operations
+from nova_lite.base import exceptions, metrics
+from nova_lite.base.context import RequestContext
 from nova_lite.compute import consoles
 from nova_lite.compute.claims import Claims
-from nova_lite.compute.fences import FenceStore
+from nova_lite.compute.engine import Engine
+from nova_lite.compute.fencing import FenceStore
 from nova_lite.compute.heartbeat import Heartbeat
 from nova_lite.compute.host import LocalHost
 from nova_lite.compute.host_boot import HostBoot
 from nova_lite.compute.image_caching import ImageFetcher
 from nova_lite.compute.jobs import Jobs
 from nova_lite.compute.operations import snapshot
-from nova_lite.compute.operations.build import Builder
-from nova_lite.compute.operations.engine import Engine
+from nova_lite.compute.operations.create import Builder
 from nova_lite.compute.port_filters import PortFilterKeeper
 from nova_lite.compute.reconciler import DomainReconciler
 from nova_lite.compute.registration import Registration
 from nova_lite.compute.reports import Retrier
 from nova_lite.compute.volumes import VolumeWorker
 from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.context import RequestContext
 from nova_lite.image.driver import ImageBackend
 from nova_lite.objects import ActionTicket, BuildRequest, Console, Diagnostics, Image, VolumeWork
-from nova_lite.states import PowerState
+from nova_lite.operations.states import PowerState
 from nova_lite.virt.driver import ComputeDriver, ConsoleOutput, InstanceDiagnostics
 from nova_lite.volume.driver import VolumeBackend
 from nova_lite.volume.driver import load_backend as load_volumes
@@ -102,7 +103,7 @@ class ComputeManager:
     def require_hypervisor(self) -> None:
         """Raises `HypervisorUnavailable` while it does not answer."""
         if not self.heartbeat.hypervisor_answers():
-            raise exception.HypervisorUnavailable(host=self.host.name, reason="it does not answer")
+            raise exceptions.HypervisorUnavailable(host=self.host.name, reason="it does not answer")
 
     # --- life
 
@@ -125,12 +126,12 @@ class ComputeManager:
         order may touch what is left of it here.
         """
         if self.jobs.building() or self.jobs.acting():
-            raise exception.ServiceUnavailable("Work from before this host was forced down has not ended yet.")
+            raise exceptions.ServiceUnavailable("Work from before this host was forced down has not ended yet.")
         self.host.images.sweep_uploads(self.host.name)
         self.host.volumes.sweep()
         kept = self.reconciler.run()
         if kept:
-            raise exception.ServiceUnavailable(
+            raise exceptions.ServiceUnavailable(
                 f"{len(kept)} domain(s) that do not belong here could not be destroyed: {', '.join(sorted(kept))}."
             )
 
@@ -205,7 +206,7 @@ class ComputeManager:
         """Carry out an order if the host may serve; else it is dropped, and sent again by the conductor."""
         try:
             self.registration.check()
-        except exception.ServiceUnavailable as error:
+        except exceptions.ServiceUnavailable as error:
             LOG.warning("Instance %s: an order is left undone: %s", instance_uuid, error.message)
         else:
             work(*arguments)
@@ -225,7 +226,7 @@ class ComputeManager:
         if not host.hypervisor_answers():
             if host.fences.forbid_unless_made(instance_uuid, generation):
                 return True
-            raise exception.ServiceUnavailable(f"The hypervisor of host {host.name} does not answer.")
+            raise exceptions.ServiceUnavailable(f"The hypervisor of host {host.name} does not answer.")
         if self.jobs.is_building(instance_uuid):
             host.fences.forbid_unless_built(instance_uuid, generation)
         with self.jobs.locks.hold(instance_uuid, FENCE_WAIT):
@@ -242,12 +243,12 @@ class ComputeManager:
         Asked without the instance's lock: it only reads, and a long build or stop must not make the user wait."""
         driver = self.host.driver
         if not isinstance(driver, ConsoleOutput):
-            raise exception.NotImplementedByDriver(operation="console output")
+            raise exceptions.NotImplementedByDriver(operation="console output")
         self.host.require_answers()
         try:
             return driver.get_console_output(instance_uuid, length)
-        except exception.DomainNotFound as error:
-            raise exception.InstanceNotReady(instance_id=instance_uuid) from error
+        except exceptions.DomainNotFound as error:
+            raise exceptions.InstanceNotReady(instance_id=instance_uuid) from error
 
     def get_vnc_console(self, context: RequestContext, instance_uuid: str, console_type: str) -> Console:
         return consoles.vnc(self.host, instance_uuid, console_type)
@@ -262,17 +263,17 @@ class ComputeManager:
         """Of a guest that runs, else `InstanceInvalidState`. Asked without the instance's lock, as the console is."""
         driver = self.host.driver
         if not isinstance(driver, InstanceDiagnostics):
-            raise exception.NotImplementedByDriver(operation="diagnostics")
+            raise exceptions.NotImplementedByDriver(operation="diagnostics")
         self.host.require_answers()
         try:
             state = driver.get_info(instance_uuid).power_state
             if state != PowerState.RUNNING:
-                raise exception.InstanceInvalidState(
+                raise exceptions.InstanceInvalidState(
                     method="get_diagnostics", instance_id=instance_uuid, attr="power state", state=state.name.lower()
                 )
             return driver.get_instance_diagnostics(instance_uuid)
-        except exception.DomainNotFound as error:
-            raise exception.InstanceNotReady(instance_id=instance_uuid) from error
+        except exceptions.DomainNotFound as error:
+            raise exceptions.InstanceNotReady(instance_id=instance_uuid) from error
 
 
 def fences_path(conf: cfg.ConfigOpts, host: str) -> str:

@@ -17,9 +17,9 @@ from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
-from nova_lite import exception
+from nova_lite.base import exceptions
+from nova_lite.base.context import get_admin_context
 from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.context import get_admin_context
 from nova_lite.objects import Instance, PortFilters
 from nova_lite.virt.driver import ComputeDriver, PortFiltering
 
@@ -91,7 +91,7 @@ class PortFilterKeeper:
             took = self._take(driver, ordered) if plugged is not None else False
             if due or plugged is None or not (took or plugged) or not self._ask_for(driver, plugged):
                 self._ask_for_all(driver)
-        except exception.ServiceTooOld as error:
+        except exceptions.ServiceTooOld as error:
             LOG.info("Guests are reached by nobody until the conductor is upgraded: %s", error.message)
             self.refresh_soon()
             self._not_before = now + TOO_OLD_PAUSE

@@ -8,13 +8,13 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 
-from nova_lite import exception
+from nova_lite.base import exceptions
+from nova_lite.base.context import get_admin_context
 from nova_lite.compute.agreement import Question
 from nova_lite.compute.host import LocalHost
 from nova_lite.compute.host_boot import HostBoot
-from nova_lite.context import get_admin_context
 from nova_lite.objects import DomainReport, DomainVerdict, Verdict, digest_of_domains
-from nova_lite.states import PowerState
+from nova_lite.operations.states import PowerState
 from nova_lite.virt.driver import DomainInfo
 
 LOG = logging.getLogger(__name__)
@@ -150,7 +150,7 @@ class DomainReconciler:
         trouble = ""
         try:
             expected = self._host.conductor.domains_expected(get_admin_context(), self._host.name)
-        except exception.ServiceUnavailable as error:
+        except exceptions.ServiceUnavailable as error:
             expected, trouble = [], error.message
         if trouble:
             LOG.info("What ought to be on this host is not known now: %s", trouble)
@@ -168,7 +168,7 @@ class DomainReconciler:
         try:
             yield
         except Exception as error:
-            expected = isinstance(error, exception.NovaLiteException)
+            expected = isinstance(error, exceptions.NovaLiteException)
             LOG.warning("Instance %s: to be looked at again: %s", instance_uuid, error, exc_info=not expected)
 
     @contextlib.contextmanager

@@ -13,11 +13,11 @@ import time
 
 from oslo_config import cfg
 
-from nova_lite import exception
+from nova_lite.base import exceptions
+from nova_lite.base.context import get_admin_context
 from nova_lite.compute.agreement import Question
 from nova_lite.compute.heartbeat import Heartbeat
 from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.context import get_admin_context
 from nova_lite.objects import HostReport
 from nova_lite.objects.host import admission
 
@@ -58,7 +58,7 @@ class Registration:
         trouble = None
         try:
             self.send_heartbeat()
-        except exception.ServiceUnavailable as error:
+        except exceptions.ServiceUnavailable as error:
             trouble = error.message
         if trouble:  # while an exception is handled, oslo.log repeats it at the end of the line
             LOG.warning("It could not be told yet that this host serves: %s", trouble)
@@ -79,7 +79,7 @@ class Registration:
             report.domains = question.digest
         try:
             agrees = self._conductor.report_state(get_admin_context(), report, timeout=timeout)
-        except exception.HostNotAdmitted:
+        except exceptions.HostNotAdmitted:
             if report.epoch == self._epoch:
                 self.lost.set()
             raise
@@ -95,14 +95,14 @@ class Registration:
     def require(self) -> None:
         """Raises `ServiceUnavailable` while the host takes no orders."""
         if self.lost.is_set() or not self._serving:
-            raise exception.HostNotAdmitted("This host is not registered, or has not compared its domains yet.")
+            raise exceptions.HostNotAdmitted("This host is not registered, or has not compared its domains yet.")
         if time.monotonic() - self._confirmed >= self._conf.service_down_time:
-            raise exception.ServiceUnavailable("No heartbeat was answered lately.")
+            raise exceptions.ServiceUnavailable("No heartbeat was answered lately.")
 
     def check(self) -> None:
         """Before an order is carried out: asks if the last answer is older than a host's lease. Raises
         `ServiceUnavailable` if the host may not serve, or cannot find out."""
         if self.lost.is_set():
-            raise exception.HostNotAdmitted("This host has to register anew before it serves.")
+            raise exceptions.HostNotAdmitted("This host has to register anew before it serves.")
         if time.monotonic() - self._confirmed >= self._conf.service_down_time:
             self.confirm()

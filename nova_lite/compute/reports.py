@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 
 LOG = logging.getLogger(__name__)
 
@@ -41,7 +41,9 @@ class Retrier:
         """
 
         def transient(error: Exception) -> bool:
-            return isinstance(error, exception.ServiceUnavailable) or not isinstance(error, exception.NovaLiteException)
+            return isinstance(error, exceptions.ServiceUnavailable) or not isinstance(
+                error, exceptions.NovaLiteException
+            )
 
         return self._until_done(what, call, still_wanted, transient)
 
@@ -60,7 +62,7 @@ class Retrier:
             except Exception as error:
                 if not transient(error):
                     raise
-                expected = isinstance(error, exception.NovaLiteException)
+                expected = isinstance(error, exceptions.NovaLiteException)
                 drawn = pause * random.uniform(0.5, 1.5)
                 LOG.warning("%s failed, again in %.1f s: %s", what, drawn, error, exc_info=not expected)
             if self._stopping.wait(drawn):
@@ -70,6 +72,6 @@ class Retrier:
 
 def exception_message(error: Exception, host: str) -> str:
     """The text of a failure for the instance's owner: that of our own errors, nothing internal of others."""
-    if isinstance(error, exception.NovaLiteException):
+    if isinstance(error, exceptions.NovaLiteException):
         return error.message
     return f"Unexpected {type(error).__name__} on host {host}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from nova_lite import operations, rpc
-from nova_lite.context import RequestContext
+from nova_lite.base.context import RequestContext
 from nova_lite.objects import ActionTicket, BuildRequest, Console, Diagnostics, Image, VolumeWork
 
 #: The version that the newest of the calls below came in.

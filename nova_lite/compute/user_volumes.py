@@ -10,9 +10,9 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
-from nova_lite import exception
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
 from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.context import RequestContext
 from nova_lite.objects import BlockDevice, Instance, Volume
 from nova_lite.objects.block_device import Source
 from nova_lite.objects.block_device import volumes as volumes_of
@@ -41,16 +41,16 @@ class UserVolumes:
     def _volume(self, context: RequestContext, volume_id: str) -> Volume:
         try:
             return self.attachable(context, volume_id)
-        except (exception.VolumeNotFound, exception.Forbidden) as error:
-            raise exception.InvalidBDM(reason=f"failed to get volume {volume_id}.") from error
+        except (exceptions.VolumeNotFound, exceptions.Forbidden) as error:
+            raise exceptions.InvalidBDM(reason=f"failed to get volume {volume_id}.") from error
 
     def _snapshot(self, context: RequestContext, snapshot_id: str) -> Volume:
         try:
             snapshot = self._client.snapshot_source(context, snapshot_id)
-        except (exception.SnapshotNotFound, exception.Forbidden) as error:
-            raise exception.InvalidBDM(reason=f"failed to get snapshot {snapshot_id}.") from error
+        except (exceptions.SnapshotNotFound, exceptions.Forbidden) as error:
+            raise exceptions.InvalidBDM(reason=f"failed to get snapshot {snapshot_id}.") from error
         if snapshot.status != _AVAILABLE:
-            raise exception.InvalidSnapshot(
+            raise exceptions.InvalidSnapshot(
                 reason=f"Originating snapshot status must be one of 'available' values, it is {snapshot.status}"
             )
         return snapshot
@@ -59,7 +59,7 @@ class UserVolumes:
         """One of the user's. `VolumeNotFound`, `InvalidVolume`."""
         volume = self._client.volume(context, volume_id)
         if volume.encrypted:
-            raise exception.InvalidVolume(reason=f"volume {volume_id} is encrypted, which is not supported here.")
+            raise exceptions.InvalidVolume(reason=f"volume {volume_id} is encrypted, which is not supported here.")
         return volume
 
     def make(self, context: RequestContext, instances: Iterable[Instance]) -> None:
@@ -74,14 +74,14 @@ class UserVolumes:
         volume_id = cause = None
         try:
             volume_id = self._client.create_volume(context, _wanted(device), device.uuid)
-        except exception.ServiceUnavailable as error:
+        except exceptions.ServiceUnavailable as error:
             LOG.warning("Whether Cinder makes a volume for server %s is not known: %s", instance.uuid, error.message)
             return
-        except exception.NovaLiteException as error:
+        except exceptions.NovaLiteException as error:
             cause = error.message
         try:
             wanted = self._conductor.volume_made(context, instance.uuid, device.uuid, volume_id, cause)
-        except exception.ServiceUnavailable as error:
+        except exceptions.ServiceUnavailable as error:
             LOG.warning("The conductor will look for the volume of server %s: %s", instance.uuid, error.message)
             return
         if volume_id is not None and not wanted:

@@ -7,10 +7,10 @@ import logging
 import threading
 from collections.abc import Mapping
 
-from nova_lite import exception, hooks
+from nova_lite.base import exceptions, failpoints
+from nova_lite.base.context import get_admin_context
 from nova_lite.compute.host import LocalHost
 from nova_lite.compute.reports import Stopping, exception_message
-from nova_lite.context import get_admin_context
 from nova_lite.objects import VolumeVerb, VolumeWork
 from nova_lite.virt.driver import VolumeAttaching, VolumeCopying
 
@@ -49,7 +49,7 @@ class VolumeWorker:
 
     def _do(self, work: VolumeWork) -> str | None:
         """None, or how it failed."""
-        hooks.reach("volume", work.verb, "before")
+        failpoints.reach("volume", work.verb, "before")
         try:
             if work.instance_uuid is None:
                 self._carry_out(work)
@@ -57,10 +57,10 @@ class VolumeWorker:
                 with self._host.jobs.locks.hold(work.instance_uuid):
                     self._carry_out(work)
         except Exception as error:
-            expected = isinstance(error, exception.NovaLiteException | OSError)
+            expected = isinstance(error, exceptions.NovaLiteException | OSError)
             LOG.warning("Volume %s: %s failed: %s", work.volume_id, work.verb, error, exc_info=not expected)
             return exception_message(error, self._host.name)
-        hooks.reach("volume", work.verb, "after")
+        failpoints.reach("volume", work.verb, "after")
         return None
 
     def _carry_out(self, work: VolumeWork) -> None:
@@ -86,7 +86,7 @@ class VolumeWorker:
             return
         driver, uuid = self._host.driver, work.instance_uuid
         if not isinstance(driver, VolumeCopying):
-            raise exception.NotImplementedByDriver(operation="a snapshot of a volume in use")
+            raise exceptions.NotImplementedByDriver(operation="a snapshot of a volume in use")
         driver.get_info(uuid)
         self._host.volumes.create_snapshots_in_use(
             {work.volume_id: str(work.snapshot_id)},

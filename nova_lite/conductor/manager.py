@@ -9,31 +9,32 @@ from typing import TYPE_CHECKING, Any
 
 from oslo_config import cfg
 
-from nova_lite import metrics, rpc
+from nova_lite import rpc
+from nova_lite.base import metrics
 from nova_lite.compute.rpcapi import ComputeRPC
-from nova_lite.conductor.cinder import Cinder
-from nova_lite.conductor.db import backlog, engine, purge, services
-from nova_lite.conductor.db.cinder import BACKEND as CINDER
-from nova_lite.conductor.db.engine import Database, UnitOfWork
-from nova_lite.conductor.domains import Domains
 from nova_lite.conductor.endpoints import database
 from nova_lite.conductor.endpoints.images import Images
 from nova_lite.conductor.endpoints.instances import Instances
 from nova_lite.conductor.endpoints.interfaces import Interfaces, Ports
 from nova_lite.conductor.endpoints.live_migrations import LiveMigrations
-from nova_lite.conductor.filter_news import FilterNews
-from nova_lite.conductor.filter_questions import FilterQuestions
-from nova_lite.conductor.heartbeats import Heartbeats
-from nova_lite.conductor.host_news import HostNews
-from nova_lite.conductor.operations.building import Building
+from nova_lite.conductor.engine.build_reports import Building
+from nova_lite.conductor.engine.cinder import Cinder
+from nova_lite.conductor.engine.dispatcher import Drives
+from nova_lite.conductor.engine.engine import Engine
+from nova_lite.conductor.engine.reconciler import Reconciler
+from nova_lite.conductor.engine.scheduling import Scheduling
+from nova_lite.conductor.hosts.domains import Domains
+from nova_lite.conductor.hosts.filter_publisher import FilterNews
+from nova_lite.conductor.hosts.filter_queries import FilterQuestions
+from nova_lite.conductor.hosts.heartbeats import Heartbeats
+from nova_lite.conductor.hosts.publisher import HostNews
+from nova_lite.conductor.hosts.retirement import Retirements
 from nova_lite.conductor.operations.create import Create
-from nova_lite.conductor.operations.drives import Drives
-from nova_lite.conductor.operations.engine import Engine
-from nova_lite.conductor.operations.scheduling import Scheduling
-from nova_lite.conductor.reconciler import Reconciler
-from nova_lite.conductor.replays import Once
-from nova_lite.conductor.retirement import Retirements
+from nova_lite.conductor.replay_cache import Once
 from nova_lite.conductor.rpcapi import ConductorRPC, priority
+from nova_lite.db import backlog, engine, purge, services
+from nova_lite.db.cinder import BACKEND as CINDER
+from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.image.driver import load_backend as load_images
 from nova_lite.network.driver import load_backend
 from nova_lite.scheduler.rpcapi import SchedulerRPC

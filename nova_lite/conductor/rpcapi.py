@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Protocol
 
 from nova_lite import operations, rpc
-from nova_lite.context import RequestContext
+from nova_lite.base.context import RequestContext
 from nova_lite.objects import (
     ActionReport,
     ActionTicket,
@@ -60,7 +60,7 @@ from nova_lite.objects import (
     VolumeUse,
     Wish,
 )
-from nova_lite.overload import Priority
+from nova_lite.rpc.admission import Priority
 
 #: What hosts and daemons ask and report, in whose user's name ever: without it what was accepted does not end.
 _OWN = frozenset(
@@ -80,7 +80,7 @@ _READS = frozenset({"instances_at_address", "instance_password_set"})
 _DELETES = frozenset({operations.DELETE.kind})
 
 #: Who may call what. ``own``: a host, as any daemon, speaks of itself alone; the handlers hold what it says of
-#: instances and actions against their rows, where these have to be its own (`nova_lite.conductor.db.host_images` too).
+#: instances and actions against their rows, where these have to be its own (`nova_lite.db.host_images` too).
 ALLOWED = {
     # what servers are asked to become, and what there is of them
     **rpc.allow(

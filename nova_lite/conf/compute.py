@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from oslo_config import cfg, types
 
-from nova_lite.cpu_sets import CpuSet
+from nova_lite.base.cpu_sets import CpuSet
 
 DEFAULT_OPTS = [
     cfg.StrOpt("compute_driver", default="libvirt", help="Entry point in nova_lite.virt.drivers: libvirt or fake."),

@@ -11,7 +11,7 @@ from keystoneauth1 import exceptions as keystone_errors
 from keystoneauth1.plugin import BaseAuthPlugin
 from oslo_config import cfg
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 
 
 class _Monotonic:
@@ -55,7 +55,7 @@ def load_adapter(
     try:
         auth = loading.load_auth_from_conf_options(conf, group)
         if auth is None:
-            raise exception.ConfigurationError(
+            raise exceptions.ConfigurationError(
                 reason=f"{backend}: [{group}] auth_type and its options have to say as whom it is asked."
             )
         if wrap is not None:
@@ -63,4 +63,4 @@ def load_adapter(
         session = loading.load_session_from_conf_options(conf, group, auth=auth)
         return loading.load_adapter_from_conf_options(conf, group, session=session, auth=auth)
     except (keystone_errors.ClientException, cfg.Error, ValueError, TypeError) as error:
-        raise exception.ConfigurationError(reason=f"[{group}]: {error}") from error
+        raise exceptions.ConfigurationError(reason=f"[{group}]: {error}") from error

@@ -8,12 +8,14 @@ from typing import NamedTuple
 
 from oslo_config import cfg
 
-from nova_lite import exception, rpc, service
+from nova_lite import rpc
+from nova_lite.base import exceptions
 from nova_lite.compute.rpcapi import ComputeRPC
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.console.opening import Opener
 from nova_lite.console.server import ProxyServer
-from nova_lite.sockets import listen, tls_context
+from nova_lite.daemon import service
+from nova_lite.daemon.sockets import listen, tls_context
 
 
 class Kind(NamedTuple):
@@ -61,7 +63,7 @@ class ConsoleProxy(service.Daemon):
         if self._kind.page is None:
             return None
         if not os.path.isfile(os.path.join(self.conf.web, self._kind.page)):
-            raise exception.ConfigurationError(
+            raise exceptions.ConfigurationError(
                 reason=f"[DEFAULT] web = {self.conf.web}: noVNC's files are not there (no {self._kind.page}). "
                 "Debian has them in the package novnc."
             )

@@ -8,11 +8,11 @@ import socket
 from collections.abc import Collection
 from typing import NamedTuple
 
-from nova_lite import exception
+from nova_lite.base import exceptions
+from nova_lite.base.context import get_admin_context
 from nova_lite.compute.rpcapi import ComputeRPC
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.console import origins, tokens
-from nova_lite.context import get_admin_context
 from nova_lite.objects import ConsoleTarget
 
 LOG = logging.getLogger(__name__)
@@ -64,14 +64,14 @@ class Opener:
             if not origins.has_scheme_of(origin, target.console.access_url_base):
                 raise Refused(http.HTTPStatus.FORBIDDEN, "This page may not open consoles here.")
             return Opened(target, self._connect(target))
-        except exception.ServiceUnavailable as error:
+        except exceptions.ServiceUnavailable as error:
             LOG.warning("A console cannot be opened: %s", error.message)
             raise Refused(http.HTTPStatus.SERVICE_UNAVAILABLE, "The cloud does not answer. Please try again.") from None
 
     def _take(self, token: str) -> ConsoleTarget:
         try:
             return self._conductor.console_token_take(get_admin_context(), tokens.digest(token), self._console_types)
-        except exception.ConsoleTokenNotFound:
+        except exceptions.ConsoleTokenNotFound:
             raise Refused(
                 http.HTTPStatus.UNAUTHORIZED,
                 "This token was used, or its time is over: ask for the console's URL again.",

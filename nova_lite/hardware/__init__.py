@@ -7,7 +7,7 @@ gives the guest. The API and the conductor refuse by the same rows, so nothing t
 
 from __future__ import annotations
 
-from nova_lite.hardware.asked import check_extra_spec
+from nova_lite.hardware.request import check_extra_spec
 from nova_lite.hardware.settings import (
     DEFAULT,
     OPTIONAL,

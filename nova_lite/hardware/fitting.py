@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from nova_lite import cpu_sets
+from nova_lite.base import cpu_sets
 from nova_lite.hardware.numa import ANY, ISOLATE, LARGE, REQUIRE, SHARE, SMALL, WantedCell, WantedNUMA
 from nova_lite.objects import HostState
 from nova_lite.objects.numa import (

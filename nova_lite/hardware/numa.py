@@ -10,8 +10,8 @@ from collections.abc import Mapping
 import msgspec
 from oslo_utils import strutils
 
-from nova_lite import cpu_sets, exception
-from nova_lite.hardware.asked import Asked
+from nova_lite.base import cpu_sets, exceptions
+from nova_lite.hardware.request import Asked
 
 SHARED, DEDICATED = "shared", "dedicated"
 PREFER, ISOLATE, REQUIRE = "prefer", "isolate", "require"
@@ -67,8 +67,8 @@ def choose(asked: Asked, vcpus: int, memory_mb: int) -> WantedNUMA | None:
     )
 
 
-def _refused(reason: str) -> exception.HardwareRefused:
-    return exception.HardwareRefused(reason=reason)
+def _refused(reason: str) -> exceptions.HardwareRefused:
+    return exceptions.HardwareRefused(reason=reason)
 
 
 def _is_dedicated(asked: Asked) -> bool:

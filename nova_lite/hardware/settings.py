@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.hardware import numa, traits
-from nova_lite.hardware.asked import Asked, read
 from nova_lite.hardware.numa import WantedNUMA
+from nova_lite.hardware.request import Asked, read
 from nova_lite.hardware.topology import Topology, choose
 from nova_lite.objects import Flavor, Image
 
@@ -93,7 +93,7 @@ def resolve(flavor: Flavor, image: Image | None, strict: bool = True) -> Hardwar
     try:
         _check_combinations(asked)
         wanted = numa.choose(asked, flavor.vcpus, flavor.memory_mb)
-    except exception.HardwareRefused:
+    except exceptions.HardwareRefused:
         if strict:
             raise
         return msgspec.structs.replace(DEFAULT, topology=Topology(flavor.vcpus), cdrom=cdrom, traits=asked.traits)
@@ -184,7 +184,7 @@ def check_rescue(image: Image | None, strict: bool = True) -> RescueDisk:
     cdrom = device == "cdrom" or (device is None and image is not None and image.disk_format == _ISO)
     if cdrom and bus == VIRTIO:
         if strict:
-            raise exception.HardwareRefused(
+            raise exceptions.HardwareRefused(
                 reason="A drive (hw_rescue_device) cannot be on the bus virtio (hw_rescue_bus)."
             )
         bus = None
@@ -225,7 +225,7 @@ def _disk_tune(asked: Asked) -> dict[str, int]:
 def _with_needed(said: dict[str, str], needed: set[str], strict: bool) -> dict[str, str]:
     for trait in sorted(needed):
         if strict and said.get(trait) == traits.FORBIDDEN:
-            raise exception.HardwareRefused(reason=f"Trait {trait} is forbidden, and the guest's hardware needs it.")
+            raise exceptions.HardwareRefused(reason=f"Trait {trait} is forbidden, and the guest's hardware needs it.")
     return {**said, **dict.fromkeys(needed, traits.REQUIRED)}
 
 
@@ -240,30 +240,30 @@ def _check_firmware(asked: Asked) -> None:
     machine = asked.value("machine_type") or ""
     if asked.value("secure_boot") == REQUIRED:
         if asked.value("firmware_type") != "uefi":
-            raise exception.HardwareRefused(reason="Secure boot takes an image with hw_firmware_type=uefi.")
+            raise exceptions.HardwareRefused(reason="Secure boot takes an image with hw_firmware_type=uefi.")
         if machine and "q35" not in machine:
-            raise exception.HardwareRefused(reason=f"Secure boot takes a q35 machine, hw_machine_type is {machine}.")
+            raise exceptions.HardwareRefused(reason=f"Secure boot takes a q35 machine, hw_machine_type is {machine}.")
     mode, bits = asked.value("maxphysaddr_mode"), asked.value("maxphysaddr_bits")
     if (mode == "emulate") != (bits is not None):
-        raise exception.HardwareRefused(reason="maxphysaddr_bits goes with maxphysaddr_mode=emulate, which needs it.")
+        raise exceptions.HardwareRefused(reason="maxphysaddr_bits goes with maxphysaddr_mode=emulate, which needs it.")
     if "q35" in machine and IDE in (asked.value("disk_bus"), asked.value("cdrom_bus")):
-        raise exception.HardwareRefused(reason="A q35 machine has no IDE bus: hw_disk_bus or hw_cdrom_bus is ide.")
+        raise exceptions.HardwareRefused(reason="A q35 machine has no IDE bus: hw_disk_bus or hw_cdrom_bus is ide.")
 
 
 def _check_devices(asked: Asked) -> None:
     ram = asked.number("video_ram")
     most = asked.number("video_ram_max") or 0
     if ram is not None and ram > most:
-        raise exception.HardwareRefused(
+        raise exceptions.HardwareRefused(
             reason=f"The image asks for {ram} MiB of video RAM, and its flavor allows {most} (hw_video:ram_max_mb)."
         )
     if asked.flag("require_quiesce") and not asked.flag("qemu_guest_agent"):
-        raise exception.HardwareRefused(reason="os_require_quiesce takes a guest agent: hw_qemu_guest_agent=yes.")
+        raise exceptions.HardwareRefused(reason="os_require_quiesce takes a guest agent: hw_qemu_guest_agent=yes.")
     model = asked.value("vif_model") or VIRTIO
     if asked.flag("vif_multiqueue_enabled") and model != VIRTIO:
-        raise exception.HardwareRefused(reason=f"Only virtio interfaces have several queues, hw_vif_model is {model}.")
+        raise exceptions.HardwareRefused(reason=f"Only virtio interfaces have several queues, hw_vif_model is {model}.")
     if asked.value("pointer_model") and asked.value("input_bus") not in (None, USB):
-        raise exception.HardwareRefused(reason="hw_pointer_model=usbtablet is on the bus usb, hw_input_bus is not.")
+        raise exceptions.HardwareRefused(reason="hw_pointer_model=usbtablet is on the bus usb, hw_input_bus is not.")
 
 
 def _check_tunes(asked: Asked) -> None:
@@ -273,17 +273,17 @@ def _check_tunes(asked: Asked) -> None:
         for most in ("", "_max"):
             total, *ways = (asked.value(f"disk_{way}_{unit}_sec{most}") for way in _DIRECTIONS)
             if total and any(ways):
-                raise exception.HardwareRefused(
+                raise exceptions.HardwareRefused(
                     reason=f"quota:disk_total_{unit}_sec{most} goes with neither of read and write."
                 )
             for way in _DIRECTIONS:
                 if most and asked.value(f"disk_{way}_{unit}_sec_max") and not asked.value(f"disk_{way}_{unit}_sec"):
-                    raise exception.HardwareRefused(
+                    raise exceptions.HardwareRefused(
                         reason=f"quota:disk_{way}_{unit}_sec_max goes with quota:disk_{way}_{unit}_sec."
                     )
     if asked.value("disk_size_iops_sec") and not any(asked.value(f"disk_{way}_iops_sec") for way in _DIRECTIONS):
-        raise exception.HardwareRefused(reason="quota:disk_size_iops_sec goes with a limit of requests per second.")
+        raise exceptions.HardwareRefused(reason="quota:disk_size_iops_sec goes with a limit of requests per second.")
     for way in ("inbound", "outbound"):
         beside = any(asked.value(f"vif_{way}_{kind}") for kind in ("peak", "burst"))
         if beside and not asked.value(f"vif_{way}_average"):
-            raise exception.HardwareRefused(reason=f"quota:vif_{way}_peak and _burst go with quota:vif_{way}_average.")
+            raise exceptions.HardwareRefused(reason=f"quota:vif_{way}_peak and _burst go with quota:vif_{way}_average.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import re
 
-from nova_lite.hardware.rows import (
+from nova_lite.hardware.definition import (
     ANYTHING,
     BOOLEAN,
     CPUS,

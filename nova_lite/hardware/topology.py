@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from nova_lite import exception
-from nova_lite.hardware.asked import Asked
+from nova_lite.base import exceptions
+from nova_lite.hardware.request import Asked
 
 _NO_LIMIT = 65536
 _PARTS = ("sockets", "cores", "threads")
@@ -27,13 +27,15 @@ def choose(asked: Asked, vcpus: int, strict: bool = True) -> Topology:
         return Topology(vcpus)
     for part, wish, limit in zip(_PARTS, wishes, limits, strict=True):
         if strict and wish is not None and wish > limit:
-            raise exception.HardwareRefused(reason=f"{wish} CPU {part} are asked for, and at most {limit} are allowed.")
+            raise exceptions.HardwareRefused(
+                reason=f"{wish} CPU {part} are asked for, and at most {limit} are allowed."
+            )
     possible = [each for each in _all(vcpus) if all(have <= limit for have, limit in zip(each, limits, strict=True))]
     if not possible:
         if not strict:
             return Topology(vcpus)
         says = " x ".join(f"{limit} {part}" for part, limit in zip(_PARTS, limits, strict=True) if limit < _NO_LIMIT)
-        raise exception.HardwareRefused(reason=f"{vcpus} vCPUs cannot be had with at most {says}.")
+        raise exceptions.HardwareRefused(reason=f"{vcpus} vCPUs cannot be had with at most {says}.")
     return max(
         possible,
         key=lambda each: (sum(have == wish for have, wish in zip(each, wishes, strict=True)), each.sockets, each.cores),

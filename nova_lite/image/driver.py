@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from oslo_config import cfg
 
-from nova_lite import plugins
-from nova_lite.context import RequestContext
+from nova_lite.base import plugins
+from nova_lite.base.context import RequestContext
 from nova_lite.objects import Image
 
 if TYPE_CHECKING:  # nova-lite-manage needs no message bus, which takes long to load

@@ -13,7 +13,7 @@ import stat
 
 from oslo_utils.imageutils import format_inspector
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.image import qcow2
 
 DISK_FORMATS = ("raw", "qcow2", "ami", "aki", "ari", "iso")
@@ -51,7 +51,7 @@ def check(path: str, disk_format: str, image_id: str = "") -> None:
     wrong = sorted({str(each) for each in found} - expected)
     if wrong:
         what = f"it is {', '.join(wrong)}" if wrong != ["raw"] else "its content is something else"
-        raise exception.ImageUnacceptable(
+        raise exceptions.ImageUnacceptable(
             image_id=image_id or path, reason=f"it was declared as {disk_format or 'nothing'}, and {what}"
         )
     for inspector in found:
@@ -81,7 +81,7 @@ def _inspect(path: str, image_id: str) -> list[format_inspector.FileInspector]:
             wrapper.close()
             return list(wrapper.formats or ())
         except format_inspector.ImageFormatError as error:
-            raise exception.ImageUnacceptable(image_id=image_id, reason="its header is damaged") from error
+            raise exceptions.ImageUnacceptable(image_id=image_id, reason="its header is damaged") from error
 
 
 def _check_head(path: str, disk_format: str, image_id: str) -> None:
@@ -94,7 +94,7 @@ def _check_head(path: str, disk_format: str, image_id: str) -> None:
     elif disk_format == "qcow2":
         reason = qcow2.problem(head)
     if reason is not None:
-        raise exception.ImageUnacceptable(image_id=image_id, reason=reason)
+        raise exceptions.ImageUnacceptable(image_id=image_id, reason=reason)
 
 
 def _is_descriptor(head: bytes) -> bool:
@@ -109,6 +109,6 @@ def _check_safe(inspector: format_inspector.FileInspector, image_id: str) -> Non
         inspector.safety_check()
     except format_inspector.SafetyCheckFailed as error:
         reasons = [_REASONS.get(name, "its header asks for what is not supported") for name in sorted(error.failures)]
-        raise exception.ImageUnacceptable(image_id=image_id, reason=" and ".join(dict.fromkeys(reasons))) from error
+        raise exceptions.ImageUnacceptable(image_id=image_id, reason=" and ".join(dict.fromkeys(reasons))) from error
     except format_inspector.ImageFormatError as error:
-        raise exception.ImageUnacceptable(image_id=image_id, reason="its header is damaged") from error
+        raise exceptions.ImageUnacceptable(image_id=image_id, reason="its header is damaged") from error

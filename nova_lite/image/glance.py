@@ -19,8 +19,8 @@ import requests
 from oslo_config import cfg
 from oslo_utils import timeutils
 
-from nova_lite import exception
-from nova_lite.context import RequestContext
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
 from nova_lite.image import verified
 from nova_lite.image.driver import ImageBackend, ImageCall
 from nova_lite.image.glance_client import GlanceClient, json_of
@@ -66,7 +66,7 @@ class GlanceImages(ImageBackend):
     def change_properties(self, context: RequestContext, image_id: str, changes: Mapping[str, str | None]) -> Image:
         for name in changes:
             if name in FIELDS:
-                raise exception.ValidationError(detail=f"{name} is not metadata that can be changed here.")
+                raise exceptions.ValidationError(detail=f"{name} is not metadata that can be changed here.")
         operations = [_operation(name, value) for name, value in changes.items()]
         if not operations:
             return self.get(context, image_id)
@@ -83,8 +83,8 @@ class GlanceImages(ImageBackend):
         for image_id in image_ids:
             try:
                 image = found[image_id] = self.get(context, image_id)
-            except exception.ImageNotFound as error:
-                raise exception.ImageUnavailable() from error
+            except exceptions.ImageNotFound as error:
+                raise exceptions.ImageUnavailable() from error
             for part, part_id in image.boot_parts():
                 found[part_id] = self._part(context, image, part, part_id)
         return found
@@ -92,8 +92,8 @@ class GlanceImages(ImageBackend):
     def _part(self, context: RequestContext, image: Image, part: str, part_id: str) -> Image:
         try:
             return self.get(context, part_id)
-        except exception.ImageNotFound as error:
-            raise exception.InvalidInput(
+        except exceptions.ImageNotFound as error:
+            raise exceptions.InvalidInput(
                 reason=f"image {image.id} names a {part} {part_id} that does not exist"
             ) from error
 
@@ -124,13 +124,13 @@ class GlanceImages(ImageBackend):
                 with verified.whole(target):
                     self._download(image, target)
                 return
-            except (exception.ImageDownloadFailed, exception.ImageCorrupt) as error:
+            except (exceptions.ImageDownloadFailed, exceptions.ImageCorrupt) as error:
                 failure = error.message
             if left:
                 LOG.warning("%s Trying again, %d more time(s)", failure, left)
                 time.sleep(wait)
                 wait *= 2
-        raise exception.ImageDownloadFailed(image_id=image.id, reason=failure)
+        raise exceptions.ImageDownloadFailed(image_id=image.id, reason=failure)
 
     def _download(self, image: Image, target: str) -> None:
         """Raises `ImageDownloadFailed` or `ImageCorrupt` for what may go better the next time."""
@@ -139,12 +139,12 @@ class GlanceImages(ImageBackend):
                 _check_download(image, answer)
                 chunks = _no_more_than(image, answer.iter_content(verified.CHUNK))
                 verified.check(image, *verified.write(chunks, target, image.hash_algorithm))
-        except exception.ImageServiceUnavailable as error:
-            raise exception.ImageDownloadFailed(image_id=image.id, reason="Glance does not answer") from error
+        except exceptions.ImageServiceUnavailable as error:
+            raise exceptions.ImageDownloadFailed(image_id=image.id, reason="Glance does not answer") from error
         except requests.RequestException as error:
-            raise exception.ImageDownloadFailed(image_id=image.id, reason=f"it broke off: {error}") from error
+            raise exceptions.ImageDownloadFailed(image_id=image.id, reason=f"it broke off: {error}") from error
         except OSError as error:
-            raise exception.VirtDriverError(
+            raise exceptions.VirtDriverError(
                 reason=f"image {image.id} cannot be written: {error.strerror or error}"
             ) from error
 
@@ -154,11 +154,11 @@ class GlanceImages(ImageBackend):
             with open(source, "rb") as reader:
                 answer = self._client.send_file(f"{_path(image.id)}/file", _Read(reader, progress))
         except OSError as error:
-            raise exception.ImageUploadFailed(image_id=image.id, reason=error.strerror or str(error)) from error
+            raise exceptions.ImageUploadFailed(image_id=image.id, reason=error.strerror or str(error)) from error
         if answer.status_code == 404 or answer.status_code == 410:
-            raise exception.ImageNotFound(image_id=image.id)
+            raise exceptions.ImageNotFound(image_id=image.id)
         if answer.status_code not in (200, 201, 204):
-            raise exception.ImageUploadFailed(image_id=image.id, reason=f"Glance answers {answer.status_code}")
+            raise exceptions.ImageUploadFailed(image_id=image.id, reason=f"Glance answers {answer.status_code}")
 
     def sweep_uploads(self, host: str) -> None:
         """Glance does it."""
@@ -168,14 +168,14 @@ class GlanceImages(ImageBackend):
     def publish(self, call: ImageCall) -> Image | None:
         image = image_of(_body(self._client.own("GET", _path(call.image_id)), call.image_id))
         if image.status != "active":
-            raise exception.ImageFileMissing(image_id=call.image_id, reason=f"Glance has it as {image.status}")
+            raise exceptions.ImageFileMissing(image_id=call.image_id, reason=f"Glance has it as {image.status}")
         return image
 
     def activate(self, call: ImageCall) -> Image | None:
         """No bytes are data to Glance; one that is active already takes none."""
         answer = self._client.send_file(f"{_path(call.image_id)}/file", b"")
         if answer.status_code not in (200, 201, 204, 404, 409, 410):
-            raise exception.ImageUploadFailed(image_id=call.image_id, reason=f"Glance answers {answer.status_code}")
+            raise exceptions.ImageUploadFailed(image_id=call.image_id, reason=f"Glance answers {answer.status_code}")
         return self.publish(call)
 
     def discard(self, call: ImageCall) -> None:
@@ -233,7 +233,7 @@ def image_of(body: Mapping[str, Any]) -> Image:
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         LOG.error("Glance's description of an image makes no sense: %r", error)
-        raise exception.ImageServiceUnavailable() from error
+        raise exceptions.ImageServiceUnavailable() from error
 
 
 def _checksum(body: Mapping[str, Any]) -> tuple[str, str]:
@@ -246,7 +246,7 @@ def _checksum(body: Mapping[str, Any]) -> tuple[str, str]:
 
 def _token(context: RequestContext) -> str:
     if not context.auth_token:
-        raise exception.Forbidden("Images are Glance's, which takes tokens only: this request brought none.")
+        raise exceptions.Forbidden("Images are Glance's, which takes tokens only: this request brought none.")
     token: str = context.auth_token
     return token
 
@@ -254,7 +254,7 @@ def _token(context: RequestContext) -> str:
 def _path(image_id: str) -> str:
     """Every id of Glance's is a UUID; nothing else may become a part of a URL."""
     if not _UUID.fullmatch(image_id):
-        raise exception.ImageNotFound(image_id=image_id)
+        raise exceptions.ImageNotFound(image_id=image_id)
     return f"/v2/images/{image_id}"
 
 
@@ -265,16 +265,16 @@ def _body(answer: requests.Response, image_id: str) -> Any:
     return json_of(answer)
 
 
-def _refusal(answer: requests.Response, image_id: str) -> exception.NovaLiteException:
+def _refusal(answer: requests.Response, image_id: str) -> exceptions.NovaLiteException:
     if answer.status_code == 404:
-        return exception.ImageNotFound(image_id=image_id)
+        return exceptions.ImageNotFound(image_id=image_id)
     if answer.status_code in (401, 403):
-        return exception.Forbidden(f"Not authorized for image {image_id}.")
+        return exceptions.Forbidden(f"Not authorized for image {image_id}.")
     if answer.status_code == 409:
-        return exception.Conflict(f"Image {image_id} cannot be changed at present.")
+        return exceptions.Conflict(f"Image {image_id} cannot be changed at present.")
     if answer.status_code == 413:
-        return exception.Forbidden("Image metadata limit exceeded")
-    return exception.ValidationError(detail=f"The image service refuses this ({answer.status_code}).")
+        return exceptions.Forbidden("Image metadata limit exceeded")
+    return exceptions.ValidationError(detail=f"The image service refuses this ({answer.status_code}).")
 
 
 def _operation(name: str, value: str | None) -> dict[str, str]:
@@ -285,11 +285,11 @@ def _operation(name: str, value: str | None) -> dict[str, str]:
 
 def _check_download(image: Image, answer: requests.Response) -> None:
     if answer.status_code in (204, 404):
-        raise exception.ImageGone(image_id=image.id, reason="Glance does not have its data")
+        raise exceptions.ImageGone(image_id=image.id, reason="Glance does not have its data")
     if answer.status_code == 403:
-        raise exception.ImageGone(image_id=image.id, reason="the user of [glance] may not read it")
+        raise exceptions.ImageGone(image_id=image.id, reason="the user of [glance] may not read it")
     if answer.status_code != 200:
-        raise exception.ImageDownloadFailed(image_id=image.id, reason=f"Glance answers {answer.status_code}")
+        raise exceptions.ImageDownloadFailed(image_id=image.id, reason=f"Glance answers {answer.status_code}")
 
 
 def _no_more_than(image: Image, chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -298,5 +298,5 @@ def _no_more_than(image: Image, chunks: Iterable[bytes]) -> Iterator[bytes]:
     for chunk in chunks:
         size += len(chunk)
         if image.size and size > image.size:
-            raise exception.ImageCorrupt(image_id=image.id, reason=f"more than the {image.size} bytes registered")
+            raise exceptions.ImageCorrupt(image_id=image.id, reason=f"more than the {image.size} bytes registered")
         yield chunk

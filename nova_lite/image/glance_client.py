@@ -13,7 +13,7 @@ import requests
 from keystoneauth1 import exceptions as keystone_errors
 from oslo_config import cfg
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.conf import service_client
 from nova_lite.conf.glance import GROUP, register_opts
 
@@ -57,7 +57,7 @@ class GlanceClient:
             answer = self.own("GET", path) if token is None else self.request(token, "GET", path)
             if answer.status_code != 200:
                 LOG.error("Glance lists no images: it answers %d", answer.status_code)
-                raise exception.Forbidden("The image service does not list images for this token.")
+                raise exceptions.Forbidden("The image service does not list images for this token.")
             body = json_of(answer)
             yield from body.get("images", [])
             path = body.get("next")
@@ -74,11 +74,11 @@ class GlanceClient:
             answer: requests.Response = self._adapter.request(self._root() + path, method, raise_exc=False, **options)
         except keystone_errors.ClientException as error:
             LOG.error("Glance cannot be asked: %s", error)
-            raise exception.ImageServiceUnavailable() from error
+            raise exceptions.ImageServiceUnavailable() from error
         if answer.status_code >= 500:
             LOG.error("Glance answers %d to %s %s", answer.status_code, method, path)
             answer.close()
-            raise exception.ImageServiceUnavailable()
+            raise exceptions.ImageServiceUnavailable()
         return answer
 
     def _root(self) -> str:
@@ -97,5 +97,5 @@ def json_of(answer: requests.Response) -> dict[str, Any]:
         body = None
     if not isinstance(body, dict):
         LOG.error("Glance's answer to %s is no JSON object", answer.url)
-        raise exception.ImageServiceUnavailable()
+        raise exceptions.ImageServiceUnavailable()
     return body

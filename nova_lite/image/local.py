@@ -13,8 +13,8 @@ import stat
 from collections.abc import Callable, Mapping, Sequence
 from typing import BinaryIO
 
-from nova_lite import concurrency, exception, files
-from nova_lite.context import RequestContext, get_admin_context
+from nova_lite.base import concurrency, exceptions, files
+from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.image import formats, store, verified
 from nova_lite.image.driver import ImageBackend, ImageCall
 from nova_lite.image.store import file_path, uploads_path
@@ -61,7 +61,7 @@ class LocalImages(ImageBackend):
             with open(source, "rb") as reader:
                 size, checksum = store.add(directory, image.id, reader, progress)
         except OSError as error:
-            raise exception.ImageUploadFailed(image_id=image.id, reason=error.strerror or str(error)) from error
+            raise exceptions.ImageUploadFailed(image_id=image.id, reason=error.strerror or str(error)) from error
         with contextlib.ExitStack() as undo:
             undo.callback(store.remove, directory, image.id)
             # After the file has its name: who discards the image deletes its row first, and the file then.
@@ -80,7 +80,7 @@ class LocalImages(ImageBackend):
         """A whole file may wait for a conductor to take it; half ones begin in another way."""
         try:
             return self.conductor.image_get(get_admin_context(), image_id).status == "saving"
-        except exception.ImageNotFound:
+        except exceptions.ImageNotFound:
             return False
 
     # --- for conductors
@@ -96,7 +96,7 @@ class LocalImages(ImageBackend):
             os.rename(source, target)
             files.sync_directory(self.conf.image.store_path)
         except OSError as error:
-            raise exception.ImageFileMissing(image_id=call.image_id, reason=error.strerror or str(error)) from error
+            raise exceptions.ImageFileMissing(image_id=call.image_id, reason=error.strerror or str(error)) from error
         return None
 
     def activate(self, call: ImageCall) -> Image | None:
@@ -118,14 +118,14 @@ class LocalImages(ImageBackend):
                 if host is not None:
                     files.remove(file_path(uploads_path(store_path, host), image_id))
         except OSError as error:
-            raise exception.ServiceUnavailable(f"An image's file cannot be removed: {error.strerror}.") from error
+            raise exceptions.ServiceUnavailable(f"An image's file cannot be removed: {error.strerror}.") from error
 
 
 def _check_upload(image_id: str, path: str) -> None:
     """A host may have been taken over: what it leaves must be a file of its own, and refer to no other one."""
     found = os.lstat(path)
     if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
-        raise exception.ImageUnacceptable(image_id=image_id, reason="what was uploaded is not a file")
+        raise exceptions.ImageUnacceptable(image_id=image_id, reason="what was uploaded is not a file")
     formats.check(path, "qcow2", image_id)
 
 
@@ -134,19 +134,19 @@ def copy(image: Image, source: str, target: str) -> None:
     try:
         descriptor = formats.open_regular(source)
     except OSError as error:
-        raise exception.ImageFileMissing(image_id=image.id, reason=error.strerror or str(error)) from error
+        raise exceptions.ImageFileMissing(image_id=image.id, reason=error.strerror or str(error)) from error
     with open(descriptor, "rb") as reader, verified.whole(target):
         size = os.fstat(descriptor).st_size
         if image.size and size != image.size:
-            raise exception.ImageCorrupt(
+            raise exceptions.ImageCorrupt(
                 image_id=image.id, reason=f"its file has {size} bytes where {image.size} were registered"
             )
         try:
             size, checksum = concurrency.call_blocking(_copy, reader, target, image.hash_algorithm)
         except OSError as error:
             if error.errno in _NO_ROOM:
-                raise exception.ImageDownloadFailed(image_id=image.id, reason=str(error.strerror)) from error
-            raise exception.ImageFileMissing(image_id=image.id, reason=error.strerror or str(error)) from error
+                raise exceptions.ImageDownloadFailed(image_id=image.id, reason=str(error.strerror)) from error
+            raise exceptions.ImageFileMissing(image_id=image.id, reason=error.strerror or str(error)) from error
         verified.check(image, size, checksum)
 
 

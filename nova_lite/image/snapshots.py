@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from nova_lite.context import RequestContext
+from nova_lite.base.context import RequestContext
 from nova_lite.objects import BlockDevice, Image, Instance
 from nova_lite.objects.block_device import Source
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from nova_lite import files, hooks
+from nova_lite.base import failpoints, files
 
 CHUNK = 1024 * 1024
 MODE = 0o640
@@ -83,7 +83,7 @@ def add(
         undo.callback(os.unlink, temporary)
         with os.fdopen(descriptor, "wb") as target:
             while chunk := source.read(CHUNK):
-                hooks.check_disk()
+                failpoints.check_disk()
                 target.write(chunk)
                 digest.update(chunk)
                 size += len(chunk)

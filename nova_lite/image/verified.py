@@ -7,7 +7,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Iterator
 
-from nova_lite import exception, files
+from nova_lite.base import exceptions, files
 from nova_lite.objects import Image
 
 CHUNK = 1024**2
@@ -31,9 +31,9 @@ def write(chunks: Iterable[bytes], target: str, algorithm: str) -> tuple[int, st
 def check(image: Image, size: int, checksum: str) -> None:
     """Raises `ImageCorrupt`."""
     if image.size and size != image.size:
-        raise exception.ImageCorrupt(image_id=image.id, reason=f"{size} bytes where {image.size} were registered")
+        raise exceptions.ImageCorrupt(image_id=image.id, reason=f"{size} bytes where {image.size} were registered")
     if image.checksum and checksum != image.checksum.lower():
-        raise exception.ImageCorrupt(image_id=image.id, reason="its checksum is not the registered one")
+        raise exceptions.ImageCorrupt(image_id=image.id, reason="its checksum is not the registered one")
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from typing import Any
 import requests
 from oslo_config import cfg
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.objects import Instance
 
 LOG = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ def _object(data: bytes) -> dict[str, Any]:
 def _target(text: str) -> tuple[str, str]:
     name, at, url = text.partition("@")
     if not at or not name or name == STATIC or not url.startswith(("http://", "https://")):
-        raise exception.ConfigurationError(
+        raise exceptions.ConfigurationError(
             reason=f"[api] vendordata_dynamic_targets: {text!r} has to be NAME@URL, and NAME not {STATIC}."
         )
     return name, url

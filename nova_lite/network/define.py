@@ -6,7 +6,7 @@ import ipaddress
 import re
 import uuid
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.objects import Network
 
 NO_GATEWAY = "none"
@@ -36,11 +36,11 @@ def network(
 ) -> Network:
     """A complete network: gateway, pool, bridge and MTU are chosen where they are not said. Raises `InvalidInput`."""
     if not _NAME.fullmatch(name) or name != name.strip():
-        raise exception.InvalidInput(reason=f"{name!r} is no name for a network")
+        raise exceptions.InvalidInput(reason=f"{name!r} is no name for a network")
     network_id = str(uuid.uuid4())
     bridge = bridge or "nlbr" + network_id[:8]
     if not _BRIDGE.fullmatch(bridge):
-        raise exception.InvalidInput(reason=f"{bridge!r} is no name for a bridge (15 letters, digits, _ . - at most)")
+        raise exceptions.InvalidInput(reason=f"{bridge!r} is no name for a bridge (15 letters, digits, _ . - at most)")
     made = Network(
         id=network_id,
         name=name,
@@ -53,14 +53,14 @@ def network(
         cidr6=_cidr6(cidr6) if cidr6 else "",
     )
     if made.cidr6 and made.mtu < MIN_MTU6:
-        raise exception.InvalidInput(reason=f"IPv6 needs an MTU of {MIN_MTU6} or more, and {made.mtu} is asked for")
+        raise exceptions.InvalidInput(reason=f"IPv6 needs an MTU of {MIN_MTU6} or more, and {made.mtu} is asked for")
     add_subnet(made, cidr, gateway, dns, start, end)
     return made
 
 
 def _vni(number: int | None) -> int | None:
     if number is not None and not 1 <= number <= MAX_VNI:
-        raise exception.InvalidInput(reason=f"{number} is no VNI (1 to {MAX_VNI})")
+        raise exceptions.InvalidInput(reason=f"{number} is no VNI (1 to {MAX_VNI})")
     return number
 
 
@@ -68,7 +68,7 @@ def vni_range(text: str) -> range:
     """Of an option's ``FIRST-LAST``; raises `ConfigurationError`."""
     first, _, last = text.partition("-")
     if not 1 <= int(first) <= int(last) <= MAX_VNI:
-        raise exception.ConfigurationError(reason=f"[network] project_vnis: {text} is no range of VNIs (1-{MAX_VNI})")
+        raise exceptions.ConfigurationError(reason=f"[network] project_vnis: {text} is no range of VNIs (1-{MAX_VNI})")
     return range(int(first), int(last) + 1)
 
 
@@ -77,11 +77,11 @@ def _cidr6(text: str) -> str:
     try:
         prefix = ipaddress.IPv6Network(text)
     except ValueError as error:
-        raise exception.InvalidInput(reason=f"{text!r} is not an IPv6 network: {error}") from error
+        raise exceptions.InvalidInput(reason=f"{text!r} is not an IPv6 network: {error}") from error
     if prefix.prefixlen != 64:
-        raise exception.InvalidInput(reason=f"{text} is not a /64, in which guests find their addresses by themselves")
+        raise exceptions.InvalidInput(reason=f"{text} is not a /64, in which guests find their addresses by themselves")
     if prefix.is_link_local or prefix.is_multicast or prefix.is_loopback or prefix.is_unspecified:
-        raise exception.InvalidInput(reason=f"{text} is not for hosts' addresses")
+        raise exceptions.InvalidInput(reason=f"{text} is not for hosts' addresses")
     return str(prefix)
 
 
@@ -96,7 +96,7 @@ def add_subnet(
     first = _address("start", start, addresses, default=first_free)
     last = _address("end", end, addresses, default=hosts[1])
     if first > last:
-        raise exception.InvalidInput(reason=f"start {first} comes after end {last}")
+        raise exceptions.InvalidInput(reason=f"start {first} comes after end {last}")
     network.cidr = str(addresses)
     network.gateway = None if gateway_address is None else str(gateway_address)
     network.dns = [_name_server(text) for text in dns or []]
@@ -107,9 +107,9 @@ def _cidr(text: str) -> ipaddress.IPv4Network:
     try:
         addresses = ipaddress.IPv4Network(text)
     except ValueError as error:
-        raise exception.InvalidInput(reason=f"{text!r} is not an IPv4 network: {error}") from error
+        raise exceptions.InvalidInput(reason=f"{text!r} is not an IPv4 network: {error}") from error
     if addresses.prefixlen > 30:
-        raise exception.InvalidInput(reason=f"{text} has no room for a gateway and a server")
+        raise exceptions.InvalidInput(reason=f"{text} has no room for a gateway and a server")
     return addresses
 
 
@@ -121,9 +121,9 @@ def _address(
     try:
         address = ipaddress.IPv4Address(text)
     except ValueError as error:
-        raise exception.InvalidInput(reason=f"{what} {text!r} is not an IPv4 address") from error
+        raise exceptions.InvalidInput(reason=f"{what} {text!r} is not an IPv4 address") from error
     if address not in addresses or address in (addresses.network_address, addresses.broadcast_address):
-        raise exception.InvalidInput(reason=f"{what} {address} is not an address for hosts of {addresses}")
+        raise exceptions.InvalidInput(reason=f"{what} {address} is not an address for hosts of {addresses}")
     return address
 
 
@@ -131,4 +131,4 @@ def _name_server(text: str) -> str:
     try:
         return str(ipaddress.IPv4Address(text))
     except ValueError as error:
-        raise exception.InvalidInput(reason=f"name server {text!r} is not an IPv4 address") from error
+        raise exceptions.InvalidInput(reason=f"name server {text!r} is not an IPv4 address") from error

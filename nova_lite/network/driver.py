@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 from oslo_config import cfg
 
-from nova_lite import exception, plugins
-from nova_lite.context import RequestContext
+from nova_lite.base import exceptions, plugins
+from nova_lite.base.context import RequestContext
 from nova_lite.objects import VIF, Network, NetworkRequest
 
 NAMESPACE = "nova_lite.network.backends"
@@ -194,7 +194,7 @@ class NetworkBackend(abc.ABC):
     def attach(self, store: NetworkStore, context: RequestContext, instance_uuid: str, request: NetworkRequest) -> VIF:
         """Another interface for an instance that has been built, as a user asked for it. Raises what `resolve` and
         `allocate` raise; default: `NotImplementedByDriver`. Not asked of a service that keeps its ports: see ATTACH."""
-        raise exception.NotImplementedByDriver(operation="attaching interfaces")
+        raise exceptions.NotImplementedByDriver(operation="attaching interfaces")
 
     @abc.abstractmethod
     def deallocate(self, store: NetworkStore, instance_uuid: str) -> None:

@@ -11,7 +11,7 @@ import os
 import time
 from typing import Any
 
-from nova_lite import exception, files, hooks
+from nova_lite.base import exceptions, failpoints, files
 from nova_lite.network.driver import NetworkCall, Verb
 from nova_lite.network.local import LocalNetworks
 
@@ -33,5 +33,5 @@ class FakeNetworks(LocalNetworks):
 
     @staticmethod
     def _reach(verb: str, where: str) -> None:
-        if hooks.reach("network", verb, where) == hooks.ERROR:
-            raise exception.ServiceUnavailable("A test has the network service fail.")
+        if failpoints.reach("network", verb, where) == failpoints.ERROR:
+            raise exceptions.ServiceUnavailable("A test has the network service fail.")

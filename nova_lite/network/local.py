@@ -7,8 +7,8 @@ from typing import Any
 
 from oslo_config import cfg
 
-from nova_lite import exception
-from nova_lite.context import RequestContext
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
 from nova_lite.network.driver import AUTO, NONE, Addresses, NetworkBackend, NetworkStore
 from nova_lite.network.pool import Pool
 from nova_lite.objects import VIF, Network, NetworkRequest, ipv6
@@ -35,7 +35,7 @@ class LocalNetworks(NetworkBackend):
             network = self._default(store, context)
             return [] if network is None else [NetworkRequest(network_id=network.id)]
         if isinstance(networks, str):
-            raise exception.InvalidInput(reason=f"networks is {networks!r}, and not auto, none or a list")
+            raise exceptions.InvalidInput(reason=f"networks is {networks!r}, and not auto, none or a list")
         return [self._resolve_one(store, context, request) for request in networks]
 
     def _default(self, store: NetworkStore, context: RequestContext) -> Network | None:
@@ -45,7 +45,7 @@ class LocalNetworks(NetworkBackend):
         shared = [network for network in usable if network.is_default]
         choice = own or shared or usable
         if len(choice) > 1:
-            raise exception.NetworkAmbiguous()
+            raise exceptions.NetworkAmbiguous()
         return choice[0] if choice else None
 
     def _resolve_one(self, store: NetworkStore, context: RequestContext, request: NetworkRequest) -> NetworkRequest:
@@ -53,7 +53,7 @@ class LocalNetworks(NetworkBackend):
             return self._with_port(store, context, request)
         network = self._named(store, context, request)
         if not network.cidr:
-            raise exception.NetworkRequiresSubnet(network_id=network.id)
+            raise exceptions.NetworkRequiresSubnet(network_id=network.id)
         address = None
         if request.fixed_ip:
             address = self._check_fixed_ip(store, network, request.fixed_ip)
@@ -64,35 +64,35 @@ class LocalNetworks(NetworkBackend):
         port = store.port(request.port_id or "")
         # Another project's is not even there; one that was made with its server is in use.
         if port is None or port.owner != context.project_id:
-            raise exception.PortUnavailable(port_id=request.port_id)
+            raise exceptions.PortUnavailable(port_id=request.port_id)
         if port.project_id is None or port.instance_uuid is not None:
-            raise exception.PortInUse(port_id=request.port_id)
+            raise exceptions.PortInUse(port_id=request.port_id)
         return NetworkRequest(network_id=port.network_id, port_id=request.port_id, tag=request.tag)
 
     def _named(self, store: NetworkStore, context: RequestContext, request: NetworkRequest) -> Network:
         if not request.network_id:
             network = self._default(store, context)
             if network is None:
-                raise exception.InvalidInput(reason="there is no network to take an address from")
+                raise exceptions.InvalidInput(reason="there is no network to take an address from")
             return network
         for network in store.networks([request.network_id]):
             if context.is_admin or network.project_id in (None, context.project_id):
                 return network
-        raise exception.NetworkUnavailable(network_id=request.network_id)
+        raise exceptions.NetworkUnavailable(network_id=request.network_id)
 
     @staticmethod
     def _check_fixed_ip(store: NetworkStore, network: Network, text: str) -> str:
         address = Pool(network).parse(text)
         if address is None:
-            raise exception.FixedIpInvalid(address=text, network_id=network.id)
+            raise exceptions.FixedIpInvalid(address=text, network_id=network.id)
         if store.taken(network.id, [str(address)]):
-            raise exception.FixedIpInUse(address=text, network_id=network.id)
+            raise exceptions.FixedIpInUse(address=text, network_id=network.id)
         return str(address)
 
     def reserve(self, store: NetworkStore, instance_uuid: str, requests: list[NetworkRequest]) -> None:
         for position, request in enumerate(requests):
             if request.port_id and not store.bind_port(request.port_id, instance_uuid, position, request.tag):
-                raise exception.PortInUse(port_id=request.port_id)
+                raise exceptions.PortInUse(port_id=request.port_id)
 
     def allocate(
         self, store: NetworkStore, instance_uuid: str, requests: list[NetworkRequest], answer: Any = None
@@ -108,9 +108,9 @@ class LocalNetworks(NetworkBackend):
         for position, request in missing:
             network = networks.get(request.network_id or "")
             if network is None:
-                raise exception.NetworkUnavailable(network_id=request.network_id)
+                raise exceptions.NetworkUnavailable(network_id=request.network_id)
             if not network.cidr:
-                raise exception.NetworkRequiresSubnet(network_id=network.id)
+                raise exceptions.NetworkRequiresSubnet(network_id=network.id)
             made.append(self._connect(store, instance_uuid, position, network, request))
         return sorted([*present, *made], key=lambda vif: vif.position)
 
@@ -120,7 +120,7 @@ class LocalNetworks(NetworkBackend):
         if not request.port_id:
             return self._add_port(store, instance_uuid, position, network, request)
         if not store.bind_port(request.port_id, instance_uuid, position, request.tag):
-            raise exception.PortInUse(port_id=request.port_id)
+            raise exceptions.PortInUse(port_id=request.port_id)
         return next(vif for vif in store.vifs(instance_uuid) if vif.id == request.port_id)
 
     def attach(self, store: NetworkStore, context: RequestContext, instance_uuid: str, request: NetworkRequest) -> VIF:
@@ -129,7 +129,7 @@ class LocalNetworks(NetworkBackend):
         resolved = self._resolve_one(store, context, request)
         network = store.locked([resolved.network_id or ""]).get(resolved.network_id or "")
         if network is None or not network.cidr:
-            raise exception.NetworkUnavailable(network_id=resolved.network_id)
+            raise exceptions.NetworkUnavailable(network_id=resolved.network_id)
         position = 1 + max((vif.position for vif in store.vifs(instance_uuid)), default=-1)
         return self._connect(store, instance_uuid, position, network, resolved)
 
@@ -156,8 +156,8 @@ class LocalNetworks(NetworkBackend):
                     position=position,
                 )
             if request.fixed_ip and store.taken(network.id, [address]):
-                raise exception.FixedIpInUse(address=address, network_id=network.id)
-        raise exception.NoMoreFixedIps(network_id=network.id)
+                raise exceptions.FixedIpInUse(address=address, network_id=network.id)
+        raise exceptions.NoMoreFixedIps(network_id=network.id)
 
     def deallocate(self, store: NetworkStore, instance_uuid: str) -> None:
         store.remove_ports(instance_uuid)
@@ -181,7 +181,7 @@ def free_address(store: NetworkStore, network: Network, rng: random.Random) -> s
     taken = store.taken(network.id)
     free = next((address for address in pool.all() if address not in taken), None)
     if free is None:
-        raise exception.NoMoreFixedIps(network_id=network.id)
+        raise exceptions.NoMoreFixedIps(network_id=network.id)
     return free
 
 

@@ -21,8 +21,8 @@ import msgspec
 from oslo_config import cfg
 from oslo_utils import uuidutils
 
-from nova_lite import exception
-from nova_lite.context import RequestContext, get_admin_context
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.network.driver import AUTO, NONE, NetworkBackend, NetworkCall, NetworkStore, Resolved, Verb
 from nova_lite.network.neutron_client import Conversation, NeutronClient, Refused
 from nova_lite.objects import VIF, FixedIp, Network, NetworkRequest
@@ -71,7 +71,7 @@ class NeutronNetworks(NetworkBackend):
             return self._verbs[call.verb](neutron, call)
         except Refused as error:
             LOG.error("Neutron refuses %s for %s: %s", call.verb, call.instance_uuid or "a new server", error.message)
-            raise exception.InvalidInput(reason=error.message) from error
+            raise exceptions.InvalidInput(reason=error.message) from error
 
     # --- records
 
@@ -116,7 +116,7 @@ def _requests(
         network = _only(neutron, context)
         return [] if network is None else [NetworkRequest(network_id=network["id"])]
     if isinstance(networks, str):
-        raise exception.InvalidInput(reason=f"networks is {networks!r}, and not auto, none or a list")
+        raise exceptions.InvalidInput(reason=f"networks is {networks!r}, and not auto, none or a list")
     return [_request(neutron, context, each) for each in networks]
 
 
@@ -127,11 +127,13 @@ def _request(neutron: Conversation, context: RequestContext, request: NetworkReq
     if not request.network_id:
         only = _only(neutron, context)
         if only is None:
-            raise exception.InvalidInput(reason="there is no network to take an address from")
+            raise exceptions.InvalidInput(reason="there is no network to take an address from")
         return msgspec.structs.replace(request, network_id=only["id"])
     network = _usable_network(neutron, context, request.network_id)
     if not network["subnets"]:
-        raise exception.InvalidInput(reason=f"Network {network['id']} requires a subnet in order to boot instances on.")
+        raise exceptions.InvalidInput(
+            reason=f"Network {network['id']} requires a subnet in order to boot instances on."
+        )
     if request.fixed_ip:
         _check_address(neutron, network["id"], request.fixed_ip)
     return msgspec.structs.replace(request, network_id=network["id"])
@@ -141,7 +143,7 @@ def _only(neutron: Conversation, context: RequestContext) -> Body | None:
     """The one network that there is to choose from; raises `NetworkAmbiguous`."""
     found = [each for each in _networks(neutron, context) if not each["router:external"] or each["shared"]]
     if len(found) > 1:
-        raise exception.NetworkAmbiguous()
+        raise exceptions.NetworkAmbiguous()
     return found[0] if found else None
 
 
@@ -189,32 +191,32 @@ def _usable_network(neutron: Conversation, context: RequestContext, network_id: 
     """Raises `NetworkUnavailable` for one that is not there for the project."""
     network = neutron.get("network", network_id) if uuidutils.is_uuid_like(network_id) else None
     if network is None:
-        raise exception.NetworkUnavailable(network_id=network_id[:64])
+        raise exceptions.NetworkUnavailable(network_id=network_id[:64])
     own = network["project_id"] == context.project_id or network["shared"] or context.is_admin
     if not own and network["id"] not in _given(neutron, context.project_id or ""):
         if network["router:external"]:
-            raise exception.ExternalNetworkForbidden(network_id=network_id)
-        raise exception.NetworkUnavailable(network_id=network_id)
+            raise exceptions.ExternalNetworkForbidden(network_id=network_id)
+        raise exceptions.NetworkUnavailable(network_id=network_id)
     if network["router:external"] and not network["shared"] and not context.is_admin:
-        raise exception.ExternalNetworkForbidden(network_id=network_id)
+        raise exceptions.ExternalNetworkForbidden(network_id=network_id)
     return network
 
 
 def _check_address(neutron: Conversation, network_id: str, address: str) -> None:
     """Raises `FixedIpInUse`; whether the network has such an address, Neutron says when it makes the port."""
     if neutron.list("ports", network_id=network_id, fixed_ips=f"ip_address={address}", fields="id"):
-        raise exception.FixedIpInUse(address=address, network_id=network_id)
+        raise exceptions.FixedIpInUse(address=address, network_id=network_id)
 
 
 def _free_port(neutron: Conversation, context: RequestContext, port_id: str, instance_uuid: str) -> Body:
     """A port of the user's that is nobody's, or the instance's already."""
     port = neutron.get("port", port_id) if uuidutils.is_uuid_like(port_id) else None
     if port is None or (port["project_id"] != context.project_id and not context.is_admin):
-        raise exception.PortUnavailable(port_id=port_id[:64])
+        raise exceptions.PortUnavailable(port_id=port_id[:64])
     if port["device_id"] not in ("", instance_uuid):
-        raise exception.PortInUse(port_id=port_id)
+        raise exceptions.PortInUse(port_id=port_id)
     if not port["fixed_ips"]:
-        raise exception.PortRequiresFixedIP(port_id=port_id)
+        raise exceptions.PortRequiresFixedIP(port_id=port_id)
     return port
 
 
@@ -225,9 +227,9 @@ def _group(neutron: Conversation, project_id: str, reference: str) -> Body:
         each for each in groups if each["name"] == reference
     ]
     if not found:
-        raise exception.SecurityGroupUnavailable(name=reference)
+        raise exceptions.SecurityGroupUnavailable(name=reference)
     if len(found) > 1:
-        raise exception.SecurityGroupAmbiguous(name=reference)
+        raise exceptions.SecurityGroupAmbiguous(name=reference)
     return found[0]
 
 
@@ -255,7 +257,7 @@ def _attach(neutron: Conversation, call: NetworkCall) -> VIF:
     port = _port_for(neutron, call, request, call.key, there)
     try:
         (vif,) = _connected(neutron, call, [_Told(0, request.tag, bool(request.port_id), port)])
-    except exception.PortBindingFailed:
+    except exceptions.PortBindingFailed:
         _let_go(neutron, port["id"], bool(request.port_id))
         raise
     return vif
@@ -351,7 +353,7 @@ def _port_for(
         mine = [port for port in met if port["device_id"] == call.instance_uuid]
         if mine:
             return mine[0]
-    raise exception.NetworkServiceUnavailable()
+    raise exceptions.NetworkServiceUnavailable()
 
 
 def _bound(neutron: Conversation, call: NetworkCall, port: Body) -> Body:
@@ -394,18 +396,18 @@ def mac_of(instance_uuid: str, key: str, attempt: int = 0) -> str:
     return "fa:16:3e:" + ":".join(digest[at : at + 2] for at in (0, 2, 4))
 
 
-def _sense_of(error: Refused, request: NetworkRequest) -> exception.NovaLiteException:
+def _sense_of(error: Refused, request: NetworkRequest) -> exceptions.NovaLiteException:
     network_id = request.network_id
-    known: dict[str, exception.NovaLiteException] = {
-        "IpAddressGenerationFailure": exception.NoMoreFixedIps(network_id=network_id),
-        "OverQuota": exception.PortLimitExceeded(),
-        "IpAddressInUse": exception.FixedIpInUse(address=request.fixed_ip, network_id=network_id),
-        "IpAddressAlreadyAllocated": exception.FixedIpInUse(address=request.fixed_ip, network_id=network_id),
-        "InvalidIpForNetwork": exception.FixedIpInvalid(address=request.fixed_ip, network_id=network_id),
-        "InvalidIpForSubnet": exception.FixedIpInvalid(address=request.fixed_ip, network_id=network_id),
-        "NetworkNotFound": exception.NetworkUnavailable(network_id=network_id),
+    known: dict[str, exceptions.NovaLiteException] = {
+        "IpAddressGenerationFailure": exceptions.NoMoreFixedIps(network_id=network_id),
+        "OverQuota": exceptions.PortLimitExceeded(),
+        "IpAddressInUse": exceptions.FixedIpInUse(address=request.fixed_ip, network_id=network_id),
+        "IpAddressAlreadyAllocated": exceptions.FixedIpInUse(address=request.fixed_ip, network_id=network_id),
+        "InvalidIpForNetwork": exceptions.FixedIpInvalid(address=request.fixed_ip, network_id=network_id),
+        "InvalidIpForSubnet": exceptions.FixedIpInvalid(address=request.fixed_ip, network_id=network_id),
+        "NetworkNotFound": exceptions.NetworkUnavailable(network_id=network_id),
     }
-    return known.get(error.kind) or exception.InvalidInput(reason=error.message)
+    return known.get(error.kind) or exceptions.InvalidInput(reason=error.message)
 
 
 def _let_go(neutron: Conversation, port_id: str, kept: bool) -> None:
@@ -437,7 +439,7 @@ def _connected(neutron: Conversation, call: NetworkCall, told: list[_Told]) -> l
     for each in told:
         vif_type = each.port.get("binding:vif_type") or UNBOUND
         if vif_type in (BINDING_FAILED, UNBOUND):
-            raise exception.PortBindingFailed(port_id=each.port["id"], host=call.host, vif_type=vif_type)
+            raise exceptions.PortBindingFailed(port_id=each.port["id"], host=call.host, vif_type=vif_type)
     return _vifs(neutron, told)
 
 
@@ -463,7 +465,7 @@ def _vif(told: _Told, network: Body, subnets: Mapping[str, Body], groups: Mappin
     port = told.port
     addresses = sorted(port["fixed_ips"], key=lambda each: version_of(each["ip_address"]))
     if not addresses:
-        raise exception.PortRequiresFixedIP(port_id=port["id"])
+        raise exceptions.PortRequiresFixedIP(port_id=port["id"])
     fixed = [_fixed_ip(each, subnets) for each in addresses]
     first, *more = fixed
     details = port.get("binding:vif_details") or {}

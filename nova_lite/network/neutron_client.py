@@ -11,7 +11,7 @@ import requests
 from keystoneauth1 import exceptions as keystone_errors
 from oslo_config import cfg
 
-from nova_lite import exception, hooks
+from nova_lite.base import exceptions, failpoints
 from nova_lite.conf import service_client
 from nova_lite.conf.neutron import GROUP, register_opts
 
@@ -49,10 +49,10 @@ class NeutronClient:
         left = deadline - time.monotonic()
         if left <= 0:
             LOG.error("Neutron was too slow: there is no time left for %s %s", method, path)
-            raise exception.NetworkServiceUnavailable()
+            raise exceptions.NetworkServiceUnavailable()
         point = ("neutron", method.lower(), path.partition("/")[0])
-        if hooks.reach(*point, "before") == hooks.ERROR:
-            raise exception.NetworkServiceUnavailable()
+        if failpoints.reach(*point, "before") == failpoints.ERROR:
+            raise exceptions.NetworkServiceUnavailable()
         try:
             answer: requests.Response = self._adapter.request(
                 f"{self._root()}/v2.0/{path}",
@@ -64,12 +64,12 @@ class NeutronClient:
             )
         except keystone_errors.ClientException as error:
             LOG.error("Neutron cannot be asked: %s", error)
-            raise exception.NetworkServiceUnavailable() from error
+            raise exceptions.NetworkServiceUnavailable() from error
         if answer.status_code >= 500 or answer.status_code in (401, 403):
             LOG.error("Neutron answers %d to %s %s", answer.status_code, method, path)
-            raise exception.NetworkServiceUnavailable()
-        if hooks.reach(*point, "after") == hooks.ERROR:
-            raise exception.NetworkServiceUnavailable()
+            raise exceptions.NetworkServiceUnavailable()
+        if failpoints.reach(*point, "after") == failpoints.ERROR:
+            raise exceptions.NetworkServiceUnavailable()
         return answer
 
     def _root(self) -> str:
@@ -134,7 +134,7 @@ class Conversation:
             body = None
         if not isinstance(body, dict):
             LOG.error("Neutron's answer to %s is no JSON object", answer.url)
-            raise exception.NetworkServiceUnavailable()
+            raise exceptions.NetworkServiceUnavailable()
         return body
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from nova_lite import exception
-from nova_lite.context import RequestContext
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
 from nova_lite.network.driver import NetworkBackend, NetworkStore
 from nova_lite.objects import VIF, NetworkRequest
 
@@ -16,7 +16,7 @@ class NoNetworks(NetworkBackend):
     ) -> list[NetworkRequest]:
         """Nothing, for "auto", "none" and an empty list; any network that is named does not exist here."""
         for request in [] if isinstance(networks, str) else networks:
-            raise exception.NetworkUnavailable(network_id=request.network_id or request.port_id)
+            raise exceptions.NetworkUnavailable(network_id=request.network_id or request.port_id)
         return []
 
     def allocate(

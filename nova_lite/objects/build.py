@@ -69,7 +69,7 @@ class CreateRequest(msgspec.Struct, kw_only=True):
 
 
 class Creation(msgspec.Struct, kw_only=True):
-    """One of several creates in one message: who asks (`nova_lite.context.RequestContext.to_rpc`), and for what."""
+    """One create of a batch: the caller's context (`nova_lite.base.context.RequestContext.to_rpc`) and the request."""
 
     context: dict[str, Any]
     request: CreateRequest

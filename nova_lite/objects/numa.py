@@ -1,6 +1,6 @@
 """NUMA: the cells of a host, what is taken of them, and where a guest is in them.
 
-Sets of CPUs of a host are text as ``0-3,8`` (`nova_lite.cpu_sets`): a scheduler keeps those of all hosts, most
+Sets of CPUs of a host are text as ``0-3,8`` (`nova_lite.base.cpu_sets`): a scheduler keeps those of all hosts, most
 of which are alike.
 """
 

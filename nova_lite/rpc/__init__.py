@@ -7,13 +7,12 @@ against it when it is made. Both work over a `Transport` (oslo.messaging) or, in
 What is sent is signed by its daemon's key, and who may call which method are rows beside the Protocol (`signing`,
 `permissions`); docs/security.md says what that is for.
 
-Errors of `nova_lite.exception` cross the bus as themselves. A lost broker becomes `MessagingUnavailable`, a service
-that is too old for what it is asked `ServiceTooOld`.
+Errors of `nova_lite.base.exceptions` cross the bus as themselves. A lost broker becomes `MessagingUnavailable`. A
+service that is too old for a request becomes `ServiceTooOld`.
 """
 
 from __future__ import annotations
 
-from nova_lite.keys import API, COMPUTE, CONDUCTOR, CONSOLE, MANAGE, SCHEDULER, Peer
 from nova_lite.rpc.client import Message, Sender, proxy, to_plain
 from nova_lite.rpc.contract import (
     MethodName,
@@ -29,7 +28,8 @@ from nova_lite.rpc.contract import (
 )
 from nova_lite.rpc.endpoint import Endpoint
 from nova_lite.rpc.in_process import InProcess
-from nova_lite.rpc.overload import Throttled
+from nova_lite.rpc.keys import API, COMPUTE, CONDUCTOR, CONSOLE, MANAGE, SCHEDULER, Peer
+from nova_lite.rpc.load_shedding import Throttled
 from nova_lite.rpc.permissions import allow
 from nova_lite.rpc.transport import Server, Transport, require_broker
 

@@ -11,8 +11,8 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 from oslo_config import cfg
 
-from nova_lite import exception, hooks
-from nova_lite.context import RequestContext
+from nova_lite.base import exceptions, failpoints
+from nova_lite.base.context import RequestContext
 from nova_lite.rpc import contract
 from nova_lite.rpc.contract import FIRST_VERSION, Contract, Kind, Method, _Role
 
@@ -41,8 +41,8 @@ class Message:
     arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
     returns: Any = Any
 
-    def too_old(self, spoken: str = "an older version") -> exception.ServiceTooOld:
-        return exception.ServiceTooOld(
+    def too_old(self, spoken: str = "an older version") -> exceptions.ServiceTooOld:
+        return exceptions.ServiceTooOld(
             service=self.topic,
             where=f" on host {self.server}" if self.server else "",
             method=self.method,
@@ -101,7 +101,7 @@ class _Client:
         if method.kind is Kind.CAST and message.version != FIRST_VERSION:
             self._probe(message)
         effect = _reach(message, "before")
-        for _ in range({hooks.DROP: 0, hooks.DUPLICATE: 2}.get(effect or "", 1)):
+        for _ in range({failpoints.DROP: 0, failpoints.DUPLICATE: 2}.get(effect or "", 1)):
             self._transport.cast(message)
         _reach(message, "after")
         return None
@@ -110,7 +110,7 @@ class _Client:
         _reach(message, "before")
         try:
             answer = self._transport.call(message)
-        except exception.NovaLiteException as error:
+        except exceptions.NovaLiteException as error:
             _as_it_was_raised(error)
             raise
         _reach(message, "after")
@@ -154,14 +154,14 @@ class _Client:
         question = dataclasses.replace(message, method=ECHO, timeout=PROBE_TIMEOUT, arguments={})
         try:
             self._transport.call(question)
-        except exception.ServiceTooOld:
+        except exceptions.ServiceTooOld:
             raise message.too_old() from None
-        except exception.MessagingUnavailable:
+        except exceptions.MessagingUnavailable:
             return
         self._speaks[key] = time.monotonic() + PROBE_KEPT
 
 
-def _as_it_was_raised(error: exception.NovaLiteException) -> None:
+def _as_it_was_raised(error: exceptions.NovaLiteException) -> None:
     """The bus gives an error that comes from a server a class of its own, whose str() has the server's traceback."""
     kind = type(error)
     if kind.__name__.endswith("_Remote"):
@@ -169,7 +169,7 @@ def _as_it_was_raised(error: exception.NovaLiteException) -> None:
 
 
 def _reach(message: Message, where: str) -> str | None:
-    effect = hooks.reach("send", message.method, where)
-    if effect == hooks.ERROR:
-        raise exception.MessagingUnavailable(what=message.method)
+    effect = failpoints.reach("send", message.method, where)
+    if effect == failpoints.ERROR:
+        raise exceptions.MessagingUnavailable(what=message.method)
     return effect

@@ -11,13 +11,13 @@ from typing import Any
 
 import oslo_messaging as messaging
 
-from nova_lite import exception, hooks, metrics
-from nova_lite.context import RequestContext
-from nova_lite.gathering import Later
-from nova_lite.keys import Peer
-from nova_lite.overload import Priority
+from nova_lite.base import exceptions, failpoints, metrics
+from nova_lite.base.batching import Later
+from nova_lite.base.context import RequestContext
+from nova_lite.rpc.admission import Priority
 from nova_lite.rpc.client import ECHO, to_plain, to_typed
 from nova_lite.rpc.contract import Method, contract_of
+from nova_lite.rpc.keys import Peer
 
 LOG = logging.getLogger(__name__)
 
@@ -37,8 +37,8 @@ class Endpoint:
     signature.
 
     Arguments that a function does not know come from a newer sender, which does not need them read, and are left out.
-    ``classify`` says how important a message is; without it none is refused (`nova_lite.rpc.overload`). ``once`` is
-    asked of each signed message, besides what this process remembers itself (`nova_lite.rpc.signing`).
+    ``classify`` returns the priority of a message; without it none is refused (`nova_lite.rpc.load_shedding`). ``once``
+    checks each signed message against the shared replay cache, after the process's own (`nova_lite.rpc.signing`).
     Errors meant for the caller go back without a traceback in our log; all others are logged here, once. ``translate``
     may turn a library's error into one of ours first.
     """
@@ -68,11 +68,11 @@ class Endpoint:
             self.allowed = dict(service.allowed) | dict.fromkeys(orders or (), service.allowed[service.order.name])
         names = [name for name, _ in served]
         for name in wanted.keys() - set(names) if not partial else ():
-            raise exception.ConfigurationError(reason=f"{service.name}: {name} is not served")
+            raise exceptions.ConfigurationError(reason=f"{service.name}: {name} is not served")
         for name, function in served:
             if name not in wanted or names.count(name) > 1:
                 problem = "served twice" if name in wanted else "no method of it"
-                raise exception.ConfigurationError(reason=f"{service.name}: {name} is {problem}")
+                raise exceptions.ConfigurationError(reason=f"{service.name}: {name} is {problem}")
             _check(service.name, name, wanted[name], function)
             setattr(self, name, _typed(name, wanted[name].arguments, function, translate))
 
@@ -99,14 +99,14 @@ def _check(service: str, name: str, method: Method, function: Function) -> None:
     hints.pop("context", None)
     expected = {**method.arguments, "return": method.returns}
     if hints.keys() != expected.keys() or any(hints[key] not in _as_good_as(hint) for key, hint in expected.items()):
-        raise exception.ConfigurationError(
+        raise exceptions.ConfigurationError(
             reason=f"{service}: {name} is {_shown(method.arguments, method.returns)}, but served as "
             + _shown({key: hint for key, hint in hints.items() if key != "return"}, hints.get("return"))
         )
     parameters = inspect.signature(function).parameters
     for argument in method.arguments_since:
         if parameters[argument].default is inspect.Parameter.empty:
-            raise exception.ConfigurationError(reason=f"{service}: {name} is served without a default for {argument}")
+            raise exceptions.ConfigurationError(reason=f"{service}: {name} is served without a default for {argument}")
 
 
 def _as_good_as(hint: Any) -> tuple[Any, ...]:
@@ -139,7 +139,7 @@ def _typed(name: str, hints: Mapping[str, Any], function: Function, translate: T
 
     def carried_out(ctxt: RequestContext, kwargs: dict[str, Any]) -> Any:
         arguments = {key: to_typed(value, hints[key]) for key, value in kwargs.items() if key in hints}
-        hooks.reach("handle", name, "before")
+        failpoints.reach("handle", name, "before")
         return function(ctxt, **arguments)
 
     def done(ctxt: RequestContext, get: Callable[[], Any]) -> Any:
@@ -148,18 +148,18 @@ def _typed(name: str, hints: Mapping[str, Any], function: Function, translate: T
             if isinstance(answer, Later):
                 return answer
             answer = to_plain(answer)
-            hooks.reach("handle", name, "after")
+            failpoints.reach("handle", name, "after")
             return answer
         except Exception as error:
             ours = translate(error) if translate else error
-            if not isinstance(ours, exception.NovaLiteException):
+            if not isinstance(ours, exceptions.NovaLiteException):
                 LOG.exception("RPC method %s failed [%s]", name, ctxt.request_id)
                 raise
             if ours.code >= 500:
                 LOG.info("RPC method %s: %s [%s]", name, " ".join(ours.message.split()), ctxt.request_id)
             try:
                 raise ours.with_traceback(None) from None  # how it came about is nothing that the caller is told
-            except exception.NovaLiteException:
+            except exceptions.NovaLiteException:
                 raise messaging.ExpectedException() from None
 
     return dispatch

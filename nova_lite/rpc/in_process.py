@@ -15,9 +15,9 @@ import oslo_messaging as messaging
 from oslo_config import cfg
 from oslo_messaging._drivers import common
 
-from nova_lite import exception
-from nova_lite.context import RequestContext
-from nova_lite.gathering import now
+from nova_lite.base import exceptions
+from nova_lite.base.batching import now
+from nova_lite.base.context import RequestContext
 from nova_lite.rpc.client import Message, to_typed
 from nova_lite.rpc.contract import speaks
 from nova_lite.rpc.endpoint import Endpoint
@@ -64,7 +64,7 @@ class InProcess:
         servers = self._served.get(message.topic, {})
         found = [each for name, each in servers.items() if message.server in (None, name)]
         if not found and not message.fanout:
-            raise exception.MessagingUnavailable(what=message.method)
+            raise exceptions.MessagingUnavailable(what=message.method)
         return found if message.fanout else found[:1]
 
 

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from nova_lite.keys import ROLES, Peer
+from nova_lite.rpc.keys import ROLES, Peer
 
 
 @dataclasses.dataclass(frozen=True)

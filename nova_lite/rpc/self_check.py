@@ -12,8 +12,8 @@ import logging
 import threading
 from collections.abc import Iterable
 
-from nova_lite import exception, metrics
-from nova_lite.context import get_admin_context
+from nova_lite.base import exceptions, metrics
+from nova_lite.base.context import get_admin_context
 from nova_lite.rpc.client import ECHO, Message
 from nova_lite.rpc.endpoint import Endpoint
 from nova_lite.rpc.transport import Server, Transport, require_broker
@@ -65,7 +65,7 @@ class SelfCheckingServer:
         connections: that is no deafness, and the daemon's heartbeat tells of it."""
         try:
             require_broker(self._transport)
-        except exception.MessagingUnavailable:
+        except exceptions.MessagingUnavailable:
             self._misses = 0
             return
         options = self._transport.conf.rpc
@@ -74,7 +74,7 @@ class SelfCheckingServer:
                 self._transport.call(
                     Message(self._topic, ECHO, get_admin_context(), target, timeout=options.self_check_interval)
                 )
-        except exception.MessagingUnavailable:
+        except exceptions.MessagingUnavailable:
             self._misses += not self._is_busy()
         else:
             self._misses = 0

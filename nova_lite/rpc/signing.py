@@ -2,7 +2,7 @@
 
 A signature is an item of the message's context. It covers the topic and the server that the message is for, method,
 version, arguments, context, an id that is new for each time that it is sent, and the time of that. The receiver knows
-by the key who has sent it (`nova_lite.keys`), refuses what is too old or was there before, and asks the contract's
+by the key who has sent it (`nova_lite.rpc.keys`), refuses what is too old or was there before, and asks the contract's
 rows (`nova_lite.rpc.permissions`) whether that one may ask this. Answers are signed, too, for the id of their call.
 
 Who asks says that it takes the answer as text, which is encoded once, signed as it is, and decoded when it has been
@@ -33,17 +33,18 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from oslo_config import cfg
 from oslo_messaging._drivers import common
 
-from nova_lite import exception, keys
-from nova_lite.gathering import Later, now
-from nova_lite.keys import ROLES, Keyring, Peer, TrustedKey
+from nova_lite.base import exceptions
+from nova_lite.base.batching import Later, now
+from nova_lite.rpc import keys
 from nova_lite.rpc.client import ECHO, Message, to_typed
 from nova_lite.rpc.endpoint import Endpoint
+from nova_lite.rpc.keys import ROLES, Keyring, Peer, TrustedKey
 from nova_lite.rpc.permissions import Allowed
 
 LOG = logging.getLogger(__name__)
 
 #: Modules whose errors cross the bus as themselves.
-ALLOWED_REMOTE_EXMODS = ["nova_lite.exception"]
+ALLOWED_REMOTE_EXMODS = [exceptions.WIRE_MODULE]
 
 OFF, PERMISSIVE, REQUIRED = "off", "permissive", "required"
 
@@ -201,9 +202,9 @@ class Signing:
         if self.mode == OFF:
             return
         if not options.keys_directory:
-            raise exception.ConfigurationError(reason=f"[rpc] signing = {self.mode} needs [rpc] keys_directory")
+            raise exceptions.ConfigurationError(reason=f"[rpc] signing = {self.mode} needs [rpc] keys_directory")
         if role is None:
-            raise exception.ConfigurationError(reason="[rpc] signing: this program has no role to sign as")
+            raise exceptions.ConfigurationError(reason="[rpc] signing: this program has no role to sign as")
         ring = beside._ring if beside else None
         self._ring = Keyring(options.keys_directory, role, host or conf.host, _tell_of_file, ring)
 
@@ -255,15 +256,15 @@ class Signing:
         believed, as whoever can say so could also have kept the answer back."""
         if self.mode != REQUIRED or message_id is None:
             return error
-        if isinstance(error, exception.ServiceUnavailable) and not isinstance(error, exception.HostNotAdmitted):
+        if isinstance(error, exceptions.ServiceUnavailable) and not isinstance(error, exceptions.HostNotAdmitted):
             return error
         LOG.error("The answer of %s to %s is not believed: it is not signed", message.topic, message.method)
-        return exception.MessagingUnavailable(what=message.method)
+        return exceptions.MessagingUnavailable(what=message.method)
 
     @staticmethod
     def _distrust(message: Message, why: str) -> NoReturn:
         LOG.error("The answer of %s to %s is not believed: %s", message.topic, message.method, why)
-        raise exception.MessagingUnavailable(what=message.method)
+        raise exceptions.MessagingUnavailable(what=message.method)
 
     # --- who receives
 
@@ -391,7 +392,7 @@ class Guard:
             answer = self._dispatcher.dispatch(incoming)
         else:
             answer = self._answered(incoming, method, lambda: self._dispatcher.dispatch(incoming))
-        # RabbitMQ's messages can be answered later (`nova_lite.rpc.answers`), another driver's cannot.
+        # RabbitMQ's messages can be answered later (`nova_lite.rpc.reply`), another driver's cannot.
         return answer if hasattr(incoming, "reply_q") else now(answer)
 
     def _answered(self, incoming: Any, method: str, get: Callable[[], Any]) -> Any:
@@ -425,7 +426,7 @@ class Guard:
         try:
             if once is not None and not once(sender, method, str(incoming.ctxt[SIGNATURE]["id"])):
                 raise _Refused("it was taken before, by another one or before this one began: it is replayed", sender)
-        except exception.NovaLiteException as error:
+        except exceptions.NovaLiteException as error:
             LOG.info("RPC method %s: %s", method, error.message)
             raise messaging.ExpectedException() from None
 
@@ -433,11 +434,11 @@ class Guard:
         """One line here, and the same to whoever asked: an operator's mistake is to be seen on either side."""
         who = f" of {refused.peer}" if refused.peer else ""
         method = (method if str(method).isidentifier() else repr(method))[:64]
-        error = exception.MessageRefused(topic=self._endpoint.topic, server=self._server, method=method, why=refused)
+        error = exceptions.MessageRefused(topic=self._endpoint.topic, server=self._server, method=method, why=refused)
         LOG.error("Message %s%s is refused: %s", method, who, refused)
         try:
             raise error from None
-        except exception.MessageRefused:
+        except exceptions.MessageRefused:
             raise messaging.ExpectedException() from None
 
 

@@ -17,14 +17,14 @@ import kombu.exceptions
 import oslo_messaging as messaging
 from oslo_config import cfg
 
-from nova_lite import concurrency, exception, metrics
-from nova_lite.broker import EXCHANGE, reply_queues
+from nova_lite.base import concurrency, exceptions, metrics
+from nova_lite.base.context import RequestContext
 from nova_lite.conf import libraries
-from nova_lite.context import RequestContext
-from nova_lite.keys import COMPUTE
-from nova_lite.rpc import alarms, answers, overload, reading, refusals, straight
+from nova_lite.rpc import auth_retry, broker_alarms, buffered_read, fast_path, load_shedding, reply
+from nova_lite.rpc.broker import EXCHANGE, reply_queues
 from nova_lite.rpc.client import Message
 from nova_lite.rpc.endpoint import Endpoint
+from nova_lite.rpc.keys import COMPUTE
 from nova_lite.rpc.signing import ALLOWED_REMOTE_EXMODS, SENDER, Guard, Signing
 
 LOG = logging.getLogger(__name__)
@@ -94,13 +94,13 @@ class Transport:
                 context, message_id = self.signing.signed(message)
                 try:
                     answer = self._prepared(client, message).call(context, message.method, **message.arguments)
-                except exception.NovaLiteException as error:
+                except exceptions.NovaLiteException as error:
                     raise self.signing.unsigned_failure(message, message_id, error) from error
                 self._answered_on = transport
                 return self.signing.opened(message, message_id, answer)
             except _BROKER_ERRORS as error:
                 failure = error
-            except exception.MessageRefused as error:
+            except exceptions.MessageRefused as error:
                 failure = error
             except (messaging.UnsupportedVersion, messaging.NoSuchMethod) as error:
                 raise message.too_old() from error
@@ -111,7 +111,7 @@ class Transport:
         # while an exception is handled, oslo.log repeats it at the end of the line
         metrics.RPC_FAILED.labels(message.topic, message.method).inc()
         LOG.warning("Call %s to %s failed: %s", message.method, message.topic, _one_line(failure))
-        raise exception.MessagingUnavailable(what=message.method) from failure
+        raise exceptions.MessagingUnavailable(what=message.method) from failure
 
     def cast(self, message: Message) -> None:
         try:
@@ -119,7 +119,7 @@ class Transport:
                 context, _ = self.signing.signed(message)
                 self._prepared(client, message).cast(context, message.method, **message.arguments)
         except _BROKER_ERRORS as error:
-            raise exception.MessagingUnavailable(what=message.method) from error
+            raise exceptions.MessagingUnavailable(what=message.method) from error
 
     @staticmethod
     def _prepared(client: Any, message: Message) -> Any:
@@ -174,7 +174,7 @@ class Transport:
             ) as connection:
                 return int(connection.default_channel.queue_declare(queue, passive=True).message_count)
         except _BROKER_ERRORS as error:
-            raise exception.MessagingUnavailable(what=f"depth of {queue}") from error
+            raise exceptions.MessagingUnavailable(what=f"depth of {queue}") from error
 
     def take(self) -> Any:
         """The oslo.messaging transport to use now."""
@@ -244,16 +244,16 @@ class _Beside(Transport):
 def _oslo_transport(conf: cfg.ConfigOpts) -> Any:
     messaging.set_transport_defaults(EXCHANGE)
     libraries.set_messaging_defaults()
-    straight.try_first()
-    straight.tell_timeouts_once()
-    refusals.be_patient()
-    alarms.give_up()
-    reading.read_ahead()
-    answers.send_simply()
+    fast_path.try_first()
+    fast_path.tell_timeouts_once()
+    auth_retry.be_patient()
+    broker_alarms.give_up()
+    buffered_read.read_ahead()
+    reply.send_simply()
     try:
         return messaging.get_rpc_transport(conf, allowed_remote_exmods=ALLOWED_REMOTE_EXMODS)
     except (messaging.DriverLoadFailure, messaging.InvalidTransportURL) as error:
-        raise exception.ConfigurationError(reason=f"[DEFAULT] transport_url cannot be used: {error}") from error
+        raise exceptions.ConfigurationError(reason=f"[DEFAULT] transport_url cannot be used: {error}") from error
 
 
 class Server:
@@ -270,7 +270,7 @@ class Server:
             executor=concurrency.rpc_executor(),
             serializer=ContextSerializer(),
             access_policy=messaging.DefaultRPCAccessPolicy,
-            server_cls=overload.server_class(endpoint.classify),
+            server_cls=load_shedding.server_class(endpoint.classify),
         )
         self._server.dispatcher = Guard(self._server.dispatcher, transport.signing, endpoint, server)
 
@@ -283,15 +283,15 @@ class Server:
             try:
                 self._server.start()
             except _BROKER_ERRORS as error:
-                raise exception.MessagingUnavailable(
+                raise exceptions.MessagingUnavailable(
                     f"The message broker refuses this daemon: {_one_line(error)}"
                 ) from error
             undo.pop_all()
 
     @property
-    def workers(self) -> overload.Workers | None:
+    def workers(self) -> load_shedding.Workers | None:
         """None before the start."""
-        workers: overload.Workers | None = self._server.workers
+        workers: load_shedding.Workers | None = self._server.workers
         return workers
 
     def stop(self) -> None:
@@ -320,7 +320,7 @@ def require_broker(transport: Transport, timeout: float = 2.0) -> None:
         except OSError as error:
             failures.append(f"{address[0]}:{address[1]} ({error.strerror or error})")
     if failures:
-        raise exception.MessagingUnavailable(f"The message broker cannot be reached: {', '.join(failures)}.")
+        raise exceptions.MessagingUnavailable(f"The message broker cannot be reached: {', '.join(failures)}.")
 
 
 def _one_line(error: BaseException) -> str:

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 
 import msgspec
 
-from nova_lite import hardware, uuids
-from nova_lite.exception import NoValidHost
+from nova_lite import hardware
+from nova_lite.base.exceptions import NoValidHost
 from nova_lite.hardware import fitting
 from nova_lite.objects import Destination, HostState, RequestedDestination, RequestSpec, Selection
 from nova_lite.objects.numa import taken
-from nova_lite.scheduler import reasons
+from nova_lite.scheduler import reasons, uuids
 from nova_lite.scheduler.filters.base import HostFilter
 from nova_lite.scheduler.weights.base import HostWeigher
 

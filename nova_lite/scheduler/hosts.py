@@ -11,9 +11,8 @@ import threading
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from nova_lite import uuids
 from nova_lite.objects import Destination, HostState, RequestSpec
-from nova_lite.scheduler import core
+from nova_lite.scheduler import core, uuids
 
 
 class _Entry(NamedTuple):

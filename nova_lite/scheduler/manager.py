@@ -11,9 +11,9 @@ from typing import Any
 
 from oslo_config import cfg
 
-from nova_lite import exception, version
+from nova_lite.base import exceptions, version
+from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.context import RequestContext, get_admin_context
 from nova_lite.objects import Destination, HostState, Placement, RequestSpec
 from nova_lite.scheduler import core, filters, weights
 from nova_lite.scheduler.hosts import HostView
@@ -66,7 +66,7 @@ class SchedulerManager:
         its conductor died or its server was deleted. If there is room without it, the claim decides.
         """
         if not self._ready:
-            raise exception.SchedulerNotReady()
+            raise exceptions.SchedulerNotReady()
         asked: dict[str, Any] = {
             "instance_uuids": spec.instance_uuids,
             "project_id": spec.project_id,
@@ -77,7 +77,7 @@ class SchedulerManager:
         with self._deciding:
             try:
                 destinations = self._decide_and_consume(spec)
-            except exception.NoValidHost as error:
+            except exceptions.NoValidHost as error:
                 self._notify(context, "scheduler.select_destinations.end", {**asked, "reason": error.message})
                 raise
         hosts = [each.selected.host for each in destinations]
@@ -90,13 +90,13 @@ class SchedulerManager:
     def _placement(self, context: RequestContext, spec: RequestSpec) -> Placement:
         try:
             return Placement(destinations=self.select_destinations(context, spec))
-        except exception.NoValidHost as error:
+        except exceptions.NoValidHost as error:
             return Placement(reason=error.message, details=str(error.kwargs.get("details", "")))
 
     def _decide_and_consume(self, spec: RequestSpec) -> list[Destination]:
         try:
             destinations = self._decide(self._hosts.snapshot(), spec)
-        except exception.NoValidHost:
+        except exceptions.NoValidHost:
             destinations = self._decide(self._hosts.rows(), spec)
         if not spec.stays:
             self._hosts.consume(destinations, spec)
@@ -117,7 +117,7 @@ class SchedulerManager:
     def require_hosts(self) -> None:
         """Raises `SchedulerNotReady` before the hosts are known."""
         if not self._ready:
-            raise exception.SchedulerNotReady()
+            raise exceptions.SchedulerNotReady()
 
     # --- in the background
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from nova_lite.exception import NoValidHost
+from nova_lite.base.exceptions import NoValidHost
 from nova_lite.objects import HostState, InstanceGroup, RequestSpec
 from nova_lite.scheduler import core
 from nova_lite.scheduler.filters.base import HostFilter

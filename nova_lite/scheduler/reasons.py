@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from nova_lite.exception import NoValidHost
+from nova_lite.base.exceptions import NoValidHost
 from nova_lite.objects import HostState, RequestSpec
 from nova_lite.scheduler.filters.base import HostFilter
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from nova_lite import rpc
-from nova_lite.context import RequestContext
+from nova_lite.base.context import RequestContext
 from nova_lite.objects import Destination, HostState, Placement, RequestSpec
 
 #: Who may call what.

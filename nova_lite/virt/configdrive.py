@@ -9,7 +9,7 @@ import msgspec
 import pycdlib
 from oslo_config import cfg
 
-from nova_lite import exception, files
+from nova_lite.base import exceptions, files
 from nova_lite.metadata.content import EC2_VERSIONS, LATEST, OPENSTACK_VERSIONS, PASSWORD, Content
 from nova_lite.metadata.vendordata import VendorData
 from nova_lite.objects import VIF
@@ -39,7 +39,7 @@ class ConfigDrives:
         try:
             write_iso(path, files_of(spec, self._vendor))
         except (pycdlib.pycdlibexception.PyCdlibException, OSError, ValueError) as error:
-            raise exception.ConfigDriveInvalid(reason=" ".join(str(error).split())) from error
+            raise exceptions.ConfigDriveInvalid(reason=" ".join(str(error).split())) from error
 
 
 def files_of(spec: SpawnSpec, vendor: VendorData) -> dict[str, bytes]:

@@ -8,7 +8,7 @@ Rules for every driver:
 - Methods are called with the instance's lock held (one at a time per instance), from any thread.
 - They are idempotent: asked for what already is, they return quietly; destroying what is not there is fine.
 - They touch only domains that carry our metadata (this host's name, uuid, generation).
-- They block; they never call other services. They raise `nova_lite.exception.VirtDriverError` children.
+- They block; they never call other services. They raise `nova_lite.base.exceptions.VirtDriverError` children.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import msgspec
 from oslo_config import cfg
 
-from nova_lite import plugins
+from nova_lite.base import plugins
 from nova_lite.objects import (
     VIF,
     BlockDevice,
@@ -37,7 +37,7 @@ from nova_lite.objects import (
     VolumeSource,
     Wish,
 )
-from nova_lite.states import PowerState
+from nova_lite.operations.states import PowerState
 
 NAMESPACE = "nova_lite.virt.drivers"
 

@@ -32,7 +32,7 @@ from typing import Any
 import msgspec
 from oslo_config import cfg
 
-from nova_lite import exception, files, hooks
+from nova_lite.base import exceptions, failpoints, files
 from nova_lite.hardware import traits
 from nova_lite.objects import (
     VIF,
@@ -56,7 +56,7 @@ from nova_lite.objects import (
 )
 from nova_lite.objects.block_device import root_volume
 from nova_lite.objects.ready import make_ready
-from nova_lite.states import PowerState
+from nova_lite.operations.states import PowerState
 from nova_lite.virt import driver, images, topology
 
 LOG = logging.getLogger(__name__)
@@ -238,7 +238,7 @@ class FakeDriver(driver.ComputeDriver):
     def spawn(self, spec: driver.SpawnSpec) -> None:
         instance_uuid = spec.instance.uuid
         if os.path.exists(self._file("domains", instance_uuid)):
-            raise exception.VirtDriverError(reason=f"a domain of instance {instance_uuid} exists already")
+            raise exceptions.VirtDriverError(reason=f"a domain of instance {instance_uuid} exists already")
         try:
             self._spawn(spec)
             if spec.plugged is not None:
@@ -256,7 +256,7 @@ class FakeDriver(driver.ComputeDriver):
     def power_on(self, instance_uuid: str) -> None:
         domain = self._read(instance_uuid)
         if domain.power_state != PowerState.RUNNING:
-            time.sleep(self._step("power_on", exception.InstancePowerOnFailure, instance_uuid).power_delay)
+            time.sleep(self._step("power_on", exceptions.InstancePowerOnFailure, instance_uuid).power_delay)
             self._end_rescue(domain)
             self._boot(domain)
 
@@ -278,7 +278,7 @@ class FakeDriver(driver.ComputeDriver):
     def recreate(self, spec: driver.SpawnSpec) -> None:
         self._step("recreate")
         if not os.path.exists(os.path.join(self._disks(spec.instance.uuid), "disk")):
-            raise exception.DomainNotFound(instance_uuid=spec.instance.uuid)
+            raise exceptions.DomainNotFound(instance_uuid=spec.instance.uuid)
         spec.fence()
         self._write(_domain(spec))
 
@@ -329,12 +329,12 @@ class FakeDriver(driver.ComputeDriver):
         """All hosts of a fake cloud are on one machine: the disks are copied from the other one's directory."""
         instance_uuid = spec.instance.uuid
         if os.path.exists(self._file("domains", instance_uuid)):
-            raise exception.VirtDriverError(reason=f"a domain of instance {instance_uuid} exists already")
+            raise exceptions.VirtDriverError(reason=f"a domain of instance {instance_uuid} exists already")
         try:
             disks = files.private_directory(os.path.join(self.path, "disks", instance_uuid))
             for file in source.files:
                 time.sleep(self._step("copy_disk").spawn_delay)
-                hooks.check_disk()
+                failpoints.check_disk()
                 shutil.copyfile(os.path.join(source.location, file.name), os.path.join(disks, file.name))
             domain = _domain(spec)
             self._step("finish_migration")
@@ -351,7 +351,7 @@ class FakeDriver(driver.ComputeDriver):
     def check_can_live_migrate_source(self, instance_uuid: str) -> LiveSource:
         self._step("check_can_live_migrate")
         if self._read(instance_uuid).power_state not in (PowerState.RUNNING, PowerState.PAUSED):
-            raise exception.MigrationPreCheckError(reason="the guest does not run")
+            raise exceptions.MigrationPreCheckError(reason="the guest does not run")
         return LiveSource(
             driver="fake", disks={"disk": os.path.getsize(os.path.join(self._disks(instance_uuid), "disk"))}
         )
@@ -359,11 +359,11 @@ class FakeDriver(driver.ComputeDriver):
     def pre_live_migration(self, spec: driver.SpawnSpec, source: LiveSource) -> LiveDestination:
         instance_uuid = spec.instance.uuid
         if os.path.exists(self._file("domains", instance_uuid)):
-            raise exception.MigrationPreCheckError(reason=f"a domain of instance {instance_uuid} exists already")
+            raise exceptions.MigrationPreCheckError(reason=f"a domain of instance {instance_uuid} exists already")
         try:
             self._step("pre_live_migration")
             files.private_directory(self._disks(instance_uuid))
-            hooks.check_disk()
+            failpoints.check_disk()
             for image in _images(spec):
                 self._fetch(image)
             spec.fence()
@@ -393,12 +393,12 @@ class FakeDriver(driver.ComputeDriver):
             done = total * tenth // 10
             wish = watch(MigrationProgress(memory_total=total, memory_processed=done, memory_remaining=total - done))
             if wish is Wish.ABORT:
-                raise exception.MigrationAborted(instance_uuid=instance_uuid, reason="as it was asked to be")
+                raise exceptions.MigrationAborted(instance_uuid=instance_uuid, reason="as it was asked to be")
             if wish is Wish.FORCE_COMPLETE:
                 break
         self._step("live_migration_before_move")
         for name in os.listdir(self._disks(instance_uuid)):
-            hooks.check_disk()
+            failpoints.check_disk()
             shutil.copyfile(
                 os.path.join(self._disks(instance_uuid), name), os.path.join(destination.paths["disks"], name)
             )
@@ -426,7 +426,7 @@ class FakeDriver(driver.ComputeDriver):
         time.sleep(self._step("rescue").power_delay)
         for image in _images(spec):
             self._fetch(image)
-        hooks.check_disk()
+        failpoints.check_disk()
         files.write_atomically(self._rescue_disk(domain.uuid), b"rescue\n", durable=False)
         domain.rescued = True
         self._boot(domain)
@@ -455,7 +455,7 @@ class FakeDriver(driver.ComputeDriver):
         domain = self._read(instance_uuid)
         self._step("trigger_crash_dump")
         if domain.power_state == PowerState.SHUTDOWN:
-            raise exception.VirtDriverError(reason="the domain does not run")
+            raise exceptions.VirtDriverError(reason="the domain does not run")
         self._say(instance_uuid, "fake guest has written a crash dump")
 
     def _say(self, instance_uuid: str, line: str) -> None:
@@ -497,7 +497,7 @@ class FakeDriver(driver.ComputeDriver):
         self._read(instance_uuid)
         self._step("snapshot")
         check()
-        hooks.check_disk()
+        failpoints.check_disk()
         with open(os.path.join(os.path.dirname(self._console(instance_uuid)), "disk"), "rb") as disk:
             data = disk.read()
         with open(target, "wb", opener=files.private_opener) as file:
@@ -535,7 +535,7 @@ class FakeDriver(driver.ComputeDriver):
         self._step("copy_volumes")
         check()
         for source, target in copies.values():
-            hooks.check_disk()
+            failpoints.check_disk()
             images.run("cp", "--sparse=always", "--no-preserve=all", source, target)
 
     def swap_volume(
@@ -554,7 +554,7 @@ class FakeDriver(driver.ComputeDriver):
         if new_id in domain.volumes:
             return
         if old_id not in domain.volumes:
-            raise exception.VirtDriverError(reason=f"the guest has no volume {old_id}")
+            raise exceptions.VirtDriverError(reason=f"the guest has no volume {old_id}")
         check()
         copied()
         self._step("swap_volume_copied")
@@ -614,7 +614,7 @@ class FakeDriver(driver.ComputeDriver):
         for image in _images(spec):
             self._fetch(image)
         disks = files.private_directory(os.path.join(self.path, "disks", instance.uuid))
-        hooks.check_disk()
+        failpoints.check_disk()
         with open(os.path.join(disks, "disk"), "w", encoding="utf-8") as disk:
             disk.write(f"generation {spec.generation}\n")
         time.sleep(self._step("spawn_before_domain").spawn_delay)
@@ -662,7 +662,7 @@ class FakeDriver(driver.ComputeDriver):
         for instance_uuid in sorted(self._uuids("domains")):
             try:
                 domains.append(self._read(instance_uuid))
-            except exception.DomainNotFound:
+            except exceptions.DomainNotFound:
                 continue  # it went while we looked
         return domains
 
@@ -671,7 +671,7 @@ class FakeDriver(driver.ComputeDriver):
             with open(self._file("domains", instance_uuid), "rb") as file:
                 domain = msgspec.json.decode(file.read(), type=Domain)
         except FileNotFoundError as error:
-            raise exception.DomainNotFound(instance_uuid=instance_uuid) from error
+            raise exceptions.DomainNotFound(instance_uuid=instance_uuid) from error
         domain.generation = domain.generations.get(self.host, domain.generation)
         return domain
 
@@ -689,8 +689,8 @@ class FakeDriver(driver.ComputeDriver):
         time.sleep(control.delays.get(name, 0.0))
         if name in control.fail_at and self._may_fail(control.fail_count, source):
             LOG.info("Failing at %s, as told", name)
-            if error is exception.InstancePowerOnFailure and control.fail_error == "virt":
-                raise exception.InstancePowerOnFailure(instance_uuid=instance_uuid, reason=f"told to fail at {name}")
+            if error is exceptions.InstancePowerOnFailure and control.fail_error == "virt":
+                raise exceptions.InstancePowerOnFailure(instance_uuid=instance_uuid, reason=f"told to fail at {name}")
             raise self._error(control.fail_error, f"told to fail at {name}")
         return control
 
@@ -706,14 +706,14 @@ class FakeDriver(driver.ComputeDriver):
 
     def _error(self, kind: str, reason: str) -> Exception:
         if kind == "abort":
-            return exception.ImageGone(image_id="fake", reason=reason)
+            return exceptions.ImageGone(image_id="fake", reason=reason)
         if kind == "image":
-            return exception.ImageFileMissing(image_id="fake", reason=reason)
+            return exceptions.ImageFileMissing(image_id="fake", reason=reason)
         if kind == "hypervisor":
-            return exception.HypervisorUnavailable(host=self.host, reason=reason)
+            return exceptions.HypervisorUnavailable(host=self.host, reason=reason)
         if kind == "unexpected":
             return RuntimeError(reason)
-        return exception.VirtDriverError(reason=reason)
+        return exceptions.VirtDriverError(reason=reason)
 
     def _control(self) -> tuple[Control, bytes]:
         """``[fake]`` overlaid with ``control.json``, and the bytes of that file."""

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from oslo_config import cfg
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.objects import Image
 
 GIB = 1024**3
@@ -114,12 +114,12 @@ def run(*command: str) -> bytes:
     try:
         result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     except OSError as error:
-        raise exception.VirtDriverError(reason=f"{command[0]} cannot be run: {error.strerror}") from error
+        raise exceptions.VirtDriverError(reason=f"{command[0]} cannot be run: {error.strerror}") from error
     if result.returncode != 0:
         complaint = result.stderr.decode(errors="replace").strip().splitlines()
         tool = next(word for word in command if word != "prlimit" and not word.startswith("--"))
         reason = complaint[-1] if complaint else f"it ended with status {result.returncode}"
-        raise exception.VirtDriverError(reason=f"{tool}: {reason}")
+        raise exceptions.VirtDriverError(reason=f"{tool}: {reason}")
     return result.stdout
 
 
@@ -129,7 +129,7 @@ def run_checked(check: Callable[[], None], *command: str) -> None:
         try:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=complaint)
         except OSError as error:
-            raise exception.VirtDriverError(reason=f"{command[0]} cannot be run: {error.strerror}") from error
+            raise exceptions.VirtDriverError(reason=f"{command[0]} cannot be run: {error.strerror}") from error
         try:
             while True:
                 with contextlib.suppress(subprocess.TimeoutExpired):
@@ -144,7 +144,7 @@ def run_checked(check: Callable[[], None], *command: str) -> None:
             complaint.seek(0)
             lines = complaint.read().decode(errors="replace").strip().splitlines()
             reason = lines[-1] if lines else f"it ended with status {status}"
-            raise exception.VirtDriverError(reason=f"qemu-img: {reason}")
+            raise exceptions.VirtDriverError(reason=f"qemu-img: {reason}")
 
 
 def qemu_format(image: Image) -> str:
@@ -152,7 +152,7 @@ def qemu_format(image: Image) -> str:
     try:
         return QEMU_FORMATS[image.disk_format]
     except KeyError as error:
-        raise exception.ImageUnacceptable(
+        raise exceptions.ImageUnacceptable(
             image_id=image.id,
             reason=f"disk format {image.disk_format} is not supported, only {', '.join(sorted(QEMU_FORMATS))}",
         ) from error
@@ -162,14 +162,14 @@ def check_acceptable(image: Image, info: DiskInfo) -> None:
     """The bytes must be what was declared, and refer to nothing else; raises `ImageUnacceptable`."""
     declared = qemu_format(image)
     if info.format != declared:
-        raise exception.ImageUnacceptable(
+        raise exceptions.ImageUnacceptable(
             image_id=image.id, reason=f"it was declared as {image.disk_format}, and is {info.format}"
         )
     if info.data_files:
-        raise exception.ImageUnacceptable(image_id=image.id, reason="it refers to other files")
+        raise exceptions.ImageUnacceptable(image_id=image.id, reason="it refers to other files")
 
 
 def check_fits(image_size: int, root_gb: int) -> None:
     """The image's virtual size (bytes) against the flavor's root disk (GB, 0: any); raises `FlavorDiskTooSmall`."""
     if root_gb and image_size > root_gb * GIB:
-        raise exception.FlavorDiskTooSmall(flavor_size=root_gb, image_min_disk=-(-image_size // GIB))
+        raise exceptions.FlavorDiskTooSmall(flavor_size=root_gb, image_min_disk=-(-image_size // GIB))

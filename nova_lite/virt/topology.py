@@ -9,7 +9,7 @@ import msgspec
 from oslo_config import cfg
 from oslo_utils import strutils
 
-from nova_lite import cpu_sets, exception
+from nova_lite.base import cpu_sets, exceptions
 from nova_lite.objects import NUMACell, NUMAPages
 
 
@@ -37,7 +37,7 @@ def cpus(conf: cfg.ConfigOpts, cells: Iterable[NUMACell]) -> tuple[frozenset[int
     shared = _option(conf, "cpu_shared_set", there)
     dedicated = _option(conf, "cpu_dedicated_set", there)
     if both := (shared or frozenset()) & (dedicated or frozenset()):
-        raise exception.ConfigurationError(
+        raise exceptions.ConfigurationError(
             reason=f"CPUs {cpu_sets.show(both)} are in [compute] cpu_shared_set and cpu_dedicated_set: each can be in "
             "one of them only."
         )
@@ -63,7 +63,7 @@ def _option(conf: cfg.ConfigOpts, name: str, there: frozenset[int]) -> frozenset
         return None
     found = cpu_sets.parse(value)
     if missing := found - there:
-        raise exception.ConfigurationError(
+        raise exceptions.ConfigurationError(
             reason=f"[compute] {name} names CPUs {cpu_sets.show(missing)}, and this host has {cpu_sets.show(there)}."
         )
     return found
@@ -79,11 +79,11 @@ def _reserved_pages(conf: cfg.ConfigOpts, cells: Iterable[NUMACell]) -> dict[tup
             key = int(each["node"]), _size_kb(each["size"])
             count = int(each["count"])
         except (KeyError, ValueError) as error:
-            raise exception.ConfigurationError(
+            raise exceptions.ConfigurationError(
                 reason=f"reserved_huge_pages = {said} is not of the form node:0,size:2048,count:64."
             ) from error
         if key not in there or not 0 <= count <= there[key]:
-            raise exception.ConfigurationError(
+            raise exceptions.ConfigurationError(
                 reason=f"reserved_huge_pages = {said}: NUMA cell {key[0]} of this host has {there.get(key, 0)} pages "
                 f"of {key[1]} KiB."
             )

@@ -21,7 +21,7 @@ from typing import Any
 
 from oslo_config import cfg
 
-from nova_lite import exception, files
+from nova_lite.base import exceptions, files
 from nova_lite.objects import BlockDevice, Image, NetworkDisk, VolumeConnection, VolumeSource, VolumeWork
 from nova_lite.volume.driver import VolumeBackend
 
@@ -96,7 +96,7 @@ class CinderVolumes(VolumeBackend):
     def _connector_of(self, info: Mapping[str, Any]) -> Any:
         kind = str(info.get("driver_volume_type"))
         if self._brick is None:
-            raise exception.VirtDriverError(
+            raise exceptions.VirtDriverError(
                 reason=f"this host cannot connect {kind} volumes: os-brick is not installed (nova_lite[os-brick])"
             )
         return self._brick.InitiatorConnector.factory(kind.upper(), "", use_multipath=False, conn=info)
@@ -107,22 +107,22 @@ class CinderVolumes(VolumeBackend):
     # --- what is not a host's: Cinder does it
 
     def path(self, volume_id: str) -> str:
-        raise exception.NotImplementedByDriver(operation="naming a volume's file")
+        raise exceptions.NotImplementedByDriver(operation="naming a volume's file")
 
     def require(self, volume_id: str) -> str:
         return self.path(volume_id)
 
     def create(self, work: VolumeWork) -> None:
-        raise exception.NotImplementedByDriver(operation="making volumes")
+        raise exceptions.NotImplementedByDriver(operation="making volumes")
 
     def delete(self, volume_id: str) -> None:
-        raise exception.NotImplementedByDriver(operation="deleting volumes")
+        raise exceptions.NotImplementedByDriver(operation="deleting volumes")
 
     def create_snapshot(self, volume_id: str, snapshot_id: str) -> None:
-        raise exception.NotImplementedByDriver(operation="making snapshots")
+        raise exceptions.NotImplementedByDriver(operation="making snapshots")
 
     def delete_snapshot(self, snapshot_id: str) -> None:
-        raise exception.NotImplementedByDriver(operation="deleting snapshots")
+        raise exceptions.NotImplementedByDriver(operation="deleting snapshots")
 
     def prepare(self, devices: Sequence[BlockDevice], images: Mapping[str, Image]) -> None:
         """Nothing: volumes are connected when it is asked where they are."""
@@ -135,12 +135,12 @@ def rbd_disk(info: Mapping[str, Any]) -> NetworkDisk:
     """Raises `VirtDriverError` for what qemu could not open."""
     name, hosts, ports = str(info.get("name") or ""), info.get("hosts") or [], info.get("ports") or []
     if "/" not in name or len(hosts) != len(ports):
-        raise exception.VirtDriverError(reason="Cinder does not say where the RBD image is")
+        raise exceptions.VirtDriverError(reason="Cinder does not say where the RBD image is")
     user = secret = None
     if info.get("auth_enabled"):
         user, secret = info.get("auth_username"), info.get("secret_uuid")
         if not user or not secret:
-            raise exception.VirtDriverError(
+            raise exceptions.VirtDriverError(
                 reason="Cinder's rbd_user and rbd_secret_uuid have to name the user and the hypervisor's secret"
             )
     return NetworkDisk(
@@ -192,10 +192,10 @@ def _as_driver_error(what: str, volume_id: str) -> Iterator[None]:
     """os-brick's own errors, of which there are many. Their texts may have what the connection has in it."""
     try:
         yield
-    except exception.NovaLiteException:
+    except exceptions.NovaLiteException:
         raise
     except Exception as error:
         LOG.error("Volume %s could not be %s: %s", volume_id, what, type(error).__name__)
-        raise exception.VirtDriverError(
+        raise exceptions.VirtDriverError(
             reason=f"volume {volume_id} could not be {what}: {type(error).__name__}"
         ) from None

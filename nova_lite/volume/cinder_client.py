@@ -20,10 +20,10 @@ from keystoneauth1 import service_token
 from oslo_config import cfg
 from oslo_utils import uuidutils
 
-from nova_lite import exception, hooks
+from nova_lite.base import exceptions, failpoints
+from nova_lite.base.context import RequestContext
 from nova_lite.conf import service_client
 from nova_lite.conf.cinder import GROUP, register_opts
-from nova_lite.context import RequestContext
 from nova_lite.objects import Image, Volume
 
 LOG = logging.getLogger(__name__)
@@ -76,12 +76,12 @@ class CinderClient:
         """What a volume made of this snapshot begins as: its size and image. `SnapshotNotFound`."""
         try:
             snapshot = self._user(context, "GET", f"/snapshots/{snapshot_id}", snapshot_id)["snapshot"]
-        except exception.VolumeNotFound as error:
-            raise exception.SnapshotNotFound(snapshot_id=snapshot_id) from error
+        except exceptions.VolumeNotFound as error:
+            raise exceptions.SnapshotNotFound(snapshot_id=snapshot_id) from error
         image = None
         try:
             image = self.volume(context, str(snapshot["volume_id"])).image
-        except exception.VolumeNotFound:
+        except exceptions.VolumeNotFound:
             LOG.info("The volume of snapshot %s cannot be seen by who uses the snapshot", snapshot_id)
         size = int(snapshot["size"])
         return Volume(id=snapshot_id, project_id="", size=size, image=image, status=str(snapshot["status"]))
@@ -93,7 +93,7 @@ class CinderClient:
 
     def _user(self, context: RequestContext, method: str, path: str, volume_id: str, **options: Any) -> dict[str, Any]:
         if not context.auth_token or not context.project_id:
-            raise exception.Forbidden("Volumes are Cinder's, which takes tokens only: this request brought none.")
+            raise exceptions.Forbidden("Volumes are Cinder's, which takes tokens only: this request brought none.")
         headers = {"X-Auth-Token": context.auth_token}
         path = f"/{context.project_id}{path}"
         return _body(self._send(method, path, headers=headers, authenticated=False, **options), volume_id)
@@ -115,12 +115,12 @@ class CinderClient:
         """Quiet when it is gone, or going."""
         try:
             self._own("DELETE", f"/volumes/{volume_id}", volume_id)
-        except exception.VolumeNotFound:
+        except exceptions.VolumeNotFound:
             return
-        except exception.InvalidVolume:
+        except exceptions.InvalidVolume:
             try:
                 going = self.own_volume(volume_id).status == "deleting"
-            except exception.VolumeNotFound:
+            except exceptions.VolumeNotFound:
                 going = True
             if not going:
                 raise
@@ -151,7 +151,7 @@ class CinderClient:
         """Quiet when it is gone."""
         try:
             self._own("DELETE", f"/attachments/{attachment_id}")
-        except exception.VolumeNotFound:
+        except exceptions.VolumeNotFound:
             LOG.debug("Attachment %s is gone already", attachment_id)
 
     def _own(self, method: str, path: str, volume_id: str = "", **options: Any) -> dict[str, Any]:
@@ -165,8 +165,8 @@ class CinderClient:
         """Nothing of it is logged: connections have secrets in them."""
         headers = {"OpenStack-API-Version": MICROVERSION, "Accept": "application/json", **options.pop("headers", {})}
         point = ("cinder", method.lower(), _subject(path))
-        if hooks.reach(*point, "before") == hooks.ERROR:
-            raise exception.VolumeServiceUnavailable()
+        if failpoints.reach(*point, "before") == failpoints.ERROR:
+            raise exceptions.VolumeServiceUnavailable()
         try:
             answer: requests.Response = self._adapter.request(
                 self._root() + path, method, raise_exc=False, log=False, headers=headers, **options
@@ -175,9 +175,9 @@ class CinderClient:
             raise _away(error) from error
         if answer.status_code >= 500:
             LOG.error("Cinder answers %d to %s %s", answer.status_code, method, path.partition("?")[0])
-            raise exception.VolumeServiceUnavailable()
-        if hooks.reach(*point, "after") == hooks.ERROR:
-            raise exception.VolumeServiceUnavailable()
+            raise exceptions.VolumeServiceUnavailable()
+        if failpoints.reach(*point, "after") == failpoints.ERROR:
+            raise exceptions.VolumeServiceUnavailable()
         return answer
 
     def _root(self) -> str:
@@ -195,9 +195,9 @@ def _subject(path: str) -> str:
     return next(word for word in reversed(words) if not uuidutils.is_uuid_like(word))
 
 
-def _away(error: Exception) -> exception.VolumeServiceUnavailable:
+def _away(error: Exception) -> exceptions.VolumeServiceUnavailable:
     LOG.error("Cinder cannot be asked: %s", " ".join(str(error).split()))
-    return exception.VolumeServiceUnavailable()
+    return exceptions.VolumeServiceUnavailable()
 
 
 def _body(answer: requests.Response, volume_id: str) -> dict[str, Any]:
@@ -207,15 +207,15 @@ def _body(answer: requests.Response, volume_id: str) -> dict[str, Any]:
         body = _json(answer) if answer.content else {}
         if not isinstance(body, dict):
             LOG.error("Cinder's answer is no JSON object")
-            raise exception.VolumeServiceUnavailable()
+            raise exceptions.VolumeServiceUnavailable()
         return body
     if status == 404:
-        raise exception.VolumeNotFound(volume_id=volume_id)
+        raise exceptions.VolumeNotFound(volume_id=volume_id)
     if status == 401:
-        raise exception.Forbidden("The volume service does not know this token.")
+        raise exceptions.Forbidden("The volume service does not know this token.")
     if status == 403:
-        raise exception.Forbidden(_told(answer))
-    raise exception.InvalidVolume(reason=_told(answer))
+        raise exceptions.Forbidden(_told(answer))
+    raise exceptions.InvalidVolume(reason=_told(answer))
 
 
 def _json(answer: requests.Response) -> Any:
@@ -256,7 +256,7 @@ def volume_of(body: Mapping[str, Any]) -> Volume:
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         LOG.error("Cinder's description of a volume makes no sense: %r", error)
-        raise exception.VolumeServiceUnavailable() from error
+        raise exceptions.VolumeServiceUnavailable() from error
 
 
 def _image_of(remembered: dict[str, str]) -> Image:

@@ -11,7 +11,7 @@ from typing import Any
 
 from oslo_config import cfg
 
-from nova_lite import exception, plugins
+from nova_lite.base import exceptions, plugins
 from nova_lite.objects import BlockDevice, Image, VolumeConnection, VolumeSource, VolumeWork
 
 NAMESPACE = "nova_lite.volume.backends"
@@ -69,7 +69,7 @@ class VolumeBackend(abc.ABC):
     def create_snapshots_in_use(self, wanted: Mapping[str, str], copy: CopyVolumes) -> None:
         """Snapshots of volumes that a guest of this host has: ``wanted`` are their ids, by those of the volumes. Those
         that are there already stay as they are."""
-        raise exception.NotImplementedByDriver(operation="a snapshot of a volume in use")
+        raise exceptions.NotImplementedByDriver(operation="a snapshot of a volume in use")
 
     @abc.abstractmethod
     def delete_snapshot(self, snapshot_id: str) -> None: ...
@@ -80,7 +80,7 @@ class VolumeBackend(abc.ABC):
 
     def reimage(self, volume_id: str, image: Image, size: int) -> None:
         """Nobody has the volume: have it be of this image from now on, whatever it was. ``size``: GB that it has."""
-        raise exception.NotImplementedByDriver(operation="making a volume of another image")
+        raise exceptions.NotImplementedByDriver(operation="making a volume of another image")
 
     @abc.abstractmethod
     def sweep(self) -> None:

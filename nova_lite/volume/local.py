@@ -21,7 +21,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from nova_lite import exception, files, hooks
+from nova_lite.base import exceptions, failpoints, files
 from nova_lite.objects import BlockDevice, Image, VolumeVerb, VolumeWork
 from nova_lite.objects.block_device import Source
 from nova_lite.virt import images as disk_images
@@ -45,7 +45,7 @@ class LocalVolumes(VolumeBackend):
     def require(self, volume_id: str) -> str:
         path = self.path(volume_id)
         if not os.path.exists(path):
-            raise exception.VolumeFileMissing(volume_id=volume_id)
+            raise exceptions.VolumeFileMissing(volume_id=volume_id)
         return path
 
     def _snapshot(self, snapshot_id: str) -> str:
@@ -66,7 +66,7 @@ class LocalVolumes(VolumeBackend):
 
     def _copy(self, source: str, volume_id: str, size: int) -> None:
         if not os.path.exists(source):
-            raise exception.VolumeFileMissing(volume_id=volume_id)
+            raise exceptions.VolumeFileMissing(volume_id=volume_id)
 
         def fill(part: str) -> None:
             _copy_sparse(source, part)
@@ -88,7 +88,7 @@ class LocalVolumes(VolumeBackend):
                 disk_images.check_acceptable(image, info)
                 needed = info.virtual_size
             if needed > size * GIB:
-                raise exception.ImageUnacceptable(
+                raise exceptions.ImageUnacceptable(
                     image_id=image.id, reason=f"it needs {-(-needed // GIB)} GB, and the volume has {size}"
                 )
             if disk_format == "raw":
@@ -145,7 +145,7 @@ class LocalVolumes(VolumeBackend):
             if device.volume_id is None or os.path.exists(self.path(device.volume_id)):
                 continue
             if device.source_type == Source.VOLUME:
-                raise exception.VolumeFileMissing(volume_id=device.volume_id)
+                raise exceptions.VolumeFileMissing(volume_id=device.volume_id)
             work = VolumeWork(
                 id=0,
                 verb=VolumeVerb.CREATE,
@@ -195,7 +195,7 @@ class LocalVolumes(VolumeBackend):
         descriptor, part = tempfile.mkstemp(prefix=PART, dir=os.path.dirname(target))
         os.close(descriptor)
         try:
-            hooks.check_disk()
+            failpoints.check_disk()
             yield part
         finally:
             files.remove(part)
@@ -229,4 +229,4 @@ def _own_errors() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise exception.VirtDriverError(reason=f"[volume] store_path: {error.strerror or error}") from error
+        raise exceptions.VirtDriverError(reason=f"[volume] store_path: {error.strerror or error}") from error

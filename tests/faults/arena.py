@@ -17,9 +17,9 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from nova_lite import conf as nova_conf
-from nova_lite import hooks
-from nova_lite.conductor.db import models
-from nova_lite.conductor.db.engine import Database
+from nova_lite.base import failpoints
+from nova_lite.db import models
+from nova_lite.db.engine import Database
 from tests.faults import judges, services
 from tests.faults.outages import BROKER, BROKER_PORT, DATABASE, BrokerOutage, DatabaseOutage, Outage, Strike, release
 from tests.faults.points import LASTING, Fault
@@ -195,7 +195,7 @@ class Arena:
     def dies_at(self, point: str) -> Path:
         """Whichever host comes to this point next is killed there, and nobody starts it again."""
         self.away.update(self.cloud.computes)
-        (fired,) = self.arm((Fault("compute-*", point, hooks.KILL),))
+        (fired,) = self.arm((Fault("compute-*", point, failpoints.KILL),))
         return fired
 
     def dead(self) -> str:
@@ -445,7 +445,7 @@ def arena(path: Path, site: Site | None = None, **options: Any) -> Iterator[Aren
     site = site or Site()
     control = path / "hooks.json"
     options = {"quota": -1, "launcher": ("tests.faults.daemon",)} | site.options() | options
-    options["environment"] = {hooks.ENVIRONMENT: str(control)}
+    options["environment"] = {failpoints.ENVIRONMENT: str(control)}
     with contextlib.ExitStack() as stack:
         broker = stack.enter_context(Proxy(BROKER_PORT))
         database = stack.enter_context(PrivateDatabase(path / "database")) if site.own_database else None

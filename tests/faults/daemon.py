@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from nova_lite import hooks
+from nova_lite.base import failpoints
 
 AHEAD, BEHIND = "clock ahead", "clock behind"
 HOUR = 3600.0
@@ -61,7 +61,7 @@ def jump(by: float) -> Callable[[dict[str, Any]], None]:
 def main() -> int:
     module = sys.argv.pop(1)
     daemon = importlib.import_module(module)
-    hooks.added.update({AHEAD: jump(HOUR), BEHIND: jump(-HOUR)})
+    failpoints.added.update({AHEAD: jump(HOUR), BEHIND: jump(-HOUR)})
     status: int = daemon.main()
     return status
 

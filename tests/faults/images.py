@@ -7,11 +7,12 @@ import os
 import time
 from pathlib import Path
 
-from nova_lite import hooks, operations, states
-from nova_lite.conductor.db import models
-from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite import operations
+from nova_lite.base import failpoints
+from nova_lite.db import models
+from nova_lite.db.engine import UnitOfWork
 from nova_lite.image import store
-from nova_lite.operations import ImageVerb
+from nova_lite.operations import ImageVerb, states
 from tests.faults.arena import SETTLE_SECONDS, Arena
 from tests.faults.outages import release
 from tests.faults.points import (
@@ -91,7 +92,7 @@ def uploaded_and_lost(arena: Arena) -> None:
     """The file goes away between its upload and its publication."""
     arena.create(1)
     arena.settle("ACTIVE", 1)
-    (arena.held["publish"],) = arena.arm((Fault(CONDUCTOR, "image/publish/before", hooks.HOLD),))
+    (arena.held["publish"],) = arena.arm((Fault(CONDUCTOR, "image/publish/before", failpoints.HOLD),))
     ask(arena)
     cloud.wait_for("it is published", arena.held["publish"].exists)
     for path in Path(arena.conf.image.store_path, store.UPLOADS).glob("*/*"):

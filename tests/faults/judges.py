@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
-from nova_lite import states
-from nova_lite.conductor.db import audit, models
-from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.db import audit, models
+from nova_lite.db.engine import UnitOfWork
 from nova_lite.objects import InstanceNUMATopology
-from nova_lite.states import PowerState
+from nova_lite.operations import states
+from nova_lite.operations.states import PowerState
 
 #: What a guest does whose server is in this vm state; each driver suspends in its own way.
 POWER = {

@@ -1,7 +1,7 @@
 """The fault matrix: each operation, with one fault (or two) at each point it passes.
 
-A case makes a fault happen once (`nova_lite.hooks`) while its scenario runs on a cloud of real daemons with fake
-hypervisors, has killed daemons restarted as systemd would, and passes if
+A case makes a fault happen once (`nova_lite.base.failpoints`) while its scenario runs on a cloud of real daemons with
+fake hypervisors. It restarts killed daemons as systemd would. It passes if
 
 - the fault did happen;
 - what was accepted ends as it was asked for, without anybody's help: ACTIVE, SHUTOFF, or gone; past its deadline, as

@@ -13,7 +13,8 @@ import fnmatch
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from nova_lite import hooks, operations
+from nova_lite import operations
+from nova_lite.base import failpoints
 from tests.faults.daemon import AHEAD, BEHIND
 from tests.faults.outages import BROKER, DATABASE
 
@@ -85,8 +86,15 @@ WRITES = (
 #: A lease is 5 s in these clouds: a pause outlives it, so that what wakes up is a zombie.
 PAUSE_SECONDS = 7.0
 #: Seconds that a fault takes; of some, nothing is judged before they are over, and before what was paused has gone on.
-SECONDS = {hooks.FULL: 3.0, AHEAD: 3.0, BEHIND: 3.0, hooks.PAUSE: PAUSE_SECONDS, hooks.DELAY: 2.0, hooks.HOLD: 60.0}
-LASTING = {hooks.FULL: 3.0, AHEAD: 3.0, BEHIND: 3.0, hooks.PAUSE: PAUSE_SECONDS + 0.5}
+SECONDS = {
+    failpoints.FULL: 3.0,
+    AHEAD: 3.0,
+    BEHIND: 3.0,
+    failpoints.PAUSE: PAUSE_SECONDS,
+    failpoints.DELAY: 2.0,
+    failpoints.HOLD: 60.0,
+}
+LASTING = {failpoints.FULL: 3.0, AHEAD: 3.0, BEHIND: 3.0, failpoints.PAUSE: PAUSE_SECONDS + 0.5}
 
 #: Daemon (a shell pattern) to the names of points, in the order in which they are passed.
 Points = dict[str, list[str]]
@@ -221,28 +229,28 @@ class Fault:
         return f"{self.effect} {self.daemon} at {self.point}"
 
     def rule(self, rule_id: str) -> dict[str, Any]:
-        """As `nova_lite.hooks` wants it: what something from outside does to a daemon, it is held for."""
-        effect = hooks.HOLD if self.effect in (BROKER, DATABASE) else self.effect
+        """As `nova_lite.base.failpoints` wants it: what something from outside does to a daemon, it is held for."""
+        effect = failpoints.HOLD if self.effect in (BROKER, DATABASE) else self.effect
         seconds = SECONDS.get(effect, 0.0)
         return {"id": rule_id, "daemon": self.daemon, "point": self.point, "effect": effect, "seconds": seconds}
 
 
 def effects_at(point: str) -> list[str]:
-    found = [hooks.KILL, hooks.PAUSE, hooks.DELAY]
+    found = [failpoints.KILL, failpoints.PAUSE, failpoints.DELAY]
     if point.startswith("send/"):
         found.append(BROKER)
     if point.startswith(("network/", "image/", "neutron/", "cinder/")):
-        found.append(hooks.ERROR)
+        found.append(failpoints.ERROR)
     if point.startswith("send/") and point.endswith("/before"):
-        found.append(hooks.ERROR)
+        found.append(failpoints.ERROR)
         if point.split("/")[1] in CASTS:
-            found += [hooks.DROP, hooks.DUPLICATE]
+            found += [failpoints.DROP, failpoints.DUPLICATE]
     if point.startswith("commit/"):
         found.append(DATABASE)
     if point.startswith("commit/") and point.endswith("/before"):
-        found.append(hooks.ERROR)
+        found.append(failpoints.ERROR)
     if any(fnmatch.fnmatch(point, pattern) for pattern in WRITES):
-        found.append(hooks.FULL)
+        found.append(failpoints.FULL)
     return found
 
 

@@ -21,7 +21,7 @@ from typing import Self
 import pytest
 
 from tests.functional import cloud
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 START_SECONDS = 180.0
 RETRY_SECONDS = 5.0

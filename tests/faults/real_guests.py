@@ -23,8 +23,8 @@ from typing import Any
 
 import libvirt
 
-from nova_lite import hooks
-from nova_lite.states import PowerState
+from nova_lite.base import failpoints
+from nova_lite.operations.states import PowerState
 from nova_lite.virt.libvirt import dhcp, guestxml
 from tests.faults import arena as arenas
 from tests.faults import matrix, scenarios
@@ -218,7 +218,7 @@ def cases() -> list[Case]:
         for name, daemon, point, effects in FAULTS
         for effect in effects.split()
     ]
-    found.append(Case(DELETE_DEAD, (Fault("compute-*", "domain/destroy/before", hooks.KILL),)))
+    found.append(Case(DELETE_DEAD, (Fault("compute-*", "domain/destroy/before", failpoints.KILL),)))
     return found + [Case(death) for death in DEATHS]
 
 
@@ -229,7 +229,7 @@ def arena(guest: Path) -> Iterator[RealArena]:
         os.chmod(directory, 0o755)
         path = Path(directory)
         control = path / "hooks.json"
-        running = RealCloud(path, guest, environment={hooks.ENVIRONMENT: str(control)}, quota=-1)
+        running = RealCloud(path, guest, environment={failpoints.ENVIRONMENT: str(control)}, quota=-1)
         try:
             running.make()
             running.start_all()

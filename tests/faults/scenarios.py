@@ -14,8 +14,10 @@ from typing import Any
 
 import requests
 
-from nova_lite import hooks, operations, states
-from nova_lite.conductor import domains
+from nova_lite import operations
+from nova_lite.base import failpoints
+from nova_lite.conductor.hosts import domains
+from nova_lite.operations import states
 from tests.faults import images, pinned, points, services, volumes
 from tests.faults.arena import Arena, Site
 from tests.faults.outages import release
@@ -697,7 +699,7 @@ def _moves() -> Iterator[Scenario]:
 SHORT = Site(deadline=10)
 LATE = "was not finished within 10 s"
 #: Of each of these, only what stops a step short: a pause or an outage moves the end, and not the way there.
-STOPS = (hooks.KILL, hooks.ERROR, hooks.DROP, hooks.DUPLICATE)
+STOPS = (failpoints.KILL, failpoints.ERROR, failpoints.DROP, failpoints.DUPLICATE)
 AT_DEADLINE: Points = {CONDUCTOR: around(f"commit/{points.SWEEP}")}
 UNDONE = points.of_undos(operations.CREATE)
 FENCE = f"send/{next(undo.method for undo in operations.CREATE.undos('build') if isinstance(undo, operations.OnHost))}"
@@ -769,7 +771,7 @@ def compensated_or_revived(arena: Arena) -> None:
 
 def report_held(arena: Arena) -> None:
     """The guest runs; its host comes to say so only when it is let."""
-    (arena.held["report"],) = arena.arm((Fault(COMPUTE, "send/finish_build/before", hooks.HOLD),))
+    (arena.held["report"],) = arena.arm((Fault(COMPUTE, "send/finish_build/before", failpoints.HOLD),))
     arena.create()
     cloud.wait_for("the host has built it", arena.held["report"].exists)
 
@@ -782,7 +784,7 @@ def revived(arena: Arena) -> None:
 
 def both_held(arena: Arena) -> None:
     """And the question to the host is held, too."""
-    (arena.held["fence"],) = arena.arm((Fault(CONDUCTOR, f"{FENCE}/before", hooks.HOLD),))
+    (arena.held["fence"],) = arena.arm((Fault(CONDUCTOR, f"{FENCE}/before", failpoints.HOLD),))
     report_held(arena)
 
 
@@ -881,12 +883,12 @@ def standing_still(arena: Arena) -> None:
     one to go to."""
     arena.control_hosts(destroy_delay=1.0)
     arena.enable("compute-2", False)
-    (stands,) = arena.arm((Fault("compute-1", "fence/before", hooks.PAUSE),))
+    (stands,) = arena.arm((Fault("compute-1", "fence/before", failpoints.PAUSE),))
     arena.create()
     cloud.wait_for("the host stands still", stands.exists)
     arena.enable("compute-2", True)
     arena.settle("ACTIVE", 1)
-    arena.outlast(hooks.PAUSE, stands)
+    arena.outlast(failpoints.PAUSE, stands)
     arena.settle("ACTIVE", 1)
     arena.control_hosts()
 
@@ -896,12 +898,12 @@ def ordered_again(arena: Arena) -> None:
     same order once more. Whatever it is at then, the build moves; only then it goes on."""
     arena.enable("compute-2", False)
     arena.control_hosts(destroy_delay=1.0, fail_at=["image"])
-    (report,) = arena.arm((Fault(CONDUCTOR, "handle/finish_build/before", hooks.HOLD),))
+    (report,) = arena.arm((Fault(CONDUCTOR, "handle/finish_build/before", failpoints.HOLD),))
     arena.create()
     cloud.wait_for("the failure is reported", report.exists)
     arena.control_hosts(destroy_delay=1.0)
     arena.enable("compute-2", True)
-    (again,) = arena.arm((Fault("compute-1", "domain/spawn/before", hooks.HOLD),))
+    (again,) = arena.arm((Fault("compute-1", "domain/spawn/before", failpoints.HOLD),))
     arena.leave_dead("compute-1")
     arena.bring_back("compute-1")
     cloud.wait_for("it builds again, or refuses", lambda: again.exists() or arena.servers()[0]["status"] == "ACTIVE")
@@ -919,12 +921,12 @@ def last_place(arena: Arena) -> None:
     def states_seen() -> set[str]:
         return {server["status"] for server in arena.servers()}
 
-    (late,) = arena.arm((Fault(CONDUCTOR, f"send/{points.SELECT}/after", hooks.HOLD),))
+    (late,) = arena.arm((Fault(CONDUCTOR, f"send/{points.SELECT}/after", failpoints.HOLD),))
     arena.create()
     cloud.wait_for("a host is chosen", late.exists)
     arena.create()
     cloud.wait_for("the place is taken", arena.cloud.domains)
-    (order,) = arena.arm((Fault("compute-1", "handle/build_and_run_instance/before", hooks.HOLD),))
+    (order,) = arena.arm((Fault("compute-1", "handle/build_and_run_instance/before", failpoints.HOLD),))
     release(late)
     ids = [server["id"] for server in arena.servers()]
     cloud.wait_for("the claim is refused, or seen", lambda: arena.violated or len(states_seen() - {"BUILD"}) == 2)
@@ -973,7 +975,7 @@ def delete_with_service(arena: Arena) -> None:
 
 def one_that_will_be_refused(arena: Arena) -> None:
     one_active(arena)
-    arena.arm((Fault(CONDUCTOR, "network/deallocate/before", hooks.ERROR),))
+    arena.arm((Fault(CONDUCTOR, "network/deallocate/before", failpoints.ERROR),))
 
 
 def delete_while_asked(arena: Arena) -> None:
@@ -984,7 +986,7 @@ def delete_while_asked(arena: Arena) -> None:
 
 
 def asked_for_interfaces(arena: Arena) -> None:
-    (arena.held["network"],) = arena.arm((Fault(CONDUCTOR, "network/allocate/after", hooks.HOLD),))
+    (arena.held["network"],) = arena.arm((Fault(CONDUCTOR, "network/allocate/after", failpoints.HOLD),))
     arena.create()
     cloud.wait_for("the service is asked", arena.held["network"].exists)
     arena.insist("DELETE", f"/servers/{arena.one()}", None, (204,))
@@ -1037,7 +1039,7 @@ def _with_cinder() -> Iterator[Scenario]:
         *("boot from volume, Cinder is not asked", nothing, services.boot_from_volume_in_vain),
         {API: [f"{services.CINDER}/post/volumes/before"]},
         dataclasses.replace(site, deadline=SHORT.deadline),
-        (hooks.KILL, hooks.ERROR),
+        (failpoints.KILL, failpoints.ERROR),
     )
 
 
@@ -1131,7 +1133,7 @@ TWO = Site(own_database=True, more=("conductor-2", "scheduler-2"), down_time=15)
 
 def _with_two(scenario: Scenario) -> Scenario:
     only = {CONDUCTOR: [point for point in scenario.points[CONDUCTOR] if not point.startswith("handle/")]}
-    effects = (hooks.KILL, hooks.PAUSE, hooks.DUPLICATE)
+    effects = (failpoints.KILL, failpoints.PAUSE, failpoints.DUPLICATE)
     return dataclasses.replace(
         scenario, name=f"{scenario.name}, two conductors", points=only, site=TWO, effects=effects, rows=()
     )

@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tests.cinder import Cinder
 from tests.functional import cloud
-from tests.neutron import FakeNeutron
+from tests.support.cinder import Cinder
+from tests.support.neutron import FakeNeutron
 
 if TYPE_CHECKING:
     from tests.faults.arena import Arena

@@ -14,15 +14,15 @@ from typing import Any
 
 def reconciler() -> None:
     """What was accepted is driven by its first message or not at all."""
-    from nova_lite.conductor.reconciler import Reconciler
+    from nova_lite.conductor.engine.reconciler import Reconciler
 
     Reconciler.sweep = lambda self: 0  # type: ignore[method-assign]
 
 
 def confirmation() -> None:
     """A build whose host is silent moves to another one, unasked."""
-    from nova_lite.conductor.operations.act import lock_act
-    from nova_lite.conductor.reconciler import Reconciler
+    from nova_lite.conductor.engine.context import lock_act
+    from nova_lite.conductor.engine.reconciler import Reconciler
 
     redrive = Reconciler._redrive
 
@@ -33,7 +33,7 @@ def confirmation() -> None:
 
         def again(uow: Any) -> None:
             from nova_lite import operations
-            from nova_lite.conductor.db import claims
+            from nova_lite.db import claims
 
             act = lock_act(uow, item.action_id)
             if act is not None and act.action.step == operations.BUILD:
@@ -50,7 +50,7 @@ def confirmation() -> None:
 
 def tombstone() -> None:
     """A host promises nothing: what it gave up or was told not to build, it builds if an order says so."""
-    from nova_lite.compute.fences import FenceStore
+    from nova_lite.compute.fencing import FenceStore
 
     FenceStore.refuse = FenceStore._forbid = lambda self, *args: None  # type: ignore[assignment,method-assign]
 
@@ -59,8 +59,8 @@ def conditional_claim() -> None:
     """A claim is granted whatever is used already: while it asks, there is as much more room as it asks for."""
     import sqlalchemy as sa
 
-    from nova_lite.conductor.db import claims
-    from nova_lite.conductor.db.models import ComputeNode
+    from nova_lite.db import claims
+    from nova_lite.db.models import ComputeNode
 
     claim = claims.claim
 

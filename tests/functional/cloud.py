@@ -22,16 +22,18 @@ from typing import Any
 import requests
 from oslo_config import cfg
 
-from nova_lite import concurrency, memory, objects, one_cpu
 from nova_lite import conf as nova_conf
+from nova_lite import objects
 from nova_lite.api.identity import directory
 from nova_lite.api.identity.directory import Directory
-from nova_lite.conductor.db import flavors, images, migration, networks, quotas
-from nova_lite.conductor.db.engine import Database
-from nova_lite.states import PowerState
-from tests import keys
+from nova_lite.base import concurrency, memory
+from nova_lite.daemon import cpu_affinity
+from nova_lite.db import flavors, images, migration, networks, quotas
+from nova_lite.db.engine import Database
+from nova_lite.operations.states import PowerState
 from tests.functional import nursery
-from tests.ports import free_port
+from tests.support import keys
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 NETWORK = {
@@ -362,7 +364,7 @@ class Cloud:
             return
         command = [*self.prefixes.get(name, []), sys.executable, "-W", "ignore", "-m", *arguments]
         if daemon_of(name) == "conductor" and os.geteuid() == 0:  # as its unit
-            command = ["nice", "-n", str(one_cpu.NICE), *command]
+            command = ["nice", "-n", str(cpu_affinity.NICE), *command]
         with log.open("ab") as said:
             self.processes[name] = subprocess.Popen(command, stdout=said, stderr=said, env=environment)
 

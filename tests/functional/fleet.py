@@ -12,7 +12,7 @@ as a machine does that loses power.
 
 from __future__ import annotations
 
-from nova_lite import concurrency
+from nova_lite.base import concurrency
 
 concurrency.setup(concurrency.THREADING, turn=concurrency.LONG_TURN)
 
@@ -36,11 +36,13 @@ import kombu  # noqa: E402
 from oslo_config import cfg  # noqa: E402
 
 from nova_lite import conf as configuration  # noqa: E402
-from nova_lite import exception, keys, rpc, version  # noqa: E402
+from nova_lite import rpc  # noqa: E402
+from nova_lite.base import exceptions, version  # noqa: E402
+from nova_lite.base.context import get_admin_context  # noqa: E402
 from nova_lite.conductor.rpcapi import ConductorRPC  # noqa: E402
-from nova_lite.context import get_admin_context  # noqa: E402
 from nova_lite.objects import BuildResult, DomainReport, HostReport, Inventory, Outcome, digest_of_domains  # noqa: E402
-from nova_lite.states import PowerState  # noqa: E402
+from nova_lite.operations.states import PowerState  # noqa: E402
+from nova_lite.rpc import keys  # noqa: E402
 
 EXCHANGE = "nova_lite"
 #: For whatever hosts do, and for their heartbeats, which wait for others at the conductor: else these would keep those.
@@ -171,7 +173,7 @@ class Host:
             power_state=int(PowerState.RUNNING),
             action_id=request["action_id"],
         )
-        with contextlib.suppress(exception.InstanceGone, exception.StaleReport):
+        with contextlib.suppress(exceptions.InstanceGone, exceptions.StaleReport):
             self.conductor.finish_build(get_admin_context(), result)
 
     def obey(self, method: str, ticket: dict[str, Any]) -> None:
@@ -269,7 +271,7 @@ class Fleet:
             try:
                 host.register()
                 break
-            except exception.NovaLiteException:
+            except exceptions.NovaLiteException:
                 self.counts["register failed"] += 1
                 self._stop.wait(1)
         for kind, interval in self._intervals.items():
@@ -290,7 +292,7 @@ class Fleet:
         try:
             work()
             self.counts[kind] += 1
-        except exception.NovaLiteException:
+        except exceptions.NovaLiteException:
             self.counts[f"{kind} failed"] += 1
 
     def _later(self, seconds: float, work: Callable[[], None]) -> None:

@@ -163,9 +163,9 @@ def _become(
     sys.stdin = os.fdopen(0, closefd=False)  # the old one may have read further requests
     os.environ.clear()
     os.environ.update(environment)
-    from nova_lite import hooks
+    from nova_lite.base import failpoints
 
-    importlib.reload(hooks)  # it reads the environment once
+    importlib.reload(failpoints)  # it reads the environment once
     module = importlib.import_module(arguments[0])
     sys.argv = [str(module.__file__), *arguments[1:]]
     status: int | str | None = module.main()

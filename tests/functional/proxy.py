@@ -7,7 +7,7 @@ import socket
 import threading
 from types import TracebackType
 
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 
 class Proxy:

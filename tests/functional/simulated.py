@@ -19,11 +19,11 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from nova_lite import conf as configuration
-from nova_lite.conductor.db import models
-from nova_lite.conductor.db.due import look
-from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.db import models
+from nova_lite.db.due import look
+from nova_lite.db.engine import UnitOfWork
 from tests.functional import cloud
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 CONFIG = """
 [DEFAULT]

@@ -16,7 +16,7 @@ import pytest
 
 from tests.faults.private import PrivateBroker
 from tests.functional.cloud import ROOT
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 #: Writes devstack's configuration into a directory, for a broker of this port on a machine of this name.
 WRITE = """

@@ -9,12 +9,12 @@ import pytest
 import requests
 import sqlalchemy as sa
 
-from nova_lite.conductor.db import models
-from nova_lite.conductor.db.engine import Database
-from tests import cinder as fake
+from nova_lite.db import models
+from nova_lite.db.engine import Database
 from tests.functional import cloud as clouds
 from tests.functional.cloud import Cloud, wait_for
 from tests.functional.test_volumes import attach, detach, held
+from tests.support import cinder as fake
 from tests.unit.conductor import make
 
 LATEST = "2.95"

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from tests import consoles
-from tests.consoles import GREETING, EchoConsole, read
 from tests.functional.cloud import Cloud, wait_for
-from tests.ports import free_port
+from tests.support import consoles
+from tests.support.consoles import GREETING, EchoConsole, read
+from tests.support.ports import free_port
 
 
 class ConsoleCloud(Cloud):

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import requests
 
-from nova_lite import metrics
+from nova_lite.base import metrics
 from tests.functional import cloud
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 DAEMONS = ("conductor", "scheduler", "compute", "api")
 

@@ -20,9 +20,10 @@ import pytest
 from oslo_config import cfg
 
 from nova_lite import conf as configuration
-from nova_lite import exception, rpc
+from nova_lite import rpc
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.context import RequestContext, get_admin_context
 from tests.functional.cloud import IMAGE_BYTES, NETWORK, ROOT, Cloud, wait_for
 
 #: The commit that was landed last before this one's work began. Its hosts know no pause, which the test relies on.
@@ -157,9 +158,9 @@ def check_what_comes_later_is_refused(cloud: Cloud) -> None:
     with transport_of(cloud) as transport:
         later = rpc.proxy(LaterComputeRPC, transport)
         for host in cloud.computes:
-            with pytest.raises(exception.ServiceTooOld, match=f"on host {host} is too old for ask"):
+            with pytest.raises(exceptions.ServiceTooOld, match=f"on host {host} is too old for ask"):
                 later.ask(get_admin_context(), host)
-            with pytest.raises(exception.ServiceTooOld, match=f"on host {host} is too old for fly_instance"):
+            with pytest.raises(exceptions.ServiceTooOld, match=f"on host {host} is too old for fly_instance"):
                 later.order(get_admin_context(), host, "fly_instance", "1.99")
             log = (cloud.path / f"{host}.log").read_text()
             assert "fly_instance" not in log, "it was sent, though nobody can read it"

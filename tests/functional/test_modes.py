@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nova_lite import concurrency
+from nova_lite.base import concurrency
 from tests.functional import cloud
 from tests.functional.conftest import database_url
 

@@ -11,12 +11,12 @@ import pytest
 import requests
 import sqlalchemy as sa
 
-from nova_lite.conductor.db import models
-from nova_lite.conductor.db.engine import Database
+from nova_lite.db import models
+from nova_lite.db.engine import Database
 from tests.functional import cloud as clouds
 from tests.functional.cloud import Cloud, wait_for
 from tests.functional.test_interfaces import attach
-from tests.neutron import Body, FakeNeutron
+from tests.support.neutron import Body, FakeNeutron
 from tests.unit.conductor import make
 
 #: Seconds that a call to Neutron has; after them what was not answered is looked for.

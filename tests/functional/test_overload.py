@@ -14,11 +14,12 @@ import pytest
 from oslo_config import cfg
 
 from nova_lite import conf as configuration
-from nova_lite import exception, rpc
+from nova_lite import rpc
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
 from nova_lite.conductor.rpcapi import ConductorRPC, priority
-from nova_lite.context import RequestContext
 from nova_lite.objects import Flavor
-from nova_lite.rpc import overload
+from nova_lite.rpc import load_shedding
 from nova_lite.rpc.transport import Server
 from tests.functional.cloud import rabbitmqctl, wait_for
 
@@ -54,7 +55,7 @@ class Site:
         self.pool = futures.ThreadPoolExecutor(20)
 
     @property
-    def workers(self) -> overload.Workers:
+    def workers(self) -> load_shedding.Workers:
         assert self.server.workers is not None
         return self.server.workers
 
@@ -98,7 +99,7 @@ def test_calls_that_nobody_waits_for_are_not_carried_out(site: Site) -> None:
     wait_for("they are begun", lambda: site.workers.line.running == 3)
     waiting = [site.ask(f"waiting-{number}") for number in range(3)]
     for each in (*running, *waiting):
-        with pytest.raises(exception.MessagingUnavailable):
+        with pytest.raises(exceptions.MessagingUnavailable):
             each.result(30)
     site.conductor.build_instances(USER, ["nudge"])
     site.slow.may_end.set()
@@ -121,9 +122,9 @@ def test_what_is_too_much_is_refused_at_once_and_deletes_are_done(site: Site) ->
     waiting = [site.ask(f"waiting-{number}") for number in range(4)]
     wait_for("they wait", lambda: site.workers.line.waiting == 4)
     started = time.monotonic()
-    with pytest.raises(exception.ServiceUnavailable) as refused:
+    with pytest.raises(exceptions.ServiceUnavailable) as refused:
         site.ask("too-much").result(30)
-    assert overload.is_overloaded(refused.value)
+    assert load_shedding.is_overloaded(refused.value)
     assert refused.value.message.startswith("The control plane has more to do than it can")
     site.conductor.flavor_delete(USER, "deleted")
     assert time.monotonic() - started < 10, "neither had to wait for a timeout"

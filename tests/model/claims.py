@@ -1,4 +1,4 @@
-"""Claims: several conductors place instances on one host at the same time (`nova_lite.conductor.db.claims`)."""
+"""Claims: several conductors place instances on one host at the same time (`nova_lite.db.claims`)."""
 
 from __future__ import annotations
 

@@ -79,43 +79,43 @@ class Protection:
 
 
 PROTECTIONS = [
-    Protection("reconciler", "nothing accepted is lost", "conductor/reconciler.py: sweep", BOOT_WITHOUT_CRASHES),
+    Protection("reconciler", "nothing accepted is lost", "conductor/engine/reconciler.py: sweep", BOOT_WITHOUT_CRASHES),
     Protection(
         "one driver",
         "one claim per attempt",
-        "conductor/db/actions.py: still_leased; operations/scheduling.py: _locked",
+        "db/actions.py: still_leased; operations/scheduling.py: _locked",
         BOOT_WITHOUT_CRASHES,
         twice=True,
     ),
     Protection(
         "conditional claim",
         "never more than a host has; counter = allocations",
-        "conductor/db/claims.py: claim",
+        "db/claims.py: claim",
         Claims(),
     ),
     Protection(
         "confirmation",
         "a build moves only when its host has promised",
-        "conductor/operations/building.py: _rescheduled; conductor/reconciler.py: _fence",
+        "conductor/engine/build_reports.py: _rescheduled; conductor/engine/reconciler.py: _fence",
         BOOT_WITHOUT_CRASHES,
         twice=True,
     ),
     Protection(
-        "tombstone", "a late order builds nothing", "compute/fences.py: forbid, refuse, check", BOOT, twice=True
+        "tombstone", "a late order builds nothing", "compute/fencing.py: forbid, refuse, check", BOOT, twice=True
     ),
     Protection(
-        "durable tombstone", "the promise outlives the daemon", "compute/fences.py: _write, _load", BOOT, twice=True
+        "durable tombstone", "the promise outlives the daemon", "compute/fencing.py: _write, _load", BOOT, twice=True
     ),
     Protection(
         "fence check at order",
         "a refusal whose report was lost is said again",
-        "compute/operations/build.py: _repeat_refusal",
+        "compute/operations/create.py: _repeat_refusal",
         BOOT,
     ),
     Protection(
         "fence before report",
         "who reports a failure has promised before",
-        "compute/operations/build.py: _build_or_undo",
+        "compute/operations/create.py: _build_or_undo",
         BOOT,
         twice=True,
     ),
@@ -128,40 +128,38 @@ PROTECTIONS = [
     Protection(
         "report generation",
         "a late report does not settle another attempt",
-        "conductor/operations/building.py: _building",
+        "conductor/engine/build_reports.py: _building",
         BOOT_WITHOUT_CRASHES,
     ),
     Protection(
         "action order",
         "a late stop does not undo a start",
-        "compute/fences.py: admit; operations/engine.py: _do_once",
+        "compute/fencing.py: admit; operations/engine.py: _do_once",
         POWER_ONLY,
     ),
     Protection(
         "cleanup",
         "a deleted instance holds its claim until its host has confirmed",
-        "conductor/operations/engine.py: _leave_for_later",
+        "conductor/engine/engine.py: _leave_for_later",
         BOOT_WITHOUT_CRASHES,
     ),
     Protection(
         "domain reconciliation",
         "rows follow what hosts really have",
-        "compute/reconciler.py; conductor/domains.py",
+        "compute/reconciler.py; conductor/hosts/domains.py",
         POWER,
     ),
     Protection(
         "late success",
         "a build that is reported late is not destroyed",
-        "conductor/operations/building.py: _built",
+        "conductor/engine/build_reports.py: _built",
         BOOT_WITHOUT_CRASHES,
     ),
-    Protection(
-        "lasting delete", "a delete always ends", "conductor/operations/engine.py: _expire", BOOT_WITHOUT_CRASHES
-    ),
+    Protection("lasting delete", "a delete always ends", "conductor/engine/engine.py: _expire", BOOT_WITHOUT_CRASHES),
     Protection(
         "undo first",
         "what is being undone is not forgotten for the next request",
-        "conductor/operations/engine.py: _supersede",
+        "conductor/engine/engine.py: _supersede",
         REBUILD,
     ),
     Protection(
@@ -174,7 +172,7 @@ PROTECTIONS = [
     Protection(
         "no entry while forced_down",
         "no host comes back while it is evacuated",
-        "conductor/db/hosts.py: admit",
+        "db/hosts.py: admit",
         EVACUATE,
         twice=True,
     ),
@@ -195,7 +193,7 @@ PROTECTIONS = [
     Protection(
         "silent daemon registers again",
         "a daemon that was cut off compares before it serves",
-        "compute/registration.py: check; conductor/db/hosts.py: check_epoch",
+        "compute/registration.py: check; db/hosts.py: check_epoch",
         EVACUATE,
         twice=True,
     ),
@@ -209,7 +207,7 @@ PROTECTIONS = [
     Protection(
         "source holds back",
         "a host that boots does not start what is on its way elsewhere",
-        "compute/fences.py: hold, check_not_held",
+        "compute/fencing.py: hold, check_not_held",
         RESIZE,
         twice=True,
     ),
@@ -223,25 +221,25 @@ PROTECTIONS = [
     Protection(
         "both ends belong",
         "domain reconciliation spares both ends of a move",
-        "conductor/domains.py: reconcile_domains",
+        "conductor/hosts/domains.py: reconcile_domains",
         RESIZE,
     ),
     Protection(
         "order of steps",
         "a late order of the way there does not stop what has come back",
-        "compute/fences.py: admit; operations.py: position",
+        "compute/fencing.py: admit; operations.py: position",
         RESIZE,
     ),
     Protection(
         "delete at both ends",
         "a delete during a move leaves nothing at the far end",
-        "conductor/operations/engine.py: _done_at_end",
+        "conductor/engine/engine.py: _done_at_end",
         RESIZE,
     ),
     Protection(
         "live orders are sent again",
         "no live migration is left half-way",
-        "conductor/reconciler.py: sweep",
+        "conductor/engine/reconciler.py: sweep",
         LIVE_MIGRATE,
     ),
     Protection(
@@ -278,27 +276,27 @@ PROTECTIONS = [
     Protection(
         "no start while it moves",
         "a host that boots does not start what may run elsewhere",
-        "conductor/domains.py: reconcile_domains",
+        "conductor/hosts/domains.py: reconcile_domains",
         LIVE_MIGRATE,
         twice=True,
     ),
     Protection(
         "both ends of a live migration belong",
         "domain reconciliation spares what has just arrived",
-        "conductor/domains.py: reconcile_domains",
+        "conductor/hosts/domains.py: reconcile_domains",
         LIVE_MIGRATE,
     ),
     Protection(
         "order of live steps",
         "a late order does not start what has moved",
-        "compute/fences.py: admit; operations.py: position",
+        "compute/fencing.py: admit; operations.py: position",
         LIVE_MIGRATE,
         twice=True,
     ),
     Protection(
         "delete at both live ends",
         "a delete during a live migration leaves nothing at either end",
-        "conductor/operations/engine.py: _done_at_end",
+        "conductor/engine/engine.py: _done_at_end",
         LIVE_MIGRATE,
     ),
 ]

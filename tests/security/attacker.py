@@ -19,11 +19,11 @@ import amqp
 import kombu
 from oslo_config import cfg
 
-from nova_lite import broker
 from nova_lite import conf as configuration
-from nova_lite.context import get_admin_context
-from nova_lite.keys import COMPUTE
+from nova_lite.base.context import get_admin_context
+from nova_lite.rpc import broker
 from nova_lite.rpc.client import Message, to_plain
+from nova_lite.rpc.keys import COMPUTE
 from nova_lite.rpc.signing import Signing
 from tests.functional.cloud import Cloud, rabbitmqctl, role_of, wait_for
 
@@ -37,7 +37,7 @@ BEATS = ("last_seen_up", "updated_at", "lease_expires_at", "up", "report_count")
 
 
 class SecuredCloud(Cloud):
-    """Every daemon has its own account, with the permissions of `nova_lite.broker`."""
+    """Every daemon has its own account, with the permissions of `nova_lite.rpc.broker`."""
 
     def account(self, name: str) -> str:
         return f"{self.vhost}-{name}"

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from nova_lite.api import wsgi
 from nova_lite.api.compute.servers import Servers
+from nova_lite.api.http import wsgi
 from nova_lite.api.image.app import ImageApp
 from nova_lite.api.network.networks import Networks
 from nova_lite.api.network.ports import Ports

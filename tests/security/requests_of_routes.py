@@ -12,14 +12,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from nova_lite import exception
-from nova_lite.api import microversions, validation, wsgi
+from nova_lite.api.http import microversions, validation, wsgi
+from nova_lite.api.http.router import extension_classes
 from nova_lite.api.identity.app import IdentityApp
 from nova_lite.api.image.app import ImageApp
 from nova_lite.api.network import views as network_views
 from nova_lite.api.network.app import NetworkApp
-from nova_lite.api.router import extension_classes
 from nova_lite.api.volume.app import VolumeApp
+from nova_lite.base import exceptions
 
 #: The services of one table of routes each.
 APPS = (("identity", IdentityApp), ("image", ImageApp), ("volume", VolumeApp), ("network", NetworkApp))
@@ -220,7 +220,7 @@ def _body(route: wsgi.Route, declared: wsgi.Declaration, version: int) -> Any:
     body = least(schema)
     try:
         validation.validate_body(schema, body)
-    except exception.ValidationError as error:
+    except exceptions.ValidationError as error:
         raise AssertionError(f"{route.method} {route.path} {route.action or ''}: a body is needed: {error}") from error
     return body
 
@@ -270,6 +270,6 @@ def _object(schema: dict[str, Any]) -> dict[str, Any]:
 def _fits(value: Any, schema: dict[str, Any]) -> bool:
     try:
         validation.validate_body(schema, value)
-    except exception.ValidationError:
+    except exceptions.ValidationError:
         return False
     return True

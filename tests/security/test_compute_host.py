@@ -19,11 +19,12 @@ from typing import Any
 import amqp
 import pytest
 
-from nova_lite import broker, keys, operations, rpc
+from nova_lite import operations, rpc
 from nova_lite.compute.rpcapi import ComputeRPC
 from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.keys import COMPUTE, PrivateKey
 from nova_lite.objects import BuildResult, DomainExpected, DomainReport, HostReport, Inventory, Outcome
+from nova_lite.rpc import broker, keys
+from nova_lite.rpc.keys import COMPUTE, PrivateKey
 from nova_lite.rpc.signing import SIGNATURE
 from nova_lite.scheduler.rpcapi import SchedulerRPC
 from tests.functional.cloud import role_of, wait_for

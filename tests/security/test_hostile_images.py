@@ -18,7 +18,7 @@ import webob
 from oslo_config import cfg
 
 from nova_lite import conf as nova_conf
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.image import local
 from nova_lite.objects import Image
 from nova_lite.virt import images
@@ -153,10 +153,10 @@ def test_a_host_opens_none_as_what_it_says(
             began = time.monotonic()
             try:
                 found = cache.get(asked)
-            except exception.ImageUnacceptable as error:
+            except exceptions.ImageUnacceptable as error:
                 if str(host) in error.message or str(tmp_path) in error.message:
                     wrong.append(f"{name} as {declared} tells of files: {error.message}")
-            except exception.VirtDriverError as error:
+            except exceptions.VirtDriverError as error:
                 assert "room" in error.message or "converted" in error.message, error.message
             else:
                 kept += 1
@@ -181,7 +181,7 @@ def _use(disks: DiskMaker, image: Image, instances: Path) -> None:
     spec = make_spec(instance=make_instance(flavor=make_flavor(root_gb=1)), image=image)
     directory = instances / "one"
     directory.mkdir()
-    with contextlib.suppress(exception.FlavorDiskTooSmall):
+    with contextlib.suppress(exceptions.FlavorDiskTooSmall):
         disks.make(str(directory), spec)
     for path in directory.iterdir():
         path.unlink()

@@ -21,13 +21,14 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from nova_lite import exception, states
+from nova_lite.base import exceptions
 from nova_lite.compute import manager
-from nova_lite.conductor.db import audit, hosts, instances, models, services
-from nova_lite.conductor.db.engine import UnitOfWork
-from nova_lite.conductor.domains import LOST
+from nova_lite.conductor.hosts.domains import LOST
+from nova_lite.db import audit, hosts, instances, models, services
+from nova_lite.db.engine import UnitOfWork
 from nova_lite.objects import ActionTicket, BuildRequest, HostReport
-from nova_lite.states import PowerState
+from nova_lite.operations import states
+from nova_lite.operations.states import PowerState
 from tests.unit.compute.fakes import DEADLINE, Gate, Host
 from tests.unit.conductor.test_lifecycle import World
 
@@ -103,7 +104,7 @@ class Link:
     def _die(self) -> None:
         assert self.life is not None
         self.life.manager._stopping.set()
-        raise exception.MessagingUnavailable(what="a report")
+        raise exceptions.MessagingUnavailable(what="a report")
 
 
 class Post:
@@ -124,7 +125,7 @@ class Post:
 
     def fence_instance(self, context: Any, host: str, uuid: str, generation: int, timeout: float) -> bool:
         if host not in self.alive:
-            raise exception.ComputeHostUnavailable(host=host)
+            raise exceptions.ComputeHostUnavailable(host=host)
         return self.alive[host].manager.fence_instance(context, uuid, generation)
 
 
@@ -198,7 +199,7 @@ class ControlPlane(RuleBasedStateMachine):
         first = len(self.post.sent)
         try:
             ticket = self.world.lifecycle.accept_action(self.world.context(admin=True), uuid, kind, {})
-        except exception.NovaLiteException as error:
+        except exceptions.NovaLiteException as error:
             assert error.code < 500
             return
         if far == ACCEPTED:

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 import pytest
 import sqlalchemy as sa
 
-from nova_lite import states
-from nova_lite.conductor.db import models
-from nova_lite.conductor.domains import LOST
+from nova_lite.conductor.hosts.domains import LOST
+from nova_lite.db import models
 from nova_lite.objects import ActionTicket
-from nova_lite.states import PowerState
+from nova_lite.operations import states
+from nova_lite.operations.states import PowerState
 from tests.unit.test_control_plane import ControlPlane
 
 

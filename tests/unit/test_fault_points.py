@@ -7,7 +7,8 @@ import re
 from pathlib import Path
 
 import nova_lite
-from nova_lite import operations, states
+from nova_lite import operations
+from nova_lite.operations import states
 from tests.faults import matrix, points, scenarios
 from tests.faults.outages import DATABASE
 

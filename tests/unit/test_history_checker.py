@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from nova_lite.states import PowerState
+from nova_lite.operations.states import PowerState
 from tests.faults.history import checker, events
 from tests.faults.history.events import (
     CALM,

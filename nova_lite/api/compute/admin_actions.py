@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from nova_lite import exception
 from nova_lite.api.compute.schemas import servers as schemas
-from nova_lite.api.wsgi import Answer, Extension, Request, action, declares
+from nova_lite.api.http.wsgi import Answer, Extension, Request, action, declares
+from nova_lite.base import exceptions
 from nova_lite.policies import servers as policies
 
 
@@ -29,5 +29,5 @@ class AdminActions(Extension):
         from the config drive."""
         instance = self.conductor.instance_get(req.context, id)
         if instance.locked and not req.context.is_admin:
-            raise exception.InstanceIsLocked(instance_id=id)
+            raise exceptions.InstanceIsLocked(instance_id=id)
         return Answer(status=202)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from nova_lite import exception
 from nova_lite.api.compute.schemas import aggregates as schemas
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.views import aggregates as views
-from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Answer, Extension, Request, Route, action, declares
+from nova_lite.api.http.microversions import Change
+from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, action, declares
+from nova_lite.base import exceptions
 from nova_lite.policies import aggregates as policies
 
 _PATH = "/os-aggregates"
@@ -83,7 +83,7 @@ class Aggregates(Extension):
         """202: the hosts fetch the images into their caches when they come to it."""
         images = [each["id"] for each in req.data["cache"]]
         if len(set(images)) < len(images):
-            raise exception.ValidationError(detail="Duplicate images in request")
+            raise exceptions.ValidationError(detail="Duplicate images in request")
         number = _number(id)
         described = self.images.describe(req.context, images)
         self.conductor.aggregate_cache_images(req.context, number, images, described)
@@ -94,9 +94,9 @@ def _number(aggregate_id: str) -> str:
     """A name in place of an id is 400: clients then look it up in the list. No aggregate has a negative number: 404."""
     digits = aggregate_id.removeprefix("-")
     if not (digits.isascii() and digits.isdecimal()):
-        raise exception.ValidationError(detail=f"Invalid aggregate id {aggregate_id[:64]}: it must be an integer.")
+        raise exceptions.ValidationError(detail=f"Invalid aggregate id {aggregate_id[:64]}: it must be an integer.")
     if digits != aggregate_id:
-        raise exception.AggregateNotFound(aggregate_id=aggregate_id)
+        raise exceptions.AggregateNotFound(aggregate_id=aggregate_id)
     return aggregate_id
 
 
@@ -105,5 +105,5 @@ def _refusals_are_bad_requests() -> Iterator[None]:
     """What an aggregate's hosts do not allow is 400 here, where it is 409 for adding and removing hosts."""
     try:
         yield
-    except exception.InvalidAggregateAction as error:
-        raise exception.ValidationError(detail=error.message) from error
+    except exceptions.InvalidAggregateAction as error:
+        raise exceptions.ValidationError(detail=error.message) from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.views import services as views
-from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, declares
 from nova_lite.policies import hosts as policies
 
 #: The zone of hosts that run no servers; for admins only.

@@ -7,8 +7,8 @@ from typing import Any
 
 from oslo_utils import strutils
 
-from nova_lite import exception
-from nova_lite.api import validation
+from nova_lite.api.http import validation
+from nova_lite.base import exceptions
 from nova_lite.objects import BlockDevice
 from nova_lite.objects.block_device import PREFIXES, Source
 
@@ -31,7 +31,7 @@ def of_server(server: dict[str, Any]) -> tuple[str, list[BlockDevice]]:
     image: str = server.get("imageRef", "")
     legacy, asked = server.get("block_device_mapping", []), server.get("block_device_mapping_v2", [])
     if legacy and asked:
-        raise exception.ValidationError(
+        raise exceptions.ValidationError(
             detail="Using different block_device_mapping syntaxes is not allowed in the same request."
         )
     translated = [_translated(item) for item in legacy]
@@ -40,19 +40,19 @@ def of_server(server: dict[str, Any]) -> tuple[str, list[BlockDevice]]:
     local = next((each for each in roots if not each.is_volume), None)
     if local is not None:
         if image and image != local.image_id:
-            raise exception.InvalidBDM(reason="its image is not the one that imageRef names.")
+            raise exceptions.InvalidBDM(reason="its image is not the one that imageRef names.")
         image = local.image_id or ""
         devices.remove(local)
     _check_boot_sequence(devices, root_known=(bool(image) and local is not None) or (bool(image) and not roots))
     if not image and not roots:
-        raise exception.ValidationError(detail="Missing imageRef attribute")
+        raise exceptions.ValidationError(detail="Missing imageRef attribute")
     if sum(not each.is_volume for each in devices) + (local is not None) > MAX_LOCAL:
-        raise exception.InvalidBDM(reason="You specified more local devices than the limit allows")
+        raise exceptions.InvalidBDM(reason="You specified more local devices than the limit allows")
     if sum(each.is_swap for each in devices) > 1:
-        raise exception.InvalidBDM(reason="More than one swap drive requested.")
+        raise exceptions.InvalidBDM(reason="More than one swap drive requested.")
     ids = [each.volume_id for each in devices if each.volume_id is not None]
     if len(ids) != len(set(ids)):
-        raise exception.InvalidBDM(reason="one volume is named more than once.")
+        raise exceptions.InvalidBDM(reason="one volume is named more than once.")
     return "" if roots and local is None else image, devices
 
 
@@ -61,7 +61,7 @@ def _check_boot_sequence(devices: list[BlockDevice], root_known: bool) -> None:
     indexes = sorted(each.boot_index for each in devices if each.boot_index is not None)
     first = 1 if root_known else 0
     if indexes != list(range(first, first + len(indexes))):
-        raise exception.InvalidBDM(
+        raise exceptions.InvalidBDM(
             reason="Boot sequence for the instance and image/block device mapping combination is not valid."
         )
 
@@ -74,13 +74,13 @@ def _translated(item: dict[str, Any]) -> dict[str, Any]:
     """The old form (EC2's), in the words of the new one."""
     known = {"device_name", "virtual_name", "volume_id", "snapshot_id", "volume_size", "delete_on_termination"}
     if not isinstance(item, dict) or item.keys() - known - {"no_device", "connection_info"}:
-        raise exception.InvalidBDM(reason="Unrecognized legacy format.")
+        raise exceptions.InvalidBDM(reason="Unrecognized legacy format.")
     name, virtual = item.get("device_name"), str(item.get("virtual_name") or "")
     more: dict[str, Any] = {
         key: item[key] for key in ("volume_size", "delete_on_termination", "no_device") if key in item
     }
     if name is not None and not isinstance(name, str):
-        raise exception.InvalidBDM(reason="Device name empty or too long.")
+        raise exceptions.InvalidBDM(reason="Device name empty or too long.")
     index = {"boot_index": 0} if name in _ROOT_NAMES else {}
     if virtual == "swap" or virtual.startswith("ephemeral"):
         kind = {"guest_format": "swap"} if virtual == "swap" else {}
@@ -91,7 +91,7 @@ def _translated(item: dict[str, Any]) -> dict[str, Any]:
         return {"source_type": "snapshot", "destination_type": _VOLUME, "uuid": item["snapshot_id"], **more, **index}
     if _is_nothing(item):
         return dict(item)
-    raise exception.InvalidBDM(reason="Unrecognized legacy format.")
+    raise exceptions.InvalidBDM(reason="Unrecognized legacy format.")
 
 
 def _device(item: dict[str, Any]) -> BlockDevice:
@@ -105,11 +105,11 @@ def _device(item: dict[str, Any]) -> BlockDevice:
     size = _number(item, "volume_size")
     if destination == _VOLUME and not size:
         if source == Source.IMAGE:
-            raise exception.InvalidBDM(
+            raise exceptions.InvalidBDM(
                 reason="Images with destination_type 'volume' need to have a non-zero size specified"
             )
         if source == Source.BLANK:
-            raise exception.InvalidBDM(
+            raise exceptions.InvalidBDM(
                 reason="Blank volumes (source: 'blank', dest: 'volume') need to have non-zero size"
             )
     default = destination == _LOCAL
@@ -139,33 +139,33 @@ def _id(item: dict[str, Any], source: Source) -> str | None:
     given = item.get("uuid") or item.get(_ID_OF.get(source, "")) or None
     if source == Source.BLANK:
         if given:
-            raise exception.InvalidBDM(reason="Invalid device UUID.")
+            raise exceptions.InvalidBDM(reason="Invalid device UUID.")
         return None
     if not given:
-        raise exception.InvalidBDM(reason="Missing device UUID.")
+        raise exceptions.InvalidBDM(reason="Missing device UUID.")
     if not validation.is_uuid(given):
-        raise exception.InvalidBDM(reason=f"failed to get {source} {str(given)[:64]}.")
+        raise exceptions.InvalidBDM(reason=f"failed to get {source} {str(given)[:64]}.")
     return str(given)
 
 
 def _check_way(source: Source, destination: str, index: int | None) -> None:
     if destination == _LOCAL and source == Source.IMAGE and index != 0:
-        raise exception.InvalidBDM(reason="Mapping image to local is not supported.")
+        raise exceptions.InvalidBDM(reason="Mapping image to local is not supported.")
     if destination == _LOCAL and source in (Source.VOLUME, Source.SNAPSHOT):
-        raise exception.InvalidBDM(reason=f"a {source} cannot be a local disk.")
+        raise exceptions.InvalidBDM(reason=f"a {source} cannot be a local disk.")
     if destination == _LOCAL and source == Source.BLANK and index is not None:
-        raise exception.InvalidBDM(reason="a blank local disk cannot be booted from.")
+        raise exceptions.InvalidBDM(reason="a blank local disk cannot be booted from.")
 
 
 def _check_guest(item: dict[str, Any], destination: str, source: Source) -> None:
     bus, kind, form = item.get("disk_bus"), item.get("device_type"), item.get("guest_format")
     if bus is not None and (bus not in PREFIXES or (destination == _LOCAL and bus != "virtio")):
         buses = "virtio" if destination == _LOCAL else ", ".join(PREFIXES)
-        raise exception.InvalidBDM(reason=f"disk_bus {bus[:64]} is not supported here, only {buses}.")
+        raise exceptions.InvalidBDM(reason=f"disk_bus {bus[:64]} is not supported here, only {buses}.")
     if kind not in (None, "disk"):
-        raise exception.InvalidBDM(reason=f"device_type {kind[:64]} is not supported, only disk.")
+        raise exceptions.InvalidBDM(reason=f"device_type {kind[:64]} is not supported, only disk.")
     if form is not None and destination == _LOCAL and source == Source.BLANK and form not in _FORMATS:
-        raise exception.InvalidBDM(reason=f"guest_format {form[:64]} is not supported, only {', '.join(_FORMATS)}.")
+        raise exceptions.InvalidBDM(reason=f"guest_format {form[:64]} is not supported, only {', '.join(_FORMATS)}.")
 
 
 def _number(item: dict[str, Any], name: str) -> int | None:
@@ -175,4 +175,4 @@ def _number(item: dict[str, Any], name: str) -> int | None:
     try:
         return int(value)
     except (TypeError, ValueError):
-        raise exception.InvalidBDM(reason=f"Invalid {name}.") from None
+        raise exceptions.InvalidBDM(reason=f"Invalid {name}.") from None

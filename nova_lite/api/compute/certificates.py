@@ -9,8 +9,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from nova_lite import exception
 from nova_lite.api.compute.ssh_keys import MAX_LENGTH
+from nova_lite.base import exceptions
 from nova_lite.objects.keypair import CERTIFICATE_START
 
 _BITS = 2048
@@ -49,7 +49,7 @@ def generate(user_id: str) -> tuple[str, str]:
 def checked(certificate: str) -> str:
     """The certificate, unchanged. Raises `InvalidKeypair` unless it is one in PEM."""
     if len(certificate) > MAX_LENGTH or not certificate.startswith(CERTIFICATE_START):
-        raise exception.InvalidKeypair(reason="failed to generate fingerprint: it is not a certificate in PEM")
+        raise exceptions.InvalidKeypair(reason="failed to generate fingerprint: it is not a certificate in PEM")
     _load(certificate)
     return certificate
 
@@ -63,7 +63,7 @@ def _load(certificate: str) -> x509.Certificate:
     try:
         return x509.load_pem_x509_certificate(certificate.encode())
     except ValueError as error:
-        raise exception.InvalidKeypair(reason="failed to generate fingerprint") from error
+        raise exceptions.InvalidKeypair(reason="failed to generate fingerprint") from error
 
 
 def _utf8_string(text: str) -> bytes:

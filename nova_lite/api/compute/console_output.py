@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nova_lite.api.compute.schemas import servers as schemas
-from nova_lite.api.wsgi import Answer, Extension, Request, action, declares
+from nova_lite.api.http.wsgi import Answer, Extension, Request, action, declares
 from nova_lite.policies import servers as policies
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from nova_lite import exception
 from nova_lite.api.compute.schemas import consoles as schemas
 from nova_lite.api.compute.schemas import queries
-from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Answer, Extension, Request, Route, action, declares
+from nova_lite.api.http.microversions import Change
+from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, action, declares
+from nova_lite.base import exceptions
 from nova_lite.console import tokens
 from nova_lite.policies import consoles as policies
 
@@ -57,7 +57,7 @@ class ConsoleAuthTokens(Extension):
         """Before 2.31 those of RDP consoles alone, of which there are none here."""
         console = self.conductor.console_token_get(req.context, tokens.digest(id))
         if not req.has(Change.CONSOLE_TOKENS_OF_ALL_TYPES):
-            raise exception.ConsoleTypeNotShown()
+            raise exceptions.ConsoleTypeNotShown()
         where = {
             "instance_uuid": console.instance_uuid,
             "host": console.console.host,

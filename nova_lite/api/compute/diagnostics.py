@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.views import diagnostics as views
-from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.api.http.microversions import Change
+from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, declares
 from nova_lite.policies import servers as policies
 
 

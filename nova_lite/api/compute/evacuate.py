@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from oslo_utils import strutils
 
-from nova_lite import exception, operations
+from nova_lite import operations
 from nova_lite.api.compute import passwords
 from nova_lite.api.compute.schemas import servers as schemas
-from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Answer, Extension, Request, action, declares
+from nova_lite.api.http.microversions import Change
+from nova_lite.api.http.wsgi import Answer, Extension, Request, action, declares
+from nova_lite.base import exceptions
 from nova_lite.policies import servers as policies
 
 
@@ -23,7 +24,7 @@ class Evacuate(Extension):
         ``force``, a ``host`` is taken past the filters, and only the claim judges whether it fits there."""
         body = req.data["evacuate"]
         if strutils.bool_from_string(body.get("onSharedStorage", False)):
-            raise exception.ValidationError(detail="onSharedStorage: no host shares its disks with another one here.")
+            raise exceptions.ValidationError(detail="onSharedStorage: no host shares its disks with another one here.")
         password = passwords.of_body(body)
         stopped = req.has(Change.EVACUATE_STOPPED)
         forced = not req.has(Change.EVACUATE_FORCE) or strutils.bool_from_string(body.get("force", False))

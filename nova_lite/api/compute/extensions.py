@@ -6,9 +6,9 @@ import functools
 import re
 from typing import Any, NamedTuple
 
-from nova_lite import exception
-from nova_lite.api import router
-from nova_lite.api.wsgi import NOT_SERVED, Answer, Extension, Request, Route, declares
+from nova_lite.api.http import router
+from nova_lite.api.http.wsgi import NOT_SERVED, Answer, Extension, Request, Route, declares
+from nova_lite.base import exceptions
 from nova_lite.policies import extensions as policies
 
 
@@ -140,7 +140,7 @@ class Extensions(Extension):
     def show(self, req: Request, id: str) -> Answer:
         part = served().get(id)
         if part is None:
-            raise exception.NotFound(f"There is no extension {id[:64]} here.")
+            raise exceptions.NotFound(f"There is no extension {id[:64]} here.")
         return Answer({"extension": _view(id, part)})
 
 

@@ -5,10 +5,10 @@ An interface has one address here, so another address comes with another interfa
 
 from __future__ import annotations
 
-from nova_lite import exception
 from nova_lite.api.compute.schemas import fixed_ips as schemas
-from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Answer, Extension, Request, action, declares
+from nova_lite.api.http.microversions import Change
+from nova_lite.api.http.wsgi import Answer, Extension, Request, action, declares
+from nova_lite.base import exceptions
 from nova_lite.objects import NetworkRequest
 from nova_lite.policies import servers as policies
 
@@ -28,8 +28,8 @@ class FixedIPs(Extension):
         network_id = str(req.data["addFixedIp"]["networkId"])
         try:
             self.compute.attach_interface(req.context, id, NetworkRequest(network_id=network_id))
-        except (exception.NetworkUnavailable, exception.NoMoreFixedIps) as error:
-            raise exception.Invalid(error.message) from error
+        except (exceptions.NetworkUnavailable, exceptions.NoMoreFixedIps) as error:
+            raise exceptions.Invalid(error.message) from error
         return Answer(status=202)
 
     @declares(policies.REMOVE_FIXED_IP, body=schemas.REMOVE, status=202)
@@ -38,6 +38,6 @@ class FixedIPs(Extension):
         instance = self.conductor.instance_get(req.context, id)
         port_id = next((vif.id for vif in instance.vifs if vif.address == address), None)
         if port_id is None:
-            raise exception.FixedIpNotFoundForInstance(instance_uuid=instance.uuid, ip=address)
+            raise exceptions.FixedIpNotFoundForInstance(instance_uuid=instance.uuid, ip=address)
         self.compute.detach_interface(req.context, id, port_id)
         return Answer(status=202)

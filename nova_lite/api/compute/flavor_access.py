@@ -6,8 +6,8 @@ from typing import Any
 
 from nova_lite.api.compute.schemas import flavors as schemas
 from nova_lite.api.compute.schemas import queries
-from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Answer, Extension, Request, Route, action, declares
+from nova_lite.api.http.microversions import Change
+from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, action, declares
 from nova_lite.policies import flavors as policies
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from nova_lite import exception, hardware
+from nova_lite import hardware
 from nova_lite.api.compute.schemas import flavors as schemas
 from nova_lite.api.compute.schemas import queries
-from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import ANY_KEY, Answer, Extension, Request, Route, declares
+from nova_lite.api.http.microversions import Change
+from nova_lite.api.http.wsgi import ANY_KEY, Answer, Extension, Request, Route, declares
+from nova_lite.base import exceptions
 from nova_lite.policies import flavors as policies
 
 _PATH = "/flavors/{flavor_id}/os-extra_specs"
@@ -33,7 +34,7 @@ class FlavorExtraSpecs(Extension):
     def show(self, req: Request, flavor_id: str, key: str) -> Answer:
         specs = self.conductor.flavor_get(req.context, flavor_id).extra_specs
         if key not in specs:
-            raise exception.FlavorExtraSpecNotFound(flavor_id=flavor_id, key=key)
+            raise exceptions.FlavorExtraSpecNotFound(flavor_id=flavor_id, key=key)
         return Answer({key: specs[key]})
 
     @declares(policies.SPECS_CREATE, body=schemas.EXTRA_SPECS_CREATE, answer="extra_specs")
@@ -45,7 +46,7 @@ class FlavorExtraSpecs(Extension):
     @declares(policies.SPECS_UPDATE, body=schemas.EXTRA_SPECS_UPDATE, answer=ANY_KEY)
     def update(self, req: Request, flavor_id: str, key: str) -> Answer:
         if key not in req.data:
-            raise exception.ValidationError(detail="Request body and URI mismatch")
+            raise exceptions.ValidationError(detail="Request body and URI mismatch")
         specs = _checked(req, req.data)
         self.conductor.flavor_extra_specs_update(req.context, flavor_id, specs)
         return Answer(specs)

@@ -6,12 +6,12 @@ from typing import Any
 
 from oslo_utils import strutils
 
-from nova_lite import exception
 from nova_lite.api.compute.schemas import flavors as schemas
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.views import flavors as views
-from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Answer, Extension, Query, Request, Route, declares
+from nova_lite.api.http.microversions import Change
+from nova_lite.api.http.wsgi import Answer, Extension, Query, Request, Route, declares
+from nova_lite.base import exceptions
 from nova_lite.objects import Flavor
 from nova_lite.policies import flavors as policies
 
@@ -85,7 +85,7 @@ def _is_public(req: Request, query: Query) -> bool | None:
     try:
         return strutils.bool_from_string(text, strict=True)
     except ValueError as error:
-        raise exception.ValidationError(detail=f"Invalid is_public filter [{text[:64]}]") from error
+        raise exceptions.ValidationError(detail=f"Invalid is_public filter [{text[:64]}]") from error
 
 
 def _number(query: Query, name: str) -> int | None:
@@ -95,7 +95,7 @@ def _number(query: Query, name: str) -> int | None:
     try:
         return int(text)
     except ValueError as error:
-        raise exception.ValidationError(detail=f"Invalid {name} filter [{text[:64]}]") from error
+        raise exceptions.ValidationError(detail=f"Invalid {name} filter [{text[:64]}]") from error
 
 
 def _flavor(body: dict[str, Any]) -> Flavor:

@@ -7,8 +7,8 @@ from typing import Any
 
 from nova_lite.api.compute import networks
 from nova_lite.api.compute.schemas import floating_ips as schemas
-from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Answer, Extension, Request, Route, action, declares
+from nova_lite.api.http.microversions import Change
+from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, action, declares
 from nova_lite.objects import FloatingIp
 from nova_lite.policies import floating_ips as policies
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nova_lite import exception
-from nova_lite.api.wsgi import NOT_SERVED, Answer, Extension, Request, Route, action, declares
+from nova_lite.api.http.wsgi import NOT_SERVED, Answer, Extension, Request, Route, action, declares
+from nova_lite.base import exceptions
 
 #: URL and its verbs.
 ROUTES: dict[str, str] = {
@@ -56,4 +56,4 @@ class Gone(Extension):
 
     @declares(NOT_SERVED, status=410)
     def gone(self, req: Request, **variables: str) -> Answer:
-        raise exception.Gone()
+        raise exceptions.Gone()

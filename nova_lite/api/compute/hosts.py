@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from nova_lite import exception
 from nova_lite.api.compute.schemas import hosts as schemas
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.views import hosts as views
-from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Answer, Declaration, Extension, Request, Route, declares
+from nova_lite.api.http.microversions import Change
+from nova_lite.api.http.wsgi import Answer, Declaration, Extension, Request, Route, declares
+from nova_lite.base import exceptions
 from nova_lite.objects import ComputeNode, InstanceFilters, Service
 from nova_lite.policies import hosts as policies
 
@@ -49,7 +49,7 @@ class Hosts(Extension):
         """Maintenance would move the host's servers away, which no driver here can."""
         service = self._service(req, id)
         if req.data.get("maintenance_mode") is not None:
-            raise exception.NotServed(what="Host maintenance", instead=_DISABLE)
+            raise exceptions.NotServed(what="Host maintenance", instead=_DISABLE)
         disabled = req.data["status"] == "disable"
         self.conductor.service_update(req.context, service.uuid, {"disabled": disabled, "disabled_reason": None})
         return Answer({"host": id, "status": req.data["status"] + "d"})
@@ -57,16 +57,16 @@ class Hosts(Extension):
     def switch(self, req: Request, id: str) -> Answer:
         """No driver here switches its host: always an error, for an unknown host another one."""
         self._service(req, id)
-        raise exception.NotServed(what="Switching hosts on and off", instead=_DISABLE)
+        raise exceptions.NotServed(what="Switching hosts on and off", instead=_DISABLE)
 
     def _service(self, req: Request, host: str) -> Service:
         services = self.conductor.service_list(req.context, host, "nova-compute")
         if not services:
-            raise exception.HostNotFound(host=host[:64])
+            raise exceptions.HostNotFound(host=host[:64])
         return services[0]
 
     def _nodes(self, req: Request, host: str) -> list[ComputeNode]:
         nodes = [node for node in self.conductor.compute_node_list(req.context, None, None, None) if node.host == host]
         if not nodes:
-            raise exception.HostNotFound(host=host[:64])
+            raise exceptions.HostNotFound(host=host[:64])
         return nodes

@@ -7,13 +7,13 @@ from typing import Any
 
 from oslo_utils import strutils
 
-from nova_lite import exception
-from nova_lite.api import validation
 from nova_lite.api.compute.schemas import hosts as schemas
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.views import hypervisors as views
-from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Answer, Extension, Query, Request, Route, declares
+from nova_lite.api.http import validation
+from nova_lite.api.http.microversions import Change
+from nova_lite.api.http.wsgi import Answer, Extension, Query, Request, Route, declares
+from nova_lite.base import exceptions
 from nova_lite.objects import ComputeNode, Instance, InstanceFilters
 from nova_lite.policies import hosts as policies
 
@@ -57,9 +57,9 @@ class Hypervisors(Extension):
     def uptime(self, req: Request, id: str) -> Answer:
         node = self._get(req, id)
         if not views.is_up(node):
-            raise exception.ValidationError(detail=f"Service of host {node.host} is unavailable: it is down.")
+            raise exceptions.ValidationError(detail=f"Service of host {node.host} is unavailable: it is down.")
         if node.inventory.uptime is None:
-            raise exception.NotImplementedByDriver(operation="telling its uptime")
+            raise exceptions.NotImplementedByDriver(operation="telling its uptime")
         return Answer({"hypervisor": views.short(req, node, None) | {"uptime": node.inventory.uptime}})
 
     @declares(policies.HYPERVISORS_STATISTICS, query=queries.NOTHING, answer="hypervisor_statistics")
@@ -82,13 +82,13 @@ class Hypervisors(Extension):
         query = req.query
         pattern = query.one("hypervisor_hostname_pattern")
         if pattern is not None and ("limit" in query or "marker" in query):
-            raise exception.ValidationError(
+            raise exceptions.ValidationError(
                 detail="Paging over hypervisors with the hypervisor_hostname_pattern query parameter is not supported."
             )
         limit = query.limit if req.has(Change.HYPERVISOR_PAGING) else None
         nodes = self.conductor.compute_node_list(req.context, pattern, limit, query.marker)
         if pattern is not None and not nodes:
-            raise exception.NoHypervisorMatches(pattern=pattern)
+            raise exceptions.NoHypervisorMatches(pattern=pattern)
         servers = self._servers(req) if _with_servers(query) else None
         if pattern is not None:
             return nodes, servers, {}
@@ -98,15 +98,15 @@ class Hypervisors(Extension):
         """A name in place of an id is 400 since ids are uuids (clients then look it up in the list), 404 before."""
         if req.has(Change.UUIDS_OF_SERVICES):
             if not validation.is_uuid(node_id):
-                raise exception.ValidationError(detail=f"Invalid uuid {node_id[:64]}")
+                raise exceptions.ValidationError(detail=f"Invalid uuid {node_id[:64]}")
         elif not node_id.isdecimal():
-            raise exception.ComputeNodeNotFound(node_id=node_id[:64])
+            raise exceptions.ComputeNodeNotFound(node_id=node_id[:64])
         return self.conductor.compute_node_get(req.context, node_id)
 
     def _matching(self, req: Request, pattern: str) -> list[ComputeNode]:
         nodes = self.conductor.compute_node_list(req.context, pattern, None, None)
         if not nodes:
-            raise exception.NoHypervisorMatches(pattern=pattern[:64])
+            raise exceptions.NoHypervisorMatches(pattern=pattern[:64])
         return nodes
 
     def _servers(self, req: Request) -> Servers:

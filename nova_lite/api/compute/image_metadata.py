@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from nova_lite import exception
 from nova_lite.api.compute.schemas import metadata as schemas
-from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.api.http.microversions import Change
+from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.base import exceptions
 from nova_lite.policies import images as policies
 
 _LAST = Change.NO_IMAGE_METADATA - 1
@@ -48,7 +48,7 @@ class ImageMetadata(Extension):
     def update(self, req: Request, image_id: str, key: str) -> Answer:
         meta = req.data["meta"]
         if key not in meta:
-            raise exception.ValidationError(detail="Request body and URI mismatch")
+            raise exceptions.ValidationError(detail="Request body and URI mismatch")
         self._change(req, image_id, self._get(req, image_id), meta)
         return Answer({"meta": meta})
 
@@ -64,7 +64,7 @@ class ImageMetadata(Extension):
     def _existing(self, req: Request, image_id: str, key: str) -> str:
         metadata = self._get(req, image_id)
         if key not in metadata:
-            raise exception.MetadataItemNotFound()
+            raise exceptions.MetadataItemNotFound()
         return metadata[key]
 
     def _change(
@@ -77,5 +77,5 @@ class ImageMetadata(Extension):
     ) -> dict[str, str]:
         """Set ``new`` beside the ``old`` that stay, and take ``gone`` away; returns what the image has then."""
         if len({**old, **new}) > _MAXIMUM:
-            raise exception.Forbidden("Image metadata limit exceeded")
+            raise exceptions.Forbidden("Image metadata limit exceeded")
         return self.images.change_properties(req.context, image_id, {**(gone or {}), **new}).properties

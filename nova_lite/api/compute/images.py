@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from nova_lite import exception
-from nova_lite.api import validation
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.views import images as views
-from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Answer, Extension, Query, Request, Route, declares
+from nova_lite.api.http import validation
+from nova_lite.api.http.microversions import Change
+from nova_lite.api.http.wsgi import Answer, Extension, Query, Request, Route, declares
+from nova_lite.base import exceptions
 from nova_lite.objects import Image
 from nova_lite.policies import images as policies
 
@@ -78,5 +78,5 @@ def _matches(query: Query, statuses: list[str] | None, image: Image) -> bool:
 def _number(query: Query, name: str) -> int:
     text = query.one(name) or "0"
     if not text.isdecimal():
-        raise exception.ValidationError(detail=f"Invalid {name} filter [{text[:64]}]")
+        raise exceptions.ValidationError(detail=f"Invalid {name} filter [{text[:64]}]")
     return int(text)

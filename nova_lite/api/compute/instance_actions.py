@@ -6,8 +6,8 @@ from typing import Any
 
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.views import instance_actions as views
-from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.api.http.microversions import Change
+from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, declares
 from nova_lite.objects import InstanceAction
 from nova_lite.policies import instance_actions as policies
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from nova_lite import exception
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.views import servers as views
-from nova_lite.api.wsgi import ANY_KEY, Answer, Extension, Request, Route, declares
+from nova_lite.api.http.wsgi import ANY_KEY, Answer, Extension, Request, Route, declares
+from nova_lite.base import exceptions
 from nova_lite.policies import servers as policies
 
 _IPS = "/servers/{server_id}/ips"
@@ -27,5 +27,5 @@ class Ips(Extension):
     def show(self, req: Request, server_id: str, label: str) -> Answer:
         networks = views.addresses(self.conductor.instance_get(req.context, server_id))
         if label not in networks:
-            raise exception.NotFound("Instance is not a member of specified network")
+            raise exceptions.NotFound("Instance is not a member of specified network")
         return Answer({label: networks[label]})

@@ -5,8 +5,8 @@ from __future__ import annotations
 from nova_lite.api.compute import certificates, ssh_keys
 from nova_lite.api.compute.schemas import keypairs as schemas
 from nova_lite.api.compute.views import keypairs as views
-from nova_lite.api.microversions import Change, Versioned
-from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.api.http.microversions import Change, Versioned
+from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, declares
 from nova_lite.objects import KeyPair
 from nova_lite.objects.keypair import SSH, X509
 from nova_lite.policies import keypairs as policies

@@ -6,10 +6,10 @@ from typing import Any
 
 from oslo_utils import strutils
 
-from nova_lite import exception
 from nova_lite.api.compute.schemas import live_migration as schemas
-from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.api.http.microversions import Change
+from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.base import exceptions
 from nova_lite.policies import servers as policies
 
 _PATH = "/servers/{server_id}/migrations/{id}"
@@ -40,7 +40,7 @@ class LiveMigrations(Extension):
         """The server stays where it was. Since 2.65 also before the migration proper has begun."""
         number = _number(id)
         if number is None:
-            raise exception.MigrationNotFoundForInstance(migration_id=id, instance_id=server_id)
+            raise exceptions.MigrationNotFoundForInstance(migration_id=id, instance_id=server_id)
         early = req.has(Change.ABORT_QUEUED_MIGRATION)
         self.conductor.live_migration_abort(req.context, server_id, number, early=early)
         return Answer(status=202)
@@ -50,7 +50,7 @@ class LiveMigrations(Extension):
         """The guest is paused, or runs at its destination before all of its memory is there."""
         number = _number(id)
         if number is None:
-            raise exception.MigrationNotThere(migration_id=id, instance_id=server_id)
+            raise exceptions.MigrationNotThere(migration_id=id, instance_id=server_id)
         self.conductor.live_migration_force_complete(req.context, server_id, number)
         return Answer(status=202)
 

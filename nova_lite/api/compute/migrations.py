@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from nova_lite import exception
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.views import migrations as views
-from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.api.http.microversions import Change
+from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.base import exceptions
 from nova_lite.objects import MigrationFilters, ServerMigration
 from nova_lite.policies import servers as policies
 
@@ -53,10 +53,10 @@ class Migrations(Extension):
         names = {"migration_id": id, "instance_id": server_id}
         self.conductor.instance_get(req.context, server_id)
         if not id.isdecimal() or len(id) > 18:
-            raise exception.MigrationNotFound(**names)
+            raise exceptions.MigrationNotFound(**names)
         found: ServerMigration = self.conductor.migration_get(req.context, server_id, int(id))
         if found.migration_type != views.LIVE:
-            raise exception.MigrationNotLive(**names)
+            raise exceptions.MigrationNotLive(**names)
         if found.status not in views.IN_PROGRESS:
-            raise exception.MigrationNotInProgress(**names)
+            raise exceptions.MigrationNotInProgress(**names)
         return Answer({"migration": views.live(req, found)})

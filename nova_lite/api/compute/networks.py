@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from nova_lite import exception
 from nova_lite.api.compute.views import networks as views
-from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.api.http.microversions import Change
+from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.base import exceptions
 from nova_lite.objects import Network
 from nova_lite.policies import proxies as policies
 
@@ -35,4 +35,4 @@ def find(networks: list[Network], id: str) -> Network:
     for network in networks:
         if network.id == id:
             return network
-    raise exception.NetworkNotFound(network_id=id[:64])
+    raise exceptions.NetworkNotFound(network_id=id[:64])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nova_lite.api.compute import networks
-from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, declares
 from nova_lite.objects import Network
 from nova_lite.policies import proxies as policies
 

@@ -6,11 +6,11 @@ from typing import Any
 
 from oslo_utils import strutils
 
-from nova_lite import exception
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.schemas import quotas as schemas
 from nova_lite.api.compute.views import quotas as views
-from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.base import exceptions
 from nova_lite.policies import quotas as policies
 
 _SET = "/os-quota-sets/{id}"
@@ -97,20 +97,20 @@ class QuotaClassSets(Extension):
 
 def _class(name: str) -> str:
     if len(name) > 255:
-        raise exception.ValidationError(detail="A quota class's name has at most 255 characters.")
+        raise exceptions.ValidationError(detail="A quota class's name has at most 255 characters.")
     return name
 
 
 def _user(req: Request) -> str | None:
     user_id = req.query.one("user_id")
     if user_id is not None and len(user_id) > 255:
-        raise exception.ValidationError(detail="A user's id has at most 255 characters.")
+        raise exceptions.ValidationError(detail="A user's id has at most 255 characters.")
     return user_id or None
 
 
 def _project(project_id: str) -> str:
     if len(project_id) > 255:
-        raise exception.ValidationError(detail="A project's id has at most 255 characters.")
+        raise exceptions.ValidationError(detail="A project's id has at most 255 characters.")
     return project_id
 
 

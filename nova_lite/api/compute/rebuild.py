@@ -6,12 +6,12 @@ from typing import Any
 
 from oslo_utils import strutils
 
-from nova_lite import exception
 from nova_lite.api.compute import passwords, server_changes
 from nova_lite.api.compute.schemas import servers as schemas
 from nova_lite.api.compute.views import servers as views
-from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Answer, Extension, Request, action, declares
+from nova_lite.api.http.microversions import Change
+from nova_lite.api.http.wsgi import Answer, Extension, Request, action, declares
+from nova_lite.base import exceptions
 from nova_lite.policies import servers as policies
 
 
@@ -33,9 +33,9 @@ class Rebuild(Extension):
 def _payload(req: Request, body: dict[str, Any]) -> dict[str, Any]:
     """Of `nova_lite.conductor.operations.rebuild`, without images and password."""
     if strutils.bool_from_string(body.get("preserve_ephemeral", False)):
-        raise exception.PreserveEphemeralNotSupported()
+        raise exceptions.PreserveEphemeralNotSupported()
     if body.get("trusted_image_certificates"):
-        raise exception.ValidationError(detail="Image signature verification is not supported here.")
+        raise exceptions.ValidationError(detail="Image signature verification is not supported here.")
     changes = server_changes.of_body(req, body)
     if "metadata" in body:
         changes["metadata_"] = body["metadata"]

@@ -6,11 +6,11 @@ from typing import Any
 
 from oslo_utils import strutils, uuidutils
 
-from nova_lite import exception
 from nova_lite.api.compute import networks
 from nova_lite.api.compute.schemas import security_groups as schemas
 from nova_lite.api.compute.views import security_groups as views
-from nova_lite.api.wsgi import Answer, Extension, Request, Route, action, declares
+from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, action, declares
+from nova_lite.base import exceptions
 from nova_lite.objects import SecurityGroupRule
 from nova_lite.objects.security_group import IPV4, IPV6
 from nova_lite.policies import security_groups as policies
@@ -114,7 +114,7 @@ class ServerSecurityGroups(Extension):
 
 def _check_id(text: str) -> None:
     if not uuidutils.is_uuid_like(text):
-        raise exception.InvalidInput(reason=f"Security group id should be uuid, and {text[:64]} is none")
+        raise exceptions.InvalidInput(reason=f"Security group id should be uuid, and {text[:64]} is none")
 
 
 def _rule(wanted: dict[str, Any]) -> SecurityGroupRule:
@@ -125,7 +125,7 @@ def _rule(wanted: dict[str, Any]) -> SecurityGroupRule:
     if protocol is None:
         low, high = (None if each == -1 else each for each in (low, high))
     if group_id is None and (protocol is None or low is None or high is None):
-        raise exception.SecurityGroupRuleInvalid(reason="Not enough parameters to build a valid rule.")
+        raise exceptions.SecurityGroupRuleInvalid(reason="Not enough parameters to build a valid rule.")
     if group_id is not None and protocol in ("tcp", "udp") and low is None and high is None:
         low, high = 1, 65535
     if protocol == "icmp":

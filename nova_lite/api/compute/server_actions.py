@@ -8,9 +8,9 @@ from typing import Any
 from nova_lite.api.compute import live_migrations
 from nova_lite.api.compute.schemas import live_migration, resize
 from nova_lite.api.compute.schemas import servers as schemas
-from nova_lite.api.microversions import Versioned
-from nova_lite.api.validation import Schema
-from nova_lite.api.wsgi import Answer, Declaration, Extension, Request, action
+from nova_lite.api.http.microversions import Versioned
+from nova_lite.api.http.validation import Schema
+from nova_lite.api.http.wsgi import Answer, Declaration, Extension, Request, action
 from nova_lite.operations import OPERATIONS
 
 #: By kind, of those whose body says something: its schema, and the operation's payload made of what it says.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from nova_lite import exception
 from nova_lite.api.compute.schemas import interfaces as schemas
 from nova_lite.api.compute.schemas import queries
-from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.api.http.microversions import Change
+from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.base import exceptions
 from nova_lite.objects import VIF, Instance, NetworkRequest
+from nova_lite.operations.states import PowerState
 from nova_lite.policies import servers as policies
-from nova_lite.states import PowerState
 
 _SERVER = "/servers/{server_id}"
 
@@ -37,9 +37,9 @@ class ServerAttachments(Extension):
         wanted = req.data["interfaceAttachment"]
         addresses = [each["ip_address"] for each in wanted.get("fixed_ips", [])]
         if wanted.get("net_id") and wanted.get("port_id"):
-            raise exception.InvalidInput(reason="Must not input both network_id and port_id")
+            raise exceptions.InvalidInput(reason="Must not input both network_id and port_id")
         if addresses and not wanted.get("net_id"):
-            raise exception.InvalidInput(reason="Must input network_id when request IP address")
+            raise exceptions.InvalidInput(reason="Must input network_id when request IP address")
         request = NetworkRequest(
             network_id=wanted.get("net_id"),
             port_id=wanted.get("port_id"),
@@ -48,12 +48,12 @@ class ServerAttachments(Extension):
         )
         try:
             instance, vif = self.compute.attach_interface(req.context, server_id, request)
-        except (exception.NetworkUnavailable, exception.PortUnavailable) as error:
-            raise exception.NotFound(error.message) from error
-        except exception.NoMoreFixedIps as error:
-            raise exception.Invalid(error.message) from error
-        except exception.FixedIpInUse as error:
-            raise exception.Conflict(error.message) from error
+        except (exceptions.NetworkUnavailable, exceptions.PortUnavailable) as error:
+            raise exceptions.NotFound(error.message) from error
+        except exceptions.NoMoreFixedIps as error:
+            raise exceptions.Invalid(error.message) from error
+        except exceptions.FixedIpInUse as error:
+            raise exceptions.Conflict(error.message) from error
         return Answer({"interfaceAttachment": _interface(req, instance, vif)})
 
     @declares(policies.INTERFACES_DELETE, status=202)
@@ -68,7 +68,7 @@ class ServerAttachments(Extension):
         for vif in instance.vifs:
             if vif.id == port_id:
                 return Answer({"interfaceAttachment": _interface(req, instance, vif)})
-        raise exception.NotFound(f"Instance {server_id} does not have a port with id {port_id[:64]}")
+        raise exceptions.NotFound(f"Instance {server_id} does not have a port with id {port_id[:64]}")
 
 
 def _interface(req: Request, instance: Instance, vif: VIF) -> dict[str, Any]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from nova_lite.api import validation
-from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Request
+from nova_lite.api.http import validation
+from nova_lite.api.http.microversions import Change
+from nova_lite.api.http.wsgi import Request
 
 
 def of_body(req: Request, server: dict[str, Any]) -> dict[str, Any]:

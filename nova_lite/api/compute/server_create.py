@@ -9,11 +9,11 @@ from typing import Any
 
 from oslo_utils import strutils
 
-from nova_lite import exception
-from nova_lite.api import validation
 from nova_lite.api.compute import block_devices
-from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Request
+from nova_lite.api.http import validation
+from nova_lite.api.http.microversions import Change
+from nova_lite.api.http.wsgi import Request
+from nova_lite.base import exceptions
 from nova_lite.objects import CreateRequest, NetworkRequest, RequestedDestination
 from nova_lite.policies import servers as policies
 
@@ -25,13 +25,13 @@ def request_of(req: Request, password: str) -> CreateRequest:
     minimum = int(server.get("min_count", 1))
     maximum = int(server.get("max_count", minimum))
     if minimum > maximum:
-        raise exception.ValidationError(detail="min_count must be <= max_count")
+        raise exceptions.ValidationError(detail="min_count must be <= max_count")
     zone, host, node = _split_zone(server.get("availability_zone"))
     if host or node:
         req.authorize(policies.FORCED_HOST)
     hints = req.data.get("os:scheduler_hints") or req.data.get("OS-SCH-HNT:scheduler_hints") or {}
     if server.get("trusted_image_certificates"):
-        raise exception.ValidationError(detail="Image signature verification is not supported here.")
+        raise exceptions.ValidationError(detail="Image signature verification is not supported here.")
     image_ref, devices = block_devices.of_server(server)
     return CreateRequest(
         name=server["name"].strip(),
@@ -75,7 +75,7 @@ def _idempotency_key(req: Request) -> str | None:
     and gets the servers of the first time."""
     key: str | None = req.headers.get("Idempotency-Key")
     if key is not None and not _IDEMPOTENCY_KEY.fullmatch(key):
-        raise exception.ValidationError(detail="Idempotency-Key must be 1 to 255 printable ASCII characters.")
+        raise exceptions.ValidationError(detail="Idempotency-Key must be 1 to 255 printable ASCII characters.")
     return key
 
 
@@ -91,7 +91,7 @@ def _requested_destination(req: Request, server: dict[str, Any], forced: bool) -
     if "host" not in server and "hypervisor_hostname" not in server:
         return None
     if forced:
-        raise exception.ValidationError(
+        raise exceptions.ValidationError(
             detail="Unable to specify both a host in the availability zone and a requested destination."
         )
     req.authorize(policies.REQUESTED_DESTINATION)
@@ -103,7 +103,7 @@ def _split_zone(text: str | None) -> tuple[str | None, str | None, str | None]:
         return text, None, None
     parts = text.split(":")
     if len(parts) > 3:
-        raise exception.ValidationError(detail="Unable to parse availability_zone: expected ZONE[:HOST[:NODE]].")
+        raise exceptions.ValidationError(detail="Unable to parse availability_zone: expected ZONE[:HOST[:NODE]].")
     zone, host, node = (*parts, "")[:3] if len(parts) == 2 else parts
     return zone or None, host or None, node or None
 
@@ -121,17 +121,17 @@ def _network(network: dict[str, Any], count: int) -> NetworkRequest:
     port, uuid, address = network.get("port"), network.get("uuid"), network.get("fixed_ip")
     if port is None:
         if uuid is None or not validation.is_uuid(uuid):
-            raise exception.ValidationError(
+            raise exceptions.ValidationError(
                 detail=f"Bad networks format: network uuid is not in proper format ({uuid})"
             )
     elif address is not None:
-        raise exception.ValidationError(
+        raise exceptions.ValidationError(
             detail=f"Specified Fixed IP '{address}' cannot be used with port '{port}': the two cannot be specified "
             "together."
         )
     if count > 1 and (port is not None or address is not None):
         what = "port ID" if port is not None else "fixed IP"
-        raise exception.ValidationError(
+        raise exceptions.ValidationError(
             detail=f"Unable to launch multiple instances with a single configured {what}. Please launch your instance "
             "one by one."
         )

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from nova_lite import exception, operations
+from nova_lite import operations
 from nova_lite.api.compute.schemas import server_external_events as schemas
-from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.base import exceptions
 from nova_lite.objects import Instance, InstanceFilters
+from nova_lite.operations.states import PowerState
 from nova_lite.policies import server_external_events as policies
-from nova_lite.states import PowerState
 
 LOG = logging.getLogger(__name__)
 
@@ -29,7 +30,7 @@ class ServerExternalEvents(Extension):
         events: list[Event] = req.data["events"]
         servers = self._servers(req, events)
         if not servers:
-            raise exception.NotFound("No instances found for any event")
+            raise exceptions.NotFound("No instances found for any event")
         told = [self._told(req, event, servers.get(event["server_uuid"].lower())) for event in events]
         return Answer({"events": told}, 200 if all(event["code"] == 200 for event in told) else 207)
 
@@ -63,7 +64,7 @@ class ServerExternalEvents(Extension):
         """The guest is told, by and by, how large its volume is."""
         try:
             self.conductor.volume_extended(req.context, instance.uuid, volume_id)
-        except exception.NotFound:
+        except exceptions.NotFound:
             return 404
         return 200
 
@@ -80,8 +81,8 @@ class ServerExternalEvents(Extension):
             return 200
         try:
             self.compute.accept(req.context.elevated(), instance.uuid, operation.kind, {})
-        except exception.Conflict:
+        except exceptions.Conflict:
             return 422
-        except exception.InstanceNotFound:
+        except exceptions.InstanceNotFound:
             return 404
         return 200

@@ -7,12 +7,13 @@ from typing import Any
 import msgspec
 from oslo_utils import strutils
 
-from nova_lite import exception, states
-from nova_lite.api import validation
 from nova_lite.api.compute.views import servers as views
-from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Query, Request
+from nova_lite.api.http import validation
+from nova_lite.api.http.microversions import Change
+from nova_lite.api.http.wsgi import Query, Request
+from nova_lite.base import exceptions
 from nova_lite.objects import InstanceFilters
+from nova_lite.operations import states
 from nova_lite.policies import servers as policies
 
 #: Parameters whose value goes as text into the filter of that name.
@@ -90,10 +91,10 @@ def order_of(req: Request) -> tuple[list[str], list[str]]:
     """Sort keys and as many directions; newest first unless asked otherwise."""
     keys = req.query.get("sort_key") or ["created_at"]
     if not req.allows(policies.ALL_FILTERS) and _SORT_KEYS_FOR_ADMINS & set(keys):
-        raise exception.Forbidden("Only administrators can sort servers by host or node.")
+        raise exceptions.Forbidden("Only administrators can sort servers by host or node.")
     dirs = req.query.get("sort_dir") or ["desc"]
     if len(dirs) > len(keys):
-        raise exception.ValidationError(detail="Sort direction size exceeds sort key size")
+        raise exceptions.ValidationError(detail="Sort direction size exceeds sort key size")
     return keys, [*dirs, *[dirs[0]] * (len(keys) - len(dirs))]
 
 
@@ -102,7 +103,7 @@ def _truth(query: Query, name: str) -> bool:
     try:
         return strutils.bool_from_string(text, strict=True)
     except ValueError as error:
-        raise exception.ValidationError(detail=f"Invalid filter value {text[:64]!r} of {name}.") from error
+        raise exceptions.ValidationError(detail=f"Invalid filter value {text[:64]!r} of {name}.") from error
 
 
 def _project(req: Request, all_rule: str) -> str | None:
@@ -111,7 +112,7 @@ def _project(req: Request, all_rule: str) -> str | None:
     try:
         everybody = text is not None and strutils.bool_from_string(text or "yes", strict=True)
     except ValueError as error:
-        raise exception.ValidationError(detail=f"Invalid all_tenants value {str(text)[:64]!r}.") from error
+        raise exceptions.ValidationError(detail=f"Invalid all_tenants value {str(text)[:64]!r}.") from error
     if not everybody:
         return str(req.context.project_id)
     req.authorize(all_rule)
@@ -122,11 +123,11 @@ def _with_status(req: Request, filters: InstanceFilters) -> InstanceFilters | No
     vm_states, task_states = views.states_of(req.query["status"])
     if not vm_states:
         if req.has(Change.STATUS_CHECKED):
-            raise exception.ValidationError(detail="Invalid status value")
+            raise exceptions.ValidationError(detail="Invalid status value")
         return None
     if vm_states == [states.DELETED]:
         if not req.allows(policies.ALL_FILTERS):
-            raise exception.Forbidden("Only administrators may list deleted instances")
+            raise exceptions.Forbidden("Only administrators may list deleted instances")
         return msgspec.structs.replace(filters, deleted=True)
     changes: dict[str, Any] = {"vm_states": vm_states}
     if task_states:

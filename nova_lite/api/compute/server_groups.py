@@ -5,8 +5,8 @@ from __future__ import annotations
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.schemas import server_groups as schemas
 from nova_lite.api.compute.views import server_groups as views
-from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.api.http.microversions import Change
+from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, declares
 from nova_lite.objects import ServerGroup
 from nova_lite.policies import server_groups as policies
 

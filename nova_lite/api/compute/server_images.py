@@ -6,10 +6,11 @@ from typing import Any
 
 import msgspec
 
-from nova_lite import exception, operations
+from nova_lite import operations
 from nova_lite.api.compute.schemas import server_images as schemas
-from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Answer, Extension, Request, action, declares
+from nova_lite.api.http.microversions import Change
+from nova_lite.api.http.wsgi import Answer, Extension, Request, action, declares
+from nova_lite.base import exceptions
 from nova_lite.compute.api import API
 from nova_lite.image import snapshots
 from nova_lite.objects import Image
@@ -73,9 +74,9 @@ def make(
     payload |= {"image": msgspec.to_builtins(image), "registered": registered is not None}
     try:
         compute.accept(req.context, id, kind, payload)
-    except exception.ServiceUnavailable:
+    except exceptions.ServiceUnavailable:
         raise  # it may have been accepted
-    except exception.NovaLiteException:
+    except exceptions.NovaLiteException:
         compute.images.withdraw(req.context, image.id)
         raise
     return image
@@ -84,7 +85,7 @@ def make(
 def _properties(req: Request, body: dict[str, Any]) -> dict[str, str]:
     properties: dict[str, str] = body.get("metadata", {})
     if not req.has(Change.NO_IMAGE_METADATA) and len(properties) > _MAXIMUM:
-        raise exception.Forbidden("Image metadata limit exceeded")
+        raise exceptions.Forbidden("Image metadata limit exceeded")
     return properties
 
 

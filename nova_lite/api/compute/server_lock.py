@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from nova_lite.api.compute.schemas import servers as schemas
-from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Answer, Extension, Request, action, declares
+from nova_lite.api.http.microversions import Change
+from nova_lite.api.http.wsgi import Answer, Extension, Request, action, declares
 from nova_lite.policies import servers as policies
 
 

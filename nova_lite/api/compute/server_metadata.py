@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from nova_lite import exception
 from nova_lite.api.compute.schemas import metadata as schemas
 from nova_lite.api.compute.schemas import queries
-from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.base import exceptions
 from nova_lite.policies import servers as policies
 
 _METADATA = "/servers/{server_id}/metadata"
@@ -41,14 +41,14 @@ class ServerMetadata(Extension):
     def show(self, req: Request, server_id: str, key: str) -> Answer:
         metadata = self.conductor.instance_get(req.context, server_id).metadata
         if key not in metadata:
-            raise exception.MetadataItemNotFound()
+            raise exceptions.MetadataItemNotFound()
         return Answer({"meta": {key: metadata[key]}})
 
     @declares(policies.METADATA_UPDATE, body=schemas.ITEM, answer="meta")
     def update(self, req: Request, server_id: str, key: str) -> Answer:
         meta = req.data["meta"]
         if key not in meta:
-            raise exception.ValidationError(detail="Request body and URI mismatch")
+            raise exceptions.ValidationError(detail="Request body and URI mismatch")
         self._change(req, server_id, meta, replace=False)
         return Answer({"meta": meta})
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from nova_lite import exception, states
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.schemas import servers as schemas
-from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.api.http.microversions import Change
+from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.base import exceptions
+from nova_lite.operations import states
 from nova_lite.policies import servers as policies
 
 _PATH = "/servers/{server_id}/shares"
@@ -32,21 +33,21 @@ class ServerShares(Extension):
     @declares(policies.SHARES_CREATE, body=schemas.SHARE, status=201, answer="share")
     def create(self, req: Request, server_id: str) -> Answer:
         self._stopped(req, server_id, "create share")
-        raise exception.Forbidden("Feature not supported until computes have not been updated.")
+        raise exceptions.Forbidden("Feature not supported until computes have not been updated.")
 
     @declares(policies.SHARES_SHOW, query=queries.NOTHING_STRICT, answer="share")
     def show(self, req: Request, server_id: str, id: str) -> Answer:
         self.conductor.instance_get(req.context, server_id)
-        raise exception.NotFound(f"Share {id[:64]} could not be found.")
+        raise exceptions.NotFound(f"Share {id[:64]} could not be found.")
 
     @declares(policies.SHARES_DELETE)
     def delete(self, req: Request, server_id: str, id: str) -> Answer:
         self._stopped(req, server_id, "delete share")
-        raise exception.NotFound(f"Share {id[:64]} could not be found.")
+        raise exceptions.NotFound(f"Share {id[:64]} could not be found.")
 
     def _stopped(self, req: Request, server_id: str, method: str) -> None:
         instance = self.conductor.instance_get(req.context, server_id)
         if instance.vm_state not in (states.STOPPED, states.ERROR):
-            raise exception.InstanceInvalidState(
+            raise exceptions.InstanceInvalidState(
                 method=method, instance_id=server_id, attr="vm_state", state=instance.vm_state
             )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from nova_lite import exception
-from nova_lite.api import validation
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.schemas import servers as schemas
 from nova_lite.api.compute.schemas import types as t
-from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.api.http import validation
+from nova_lite.api.http.microversions import Change
+from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.base import exceptions
 from nova_lite.policies import servers as policies
 
 _TAGS = "/servers/{server_id}/tags"
@@ -45,7 +45,7 @@ class ServerTags(Extension):
     @declares(policies.TAGS_SHOW, query=queries.NOTHING, status=204)
     def show(self, req: Request, server_id: str, tag: str) -> Answer:
         if tag not in self.conductor.instance_get(req.context, server_id).tags:
-            raise exception.TagNotFound(instance_id=server_id, tag=tag)
+            raise exceptions.TagNotFound(instance_id=server_id, tag=tag)
         return Answer(status=204)
 
     @declares(policies.TAGS_UPDATE, status=201, also=(204,))
@@ -64,7 +64,7 @@ class ServerTags(Extension):
 def _check(tag: str) -> None:
     try:
         validation.validate_body(t.TAG, tag)
-    except exception.ValidationError as error:
-        raise exception.ValidationError(
+    except exceptions.ValidationError as error:
+        raise exceptions.ValidationError(
             detail=f"Tag {tag[:64]!r} is invalid: it must have 1 to 60 characters, without '/' and ','."
         ) from error

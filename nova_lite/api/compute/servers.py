@@ -10,7 +10,7 @@ from nova_lite.api.compute import passwords, server_changes, server_create, serv
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.schemas import servers as schemas
 from nova_lite.api.compute.views import servers as views
-from nova_lite.api.wsgi import Answer, Extension, Request, Route, action, declares
+from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, action, declares
 from nova_lite.objects import Instance
 from nova_lite.policies import servers as policies
 

@@ -6,12 +6,12 @@ from typing import Any
 
 from oslo_utils import strutils
 
-from nova_lite import exception
-from nova_lite.api import validation
 from nova_lite.api.compute.schemas import hosts as schemas
 from nova_lite.api.compute.views import services as views
-from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.api.http import validation
+from nova_lite.api.http.microversions import Change
+from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.base import exceptions
 from nova_lite.policies import hosts as policies
 
 _BEFORE_UUIDS = Change.UUIDS_OF_SERVICES - 1
@@ -67,7 +67,7 @@ class Services(Extension):
         if req.has(Change.UUIDS_OF_SERVICES):
             _check_uuid(id)
         elif not id.isdecimal():
-            raise exception.ValidationError(detail=f"Invalid service id {id[:64]}: it must be an integer.")
+            raise exceptions.ValidationError(detail=f"Invalid service id {id[:64]}: it must be an integer.")
         self.conductor.service_delete(req.context, id)
         return Answer(status=204)
 
@@ -76,27 +76,27 @@ class Services(Extension):
         host, binary = req.data["host"], req.data["binary"]
         found = self.conductor.service_list(req.context, host, binary)
         if not found:
-            raise exception.HostBinaryNotFound(host=host, binary=binary)
+            raise exceptions.HostBinaryNotFound(host=host, binary=binary)
         self.conductor.service_update(req.context, found[0].uuid, changes)
 
 
 def _check_uuid(service_id: str) -> None:
     if not validation.is_uuid(service_id):
-        raise exception.ValidationError(detail=f"Invalid uuid {service_id[:64]}")
+        raise exceptions.ValidationError(detail=f"Invalid uuid {service_id[:64]}")
 
 
 def _changes(body: dict[str, Any]) -> dict[str, Any]:
     """The body in the words of the conductor; raises 400 when it says nothing, or gives a reason for nothing."""
     status, reason = body.get("status"), body.get("disabled_reason")
     if reason is not None and status != "disabled":
-        raise exception.ValidationError(detail="Specifying disabled_reason is only allowed when status is 'disabled'.")
+        raise exceptions.ValidationError(detail="Specifying disabled_reason is only allowed when status is 'disabled'.")
     changes: dict[str, Any] = {}
     if status is not None:
         changes |= {"disabled": status == "disabled", "disabled_reason": reason}
     if "forced_down" in body:
         changes["forced_down"] = strutils.bool_from_string(body["forced_down"], strict=True)
     if not changes:
-        raise exception.ValidationError(
+        raise exceptions.ValidationError(
             detail="No updates were requested. Fields 'status' or 'forced_down' should be specified."
         )
     return changes

@@ -7,8 +7,8 @@ from typing import Any
 from nova_lite import operations
 from nova_lite.api.compute.schemas import shelve as schemas
 from nova_lite.api.compute.server_images import make
-from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Answer, Extension, Request, action, declares
+from nova_lite.api.http.microversions import Change
+from nova_lite.api.http.wsgi import Answer, Extension, Request, action, declares
 from nova_lite.image import snapshots
 from nova_lite.policies import servers as policies
 

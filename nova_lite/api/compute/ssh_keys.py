@@ -10,7 +10,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 
 MAX_LENGTH = 16 * 1024
 
@@ -29,13 +29,13 @@ def checked(public_key: str) -> str:
     """The key, unchanged. Raises `InvalidKeypair` unless it is one OpenSSH public key on one line."""
     text = public_key.strip()
     if not text or len(text) > MAX_LENGTH or not text.isprintable():
-        raise exception.InvalidKeypair(reason="failed to generate fingerprint: it is not one line of text")
+        raise exceptions.InvalidKeypair(reason="failed to generate fingerprint: it is not one line of text")
     try:
         serialization.load_ssh_public_key(text.encode())
     except (ValueError, UnsupportedAlgorithm, UnicodeEncodeError):
         # The library knows fewer kinds than OpenSSH (hardware-backed keys); those are told by their own header.
         if not _is_consistent(text):
-            raise exception.InvalidKeypair(reason="failed to generate fingerprint") from None
+            raise exceptions.InvalidKeypair(reason="failed to generate fingerprint") from None
     return public_key
 
 
@@ -49,7 +49,7 @@ def _blob(public_key: str) -> bytes:
     try:
         return base64.b64decode(public_key.split()[1], validate=True)
     except (IndexError, ValueError, binascii.Error) as error:
-        raise exception.InvalidKeypair(reason="failed to generate fingerprint") from error
+        raise exceptions.InvalidKeypair(reason="failed to generate fingerprint") from error
 
 
 def _is_consistent(text: str) -> bool:

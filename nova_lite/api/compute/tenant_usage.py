@@ -8,11 +8,11 @@ from typing import Any
 
 from oslo_utils import timeutils
 
-from nova_lite import exception
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.views import usage as views
-from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Answer, Extension, Query, Request, Route, declares
+from nova_lite.api.http.microversions import Change
+from nova_lite.api.http.wsgi import Answer, Extension, Query, Request, Route, declares
+from nova_lite.base import exceptions
 from nova_lite.objects import InstanceUsage
 from nova_lite.policies import usage as policies
 
@@ -57,5 +57,5 @@ def _period(query: Query) -> tuple[datetime.datetime, datetime.datetime]:
     now = timeutils.utcnow()
     start, end = query.time("start") or now, query.time("end") or now
     if start > end:
-        raise exception.ValidationError(detail="Invalid start time. The start time cannot occur after the end time.")
+        raise exceptions.ValidationError(detail="Invalid start time. The start time cannot occur after the end time.")
     return start, end

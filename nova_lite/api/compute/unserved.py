@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from nova_lite import exception
-from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import NOT_SERVED, Answer, Extension, Request, Route, declares
+from nova_lite.api.http.microversions import Change
+from nova_lite.api.http.wsgi import NOT_SERVED, Answer, Extension, Request, Route, declares
+from nova_lite.base import exceptions
 
 _LAST_PROXY = Change.NO_PROXIES - 1
 _LAST_BOOT = Change.NO_VOLUMES_BOOT - 1
@@ -37,4 +37,4 @@ class Unserved(Extension):
     @declares(NOT_SERVED, status=501)
     def refuse(self, req: Request, **variables: str) -> Answer:
         what = next(what for _, path, what, _, _ in ROUTES if path == req.route.path)
-        raise exception.NotServed(what=what, instead=f" {INSTEAD[what]}")
+        raise exceptions.NotServed(what=what, instead=f" {INSTEAD[what]}")

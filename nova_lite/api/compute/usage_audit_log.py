@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
-from nova_lite import exception
-from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.base import exceptions
 from nova_lite.policies import usage as policies
 
 _PATH = "/os-instance_usage_audit_log"
@@ -53,7 +53,7 @@ def _time(text: str) -> datetime.datetime:
     try:
         return datetime.datetime.strptime(text, "%Y-%m-%d %H:%M:%S.%f" if "." in text else "%Y-%m-%d %H:%M:%S")
     except ValueError as error:
-        raise exception.ValidationError(detail=f"Invalid timestamp for date {text[:64]}") from error
+        raise exceptions.ValidationError(detail=f"Invalid timestamp for date {text[:64]}") from error
 
 
 def _month_before(time: datetime.datetime) -> tuple[datetime.datetime, datetime.datetime]:
@@ -62,4 +62,4 @@ def _month_before(time: datetime.datetime) -> tuple[datetime.datetime, datetime.
     try:
         return (ending - datetime.timedelta(days=1)).replace(day=1), ending
     except OverflowError as error:
-        raise exception.ValidationError(detail="There is no month before that.") from error
+        raise exceptions.ValidationError(detail="There is no month before that.") from error

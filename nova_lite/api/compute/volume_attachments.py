@@ -7,11 +7,12 @@ from typing import Any
 
 from oslo_utils import strutils
 
-from nova_lite import exception, operations
+from nova_lite import operations
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.schemas import volume_attachments as schemas
-from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.api.http.microversions import Change
+from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.base import exceptions
 from nova_lite.objects import BlockDevice, Instance
 from nova_lite.policies import servers as policies
 
@@ -81,7 +82,7 @@ class VolumeAttachments(Extension):
             ("id", device.volume_id),
         ):
             if name in wanted and wanted[name] != value:
-                raise exception.ValidationError(detail=f"The {name} cannot be changed; it is {value}.")
+                raise exceptions.ValidationError(detail=f"The {name} cannot be changed; it is {value}.")
         if "delete_on_termination" in wanted:
             flag = strutils.bool_from_string(wanted["delete_on_termination"])
             self.conductor.attachment_update(req.context, server_id, id, flag)
@@ -97,7 +98,7 @@ def _find(instance: Instance, volume_id: str) -> BlockDevice:
     for device in instance.block_devices:
         if device.volume_id == volume_id:
             return device
-    raise exception.VolumeBDMNotFound(instance_uuid=instance.uuid, volume_id=volume_id[:64])
+    raise exceptions.VolumeBDMNotFound(instance_uuid=instance.uuid, volume_id=volume_id[:64])
 
 
 def _shown(req: Request, instance: Instance, device: BlockDevice) -> dict[str, Any]:

@@ -10,14 +10,14 @@ from typing import Any, TypeVar
 
 from oslo_utils import strutils
 
-from nova_lite import exception
-from nova_lite.api import validation
 from nova_lite.api.compute import networks
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.schemas import volume_proxies as schemas
 from nova_lite.api.compute.servers import Servers
-from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.api.http import validation
+from nova_lite.api.http.microversions import Change
+from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.base import exceptions
 from nova_lite.objects import Volume, VolumeFilters, VolumeSnapshot
 from nova_lite.policies import proxies as policies
 
@@ -57,17 +57,17 @@ class Volumes(Extension):
 
     @declares(policies.VOLUMES_SHOW, answer="volume")
     def show(self, req: Request, id: str) -> Answer:
-        return Answer({"volume": _volume(self.conductor.volume_get(req.context, _id(id, exception.VolumeNotFound)))})
+        return Answer({"volume": _volume(self.conductor.volume_get(req.context, _id(id, exceptions.VolumeNotFound)))})
 
     @declares(policies.VOLUMES_CREATE, body=schemas.CREATE, answer="volume")
     def create(self, req: Request) -> Answer:
         wanted = req.data["volume"]
         kind = self.conf.volume.default_type
         if wanted.get("volume_type") not in (None, "", kind):
-            raise exception.InvalidInput(reason=f"there is no volume type {wanted['volume_type'][:64]}")
+            raise exceptions.InvalidInput(reason=f"there is no volume type {wanted['volume_type'][:64]}")
         zone = self.conf.compute.default_availability_zone
         if wanted.get("availability_zone") not in (None, "", zone):
-            raise exception.InvalidInput(reason=f"Availability zone '{wanted['availability_zone'][:64]}' is invalid")
+            raise exceptions.InvalidInput(reason=f"Availability zone '{wanted['availability_zone'][:64]}' is invalid")
         volume = Volume(
             id="",
             project_id="",
@@ -84,7 +84,7 @@ class Volumes(Extension):
 
     @declares(policies.VOLUMES_DELETE, status=202)
     def delete(self, req: Request, id: str) -> Answer:
-        self.conductor.volume_delete(req.context, _id(id, exception.VolumeNotFound))
+        self.conductor.volume_delete(req.context, _id(id, exceptions.VolumeNotFound))
         return Answer(status=202)
 
     # --- snapshots
@@ -104,7 +104,7 @@ class Volumes(Extension):
 
     @declares(policies.SNAPSHOTS_SHOW, answer="snapshot")
     def snapshot(self, req: Request, id: str) -> Answer:
-        found = self.conductor.snapshot_get(req.context, _id(id, exception.SnapshotNotFound))
+        found = self.conductor.snapshot_get(req.context, _id(id, exceptions.SnapshotNotFound))
         return Answer({"snapshot": _snapshot(found)})
 
     @declares(policies.SNAPSHOTS_CREATE, body=schemas.CREATE_SNAPSHOT, answer="snapshot")
@@ -123,7 +123,7 @@ class Volumes(Extension):
 
     @declares(policies.SNAPSHOTS_DELETE, status=202)
     def delete_snapshot(self, req: Request, id: str) -> Answer:
-        self.conductor.snapshot_delete(req.context, _id(id, exception.SnapshotNotFound))
+        self.conductor.snapshot_delete(req.context, _id(id, exceptions.SnapshotNotFound))
         return Answer(status=202)
 
 
@@ -141,10 +141,10 @@ def _page(req: Request, found: Sequence[T]) -> Sequence[T]:
     return found[int(req.query.one("offset") or 0) :][: req.query.limit]
 
 
-def _id(given: str, missing: type[exception.NotFound]) -> str:
+def _id(given: str, missing: type[exceptions.NotFound]) -> str:
     """What cannot be an id is not there."""
     if not validation.is_uuid(given):
-        what = "volume_id" if missing is exception.VolumeNotFound else "snapshot_id"
+        what = "volume_id" if missing is exceptions.VolumeNotFound else "snapshot_id"
         raise missing(**{what: given[:64]})
     return given
 

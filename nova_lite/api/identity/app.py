@@ -7,8 +7,9 @@ from typing import Any
 
 import webob
 
-from nova_lite import exception
-from nova_lite.api import deploy, rest, wsgi
+from nova_lite.api.http import deploy, rest, wsgi
+from nova_lite.api.http.rest import PUBLIC, Request, Route
+from nova_lite.api.http.wsgi import Answer
 from nova_lite.api.identity import views
 from nova_lite.api.identity.authority import UNSCOPED, Authority, Identity, Scope
 from nova_lite.api.identity.catalog import Catalog
@@ -16,8 +17,7 @@ from nova_lite.api.identity.changes import Changes, found
 from nova_lite.api.identity.directory import DOMAIN_ID, DOMAIN_NAME, ROLES, User
 from nova_lite.api.identity.refused import Refused
 from nova_lite.api.identity.tokens import Token
-from nova_lite.api.rest import PUBLIC, Request, Route
-from nova_lite.api.wsgi import Answer
+from nova_lite.base import exceptions
 from nova_lite.policies import identity as policies
 
 SUBJECT = "X-Subject-Token"
@@ -98,8 +98,8 @@ class IdentityApp(Changes, Refused, rest.Application):
             parent, who = self.authority.by_token(_text(_object(identity, "token"), "id"))
             return self.authority.scoped(who.user, scope), parent
         if not isinstance(methods, list) or not methods:
-            raise exception.ValidationError(detail="Expecting to find methods in identity.")
-        raise exception.Unauthorized("Only the methods password and token are supported, one at a time.")
+            raise exceptions.ValidationError(detail="Expecting to find methods in identity.")
+        raise exceptions.Unauthorized("Only the methods password and token are supported, one at a time.")
 
     def _by_password(self, user: dict[str, Any], address: str) -> User:
         password = _text(user, "password")
@@ -124,14 +124,14 @@ class IdentityApp(Changes, Refused, rest.Application):
         text = req.headers.get(SUBJECT, "")
         try:
             return text, *self.authority.by_token(text)
-        except exception.Unauthorized as error:
-            raise exception.NotFound("Could not find token.") from error
+        except exceptions.Unauthorized as error:
+            raise exceptions.NotFound("Could not find token.") from error
 
     # --- oneself
 
     def catalog(self, req: Request) -> Answer:
         if req.context.project_id is None:
-            raise exception.Forbidden("Only a token for a project has a catalog.")
+            raise exceptions.Forbidden("Only a token for a project has a catalog.")
         return Answer({"catalog": self.listed.entries, "links": _links(f"{req.base_url}/v3/auth/catalog")})
 
     def own_projects(self, req: Request) -> Answer:
@@ -233,14 +233,14 @@ def _links(url: str) -> dict[str, Any]:
 def _object(body: dict[str, Any], name: str) -> dict[str, Any]:
     value = body.get(name)
     if not isinstance(value, dict):
-        raise exception.ValidationError(detail=f"Expecting to find {name} in the request, as an object.")
+        raise exceptions.ValidationError(detail=f"Expecting to find {name} in the request, as an object.")
     return value
 
 
 def _text(body: dict[str, Any], name: str) -> str:
     value = body.get(name)
     if not isinstance(value, str):
-        raise exception.ValidationError(detail=f"Expecting to find {name} in the request, as a string.")
+        raise exceptions.ValidationError(detail=f"Expecting to find {name} in the request, as a string.")
     return value
 
 
@@ -249,7 +249,7 @@ def _is_default_domain(domain: Any) -> bool:
     if domain is None:
         return True
     if not isinstance(domain, dict):
-        raise exception.ValidationError(detail="A domain has to be an object with an id or a name.")
+        raise exceptions.ValidationError(detail="A domain has to be an object with an id or a name.")
     return bool(domain.get("id", DOMAIN_ID) == DOMAIN_ID and domain.get("name", DOMAIN_NAME) == DOMAIN_NAME)
 
 
@@ -260,14 +260,14 @@ def _scope(scope: Any) -> Scope:
     if scope == "unscoped":
         return UNSCOPED
     if not isinstance(scope, dict):
-        raise exception.ValidationError(detail="A scope has to be an object, or unscoped.")
+        raise exceptions.ValidationError(detail="A scope has to be an object, or unscoped.")
     if "unscoped" in scope:
         return UNSCOPED
     if "project" not in scope:
-        raise exception.Unauthorized()
+        raise exceptions.Unauthorized()
     project = _object(scope, "project")
     if "id" in project:
         return Scope(project_id=_text(project, "id"))
     if not _is_default_domain(project.get("domain")):
-        raise exception.Unauthorized()
+        raise exceptions.Unauthorized()
     return Scope(project_name=_text(project, "name"))

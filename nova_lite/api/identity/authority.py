@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from oslo_config import cfg
 
-from nova_lite import exception
 from nova_lite.api.identity import passwords
 from nova_lite.api.identity.directory import Content, Directory, Project, User, implied
 from nova_lite.api.identity.throttle import Throttle
 from nova_lite.api.identity.tokens import Token, Tokens, new_token
+from nova_lite.base import exceptions
 
 LOG = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class Authority:
         if user is None or not good or not user.enabled:
             self._throttle.failed(told, address)
             LOG.warning("Failed log-in as %r from %s", told[:64], address)
-            raise exception.Unauthorized()
+            raise exceptions.Unauthorized()
         self._throttle.succeeded(told, address)
         return user
 
@@ -92,7 +92,7 @@ class Authority:
                 self._good.clear()
             self._good[known] = None
         if user is None or not user.enabled:
-            raise exception.Unauthorized()
+            raise exceptions.Unauthorized()
         return self.scoped(user, Scope())
 
     def by_token(self, text: str) -> tuple[Token, Identity]:
@@ -100,7 +100,7 @@ class Authority:
         token = self.tokens.open(text)
         user = self.content.user(token.user_id) if token is not None else None
         if token is None or user is None or not user.enabled or token.issued_at < user.password_changed_at:
-            raise exception.Unauthorized()
+            raise exceptions.Unauthorized()
         if token.project_id is None:
             return token, Identity(user, None, [])
         return token, self.scoped(user, Scope(project_id=token.project_id))
@@ -118,7 +118,7 @@ class Authority:
         else:
             project = self.content.project_named(scope.project_name or "")
         if project is None or not project.enabled or not user.roles.get(project.id):
-            raise exception.Unauthorized()
+            raise exceptions.Unauthorized()
         return Identity(user, project, implied(user.roles[project.id]))
 
     def issue(self, identity: Identity, parent: Token | None = None) -> tuple[str, Token]:

@@ -7,12 +7,12 @@ import errno
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
-from nova_lite import exception
+from nova_lite.api.http.rest import Request, Route
+from nova_lite.api.http.wsgi import Answer
 from nova_lite.api.identity import directory, views
 from nova_lite.api.identity.authority import Authority
 from nova_lite.api.identity.directory import DOMAIN_ID, ROLES, Content, Project, User, role_id
-from nova_lite.api.rest import Request, Route
-from nova_lite.api.wsgi import Answer
+from nova_lite.base import exceptions
 from nova_lite.policies import identity as policies
 
 T = TypeVar("T")
@@ -109,7 +109,7 @@ class Changes:
         except OSError as error:
             if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise
-            raise exception.Forbidden(
+            raise exceptions.Forbidden(
                 "Projects and users are made with nova-lite-manage here: the identity API may not write its users file."
             ) from error
 
@@ -129,16 +129,16 @@ def _said(req: Request, kind: str, **fields: Any) -> dict[str, Any]:
 def _body(req: Request, kind: str) -> dict[str, Any]:
     body = req.json_object().get(kind)
     if not isinstance(body, dict):
-        raise exception.ValidationError(detail=f"Expecting to find {kind} in the request, as an object.")
+        raise exceptions.ValidationError(detail=f"Expecting to find {kind} in the request, as an object.")
     if body.get("domain_id", DOMAIN_ID) != DOMAIN_ID:
-        raise exception.NotFound(f"Could not find domain: {str(body['domain_id'])[:64]}.")
+        raise exceptions.NotFound(f"Could not find domain: {str(body['domain_id'])[:64]}.")
     return body
 
 
 def _checked(kind: str, name: str, value: Any, type_: Any) -> Any:
     if not isinstance(value, type_):
         form = "boolean" if type_ is bool else "string"
-        raise exception.ValidationError(detail=f"Expecting to find {name} in the {kind}, as a {form}.")
+        raise exceptions.ValidationError(detail=f"Expecting to find {name} in the {kind}, as a {form}.")
     return value
 
 
@@ -156,5 +156,5 @@ def _role(wanted: str) -> str:
 
 def found(kind: str, id: str, item: T | None) -> T:
     if item is None:
-        raise exception.NotFound(f"Could not find {kind}: {id[:64]}.")
+        raise exceptions.NotFound(f"Could not find {kind}: {id[:64]}.")
     return item

@@ -32,8 +32,8 @@ from collections.abc import Iterator
 import msgspec
 import yaml
 
-from nova_lite import exception, files
 from nova_lite.api.identity import passwords
+from nova_lite.base import exceptions, files
 
 LOG = logging.getLogger(__name__)
 
@@ -120,7 +120,7 @@ class Directory:
             try:
                 if self._state() != self._seen:
                     self.load()
-            except (OSError, exception.ConfigurationError) as error:
+            except (OSError, exceptions.ConfigurationError) as error:
                 if self._seen is None:
                     raise
                 LOG.error("The users file is not used as it is now: %s", error)
@@ -154,8 +154,8 @@ class Directory:
             raise self._wrong("others than its owner may write it, or others than its group may read it; chmod 0640 it")
         return content, (found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode)
 
-    def _wrong(self, why: str) -> exception.ConfigurationError:
-        return exception.ConfigurationError(reason=f"[identity] users_file = {self.path}: {why}.")
+    def _wrong(self, why: str) -> exceptions.ConfigurationError:
+        return exceptions.ConfigurationError(reason=f"[identity] users_file = {self.path}: {why}.")
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[Content]:
@@ -204,7 +204,7 @@ def _write(path: str, data: bytes) -> None:
 
 def check_name(kind: str, name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise exception.InvalidInput(
+        raise exceptions.InvalidInput(
             reason=f"a {kind}'s name has 1 to 255 printable characters, no slash, and no space at its ends."
         )
     return name
@@ -212,7 +212,7 @@ def check_name(kind: str, name: str) -> str:
 
 def add_project(content: Content, name: str, description: str = "") -> Project:
     if content.project_named(check_name("project", name)) is not None:
-        raise exception.Conflict(f"Project {name} already exists.")
+        raise exceptions.Conflict(f"Project {name} already exists.")
     project = Project(id=uuid.uuid4().hex, name=name, description=description)
     content.projects.append(project)
     return project
@@ -222,7 +222,7 @@ def rename(content: Content, kind: str, item: Project | User, name: str) -> None
     """``kind``: project or user."""
     other = content.project_named(name) if kind == "project" else content.user_named(name)
     if other is not None and other is not item:
-        raise exception.Conflict(f"{kind.capitalize()} {name} already exists.")
+        raise exceptions.Conflict(f"{kind.capitalize()} {name} already exists.")
     item.name = check_name(kind, name)
 
 
@@ -237,7 +237,7 @@ def remove_project(content: Content, project: Project) -> None:
 def add_user(content: Content, name: str, password: str | None, project: Project | None = None) -> User:
     """``password`` None: nobody can log in as the user yet."""
     if content.user_named(check_name("user", name)) is not None:
-        raise exception.Conflict(f"User {name} already exists.")
+        raise exceptions.Conflict(f"User {name} already exists.")
     user = User(id=uuid.uuid4().hex, name=name, password="", default_project_id=project.id if project else None)
     if password is None:
         set_no_password(user)
@@ -255,7 +255,7 @@ def set_no_password(user: User) -> None:
 def set_password(user: User, password: str) -> None:
     """The user's tokens end with the old password."""
     if not password:
-        raise exception.InvalidInput(reason="a password cannot be empty.")
+        raise exceptions.InvalidInput(reason="a password cannot be empty.")
     user.password = passwords.hashed(password)
     user.password_changed_at = time.time()
 
@@ -269,7 +269,7 @@ def grant(user: User, project: Project, role: str) -> None:
 def revoke(user: User, project: Project, role: str) -> None:
     roles = user.roles.get(project.id, [])
     if role not in roles:
-        raise exception.NotFound(f"User {user.name} does not have the role {role} in project {project.name}.")
+        raise exceptions.NotFound(f"User {user.name} does not have the role {role} in project {project.name}.")
     roles.remove(role)
     if not roles:
         del user.roles[project.id]

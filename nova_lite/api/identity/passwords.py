@@ -10,7 +10,7 @@ import threading
 from cryptography.exceptions import InvalidKey
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
-from nova_lite import concurrency
+from nova_lite.base import concurrency
 
 _N, _R, _P = 2**14, 8, 1
 _SALT_BYTES, _KEY_BYTES = 16, 32

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from nova_lite import exception
+from nova_lite.api.http.rest import Request, Route
+from nova_lite.api.http.wsgi import Answer
 from nova_lite.api.identity.directory import ROLES
-from nova_lite.api.rest import Request, Route
-from nova_lite.api.wsgi import Answer
+from nova_lite.base import exceptions
 from nova_lite.policies import identity as policies
 
 _GRANT = "`nova-lite-manage user grant` and `openstack role add` give them to users in projects."
@@ -36,4 +36,4 @@ class Refused:
 
     def refuse(self, req: Request, id: str = "") -> Answer:
         _, _, what, instead = KINDS[req.path_info.split("/")[2]]
-        raise exception.NotServed(what=what, instead=f" {instead}")
+        raise exceptions.NotServed(what=what, instead=f" {instead}")

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 
 #: How many may be wrong before the first wait, for one user from one address, and for all users from it.
 FREE_OF_USER, FREE_OF_ADDRESS = 5, 50
@@ -35,7 +35,7 @@ class Throttle:
         with self._lock:
             left = max(self._left(key, free) for key, free in self._keys(user, address))
         if left > 0:
-            raise exception.TooManyFailures(seconds=math.ceil(left))
+            raise exceptions.TooManyFailures(seconds=math.ceil(left))
 
     def failed(self, user: str, address: str) -> None:
         with self._lock:

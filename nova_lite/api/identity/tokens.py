@@ -16,7 +16,7 @@ import time
 import msgspec
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 
-from nova_lite import exception, files
+from nova_lite.base import exceptions, files
 
 
 class Token(msgspec.Struct, array_like=True):
@@ -95,8 +95,8 @@ class Keys:
         files.sync_directory(self.path)
         return number
 
-    def _wrong(self, why: str) -> exception.ConfigurationError:
-        return exception.ConfigurationError(reason=f"[identity] tokens_path: {self.path}: {why}.")
+    def _wrong(self, why: str) -> exceptions.ConfigurationError:
+        return exceptions.ConfigurationError(reason=f"[identity] tokens_path: {self.path}: {why}.")
 
 
 class Tokens:

@@ -12,11 +12,11 @@ import webob
 import webob.exc
 from webob.static import FileIter
 
-from nova_lite import exception
-from nova_lite.api import deploy, rest, wsgi
+from nova_lite.api.http import deploy, rest, wsgi
+from nova_lite.api.http.rest import Request, Route
+from nova_lite.api.http.wsgi import Answer
 from nova_lite.api.image import changes, listing, views
-from nova_lite.api.rest import Request, Route
-from nova_lite.api.wsgi import Answer
+from nova_lite.base import exceptions
 from nova_lite.image import formats, store
 from nova_lite.image.store import file_path
 from nova_lite.objects import Image
@@ -32,13 +32,13 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> ImageApp:
     del global_conf, local_conf
     services = deploy.services()
     if services.conf.image.backend != "local":
-        raise exception.ConfigurationError(
+        raise exceptions.ConfigurationError(
             reason=f"[api] enabled_apis: image serves [image] backend = local, which is {services.conf.image.backend}."
         )
     try:
         store.sweep(services.conf.image.store_path)
     except OSError as error:
-        raise exception.ConfigurationError(
+        raise exceptions.ConfigurationError(
             reason=f"[image] store_path = {services.conf.image.store_path}: {error.strerror}."
         ) from error
     return ImageApp(services)
@@ -139,7 +139,7 @@ class ImageApp(rest.Application):
     def remove_tag(self, req: Request, id: str, tag: str) -> Answer:
         image = self._owned(req, id)
         if tag not in image.tags:
-            raise exception.NotFound(f"Image {image.id} has no tag {tag[:64]}.")
+            raise exceptions.NotFound(f"Image {image.id} has no tag {tag[:64]}.")
         left = [each for each in image.tags if each != tag]
         self.conductor.image_update(req.context, image.id, {"tags": left}, None)
         return Answer(status=204)
@@ -162,7 +162,7 @@ class ImageApp(rest.Application):
         is ``queued`` again. Its file has its name only when it is whole, and is active only after that."""
         image = self._owned(req, id)
         if not image.disk_format or not image.container_format:
-            raise exception.Conflict("Properties disk_format, container_format must be set prior to saving data.")
+            raise exceptions.Conflict("Properties disk_format, container_format must be set prior to saving data.")
         body = Body(req, self.conf.image.max_upload_mb * _MIB)
         image = self.conductor.image_update(req.context, image.id, {"status": "saving"}, "queued")
         try:
@@ -173,11 +173,11 @@ class ImageApp(rest.Application):
         try:
             done = {"status": "active", "size": size, "checksum": checksum}
             self.conductor.image_update(req.context, image.id, done, "saving")
-        except exception.ImageQuotaExceeded:
+        except exceptions.ImageQuotaExceeded:
             store.remove(self.store_path, image.id)
             self._back_to_queued(req, image.id)
             raise
-        except (exception.ImageNotFound, exception.ImageStatusConflict) as error:
+        except (exceptions.ImageNotFound, exceptions.ImageStatusConflict) as error:
             store.remove(self.store_path, image.id)
             raise webob.exc.HTTPGone(explanation=f"Image {image.id} was deleted during its upload.") from error
         return Answer(status=204)
@@ -189,14 +189,14 @@ class ImageApp(rest.Application):
             return store.add(self.store_path, image.id, body, check=check)
         except OSError as error:
             if body.failed:
-                raise exception.ValidationError(detail="The upload ended before its end.") from error
+                raise exceptions.ValidationError(detail="The upload ended before its end.") from error
             LOG.error("The data of image %s cannot be stored: %s", image.id, error)
-            raise exception.ServiceUnavailable("The image's data cannot be stored at present.") from error
+            raise exceptions.ServiceUnavailable("The image's data cannot be stored at present.") from error
 
     def _back_to_queued(self, req: Request, image_id: str) -> None:
         try:
             self.conductor.image_update(req.context, image_id, {"status": "queued"}, "saving")
-        except exception.NovaLiteException as error:
+        except exceptions.NovaLiteException as error:
             LOG.warning("Image %s stays in saving after its upload failed: %s", image_id, error)
 
     def download(self, req: Request, id: str) -> webob.Response:
@@ -207,7 +207,7 @@ class ImageApp(rest.Application):
             file = open(file_path(self.store_path, image.id), "rb")  # noqa: SIM115 - the answer closes it
         except OSError as error:
             LOG.error("The file of image %s cannot be read: %s", image.id, error)
-            raise exception.NotFound(f"The data of image {image.id} is not there.") from error
+            raise exceptions.NotFound(f"The data of image {image.id} is not there.") from error
         response = webob.Response(status=200, content_type="application/octet-stream", charset=None)
         response.app_iter = FileIter(file)
         response.content_length = os.fstat(file.fileno()).st_size

@@ -6,8 +6,8 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from nova_lite import exception
 from nova_lite.api.image.views import FIELDS, VISIBILITIES
+from nova_lite.base import exceptions
 from nova_lite.image.formats import CONTAINER_FORMATS, DISK_FORMATS
 from nova_lite.objects import Image
 
@@ -22,7 +22,7 @@ def field(name: str, value: Any) -> Any:
     """The value of a field, as `Image` has it; raises `ValidationError`, or `Forbidden` for one that is ours."""
     spec = FIELDS[name]
     if spec.get("readOnly"):
-        raise exception.Forbidden(f"Attribute '{name}' is read-only.")
+        raise exceptions.Forbidden(f"Attribute '{name}' is read-only.")
     if name == "id":
         return _id(value)
     if name in _FORMATS:
@@ -42,47 +42,47 @@ def field(name: str, value: Any) -> Any:
 
 def properties(values: Mapping[str, Any]) -> dict[str, str]:
     if len(values) > MAX_PROPERTIES:
-        raise exception.ValidationError(detail=f"An image has at most {MAX_PROPERTIES} properties.")
+        raise exceptions.ValidationError(detail=f"An image has at most {MAX_PROPERTIES} properties.")
     return {_property_name(name): "" if value is None else _text(name, value) for name, value in values.items()}
 
 
 def tags(value: Any) -> list[str]:
     """In order, each once."""
     if not isinstance(value, list):
-        raise exception.ValidationError(detail="Invalid value for tags: it has to be a list.")
+        raise exceptions.ValidationError(detail="Invalid value for tags: it has to be a list.")
     for tag in value:
         if not isinstance(tag, str) or not 1 <= len(tag) <= 255 or not tag.isprintable():
-            raise exception.ValidationError(detail="A tag is a text of 1 to 255 printable characters.")
+            raise exceptions.ValidationError(detail="A tag is a text of 1 to 255 printable characters.")
     found = list(dict.fromkeys(value))
     if len(found) > MAX_TAGS:
-        raise exception.ValidationError(detail=f"An image has at most {MAX_TAGS} tags.")
+        raise exceptions.ValidationError(detail=f"An image has at most {MAX_TAGS} tags.")
     return found
 
 
 def patch(image: Image, operations: Any) -> dict[str, Any]:
     """A JSON patch as the changes for `image_update`: fields, and ``properties`` with None for those that go."""
     if not isinstance(operations, list):
-        raise exception.ValidationError(detail="Request body must be a JSON array of operation objects.")
+        raise exceptions.ValidationError(detail="Request body must be a JSON array of operation objects.")
     changes: dict[str, Any] = {}
     own: dict[str, str | None] = {}
     for operation in operations:
         verb, name, value = _operation(operation)
         present = name in FIELDS or {**image.properties, **own}.get(name) is not None
         if verb in ("replace", "remove") and not present:
-            raise exception.Conflict(f"Property {name[:64]} does not exist.")
+            raise exceptions.Conflict(f"Property {name[:64]} does not exist.")
         if name not in FIELDS:
             own |= {name: None} if verb == "remove" else properties({name: value})
         elif name == "id":
-            raise exception.Forbidden("Attribute 'id' is read-only.")
+            raise exceptions.Forbidden("Attribute 'id' is read-only.")
         elif verb == "remove":
-            raise exception.Forbidden(f"Property {name} may not be removed.")
+            raise exceptions.Forbidden(f"Property {name} may not be removed.")
         else:
             changes[name] = field(name, value)
     if sum(value is not None for value in {**image.properties, **own}.values()) > MAX_PROPERTIES:
-        raise exception.ValidationError(detail=f"An image has at most {MAX_PROPERTIES} properties.")
+        raise exceptions.ValidationError(detail=f"An image has at most {MAX_PROPERTIES} properties.")
     for name in _FORMATS:
         if name in changes and image.status != "queued":
-            raise exception.Forbidden(f"Attribute {name} can be replaced only for a queued image.")
+            raise exceptions.Forbidden(f"Attribute {name} can be replaced only for a queued image.")
     for name in ("protected", "os_hidden"):
         changes.pop(name, None)
     return changes | ({"properties": own} if own else {})
@@ -93,17 +93,17 @@ _VERBS = ("add", "replace", "remove")
 
 def _operation(operation: Any) -> tuple[str, str, Any]:
     if not isinstance(operation, dict):
-        raise exception.ValidationError(detail="Operations must be JSON objects.")
+        raise exceptions.ValidationError(detail="Operations must be JSON objects.")
     verb, path = operation.get("op"), operation.get("path")
     if "op" not in operation:  # the form of the older media type
         verb = next((name for name in _VERBS if name in operation), None)
         path = operation.get(str(verb))
     if verb not in _VERBS:
-        raise exception.ValidationError(detail="Operations must be one of: add, replace, remove.")
+        raise exceptions.ValidationError(detail="Operations must be one of: add, replace, remove.")
     if not isinstance(path, str) or not path.startswith("/") or "/" in path[1:]:
-        raise exception.ValidationError(detail="An operation's path has to be /NAME.")
+        raise exceptions.ValidationError(detail="An operation's path has to be /NAME.")
     if verb != "remove" and "value" not in operation:
-        raise exception.ValidationError(detail=f"Operation {verb} needs a value.")
+        raise exceptions.ValidationError(detail=f"Operation {verb} needs a value.")
     return verb, path[1:].replace("~1", "/").replace("~0", "~"), operation.get("value")
 
 
@@ -111,30 +111,30 @@ def _id(value: Any) -> str:
     try:
         return str(uuid.UUID(value if isinstance(value, str) else ""))
     except ValueError as error:
-        raise exception.ValidationError(detail="Invalid image id format") from error
+        raise exceptions.ValidationError(detail="Invalid image id format") from error
 
 
 def _one_of(name: str, value: Any, allowed: tuple[str, ...]) -> str:
     if value not in allowed:
-        raise exception.ValidationError(detail=f"Invalid value for {name}: it has to be one of {', '.join(allowed)}.")
+        raise exceptions.ValidationError(detail=f"Invalid value for {name}: it has to be one of {', '.join(allowed)}.")
     return str(value)
 
 
 def _number(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_INT:
-        raise exception.ValidationError(detail=f"Invalid value for {name}: it has to be a number from 0 to {MAX_INT}.")
+        raise exceptions.ValidationError(detail=f"Invalid value for {name}: it has to be a number from 0 to {MAX_INT}.")
     return value
 
 
 def _unsupported(name: str, value: Any) -> Any:
     if value not in (False, None):
-        raise exception.ValidationError(detail=f"{name} is not supported by this image service.")
+        raise exceptions.ValidationError(detail=f"{name} is not supported by this image service.")
     return value
 
 
 def _property_name(name: str) -> str:
     if not 1 <= len(name) <= 255:
-        raise exception.ValidationError(detail="A property's name has 1 to 255 characters.")
+        raise exceptions.ValidationError(detail="A property's name has 1 to 255 characters.")
     return name
 
 
@@ -142,5 +142,7 @@ def _text(name: str, value: Any) -> str:
     if name == "name" and value is None:
         return ""
     if not isinstance(value, str) or len(value) > (255 if name in FIELDS else 4096) or "\0" in value:
-        raise exception.ValidationError(detail=f"Invalid value for {name[:64]}: it has to be a text, and not too long.")
+        raise exceptions.ValidationError(
+            detail=f"Invalid value for {name[:64]}: it has to be a text, and not too long."
+        )
     return value

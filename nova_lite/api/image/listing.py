@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import urlencode
 
-from nova_lite import exception
+from nova_lite.api.http.rest import Request
 from nova_lite.api.image import views
-from nova_lite.api.rest import Request
+from nova_lite.base import exceptions
 from nova_lite.objects import Image
 
 _SORT_KEYS = (
@@ -88,7 +88,7 @@ def _compare(moment: datetime.datetime | None, name: str, value: str) -> bool:
     try:
         wanted = datetime.datetime.fromisoformat(text)
     except ValueError as error:
-        raise exception.ValidationError(detail=f"Invalid time for {name}: {value[:64]}") from error
+        raise exceptions.ValidationError(detail=f"Invalid time for {name}: {value[:64]}") from error
     if wanted.tzinfo is not None:
         wanted = wanted.astimezone(datetime.UTC).replace(tzinfo=None)
     if moment is None:
@@ -100,20 +100,20 @@ def _order(req: Request) -> list[tuple[str, bool]]:
     """Pairs of field and whether it descends; the id makes the order total."""
     if "sort" in req.GET:
         if "sort_key" in req.GET or "sort_dir" in req.GET:
-            raise exception.ValidationError(detail="Old and new sorting syntax cannot be combined")
+            raise exceptions.ValidationError(detail="Old and new sorting syntax cannot be combined")
         pairs = [part.partition(":")[::2] for part in req.GET["sort"].split(",")]
     else:
         directions = req.GET.getall("sort_dir")
         keys = req.GET.getall("sort_key") or ["created_at"]
         if len(directions) not in (0, 1, len(keys)):
-            raise exception.ValidationError(detail="Number of sort dirs does not match the number of sort keys")
+            raise exceptions.ValidationError(detail="Number of sort dirs does not match the number of sort keys")
         directions = directions * len(keys) if len(directions) <= 1 else directions
         pairs = list(zip(keys, directions or ["desc"] * len(keys), strict=True))
     for key, direction in pairs:
         if key not in _SORT_KEYS:
-            raise exception.InvalidSortKey(key=key[:64], valid=", ".join(_SORT_KEYS))
+            raise exceptions.InvalidSortKey(key=key[:64], valid=", ".join(_SORT_KEYS))
         if direction not in ("", "asc", "desc"):
-            raise exception.ValidationError(detail="Invalid sort direction: must be asc or desc")
+            raise exceptions.ValidationError(detail="Invalid sort direction: must be asc or desc")
     return [(key, direction != "asc") for key, direction in [*pairs, ("id", "desc")]]
 
 
@@ -130,10 +130,10 @@ def _after(marker: str | None, images: list[Image]) -> int:
     for index, image in enumerate(images):
         if image.id == marker:
             return index + 1
-    raise exception.MarkerNotFound(marker=marker[:64])
+    raise exceptions.MarkerNotFound(marker=marker[:64])
 
 
 def _number(name: str, text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 19):
-        raise exception.ValidationError(detail=f"{name} param must be a positive integer")
+        raise exceptions.ValidationError(detail=f"{name} param must be a positive integer")
     return int(text)

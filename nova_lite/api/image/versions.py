@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nova_lite.api import wsgi
+from nova_lite.api.http import wsgi
 
 #: The newest is first and current. They differ in what may be filtered, sorted and set, not in form.
 _VERSIONS = ("v2.5", "v2.4", "v2.3", "v2.2", "v2.1", "v2.0")

@@ -11,11 +11,11 @@ from typing import Any
 import cachetools
 import webob
 
-from nova_lite import exception
-from nova_lite.api import deploy, wsgi
+from nova_lite.api.http import deploy, wsgi
 from nova_lite.api.metadata import callers
 from nova_lite.api.metadata.callers import Caller
-from nova_lite.context import RequestContext
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
 from nova_lite.metadata import content
 from nova_lite.metadata.content import EC2_VERSIONS, LATEST, OPENSTACK_VERSIONS, Content
 from nova_lite.metadata.vendordata import VendorData
@@ -53,7 +53,7 @@ class MetadataApp:
         req = webob.Request(environ)
         try:
             response = self._answer(req)
-        except exception.NovaLiteException as error:
+        except exceptions.NovaLiteException as error:
             if error.code == 500:
                 raise
             response = _text(error.message, error.code)
@@ -123,11 +123,11 @@ class MetadataApp:
         if req.method != "POST":
             return _text(instance.system_metadata.get(POSTED_PASSWORD, ""))
         if req.content_length is None or not 0 < req.content_length <= MAX_PASSWORD_BYTES:
-            raise exception.Invalid(f"A password has 1 to {MAX_PASSWORD_BYTES} bytes.")
+            raise exceptions.Invalid(f"A password has 1 to {MAX_PASSWORD_BYTES} bytes.")
         try:
             password = req.body.decode("ascii")
         except UnicodeDecodeError as error:
-            raise exception.Invalid("A password is encrypted with the key pair and told in base64.") from error
+            raise exceptions.Invalid("A password is encrypted with the key pair and told in base64.") from error
         context = RequestContext(project_id=instance.project_id, overwrite=False)
         self._services.conductor.instance_password_set(context, instance.uuid, password)
         with self._lock:
@@ -157,7 +157,7 @@ class RateLimit:
                 count = self._counts[name] = [0]
             count[0] += 1
         if count[0] > self._limit:
-            raise exception.TooManyRequests(limit=self._limit)
+            raise exceptions.TooManyRequests(limit=self._limit)
 
 
 def _dated(versions: tuple[str, ...], version: str) -> str:

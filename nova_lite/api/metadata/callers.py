@@ -13,9 +13,9 @@ from typing import NamedTuple, Protocol
 import webob
 from oslo_config import cfg
 
-from nova_lite import exception
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.context import RequestContext, get_admin_context
 from nova_lite.objects import Instance
 
 LOG = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ def load(conf: cfg.ConfigOpts) -> Callers:
     if not conf.neutron.service_metadata_proxy:
         return ByAddress(conf.api.use_forwarded_for)
     if not conf.neutron.metadata_proxy_shared_secret:
-        raise exception.ConfigurationError(
+        raise exceptions.ConfigurationError(
             reason="[neutron] service_metadata_proxy needs metadata_proxy_shared_secret: without, anybody signs."
         )
     return BySignature(conf.neutron.metadata_proxy_shared_secret)
@@ -91,18 +91,18 @@ class BySignature:
         names = ("X-Instance-ID", "X-Instance-ID-Signature", "X-Tenant-ID")
         for name in names:
             if not req.headers.get(name):
-                raise exception.Invalid(f"{name} header is missing from request.")
+                raise exceptions.Invalid(f"{name} header is missing from request.")
         instance_uuid, signature, project_id = (req.headers[name] for name in names)
         expected = hmac.new(self._secret, instance_uuid.encode(), hashlib.sha256).hexdigest()
         if not hmac.compare_digest(expected.encode(), signature.encode("utf-8", "replace")):
             LOG.warning("A metadata request from %s is refused: its signature is wrong", req.remote_addr)
-            raise exception.Forbidden("Invalid proxy request signature.")
+            raise exceptions.Forbidden("Invalid proxy request signature.")
         return Caller(instance_uuid, project_id)
 
     def find(self, conductor: ConductorRPC, caller: Caller) -> Instance | None:
         context = RequestContext(project_id=caller.proof, overwrite=False)
         try:
             return conductor.instance_get(context, caller.name)
-        except exception.InstanceNotFound:
+        except exceptions.InstanceNotFound:
             LOG.warning("A metadata request is refused: project %s has no instance %s", caller.proof, caller.name)
             return None

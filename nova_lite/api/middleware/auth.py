@@ -6,10 +6,10 @@ import ipaddress
 from collections.abc import Callable
 from typing import Any
 
-from nova_lite import exception
-from nova_lite.api import deploy, wsgi
+from nova_lite.api.http import deploy, wsgi
 from nova_lite.api.middleware.request_id import REQUEST_ID
-from nova_lite.context import RequestContext
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
 
 ADMIN = "admin"
 
@@ -20,7 +20,7 @@ def noauth2_factory(global_conf: dict[str, str], **local_conf: str) -> Callable[
     conf = deploy.conf()
     for option in ("listen", "image_listen"):
         if not is_loopback(conf.api[option]):
-            raise exception.ConfigurationError(
+            raise exceptions.ConfigurationError(
                 reason=f"[api] auth_strategy = noauth2 believes every token, so [api] {option} = {conf.api[option]} is "
                 "refused: it has to be a loopback address such as 127.0.0.1."
             )

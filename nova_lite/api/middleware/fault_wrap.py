@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from nova_lite.api import deploy, wsgi
+from nova_lite.api.http import deploy, wsgi
 
 _TOO_LARGE = "413 "
 

@@ -11,11 +11,11 @@ from keystoneauth1 import exceptions as keystone_errors
 from keystonemiddleware import auth_token
 from oslo_config import cfg
 
-from nova_lite.api import deploy, wsgi
+from nova_lite.api.http import deploy, wsgi
 from nova_lite.api.identity.app import fault
+from nova_lite.base.context import RequestContext
 from nova_lite.conf.service_client import space_by_monotonic_clock
-from nova_lite.context import RequestContext
-from nova_lite.policy import Policy
+from nova_lite.policies.enforcer import Policy
 
 LOG = logging.getLogger(__name__)
 

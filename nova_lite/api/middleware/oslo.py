@@ -10,7 +10,7 @@ from typing import Any
 
 from oslo_middleware import cors, http_proxy_to_wsgi, sizelimit
 
-from nova_lite.api import deploy, microversions
+from nova_lite.api.http import deploy, microversions
 
 Filter = Callable[[deploy.App], deploy.App]
 

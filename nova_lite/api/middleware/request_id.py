@@ -12,8 +12,8 @@ from typing import Any
 
 from oslo_context import context
 
-from nova_lite.api import deploy, wsgi
-from nova_lite.context import RequestContext
+from nova_lite.api.http import deploy, wsgi
+from nova_lite.base.context import RequestContext
 
 LOG = logging.getLogger(__name__)
 

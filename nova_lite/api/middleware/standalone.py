@@ -7,15 +7,15 @@ import binascii
 from collections.abc import Callable
 from typing import Any
 
-from nova_lite import exception
-from nova_lite.api import deploy, wsgi
+from nova_lite.api.http import deploy, wsgi
 from nova_lite.api.identity import catalog
 from nova_lite.api.identity.app import fault
 from nova_lite.api.identity.authority import Authority, Identity
 from nova_lite.api.identity.directory import DOMAIN_ID
 from nova_lite.api.middleware.request_id import REQUEST_ID
-from nova_lite.context import RequestContext
-from nova_lite.policy import Policy
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
+from nova_lite.policies.enforcer import Policy
 
 
 def token_factory(global_conf: dict[str, str], **local_conf: str) -> Callable[[deploy.App], TokenAuth]:
@@ -49,9 +49,9 @@ class _Auth:
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         try:
             who = self.identify(environ)
-        except exception.TooManyFailures as error:
+        except exceptions.TooManyFailures as error:
             return fault(error.code, error.message)(environ, start_response)
-        except exception.Unauthorized as error:
+        except exceptions.Unauthorized as error:
             if not self._optional:
                 return self.refuse(error)(environ, start_response)
             who = None
@@ -62,7 +62,7 @@ class _Auth:
         elif not self._optional:
             if who is not None:
                 return wsgi.fault(403, "This needs a token for a project.")(environ, start_response)
-            return self.refuse(exception.Unauthorized())(environ, start_response)
+            return self.refuse(exceptions.Unauthorized())(environ, start_response)
         return self._app(environ, start_response)
 
     def identify(self, environ: dict[str, Any]) -> Identity | None:
@@ -73,7 +73,7 @@ class _Auth:
         """What the request may be passed on with to other services."""
         return None
 
-    def refuse(self, error: exception.Unauthorized) -> Any:
+    def refuse(self, error: exceptions.Unauthorized) -> Any:
         raise NotImplementedError
 
     def _context(self, who: Identity, request_id: str | None) -> RequestContext:
@@ -102,7 +102,7 @@ class TokenAuth(_Auth):
     def token(self, environ: dict[str, Any]) -> str | None:
         return environ.get("HTTP_X_AUTH_TOKEN")
 
-    def refuse(self, error: exception.Unauthorized) -> Any:
+    def refuse(self, error: exceptions.Unauthorized) -> Any:
         return fault(401, error.message, catalog.url_of(self._authority.conf, "identity"))
 
 
@@ -117,12 +117,12 @@ class BasicAuth(_Auth):
         try:
             name, separator, password = base64.b64decode(encoded.strip(), validate=True).decode().partition(":")
         except (binascii.Error, UnicodeDecodeError, ValueError) as error:
-            raise exception.Unauthorized() from error
+            raise exceptions.Unauthorized() from error
         if scheme.lower() != "basic" or not separator:
-            raise exception.Unauthorized()
+            raise exceptions.Unauthorized()
         return self._authority.by_basic(name, password, environ.get("REMOTE_ADDR", ""))
 
-    def refuse(self, error: exception.Unauthorized) -> Any:
+    def refuse(self, error: exceptions.Unauthorized) -> Any:
         response = fault(401, error.message)
         response.headers["WWW-Authenticate"] = 'Basic realm="nova_lite", charset="UTF-8"'
         return response

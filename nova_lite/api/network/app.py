@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from nova_lite import exception
-from nova_lite.api import deploy
+from nova_lite.api.http import deploy
+from nova_lite.api.http.rest import Route
 from nova_lite.api.network.floating_ips import FloatingIps
 from nova_lite.api.network.networks import Networks
 from nova_lite.api.network.others import Others
 from nova_lite.api.network.ports import Ports
 from nova_lite.api.network.security_groups import SecurityGroups
-from nova_lite.api.rest import Route
+from nova_lite.base import exceptions
 from nova_lite.policies import network_service as policies
 
 #: Backends whose networks are the conductor's rows.
@@ -24,7 +24,7 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> NetworkApp:
     services = deploy.services()
     backend = services.conf.network.backend
     if backend not in _BACKENDS:
-        raise exception.ConfigurationError(
+        raise exceptions.ConfigurationError(
             reason=f"[api] enabled_apis: network serves [network] backend = local, which is {backend}."
         )
     return NetworkApp(services)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from nova_lite.api.http.rest import Request
+from nova_lite.api.http.wsgi import Answer
 from nova_lite.api.network import listing, requests, views
 from nova_lite.api.network.part import Part
-from nova_lite.api.rest import Request
-from nova_lite.api.wsgi import Answer
 from nova_lite.objects import FloatingIp
 
 _KNOWN = (

@@ -6,9 +6,9 @@ import functools
 from typing import Any
 from urllib.parse import urlencode
 
-from nova_lite import exception
-from nova_lite.api.rest import Request
-from nova_lite.api.wsgi import Answer
+from nova_lite.api.http.rest import Request
+from nova_lite.api.http.wsgi import Answer
+from nova_lite.base import exceptions
 
 View = dict[str, Any]
 
@@ -42,7 +42,7 @@ def _filters(req: Request, attributes: set[str]) -> list[tuple[str, list[str]]]:
     names = [name for name in dict.fromkeys(req.GET) if name not in (*_PAGING, *_NEGATIVE)]
     unknown = [name for name in names if name not in attributes and name not in _NOBODYS]
     if unknown:
-        raise exception.ValidationError(
+        raise exceptions.ValidationError(
             detail=f"{', '.join(repr(name[:64]) for name in unknown)} is invalid attribute for filtering"
         )
     return [(name, req.GET.getall(name)) for name in names]
@@ -78,10 +78,10 @@ def _text(value: Any) -> str:
 def _sorted(req: Request, found: list[View], attributes: set[str]) -> list[View]:
     keys, directions = req.GET.getall("sort_key"), req.GET.getall("sort_dir")
     if len(directions) not in (0, len(keys)) or any(each not in ("asc", "desc") for each in directions):
-        raise exception.ValidationError(detail="Each sort_key has one sort_dir, asc or desc, or none has one.")
+        raise exceptions.ValidationError(detail="Each sort_key has one sort_dir, asc or desc, or none has one.")
     for key in keys:
         if key not in attributes:
-            raise exception.ValidationError(detail=f"{key[:64]} is invalid attribute for sort keys")
+            raise exceptions.ValidationError(detail=f"{key[:64]} is invalid attribute for sort keys")
     for key, direction in reversed(list(zip(keys, directions or ["asc"] * len(keys), strict=True))):
         found = sorted(found, key=functools.partial(_sort_value, key), reverse=direction == "desc")
     return found
@@ -100,7 +100,7 @@ def _page(req: Request, key: str, found: list[View], max_limit: int) -> tuple[li
     marker = req.GET.get("marker")
     ids = [view["id"] for view in found]
     if marker and marker not in ids:
-        raise exception.MarkerNotFound(marker=marker[:64])
+        raise exceptions.MarkerNotFound(marker=marker[:64])
     place = ids.index(marker) if marker else None
     if backwards:
         end = len(found) if place is None else place
@@ -120,7 +120,7 @@ def _limit(req: Request) -> int:
     """0: not said."""
     text = req.GET.get("limit", "0")
     if not (text.isascii() and text.isdecimal() and len(text) < 10):
-        raise exception.ValidationError(detail="limit must be an integer of 0 or above.")
+        raise exceptions.ValidationError(detail="limit must be an integer of 0 or above.")
     return int(text)
 
 

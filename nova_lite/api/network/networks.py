@@ -6,11 +6,11 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from nova_lite import exception
+from nova_lite.api.http.rest import Request
+from nova_lite.api.http.wsgi import Answer
 from nova_lite.api.network import listing, requests, views
 from nova_lite.api.network.part import Part
-from nova_lite.api.rest import Request
-from nova_lite.api.wsgi import Answer
+from nova_lite.base import exceptions
 from nova_lite.network import define
 from nova_lite.objects import FloatingIpPool, NetworkRecord
 from nova_lite.policies import network_service as policies
@@ -51,7 +51,7 @@ class Networks(Part):
         for pool in self.conductor.floating_ip_pool_list(req.context):
             if pool.id == id:
                 return pool
-        raise exception.NetworkNotFound(network_id=id[:64])
+        raise exceptions.NetworkNotFound(network_id=id[:64])
 
     def create_network(self, req: Request) -> Answer:
         wanted = requests.body(req, "network", _NETWORK, _NETWORK_FIXED)
@@ -60,7 +60,7 @@ class Networks(Part):
             req.authorize(policies.NETWORK_CREATE_SHARED)
             project_id = None
         elif not project_id:
-            raise exception.Forbidden("A network belongs to a project; this token is for none.")
+            raise exceptions.Forbidden("A network belongs to a project; this token is for none.")
         network = NetworkRecord(
             id=str(uuid.uuid4()),
             name=requests.text(wanted, "name") or "",
@@ -88,7 +88,7 @@ class Networks(Part):
     def _changeable(self, req: Request, id: str) -> NetworkRecord:
         found = self._find(req, id)
         if isinstance(found, FloatingIpPool):
-            raise exception.Forbidden("The operator makes and deletes pools of floating addresses (nova-lite-manage).")
+            raise exceptions.Forbidden("The operator makes and deletes pools of floating addresses (nova-lite-manage).")
         return found
 
     # --- subnets
@@ -105,18 +105,18 @@ class Networks(Part):
         for view in self._subnets(req):
             if view["id"] == id:
                 return listing.shown(req, "subnet", view)
-        raise exception.SubnetNotFound(subnet_id=id[:64])
+        raise exceptions.SubnetNotFound(subnet_id=id[:64])
 
     def _find_subnet(self, req: Request, id: str) -> NetworkRecord | FloatingIpPool:
         """One that may be changed; that of IPv6 may not."""
         try:
             found = self._find(req, id)
-        except exception.NetworkNotFound as error:
+        except exceptions.NetworkNotFound as error:
             if any(view["id"] == id for view in self._subnets(req)):
-                raise exception.Forbidden("A subnet of IPv6 comes with its network, and goes with it.") from error
-            raise exception.SubnetNotFound(subnet_id=id[:64]) from error
+                raise exceptions.Forbidden("A subnet of IPv6 comes with its network, and goes with it.") from error
+            raise exceptions.SubnetNotFound(subnet_id=id[:64]) from error
         if not found.cidr:
-            raise exception.SubnetNotFound(subnet_id=id[:64])
+            raise exceptions.SubnetNotFound(subnet_id=id[:64])
         return found
 
     def create_subnet(self, req: Request) -> Answer:
@@ -124,7 +124,7 @@ class Networks(Part):
         network = self._changeable(req, requests.needed_id(wanted, "network_id"))
         cidr = requests.text(wanted, "cidr")
         if not cidr:
-            raise exception.ValidationError(detail="A subnet has to be told its cidr: there are no subnet pools here.")
+            raise exceptions.ValidationError(detail="A subnet has to be told its cidr: there are no subnet pools here.")
         start, end = _pool(wanted)
         subnet = NetworkRecord(
             id=network.id,
@@ -159,14 +159,14 @@ def _require_same(wanted: dict[str, Any], now: dict[str, Any]) -> None:
     """What cannot be changed may be said as it is."""
     for name in wanted.keys() & now.keys() - {"name", "description"}:
         if wanted[name] != now[name]:
-            raise exception.ValidationError(detail=f"{name} cannot be changed. {_UNCHANGEABLE}.")
+            raise exceptions.ValidationError(detail=f"{name} cannot be changed. {_UNCHANGEABLE}.")
 
 
 def _pool(wanted: dict[str, Any]) -> tuple[str | None, str | None]:
     """First and last address to give out, if they are said."""
     said = wanted.get("allocation_pools") or []
     if not isinstance(said, list) or len(said) > 1 or not all(isinstance(each, dict) for each in said):
-        raise exception.ValidationError(
+        raise exceptions.ValidationError(
             detail="Invalid input for allocation_pools. It has to be a list of one object: one range of addresses."
         )
     if not said:
@@ -186,5 +186,5 @@ def _gateway(wanted: dict[str, Any]) -> str | None:
 def _name_servers(wanted: dict[str, Any]) -> list[str]:
     said = wanted.get("dns_nameservers") or []
     if not isinstance(said, list) or len(said) > 5:
-        raise exception.ValidationError(detail="Invalid input for dns_nameservers. It has to be a list of up to five.")
+        raise exceptions.ValidationError(detail="Invalid input for dns_nameservers. It has to be a list of up to five.")
     return [requests.address(each, "dns_nameservers") for each in said]

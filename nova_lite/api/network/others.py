@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from nova_lite import exception
+from nova_lite.api.http.rest import Request
+from nova_lite.api.http.wsgi import Answer
 from nova_lite.api.network import extensions, listing, requests, views
 from nova_lite.api.network.part import Part
-from nova_lite.api.rest import Request
-from nova_lite.api.wsgi import Answer
+from nova_lite.base import exceptions
 
 _COMPUTE = "nova-compute"
 _QUOTAS = ("network", "port", "floatingip", "security_group", "security_group_rule")
@@ -30,14 +30,14 @@ class Others(Part):
         wanted = requests.body(req, "quota", known, ())
         limits = {name: requests.number(wanted, name, -1, 2**31 - 1) for name in (*_QUOTAS, "subnet") if name in wanted}
         if "subnet" in limits:
-            raise exception.ValidationError(detail="A network has one subnet here: set the quota of networks.")
+            raise exceptions.ValidationError(detail="A network has one subnet here: set the quota of networks.")
         if None in limits.values():
-            raise exception.ValidationError(detail="A quota is a number; -1 is no limit.")
+            raise exceptions.ValidationError(detail="A quota is a number; -1 is no limit.")
         if requests.flag(wanted, "check_limit"):
             has = self.conductor.network_limits_get(req.context, project_id).quotas
             for name, limit in limits.items():
                 if limit is not None and 0 <= limit < has[name].used:
-                    raise exception.QuotaBelowUse(limit=limit, resource=name, used=has[name].used)
+                    raise exceptions.QuotaBelowUse(limit=limit, resource=name, used=has[name].used)
         return Answer({"quota": views.quota(self.conductor.network_limits_update(req.context, project_id, limits))})
 
     def delete_quota(self, req: Request, project_id: str) -> Answer:
@@ -53,7 +53,7 @@ class Others(Part):
         for each in self.conductor.service_list(req.context, None, _COMPUTE):
             if (view := views.agent(each))["id"] == id:
                 return listing.shown(req, "agent", view)
-        raise exception.NotFound(f"Agent {id[:64]} could not be found.")
+        raise exceptions.NotFound(f"Agent {id[:64]} could not be found.")
 
     def availability_zones(self, req: Request) -> Answer:
         """Networks are in all zones."""
@@ -76,16 +76,16 @@ class Others(Part):
         for each in extensions.views():
             if each["alias"] == alias:
                 return Answer({"extension": each})
-        raise exception.NotFound(f"Extension with alias {alias[:64]} does not exist")
+        raise exceptions.NotFound(f"Extension with alias {alias[:64]} does not exist")
 
     def routers(self, req: Request) -> Answer:
         return self.listed(req, "routers", [])
 
     def router(self, req: Request, id: str) -> Answer:
-        raise exception.NotFound(f"Router {id[:64]} could not be found: there are none here.")
+        raise exceptions.NotFound(f"Router {id[:64]} could not be found: there are none here.")
 
     def create_router(self, req: Request) -> Answer:
-        raise exception.NotServed(
+        raise exceptions.NotServed(
             what="Making a router",
             instead=" The hosts route between its networks and to the outside, and floating addresses need no router.",
         )

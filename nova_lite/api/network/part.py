@@ -6,11 +6,11 @@ from typing import Any
 
 import webob
 
-from nova_lite import exception
-from nova_lite.api import rest
+from nova_lite.api.http import rest
+from nova_lite.api.http.rest import Request
+from nova_lite.api.http.wsgi import Answer
 from nova_lite.api.network import faults, listing, views
-from nova_lite.api.rest import Request
-from nova_lite.api.wsgi import Answer
+from nova_lite.base import exceptions
 
 
 class Part(rest.Application):
@@ -20,7 +20,7 @@ class Part(rest.Application):
         return faults.response(faults.name_of(code), code, message)
 
     def _fault_of(self, req: Request, error: Exception) -> webob.Response:
-        if isinstance(error, exception.NovaLiteException):
+        if isinstance(error, exceptions.NovaLiteException):
             kind, code = faults.of(error)
             if code != 500:
                 return faults.response(kind, code, error.message)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from nova_lite import exception
+from nova_lite.api.http.rest import Request
+from nova_lite.api.http.wsgi import Answer
 from nova_lite.api.network import listing, requests, views
 from nova_lite.api.network.part import Part
-from nova_lite.api.rest import Request
-from nova_lite.api.wsgi import Answer
+from nova_lite.base import exceptions
 from nova_lite.objects import Port
 from nova_lite.policies import network_service as policies
 
@@ -69,7 +69,7 @@ class Ports(Part):
         _require_no_device(wanted, now["device_id"], now["device_owner"], now["binding:host_id"])
         for name in wanted.keys() & {"network_id", "mac_address", "project_id", "tenant_id"}:
             if wanted[name] != now[name]:
-                raise exception.ValidationError(detail=f"{name} of a port cannot be changed: make another one.")
+                raise exceptions.ValidationError(detail=f"{name} of a port cannot be changed: make another one.")
         changes: dict[str, Any] = dict(requests.texts(wanted, "name", "description"))
         if (groups := requests.ids(wanted, "security_groups")) is not None:
             changes["security_groups"] = groups
@@ -89,8 +89,8 @@ def _require_no_device(wanted: dict[str, Any], device_id: str, device_owner: str
         if (wanted[name] or "") == now[name]:
             continue
         if now[name] and not wanted[name]:
-            raise exception.Conflict(f"Server {device_id} has the port: the compute API detaches it.")
-        raise exception.ValidationError(
+            raise exceptions.Conflict(f"Server {device_id} has the port: the compute API detaches it.")
+        raise exceptions.ValidationError(
             detail=f"Invalid input for {name}. A server is given a port by the compute API: when it is created, or by "
             "attaching an interface."
         )

@@ -7,9 +7,9 @@ import re
 from collections.abc import Collection
 from typing import Any
 
-from nova_lite import exception
-from nova_lite.api import validation
-from nova_lite.api.rest import Request
+from nova_lite.api.http import validation
+from nova_lite.api.http.rest import Request
+from nova_lite.base import exceptions
 from nova_lite.objects import ipv6
 
 _MAC_ADDRESS = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
@@ -68,14 +68,14 @@ def body(req: Request, key: str, known: Collection[str], fixed: Collection[str])
     they have here. Raises a 400."""
     wanted = req.json_object().get(key)
     if not isinstance(wanted, dict):
-        raise exception.ValidationError(detail=f"Unable to find '{key}' in request body")
+        raise exceptions.ValidationError(detail=f"Unable to find '{key}' in request body")
     for name, value in wanted.items():
         if name in fixed:
             if value is not None and not any(value == each and type(value) is type(each) for each in _FIXED[name]):
                 reason = _WHY.get(name, "This cloud's networks do not have that")
-                raise exception.ValidationError(detail=f"Invalid input for {name}. {reason}.")
+                raise exceptions.ValidationError(detail=f"Invalid input for {name}. {reason}.")
         elif name not in known:
-            raise exception.ValidationError(detail=f"Unrecognized attribute(s) '{name[:64]}'")
+            raise exceptions.ValidationError(detail=f"Unrecognized attribute(s) '{name[:64]}'")
     return wanted
 
 
@@ -85,7 +85,7 @@ def text(wanted: dict[str, Any], name: str) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str) or len(value) > 255 or not value.isprintable():
-        raise exception.ValidationError(
+        raise exceptions.ValidationError(
             detail=f"Invalid input for {name}. It has to be a text of at most 255 printable characters."
         )
     return value
@@ -101,14 +101,14 @@ def an_id(wanted: dict[str, Any], name: str) -> str | None:
     if value is None or value == "":
         return None
     if not isinstance(value, str) or not validation.is_uuid(value):
-        raise exception.ValidationError(detail=f"Invalid input for {name}. '{str(value)[:64]}' is not a valid UUID.")
+        raise exceptions.ValidationError(detail=f"Invalid input for {name}. '{str(value)[:64]}' is not a valid UUID.")
     return value
 
 
 def needed_id(wanted: dict[str, Any], name: str) -> str:
     found = an_id(wanted, name)
     if found is None:
-        raise exception.ValidationError(detail=f"Failed to parse request. Required attribute '{name}' not specified")
+        raise exceptions.ValidationError(detail=f"Failed to parse request. Required attribute '{name}' not specified")
     return found
 
 
@@ -118,7 +118,7 @@ def ids(wanted: dict[str, Any], name: str) -> list[str] | None:
     if value is None:
         return None
     if not isinstance(value, list) or not all(isinstance(each, str) and validation.is_uuid(each) for each in value):
-        raise exception.ValidationError(detail=f"Invalid input for {name}. It has to be a list of UUIDs.")
+        raise exceptions.ValidationError(detail=f"Invalid input for {name}. It has to be a list of UUIDs.")
     return list(dict.fromkeys(value))
 
 
@@ -126,7 +126,7 @@ def address(value: Any, name: str) -> str:
     try:
         return str(ipaddress.ip_address(value if isinstance(value, str) else ""))
     except ValueError as error:
-        raise exception.ValidationError(
+        raise exceptions.ValidationError(
             detail=f"Invalid input for {name}. '{str(value)[:64]}' is not a valid IP address."
         ) from error
 
@@ -137,7 +137,7 @@ def mac_address(wanted: dict[str, Any]) -> str:
     if value is None:
         return ""
     if not isinstance(value, str) or not _MAC_ADDRESS.fullmatch(value) or int(value[:2], 16) & 1:
-        raise exception.ValidationError(
+        raise exceptions.ValidationError(
             detail="Invalid input for mac_address. It has to be six pairs of hexadecimal digits, of one interface."
         )
     return value.lower()
@@ -151,7 +151,7 @@ def number(wanted: dict[str, Any], name: str, lowest: int, highest: int) -> int 
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
-        raise exception.ValidationError(
+        raise exceptions.ValidationError(
             detail=f"Invalid input for {name}. It has to be a number from {lowest} to {highest}."
         )
     return value
@@ -160,7 +160,7 @@ def number(wanted: dict[str, Any], name: str, lowest: int, highest: int) -> int 
 def flag(wanted: dict[str, Any], name: str) -> bool:
     value = wanted.get(name) or False
     if not isinstance(value, bool):
-        raise exception.ValidationError(detail=f"Invalid input for {name}. It has to be true or false.")
+        raise exceptions.ValidationError(detail=f"Invalid input for {name}. It has to be true or false.")
     return value
 
 
@@ -169,7 +169,7 @@ def project(req: Request, wanted: dict[str, Any]) -> str:
     said = text(wanted, "project_id") or text(wanted, "tenant_id")
     own = req.context.project_id or ""
     if said and said != own and not req.context.is_admin:
-        raise exception.Forbidden("Things are made for one's own project; an admin may name another.")
+        raise exceptions.Forbidden("Things are made for one's own project; an admin may name another.")
     return said or own
 
 
@@ -180,14 +180,14 @@ def fixed_address(wanted: dict[str, Any], network_id: str | None) -> str | None:
     if said is None:
         return None
     if not isinstance(said, list) or not all(isinstance(each, dict) for each in said):
-        raise exception.ValidationError(detail="Invalid input for fixed_ips. It has to be a list of objects.")
+        raise exceptions.ValidationError(detail="Invalid input for fixed_ips. It has to be a list of objects.")
     if network_id is not None and {"subnet_id": ipv6.subnet_id(network_id)} in said:
         said = [each for each in said if each != {"subnet_id": ipv6.subnet_id(network_id)}] or [{}]
     if len(said) != 1:
-        raise exception.ValidationError(detail="Invalid input for fixed_ips. A port has one IPv4 address here.")
+        raise exceptions.ValidationError(detail="Invalid input for fixed_ips. A port has one IPv4 address here.")
     subnet_id = an_id(said[0], "subnet_id")
     if subnet_id is not None and network_id is not None and subnet_id != network_id:
-        raise exception.SubnetNotFound(subnet_id=subnet_id)
+        raise exceptions.SubnetNotFound(subnet_id=subnet_id)
     if said[0].keys() - {"subnet_id", "ip_address"}:
-        raise exception.ValidationError(detail="Invalid input for fixed_ips. It says subnet_id and ip_address.")
+        raise exceptions.ValidationError(detail="Invalid input for fixed_ips. It says subnet_id and ip_address.")
     return address(said[0]["ip_address"], "fixed_ips") if said[0].get("ip_address") else ""

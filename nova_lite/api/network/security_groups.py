@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from nova_lite import exception
+from nova_lite.api.http.rest import Request
+from nova_lite.api.http.wsgi import Answer
 from nova_lite.api.network import listing, requests, views
 from nova_lite.api.network.part import Part
-from nova_lite.api.rest import Request
-from nova_lite.api.wsgi import Answer
+from nova_lite.base import exceptions
 from nova_lite.objects import SecurityGroup, SecurityGroupRule
 from nova_lite.objects.security_group import IPV4, IPV6
 
@@ -44,7 +44,7 @@ class SecurityGroups(Part):
         """By its id alone, although the conductor knows it by name, too."""
         found = self.conductor.security_group_get(req.context, id)
         if found.id != id:
-            raise exception.SecurityGroupNotFound(group_id=id[:64])
+            raise exceptions.SecurityGroupNotFound(group_id=id[:64])
         return found
 
     def create_security_group(self, req: Request) -> Answer:
@@ -76,7 +76,7 @@ class SecurityGroups(Part):
             for each in group.rules:
                 if each.id == id:
                     return listing.shown(req, "security_group_rule", views.rule(each, group.project_id))
-        raise exception.SecurityGroupRuleNotFound(rule_id=id[:64])
+        raise exceptions.SecurityGroupRuleNotFound(rule_id=id[:64])
 
     def create_security_group_rule(self, req: Request) -> Answer:
         wanted = requests.body(req, "security_group_rule", _RULE, _RULE_FIXED)
@@ -91,20 +91,20 @@ class SecurityGroups(Part):
 
 def _require_own(req: Request, wanted: dict[str, Any]) -> None:
     if requests.project(req, wanted) != (req.context.project_id or ""):
-        raise exception.ValidationError(detail="A security group is made by its own project here.")
+        raise exceptions.ValidationError(detail="A security group is made by its own project here.")
 
 
 def _name(wanted: dict[str, Any]) -> str:
     found = requests.text(wanted, "name")
     if not found or not found.strip():
-        raise exception.ValidationError(detail="Invalid input for name. A security group is known by its name here.")
+        raise exceptions.ValidationError(detail="Invalid input for name. A security group is known by its name here.")
     return found
 
 
 def _rule(wanted: dict[str, Any], group_id: str) -> SecurityGroupRule:
     direction, ethertype = wanted.get("direction"), wanted.get("ethertype") or IPV4
     if not isinstance(direction, str):
-        raise exception.ValidationError(detail="Failed to parse request. Required attribute 'direction' not specified")
+        raise exceptions.ValidationError(detail="Failed to parse request. Required attribute 'direction' not specified")
     known = {each.lower(): each for each in (IPV4, IPV6)}
     return SecurityGroupRule(
         id="",

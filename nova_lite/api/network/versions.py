@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nova_lite.api import wsgi
+from nova_lite.api.http import wsgi
 
 
 def app_factory(global_conf: dict[str, str], **local_conf: str) -> Versions:

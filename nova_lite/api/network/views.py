@@ -18,7 +18,7 @@ from nova_lite.objects import (
     Service,
     ipv6,
 )
-from nova_lite.states import PowerState
+from nova_lite.operations.states import PowerState
 
 View = dict[str, Any]
 

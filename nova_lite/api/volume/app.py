@@ -10,11 +10,11 @@ from urllib.parse import urlencode
 import webob
 import webob.exc
 
-from nova_lite import exception
-from nova_lite.api import deploy, rest, wsgi
-from nova_lite.api.rest import Request, Route
+from nova_lite.api.http import deploy, rest, wsgi
+from nova_lite.api.http.rest import Request, Route
+from nova_lite.api.http.wsgi import Answer
 from nova_lite.api.volume import requests, versions, views
-from nova_lite.api.wsgi import Answer
+from nova_lite.base import exceptions
 from nova_lite.objects import Image, Volume, VolumeSnapshot
 from nova_lite.policies import volume_service as policies
 
@@ -30,7 +30,7 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> VolumeApp:
     services = deploy.services()
     backend = services.conf.volume.backend
     if backend != "local":
-        raise exception.ConfigurationError(
+        raise exceptions.ConfigurationError(
             reason=f"[api] enabled_apis: volume serves [volume] backend = local, which is {backend}."
         )
     return VolumeApp(services)
@@ -128,17 +128,17 @@ class VolumeApp(rest.Application):
         kind = requests.text(wanted, "volume_type") or self.conf.volume.default_type
         self._require_type(kind)
         if requests.an_id(wanted, "consistencygroup_id") or requests.an_id(wanted, "backup_id"):
-            raise exception.ValidationError(detail="There are no groups and no backups of volumes here.")
+            raise exceptions.ValidationError(detail="There are no groups and no backups of volumes here.")
         image_ref = requests.an_id(wanted, "imageRef") or requests.an_id(wanted, "image_id")
         snapshot_id, source = requests.an_id(wanted, "snapshot_id"), requests.an_id(wanted, "source_volid")
         if sum(each is not None for each in (image_ref, snapshot_id, source)) > 1:
-            raise exception.ValidationError(detail="A volume is made of an image, a snapshot or a volume: of one.")
+            raise exceptions.ValidationError(detail="A volume is made of an image, a snapshot or a volume: of one.")
         if wanted.get("multiattach") is True:
-            raise exception.ValidationError(detail="A volume is attached to one server at a time here.")
+            raise exceptions.ValidationError(detail="A volume is attached to one server at a time here.")
         images = {} if image_ref is None else self.services.images.describe(req.context, [image_ref])
         size = requests.size(wanted.get("size"))
         if not size and snapshot_id is None and source is None:
-            raise exception.ValidationError(detail="Invalid input received: size is required.")
+            raise exceptions.ValidationError(detail="Invalid input received: size is required.")
         volume = Volume(
             id="",
             project_id="",
@@ -157,13 +157,13 @@ class VolumeApp(rest.Application):
 
     def _require_type(self, kind: str) -> None:
         if kind not in (self.conf.volume.default_type, views.type_id(self.conf.volume.default_type)):
-            raise exception.NotFound(f"Volume type {kind[:64]} could not be found.")
+            raise exceptions.NotFound(f"Volume type {kind[:64]} could not be found.")
 
     def _zone(self, wanted: dict[str, Any]) -> str:
         zone = requests.text(wanted, "availability_zone")
         default = str(self.conf.compute.default_availability_zone)
         if zone not in (None, "", default):
-            raise exception.ValidationError(detail=f"Invalid input received: Availability zone '{zone}' is invalid.")
+            raise exceptions.ValidationError(detail=f"Invalid input received: Availability zone '{zone}' is invalid.")
         return default
 
     def update(self, req: Request, id: str) -> Answer:
@@ -191,7 +191,7 @@ class VolumeApp(rest.Application):
             )
             return Answer(status=200)
         else:
-            raise exception.ValidationError(detail=f"There is no such action: {name[:64]}")
+            raise exceptions.ValidationError(detail=f"There is no such action: {name[:64]}")
         return Answer(status=202)
 
     # --- metadata
@@ -239,7 +239,7 @@ class VolumeApp(rest.Application):
         wanted = requests.body(req, "snapshot")
         volume_id = requests.an_id(wanted, "volume_id")
         if volume_id is None:
-            raise exception.ValidationError(detail="'volume_id' must be specified")
+            raise exceptions.ValidationError(detail="'volume_id' must be specified")
         snapshot = VolumeSnapshot(
             id=str(uuid.uuid4()),
             volume_id=volume_id,
@@ -263,7 +263,7 @@ class VolumeApp(rest.Application):
     def act_on_snapshot(self, req: Request, id: str) -> Answer:
         name, wanted = _action(req)
         if name != "os-reset_status":
-            raise exception.ValidationError(detail=f"There is no such action: {name[:64]}")
+            raise exceptions.ValidationError(detail=f"There is no such action: {name[:64]}")
         req.authorize(policies.SNAPSHOT_RESET_STATUS)
         self.conductor.snapshot_update(req.context, id, {"status": _state(wanted)})
         return Answer(status=202)
@@ -297,7 +297,7 @@ class VolumeApp(rest.Application):
         for volume in self._attached(req):
             if volume.attachment_id == id:
                 return Answer({"attachment": views.attachment(volume, whole=True)})
-        raise exception.NotFound(f"Volume attachment could not be found with filter: attachment_id = {id[:64]}.")
+        raise exceptions.NotFound(f"Volume attachment could not be found with filter: attachment_id = {id[:64]}.")
 
     def _attached(self, req: Request) -> list[Volume]:
         if versions.minor_of(req.headers) < versions.ATTACHMENTS:
@@ -354,7 +354,7 @@ def _changes(wanted: dict[str, Any]) -> dict[str, Any]:
     if "metadata" in wanted:
         changes["metadata"] = requests.metadata(wanted["metadata"])
     if not changes:
-        raise exception.ValidationError(detail="There is nothing to change in the request body.")
+        raise exceptions.ValidationError(detail="There is nothing to change in the request body.")
     return changes
 
 
@@ -362,23 +362,23 @@ def _action(req: Request) -> tuple[str, dict[str, Any]]:
     """The one key of the body, and what is under it."""
     value = req.json_object()
     if len(value) != 1:
-        raise exception.ValidationError(detail="The body has one key, which names the action.")
+        raise exceptions.ValidationError(detail="The body has one key, which names the action.")
     name, wanted = next(iter(value.items()))
     if wanted is not None and not isinstance(wanted, dict):
-        raise exception.ValidationError(detail=f"What {name[:64]} takes is an object.")
+        raise exceptions.ValidationError(detail=f"What {name[:64]} takes is an object.")
     return name, wanted or {}
 
 
 def _state(wanted: dict[str, Any]) -> str:
     status = wanted.get("status")
     if status not in _STATES:
-        raise exception.ValidationError(detail=f"Invalid status: it has to be one of {', '.join(_STATES)}.")
+        raise exceptions.ValidationError(detail=f"Invalid status: it has to be one of {', '.join(_STATES)}.")
     return str(status)
 
 
 def _item(metadata: dict[str, str], key: str) -> str:
     if key not in metadata:
-        raise exception.NotFound(f"There is no metadata with key {key[:64]}.")
+        raise exceptions.NotFound(f"There is no metadata with key {key[:64]}.")
     return metadata[key]
 
 

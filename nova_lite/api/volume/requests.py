@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from nova_lite import exception
-from nova_lite.api import validation
-from nova_lite.api.rest import Request
+from nova_lite.api.http import validation
+from nova_lite.api.http.rest import Request
+from nova_lite.base import exceptions
 from nova_lite.objects import VolumeFilters
 
 MAX_GB = 2**20
@@ -17,7 +17,7 @@ def body(req: Request, key: str) -> dict[str, Any]:
     """The object under the one key of the body."""
     found = req.json_object().get(key)
     if not isinstance(found, dict):
-        raise exception.ValidationError(detail=f"Missing required element '{key}' in request body.")
+        raise exceptions.ValidationError(detail=f"Missing required element '{key}' in request body.")
     return found
 
 
@@ -28,7 +28,7 @@ def text(wanted: dict[str, Any], *names: str) -> str | None:
         if value is None:
             continue
         if not isinstance(value, str) or len(value) > 255 or not value.isprintable():
-            raise exception.ValidationError(detail=f"{name} has to be a text of at most 255 printable characters.")
+            raise exceptions.ValidationError(detail=f"{name} has to be a text of at most 255 printable characters.")
         return value.strip()
     return None
 
@@ -38,7 +38,7 @@ def an_id(wanted: dict[str, Any], name: str) -> str | None:
     if value is None or value == "":
         return None
     if not isinstance(value, str) or not validation.is_uuid(value):
-        raise exception.ValidationError(detail=f"Invalid {name}: it has to be a uuid.")
+        raise exceptions.ValidationError(detail=f"Invalid {name}: it has to be a uuid.")
     return value
 
 
@@ -49,7 +49,7 @@ def size(value: Any, name: str = "size") -> int:
     if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 10:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= MAX_GB:
-        raise exception.ValidationError(detail=f"Invalid input for field/attribute {name}: a number of GB, above 0.")
+        raise exceptions.ValidationError(detail=f"Invalid input for field/attribute {name}: a number of GB, above 0.")
     return int(value)
 
 
@@ -57,14 +57,14 @@ def metadata(value: Any) -> dict[str, str]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise exception.ValidationError(detail="metadata has to be an object.")
+        raise exceptions.ValidationError(detail="metadata has to be an object.")
     for name, item in value.items():
         if not 1 <= len(name) <= 255 or not isinstance(item, str) or len(item) > 255:
-            raise exception.ValidationError(
+            raise exceptions.ValidationError(
                 detail="Keys of metadata have 1 to 255 characters, values are texts of at most 255."
             )
     if len(value) > 128:
-        raise exception.ValidationError(detail="There are at most 128 items of metadata.")
+        raise exceptions.ValidationError(detail="There are at most 128 items of metadata.")
     return dict(value)
 
 
@@ -73,7 +73,7 @@ def flag(value: Any, name: str) -> bool:
         return value
     if isinstance(value, str) and value.lower() in ("true", "false", "1", "0"):
         return value.lower() in ("true", "1")
-    raise exception.ValidationError(detail=f"Invalid value for {name}: it has to be true or false.")
+    raise exceptions.ValidationError(detail=f"Invalid value for {name}: it has to be true or false.")
 
 
 def page(req: Request, max_limit: int) -> dict[str, Any]:
@@ -116,7 +116,7 @@ def _pairs(given: str | None) -> dict[str, str] | None:
     try:
         value = json.loads(given.replace("'", '"'))
     except ValueError as error:
-        raise exception.ValidationError(detail="metadata has to be an object.") from error
+        raise exceptions.ValidationError(detail="metadata has to be an object.") from error
     return metadata(value)
 
 
@@ -124,5 +124,5 @@ def _number(given: str | None, name: str, default: int) -> int:
     if given is None:
         return default
     if not (given.isascii() and given.isdecimal() and len(given) < 10):
-        raise exception.ValidationError(detail=f"{name} must be an integer of 0 or above.")
+        raise exceptions.ValidationError(detail=f"{name} must be an integer of 0 or above.")
     return int(given)

@@ -9,7 +9,7 @@ from typing import Any
 
 import webob.exc
 
-from nova_lite.api import wsgi
+from nova_lite.api.http import wsgi
 
 #: Cinder's microversions: what is announced, and the first ones that change something here.
 MINIMUM, MAXIMUM = 0, 42

@@ -6,7 +6,7 @@ import datetime
 import uuid
 from typing import Any
 
-from nova_lite.api.rest import Request
+from nova_lite.api.http.rest import Request
 from nova_lite.api.volume import versions
 from nova_lite.objects import Image, Volume, VolumeSnapshot, VolumeUse
 from nova_lite.policies import volume_service as policies

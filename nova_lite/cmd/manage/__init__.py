@@ -5,7 +5,7 @@ Exit status 0: done; 1: it could not be done, or something is wrong, in one line
 
 from __future__ import annotations
 
-from nova_lite import concurrency
+from nova_lite.base import concurrency
 
 concurrency.setup(concurrency.THREADING)
 
@@ -16,7 +16,7 @@ import os  # noqa: E402
 import sys  # noqa: E402
 
 from nova_lite import conf as nova_conf  # noqa: E402
-from nova_lite import version  # noqa: E402
+from nova_lite.base import version  # noqa: E402
 from nova_lite.cmd.manage import (  # noqa: E402
     aggregates,
     api,

@@ -21,21 +21,21 @@ def register(commands: Commands) -> None:
 def openapi(app: App, args: argparse.Namespace) -> None:
     """The API is imported only here, as it brings the message bus, which takes long to load."""
     with warnings.catch_warnings(action="ignore"):
-        from nova_lite.api import openapi as made
+        from nova_lite.api.http import openapi as made
 
     print(json.dumps(made.document(), indent=2))
 
 
 def reference(app: App, args: argparse.Namespace) -> None:
     with warnings.catch_warnings(action="ignore"):
-        from nova_lite.api import reference as made
+        from nova_lite.api.http import reference as made
 
     print(made.markdown(), end="")
 
 
 def operations(app: App, args: argparse.Namespace) -> None:
     with warnings.catch_warnings(action="ignore"):
-        from nova_lite.api import operations_page as made
+        from nova_lite.api.http import operations_page as made
 
     print(made.markdown(), end="")
 
@@ -48,6 +48,6 @@ def hardware(app: App, args: argparse.Namespace) -> None:
 
 
 def metrics(app: App, args: argparse.Namespace) -> None:
-    from nova_lite import metrics as made
+    from nova_lite.base import metrics as made
 
     print(made.table(), end="")

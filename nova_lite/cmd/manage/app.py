@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import prettytable
 from oslo_config import cfg
 
-from nova_lite import exception
-from nova_lite.conductor.db import engine, migration
-from nova_lite.conductor.db.engine import Database
-from nova_lite.context import RequestContext, get_admin_context
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext, get_admin_context
+from nova_lite.db import engine, migration
+from nova_lite.db.engine import Database
 
 if TYPE_CHECKING:
     from nova_lite.compute.api import API
@@ -111,12 +111,12 @@ class Commands:
 def explain(error: Exception) -> str | None:
     """What went wrong, for an operator; None for what can only be a bug."""
     ours = engine.translate(error)
-    if isinstance(ours, exception.DatabaseUnavailable):
+    if isinstance(ours, exceptions.DatabaseUnavailable):
         cause = error.__cause__ or error
         return f"the database is unavailable: {getattr(cause, 'orig', None) or cause}"
     if isinstance(ours, OSError) and ours.filename is not None:
         return f"{ours.filename}: {ours.strerror}"
-    return str(ours) if isinstance(ours, exception.NovaLiteException | OSError) else None
+    return str(ours) if isinstance(ours, exceptions.NovaLiteException | OSError) else None
 
 
 def at_least(minimum: int) -> Callable[[str], int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from nova_lite.cmd.manage.app import App, Commands
-from nova_lite.conductor.db import audit
+from nova_lite.db import audit
 
 
 def register(commands: Commands) -> None:

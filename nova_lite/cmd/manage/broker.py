@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from nova_lite import broker
 from nova_lite.cmd.manage.app import App, Commands
-from nova_lite.keys import ROLES
+from nova_lite.rpc import broker
+from nova_lite.rpc.keys import ROLES
 
 
 def register(commands: Commands) -> None:

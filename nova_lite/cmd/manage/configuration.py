@@ -9,9 +9,9 @@ from importlib import metadata
 
 from oslo_config import cfg
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.cmd.manage.app import App, Commands, explain
-from nova_lite.conductor.db import migration
+from nova_lite.db import migration
 
 
 def register(commands: Commands) -> None:
@@ -40,7 +40,7 @@ def _problems(conf: cfg.ConfigOpts) -> Iterator[str]:
         yield from _glance(conf)
     try:
         migration.check(conf)
-    except exception.NovaLiteException as error:
+    except exceptions.NovaLiteException as error:
         yield f"[database] connection: {explain(error)}"
 
 
@@ -51,7 +51,7 @@ def _transport(conf: cfg.ConfigOpts) -> Iterator[str]:
 
     try:
         rpc.Transport(conf, rpc.MANAGE).cleanup()
-    except exception.ConfigurationError as error:
+    except exceptions.ConfigurationError as error:
         yield error.message
 
 
@@ -60,7 +60,7 @@ def _glance(conf: cfg.ConfigOpts) -> Iterator[str]:
 
     try:
         GlanceClient(conf)
-    except exception.ConfigurationError as error:
+    except exceptions.ConfigurationError as error:
         yield error.message
 
 

@@ -7,9 +7,9 @@ import datetime
 import time
 from collections.abc import Callable
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.cmd.manage.app import App, Commands, at_least
-from nova_lite.conductor.db import migration, purge
+from nova_lite.db import migration, purge
 
 #: Seconds between two lines of progress.
 TELL = 5.0
@@ -61,14 +61,14 @@ def _moment(text: str) -> datetime.datetime:
 
 def run_purge(app: App, args: argparse.Namespace) -> None:
     if args.before is None and args.older_than is None and args.tombstones_older_than is None:
-        raise exception.ConfigurationError(reason="say how old: --older-than DAYS, --before TIME.")
+        raise exceptions.ConfigurationError(reason="say how old: --older-than DAYS, --before TIME.")
     gone: purge.Rows = purge.Rows()
     before = args.before
     if args.older_than is not None:
         before = app.db.read(purge.days_ago, args.older_than)
     if before is not None:
         if before > app.db.read(purge.days_ago, 0):
-            raise exception.ConfigurationError(reason=f"{before.isoformat(' ')} is yet to come.")
+            raise exceptions.ConfigurationError(reason=f"{before.isoformat(' ')} is yet to come.")
         gone += purge.run(app.db, before, args.batch_size, args.max_rows, args.dry_run, tell=_progress(app))
     if args.tombstones_older_than is not None:
         old = app.db.read(purge.days_ago, args.tombstones_older_than)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.cmd.manage import moves, scheduler
 from nova_lite.cmd.manage.app import App, Commands, at_least
-from nova_lite.conductor.db import hosts, services
+from nova_lite.db import hosts, services
 
 
 def register(commands: Commands) -> None:
@@ -98,7 +98,7 @@ def host_retire(app: App, args: argparse.Namespace) -> int:
             [(server.uuid, server.name, server.vm_state, server.outcome) for server in found.servers],
         )
     if not found.done:
-        raise exception.HostNotRetirable(
+        raise exceptions.HostNotRetirable(
             host=args.host,
             reason=f"{len(found.servers)} server(s) are on it. Evacuate them (openstack server evacuate), or, if they "
             "are lost with it: --with-instances",

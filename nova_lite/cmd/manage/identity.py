@@ -7,10 +7,10 @@ import getpass
 import os
 import sys
 
-from nova_lite import exception, files
 from nova_lite.api.identity import directory
 from nova_lite.api.identity.directory import ROLES, Content, Directory, Project, User
 from nova_lite.api.identity.tokens import Keys
+from nova_lite.base import exceptions, files
 from nova_lite.cmd.manage.app import App, Commands
 
 ADMIN = "admin"
@@ -85,7 +85,7 @@ def init(app: App, args: argparse.Namespace) -> None:
 
 def create_user(app: App, args: argparse.Namespace) -> None:
     if args.role and not args.project:
-        raise exception.InvalidInput(reason="--role needs a --project.")
+        raise exceptions.InvalidInput(reason="--role needs a --project.")
     password = _read_password()
     with _directory(app).changing() as content:
         project = _project(content, args.project) if args.project else None
@@ -171,14 +171,14 @@ def _keys(app: App) -> Keys:
 def _user(content: Content, name: str) -> User:
     user = content.user_named(name) or content.user(name)
     if user is None:
-        raise exception.NotFound(f"There is no user {name}.")
+        raise exceptions.NotFound(f"There is no user {name}.")
     return user
 
 
 def _project(content: Content, name: str) -> Project:
     project = content.project_named(name) or content.project(name)
     if project is None:
-        raise exception.NotFound(f"There is no project {name}.")
+        raise exceptions.NotFound(f"There is no project {name}.")
     return project
 
 
@@ -188,5 +188,5 @@ def _read_password() -> str:
         return sys.stdin.readline().rstrip("\n")
     password = getpass.getpass("Password: ")
     if getpass.getpass("Again: ") != password:
-        raise exception.InvalidInput(reason="the two passwords are not the same.")
+        raise exceptions.InvalidInput(reason="the two passwords are not the same.")
     return password

@@ -8,9 +8,9 @@ import sys
 import uuid
 from operator import attrgetter
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.cmd.manage.app import App, Commands, at_least, key_value
-from nova_lite.conductor.db import images
+from nova_lite.db import images
 from nova_lite.image import formats, store
 from nova_lite.image.store import file_path
 from nova_lite.objects import Image
@@ -43,7 +43,7 @@ def register(commands: Commands) -> None:
 
 def import_image(app: App, args: argparse.Namespace) -> None:
     if app.conf.image.backend != "local":
-        raise exception.ConfigurationError(reason=f"[image] backend = {app.conf.image.backend}: import images there.")
+        raise exceptions.ConfigurationError(reason=f"[image] backend = {app.conf.image.backend}: import images there.")
     formats.check(args.file, args.disk_format)
     image = _wanted(app, args)
     present = _present(app, image, args)
@@ -96,7 +96,7 @@ def _present(app: App, image: Image, args: argparse.Namespace) -> Image | None:
         return app.db.read(images.find_same, image.name, checksum)
     present = app.db.read(images.by_id, image.id)
     if present is not None and present.checksum != checksum:
-        raise exception.ImageExists(f"Image {image.id} already exists, with other bytes than {args.file}.")
+        raise exceptions.ImageExists(f"Image {image.id} already exists, with other bytes than {args.file}.")
     return present
 
 

@@ -12,9 +12,10 @@ import os
 import pwd
 from collections.abc import Iterator
 
-from nova_lite import exception, files, keys
+from nova_lite.base import exceptions, files
 from nova_lite.cmd.manage.app import App, Commands, at_least
-from nova_lite.keys import ROLES, PrivateKey, TrustedKey
+from nova_lite.rpc import keys
+from nova_lite.rpc.keys import ROLES, PrivateKey, TrustedKey
 
 #: How the file of a key ends that was made by ``rotate --stage`` and is not used yet.
 STAGED = ".next"
@@ -65,7 +66,7 @@ def create_key(app: App, args: argparse.Namespace) -> None:
     path = _path(directory, args)
     with _changing(directory) as trusted:
         if os.path.exists(path):
-            raise exception.InvalidInput(reason=f"{path} is there already; keys rotate replaces it")
+            raise exceptions.InvalidInput(reason=f"{path} is there already; keys rotate replaces it")
         key = PrivateKey.generate()
         entry = key.trusted(args.role, args.host, keys.now())
         _write_private(path, key, args.owner)
@@ -84,11 +85,11 @@ def trust_key(app: App, args: argparse.Namespace) -> None:
     except binascii.Error:
         public = b""
     if len(public) != 32:
-        raise exception.InvalidInput(reason="a public key is 32 bytes in base64")
+        raise exceptions.InvalidInput(reason="a public key is 32 bytes in base64")
     entry = TrustedKey(id=keys.key_id(public), role=args.role, host=args.host, key=args.key, not_before=keys.now())
     with _changing(_directory(app, args)) as trusted:
         if any(each.id == entry.id for each in trusted):
-            raise exception.InvalidInput(reason=f"key {entry.id} is trusted already")
+            raise exceptions.InvalidInput(reason=f"key {entry.id} is trusted already")
         trusted.append(entry)
     _show(app, [entry])
 
@@ -101,7 +102,7 @@ def rotate_key(app: App, args: argparse.Namespace) -> None:
     with _changing(directory) as trusted:
         staged = os.path.exists(path + STAGED)
         if args.stage and staged:
-            raise exception.InvalidInput(reason=f"{path}{STAGED} is there already; keys rotate puts it to use")
+            raise exceptions.InvalidInput(reason=f"{path}{STAGED} is there already; keys rotate puts it to use")
         new = PrivateKey.from_file(path + STAGED) if staged else PrivateKey.generate()
         if all(each.id != new.id for each in trusted):
             trusted.append(new.trusted(args.role, args.host, now))
@@ -123,7 +124,7 @@ def revoke_key(app: App, args: argparse.Namespace) -> None:
     with _changing(_directory(app, args)) as trusted:
         gone = [each for each in trusted if each.id == args.id]
         if not gone:
-            raise exception.InvalidInput(reason=f"no key {args.id} is trusted")
+            raise exceptions.InvalidInput(reason=f"no key {args.id} is trusted")
         trusted[:] = [each for each in trusted if each.id != args.id]
     app.say(f"Key {args.id} of {gone[0].peer} is trusted no more by who has this list.")
 
@@ -131,7 +132,7 @@ def revoke_key(app: App, args: argparse.Namespace) -> None:
 def _directory(app: App, args: argparse.Namespace) -> str:
     directory: str | None = args.directory or app.conf.rpc.keys_directory
     if not directory:
-        raise exception.ConfigurationError(reason="[rpc] keys_directory is not set; or say --directory")
+        raise exceptions.ConfigurationError(reason="[rpc] keys_directory is not set; or say --directory")
     return directory
 
 
@@ -169,7 +170,7 @@ def _ids(owner: str | None) -> tuple[int, int] | None:
     try:
         found = pwd.getpwnam(owner)
     except KeyError:
-        raise exception.InvalidInput(reason=f"there is no user {owner}") from None
+        raise exceptions.InvalidInput(reason=f"there is no user {owner}") from None
     return found.pw_uid, found.pw_gid
 
 

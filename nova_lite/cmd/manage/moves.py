@@ -16,9 +16,10 @@ from collections.abc import Iterator, Sequence
 from concurrent import futures
 from typing import Any
 
-from nova_lite import exception, operations
+from nova_lite import operations
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.cmd.manage.app import App
-from nova_lite.context import RequestContext, get_admin_context
 from nova_lite.objects import Instance, InstanceAction
 
 LIVE = "live"
@@ -161,10 +162,10 @@ class Mover:
                 self._go(move, COLD)
         except NotMoved as error:
             result.reason = str(error)
-        except exception.InstanceNotFound:
+        except exceptions.InstanceNotFound:
             self._app.say(f"{move}: is deleted")
             return result
-        except exception.NovaLiteException as error:
+        except exceptions.NovaLiteException as error:
             result.reason = error.message
         if result.reason:
             self._app.say(f"{move}: not moved: {result.reason}")
@@ -207,7 +208,7 @@ class Mover:
 
     def _tell(self, move: Move, row: operations.Operation, action: InstanceAction | None) -> None:
         step = (action.events[-1].event if action is not None and action.events else "") or row.kind
-        with contextlib.suppress(exception.ServiceUnavailable):
+        with contextlib.suppress(exceptions.ServiceUnavailable):
             progress = self._instance(move).progress if row is operations.LIVE_MIGRATE else 0
             self._app.say(f"{move}: {step}" + (f", {progress} %" if progress else ""))
 
@@ -215,7 +216,7 @@ class Mover:
         """None while nobody answers: what is accepted ends, and is asked for again."""
         try:
             return self._servers.conductor.action_get(context, move.uuid, str(context.request_id))
-        except exception.ServiceUnavailable:
+        except exceptions.ServiceUnavailable:
             return None
 
     def _instance(self, move: Move) -> Instance:

@@ -7,9 +7,9 @@ import ipaddress
 from collections.abc import Sequence
 from operator import attrgetter
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.cmd.manage.app import App, Commands, at_least
-from nova_lite.conductor.db import floating_ips, network_records, networks
+from nova_lite.db import floating_ips, network_records, networks
 from nova_lite.network import define
 from nova_lite.objects import Network
 
@@ -62,7 +62,7 @@ def create(app: App, args: argparse.Namespace) -> None:
     _refuse_clash(network, app.db.read(network_records.list_, app.context))
     for pool in app.db.read(floating_ips.pools):
         if ipaddress.ip_network(network.cidr).overlaps(ipaddress.ip_network(pool.cidr)):
-            raise exception.InvalidInput(reason=f"{network.cidr} overlaps with the floating pool {pool.name}")
+            raise exceptions.InvalidInput(reason=f"{network.cidr} overlaps with the floating pool {pool.name}")
     print(app.db.write(networks.create, network).id)
 
 
@@ -85,12 +85,12 @@ def _refuse_clash(network: Network, others: Sequence[Network]) -> None:
     cidr = ipaddress.ip_network(network.cidr)
     for other in others:
         if other.name == network.name and (other.project_id is None or other.project_id == network.project_id):
-            raise exception.NetworkExists(name=network.name)
+            raise exceptions.NetworkExists(name=network.name)
         if other.cidr and cidr.overlaps(ipaddress.ip_network(other.cidr)):
-            raise exception.InvalidInput(reason=f"{network.cidr} overlaps with {other.cidr} of network {other.name}")
+            raise exceptions.InvalidInput(reason=f"{network.cidr} overlaps with {other.cidr} of network {other.name}")
         if network.cidr6 and network.cidr6 == other.cidr6:
-            raise exception.InvalidInput(reason=f"{network.cidr6} is that of network {other.name}")
+            raise exceptions.InvalidInput(reason=f"{network.cidr6} is that of network {other.name}")
         if network.vni is not None and network.vni == other.vni:
-            raise exception.InvalidInput(reason=f"VNI {network.vni} is that of network {other.name}")
+            raise exceptions.InvalidInput(reason=f"VNI {network.vni} is that of network {other.name}")
         if network.bridge == other.bridge:
-            raise exception.InvalidInput(reason=f"bridge {network.bridge} is that of network {other.name}")
+            raise exceptions.InvalidInput(reason=f"bridge {network.bridge} is that of network {other.name}")

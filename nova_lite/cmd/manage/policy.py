@@ -6,10 +6,11 @@ import argparse
 
 from oslo_policy import policy as oslo_policy
 
-from nova_lite import exception, policies
+from nova_lite import policies
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
 from nova_lite.cmd.manage.app import App, Commands, key_value
-from nova_lite.context import RequestContext
-from nova_lite.policy import Policy
+from nova_lite.policies.enforcer import Policy
 
 
 def register(commands: Commands) -> None:
@@ -51,7 +52,7 @@ def _operations(rule: oslo_policy.RuleDefault) -> list[str]:
 def check(app: App, args: argparse.Namespace) -> int:
     known = [rule.name for rule in policies.list_rules()]
     if args.rule is not None and args.rule not in known:
-        raise exception.NotFound(f"There is no rule {args.rule}.")
+        raise exceptions.NotFound(f"There is no rule {args.rule}.")
     enforced = Policy(app.conf)
     enforced.check_rules()
     context = _context(args, enforced)

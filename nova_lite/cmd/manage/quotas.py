@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from nova_lite.cmd.manage.app import App, Commands, at_least
-from nova_lite.conductor.db import quotas
-from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.db import quotas
+from nova_lite.db.engine import UnitOfWork
 
 DEFAULT = "default"
 

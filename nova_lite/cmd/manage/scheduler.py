@@ -6,13 +6,13 @@ import argparse
 import random
 import uuid
 
-from nova_lite import exception
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
 from nova_lite.cmd.manage import moves
 from nova_lite.cmd.manage.app import App, Commands, at_least, key_value
-from nova_lite.conductor.db import action_log, flavors, hosts, images, instances, server_groups
-from nova_lite.conductor.db.engine import UnitOfWork
-from nova_lite.conductor.operations.wanted import request_spec
-from nova_lite.context import RequestContext
+from nova_lite.conductor.engine.placement_request import request_spec
+from nova_lite.db import action_log, flavors, hosts, images, instances, server_groups
+from nova_lite.db.engine import UnitOfWork
 from nova_lite.objects import HostState, InstanceGroup, RequestedDestination, RequestSpec
 from nova_lite.scheduler import core, filters, plans, weights
 
@@ -35,7 +35,7 @@ def register(commands: Commands) -> None:
 
 def explain(app: App, args: argparse.Namespace) -> int:
     if (args.server is None) == (args.flavor is None):
-        raise exception.InvalidInput(reason="name either a server, or a flavor with --flavor.")
+        raise exceptions.InvalidInput(reason="name either a server, or a flavor with --flavor.")
     if args.server is None:
         states, spec = app.db.read(_imagined, app, args)
     else:
@@ -55,7 +55,7 @@ def decider(app: App) -> tuple[list[filters.HostFilter], list[weights.HostWeighe
 def _decide(app: App, states: list[HostState], spec: RequestSpec) -> int:
     try:
         places = core.select_destinations(states, spec, *decider(app), random.Random())
-    except exception.NoValidHost as error:
+    except exceptions.NoValidHost as error:
         lines = [error.message, *str(error.kwargs.get("details", "")).splitlines()]
         app.show(("Fits", "Why"), [(False, line) for line in lines])
         return 1
@@ -116,9 +116,9 @@ def drain(app: App, args: argparse.Namespace) -> int:
         states = hosts.states(uow)
         source = [state for state in states if state.host == args.host]
         if not source:
-            raise exception.HostNotFound(host=args.host)
+            raise exceptions.HostNotFound(host=args.host)
         if not (source[0].up or args.dry_run):
-            raise exception.InvalidInput(reason=f"host {args.host} is down: its servers can only be evacuated.")
+            raise exceptions.InvalidInput(reason=f"host {args.host} is down: its servers can only be evacuated.")
         placed = [each for state in source for each in state.instances]
         found = instances.rows_by_uuid(uow, placed).values()
         rows = sorted((row for row in found if not row.deleted), key=lambda row: row.id)

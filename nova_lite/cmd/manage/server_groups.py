@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
+from nova_lite.base.context import RequestContext
 from nova_lite.cmd.manage.app import App, Commands, at_least
-from nova_lite.conductor.db import server_groups
-from nova_lite.context import RequestContext
+from nova_lite.db import server_groups
 from nova_lite.objects import ServerGroup
 
 

@@ -7,9 +7,9 @@ import threading
 import time
 from collections.abc import Callable
 
-from nova_lite import exception
+from nova_lite.base import exceptions
+from nova_lite.base.context import get_admin_context
 from nova_lite.compute.host import LocalHost
-from nova_lite.context import get_admin_context
 from nova_lite.objects import VIF, ActionTicket, Instance
 from nova_lite.virt.driver import AttachingInterfaces
 
@@ -59,12 +59,12 @@ def _vif(ticket: ActionTicket) -> VIF:
     for vif in ticket.instance.vifs:
         if vif.id == port_id:
             return vif
-    raise exception.PortNotFound(port_id=port_id, instance_id=ticket.instance.uuid)
+    raise exceptions.PortNotFound(port_id=port_id, instance_id=ticket.instance.uuid)
 
 
 def _driver(host: LocalHost) -> AttachingInterfaces:
     if not isinstance(host.driver, AttachingInterfaces):
-        raise exception.NotImplementedByDriver(operation="attaching interfaces")
+        raise exceptions.NotImplementedByDriver(operation="attaching interfaces")
     return host.driver
 
 
@@ -108,13 +108,13 @@ def _wait(host: LocalHost, instance_uuid: str, generation: int, seconds: float) 
             return
         _PAUSE.wait(POLL_SECONDS)
     if host.conf.network.vif_plugging_is_fatal:
-        raise exception.VirtualInterfaceCreateException(instance_id=instance_uuid, seconds=seconds)
+        raise exceptions.VirtualInterfaceCreateException(instance_id=instance_uuid, seconds=seconds)
     LOG.warning("Instance %s runs, although its interfaces were not connected within %d s", instance_uuid, seconds)
 
 
 def _are_active(host: LocalHost, instance_uuid: str, ask: bool) -> bool:
     try:
         return host.conductor.interfaces_active(get_admin_context(), instance_uuid, host.name, ask)
-    except exception.ServiceUnavailable as error:
+    except exceptions.ServiceUnavailable as error:
         LOG.info("Instance %s: whether it is connected could not be asked: %s", instance_uuid, error.message)
         return False

@@ -10,13 +10,13 @@ from typing import Any
 
 import msgspec
 
-from nova_lite import exception, states
+from nova_lite.base import exceptions
+from nova_lite.base.context import get_admin_context
 from nova_lite.compute.claims import Resources
 from nova_lite.compute.host import LocalHost
-from nova_lite.compute.operations import ends, interfaces
-from nova_lite.context import get_admin_context
+from nova_lite.compute.operations import interfaces, moves
 from nova_lite.objects import ActionTicket, LiveDestination, LiveSource, MigrationProgress, Wish
-from nova_lite.operations import End
+from nova_lite.operations import End, states
 from nova_lite.virt.driver import LiveMigrating
 
 
@@ -26,7 +26,7 @@ def check_can_live_migrate_source(host: LocalHost, ticket: ActionTicket) -> dict
     host.require_domain(ticket)
     source = driver.check_can_live_migrate_source(ticket.instance.uuid)
     if ticket.payload.get("block") is False and source.disks:
-        raise exception.MigrationPreCheckError(
+        raise exceptions.MigrationPreCheckError(
             reason=f"Instance {ticket.instance.uuid} is not on shared storage: block_migration is needed."
         )
     return {"live": msgspec.to_builtins(source)}
@@ -37,14 +37,14 @@ def pre_live_migration(host: LocalHost, ticket: ActionTicket) -> dict[str, Any]:
     uuid, generation, payload = ticket.instance.uuid, ticket.generation, ticket.payload
     driver = _driver(host)
     host.fences.check(uuid, generation)
-    ends.require_wanted(host, ticket)
+    moves.require_wanted(host, ticket)
     found = host.domain(uuid)
     if found is not None and found.generation < generation:
         host.clear(uuid)
-    instance = msgspec.structs.replace(ticket.instance, numa=ends.numa_at(ticket, End.DESTINATION))
+    instance = msgspec.structs.replace(ticket.instance, numa=moves.numa_at(ticket, End.DESTINATION))
     host.claims.instance_claim(uuid, Resources.of(instance.flavor, instance.numa), payload.get("limits", {}))
     host.driver.plug_vifs(ticket.instance, ticket.instance.vifs)
-    spec = ends.spawn_spec(host, ticket, instance)
+    spec = moves.spawn_spec(host, ticket, instance)
     source = msgspec.convert(payload["answers"]["check"]["live"], LiveSource)
     return {"live": msgspec.to_builtins(driver.pre_live_migration(spec, source))}
 
@@ -67,7 +67,7 @@ def _wish(host: LocalHost, ticket: ActionTicket, progress: MigrationProgress) ->
         return host.conductor.live_migration_progress(
             get_admin_context(), host.name, ticket.action_id, ticket.position, progress
         )
-    except exception.ServiceUnavailable:
+    except exceptions.ServiceUnavailable:
         return Wish.GO_ON
 
 
@@ -86,14 +86,14 @@ def find_live_migrated_instance(host: LocalHost, ticket: ActionTicket) -> dict[s
 
 def rollback_live_migration_at_destination(host: LocalHost, ticket: ActionTicket) -> None:
     """Nothing of this generation is left, which is fenced by now; the guest is at the source."""
-    ends.remove_end(host, ticket)
+    moves.remove_end(host, ticket)
 
 
 def post_live_migration_at_destination(host: LocalHost, ticket: ActionTicket) -> None:
     """The guest is this host's from now on."""
     uuid = ticket.instance.uuid
-    ends.require_generation(host, ticket)
-    resources = Resources.of(ticket.instance.flavor, ends.numa_at(ticket, End.DESTINATION))
+    moves.require_generation(host, ticket)
+    resources = Resources.of(ticket.instance.flavor, moves.numa_at(ticket, End.DESTINATION))
     host.fences.built(uuid, ticket.generation, resources)
     interfaces.arrive(host, ticket.instance)
     if ticket.instance.vm_state == states.PAUSED:
@@ -102,7 +102,7 @@ def post_live_migration_at_destination(host: LocalHost, ticket: ActionTicket) ->
 
 def post_live_migration(host: LocalHost, ticket: ActionTicket) -> None:
     """At the source, which the guest has left: its disks and interfaces go."""
-    ends.remove_end(host, ticket)
+    moves.remove_end(host, ticket)
 
 
 def _destination(ticket: ActionTicket) -> LiveDestination:
@@ -111,5 +111,5 @@ def _destination(ticket: ActionTicket) -> LiveDestination:
 
 def _driver(host: LocalHost) -> LiveMigrating:
     if not isinstance(host.driver, LiveMigrating):
-        raise exception.NotImplementedByDriver(operation="live migration")
+        raise exceptions.NotImplementedByDriver(operation="live migration")
     return host.driver

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.compute.host import LocalHost
 from nova_lite.objects import ActionTicket
 from nova_lite.virt.driver import SettingPasswords
@@ -12,5 +12,5 @@ def set_admin_password(host: LocalHost, ticket: ActionTicket) -> None:
     """``payload``: ``user``, whose it is, and ``admin_password``."""
     host.require_domain(ticket)
     if not isinstance(host.driver, SettingPasswords):
-        raise exception.NotImplementedByDriver(operation="setting passwords")
+        raise exceptions.NotImplementedByDriver(operation="setting passwords")
     host.driver.set_admin_password(ticket.instance.uuid, ticket.payload["user"], ticket.payload["admin_password"])

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.compute.claims import Resources
 from nova_lite.compute.host import LocalHost
-from nova_lite.compute.operations.ends import spawn_spec
+from nova_lite.compute.operations.moves import spawn_spec
 from nova_lite.objects import ActionTicket
 from nova_lite.virt.driver import Recreating, Renewing
 
@@ -46,7 +46,7 @@ def _recreate(host: LocalHost, ticket: ActionTicket) -> None:
     it. Raises `DomainNotFound` where that cannot be."""
     instance = ticket.instance
     if not isinstance(host.driver, Recreating):
-        raise exception.DomainNotFound(instance_uuid=instance.uuid)
+        raise exceptions.DomainNotFound(instance_uuid=instance.uuid)
     host.fences.check_not_held(instance.uuid, ticket.generation)
     resources = Resources.of(instance.flavor, instance.numa)
     host.claims.instance_claim(instance.uuid, resources, {})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.compute.host import LocalHost
 from nova_lite.objects import ActionTicket, Image
 from nova_lite.virt.driver import Rescuing, SpawnSpec
@@ -38,5 +38,5 @@ def unrescue_instance(host: LocalHost, ticket: ActionTicket) -> None:
 def _rescuing(host: LocalHost, ticket: ActionTicket) -> Rescuing:
     host.require_domain(ticket)
     if not isinstance(host.driver, Rescuing):
-        raise exception.NotImplementedByDriver(operation="rescue")
+        raise exceptions.NotImplementedByDriver(operation="rescue")
     return host.driver

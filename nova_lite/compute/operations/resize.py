@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.compute.claims import Resources
 from nova_lite.compute.host import LocalHost
-from nova_lite.compute.operations import ends, interfaces
+from nova_lite.compute.operations import interfaces, moves
 from nova_lite.objects import ActionTicket, DiskSource, Flavor
 from nova_lite.operations import End
 from nova_lite.virt.driver import Migrating
@@ -24,7 +24,7 @@ def resize_instance(host: LocalHost, ticket: ActionTicket) -> dict[str, Any]:
     """At the source: the guest goes off and stays so; answers where its disks can be fetched."""
     uuid = ticket.instance.uuid
     driver = _driver(host)
-    ends.require_generation(host, ticket)
+    moves.require_generation(host, ticket)
     host.fences.hold(uuid, ticket.generation)
     source = driver.migrate_disk_and_power_off(uuid, host.conf.compute.shutdown_timeout)
     return {"disks": msgspec.to_builtins(source)}
@@ -35,7 +35,7 @@ def set_aside_instance(host: LocalHost, ticket: ActionTicket) -> dict[str, Any]:
     uuid, driver = ticket.instance.uuid, _driver(host)
     found = host.domain(uuid)
     if found is not None and found.generation != ticket.generation:
-        raise exception.DomainNotFound(instance_uuid=uuid)
+        raise exceptions.DomainNotFound(instance_uuid=uuid)
     host.fences.hold(uuid, ticket.generation)
     source = driver.set_aside(uuid, host.conf.compute.shutdown_timeout)
     return {"disks": msgspec.to_builtins(source)}
@@ -52,18 +52,18 @@ def finish_resize(host: LocalHost, ticket: ActionTicket) -> None:
     if found is not None and found.generation == generation and host.is_complete(found):
         return
     host.fences.check(uuid, generation)
-    ends.require_wanted(host, ticket)
+    moves.require_wanted(host, ticket)
     if found is not None:
         host.clear(uuid)
     driver = _driver(host)
     flavor = msgspec.convert(payload["flavor"], Flavor)
-    numa = ends.numa_at(ticket, End.DESTINATION)
+    numa = moves.numa_at(ticket, End.DESTINATION)
     resources = Resources.of(flavor, numa)
     host.claims.instance_claim(uuid, resources, payload.get("limits", {}))
     instance = msgspec.structs.replace(ticket.instance, flavor=flavor, numa=numa)
     instance.vifs = interfaces.arrive(host, instance)
     driver.finish_migration(
-        ends.spawn_spec(host, ticket, instance),
+        moves.spawn_spec(host, ticket, instance),
         msgspec.convert(payload["answers"]["leave"]["disks"], DiskSource),
         bool(payload["running"]),
     )
@@ -77,19 +77,19 @@ def drop_resize(host: LocalHost, ticket: ActionTicket) -> dict[str, Any]:
     record = host.fences.get(ticket.instance.uuid)
     done = found is not None and found.generation == record.built_generation == ticket.generation
     if not done:
-        ends.remove_end(host, ticket)
+        moves.remove_end(host, ticket)
     return {"done": done}
 
 
 def confirm_resize(host: LocalHost, ticket: ActionTicket) -> None:
     """At the source, after the move."""
-    ends.remove_end(host, ticket)
+    moves.remove_end(host, ticket)
     _driver(host).forget_aside(ticket.instance.uuid)
 
 
 def revert_resize(host: LocalHost, ticket: ActionTicket) -> None:
     """At the destination, which is given up."""
-    ends.remove_end(host, ticket)
+    moves.remove_end(host, ticket)
 
 
 def finish_revert_resize(host: LocalHost, ticket: ActionTicket) -> None:
@@ -97,7 +97,7 @@ def finish_revert_resize(host: LocalHost, ticket: ActionTicket) -> None:
     uuid = ticket.instance.uuid
     if _is_one_host(ticket):
         _take_back(host, ticket)
-    ends.require_generation(host, ticket)
+    moves.require_generation(host, ticket)
     host.fences.let_go(uuid)
     if ticket.payload["running"]:
         interfaces.arrive(host, ticket.instance)
@@ -114,7 +114,7 @@ def _is_one_host(ticket: ActionTicket) -> bool:
 def _take_back(host: LocalHost, ticket: ActionTicket) -> None:
     """What was set aside is here again. While this host was forced down nobody told it to drop what took its place."""
     uuid = ticket.instance.uuid
-    resources = Resources.of(ticket.instance.flavor, ends.numa_at(ticket, End.SOURCE))
+    resources = Resources.of(ticket.instance.flavor, moves.numa_at(ticket, End.SOURCE))
     found = host.domain(uuid)
     if found is not None and found.generation > ticket.generation:
         host.fences.forbid(uuid, found.generation)
@@ -127,5 +127,5 @@ def _take_back(host: LocalHost, ticket: ActionTicket) -> None:
 
 def _driver(host: LocalHost) -> Migrating:
     if not isinstance(host.driver, Migrating):
-        raise exception.NotImplementedByDriver(operation="resize")
+        raise exceptions.NotImplementedByDriver(operation="resize")
     return host.driver

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from nova_lite import exception, files, hooks, operations
+from nova_lite import operations
+from nova_lite.base import exceptions, failpoints, files
+from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.compute.host import LocalHost
-from nova_lite.context import RequestContext, get_admin_context
 from nova_lite.objects import ActionTicket, Image
 from nova_lite.virt.driver import Snapshots, snapshots_path
 
@@ -42,17 +43,17 @@ def upload_snapshot(host: LocalHost, ticket: ActionTicket) -> None:
     """Raises `ActionOver` when somebody has asked for something else meanwhile, as for a delete."""
     driver = host.driver
     if not isinstance(driver, Snapshots):
-        raise exception.NotImplementedByDriver(operation="snapshot")
+        raise exceptions.NotImplementedByDriver(operation="snapshot")
     image = msgspec.convert(ticket.payload["image"], Image)
     progress = Progress(host, ticket)
     *begins, pending, uploading = progress.tasks
     with _turn(host, progress), _file(host, image) as path:
         for task_state in begins:
             progress.come_to(task_state)
-        hooks.reach("snapshot", "before")
+        failpoints.reach("snapshot", "before")
         started = time.monotonic()
         driver.snapshot(ticket.instance.uuid, path, progress.check)
-        hooks.reach("snapshot", "after")
+        failpoints.reach("snapshot", "after")
         size = os.path.getsize(path)
         LOG.info(
             "Instance %s: snapshot %s of %d bytes in %.1f s",
@@ -68,7 +69,7 @@ def upload_snapshot(host: LocalHost, ticket: ActionTicket) -> None:
             lambda: host.images.upload(image, path, host.name, progress.uploaded(image.id, size)),
             progress.check,
         )
-        hooks.reach("upload", "after")
+        failpoints.reach("upload", "after")
 
 
 class Progress:
@@ -92,7 +93,7 @@ class Progress:
         """To be called often; raises `ActionOver`."""
         self._check_order()
         if time.monotonic() - self._asked_at >= ASK_SECONDS:
-            with contextlib.suppress(exception.ServiceUnavailable):  # it is asked again
+            with contextlib.suppress(exceptions.ServiceUnavailable):  # it is asked again
                 self._tell()
 
     def uploaded(self, image_id: str, size: int) -> files.Progress:
@@ -113,16 +114,16 @@ class Progress:
         """Each later order is noted before it waits for the instance's lock, which this one holds."""
         ticket = self._ticket
         if self._host.fences.get(ticket.instance.uuid).last_action_id != ticket.action_id:
-            raise exception.ActionOver(action=ticket.action, instance_id=ticket.instance.uuid)
+            raise exceptions.ActionOver(action=ticket.action, instance_id=ticket.instance.uuid)
 
     def _tell(self) -> None:
         ticket, self._asked_at = self._ticket, time.monotonic()
         try:
             wanted = self._host.conductor.report_task(self._context, self._host.name, ticket.action_id, self._task)
-        except exception.ServiceTooOld:
+        except exceptions.ServiceTooOld:
             return  # such a conductor shows no progress
         if not wanted:
-            raise exception.ActionOver(action=ticket.action, instance_id=ticket.instance.uuid)
+            raise exceptions.ActionOver(action=ticket.action, instance_id=ticket.instance.uuid)
 
 
 def clean(host: LocalHost) -> None:
@@ -151,6 +152,6 @@ def _file(host: LocalHost, image: Image) -> Iterator[str]:
         files.remove(path)
         yield path
     except OSError as error:
-        raise exception.VirtDriverError(reason=error.strerror or str(error)) from error
+        raise exceptions.VirtDriverError(reason=error.strerror or str(error)) from error
     finally:
         files.remove(path)

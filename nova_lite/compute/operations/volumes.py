@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from nova_lite import exception, hooks
+from nova_lite.base import exceptions, failpoints
 from nova_lite.compute.host import LocalHost
 from nova_lite.compute.operations.snapshot import Progress
 from nova_lite.objects import ActionTicket, BlockDevice, VolumeSource
@@ -40,7 +40,7 @@ def _source(host: LocalHost, ticket: ActionTicket, device: BlockDevice) -> Volum
 
     def check() -> None:
         if time.monotonic() >= deadline:
-            raise exception.VirtDriverError(reason=f"volume {device.volume_id} could not be connected in time")
+            raise exceptions.VirtDriverError(reason=f"volume {device.volume_id} could not be connected in time")
 
     return host.volume_source(ticket.instance, device, check)
 
@@ -57,9 +57,9 @@ def snapshot_volumes(host: LocalHost, ticket: ActionTicket) -> None:
         sources = {each: (host.volumes.require(each), part) for each, part in parts.items()}
         driver.copy_volumes(ticket.instance.uuid, sources, progress.check)
 
-    hooks.reach("snapshot", "before")
+    failpoints.reach("snapshot", "before")
     host.volumes.create_snapshots_in_use(ticket.payload["snapshots"], copy)
-    hooks.reach("snapshot", "after")
+    failpoints.reach("snapshot", "after")
 
 
 def swap_volume(host: LocalHost, ticket: ActionTicket) -> None:
@@ -76,10 +76,10 @@ def swap_volume(host: LocalHost, ticket: ActionTicket) -> None:
         for task in progress.tasks:
             progress.come_to(task)
 
-    hooks.reach("swap", "before")
+    failpoints.reach("swap", "before")
     size, path = ticket.payload["size"] * GIB, host.volumes.require(new)
     driver.swap_volume(ticket.instance.uuid, old, new, path, size, progress.check, copied)
-    hooks.reach("swap", "after")
+    failpoints.reach("swap", "after")
 
 
 def rollback_swap_volume(host: LocalHost, ticket: ActionTicket) -> dict[str, Any]:
@@ -96,13 +96,13 @@ def rollback_swap_volume(host: LocalHost, ticket: ActionTicket) -> dict[str, Any
 
 def _copying(host: LocalHost) -> VolumeCopying:
     if not isinstance(host.driver, VolumeCopying):
-        raise exception.NotImplementedByDriver(operation="copying volumes in use")
+        raise exceptions.NotImplementedByDriver(operation="copying volumes in use")
     return host.driver
 
 
 def _attaching(host: LocalHost) -> VolumeAttaching:
     if not isinstance(host.driver, VolumeAttaching):
-        raise exception.NotImplementedByDriver(operation="attaching volumes")
+        raise exceptions.NotImplementedByDriver(operation="attaching volumes")
     return host.driver
 
 
@@ -110,4 +110,4 @@ def _device(ticket: ActionTicket) -> BlockDevice:
     for device in ticket.instance.block_devices:
         if device.volume_id == ticket.payload["volume_id"]:
             return device
-    raise exception.VolumeBDMNotFound(instance_uuid=ticket.instance.uuid, volume_id=ticket.payload["volume_id"])
+    raise exceptions.VolumeBDMNotFound(instance_uuid=ticket.instance.uuid, volume_id=ticket.payload["volume_id"])

@@ -1,4 +1,4 @@
-"""RPC methods that are one function of `nova_lite.conductor.db` in one transaction.
+"""RPC methods that are one function of `nova_lite.db` in one transaction.
 
 Such a function takes the unit of work, ``conf`` and ``context`` if it names them, and the message's arguments by their
 names. `rpc.Endpoint` holds them against the Protocol.
@@ -14,8 +14,9 @@ from typing import Any
 
 from oslo_config import cfg
 
-from nova_lite import exception
-from nova_lite.conductor.db import (
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
+from nova_lite.db import (
     action_log,
     aggregates,
     compute_nodes,
@@ -41,8 +42,7 @@ from nova_lite.conductor.db import (
     usage,
     volumes,
 )
-from nova_lite.conductor.db.engine import Database
-from nova_lite.context import RequestContext
+from nova_lite.db.engine import Database
 
 Function = Callable[..., Any]
 
@@ -180,7 +180,7 @@ def functions(db: Database, conf: cfg.ConfigOpts, without_ports: bool = False) -
 def _elsewhere(function: Function) -> Function:
     @functools.wraps(function)
     def refuse(*_arguments: Any, **_named: Any) -> Any:
-        raise exception.NotServed(
+        raise exceptions.NotServed(
             what="Managing security groups and floating addresses by the compute API",
             instead=" They are the network service's: use its API.",
         )

@@ -7,14 +7,14 @@ from typing import Any
 
 from oslo_config import cfg
 
-from nova_lite import exception
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
 from nova_lite.compute.rpcapi import ComputeRPC
-from nova_lite.conductor.db import aggregates, host_images, images
-from nova_lite.conductor.db.engine import Database, UnitOfWork
-from nova_lite.context import RequestContext
+from nova_lite.db import aggregates, host_images, images
+from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.image import store
-from nova_lite.keys import COMPUTE
 from nova_lite.objects import Image
+from nova_lite.rpc.keys import COMPUTE
 
 LOG = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class Images:
         for host in hosts:
             try:
                 self.compute.cache_images(context, host, found)
-            except exception.MessagingUnavailable as error:
+            except exceptions.MessagingUnavailable as error:
                 LOG.warning("Host %s is not told to cache images: %s", host, error.message)
 
 
@@ -68,8 +68,8 @@ def _hosts_and_images(
     hosts = aggregates.get(uow, aggregate_id).hosts
     try:
         found = [described.get(image_id) or images.get(uow, context, image_id) for image_id in image_ids]
-    except exception.ImageNotFound as error:
-        raise exception.ImageUnavailable() from error
+    except exceptions.ImageNotFound as error:
+        raise exceptions.ImageUnavailable() from error
     if any(image.status != "active" for image in found):
-        raise exception.ImageUnavailable()
+        raise exceptions.ImageUnavailable()
     return hosts, found

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nova_lite.conductor.operations.engine import Engine
-from nova_lite.context import RequestContext
+from nova_lite.base.context import RequestContext
+from nova_lite.conductor.engine.engine import Engine
 
 
 class Instances:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import msgspec
 
-from nova_lite import exception
-from nova_lite.conductor.db import instances, networks, security_groups
-from nova_lite.conductor.db.engine import UnitOfWork
-from nova_lite.conductor.operations import network_calls
-from nova_lite.conductor.operations.engine import Engine
-from nova_lite.context import RequestContext, get_admin_context
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext, get_admin_context
+from nova_lite.conductor.engine import network_calls
+from nova_lite.conductor.engine.engine import Engine
+from nova_lite.db import instances, networks, security_groups
+from nova_lite.db.engine import UnitOfWork
 from nova_lite.network.driver import NetworkCall, Resolved, Verb
 from nova_lite.objects import VIF, BuildNetworks, SecurityGroup
 from nova_lite.objects import Network as NetworkObject
@@ -40,7 +40,7 @@ class Interfaces:
     def _of_host(self, uow: UnitOfWork, instance_uuid: str, host: str, verb: Verb) -> NetworkCall:
         """Raises `StaleReport` unless the instance is the host's, coming or on its way from there."""
         if instance_uuid not in instances.concerned_with(uow, host):
-            raise exception.StaleReport(instance_id=instance_uuid, generation=0, host=host)
+            raise exceptions.StaleReport(instance_id=instance_uuid, generation=0, host=host)
         instance = instances.get_row(uow, get_admin_context(), instance_uuid)
         call = network_calls.plan(uow, self.network, instance, get_admin_context(), verb)
         call.host = host
@@ -110,7 +110,7 @@ class Ports(Interfaces):
         call = self._to_regroup(context, instance_uuid, name)
         (group,) = call.security_groups
         if group not in _groups_of(self._ask(msgspec.structs.replace(call, verb=Verb.LOOK, security_groups=[]))):
-            raise exception.SecurityGroupNotAssociated(name=name, instance_id=instance_uuid)
+            raise exceptions.SecurityGroupNotAssociated(name=name, instance_id=instance_uuid)
         call.verb = Verb.LEAVE
         self._ask(call)
 
@@ -123,8 +123,8 @@ class Ports(Interfaces):
             found: Resolved = self.network.call(
                 NetworkCall(verb=Verb.RESOLVE, context=owner, networks=[], security_groups=[name])
             )
-        except exception.SecurityGroupUnavailable as error:
-            raise exception.SecurityGroupNotFound(group_id=name) from error
+        except exceptions.SecurityGroupUnavailable as error:
+            raise exceptions.SecurityGroupNotFound(group_id=name) from error
         call.security_groups = found.security_groups
         return call
 

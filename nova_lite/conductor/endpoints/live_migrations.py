@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from oslo_config import cfg
 
-from nova_lite import exception, operations, states
-from nova_lite.conductor.db import actions, instances, server_migrations
-from nova_lite.conductor.db.engine import Database, UnitOfWork
-from nova_lite.conductor.db.models import Instance, InstanceAction, Migration
-from nova_lite.conductor.operations.act import ordered
-from nova_lite.context import RequestContext
+from nova_lite import operations
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
+from nova_lite.conductor.engine.context import ordered
+from nova_lite.db import actions, instances, server_migrations
+from nova_lite.db.engine import Database, UnitOfWork
+from nova_lite.db.models import Instance, InstanceAction, Migration
 from nova_lite.objects import MigrationProgress, Wish
+from nova_lite.operations import states
 
 KIND = operations.LIVE_MIGRATE.kind
 
@@ -55,7 +57,7 @@ class LiveMigrations:
         instance, action = _going_on(uow, context, instance_uuid, "abort live migration")
         row = _migration(uow, instance, migration_id)
         if row is None:
-            raise exception.MigrationNotFoundForInstance(migration_id=migration_id, instance_id=instance_uuid)
+            raise exceptions.MigrationNotFoundForInstance(migration_id=migration_id, instance_id=instance_uuid)
         allowed = [server_migrations.RUNNING]
         if early:
             allowed += [server_migrations.QUEUED, server_migrations.PREPARING]
@@ -69,14 +71,14 @@ class LiveMigrations:
     def _force_complete(self, uow: UnitOfWork, context: RequestContext, instance_uuid: str, migration_id: int) -> None:
         instance, action = _going_on(uow, context, instance_uuid, "force_complete")
         if instance.locked and not context.is_admin:
-            raise exception.InstanceIsLocked(instance_id=instance_uuid)
+            raise exceptions.InstanceIsLocked(instance_id=instance_uuid)
         if instance.vm_state != states.ACTIVE:
-            raise exception.InstanceInvalidState(
+            raise exceptions.InstanceInvalidState(
                 method="force_complete", instance_id=instance_uuid, attr="vm_state", state=instance.vm_state
             )
         row = _migration(uow, instance, migration_id)
         if row is None:
-            raise exception.MigrationNotThere(migration_id=migration_id, instance_id=instance_uuid)
+            raise exceptions.MigrationNotThere(migration_id=migration_id, instance_id=instance_uuid)
         _require(row, [server_migrations.RUNNING], "force complete")
         if action.payload.get("wish") is None:
             action.payload = {**action.payload, "wish": Wish.FORCE_COMPLETE.value}
@@ -93,7 +95,7 @@ def _going_on(
     instance = instances.get_row(uow, context, instance_uuid, lock=True)
     action = actions.find_open(uow, instance_uuid, KIND)
     if action is None or instance.task_state != states.MIGRATING:
-        raise exception.InstanceInvalidState(
+        raise exceptions.InstanceInvalidState(
             method=method, instance_id=instance_uuid, attr="task_state", state=instance.task_state
         )
     return instance, action
@@ -107,7 +109,7 @@ def _migration(uow: UnitOfWork, instance: Instance, migration_id: int) -> Migrat
 def _require(row: Migration, allowed: list[str], method: str) -> None:
     live = row.migration_type == server_migrations.LIVE_MIGRATION
     if not live or row.status not in allowed:
-        raise exception.InvalidMigrationState(
+        raise exceptions.InvalidMigrationState(
             migration_id=row.id,
             instance_uuid=row.instance_uuid,
             state=row.status if live else row.migration_type,

@@ -12,12 +12,12 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from nova_lite import exception
-from nova_lite.conductor import volume_sources
-from nova_lite.conductor.db import block_devices, instances, models, volume_tasks, volumes
-from nova_lite.conductor.db.engine import UnitOfWork
-from nova_lite.conductor.operations.engine import Engine
-from nova_lite.context import RequestContext, get_admin_context
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext, get_admin_context
+from nova_lite.conductor.engine.engine import Engine
+from nova_lite.conductor.operations import volume_sources
+from nova_lite.db import block_devices, instances, models, volume_tasks, volumes
+from nova_lite.db.engine import UnitOfWork
 from nova_lite.objects import Image, Volume, VolumeSnapshot, VolumeVerb, VolumeWork
 
 LOG = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class Volumes:
         self, uow: UnitOfWork, context: RequestContext, volume: Volume, images: dict[str, Image]
     ) -> Volume:
         if not context.project_id:
-            raise exception.Forbidden("A volume belongs to a project; this token is for none.")
+            raise exceptions.Forbidden("A volume belongs to a project; this token is for none.")
         volume.id = str(uuid.uuid5(_NAMESPACE, f"{context.request_id}/{volume.id}"))
         known = volumes.by_id(uow, volume.id)
         if known is not None:
@@ -67,9 +67,9 @@ class Volumes:
         row = volumes.locked(uow, context, volume_id)
         unknown = changes.keys() - {"name", "description", "metadata", "bootable", "status"}
         if unknown:
-            raise exception.InvalidInput(reason=f"{', '.join(sorted(unknown))} of a volume cannot be changed")
+            raise exceptions.InvalidInput(reason=f"{', '.join(sorted(unknown))} of a volume cannot be changed")
         if "status" in changes and row.instance_uuid is not None and changes["status"] == volumes.AVAILABLE:
-            raise exception.InvalidVolume(reason=f"server {row.instance_uuid} has it: detach it there")
+            raise exceptions.InvalidVolume(reason=f"server {row.instance_uuid} has it: detach it there")
         volumes.change(row, uow, changes)
         return volumes.to_object(row)
 
@@ -82,7 +82,7 @@ class Volumes:
             return
         busy = row.instance_uuid is not None or row.status not in _DELETABLE
         if busy or volumes.has_snapshots(uow, row.id) or volumes.is_read(uow, row.id):
-            raise exception.InvalidVolume(
+            raise exceptions.InvalidVolume(
                 reason="Volume status must be available or error or error_extending and must not be attached, have "
                 f"snapshots or be copied just now. It is {row.status}."
             )
@@ -99,11 +99,11 @@ class Volumes:
         row = volumes.locked(uow, context, volume_id)
         allowed = (volumes.AVAILABLE, volumes.IN_USE) if attached else (volumes.AVAILABLE,)
         if row.status not in allowed or volumes.is_read(uow, row.id):
-            raise exception.InvalidVolume(
+            raise exceptions.InvalidVolume(
                 reason=f"Volume {volume_id} status must be {' or '.join(allowed)} to extend, it is {row.status}."
             )
         if size <= row.size:
-            raise exception.InvalidInput(
+            raise exceptions.InvalidInput(
                 reason=f"New size for extend must be greater than current size. (current: {row.size}, extended: {size})"
             )
         volumes.check_quota(uow, row.project_id, gigabytes=size - row.size)
@@ -122,7 +122,7 @@ class Volumes:
         row = volumes.locked(uow, context, snapshot.volume_id)
         allowed = (volumes.AVAILABLE, volumes.IN_USE) if force else (volumes.AVAILABLE,)
         if row.status not in allowed:
-            raise exception.InvalidVolume(
+            raise exceptions.InvalidVolume(
                 reason=f"Volume {row.id} status must be {' or '.join(allowed)}, but current status is: {row.status}."
                 + ("" if force else " One that a server has is copied with force.")
             )
@@ -144,7 +144,7 @@ class Volumes:
         row = volumes.locked_snapshot(uow, context, snapshot_id)
         unknown = changes.keys() - {"name", "description", "metadata", "status"}
         if unknown:
-            raise exception.InvalidInput(reason=f"{', '.join(sorted(unknown))} of a snapshot cannot be changed")
+            raise exceptions.InvalidInput(reason=f"{', '.join(sorted(unknown))} of a snapshot cannot be changed")
         volumes.change(row, uow, changes)
         return volumes.snapshot_object(row)
 
@@ -156,7 +156,7 @@ class Volumes:
         if row.status == volumes.DELETING:
             return
         if row.status not in (volumes.AVAILABLE, volumes.ERROR) or volumes.is_read(uow, row.id):
-            raise exception.InvalidSnapshot(
+            raise exceptions.InvalidSnapshot(
                 reason=f"Snapshot status must be available or error, and no volume be made of it just now. It is "
                 f"{row.status}."
             )
@@ -175,7 +175,7 @@ class Volumes:
         devices = block_devices.of(instance)
         found = next((each for each in devices if each.volume_id == volume_id), None)
         if found is None:
-            raise exception.VolumeBDMNotFound(instance_uuid=instance_uuid, volume_id=volume_id)
+            raise exceptions.VolumeBDMNotFound(instance_uuid=instance_uuid, volume_id=volume_id)
         found.delete_on_termination = flag
         block_devices.keep(instance, devices)
 
@@ -207,9 +207,9 @@ class Volumes:
         host, work = sent
         try:
             self.engine.compute.volume_work(get_admin_context(), host, work)
-        except exception.ServiceTooOld as error:
+        except exceptions.ServiceTooOld as error:
             self.finish_volume_work(get_admin_context(), host, task_id, error.message)
-        except exception.MessagingUnavailable as error:
+        except exceptions.MessagingUnavailable as error:
             LOG.warning("The %s of volume %s could not be sent: %s", work.verb, work.volume_id, error.message)
 
     def _take_volume_work(self, uow: UnitOfWork, task_id: int) -> tuple[str, VolumeWork] | None:

@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from nova_lite import exception
-from nova_lite.conductor import volume_sources
-from nova_lite.conductor.db import block_devices, cinder, volumes
-from nova_lite.conductor.db.engine import UnitOfWork
-from nova_lite.conductor.db.models import Instance
-from nova_lite.context import RequestContext
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
+from nova_lite.conductor.operations import volume_sources
+from nova_lite.db import block_devices, cinder, volumes
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.models import Instance
 from nova_lite.objects import BlockDevice, CreateRequest, DeviceState, Flavor, Image, Volume
 from nova_lite.objects.block_device import PREFIXES, letters, local_count, root_volume
 
@@ -25,15 +25,15 @@ def check(request: CreateRequest, flavor: Flavor) -> None:
     devices = request.block_devices
     ephemeral = [each.volume_size or flavor.ephemeral_gb for each in devices if each.is_ephemeral]
     if any(each.is_ephemeral for each in devices) and (sum(ephemeral) > flavor.ephemeral_gb or 0 in ephemeral):
-        raise exception.InvalidInput(
+        raise exceptions.InvalidInput(
             reason="Ephemeral disks requested are larger than the instance type allows. If no value is given in a "
             "mapping, all of the flavor's is asked for."
         )
     swap = next((each.volume_size or flavor.swap for each in devices if each.is_swap), 0)
     if swap > flavor.swap or (not swap and any(each.is_swap for each in devices)):
-        raise exception.InvalidInput(reason="Swap drive requested is larger than instance type allows.")
+        raise exceptions.InvalidInput(reason="Swap drive requested is larger than instance type allows.")
     if request.max_count > 1 and any(each.volume_id is not None for each in devices):
-        raise exception.InvalidInput(reason="Cannot attach one or more volumes to multiple instances")
+        raise exceptions.InvalidInput(reason="Cannot attach one or more volumes to multiple instances")
 
 
 def boot_image(
@@ -50,14 +50,14 @@ def boot_image(
         image = _image_of_cinders(request, root) if cinder.is_backend(uow) else _image_of(uow, context, root)
         parts = {} if image is None else volume_sources.boot_parts(uow, context, image, request.images)
     if image is not None and image.min_ram > flavor.memory_mb:
-        raise exception.FlavorMemoryTooSmall(flavor_mb=flavor.memory_mb, image_mb=image.min_ram)
+        raise exceptions.FlavorMemoryTooSmall(flavor_mb=flavor.memory_mb, image_mb=image.min_ram)
     return image, parts
 
 
 def _image_of_cinders(request: CreateRequest, root: BlockDevice) -> Image | None:
     volume = _described(request, root)
     if volume is not None and root.volume_id is not None and not volume.bootable:
-        raise exception.InvalidBDM(reason=f"Block Device {root.volume_id} is not bootable.")
+        raise exceptions.InvalidBDM(reason=f"Block Device {root.volume_id} is not bootable.")
     return None if volume is None else volume.image
 
 
@@ -70,7 +70,7 @@ def _image_of(uow: UnitOfWork, context: RequestContext, root: BlockDevice) -> Im
     if root.volume_id is not None:
         volume = _get(root.volume_id, "volume", lambda: volumes.get(uow, context, str(root.volume_id)))
         if not volume.bootable:
-            raise exception.InvalidBDM(reason=f"Block Device {root.volume_id} is not bootable.")
+            raise exceptions.InvalidBDM(reason=f"Block Device {root.volume_id} is not bootable.")
         found: Image | None = volume.image
         return found
     if root.snapshot_id is not None:
@@ -104,7 +104,7 @@ def take(uow: UnitOfWork, context: RequestContext, request: CreateRequest, flavo
 def _next(names: Any) -> str:
     letter: str | None = next(names, None)
     if letter is None:
-        raise exception.InvalidBDM(reason="there are more disks than a server may have.")
+        raise exceptions.InvalidBDM(reason="there are more disks than a server may have.")
     return letter
 
 
@@ -123,7 +123,7 @@ def _take_volume(
             ),
         )
         if reserved.project_id != instance.project_id:
-            raise exception.InvalidBDM(reason=f"failed to get volume {device.volume_id}.")
+            raise exceptions.InvalidBDM(reason=f"failed to get volume {device.volume_id}.")
         device.volume_size = reserved.size
         return
     volume = Volume(
@@ -139,13 +139,13 @@ def _take_volume(
         device=device.device_name,
     )
     if device.volume_type not in (None, "", uow.conf.volume.default_type):
-        raise exception.InvalidInput(reason=f"there is no volume type {device.volume_type}")
+        raise exceptions.InvalidInput(reason=f"there is no volume type {device.volume_type}")
     if device.image_id is not None:
         volume.image, _ = _find_image(uow, context, device.image_id, request.images)
     try:
         volume_sources.prepare(uow, context, volume)
-    except exception.SnapshotNotFound as error:
-        raise exception.InvalidBDM(reason=f"failed to get snapshot {device.snapshot_id}.") from error
+    except exceptions.SnapshotNotFound as error:
+        raise exceptions.InvalidBDM(reason=f"failed to get snapshot {device.snapshot_id}.") from error
     volumes.check_quota(uow, volume.project_id, volumes=1, gigabytes=volume.size)
     volumes.insert(uow, volume)
     device.volume_id, device.volume_size = volume.id, volume.size
@@ -155,7 +155,7 @@ def _take_cinders(uow: UnitOfWork, request: CreateRequest, instance: Instance, d
     known = _described(request, device)
     if device.volume_id is not None:
         if known is None:
-            raise exception.InvalidBDM(reason=f"failed to get volume {device.volume_id}.")
+            raise exceptions.InvalidBDM(reason=f"failed to get volume {device.volume_id}.")
         cinder.reserve(uow, instance, device, known)
         device.volume_size = known.size
         return
@@ -180,13 +180,13 @@ def _find_image(
 ) -> tuple[Image, dict[str, Image]]:
     try:
         image, parts = volume_sources.find_images(uow, context, image_id, described)
-    except exception.ImageUnavailable as error:
-        raise exception.InvalidBDM(reason=f"failed to get image {image_id}.") from error
+    except exceptions.ImageUnavailable as error:
+        raise exceptions.InvalidBDM(reason=f"failed to get image {image_id}.") from error
     return image, parts
 
 
 def _get(thing_id: str, what: str, read: Any) -> Any:
     try:
         return read()
-    except (exception.VolumeNotFound, exception.SnapshotNotFound) as error:
-        raise exception.InvalidBDM(reason=f"failed to get {what} {thing_id}.") from error
+    except (exceptions.VolumeNotFound, exceptions.SnapshotNotFound) as error:
+        raise exceptions.InvalidBDM(reason=f"failed to get {what} {thing_id}.") from error

@@ -14,9 +14,14 @@ from typing import Any, NamedTuple
 import msgspec
 from oslo_config import cfg
 
-from nova_lite import exception, hardware, operations, states
-from nova_lite.conductor import volume_sources
-from nova_lite.conductor.db import (
+from nova_lite import hardware, operations
+from nova_lite.base import exceptions
+from nova_lite.base.batching import MOST, Line
+from nova_lite.base.context import RequestContext
+from nova_lite.conductor.engine.dispatcher import Drives
+from nova_lite.conductor.engine.placement_request import Wanted, wanted_of
+from nova_lite.conductor.operations import block_devices, image_devices, volume_sources
+from nova_lite.db import (
     actions,
     compute_nodes,
     fixed_ips,
@@ -30,13 +35,8 @@ from nova_lite.conductor.db import (
     server_groups,
     services,
 )
-from nova_lite.conductor.db.engine import Database, UnitOfWork, translate
-from nova_lite.conductor.db.models import Instance, InstanceAction, InstanceTag, KeyPair
-from nova_lite.conductor.operations import block_devices, image_devices
-from nova_lite.conductor.operations.drives import Drives
-from nova_lite.conductor.operations.wanted import Wanted, wanted_of
-from nova_lite.context import RequestContext
-from nova_lite.gathering import MOST, Line
+from nova_lite.db.engine import Database, UnitOfWork, translate
+from nova_lite.db.models import Instance, InstanceAction, InstanceTag, KeyPair
 from nova_lite.network.driver import NetworkBackend, NetworkCall, Verb
 from nova_lite.objects import (
     CreateRequest,
@@ -49,6 +49,7 @@ from nova_lite.objects import (
 )
 from nova_lite.objects import Instance as InstanceObject
 from nova_lite.objects.security_group import DEFAULT
+from nova_lite.operations import states
 
 LOG = logging.getLogger(__name__)
 
@@ -91,7 +92,7 @@ class Create:
             call.security_groups = request.security_groups
             try:
                 answer = self.network.call(call)
-            except exception.NovaLiteException:
+            except exceptions.NovaLiteException:
                 # Of a repeated request the first one may have taken what there is only once: a port.
                 if not self.db.read(_was_accepted, context, request):
                     raise
@@ -125,7 +126,7 @@ class Create:
             try:
                 accepted = self.db.write(self._create_instances, [asked[index] for index in order])
             except Exception as error:
-                if isinstance(translate(error), exception.DatabaseUnavailable):
+                if isinstance(translate(error), exceptions.DatabaseUnavailable):
                     raise
                 LOG.info("Creates that came together are accepted one by one: %s", " ".join(str(error).split()))
             else:
@@ -202,7 +203,7 @@ def _earlier(uow: UnitOfWork, asked: list[_Asked]) -> dict[int, tuple[CreateResu
     """What some of them, by their place, were answered before."""
     for each in asked:
         if not each.context.project_id:
-            raise exception.Forbidden("A server belongs to a project; this token is for none.")
+            raise exceptions.Forbidden("A server belongs to a project; this token is for none.")
     firsts = [_instance_uuid(_seed(each.context, each.request), 0) for each in asked]
     found = instances.projects_of(uow, firsts)
     earlier = {}
@@ -211,7 +212,7 @@ def _earlier(uow: UnitOfWork, asked: list[_Asked]) -> dict[int, tuple[CreateResu
             repeated = instances.of_request(uow, first, context.project_id)
             earlier[index] = _again(uow, context, request, repeated), list[Wanted]()
         elif request.idempotency_key is not None and purge.purged(uow, [first]):
-            raise exception.IdempotencyKeyReused(
+            raise exceptions.IdempotencyKeyReused(
                 "The server that was made with this Idempotency-Key was deleted, long ago: take a new key for a new "
                 "server."
             )
@@ -253,10 +254,10 @@ def _planned(
     if found is not None:
         hardware.check(flavor, found[0])
     if image is not None and found is None and not flavor.root_gb and not request.may_have_zero_disk:
-        raise exception.BootFromVolumeRequiredForZeroDiskFlavor()
+        raise exceptions.BootFromVolumeRequiredForZeroDiskFlavor()
     key = None if request.key_name is None else keypairs.find(uow, context.user_id or "", request.key_name)
     if request.key_name is not None and key is None:
-        raise exception.KeypairUnavailable()
+        raise exceptions.KeypairUnavailable()
     limits = limits_of[project_id, context.user_id]
     check_limits(limits.both, request.metadata, request.injected_files)
     if network.keeps_ports:
@@ -325,7 +326,7 @@ def _again(uow: UnitOfWork, context: RequestContext, request: CreateRequest, row
     result = _result(rows, instances.to_objects(uow, rows))
     if request.idempotency_key is not None:
         if rows[0].system_metadata.get(_FINGERPRINT, request.fingerprint) != request.fingerprint:
-            raise exception.IdempotencyKeyReused()
+            raise exceptions.IdempotencyKeyReused()
         same_call = actions.find_by_request(uow, context.request_id, operations.CREATE.kind, rows[0].uuid)
         result.earlier = same_call is None
     return result
@@ -350,10 +351,10 @@ def _reservation_id(seed: str) -> str:
 def _flavor(uow: UnitOfWork, context: RequestContext, request: CreateRequest) -> Flavor:
     try:
         flavor = flavors.get(uow, context, request.flavor_id)
-    except exception.FlavorNotFound as error:
-        raise exception.FlavorUnavailable(flavor_id=request.flavor_id) from error
+    except exceptions.FlavorNotFound as error:
+        raise exceptions.FlavorUnavailable(flavor_id=request.flavor_id) from error
     if flavor.disabled:
-        raise exception.FlavorUnavailable(flavor_id=request.flavor_id)
+        raise exceptions.FlavorUnavailable(flavor_id=request.flavor_id)
     return flavor
 
 
@@ -417,14 +418,14 @@ def check_flavor_fits(image: Image, flavor: Flavor) -> None:
     """Its size, and `check_guest_fits`."""
     needed_gb = max(image.min_disk, -(-image.size // GIB))
     if flavor.root_gb and needed_gb > flavor.root_gb:
-        raise exception.FlavorDiskTooSmall(flavor_size=flavor.root_gb, image_min_disk=needed_gb)
+        raise exceptions.FlavorDiskTooSmall(flavor_size=flavor.root_gb, image_min_disk=needed_gb)
     check_guest_fits(image, flavor)
 
 
 def check_guest_fits(image: Image, flavor: Flavor) -> None:
     """Its memory, and whether a guest can have all that flavor and image say of its hardware."""
     if image.min_ram > flavor.memory_mb:
-        raise exception.FlavorMemoryTooSmall(flavor_mb=flavor.memory_mb, image_mb=image.min_ram)
+        raise exceptions.FlavorMemoryTooSmall(flavor_mb=flavor.memory_mb, image_mb=image.min_ram)
     hardware.check(flavor, image)
 
 
@@ -435,27 +436,27 @@ def check_limits(limits: Mapping[str, int], metadata: Mapping[str, str], injecte
         return 0 <= limits[resource] < value
 
     if over("metadata_items", len(metadata)):
-        raise exception.MetadataLimitExceeded(allowed=limits["metadata_items"])
+        raise exceptions.MetadataLimitExceeded(allowed=limits["metadata_items"])
     if over("injected_files", len(injected_files)):
-        raise exception.InjectedFileLimitExceeded(reason="Maximum number of injected files exceeded")
+        raise exceptions.InjectedFileLimitExceeded(reason="Maximum number of injected files exceeded")
     for path, content in injected_files.items():
         if over("injected_file_path_length", len(path)):
-            raise exception.InjectedFileLimitExceeded(reason=f"Injected file path too long: {path[:64]}...")
+            raise exceptions.InjectedFileLimitExceeded(reason=f"Injected file path too long: {path[:64]}...")
         if over("injected_file_content_bytes", len(content) * 3 // 4):
-            raise exception.InjectedFileLimitExceeded(reason=f"Injected file content too long: {path}")
+            raise exceptions.InjectedFileLimitExceeded(reason=f"Injected file content too long: {path}")
 
 
 def _check_placement(uow: UnitOfWork, request: CreateRequest) -> None:
     """Zone, host and node have to exist; whether they have room is the scheduler's to say."""
     zone = request.availability_zone
     if zone is not None and not uow.once(("zone", zone), lambda: services.zone_exists(uow, zone)):
-        raise exception.AvailabilityZoneUnavailable()
+        raise exceptions.AvailabilityZoneUnavailable()
     for wanted in (
         RequestedDestination(host=request.forced_host, node=request.forced_node),
         request.requested_destination or RequestedDestination(),
     ):
         if (wanted.host or wanted.node) and not compute_nodes.exists(uow, wanted.host, wanted.node):
-            raise exception.ComputeHostUnknown(host=wanted.host or wanted.node)
+            raise exceptions.ComputeHostUnknown(host=wanted.host or wanted.node)
 
 
 def _group(request: CreateRequest) -> str:
@@ -468,9 +469,9 @@ def _check_count_against_networks(request: CreateRequest, requested: list[Networ
     if request.max_count == 1:
         return
     if any(network.port_id for network in requested):
-        raise exception.InvalidInput(reason="Unable to launch multiple instances with a single configured port ID")
+        raise exceptions.InvalidInput(reason="Unable to launch multiple instances with a single configured port ID")
     if any(network.fixed_ip for network in requested):
-        raise exception.InvalidInput(reason="max_count cannot be greater than 1 if an fixed_ip is specified.")
+        raise exceptions.InvalidInput(reason="max_count cannot be greater than 1 if an fixed_ip is specified.")
 
 
 def _take_quota(

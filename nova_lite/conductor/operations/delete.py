@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from nova_lite import states
-from nova_lite.conductor.db import quotas, server_groups, server_migrations
-from nova_lite.conductor.db.engine import UnitOfWork
-from nova_lite.conductor.db.models import Instance
-from nova_lite.conductor.operations.own import Own
-from nova_lite.context import RequestContext
-from nova_lite.operations import Step
+from nova_lite.base.context import RequestContext
+from nova_lite.conductor.operations.handler import Own
+from nova_lite.db import quotas, server_groups, server_migrations
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.models import Instance
+from nova_lite.operations import Step, states
 
 
 class Delete(Own):

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from nova_lite import exception, operations, states
-from nova_lite.conductor.db import actions, block_devices, claims, hosts, server_migrations
-from nova_lite.conductor.db.engine import UnitOfWork
-from nova_lite.conductor.db.models import Instance, InstanceAction
-from nova_lite.conductor.operations.own import Own
+from nova_lite import operations
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
+from nova_lite.conductor.operations.handler import Own
 from nova_lite.conductor.operations.rebuild import REIMAGE
 from nova_lite.conductor.operations.resize import give_back_extra
-from nova_lite.context import RequestContext
-from nova_lite.operations import OnHost
+from nova_lite.db import actions, block_devices, claims, hosts, server_migrations
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.models import Instance, InstanceAction
+from nova_lite.operations import OnHost, states
 
 
 class Evacuate(Own):
@@ -61,7 +62,7 @@ def _end_move(uow: UnitOfWork, instance: Instance) -> str:
     )
     attr, state = ("vm_state", instance.vm_state) if elsewhere is None else ("unfinished action", elsewhere.action)
     if elsewhere is not None or (instance.vm_state == states.RESIZED and instance.task_state is None):
-        raise exception.InstanceInvalidState(method="evacuate", instance_id=instance.uuid, attr=attr, state=state)
+        raise exceptions.InstanceInvalidState(method="evacuate", instance_id=instance.uuid, attr=attr, state=state)
     if row is None:
         return instance.vm_state
     server_migrations.turn(uow, row, server_migrations.ERROR)
@@ -77,13 +78,13 @@ def _is_at_another_host(action: InstanceAction, instance: Instance) -> bool:
 def _check(uow: UnitOfWork, instance: Instance, target: str | None) -> None:
     """Raises a 4xx. An instance on no host lost it in a failed evacuation, which may be repeated."""
     if target is not None and not hosts.exists(uow, target):
-        raise exception.ComputeHostNotFound(host=target)
+        raise exceptions.ComputeHostNotFound(host=target)
     if instance.host is None:
         if instance.task_state is not None:
-            raise exception.InstanceInvalidState(
+            raise exceptions.InstanceInvalidState(
                 method="evacuate", instance_id=instance.uuid, attr="task_state", state=instance.task_state
             )
     elif target == instance.host:
-        raise exception.EvacuateToSameHost(host=target)
+        raise exceptions.EvacuateToSameHost(host=target)
     elif not hosts.is_forced_down(uow, instance.host):
-        raise exception.HostNotForcedDown(host=instance.host)
+        raise exceptions.HostNotForcedDown(host=instance.host)

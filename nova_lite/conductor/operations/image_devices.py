@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 from oslo_utils import strutils
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.image.snapshots import DEVICES
 from nova_lite.objects import BlockDevice, CreateRequest, Image
 from nova_lite.objects.block_device import PREFIXES, Source, root_volume
@@ -43,7 +43,7 @@ def with_devices_of(image: Image, request: CreateRequest) -> CreateRequest:
     disks of the request's own take the place of those of their kind. Raises `InvalidBDM`."""
     named = _of_image(image)
     if root_volume(named) is None:
-        raise exception.InvalidBDM(reason=f"image {image.id} names no volume to boot from.")
+        raise exceptions.InvalidBDM(reason=f"image {image.id} names no volume to boot from.")
     own_swap = any(each.is_swap for each in request.block_devices)
     own_ephemeral = any(each.is_ephemeral for each in request.block_devices)
     kept = [each for each in named if not (each.is_swap and own_swap) and not (each.is_ephemeral and own_ephemeral)]
@@ -54,7 +54,7 @@ def _of_image(image: Image) -> list[BlockDevice]:
     try:
         found = msgspec.convert(json.loads(image.properties[DEVICES]), list[_Named])
     except (ValueError, msgspec.ValidationError) as error:
-        raise exception.InvalidBDM(reason=f"{DEVICES} of image {image.id} cannot be read: {error}") from error
+        raise exceptions.InvalidBDM(reason=f"{DEVICES} of image {image.id} cannot be read: {error}") from error
     return [_device(image, each) for each in found]
 
 
@@ -62,7 +62,7 @@ def _device(image: Image, named: _Named) -> BlockDevice:
     is_snapshot = named.source_type == Source.SNAPSHOT and named.destination_type == "volume"
     is_blank = named.source_type == Source.BLANK and named.destination_type == "local"
     if not (is_snapshot and named.snapshot_id is not None) and not is_blank:
-        raise exception.InvalidBDM(
+        raise exceptions.InvalidBDM(
             reason=f"{DEVICES} of image {image.id} names more than snapshots and blank local disks."
         )
     known: dict[str, Any] = {name: getattr(named, name) for name in _KEPT}

@@ -7,14 +7,15 @@ from typing import Any
 
 import msgspec
 
-from nova_lite import exception, operations
-from nova_lite.conductor.db import networks, pending_attaches
-from nova_lite.conductor.db.engine import UnitOfWork
-from nova_lite.conductor.db.models import Instance
-from nova_lite.conductor.operations import network_calls
-from nova_lite.conductor.operations.network_calls import PORT_ID
-from nova_lite.conductor.operations.own import Own
-from nova_lite.context import RequestContext
+from nova_lite import operations
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
+from nova_lite.conductor.engine import network_calls
+from nova_lite.conductor.engine.network_calls import PORT_ID
+from nova_lite.conductor.operations.handler import Own
+from nova_lite.db import networks, pending_attaches
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.models import Instance
 from nova_lite.network.driver import load_backend
 from nova_lite.objects import VIF, NetworkRequest
 from nova_lite.operations import Step
@@ -37,7 +38,7 @@ class AttachInterface(Own):
             key = str(context.request_id)
             pending = [each for each in pending_attaches.of(uow, instance.uuid) if each.request_id == key]
             if not pending or pending[0].until <= uow.now:  # it is being taken back
-                raise exception.NetworkServiceUnavailable()
+                raise exceptions.NetworkServiceUnavailable()
             vif = _record(uow, instance, msgspec.convert(payload[MADE], VIF))
             network_calls.settled(uow, instance, key)
         else:
@@ -65,7 +66,7 @@ class DetachInterface(Own):
         """``payload``: ``port_id``. Raises `PortNotFound` unless it is the server's."""
         port_id = str(payload[PORT_ID])
         if port_id not in (vif.id for vif in _vifs(uow, instance)):
-            raise exception.PortNotFound(port_id=port_id[:64], instance_id=instance.uuid)
+            raise exceptions.PortNotFound(port_id=port_id[:64], instance_id=instance.uuid)
         _set_state(uow, instance, port_id, DETACHING)
         return {PORT_ID: port_id}
 

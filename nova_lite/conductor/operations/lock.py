@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from nova_lite import exception
-from nova_lite.conductor.db.engine import UnitOfWork
-from nova_lite.conductor.db.models import Instance
-from nova_lite.conductor.operations.own import Own
-from nova_lite.context import RequestContext
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
+from nova_lite.conductor.operations.handler import Own
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.models import Instance
 
 #: Who holds a lock: the instance's own project, or an admin of another one.
 OWNER = "owner"
@@ -37,7 +37,7 @@ class Unlock(Own):
         if instance.locked_by not in (None, _side(context, instance)) and not payload.get("may_override"):
             from nova_lite.policies.servers import UNLOCK_OVERRIDE  # rules are the API's: conductors load none
 
-            raise exception.PolicyNotAuthorized(action=UNLOCK_OVERRIDE)
+            raise exceptions.PolicyNotAuthorized(action=UNLOCK_OVERRIDE)
         instance.locked, instance.locked_by, instance.locked_reason = False, None, None
         return {}
 

@@ -6,11 +6,11 @@ from typing import Any
 
 from oslo_utils import strutils
 
-from nova_lite import exception
-from nova_lite.conductor.db.engine import UnitOfWork
-from nova_lite.conductor.db.models import Instance
-from nova_lite.conductor.operations.own import Own
-from nova_lite.context import RequestContext
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
+from nova_lite.conductor.operations.handler import Own
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.models import Instance
 from nova_lite.objects.image import GUEST_AGENT
 
 #: The account whose password it is, by the operating system that the image names.
@@ -25,6 +25,6 @@ class ChangePassword(Own):
         `GuestAgentNotEnabled` unless the image says that there is an agent."""
         properties = (instance.image or {}).get("properties", {})
         if not strutils.bool_from_string(properties.get(GUEST_AGENT)):
-            raise exception.GuestAgentNotEnabled()
+            raise exceptions.GuestAgentNotEnabled()
         user = properties.get("os_admin_user") or ADMINISTRATORS.get(str(properties.get("os_type")).lower(), "root")
         return {"user": user, "admin_password": payload["admin_password"]}

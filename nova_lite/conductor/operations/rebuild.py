@@ -12,15 +12,17 @@ from typing import Any
 import msgspec
 from oslo_config import cfg
 
-from nova_lite import exception, hardware, states
-from nova_lite.conductor.db import block_devices, claims, keypairs, quotas, volumes
-from nova_lite.conductor.db.engine import UnitOfWork
-from nova_lite.conductor.db.models import Instance
+from nova_lite import hardware
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
 from nova_lite.conductor.operations import create
-from nova_lite.conductor.operations.own import Own
-from nova_lite.context import RequestContext
+from nova_lite.conductor.operations.handler import Own
+from nova_lite.db import block_devices, claims, keypairs, quotas, volumes
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.models import Instance
 from nova_lite.objects import BlockDevice, Flavor, Image, RequestedDestination, RequestSpec
 from nova_lite.objects.block_device import root_volume
+from nova_lite.operations import states
 
 #: What the request may change of the instance besides image and key.
 CHANGEABLE = (
@@ -76,7 +78,7 @@ class Rebuild(Own):
             _set_key(uow, context, instance, payload["key_name"])
         for name, value in payload["changes"].items():
             if name not in CHANGEABLE:
-                raise exception.InvalidInput(reason=f"{name} of a server cannot be changed by a rebuild")
+                raise exceptions.InvalidInput(reason=f"{name} of a server cannot be changed by a rebuild")
             setattr(instance, name, value)
         if root is None:
             instance.image_ref = image.id
@@ -98,7 +100,7 @@ def _check_numa(instance: Instance, image: Image) -> None:
     there."""
     flavor, old = msgspec.convert(instance.flavor, Flavor), msgspec.convert(instance.image, Image | None)
     if hardware.numa_of(flavor, image) != hardware.numa_of(flavor, old):
-        raise exception.HardwareRefused(
+        raise exceptions.HardwareRefused(
             reason="The image asks for other CPUs or memory of the server's host than it has (hw_cpu_policy, "
             "hw_mem_page_size, hw_numa_nodes and what goes with them): a rebuild cannot change that."
         )
@@ -109,10 +111,10 @@ def _reimage(uow: UnitOfWork, root: BlockDevice, image: Image) -> dict[str, Any]
     small."""
     row = volumes.by_id(uow, str(root.volume_id), lock=True)
     if row is None:
-        raise exception.VolumeNotFound(volume_id=root.volume_id)
+        raise exceptions.VolumeNotFound(volume_id=root.volume_id)
     least = max(image.min_disk, -(-image.size // create.GIB))
     if row.size < least:
-        raise exception.InvalidInput(
+        raise exceptions.InvalidInput(
             reason=f"Volume size {row.size}GB cannot be smaller than the image minDisk size {least}GB."
         )
     volumes.change(row, uow, {"image": msgspec.to_builtins(image), "bootable": True})
@@ -128,10 +130,10 @@ def _images(
     on_disk = None if of_volume else flavor
     image, boot_images = create.find_images(uow, context, payload["image_ref"], described, on_disk)
     if image is None:
-        raise exception.ImageUnavailable()
+        raise exceptions.ImageUnavailable()
     if of_volume:
         if not payload.get("reimage_boot_volume") and image.id != (instance.image or {}).get("id"):
-            raise exception.ImageUnacceptable(
+            raise exceptions.ImageUnacceptable(
                 image_id=image.id, reason="Unable to rebuild with a different image for a volume-backed server."
             )
         create.check_guest_fits(image, flavor)
@@ -141,6 +143,6 @@ def _images(
 def _set_key(uow: UnitOfWork, context: RequestContext, instance: Instance, name: str | None) -> None:
     key = None if name is None else keypairs.find(uow, context.user_id or "", name)
     if name is not None and key is None:
-        raise exception.KeypairUnavailable()
+        raise exceptions.KeypairUnavailable()
     instance.key_name = None if key is None else key.name
     instance.key_data = None if key is None else key.public_key

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from nova_lite.conductor.operations.delete import Delete, Restore
 from nova_lite.conductor.operations.evacuate import Evacuate
+from nova_lite.conductor.operations.handler import Own
 from nova_lite.conductor.operations.interfaces import AttachInterface, DetachInterface
-from nova_lite.conductor.operations.live_migrate import LiveMigrate
+from nova_lite.conductor.operations.live_migration import LiveMigrate
 from nova_lite.conductor.operations.lock import Lock, Unlock
-from nova_lite.conductor.operations.own import Own
 from nova_lite.conductor.operations.password import ChangePassword
-from nova_lite.conductor.operations.reboot import Reboot
+from nova_lite.conductor.operations.power import Reboot
 from nova_lite.conductor.operations.rebuild import Rebuild
 from nova_lite.conductor.operations.rescue import Rescue
 from nova_lite.conductor.operations.reset_state import ResetState

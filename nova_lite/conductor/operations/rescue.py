@@ -6,13 +6,14 @@ from typing import Any
 
 import msgspec
 
-from nova_lite import exception, hardware
-from nova_lite.conductor.db import block_devices
-from nova_lite.conductor.db.engine import UnitOfWork
-from nova_lite.conductor.db.models import Instance
+from nova_lite import hardware
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
 from nova_lite.conductor.operations import create
-from nova_lite.conductor.operations.own import Own
-from nova_lite.context import RequestContext
+from nova_lite.conductor.operations.handler import Own
+from nova_lite.db import block_devices
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.models import Instance
 from nova_lite.objects import Image
 from nova_lite.objects.block_device import root_volume
 
@@ -28,7 +29,7 @@ class Rescue(Own):
         if payload.get("image_ref") is not None:
             image, others = _find(uow, context, payload)
         if image is None:
-            raise exception.InstanceNotRescuable(
+            raise exceptions.InstanceNotRescuable(
                 instance_id=instance.uuid, reason="it has no image, and none was named to rescue it with"
             )
         _check_volumes(instance, image, payload.get("allow_bfv_rescue", False))
@@ -41,7 +42,9 @@ def _check_volumes(instance: Instance, image: dict[str, Any], allowed: bool) -> 
     properties = image.get("properties", {})
     stable = "hw_rescue_bus" in properties and "hw_rescue_device" in properties
     if root_volume(block_devices.of(instance)) is not None and not (allowed and stable):
-        raise exception.InstanceNotRescuable(instance_id=instance.uuid, reason="Cannot rescue a volume-backed instance")
+        raise exceptions.InstanceNotRescuable(
+            instance_id=instance.uuid, reason="Cannot rescue a volume-backed instance"
+        )
 
 
 def _find(
@@ -50,6 +53,6 @@ def _find(
     described = msgspec.convert(payload.get("images", {}), dict[str, Image])
     try:
         image, others = create.find_images(uow, context, payload["image_ref"], described, None)
-    except exception.Invalid as error:
-        raise exception.UnsupportedRescueImage(image=payload["image_ref"]) from error
+    except exceptions.Invalid as error:
+        raise exceptions.UnsupportedRescueImage(image=payload["image_ref"]) from error
     return msgspec.to_builtins(image), msgspec.to_builtins(others)

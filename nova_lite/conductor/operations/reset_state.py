@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from nova_lite import exception, operations, states
-from nova_lite.conductor.db import actions
-from nova_lite.conductor.db.engine import UnitOfWork
-from nova_lite.conductor.db.models import Instance
-from nova_lite.conductor.operations.own import Own
-from nova_lite.context import RequestContext
+from nova_lite import operations
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
+from nova_lite.conductor.operations.handler import Own
+from nova_lite.db import actions
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.models import Instance
+from nova_lite.operations import states
 
 
 class ResetState(Own):
@@ -23,12 +25,12 @@ class ResetState(Own):
         worked, and whatever has undos; and for one that is soft-deleted, which is restored.
         """
         if instance.vm_state == states.SOFT_DELETED:
-            raise exception.InstanceInvalidState(
+            raise exceptions.InstanceInvalidState(
                 method="reset_state", instance_id=instance.uuid, attr="vm_state", state=instance.vm_state
             )
         underway = actions.find_open(uow, instance.uuid)
         if underway is not None and _ends_by_itself(underway.action, underway.step, underway.payload):
-            raise exception.InstanceInvalidState(
+            raise exceptions.InstanceInvalidState(
                 method="reset_state", instance_id=instance.uuid, attr="unfinished action", state=underway.action
             )
         instance.vm_state, instance.task_state = payload["vm_state"], None

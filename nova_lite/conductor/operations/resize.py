@@ -10,16 +10,17 @@ from typing import Any
 
 import msgspec
 
-from nova_lite import exception, operations, states
-from nova_lite.conductor.db import claims, flavors, hosts, quotas, server_migrations
-from nova_lite.conductor.db.engine import UnitOfWork
-from nova_lite.conductor.db.models import Instance, Migration
+from nova_lite import operations
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
 from nova_lite.conductor.operations.create import check_flavor_fits
-from nova_lite.conductor.operations.own import Own
-from nova_lite.context import RequestContext
+from nova_lite.conductor.operations.handler import Own
+from nova_lite.db import claims, flavors, hosts, quotas, server_migrations
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.models import Instance, Migration
 from nova_lite.objects import Flavor, Image
-from nova_lite.operations import Step
-from nova_lite.states import PowerState
+from nova_lite.operations import Step, states
+from nova_lite.operations.states import PowerState
 
 
 class Resize(Own):
@@ -57,17 +58,17 @@ class Resize(Own):
         """The flavor that it is to have; raises a 400 for one that it cannot get."""
         try:
             flavor = flavors.get(uow, context, payload["flavor_id"])
-        except exception.FlavorNotFound as error:
-            raise exception.FlavorUnavailable(flavor_id=payload["flavor_id"]) from error
+        except exceptions.FlavorNotFound as error:
+            raise exceptions.FlavorUnavailable(flavor_id=payload["flavor_id"]) from error
         old = msgspec.convert(instance.flavor, Flavor)
         if flavor.flavorid == old.flavorid:
-            raise exception.CannotResizeToSameFlavor()
+            raise exceptions.CannotResizeToSameFlavor()
         if flavor.disabled:
-            raise exception.FlavorUnavailable(flavor_id=payload["flavor_id"])
+            raise exceptions.FlavorUnavailable(flavor_id=payload["flavor_id"])
         if old.root_gb and not flavor.root_gb:
-            raise exception.CannotResizeDisk(reason="Resize to zero disk flavor is not allowed.")
+            raise exceptions.CannotResizeDisk(reason="Resize to zero disk flavor is not allowed.")
         if flavor.root_gb < old.root_gb or flavor.ephemeral_gb < old.ephemeral_gb:
-            raise exception.CannotResizeDisk(reason="Unable to resize disk down.")
+            raise exceptions.CannotResizeDisk(reason="Unable to resize disk down.")
         if instance.image is not None:
             check_flavor_fits(msgspec.convert(instance.image, Image), flavor)
         return flavor
@@ -108,9 +109,9 @@ class Migrate(Resize):
     def _flavor(self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]) -> Flavor:
         target = payload.get("host")
         if target is not None and not hosts.exists(uow, target):
-            raise exception.ComputeHostUnknown(host=target)
+            raise exceptions.ComputeHostUnknown(host=target)
         if target == instance.host:
-            raise exception.CannotMigrateToSameHost()
+            raise exceptions.CannotMigrateToSameHost()
         return msgspec.convert(instance.flavor, Flavor)
 
 
@@ -136,9 +137,9 @@ class RevertResize(Own):
     ) -> dict[str, Any] | None:
         row = _finished(uow, instance)
         if not _has_source(uow, instance, row):
-            raise exception.SourceRetired(instance_uuid=instance.uuid, host=row.source_host)
+            raise exceptions.SourceRetired(instance_uuid=instance.uuid, host=row.source_host)
         if not hosts.is_up(uow, row.source_host):
-            raise exception.SourceDown(instance_uuid=instance.uuid, host=row.source_host)
+            raise exceptions.SourceDown(instance_uuid=instance.uuid, host=row.source_host)
         server_migrations.turn(uow, row, server_migrations.REVERTING)
         return {**server_migrations.ends(row), "running": row.vm_state == states.ACTIVE}
 
@@ -164,7 +165,7 @@ def _finished(uow: UnitOfWork, instance: Instance) -> Migration:
     """The migration that waits for its owner's word."""
     row = server_migrations.current(uow, instance.uuid)
     if row is None or row.status != server_migrations.FINISHED:
-        raise exception.NotResized()
+        raise exceptions.NotResized()
     return row
 
 
@@ -176,7 +177,7 @@ def _has_source(uow: UnitOfWork, instance: Instance, row: Migration) -> bool:
 def _check_one_end(uow: UnitOfWork, instance: Instance, payload: dict[str, Any]) -> None:
     """Raises a 409 for an instance that still holds something elsewhere: an admin has reset its state amid a move."""
     if len(claims.ends(uow, instance)) > 1:
-        raise exception.InstanceInvalidState(
+        raise exceptions.InstanceInvalidState(
             method="resize" if "flavor_id" in payload else "migrate",
             instance_id=instance.uuid,
             attr="migration",

@@ -7,15 +7,15 @@ from typing import Any
 
 import msgspec
 
-from nova_lite import exception, states
-from nova_lite.conductor.db import hosts, services
-from nova_lite.conductor.db.engine import UnitOfWork
-from nova_lite.conductor.db.models import Instance
-from nova_lite.conductor.operations.own import Own
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
+from nova_lite.conductor.operations.handler import Own
 from nova_lite.conductor.operations.snapshot import Snapshot
-from nova_lite.context import RequestContext
+from nova_lite.db import hosts, services
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.models import Instance
 from nova_lite.objects import Image
-from nova_lite.operations import Step
+from nova_lite.operations import Step, states
 
 #: After an offload that has failed, the next one is begun so much later.
 RETRY = datetime.timedelta(minutes=5)
@@ -61,7 +61,7 @@ class Unshelve(Own):
         for one that is on no host."""
         offloaded = instance.vm_state == states.SHELVED_OFFLOADED
         if payload and not offloaded:
-            raise exception.UnshelveInstanceInvalidState(instance_uuid=instance.uuid, state=instance.vm_state)
+            raise exceptions.UnshelveInstanceInvalidState(instance_uuid=instance.uuid, state=instance.vm_state)
         if offloaded:
             _choose(uow, instance, payload)
         image = instance.shelved_image or {}
@@ -77,12 +77,12 @@ def _choose(uow: UnitOfWork, instance: Instance, wanted: dict[str, Any]) -> None
     """Where it may go. Raises a 4xx for a zone or host that there is not, or that do not go together."""
     zone = wanted.get("availability_zone", instance.requested_availability_zone)
     if wanted.get("availability_zone") is not None and not services.zone_exists(uow, str(zone)):
-        raise exception.AvailabilityZoneUnavailable()
+        raise exceptions.AvailabilityZoneUnavailable()
     host = wanted.get("host")
     if host is not None:
         if not hosts.exists(uow, host):
-            raise exception.ComputeHostUnknown(host=host)
+            raise exceptions.ComputeHostUnknown(host=host)
         if zone is not None and services.zone_of(uow, host) != zone:
-            raise exception.UnshelveHostNotInAZ(host=host, availability_zone=zone)
+            raise exceptions.UnshelveHostNotInAZ(host=host, availability_zone=zone)
     instance.requested_availability_zone = zone
     instance.request = {} if host is None else {"requested_destination": {"host": host}}

@@ -7,12 +7,13 @@ from typing import Any
 
 import msgspec
 
-from nova_lite import exception, operations
-from nova_lite.conductor.db import block_devices, images, volume_tasks, volumes
-from nova_lite.conductor.db.engine import UnitOfWork
-from nova_lite.conductor.db.models import Instance
-from nova_lite.conductor.operations.own import Own
-from nova_lite.context import RequestContext
+from nova_lite import operations
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
+from nova_lite.conductor.operations.handler import Own
+from nova_lite.db import block_devices, images, volume_tasks, volumes
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.models import Instance
 from nova_lite.objects import Image, VolumeSnapshot, VolumeVerb
 from nova_lite.objects.block_device import root_volume
 from nova_lite.objects.block_device import volumes as volumes_among
@@ -32,7 +33,7 @@ class Snapshot(Own):
     def of_volumes(
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any]:
-        raise exception.BackupOfVolumes()
+        raise exceptions.BackupOfVolumes()
 
     def record(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
         """The task ends when the image is there."""
@@ -49,7 +50,7 @@ class CreateImage(Snapshot):
         wanted: dict[str, str] = payload.get("snapshots") or {}
         known = [each.volume_id for each in volumes_among(block_devices.of(instance))]
         if not wanted or set(wanted) != set(known):
-            raise exception.InvalidInput(reason="the volumes of the server have changed just now. Ask again")
+            raise exceptions.InvalidInput(reason="the volumes of the server have changed just now. Ask again")
         image = _create_image(uow, payload)
         for volume_id, snapshot_id in wanted.items():
             _create_snapshot(uow, context, instance, volume_id, snapshot_id, image.name)
@@ -74,8 +75,8 @@ def _create_image(uow: UnitOfWork, payload: dict[str, Any]) -> Image:
     if not payload.get("registered"):
         try:
             images.create(uow, image)
-        except exception.ImageQuotaExceeded as error:
-            raise exception.Forbidden(error.message) from error
+        except exceptions.ImageQuotaExceeded as error:
+            raise exceptions.Forbidden(error.message) from error
     return image
 
 
@@ -85,7 +86,7 @@ def _create_snapshot(
     row = volumes.by_id(uow, volume_id, lock=True)
     if row is None or row.instance_uuid != instance.uuid or row.status != volumes.IN_USE:
         status = "gone" if row is None else row.status
-        raise exception.InvalidVolume(reason=f"volume {volume_id} status must be 'in-use'. Currently in '{status}'")
+        raise exceptions.InvalidVolume(reason=f"volume {volume_id} status must be 'in-use'. Currently in '{status}'")
     volumes.check_quota(uow, row.project_id, gigabytes=row.size, snapshots=1)
     snapshot = VolumeSnapshot(
         id=snapshot_id,

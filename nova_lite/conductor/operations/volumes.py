@@ -11,16 +11,17 @@ from typing import Any
 
 import msgspec
 
-from nova_lite import exception, operations, states
-from nova_lite.conductor.db import block_devices, cinder, volumes
-from nova_lite.conductor.db.engine import UnitOfWork
-from nova_lite.conductor.db.models import Instance
-from nova_lite.conductor.operations.own import Own
-from nova_lite.context import RequestContext
+from nova_lite import operations
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
+from nova_lite.conductor.operations.handler import Own
+from nova_lite.db import block_devices, cinder, volumes
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.models import Instance
 from nova_lite.objects import BlockDevice, DeviceState, Volume
 from nova_lite.objects.block_device import Source, next_name
 from nova_lite.objects.flavor import Flavor
-from nova_lite.operations import Step
+from nova_lite.operations import Step, states
 
 #: In the payload of an action: the server is on no host, so that nobody has to do anything.
 OFFLOADED = {"offloaded": True}
@@ -35,11 +36,11 @@ class AttachVolume(Own):
     ) -> dict[str, Any] | None:
         devices = block_devices.of(instance)
         if any(each.volume_id == payload["volume_id"] for each in devices):
-            raise exception.InvalidVolume(reason=f"volume {payload['volume_id']} already attached")
+            raise exceptions.InvalidVolume(reason=f"volume {payload['volume_id']} already attached")
         try:
             name = next_name(msgspec.convert(instance.flavor, Flavor), devices, None)
         except (StopIteration, RuntimeError):
-            raise exception.Forbidden("No free disk device names: the server has as many disks as it may.") from None
+            raise exceptions.Forbidden("No free disk device names: the server has as many disks as it may.") from None
         device = BlockDevice(
             uuid=payload["attachment_id"],
             source_type=Source.VOLUME,
@@ -86,7 +87,7 @@ def _reserved(
         return volume
     volume = volumes.reserve(uow, context, payload["volume_id"], instance.uuid, device.uuid, device.device_name)
     if volume.project_id != instance.project_id:
-        raise exception.VolumeNotFound(volume_id=volume.id)
+        raise exceptions.VolumeNotFound(volume_id=volume.id)
     return volume
 
 
@@ -99,13 +100,13 @@ class DetachVolume(Own):
         volume_id = payload["volume_id"]
         device = next((each for each in block_devices.of(instance) if each.volume_id == volume_id), None)
         if device is None:
-            raise exception.VolumeBDMNotFound(instance_uuid=instance.uuid, volume_id=volume_id)
+            raise exceptions.VolumeBDMNotFound(instance_uuid=instance.uuid, volume_id=volume_id)
         if device.is_root:
-            raise exception.InvalidInput(reason="Cannot detach a root device volume")
+            raise exceptions.InvalidInput(reason="Cannot detach a root device volume")
         row = volumes.by_id(uow, volume_id, lock=True)
         if row is not None:
             if row.status == volumes.EXTENDING:
-                raise exception.InvalidVolume(reason=f"volume {volume_id} is being extended")
+                raise exceptions.InvalidVolume(reason=f"volume {volume_id} is being extended")
             volumes.change(row, uow, {"status": volumes.DETACHING})
         if instance.vm_state == states.SHELVED_OFFLOADED:
             block_devices.detached(uow, instance, device)
@@ -136,18 +137,18 @@ class SwapVolume(Own):
         devices = block_devices.of(instance)
         device = next((each for each in devices if each.volume_id == volume_id), None)
         if device is None:
-            raise exception.VolumeBDMNotFound(instance_uuid=instance.uuid, volume_id=volume_id)
+            raise exceptions.VolumeBDMNotFound(instance_uuid=instance.uuid, volume_id=volume_id)
         old, new = volumes.by_id(uow, volume_id, lock=True), volumes.locked(uow, context, new_id)
         if old is None or new.project_id != instance.project_id:
-            raise exception.VolumeNotFound(volume_id=new_id)
+            raise exceptions.VolumeNotFound(volume_id=new_id)
         if old.status != volumes.IN_USE:
-            raise exception.InvalidVolume(
+            raise exceptions.InvalidVolume(
                 reason=f"volume {volume_id} status must be 'in-use'. Currently in '{old.status}'"
             )
         if new.instance_uuid is not None:
-            raise exception.InvalidVolume(reason="New volume must be detached in order to swap.")
+            raise exceptions.InvalidVolume(reason="New volume must be detached in order to swap.")
         if new.size < old.size:
-            raise exception.InvalidVolume(reason="New volume must be the same size or larger.")
+            raise exceptions.InvalidVolume(reason="New volume must be the same size or larger.")
         volumes.reserve(uow, context, new_id, instance.uuid, device.uuid, device.device_name)
         device.swap_id = new_id
         block_devices.keep(instance, devices)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oslo_config import cfg
 
-from nova_lite import plugins
+from nova_lite.base import plugins
 from nova_lite.scheduler.filters.base import HostFilter
 
 __all__ = ["HostFilter", "load"]

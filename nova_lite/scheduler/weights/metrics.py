@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from oslo_config import cfg
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.objects import HostState, RequestSpec
 from nova_lite.scheduler.weights.base import HostWeigher
 
@@ -55,7 +55,7 @@ def parse_settings(settings: Sequence[str]) -> dict[str, float]:
         try:
             ratios[name.strip()] = float(ratio)
         except ValueError as error:
-            raise exception.ConfigurationError(
+            raise exceptions.ConfigurationError(
                 reason=f"[metrics] weight_setting: {setting!r} is not of the form NAME=NUMBER"
             ) from error
     return ratios

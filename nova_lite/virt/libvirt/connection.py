@@ -12,7 +12,7 @@ from typing import Any
 
 import libvirt
 
-from nova_lite import concurrency, exception, metrics
+from nova_lite.base import concurrency, exceptions, metrics
 
 LOG = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ _BROKEN_ORIGINS = (libvirt.VIR_FROM_REMOTE, libvirt.VIR_FROM_RPC)
 _BROKEN_ORIGIN_CODES = (libvirt.VIR_ERR_SYSTEM_ERROR, libvirt.VIR_ERR_INTERNAL_ERROR)
 
 
-class LibvirtFailure(exception.VirtDriverError):
+class LibvirtFailure(exceptions.VirtDriverError):
     """A call that libvirt refused or failed. ``error_code``: one of libvirt's VIR_ERR numbers."""
 
     def __init__(self, error: libvirt.libvirtError) -> None:
@@ -73,7 +73,7 @@ class Connection:
             if self._on_open is not None:
                 self._on_open(connection)
         except libvirt.libvirtError as error:
-            raise exception.HypervisorUnavailable(host=self._host, reason=one_line(error)) from error
+            raise exceptions.HypervisorUnavailable(host=self._host, reason=one_line(error)) from error
         LOG.info("Connected to libvirt at %s", self._uri)
         return connection
 
@@ -84,7 +84,7 @@ class Connection:
                 return concurrency.call_blocking(method, *args)
         except libvirt.libvirtError as error:
             if is_broken(error):
-                raise exception.HypervisorUnavailable(host=self._host, reason=one_line(error)) from error
+                raise exceptions.HypervisorUnavailable(host=self._host, reason=one_line(error)) from error
             raise LibvirtFailure(error) from error
 
     def connect_call(self, name: str, *args: Any) -> Any:

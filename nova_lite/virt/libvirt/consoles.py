@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import libvirt
 from oslo_config import cfg
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.objects import LiveDestination
 from nova_lite.virt.driver import ConsoleAddress
 from nova_lite.virt.libvirt.connection import Connection
@@ -52,7 +52,7 @@ class Consoles:
         """Raises `ConfigurationError`."""
         first, last = self._range()
         if not 0 < first <= last < 65536:
-            raise exception.ConfigurationError(
+            raise exceptions.ConfigurationError(
                 reason=f"[serial_console] port_range = {self._serial.port_range}: must be FIRST:LAST, two ports."
             )
 
@@ -68,13 +68,13 @@ class Consoles:
         graphics = ET.fromstring(xml).find("devices/graphics[@type='vnc']")  # noqa: S314 libvirt's own
         port = -1 if graphics is None else int(graphics.get("port", "-1"))
         if port < 0:
-            raise exception.ConsoleTypeUnavailable(console_type="novnc")
+            raise exceptions.ConsoleTypeUnavailable(console_type="novnc")
         return ConsoleAddress(self._vnc.server_proxyclient_address, port)
 
     def serial(self, xml: str) -> ConsoleAddress:
         found = serial_address(ET.fromstring(xml))  # noqa: S314 libvirt's own
         if found is None:
-            raise exception.ConsoleTypeUnavailable(console_type="serial")
+            raise exceptions.ConsoleTypeUnavailable(console_type="serial")
         return ConsoleAddress(self._serial.proxyclient_address, found.port)
 
     # --- before a guest is started
@@ -113,7 +113,7 @@ class Consoles:
                 if port not in self._reserved and _is_free(address):
                     self._reserved[port] = now + RESERVED_SECONDS
                     return address
-        raise exception.VirtDriverError(reason=f"all ports of [serial_console] port_range {first}:{last} are taken")
+        raise exceptions.VirtDriverError(reason=f"all ports of [serial_console] port_range {first}:{last} are taken")
 
     def _range(self) -> tuple[int, int]:
         first, _, last = self._serial.port_range.partition(":")

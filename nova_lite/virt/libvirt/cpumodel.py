@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import msgspec
 from oslo_config import cfg
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.virt.libvirt import kvm
 
 CUSTOM, HOST_MODEL, PASSTHROUGH, NONE = "custom", "host-model", "host-passthrough", "none"
@@ -54,20 +54,20 @@ def choose(conf: cfg.ConfigOpts, virt_type: str, capabilities: str) -> CpuModel:
         flags[name.lower()] = policy
     mode = conf.libvirt.cpu_mode or MODES[virt_type]
     if conf.libvirt.cpu_models and mode != CUSTOM:
-        raise exception.ConfigurationError(reason="[libvirt] cpu_models go with cpu_mode = custom.")
+        raise exceptions.ConfigurationError(reason="[libvirt] cpu_models go with cpu_mode = custom.")
     if mode == NONE and flags:
-        raise exception.ConfigurationError(reason="[libvirt] cpu_model_extra_flags do not go with cpu_mode = none.")
+        raise exceptions.ConfigurationError(reason="[libvirt] cpu_model_extra_flags do not go with cpu_mode = none.")
     described = ET.fromstring(capabilities)  # noqa: S314 libvirt's own
     found = described.find(f"cpu/mode[@name='{mode}']")
     if mode != NONE and (found is None or found.get("supported") != "yes"):
-        raise exception.ConfigurationError(reason=f"[libvirt] cpu_mode = {mode}: not with {virt_type} on this host.")
+        raise exceptions.ConfigurationError(reason=f"[libvirt] cpu_mode = {mode}: not with {virt_type} on this host.")
     return CpuModel(mode=mode, model=_model(conf, described) if mode == CUSTOM else "", flags=flags)
 
 
 def _model(conf: cfg.ConfigOpts, described: ET.Element) -> str:
     models = list(conf.libvirt.cpu_models)
     if not models:
-        raise exception.ConfigurationError(reason="[libvirt] cpu_mode = custom needs cpu_models.")
+        raise exceptions.ConfigurationError(reason="[libvirt] cpu_mode = custom needs cpu_models.")
     usable = {
         element.text
         for element in described.iterfind("cpu/mode[@name='custom']/model")
@@ -76,4 +76,4 @@ def _model(conf: cfg.ConfigOpts, described: ET.Element) -> str:
     for model in models:
         if model in usable:
             return str(model)
-    raise exception.ConfigurationError(reason=f"[libvirt] cpu_models: this host runs none of {', '.join(models)}.")
+    raise exceptions.ConfigurationError(reason=f"[libvirt] cpu_models: this host runs none of {', '.join(models)}.")

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from nova_lite import exception, files, hardware
+from nova_lite import hardware
+from nova_lite.base import exceptions, files
 from nova_lite.objects import BlockDevice, Flavor, Image, NetworkDisk, VolumeSource
 from nova_lite.objects import block_device as devices
 from nova_lite.virt import images
@@ -121,12 +122,12 @@ class DiskMaker:
         options = [f"root={hardware.root_device(image)}", "console=ttyS0", image.properties.get("os_command_line", "")]
         command_line = " ".join(options).strip()
         if not command_line.isprintable():
-            raise exception.ImageUnacceptable(image_id=image.id, reason="os_command_line has control characters")
+            raise exceptions.ImageUnacceptable(image_id=image.id, reason="os_command_line has control characters")
         return DirectBoot(kernel=self._boot_file(others, image.kernel_id), ramdisk=ramdisk, command_line=command_line)
 
     def _boot_file(self, others: dict[str, Image], image_id: str) -> str:
         if image_id not in others:
-            raise exception.ImageGone(image_id=image_id, reason="there is no such kernel or ramdisk image")
+            raise exceptions.ImageGone(image_id=image_id, reason="there is no such kernel or ramdisk image")
         return self._cache.get(others[image_id]).path
 
 
@@ -148,7 +149,7 @@ def formatted(directory: str, name: str, size: int, device: str, command: tuple[
 def require_root(spec: SpawnSpec) -> None:
     """Raises `ImageUnacceptable` where there is nothing to boot from."""
     if spec.image is None and devices.root_volume(spec.instance.block_devices) is None:
-        raise exception.ImageUnacceptable(image_id="", reason="a server without an image has nothing to boot from")
+        raise exceptions.ImageUnacceptable(image_id="", reason="a server without an image has nothing to boot from")
 
 
 def local_names(asked: Iterable[BlockDevice]) -> Iterator[str]:

@@ -13,8 +13,8 @@ from typing import Any
 
 import libvirt
 
-from nova_lite import exception
-from nova_lite.states import PowerState
+from nova_lite.base import exceptions
+from nova_lite.operations.states import PowerState
 from nova_lite.virt.driver import DomainInfo
 from nova_lite.virt.libvirt import guestxml
 from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
@@ -68,7 +68,7 @@ class Domains:
         domain = self._lookup(instance_uuid)
         info = None if domain is None else self._info(domain)
         if info is None:
-            raise exception.DomainNotFound(instance_uuid=instance_uuid)
+            raise exceptions.DomainNotFound(instance_uuid=instance_uuid)
         return domain, info
 
     def is_foreign(self, instance_uuid: str) -> bool:
@@ -110,7 +110,7 @@ class Domains:
         """Cut its power and forget it; quiet if it is not there or not ours."""
         try:
             domain, _ = self.get(instance_uuid)
-        except exception.DomainNotFound:
+        except exceptions.DomainNotFound:
             return
         self.cut_power(domain)
         self._connection.call_unless(_GONE, domain.undefineFlags, _UNDEFINE_FLAGS)
@@ -124,17 +124,17 @@ class Domains:
             self._connection.call_filtering(domain.createWithFlags, libvirt.VIR_DOMAIN_START_PAUSED if paused else 0)
         except LibvirtFailure as error:
             if error.error_code not in _ALREADY or self.state(instance_uuid) in _OFF:
-                raise exception.InstancePowerOnFailure(
+                raise exceptions.InstancePowerOnFailure(
                     instance_uuid=instance_uuid, reason=error.kwargs["reason"]
                 ) from error
         deadline = time.monotonic() + timeout
         while (state := self.state(instance_uuid)) != wanted:
             if state in _OFF:
-                raise exception.InstancePowerOnFailure(
+                raise exceptions.InstancePowerOnFailure(
                     instance_uuid=instance_uuid, reason="it stopped as soon as it was started"
                 )
             if time.monotonic() >= deadline:
-                raise exception.InstancePowerOnFailure(
+                raise exceptions.InstancePowerOnFailure(
                     instance_uuid=instance_uuid, reason=f"it did not run within {timeout:g} s"
                 )
             time.sleep(POLL_SECONDS)

@@ -17,7 +17,8 @@ import libvirt
 import msgspec
 from oslo_config import cfg
 
-from nova_lite import cpu_sets, exception, files, hardware
+from nova_lite import hardware
+from nova_lite.base import cpu_sets, exceptions, files
 from nova_lite.hardware import traits
 from nova_lite.objects import (
     VIF,
@@ -35,7 +36,7 @@ from nova_lite.objects import (
     VolumeSource,
     Wish,
 )
-from nova_lite.states import PowerState
+from nova_lite.operations.states import PowerState
 from nova_lite.virt import images, topology
 from nova_lite.virt.configdrive import ConfigDrives
 from nova_lite.virt.driver import (
@@ -122,7 +123,7 @@ class LibvirtDriver(ComputeDriver):
         try:
             self._records.prepare()
         except OSError as error:
-            raise exception.ConfigurationError(
+            raise exceptions.ConfigurationError(
                 reason=f"Instances cannot be kept in {self._records.instances_path}: {error}"
             ) from error
         _warn_of_closed_directories(self._records.instances_path)
@@ -152,7 +153,7 @@ class LibvirtDriver(ComputeDriver):
                 for machine in hosttraits.MACHINES
             ]
         except LibvirtFailure as error:
-            raise exception.ConfigurationError(
+            raise exceptions.ConfigurationError(
                 reason=f"libvirt cannot run {self._virt_type} guests on host {self.host}: {error.kwargs['reason']}"
             ) from error
         model = cpumodel.choose(self.conf, self._virt_type, capabilities[0])
@@ -274,7 +275,7 @@ class LibvirtDriver(ComputeDriver):
     def _check_traits(self, wanted: hardware.Hardware) -> None:
         """The scheduler has chosen by what it knew of this host, or was not asked."""
         if missing := traits.missing(wanted.traits, self._traits):
-            raise exception.VirtDriverError(reason=f"host {self.host} lacks what is asked for: {', '.join(missing)}")
+            raise exceptions.VirtDriverError(reason=f"host {self.host} lacks what is asked for: {', '.join(missing)}")
 
     def _xml(self, spec: SpawnSpec, directory: str, disks: DiskSet) -> str:
         networks = self._networks.run_by_libvirt(spec.vifs)
@@ -295,14 +296,14 @@ class LibvirtDriver(ComputeDriver):
         instance_uuid = spec.instance.uuid
         try:
             info = self.get_info(instance_uuid)
-        except exception.DomainNotFound:
+        except exceptions.DomainNotFound:
             if self._domains.is_foreign(instance_uuid):
-                raise exception.VirtDriverError(
+                raise exceptions.VirtDriverError(
                     reason=f"a domain with uuid {instance_uuid} exists that is not host {self.host}'s"
                 ) from None
         else:
             if info.generation > spec.generation:
-                raise exception.Fenced(instance_uuid=instance_uuid, generation=info.generation)
+                raise exceptions.Fenced(instance_uuid=instance_uuid, generation=info.generation)
             if info.generation == spec.generation and info.power_state == PowerState.RUNNING:
                 return True
         self.destroy(instance_uuid)
@@ -313,7 +314,7 @@ class LibvirtDriver(ComputeDriver):
         """One step back. A step that fails is left to `leftovers`, so that the first error is the one reported."""
         try:
             remove(instance_uuid)
-        except (exception.VirtDriverError, OSError) as error:
+        except (exceptions.VirtDriverError, OSError) as error:
             LOG.error("After the failed spawn of %s %s could not be removed: %s", instance_uuid, what, error)
 
     def destroy(self, instance_uuid: str) -> None:
@@ -342,7 +343,7 @@ class LibvirtDriver(ComputeDriver):
     def _take_apart(self, instance_uuid: str, timeout: int) -> None:
         try:
             domain, _ = self._domains.get(instance_uuid)
-        except exception.DomainNotFound:
+        except exceptions.DomainNotFound:
             return
         self.power_off(instance_uuid, timeout)
         xml = self._connection.call(domain.XMLDesc, libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE)
@@ -392,7 +393,7 @@ class LibvirtDriver(ComputeDriver):
     def check_can_live_migrate_source(self, instance_uuid: str) -> LiveSource:
         domain, info = self._domains.get(instance_uuid)
         if info.power_state not in (PowerState.RUNNING, PowerState.PAUSED):
-            raise exception.MigrationPreCheckError(reason="the guest does not run")
+            raise exceptions.MigrationPreCheckError(reason="the guest does not run")
         with _files_errors():
             found = migration.source_of(
                 self.conf, self._connection.call(domain.XMLDesc, 0), self._records.directory(instance_uuid)
@@ -408,9 +409,9 @@ class LibvirtDriver(ComputeDriver):
     def pre_live_migration(self, spec: SpawnSpec, source: LiveSource) -> LiveDestination:
         instance_uuid = spec.instance.uuid
         if source.driver != transfer.DRIVER:
-            raise exception.MigrationPreCheckError(reason=f"the guest is one of driver {source.driver}")
+            raise exceptions.MigrationPreCheckError(reason=f"the guest is one of driver {source.driver}")
         if self._is_there(spec):
-            raise exception.MigrationPreCheckError(reason="it runs at the destination already")
+            raise exceptions.MigrationPreCheckError(reason="it runs at the destination already")
         with contextlib.ExitStack() as undo, _files_errors():
             undo.callback(self._undo, "its files", self._records.remove, instance_uuid)
             directory = self._records.create(instance_uuid, spec.generation, list(spec.images), beside=True)
@@ -476,9 +477,9 @@ class LibvirtDriver(ComputeDriver):
     def recreate(self, spec: SpawnSpec) -> None:
         instance_uuid = spec.instance.uuid
         if self._records.generation(instance_uuid) != spec.generation:
-            raise exception.DomainNotFound(instance_uuid=instance_uuid)
+            raise exceptions.DomainNotFound(instance_uuid=instance_uuid)
         if self._domains.has(instance_uuid):
-            raise exception.VirtDriverError(reason=f"a domain {instance_uuid} exists that is not host {self.host}'s")
+            raise exceptions.VirtDriverError(reason=f"a domain {instance_uuid} exists that is not host {self.host}'s")
         with _files_errors():
             directory = self._records.directory(instance_uuid)
             self._rescue.forget(instance_uuid)
@@ -491,7 +492,7 @@ class LibvirtDriver(ComputeDriver):
         instance_uuid = spec.instance.uuid
         domain, info = self._domains.get(instance_uuid)
         if info.generation != spec.generation or self._records.generation(instance_uuid) != spec.generation:
-            raise exception.DomainNotFound(instance_uuid=instance_uuid)
+            raise exceptions.DomainNotFound(instance_uuid=instance_uuid)
         self._drop_memory(domain)
         self._domains.cut_power(domain)
         with _files_errors():
@@ -512,7 +513,7 @@ class LibvirtDriver(ComputeDriver):
             self._connection.call(domain.setUserPassword, user, password, 0)
         except LibvirtFailure as error:
             if error.error_code in _NO_AGENT:
-                raise exception.GuestAgentUnresponsive(instance_uuid=instance_uuid) from error
+                raise exceptions.GuestAgentUnresponsive(instance_uuid=instance_uuid) from error
             raise
 
     def trigger_crash_dump(self, instance_uuid: str) -> None:
@@ -529,7 +530,7 @@ class LibvirtDriver(ComputeDriver):
             self._rescue.define(spec)
             try:
                 self._start(domain, instance_uuid)
-            except exception.VirtDriverError:
+            except exceptions.VirtDriverError:
                 self._domains.cut_power(domain)
                 self._rescue.restore(instance_uuid)
                 raise
@@ -590,7 +591,7 @@ class LibvirtDriver(ComputeDriver):
         """Also by domains that are older than records of what they use, which start their kernels themselves."""
         used = diskuse.bases(self._records.instances_path)
         for info in self._domains.all():
-            with contextlib.suppress(exception.DomainNotFound):
+            with contextlib.suppress(exceptions.DomainNotFound):
                 domain, _ = self._domains.get(info.uuid)
                 used |= guestxml.boot_files(self._connection.call(domain.XMLDesc, libvirt.VIR_DOMAIN_XML_INACTIVE))
         return used
@@ -626,7 +627,7 @@ class LibvirtDriver(ComputeDriver):
         domain, _ = self._domains.get(instance_uuid)
         statistics = self._connection.connect_call("domainListGetStats", [domain], diagnostics.STATISTICS, 0)
         if not statistics:
-            raise exception.DomainNotFound(instance_uuid=instance_uuid)
+            raise exceptions.DomainNotFound(instance_uuid=instance_uuid)
         xml = self._connection.call(domain.XMLDesc, 0)
         config_drive = os.path.exists(os.path.join(self._records.directory(instance_uuid), CONFIG_DRIVE))
         return diagnostics.diagnostics(statistics[0][1], xml, self._virt_type, config_drive)
@@ -644,7 +645,7 @@ def _files_errors() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise exception.VirtDriverError(reason=str(error)) from error
+        raise exceptions.VirtDriverError(reason=str(error)) from error
 
 
 def _warn_of_closed_directories(path: str) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from oslo_config import cfg
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.objects import Network
 from nova_lite.virt import images
 from nova_lite.virt.libvirt import nft
@@ -40,7 +40,7 @@ class Firewall:
         complaint = nft.run("list tables\n")
         self._works = not complaint
         if complaint and self._metadata is not None:
-            raise exception.ConfigurationError(reason=f"[network] metadata_service: {complaint}")
+            raise exceptions.ConfigurationError(reason=f"[network] metadata_service: {complaint}")
         if complaint:
             LOG.warning("Guests reach what listens on this host, and link-local addresses: %s", complaint)
         if self._metadata is not None:
@@ -63,7 +63,7 @@ def _checked(text: str) -> ipaddress.IPv4Address:
     except ValueError:
         address = ipaddress.IPv4Address(0)
     if address.is_loopback or address.is_unspecified or text == METADATA_ADDRESS:
-        raise exception.ConfigurationError(
+        raise exceptions.ConfigurationError(
             reason=f"[network] metadata_service: guests cannot be led to [api] metadata_listen = {text}. It has to be "
             f"an IPv4 address of this machine, or one of {LINK_LOCAL}, such as 169.254.87.75, that it is then given "
             f"({METADATA_ADDRESS} may be its own cloud's)."

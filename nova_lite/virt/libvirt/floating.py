@@ -13,7 +13,7 @@ import socket
 
 import msgspec
 
-from nova_lite import exception, files
+from nova_lite.base import exceptions, files
 from nova_lite.objects import VIF
 from nova_lite.virt import images
 from nova_lite.virt.libvirt.names import bridge_name
@@ -105,5 +105,5 @@ def ruleset(table: str, leads: dict[str, VIF]) -> str:
 
 def _fixed(vif: VIF) -> str:
     if vif.version != 4:
-        raise exception.VirtDriverError(reason=f"{vif.address} is not IPv4: no floating address leads there")
+        raise exceptions.VirtDriverError(reason=f"{vif.address} is not IPv4: no floating address leads there")
     return str(ipaddress.IPv4Address(vif.address))

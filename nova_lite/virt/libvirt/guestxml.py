@@ -13,9 +13,9 @@ from collections.abc import Collection
 import msgspec
 
 from nova_lite import hardware as wanted
+from nova_lite.base.version import VERSION
 from nova_lite.hardware import DEFAULT, Hardware
 from nova_lite.objects import VIF, NetworkDisk
-from nova_lite.version import VERSION
 from nova_lite.virt.driver import SpawnSpec
 from nova_lite.virt.libvirt import consoles, cpumodel, dualstack, hardwarexml, kvm, names, neutron, numaxml
 from nova_lite.virt.libvirt.consoles import Listeners

@@ -6,9 +6,10 @@ import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from nova_lite import exception, hardware
+from nova_lite import hardware
+from nova_lite.base import exceptions
 from nova_lite.hardware import fitting, table
-from nova_lite.hardware.rows import Outcome, Row, Wins
+from nova_lite.hardware.definition import Outcome, Row, Wins
 from nova_lite.objects import VIF, Flavor, Image, Instance, Network, NUMACell, NUMAPages
 from nova_lite.virt.driver import SpawnSpec
 from nova_lite.virt.libvirt import guestxml, kvm
@@ -89,7 +90,7 @@ def effect(row: Row) -> str:
     it, or in words what else it changes."""
     try:
         made = xml(row.specs, row.properties)
-    except exception.HardwareRefused as error:
+    except exceptions.HardwareRefused as error:
         return f"400, “{error.message}”"
     new = added(_without(row), made)
     if new:

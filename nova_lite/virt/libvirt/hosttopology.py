@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import xml.etree.ElementTree as ET
 
-from nova_lite import cpu_sets
+from nova_lite.base import cpu_sets
 from nova_lite.objects import NUMACell, NUMAPages
 
 

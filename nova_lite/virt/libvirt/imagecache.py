@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 from oslo_concurrency import lockutils
 
-from nova_lite import exception, files, metrics
+from nova_lite.base import exceptions, files, metrics
 from nova_lite.image import formats
 from nova_lite.objects import Image
 from nova_lite.virt import images
@@ -52,7 +52,7 @@ class ImageCache:
     def get(self, image: Image) -> CachedImage:
         """The image's file; raises `ImageUnacceptable` and what fetching it does."""
         if not _PLAIN_NAME.fullmatch(image.id) or image.id.endswith((_PART, _CONVERTED)):
-            raise exception.ImageUnacceptable(image_id=image.id, reason="its id is not a plain name")
+            raise exceptions.ImageUnacceptable(image_id=image.id, reason="its id is not a plain name")
         kept = images.qemu_format(image) if images.qemu_format(image) in images.KEPT_FORMATS else "raw"
         path = os.path.join(self._directory, image.id)
         with self._lock(image.id):
@@ -135,9 +135,9 @@ class ImageCache:
         """What qemu-img says, told what to look for. Its complaint, which names files of this host, is for the log."""
         try:
             return self._qemu_img.info(part, images.qemu_format(image))
-        except exception.VirtDriverError as error:
+        except exceptions.VirtDriverError as error:
             LOG.warning("Image %s (%s) cannot be read: %s", image.id, image.disk_format, error)
-            raise exception.ImageUnacceptable(image_id=image.id, reason="it cannot be read") from error
+            raise exceptions.ImageUnacceptable(image_id=image.id, reason="it cannot be read") from error
 
     def _convert(self, image: Image, part: str, info: images.DiskInfo, target: str) -> None:
         """A header may promise any size: what has no room here is refused before it fills the disk. Another host may
@@ -145,9 +145,9 @@ class ImageCache:
         room = shutil.disk_usage(self._directory).free
         if info.virtual_size > room:
             LOG.warning("Image %s is %d bytes big, and there are %d free", image.id, info.virtual_size, room)
-            raise exception.VirtDriverError(reason=f"image {image.id} is bigger than this host has room for")
+            raise exceptions.VirtDriverError(reason=f"image {image.id} is bigger than this host has room for")
         try:
             self._qemu_img.convert(part, info, target)
-        except exception.VirtDriverError as error:
+        except exceptions.VirtDriverError as error:
             LOG.warning("Image %s (%s) cannot be converted: %s", image.id, image.disk_format, error)
-            raise exception.VirtDriverError(reason=f"image {image.id} could not be converted here") from error
+            raise exceptions.VirtDriverError(reason=f"image {image.id} could not be converted here") from error

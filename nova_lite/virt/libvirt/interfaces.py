@@ -9,7 +9,7 @@ from typing import Any
 
 import libvirt
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.objects import VIF
 from nova_lite.virt.libvirt import guestxml
 from nova_lite.virt.libvirt.connection import Connection
@@ -54,7 +54,7 @@ class Interfaces:
         while self._has(domain, vif, _LIVE):
             now = time.monotonic()
             if now >= started + self._timeout:
-                raise exception.VirtDriverError(
+                raise exceptions.VirtDriverError(
                     reason=f"the guest did not let go of interface {vif.mac_address} within {self._timeout:g} s"
                 )
             if now >= ask_at:

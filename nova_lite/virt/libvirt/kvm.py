@@ -21,7 +21,7 @@ import xml.etree.ElementTree as ET
 
 import msgspec
 
-from nova_lite import files
+from nova_lite.base import files
 
 LOG = logging.getLogger(__name__)
 

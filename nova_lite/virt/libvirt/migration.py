@@ -18,7 +18,7 @@ from typing import Any
 import libvirt
 from oslo_config import cfg
 
-from nova_lite import concurrency, exception
+from nova_lite.base import concurrency, exceptions
 from nova_lite.objects import LiveDestination, LiveSource, MigrationProgress, Wish
 from nova_lite.virt import images
 from nova_lite.virt.libvirt import consoles, disks, guestxml, numaxml, transfer, volumes
@@ -63,7 +63,7 @@ def source_of(conf: cfg.ConfigOpts, xml: str, directory: str) -> LiveSource:
         path = "" if source is None else source.get("file", "")
         name = os.path.basename(path)
         if os.path.dirname(path) != directory or name not in transfer.TRAVELLING:
-            raise exception.MigrationPreCheckError(reason=f"disk {path or '(no file)'} cannot be migrated")
+            raise exceptions.MigrationPreCheckError(reason=f"disk {path or '(no file)'} cannot be migrated")
         if disk.find("readonly") is not None:
             read_only.append(name)
         else:
@@ -78,7 +78,7 @@ def destination_xml(xml: str, destination: LiveDestination) -> str:
     root = ET.fromstring(xml)  # noqa: S314 libvirt's own
     owner = root.find(f"metadata/{{{guestxml.NAMESPACE}}}instance")
     if owner is None:
-        raise exception.MigrationPreCheckError(reason="the domain has no metadata of ours")
+        raise exceptions.MigrationPreCheckError(reason="the domain has no metadata of ours")
     for child in owner:
         tag = child.tag.rpartition("}")[2]
         if tag in ("host", "generation"):
@@ -108,7 +108,7 @@ def _path(destination: LiveDestination, name: str) -> str:
     try:
         return destination.paths[name]
     except KeyError:
-        raise exception.MigrationPreCheckError(reason=f"{destination.host} has no {name} ready") from None
+        raise exceptions.MigrationPreCheckError(reason=f"{destination.host} has no {name} ready") from None
 
 
 def progress_of(stats: dict[str, Any]) -> MigrationProgress:
@@ -130,7 +130,7 @@ def has_arrived(call: Callable[..., Any], domain: Any) -> bool:
     _, reason = call(domain.state, 0)
     if reason == libvirt.VIR_DOMAIN_PAUSED_POSTCOPY_FAILED:
         return False
-    raise exception.MigrationFailed(instance_uuid=domain.UUIDString(), reason="it still counts as coming")
+    raise exceptions.MigrationFailed(instance_uuid=domain.UUIDString(), reason="it still counts as coming")
 
 
 def take_over(call: Callable[..., Any], domain: Any) -> None:
@@ -161,14 +161,14 @@ class Migration:
 
     def run(self, domain: Any, watch: Callable[[MigrationProgress], Wish]) -> None:
         """On return the guest is at the destination; raises `MigrationFailed` or `MigrationAborted`, and it is here."""
-        failures: list[exception.VirtDriverError] = []
+        failures: list[exceptions.VirtDriverError] = []
         paused = self._connection.call(domain.state, 0)[0] == libvirt.VIR_DOMAIN_PAUSED
         arguments = self._arguments(domain)
 
         def migrate() -> None:
             try:
                 self._connection.call(domain.migrateToURI3, *arguments)
-            except exception.VirtDriverError as error:
+            except exceptions.VirtDriverError as error:
                 failures.append(error)
 
         thread = threading.Thread(target=migrate, name=f"migration-{self._uuid}", daemon=True)
@@ -181,8 +181,8 @@ class Migration:
         if self.settle(resume=not paused):
             return
         if self._aborted:
-            raise exception.MigrationAborted(instance_uuid=self._uuid, reason=self._aborted)
-        raise exception.MigrationFailed(instance_uuid=self._uuid, reason=failures[0].kwargs["reason"])
+            raise exceptions.MigrationAborted(instance_uuid=self._uuid, reason=self._aborted)
+        raise exceptions.MigrationFailed(instance_uuid=self._uuid, reason=failures[0].kwargs["reason"])
 
     def _arguments(self, domain: Any) -> tuple[str, dict[str, Any], int]:
         xml = self._connection.call(domain.XMLDesc, libvirt.VIR_DOMAIN_XML_MIGRATABLE | libvirt.VIR_DOMAIN_XML_SECURE)
@@ -282,7 +282,7 @@ class Migration:
                 return
             self._connection.call_unless(_IDLE, domain.abortJob)
             if time.monotonic() > deadline:
-                raise exception.MigrationFailed(instance_uuid=self._uuid, reason="it does not end")
+                raise exceptions.MigrationFailed(instance_uuid=self._uuid, reason="it does not end")
             time.sleep(POLL_SECONDS)
 
     def _has_arrived_there(self) -> bool:
@@ -291,13 +291,13 @@ class Migration:
         try:
             connection = concurrency.call_blocking(libvirt.open, self._uri)
         except libvirt.libvirtError as error:
-            raise exception.HypervisorUnavailable(host=self._destination.host, reason=one_line(error)) from error
+            raise exceptions.HypervisorUnavailable(host=self._destination.host, reason=one_line(error)) from error
         try:
             domain = concurrency.call_blocking(connection.lookupByUUIDString, self._uuid)
             return has_arrived(concurrency.call_blocking, domain)
         except libvirt.libvirtError as error:
             if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
-                raise exception.HypervisorUnavailable(host=self._destination.host, reason=one_line(error)) from error
+                raise exceptions.HypervisorUnavailable(host=self._destination.host, reason=one_line(error)) from error
             return False
         finally:
             connection.close()

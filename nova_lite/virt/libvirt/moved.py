@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from oslo_config import cfg
 
-from nova_lite import exception, files
+from nova_lite.base import exceptions, files
 from nova_lite.objects import Image, LiveSource
 from nova_lite.objects import block_device as devices
 from nova_lite.virt import images
@@ -71,12 +71,12 @@ class MovedDisks:
             volume_id for volume_id, path in spec.volumes.items() if isinstance(path, str) and not os.path.exists(path)
         )
         if missing:
-            raise exception.MigrationPreCheckError(reason=f"volumes {', '.join(missing)} are not to be had there")
+            raise exceptions.MigrationPreCheckError(reason=f"volumes {', '.join(missing)} are not to be had there")
         paths: dict[str, str] = {}
         whole = False
         for name, size in source.disks.items():
             if name not in transfer.TRAVELLING:
-                raise exception.VirtDriverError(reason=f"{name!r} is not a file of an instance")
+                raise exceptions.VirtDriverError(reason=f"{name!r} is not a file of an instance")
             paths[name] = os.path.join(directory, name)
             if name == disks.ROOT:
                 assert spec.image is not None
@@ -105,7 +105,7 @@ class MovedDisks:
         """Whether it begins as its image; else it is empty."""
         try:
             base = self._cache.get(image)
-        except exception.NovaLiteException as error:
+        except exceptions.NovaLiteException as error:
             LOG.warning("Image %s is not to be had, the disk is brought whole: %s", image.id, error.message)
             images.run("qemu-img", "create", "-q", "-f", "qcow2", path, str(size))
         else:
@@ -134,7 +134,7 @@ class MovedDisks:
         image is not to be had any more but there."""
         try:
             base = self._cache.get(image)
-        except exception.NovaLiteException as error:
+        except exceptions.NovaLiteException as error:
             LOG.warning("Image %s is not to be had, the disk gets all of it: %s", image.id, error.message)
             self._flatten(directory, path, image, fetcher)
         else:
@@ -146,7 +146,7 @@ class MovedDisks:
         try:
             fetcher.fetch_base(image.id, base)
             if kept != "raw" and self._qemu_img.info(base, kept).data_files:
-                raise exception.ImageUnacceptable(image_id=image.id, reason="it refers to other files")
+                raise exceptions.ImageUnacceptable(image_id=image.id, reason="it refers to other files")
             _rebase(path, CachedImage(path=base, format=kept, virtual_size=0))
             images.run("qemu-img", "rebase", "-q", "-f", "qcow2", "-b", "", path)
         finally:
@@ -164,7 +164,7 @@ def _header(qemu_img: images.QemuImg, path: str) -> qcow2.Header:
     output = images.run("qemu-img", "info", "--output=json", "-f", "qcow2", path)
     header: dict[str, Any] = msgspec.json.decode(output)
     if ((header.get("format-specific") or {}).get("data") or {}).get("data-file"):
-        raise exception.VirtDriverError(reason="the root disk refers to another file")
+        raise exceptions.VirtDriverError(reason="the root disk refers to another file")
     return qcow2.Header(size=header["virtual-size"], backing=header.get("backing-filename") or "")
 
 

@@ -23,7 +23,7 @@ from typing import Any
 import libvirt
 from oslo_config import cfg
 
-from nova_lite import exception, files
+from nova_lite.base import exceptions, files
 from nova_lite.objects import VIF, Network, ipv6
 from nova_lite.virt.libvirt import dhcp, dualstack, neutron, nft
 from nova_lite.virt.libvirt.connection import Connection
@@ -149,7 +149,7 @@ def network_xml(vif: VIF) -> str:
             ET.SubElement(dns, "forwarder", addr=address)
     cidr = ipaddress.ip_network(network.cidr, strict=False)
     if cidr.version != 4:
-        raise exception.VirtDriverError(reason=f"network {network.name} is not IPv4: {network.cidr}")
+        raise exceptions.VirtDriverError(reason=f"network {network.name} is not IPv4: {network.cidr}")
     ET.SubElement(root, "ip", address=_host_address(network), netmask=str(cidr.netmask))
     if network.cidr6:
         # Its dnsmasq advertises the prefix, and itself as the way out if the network has one.
@@ -183,7 +183,7 @@ def _host_address(network: Network) -> str:
     for address in (cidr[1], cidr[-2]):
         if not int(first) <= int(address) <= int(last):
             return str(address)
-    raise exception.VirtDriverError(
+    raise exceptions.VirtDriverError(
         reason=f"network {network.name} leaves no address for the host: it has no gateway, and its pool is all of it"
     )
 
@@ -193,13 +193,13 @@ def _host_address(network: Network) -> str:
 
 def reservations_directory(network: Network) -> str:
     if not _PLAIN_NAME.fullmatch(network.id):
-        raise exception.VirtDriverError(reason=f"network id {network.id!r} is not a plain name")
+        raise exceptions.VirtDriverError(reason=f"network id {network.id!r} is not a plain name")
     return os.path.join(dhcp.DIRECTORY, f"{network_name(network)}.d")
 
 
 def _reservation_path(vif: VIF) -> str:
     if not _PLAIN_NAME.fullmatch(vif.id):
-        raise exception.VirtDriverError(reason=f"VIF id {vif.id!r} is not a plain name")
+        raise exceptions.VirtDriverError(reason=f"VIF id {vif.id!r} is not a plain name")
     return os.path.join(reservations_directory(vif.network), vif.id)
 
 
@@ -207,11 +207,11 @@ def reservation(vif: VIF, hostname: str) -> str:
     """One line in dnsmasq's form: MAC address, address, name (its first part), lease time."""
     mac_address = vif.mac_address.lower()
     if not _MAC_ADDRESS.fullmatch(mac_address):
-        raise exception.VirtDriverError(reason=f"{vif.mac_address!r} is not a MAC address")
+        raise exceptions.VirtDriverError(reason=f"{vif.mac_address!r} is not a MAC address")
     try:
         fields = [mac_address, str(ipaddress.IPv4Address(vif.address))]
     except ValueError as error:
-        raise exception.VirtDriverError(reason=f"{vif.address!r} is not an IPv4 address") from error
+        raise exceptions.VirtDriverError(reason=f"{vif.address!r} is not an IPv4 address") from error
     name = hostname.partition(".")[0]
     if _HOSTNAME.fullmatch(name):
         fields.append(name)

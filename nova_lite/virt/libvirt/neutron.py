@@ -10,7 +10,7 @@ import os
 import subprocess
 import xml.etree.ElementTree as ET
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.objects import VIF
 
 LOG = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ def plug(vif: VIF) -> None:
     if vif.vif_type == BRIDGE:
         _make_bridge(vif.network.bridge, vif.network.mtu)
     elif vif.vif_type != OVS:
-        raise exception.VirtDriverError(
+        raise exceptions.VirtDriverError(
             reason=f"port {vif.id} is bound as {vif.vif_type}, and guests here are connected as {BRIDGE} or {OVS} only"
         )
 
@@ -49,10 +49,10 @@ def _make_bridge(name: str, mtu: int) -> None:
         return
     complaint = _ip("link", "add", "name", name, "mtu", str(mtu), "type", "bridge", "forward_delay", "0")
     if complaint and not os.path.exists(f"/sys/class/net/{name}/bridge"):
-        raise exception.VirtDriverError(reason=f"bridge {name} could not be made: {complaint}")
+        raise exceptions.VirtDriverError(reason=f"bridge {name} could not be made: {complaint}")
     complaint = _ip("link", "set", name, "up")
     if complaint:
-        raise exception.VirtDriverError(reason=f"bridge {name} could not be set up: {complaint}")
+        raise exceptions.VirtDriverError(reason=f"bridge {name} could not be set up: {complaint}")
     LOG.info("Bridge %s is made", name)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 
 
 def run(text: str) -> str:
@@ -19,4 +19,4 @@ def run(text: str) -> str:
 def apply(text: str) -> None:
     """`run`, unless there is nothing to be done; raises `VirtDriverError`."""
     if text and (complaint := run(text)):
-        raise exception.VirtDriverError(reason=f"the packet filters of this host: {complaint}")
+        raise exceptions.VirtDriverError(reason=f"the packet filters of this host: {complaint}")

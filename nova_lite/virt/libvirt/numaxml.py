@@ -5,7 +5,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 
-from nova_lite import cpu_sets
+from nova_lite.base import cpu_sets
 from nova_lite.objects import InstanceNUMATopology
 
 #: Of ``cputune``: what this module writes; the rest is the flavor's quota.

@@ -10,7 +10,7 @@ import os
 import threading
 import zlib
 
-from nova_lite import files
+from nova_lite.base import files
 from nova_lite.virt import images
 
 #: Kinds that are kept, and bytes of the biggest overlay that is: that of a disk of 40 TiB.

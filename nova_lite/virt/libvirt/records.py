@@ -24,7 +24,7 @@ from typing import TypeVar
 
 import msgspec
 
-from nova_lite import files
+from nova_lite.base import files
 from nova_lite.objects import VIF
 from nova_lite.objects.ready import make_ready
 

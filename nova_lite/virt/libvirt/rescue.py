@@ -12,7 +12,7 @@ import xml.etree.ElementTree as ET
 
 import libvirt
 
-from nova_lite import exception, files
+from nova_lite.base import exceptions, files
 from nova_lite.hardware import RescueDisk, check_rescue, settings
 from nova_lite.virt.driver import SpawnSpec
 from nova_lite.virt.libvirt import guestxml, hardwarexml
@@ -48,7 +48,7 @@ class Rescue:
         try:
             disks = self._disks.make_rescue(directory, spec)
             self._domains.define(rescue_xml(self._read(instance_uuid), disks, check_rescue(spec.image, strict=False)))
-        except (exception.NovaLiteException, OSError):
+        except (exceptions.NovaLiteException, OSError):
             self.restore(instance_uuid)
             raise
 

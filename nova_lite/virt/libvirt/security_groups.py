@@ -23,7 +23,7 @@ from collections.abc import Collection, Iterable
 import msgspec
 from oslo_config import cfg
 
-from nova_lite import exception, files
+from nova_lite.base import exceptions, files
 from nova_lite.objects import VIF, PortFilters, SecurityGroup, SecurityGroupRule
 from nova_lite.objects.ready import make_ready
 from nova_lite.objects.security_group import EGRESS, INGRESS, IPV4, IPV6
@@ -62,7 +62,7 @@ class PortFirewall:
             return
         complaint = show_bridged_packets() or nft.run("list tables\n")
         if complaint:
-            raise exception.ConfigurationError(
+            raise exceptions.ConfigurationError(
                 reason=f"[network] security_groups: {complaint}. Guests cannot be filtered then; false says that they "
                 "need not be."
             )

@@ -17,8 +17,8 @@ from xml.etree import ElementTree as ET
 
 import libvirt
 
-from nova_lite import exception, files
-from nova_lite.states import PowerState
+from nova_lite.base import exceptions, files
+from nova_lite.operations.states import PowerState
 from nova_lite.virt import images
 from nova_lite.virt.libvirt import guestxml
 from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
@@ -62,7 +62,7 @@ class Snapshotter:
     def end_copies(self, directory: str) -> None:
         """End the mirrors into ``directory`` that a daemon which was killed has left."""
         for info in self._domains.all():
-            with contextlib.suppress(exception.DomainNotFound):
+            with contextlib.suppress(exceptions.DomainNotFound):
                 domain, _ = self._domains.get(info.uuid)
                 self._end_copies(domain, directory)
 
@@ -102,7 +102,7 @@ class Snapshotter:
             if below is None or kind is None:
                 break
             return target.get("dev", ""), below.get("file", ""), kind.get("type", "")
-        raise exception.VirtDriverError(reason="its root disk is not an overlay of an image")
+        raise exceptions.VirtDriverError(reason="its root disk is not an overlay of an image")
 
     def catch_up(self, domain: Any, device: str, check: Callable[[], None]) -> None:
         """Until the mirror of this disk is the same as the disk, and stays so."""
@@ -111,7 +111,7 @@ class Snapshotter:
             check()
             job = self._connection.call(domain.blockJobInfo, device, 0)
             if not job:
-                raise exception.VirtDriverError(reason="the copy of its disk broke off")
+                raise exceptions.VirtDriverError(reason="the copy of its disk broke off")
             if job["end"] and job["cur"] == job["end"] and self._is_ready(domain, device):
                 return
             if time.monotonic() - said >= LOG_SECONDS:
@@ -147,7 +147,7 @@ class Snapshotter:
             self._connection.call(domain.fsFreeze, None, 0)
         except LibvirtFailure as error:
             if self._has_to_bequiesced(domain):
-                raise exception.VirtDriverError(
+                raise exceptions.VirtDriverError(
                     reason="its image has os_require_quiesce, and its guest agent does not freeze its file systems: "
                     f"{error.kwargs['reason']}"
                 ) from error

@@ -24,7 +24,7 @@ import time
 
 from oslo_config import cfg
 
-from nova_lite import exception, files
+from nova_lite.base import exceptions, files
 from nova_lite.objects import DiskFile, DiskSource
 from nova_lite.virt.libvirt import disks, records
 
@@ -82,9 +82,9 @@ class Fetcher:
         self._directory = directory
         name = os.path.basename(source.location)
         if source.driver != DRIVER:
-            raise exception.VirtDriverError(reason=f"disks of driver {source.driver} cannot be used here")
+            raise exceptions.VirtDriverError(reason=f"disks of driver {source.driver} cannot be used here")
         if not _ADDRESS.fullmatch(source.host) or records.uuid_of(name) != instance_uuid:
-            raise exception.VirtDriverError(reason=f"{source.host}:{source.location} is not a place of disks")
+            raise exceptions.VirtDriverError(reason=f"{source.host}:{source.location} is not a place of disks")
         self._name = name
         self._is_local = self._sees_source()
 
@@ -104,7 +104,7 @@ class Fetcher:
         wanted = [file for file in self._source.files if file.name != MARKER]
         for file in wanted:
             if file.name not in TRAVELLING:
-                raise exception.VirtDriverError(reason=f"{file.name!r} is not a file of an instance")
+                raise exceptions.VirtDriverError(reason=f"{file.name!r} is not a file of an instance")
         self._check_room(wanted)
         for file in wanted:
             path = os.path.join(self._directory, file.name)
@@ -114,7 +114,7 @@ class Fetcher:
     def fetch_base(self, image_id: str, path: str) -> None:
         """The source's cached image, where this host cannot get it from the image service any more."""
         if not _PLAIN_NAME.fullmatch(image_id):
-            raise exception.ImageUnacceptable(image_id=image_id, reason="its id is not a plain name")
+            raise exceptions.ImageUnacceptable(image_id=image_id, reason="its id is not a plain name")
         self._bring(os.path.join(records.BASE, image_id), path)
 
     def _check_room(self, wanted: list[DiskFile]) -> None:
@@ -123,7 +123,7 @@ class Fetcher:
         have = os.path.join(self._directory, disks.ROOT)
         missing = largest - (os.path.getsize(have) if os.path.exists(have) else 0)
         if missing > shutil.disk_usage(self._directory).free:
-            raise exception.VirtDriverError(reason=f"no room for {largest} bytes in {self._directory}")
+            raise exceptions.VirtDriverError(reason=f"no room for {largest} bytes in {self._directory}")
 
     def _bring(self, remote: str, path: str) -> None:
         """``remote``: a path below the source's instances directory."""
@@ -145,7 +145,7 @@ class Fetcher:
                 return
             LOG.warning("Fetching %s from %s failed: %s", remote, self._source.host, complaint)
             if status not in _BROKEN or attempt == ATTEMPTS:
-                raise exception.VirtDriverError(reason=f"{remote} of {self._source.host}: {complaint}")
+                raise exceptions.VirtDriverError(reason=f"{remote} of {self._source.host}: {complaint}")
             time.sleep(PAUSE_SECONDS)
 
     def _ssh(self) -> list[str]:
@@ -169,14 +169,14 @@ def _copy(origin: str, path: str) -> None:
     try:
         descriptor = os.open(origin, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError as error:
-        raise exception.VirtDriverError(reason=f"{origin}: {error.strerror}") from error
+        raise exceptions.VirtDriverError(reason=f"{origin}: {error.strerror}") from error
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise exception.VirtDriverError(reason=f"{origin} is not a plain file")
+            raise exceptions.VirtDriverError(reason=f"{origin} is not a plain file")
         command = ["cp", "--reflink=auto", "--sparse=always", "--", f"/dev/fd/{descriptor}", path]
         status, complaint = _run(command, descriptor)
         if status != 0:
-            raise exception.VirtDriverError(reason=complaint)
+            raise exceptions.VirtDriverError(reason=complaint)
     finally:
         os.close(descriptor)
 
@@ -188,7 +188,7 @@ def _run(command: list[str], *descriptors: int) -> tuple[int, str]:
             command, stdin=subprocess.DEVNULL, capture_output=True, check=False, pass_fds=descriptors, errors="replace"
         )
     except OSError as error:
-        raise exception.VirtDriverError(reason=f"{command[0]} cannot be run: {error.strerror}") from error
+        raise exceptions.VirtDriverError(reason=f"{command[0]} cannot be run: {error.strerror}") from error
     lines = [line for line in done.stderr.strip().splitlines() if line]
     complaint = next((line for line in lines if "No space left" in line), lines[0] if lines else "")
     return done.returncode, complaint or f"{command[0]} ended with status {done.returncode}"
@@ -201,4 +201,4 @@ def _verify(path: str, file: DiskFile) -> None:
     if stat.S_ISREG(found.st_mode) and found.st_size == file.size and checksum(path) == file.checksum:
         return
     files.remove(path)
-    raise exception.VirtDriverError(reason=f"{file.name} is not what its host has offered")
+    raise exceptions.VirtDriverError(reason=f"{file.name} is not what its host has offered")

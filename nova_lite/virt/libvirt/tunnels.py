@@ -20,7 +20,7 @@ import threading
 import msgspec
 from oslo_config import cfg
 
-from nova_lite import exception, files
+from nova_lite.base import exceptions, files
 from nova_lite.objects import VIF, Network
 from nova_lite.virt import images
 from nova_lite.virt.libvirt import nft
@@ -107,7 +107,7 @@ class Tunnels:
 
     def _apply(self) -> None:
         if self._used and _ipv4(self._local_ip) is None:
-            raise exception.VirtDriverError(
+            raise exceptions.VirtDriverError(
                 reason=f"networks span hosts by IPv4, and [vxlan] local_ip (my_ip) is {self._local_ip}"
             )
         networks = self._networks()
@@ -126,7 +126,7 @@ class Tunnels:
         if rules == self._rules:
             return
         if complaint := nft.run(rules):
-            raise exception.VirtDriverError(reason=f"the rules of networks that span hosts: {complaint}")
+            raise exceptions.VirtDriverError(reason=f"the rules of networks that span hosts: {complaint}")
         self._rules = rules
 
     def _connect(self, network: Network, peers: list[str]) -> None:

@@ -13,9 +13,9 @@ from typing import Any
 import libvirt
 import msgspec
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.objects import BlockDevice
-from nova_lite.states import PowerState
+from nova_lite.operations.states import PowerState
 from nova_lite.virt import images
 from nova_lite.virt.libvirt import guestxml
 from nova_lite.virt.libvirt.connection import Connection
@@ -44,7 +44,7 @@ class VolumeCopies:
         """End what a daemon that was killed was copying to files that nobody will have. What was to be swapped goes on:
         its order comes again."""
         for info in self._domains.all():
-            with contextlib.suppress(exception.DomainNotFound):
+            with contextlib.suppress(exceptions.DomainNotFound):
                 domain, _ = self._domains.get(info.uuid)
                 for disk in self._volumes.disks(domain, 0):
                     mirror = disk.find("mirror/source")
@@ -113,7 +113,7 @@ class VolumeCopies:
             return
         disk = self._find(domain, 0, str(old.volume_id)) if is_on(info.power_state) else None
         if disk is None:
-            raise exception.VirtDriverError(reason=f"the guest does not run with volume {old.volume_id}")
+            raise exceptions.VirtDriverError(reason=f"the guest does not run with volume {old.volume_id}")
         device = target_of(disk)
         if id_in(disk.find("mirror/source")) != new_id:
             self._mirrors.abort(domain, device)

@@ -16,9 +16,9 @@ from typing import Any
 
 import libvirt
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.objects import BlockDevice, VolumeSource
-from nova_lite.states import PowerState
+from nova_lite.operations.states import PowerState
 from nova_lite.virt.libvirt import guestxml
 from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
 from nova_lite.virt.libvirt.disks import volume_disk
@@ -58,7 +58,7 @@ class Volumes:
                 self._connection.call(domain.attachDeviceFlags, xml, CONFIG)
             if is_on(info.power_state) and self._find(domain, volume_id, LIVE) is None:
                 self._connection.call(domain.attachDeviceFlags, xml, LIVE)
-        except exception.VirtDriverError:
+        except exceptions.VirtDriverError:
             self._forget(domain, volume_id)
             raise
 
@@ -80,7 +80,7 @@ class Volumes:
             return disks_of(self._connection.call(domain.XMLDesc, flags))
         except LibvirtFailure as error:
             if error.error_code == libvirt.VIR_ERR_NO_DOMAIN:
-                raise exception.DomainNotFound(instance_uuid=domain.UUIDString()) from error
+                raise exceptions.DomainNotFound(instance_uuid=domain.UUIDString()) from error
             raise
 
     def _forget(self, domain: Any, volume_id: str) -> None:
@@ -103,7 +103,7 @@ class Volumes:
         while (element := self._find(domain, volume_id, LIVE)) is not None:
             now = time.monotonic()
             if now >= deadline:
-                raise exception.DeviceDetachFailed(
+                raise exceptions.DeviceDetachFailed(
                     device=volume_id, reason=f"the guest did not release it within {timeout:g} s"
                 )
             if now >= ask_at:
@@ -114,7 +114,7 @@ class Volumes:
     def extend(self, instance_uuid: str, volume_id: str, size: int) -> None:
         try:
             domain, info = self._domains.get(instance_uuid)
-        except exception.DomainNotFound:
+        except exceptions.DomainNotFound:
             return
         element = self._find(domain, volume_id, LIVE) if is_on(info.power_state) else None
         if element is None:
@@ -158,7 +158,7 @@ def free_name(wanted: str, taken: Collection[str]) -> str:
     for letter in string.ascii_lowercase[first:] + string.ascii_lowercase[:first]:
         if prefix + letter not in taken:
             return prefix + letter
-    raise exception.VirtDriverError(reason="the guest has as many disks as it may")
+    raise exceptions.VirtDriverError(reason="the guest has as many disks as it may")
 
 
 def is_on(power_state: PowerState) -> bool:

@@ -25,8 +25,8 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from nova_lite import states
-from nova_lite.states import PowerState
+from nova_lite.operations import states
+from nova_lite.operations.states import PowerState
 from tests.faults.history import rules
 from tests.faults.history.events import (
     CALM,

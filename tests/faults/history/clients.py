@@ -11,7 +11,8 @@ from typing import Any
 
 import requests
 
-from nova_lite import operations, states
+from nova_lite import operations
+from nova_lite.operations import states
 from tests.faults.history.events import Recorder, Request, State
 from tests.functional.cloud import Cloud
 

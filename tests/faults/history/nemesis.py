@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from nova_lite import hooks
+from nova_lite.base import failpoints
 from tests.faults.daemon import AHEAD, BEHIND
 from tests.faults.history.events import Fault, Recorder
 from tests.faults.history.site import HistoryCloud
@@ -32,24 +32,24 @@ EFFECTS: dict[str, tuple[int, float, float]] = {
     "cut off from the database": (5, 1.0, 10.0),
     "broker restart": (1, 1.0, 3.0),
     "database kill": (3, 1.0, 4.0),
-    hooks.FULL: (4, 2.0, 8.0),
+    failpoints.FULL: (4, 2.0, 8.0),
     AHEAD: (3, 2.0, 10.0),
     BEHIND: (3, 2.0, 10.0),
-    hooks.DROP: (5, 1.0, 2.0),
-    hooks.DUPLICATE: (5, 1.0, 2.0),
-    hooks.DELAY: (4, 1.0, 5.0),
+    failpoints.DROP: (5, 1.0, 2.0),
+    failpoints.DUPLICATE: (5, 1.0, 2.0),
+    failpoints.DELAY: (4, 1.0, 5.0),
     "hypervisor hangs": (3, 2.0, 10.0),
     "builds fail": (3, 1.0, 4.0),
 }
 
 #: Where a hook of the code does it: at the next such point of the daemon.
 POINTS = {
-    hooks.FULL: "*",
+    failpoints.FULL: "*",
     AHEAD: "*",
     BEHIND: "*",
-    hooks.DROP: "send/*/before",
-    hooks.DUPLICATE: "send/*/before",
-    hooks.DELAY: "*",
+    failpoints.DROP: "send/*/before",
+    failpoints.DUPLICATE: "send/*/before",
+    failpoints.DELAY: "*",
 }
 
 
@@ -124,9 +124,9 @@ class Nemesis:
             return [DATABASE]
         if effect == "cut off from the database":
             return conductors
-        if effect in (hooks.FULL, "hypervisor hangs", "builds fail"):
+        if effect in (failpoints.FULL, "hypervisor hangs", "builds fail"):
             return self.cloud.computes
-        if effect in (hooks.DROP, hooks.DUPLICATE):
+        if effect in (failpoints.DROP, failpoints.DUPLICATE):
             return [*conductors, *self.cloud.computes, "api"]
         return names
 

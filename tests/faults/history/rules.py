@@ -9,10 +9,10 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nova_lite import operations, states
-from nova_lite.operations import End, OnHost, Operation, Release, Schedule
+from nova_lite import operations
+from nova_lite.operations import End, OnHost, Operation, Release, Schedule, states
 
-#: After a failure the server is what its guest is (`conductor/operations/engine.py`).
+#: After a failure the server is what its guest is (`conductor/engine/engine.py`).
 SETTLED = (states.ACTIVE, states.STOPPED, states.PAUSED, states.ERROR)
 
 #: Their record looks at what the server was before: the state that ``becomes`` says, or the other one of these.

@@ -15,8 +15,8 @@ import requests
 from oslo_config import cfg
 
 from nova_lite import conf as nova_conf
-from nova_lite.conductor.db import audit
-from nova_lite.conductor.db.engine import Database
+from nova_lite.db import audit
+from nova_lite.db.engine import Database
 from tests.faults.history import checker, observers, rowlog, site
 from tests.faults.history.clients import BIGGER, Client, Servers
 from tests.faults.history.events import CALM, GONE, SETTLED, Mark, Recorder, Settings, Tables

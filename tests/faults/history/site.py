@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from nova_lite import hooks
+from nova_lite.base import failpoints
 from tests.faults.history import daemon, rowlog
 from tests.faults.outages import BROKER_PORT
 from tests.faults.private import PrivateDatabase
@@ -51,7 +51,7 @@ class HistoryCloud(cloud.Cloud):
             action_deadline=deadline,
             extra_config=CONFIG.format(deadline=deadline),
             launcher=("tests.faults.history.daemon", without or daemon.NONE),
-            environment={hooks.ENVIRONMENT: str(self.control)},
+            environment={failpoints.ENVIRONMENT: str(self.control)},
         )
         conductors = [name for name in self.names if cloud.daemon_of(name) == "conductor"]
         self.brokers = {name: Proxy(BROKER_PORT) for name in self.names}

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from oslo_config import cfg
 
-from nova_lite.conductor.db import migration
-from nova_lite.conductor.db.engine import Database
-from nova_lite.conductor.db.models import Base
+from nova_lite.db import migration
+from nova_lite.db.engine import Database
+from nova_lite.db.models import Base
 from tests.functional.conftest import database_url
 from tests.unit.conductor import make
 from tests.unit.conductor.conftest import bus, conductor, manager  # noqa: F401

@@ -5,9 +5,9 @@ from __future__ import annotations
 import datetime
 import uuid
 
-from nova_lite import states
-from nova_lite.conductor.db import due, models
-from nova_lite.conductor.db.engine import Database, UnitOfWork
+from nova_lite.db import due, models
+from nova_lite.db.engine import Database, UnitOfWork
+from nova_lite.operations import states
 from tests.unit.conductor import make
 
 

@@ -1,3 +1,3 @@
-"""The tests of tests/unit/conductor/test_filter_questions.py, on each kind of database."""
+"""The tests of tests/unit/conductor/test_filter_queries.py, on each kind of database."""
 
-from tests.unit.conductor.test_filter_questions import *  # noqa: F403
+from tests.unit.conductor.test_filter_queries import *  # noqa: F403

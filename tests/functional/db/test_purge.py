@@ -6,8 +6,8 @@ import datetime
 
 import sqlalchemy as sa
 
-from nova_lite.conductor.db import models, purge
-from nova_lite.conductor.db.engine import Database, UnitOfWork
+from nova_lite.db import models, purge
+from nova_lite.db.engine import Database, UnitOfWork
 from tests.unit.conductor import make
 
 DAY = datetime.timedelta(days=1)

@@ -1,7 +1,7 @@
 """What is asked again and again of one host, or of a few servers, reads their rows, and not those of all servers.
 
 The database itself counts the rows. SQLite counts none: its plans are looked at by
-tests/unit/conductor/test_db_plans.py.
+tests/unit/db/test_plans.py.
 """
 
 from __future__ import annotations
@@ -11,18 +11,8 @@ from collections.abc import Callable
 import pytest
 import sqlalchemy as sa
 
-from nova_lite.conductor.db import (
-    actions,
-    due,
-    hosts,
-    instances,
-    models,
-    networks,
-    quota_counts,
-    security_groups,
-    spanning,
-)
-from nova_lite.conductor.db.engine import Database, UnitOfWork
+from nova_lite.db import actions, due, hosts, instances, models, networks, quota_counts, security_groups, spanning
+from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.network import define
 from nova_lite.objects import InstanceFilters
 from tests.functional.cloud import wait_for_none

@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from nova_lite import exception
-from nova_lite.conductor.db import block_devices, models, volume_tasks, volumes
-from nova_lite.conductor.db.engine import Database, UnitOfWork
+from nova_lite.base import exceptions
+from nova_lite.db import block_devices, models, volume_tasks, volumes
+from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.objects import BlockDevice, DeviceState, Image, Volume, VolumeFilters, VolumeVerb
 from nova_lite.objects.block_device import Source
 from tests.unit.conductor import make
@@ -27,7 +27,7 @@ def test_one_of_many_gets_it(db: Database) -> None:
     def reserve(server: str) -> bool:
         try:
             db.write(volumes.reserve, make.context(), volume_id, server, str(uuid.uuid4()), "/dev/vdb")
-        except exception.InvalidVolume:
+        except exceptions.InvalidVolume:
             return False
         return True
 
@@ -46,7 +46,7 @@ def test_a_quota_holds_against_many(db: Database) -> None:
     def attempt(_: int) -> bool:
         try:
             db.write(create)
-        except exception.VolumeQuotaExceeded:
+        except exceptions.VolumeQuotaExceeded:
             return False
         return True
 
@@ -69,7 +69,7 @@ def test_lists(db: Database) -> None:
         "c",
     ]
     assert db.read(volumes.list_, make.context("p2"), filters) == []
-    with pytest.raises(exception.MarkerNotFound):
+    with pytest.raises(exceptions.MarkerNotFound):
         db.read(volumes.list_, context, filters, 2, str(uuid.uuid4()))
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from nova_lite import exception, rpc
+from nova_lite import rpc
+from nova_lite.base import exceptions
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.scheduler.rpcapi import SchedulerRPC
 from tests.functional.cloud import wait_for
@@ -53,7 +54,7 @@ def test_an_installed_filter_and_weigher_decide(config: Path, transport: Any, in
         scheduler = rpc.proxy(SchedulerRPC, transport)
         places = scheduler.select_destinations(CONTEXT, spec(2))
         assert [place.selected.host for place in places] == ["host2", "host1"]
-        with pytest.raises(exception.NoValidHost, match=r"failed QuietFilter \(3 instances\)"):
+        with pytest.raises(exceptions.NoValidHost, match=r"failed QuietFilter \(3 instances\)"):
             scheduler.select_destinations(CONTEXT, spec(9))
         daemon.terminate()
         assert daemon.wait(30) == 0

@@ -15,9 +15,10 @@ import pytest
 from oslo_config import cfg
 
 from nova_lite import conf as configuration
-from nova_lite import exception, rpc
+from nova_lite import rpc
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.context import RequestContext, get_admin_context
 from nova_lite.objects import HostState
 from nova_lite.scheduler.rpcapi import SchedulerRPC
 from tests.functional.cloud import rabbitmqctl, wait_for
@@ -94,7 +95,7 @@ def log(request: pytest.FixtureRequest, config: Path, tmp_path: Path) -> Iterato
 def test_a_scheduler_and_its_conductor(transport: Any, log: Path) -> None:
     scheduler = rpc.proxy(SchedulerRPC, transport)
     wait_for("the daemon serves", lambda: "is ready on host scheduler1" in log.read_text())
-    with pytest.raises(exception.SchedulerNotReady):
+    with pytest.raises(exceptions.SchedulerNotReady):
         scheduler.select_destinations(CONTEXT, spec())
 
     conductor = Conductor([host(1), host(2, memory_mb_used=4096), host(3, up=False)])
@@ -112,7 +113,7 @@ def test_a_scheduler_and_its_conductor(transport: Any, log: Path) -> None:
     assert (first.selected.host, second.selected.host) == ("host1", "host1")
     assert [alternate.host for alternate in first.alternates] == ["host2"]
 
-    with pytest.raises(exception.NoValidHost) as caught:
+    with pytest.raises(exceptions.NoValidHost) as caught:
         scheduler.select_destinations(CONTEXT, spec(flavor=flavor(memory_mb=9000)))
     assert caught.value.message == (
         "No valid host was found. Of 3 hosts, 3 failed RamFilter (9000 MB asked, at most 8192 MB free)."
@@ -124,7 +125,7 @@ def test_a_scheduler_and_its_conductor(transport: Any, log: Path) -> None:
     def refusal() -> str:
         try:
             scheduler.select_destinations(CONTEXT, spec())
-        except exception.NoValidHost as error:
+        except exceptions.NoValidHost as error:
             return error.message
         return ""
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from tests import consoles
 from tests.integration.cloud.browser import Browser, browser
 from tests.integration.cloud.conftest import SETTINGS, STATE, StackedCloud, wait_for
+from tests.support import consoles
 
 #: Put beside the test's own files, and elsewhere if that is asked for.
 SCREENSHOT = "NOVA_LITE_SCREENSHOT"

@@ -7,7 +7,7 @@ Prints a JSON object: ``longest_gap`` (seconds in which no other green thread ra
 
 from __future__ import annotations
 
-from nova_lite import concurrency
+from nova_lite.base import concurrency
 
 concurrency.setup(concurrency.EVENTLET)
 

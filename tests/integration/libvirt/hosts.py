@@ -19,7 +19,7 @@ from oslo_config import cfg
 from nova_lite import conf as configuration
 from nova_lite.image import local
 from nova_lite.virt.libvirt.driver import LibvirtDriver
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 SCRIPT = Path(__file__).parents[3] / "devstack" / "libvirt-host.sh"
 #: Of the second host; another run of the tests beside this one has another.

@@ -6,11 +6,11 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from nova_lite import sockets
-from nova_lite.api import deploy, server, wsgi
+from nova_lite.api.http import deploy, server, wsgi
 from nova_lite.compute.api import API
+from nova_lite.daemon import sockets
 from nova_lite.image.driver import load_backend
-from nova_lite.policy import Policy
+from nova_lite.policies.enforcer import Policy
 from nova_lite.virt.driver import SpawnSpec
 from tests.unit.api.conftest import make_conf
 from tests.unit.api.fakes import FakeCompute, FakeConductor

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.virt.libvirt.connection import Connection
 from tests.integration.libvirt.conftest import wait_for
 
@@ -81,14 +81,14 @@ def test_a_daemon_that_went_away_is_found_again(relay: Relay) -> None:
 
     relay.stop()
     for _ in range(3):
-        with pytest.raises(exception.HypervisorUnavailable) as caught:
+        with pytest.raises(exceptions.HypervisorUnavailable) as caught:
             connection.connect_call("getVersion")
         assert "\n" not in caught.value.message
 
     relay.start()
 
     def answers() -> bool:
-        with contextlib.suppress(exception.HypervisorUnavailable):
+        with contextlib.suppress(exceptions.HypervisorUnavailable):
             return bool(connection.connect_call("getVersion"))
         return False
 

@@ -19,9 +19,9 @@ import libvirt
 import msgspec
 import pytest
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.objects import VIF, Image
-from nova_lite.states import PowerState
+from nova_lite.operations.states import PowerState
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration.libvirt.conftest import (
     Images,
@@ -222,7 +222,7 @@ def test_a_domain_that_is_not_there(driver: LibvirtDriver, images: Images) -> No
         lambda: driver.reboot(instance_uuid, "HARD", 0),
         lambda: driver.get_console_output(instance_uuid, None),
     ):
-        with pytest.raises(exception.DomainNotFound):
+        with pytest.raises(exceptions.DomainNotFound):
             ask()
 
 
@@ -336,7 +336,7 @@ def test_a_domain_that_vanished_is_made_anew_of_its_disks(
     driver._rescue.define(msgspec.structs.replace(spec))
     domain().destroy()
     domain().undefine()
-    with pytest.raises(exception.DomainNotFound):
+    with pytest.raises(exceptions.DomainNotFound):
         driver.recreate(msgspec.structs.replace(again, generation=spec.generation + 1))
     driver.recreate(again)
     assert (defined(), fenced) == (before, [False])
@@ -346,7 +346,7 @@ def test_a_domain_that_vanished_is_made_anew_of_its_disks(
     driver.destroy(instance_uuid)
     driver.unplug_vifs(instance_uuid)
     assert_nothing_left(connection, driver, spec)
-    with pytest.raises(exception.DomainNotFound):
+    with pytest.raises(exceptions.DomainNotFound):
         driver.recreate(again)
 
 
@@ -361,14 +361,14 @@ def test_a_rescue_that_fails_leaves_the_domain_as_it_was(
     gone = Image(id="6d9f3b7e-0000-4000-8000-000000000000", name="/nonexistent/image", disk_format="raw")
     bad = guest_spec(images, [], image=gone)
     bad.instance = spec.instance
-    with pytest.raises(exception.ImageFileMissing):
+    with pytest.raises(exceptions.ImageFileMissing):
         driver.rescue(bad, 0)
     assert domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE) == before
     assert not driver._rescue.is_rescued(instance_uuid)
 
     spec.image = blank
     monkeypatch.setattr(driver._domains, "start", fail)
-    with pytest.raises(exception.VirtDriverError, match="told to fail"):
+    with pytest.raises(exceptions.VirtDriverError, match="told to fail"):
         driver.rescue(spec, 0)
     monkeypatch.undo()
     assert domain.XMLDesc(libvirt.VIR_DOMAIN_XML_INACTIVE) == before
@@ -393,7 +393,7 @@ def test_a_guest_that_is_sent_an_interrupt_says_so(connection: Any, driver: Libv
     driver.trigger_crash_dump(instance_uuid)
     wait_for("word of an NMI", lambda: "NMI" in driver.get_console_output(instance_uuid, None))
     driver.power_off(instance_uuid, 0)
-    with pytest.raises(exception.VirtDriverError):
+    with pytest.raises(exceptions.VirtDriverError):
         driver.trigger_crash_dump(instance_uuid)
     driver.destroy(instance_uuid)
 
@@ -408,7 +408,7 @@ def test_a_password_needs_an_agent_that_answers(
     boot(driver, spec)
     xml = connection.lookupByUUIDString(instance_uuid).XMLDesc()
     assert ("org.qemu.guest_agent.0" in xml) is with_channel
-    with pytest.raises(exception.GuestAgentUnresponsive) as caught:
+    with pytest.raises(exceptions.GuestAgentUnresponsive) as caught:
         driver.set_admin_password(instance_uuid, "root", "s3cret")
     assert "s3cret" not in str(caught.value)
     driver.destroy(instance_uuid)
@@ -418,7 +418,7 @@ def test_a_password_needs_an_agent_that_answers(
 
 
 def fail(*_: Any, **__: Any) -> None:
-    raise exception.VirtDriverError(reason="told to fail")
+    raise exceptions.VirtDriverError(reason="told to fail")
 
 
 @pytest.mark.parametrize("step", ["disks", "fence", "define", "start"])
@@ -443,7 +443,7 @@ def test_a_spawn_that_fails_leaves_only_its_interfaces(
         monkeypatch.setattr(*target[step], fail)
     driver.plug_vifs(spec.instance, spec.vifs)
 
-    with pytest.raises(exception.VirtDriverError, match="told to fail"):
+    with pytest.raises(exceptions.VirtDriverError, match="told to fail"):
         driver.spawn(spec)
 
     assert spec.instance.uuid not in {info.uuid for info in driver.list_domains()}
@@ -456,7 +456,7 @@ def test_a_domain_that_libvirt_refuses_to_start(
     connection: Any, driver: LibvirtDriver, images: Images, blank: Image
 ) -> None:
     spec = guest_spec(images, [make_vif(network=make_network(bridge="nlt-no-such"))], image=blank)
-    with pytest.raises(exception.InstancePowerOnFailure, match="nlt-no-such"):
+    with pytest.raises(exceptions.InstancePowerOnFailure, match="nlt-no-such"):
         driver.spawn(spec)
     assert traces(connection, driver, spec) == []
 
@@ -464,7 +464,7 @@ def test_a_domain_that_libvirt_refuses_to_start(
 def test_a_missing_image_file(connection: Any, driver: LibvirtDriver, images: Images) -> None:
     gone = Image(id="6d9f3b7e-0000-4000-8000-000000000000", name="/nonexistent/image", disk_format="raw")
     spec = guest_spec(images, [], image=gone)
-    with pytest.raises(exception.ImageFileMissing, match="No such file"):
+    with pytest.raises(exceptions.ImageFileMissing, match="No such file"):
         driver.spawn(spec)
     assert traces(connection, driver, spec) == []
 
@@ -481,7 +481,7 @@ def test_a_newer_generation_replaces_an_older_one_and_never_the_reverse(
     driver.spawn(spec)
     assert driver.get_info(spec.instance.uuid).generation == 3
     spec.generation = 2
-    with pytest.raises(exception.Fenced):
+    with pytest.raises(exceptions.Fenced):
         driver.spawn(spec)
     assert driver.get_info(spec.instance.uuid).generation == 3
 
@@ -496,11 +496,11 @@ def test_two_hosts_on_one_libvirtd_leave_each_other_alone(
 
     assert two.list_domains() == []
     assert two.leftovers() == set()
-    with pytest.raises(exception.DomainNotFound):
+    with pytest.raises(exceptions.DomainNotFound):
         two.power_off(instance_uuid, 0)
     two.destroy(instance_uuid)
     two.unplug_vifs(instance_uuid)
-    with pytest.raises(exception.VirtDriverError, match="that is not host two"):
+    with pytest.raises(exceptions.VirtDriverError, match="that is not host two"):
         two.spawn(spec)
     assert one.get_info(instance_uuid).power_state == PowerState.RUNNING
     assert len(traces(connection, one, spec)) > 1

@@ -13,9 +13,9 @@ import libvirt
 import msgspec
 import pytest
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.objects import VIF, Image
-from nova_lite.states import PowerState
+from nova_lite.operations.states import PowerState
 from nova_lite.virt import configdrive
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration.libvirt import hosts
@@ -137,7 +137,7 @@ def test_a_host_without_what_is_asked_for_makes_nothing(
     connection: Any, driver: LibvirtDriver, images: Images, blank: Image
 ) -> None:
     spec = guest_spec(images, [], image=with_properties(blank, **{"trait:CUSTOM_GOLD": "required"}))
-    with pytest.raises(exception.VirtDriverError, match="lacks what is asked for: CUSTOM_GOLD"):
+    with pytest.raises(exceptions.VirtDriverError, match="lacks what is asked for: CUSTOM_GOLD"):
         driver.spawn(spec)
     assert_nothing_left(connection, driver, spec)
 

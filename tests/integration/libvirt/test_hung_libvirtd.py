@@ -14,7 +14,7 @@ import pytest
 
 from nova_lite.compute.heartbeat import Heartbeat
 from nova_lite.compute.jobs import Jobs
-from nova_lite.service import Periodic
+from nova_lite.daemon.service import Periodic
 from nova_lite.virt.libvirt import connection as libvirt_connection
 from tests.integration.libvirt.conftest import MakeDriver, wait_for
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import libvirt
 import pytest
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.objects import MigrationProgress, Wish
-from nova_lite.states import PowerState
+from nova_lite.operations.states import PowerState
 from nova_lite.virt.driver import SpawnSpec
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration import scripts
@@ -136,7 +136,7 @@ def test_aborted_halfway_it_runs_on_where_it_was(make_host: MakeHost, images: Im
         seen.append(progress)
         return Wish.ABORT if progress.memory_processed else Wish.GO_ON
 
-    with pytest.raises(exception.MigrationAborted):
+    with pytest.raises(exceptions.MigrationAborted):
         here.live_migration(spec.instance.uuid, ready, abort_when_it_goes_on)
     halfway = next(progress for progress in seen if progress.memory_processed)
     assert 0 < halfway.memory_remaining < halfway.memory_total
@@ -234,7 +234,7 @@ def test_what_takes_too_long(make_host: MakeHost, images: Images, action: str) -
         guest.migrate(Wish.GO_ON, 0)
         guest.runs_there()
         return
-    with pytest.raises(exception.MigrationAborted, match="it has taken too long"):
+    with pytest.raises(exceptions.MigrationAborted, match="it has taken too long"):
         guest.migrate(Wish.GO_ON, 0)
     assert state(guest.here, guest.spec) == PowerState.RUNNING
     wait_for_count(guest.here, guest.spec, counts(guest.here, guest.spec)[-1][0] + 10)
@@ -242,7 +242,7 @@ def test_what_takes_too_long(make_host: MakeHost, images: Images, action: str) -
 
 def test_a_guest_is_slowed_down_until_it_converges(make_host: MakeHost, images: Images) -> None:  # noqa: F811
     guest = Stubborn(make_host, images, live_migration_permit_auto_converge=True)
-    with contextlib.suppress(exception.MigrationAborted):  # on a slow machine it has converged before
+    with contextlib.suppress(exceptions.MigrationAborted):  # on a slow machine it has converged before
         guest.migrate(Wish.ABORT, 25)
     assert guest.throttled > 0
 

@@ -14,9 +14,9 @@ import libvirt
 import msgspec
 import pytest
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.objects import DiskSource, Image
-from nova_lite.states import PowerState
+from nova_lite.operations.states import PowerState
 from nova_lite.virt.driver import SpawnSpec
 from nova_lite.virt.libvirt import transfer
 from nova_lite.virt.libvirt.driver import LibvirtDriver
@@ -85,7 +85,7 @@ def arriving(spec: SpawnSpec, generation: int = 2, **changes: Any) -> SpawnSpec:
 def state(driver: LibvirtDriver, spec: SpawnSpec) -> PowerState | None:
     try:
         return driver.get_info(spec.instance.uuid).power_state
-    except exception.DomainNotFound:
+    except exceptions.DomainNotFound:
         return None
 
 
@@ -213,7 +213,7 @@ def test_what_is_not_as_offered_is_refused_and_leaves_the_source_as_it_was(
         distant(source, driver="fake"),
         msgspec.structs.replace(distant(source), host="-oProxyCommand=touch /tmp/x"),
     ):
-        with pytest.raises(exception.VirtDriverError):
+        with pytest.raises(exceptions.VirtDriverError):
             there.finish_migration(arriving(spec), wrong, power_on=True)
         assert state(there, spec) is None
         assert there.leftovers() == set()

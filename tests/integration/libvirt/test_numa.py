@@ -15,7 +15,8 @@ import libvirt
 import msgspec
 import pytest
 
-from nova_lite import cpu_sets, hardware
+from nova_lite import hardware
+from nova_lite.base import cpu_sets
 from nova_lite.hardware import fitting
 from nova_lite.objects import InstanceNUMATopology
 from nova_lite.virt.driver import SpawnSpec

@@ -13,7 +13,7 @@ import libvirt
 import pytest
 
 from nova_lite.objects import Image
-from nova_lite.states import PowerState
+from nova_lite.operations.states import PowerState
 from nova_lite.virt.driver import SpawnSpec, snapshots_path
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration.libvirt.conftest import Images, MakeDriver, boot, guest_lines, guest_spec, wait_for

@@ -13,11 +13,11 @@ import pytest
 from oslo_config import cfg
 
 from nova_lite import conf as configuration
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.image import local
 from nova_lite.objects import BlockDevice, VolumeVerb, VolumeWork
 from nova_lite.objects.block_device import Source
-from nova_lite.states import PowerState
+from nova_lite.operations.states import PowerState
 from nova_lite.virt.driver import SpawnSpec
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from nova_lite.volume.local import GIB, LocalVolumes
@@ -205,9 +205,9 @@ def test_copied_and_swapped_while_the_guest_writes(
     path = volumes.require(new_id)
 
     def refuse() -> None:
-        raise exception.ActionOver(action="swap_volume", instance_id=uuid_)
+        raise exceptions.ActionOver(action="swap_volume", instance_id=uuid_)
 
-    with pytest.raises(exception.ActionOver):
+    with pytest.raises(exceptions.ActionOver):
         driver.swap_volume(uuid_, old, new_id, path, 2 * GIB, lambda: None, refuse)
     assert not driver.end_swap(uuid_, old_id, new_id, 2 * GIB), "the guest has the old one"
     driver.swap_volume(uuid_, old, new_id, path, 2 * GIB, lambda: None, lambda: calls.append("copied"))

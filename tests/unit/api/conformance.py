@@ -8,7 +8,7 @@ import re
 import jsonschema
 import webob
 
-from nova_lite.api import openapi
+from nova_lite.api.http import openapi
 
 
 @functools.cache

@@ -11,10 +11,10 @@ import webob
 from oslo_config import cfg
 
 from nova_lite import conf as nova_conf
-from nova_lite.api import deploy, wsgi
+from nova_lite.api.http import deploy, wsgi
 from nova_lite.compute.api import API
 from nova_lite.image.driver import load_backend
-from nova_lite.policy import Policy
+from nova_lite.policies.enforcer import Policy
 from tests.unit.api import conformance
 from tests.unit.api.fakes import FakeCompute, FakeConductor
 

@@ -13,12 +13,13 @@ from typing import Any
 
 import msgspec
 
-from nova_lite import exception, rpc, states
-from nova_lite.conductor.db import engine, flavors, hosts, migration, networks, quotas
-from nova_lite.conductor.db.engine import Database
+from nova_lite import rpc
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
 from nova_lite.conductor.endpoints import database
 from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.context import RequestContext
+from nova_lite.db import engine, flavors, hosts, migration, networks, quotas
+from nova_lite.db.engine import Database
 from nova_lite.objects import (
     VIF,
     ActionTicket,
@@ -45,6 +46,7 @@ from nova_lite.objects import (
     Service,
 )
 from nova_lite.objects.instance import POSTED_PASSWORD
+from nova_lite.operations import states
 from tests.unit.conductor import make
 
 NOW = datetime.datetime(2026, 11, 21, 8, 20, 32, 425308)
@@ -164,7 +166,7 @@ class FakeConductor:
     def console_token_get(self, context: RequestContext, token_hash: str) -> ConsoleTarget:
         self._note(context, "console_token_get", token_hash)
         if token_hash not in self.tokens:
-            raise exception.ConsoleTokenNotFound()
+            raise exceptions.ConsoleTokenNotFound()
         return self.tokens[token_hash]
 
     def add(self, **changes: Any) -> Instance:
@@ -261,7 +263,7 @@ class FakeConductor:
             or (instance.deleted and not deleted)
             or not (context.is_admin or instance.project_id == context.project_id)
         ):
-            raise exception.InstanceNotFound(instance_id=instance_uuid)
+            raise exceptions.InstanceNotFound(instance_id=instance_uuid)
         return instance
 
     def instance_list(
@@ -284,7 +286,7 @@ class FakeConductor:
         if marker is not None:
             ids = [item.uuid for item in found]
             if marker not in ids:
-                raise exception.MarkerNotFound(marker=marker)
+                raise exceptions.MarkerNotFound(marker=marker)
             found = found[ids.index(marker) + 1 :]
         return found[:limit]
 
@@ -306,7 +308,7 @@ class FakeConductor:
     def instance_metadata_delete(self, context: RequestContext, instance_uuid: str, key: str) -> None:
         self._note(context, "instance_metadata_delete", instance_uuid, key)
         if self._get(context, instance_uuid).metadata.pop(key, None) is None:
-            raise exception.MetadataItemNotFound()
+            raise exceptions.MetadataItemNotFound()
 
     def instance_tags_replace(self, context: RequestContext, instance_uuid: str, tags: list[str]) -> list[str]:
         self._note(context, "instance_tags_replace", instance_uuid, tags)
@@ -325,7 +327,7 @@ class FakeConductor:
         self._note(context, "instance_tag_delete", instance_uuid, tag)
         tags = self._get(context, instance_uuid).tags
         if tag not in tags:
-            raise exception.TagNotFound(instance_id=instance_uuid, tag=tag)
+            raise exceptions.TagNotFound(instance_id=instance_uuid, tag=tag)
         tags.remove(tag)
 
     def instance_password_clear(self, context: RequestContext, instance_uuid: str) -> None:
@@ -336,7 +338,7 @@ class FakeConductor:
         self._note(context, "instance_password_set", instance_uuid, password)
         metadata = self._get(context, instance_uuid).system_metadata
         if POSTED_PASSWORD in metadata:
-            raise exception.PasswordAlreadySet(instance_id=instance_uuid)
+            raise exceptions.PasswordAlreadySet(instance_id=instance_uuid)
         metadata[POSTED_PASSWORD] = password
 
     def instances_at_address(self, context: RequestContext, address: str) -> list[Instance]:
@@ -370,7 +372,7 @@ class FakeConductor:
         for action in self.actions.get(instance_uuid, []):
             if action.request_id == request_id:
                 return action
-        raise exception.InstanceActionNotFound(request_id=request_id, instance_id=instance_uuid)
+        raise exceptions.InstanceActionNotFound(request_id=request_id, instance_id=instance_uuid)
 
     # --- catalogue
 
@@ -383,13 +385,13 @@ class FakeConductor:
     def image_get(self, context: RequestContext, image_id: str) -> Image:
         self._note(context, "image_get", image_id)
         if image_id not in self.images:
-            raise exception.ImageNotFound(image_id=image_id)
+            raise exceptions.ImageNotFound(image_id=image_id)
         return self.images[image_id]
 
     def image_create(self, context: RequestContext, image: Image) -> Image:
         self._note(context, "image_create", image)
         if image.id in self.images:
-            raise exception.ImageExists(image_id=image.id)
+            raise exceptions.ImageExists(image_id=image.id)
         self.images[image.id] = msgspec.structs.replace(image, created_at=NOW)
         return self.images[image.id]
 
@@ -398,10 +400,10 @@ class FakeConductor:
     ) -> Image:
         self._note(context, "image_update", image_id, changes, expected_status)
         if image_id not in self.images:
-            raise exception.ImageNotFound(image_id=image_id)
+            raise exceptions.ImageNotFound(image_id=image_id)
         image = self.images[image_id]
         if expected_status not in (None, image.status):
-            raise exception.ImageStatusConflict(image_id=image_id, status=image.status, expected=expected_status)
+            raise exceptions.ImageStatusConflict(image_id=image_id, status=image.status, expected=expected_status)
         own = {**image.properties, **changes.get("properties", {})}
         properties = {name: value for name, value in own.items() if value is not None}
         self.images[image_id] = msgspec.structs.replace(image, **{**changes, "properties": properties})
@@ -410,7 +412,7 @@ class FakeConductor:
     def image_delete(self, context: RequestContext, image_id: str) -> None:
         self._note(context, "image_delete", image_id)
         if self.images.pop(image_id, None) is None:
-            raise exception.ImageNotFound(image_id=image_id)
+            raise exceptions.ImageNotFound(image_id=image_id)
 
     def usage_list(
         self,
@@ -460,7 +462,7 @@ class FakeConductor:
     def compute_node_get(self, context: RequestContext, node_id: str) -> ComputeNode:
         self._note(context, "compute_node_get", node_id)
         if node_id not in (str(self.node.id), self.node.uuid):
-            raise exception.ComputeNodeNotFound(node_id=node_id)
+            raise exceptions.ComputeNodeNotFound(node_id=node_id)
         return self.node
 
 

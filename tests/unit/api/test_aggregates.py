@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from tests.unit.api.conftest import ADMIN, Client, fault
 from tests.unit.api.fakes import IMAGE_ID
 
@@ -80,7 +80,7 @@ def test_malformed(made: Client, method: str, path: str, body: Any) -> None:
 
 
 def test_what_hosts_do_not_allow(made: Client) -> None:
-    made.conductor.error = exception.InvalidAggregateAction(action="a", aggregate_id=1, reason="r")
+    made.conductor.error = exceptions.InvalidAggregateAction(action="a", aggregate_id=1, reason="r")
     for method, path, body, code in (
         ("PUT", "/1", {"aggregate": {"name": "b"}}, 400),
         ("DELETE", "/1", None, 400),

@@ -8,16 +8,16 @@ import oslo_messaging as messaging
 import pytest
 from oslo_config.cfg import ConfigOpts
 
-from nova_lite import exception
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
 from nova_lite.compute.api import API
-from nova_lite.context import RequestContext
 from nova_lite.image.local import LocalImages
 from nova_lite.objects import CreateRequest
 from tests.unit.api.fakes import FakeCompute, FakeConductor
 
 
-def unanswered(cause: Exception | None) -> exception.MessagingUnavailable:
-    error = exception.MessagingUnavailable(what="create_instances")
+def unanswered(cause: Exception | None) -> exceptions.MessagingUnavailable:
+    error = exceptions.MessagingUnavailable(what="create_instances")
     error.__cause__ = cause
     return error
 
@@ -56,16 +56,16 @@ def test_an_unanswered_create_is_repeated_with_the_same_request_id() -> None:
 def test_it_is_not_repeated_for_ever() -> None:
     conductor = Flaky(*(unanswered(messaging.MessagingTimeout("late")) for _ in range(9)))
     api, _, context = make(conductor)
-    with pytest.raises(exception.MessagingUnavailable):
+    with pytest.raises(exceptions.MessagingUnavailable):
         api.create(context, REQUEST)
     assert conductor.calls == 2
 
 
-@pytest.mark.parametrize("error", [unanswered(ConnectionRefusedError()), exception.DatabaseUnavailable()])
+@pytest.mark.parametrize("error", [unanswered(ConnectionRefusedError()), exceptions.DatabaseUnavailable()])
 def test_a_broker_or_database_that_is_away_is_not_asked_again(error: Exception) -> None:
     conductor = Flaky(error)
     api, _, context = make(conductor)
-    with pytest.raises(exception.ServiceUnavailable):
+    with pytest.raises(exceptions.ServiceUnavailable):
         api.create(context, REQUEST)
     assert conductor.calls == 1
 
@@ -80,8 +80,8 @@ def test_an_unanswered_action_is_repeated() -> None:
 
 
 def test_nothing_is_sent_for_what_was_refused() -> None:
-    conductor = Flaky(exception.InstanceIsLocked(instance_id="x"))
+    conductor = Flaky(exceptions.InstanceIsLocked(instance_id="x"))
     api, compute, context = make(conductor)
-    with pytest.raises(exception.InstanceIsLocked):
+    with pytest.raises(exceptions.InstanceIsLocked):
         api.accept(context, conductor.add().uuid, "delete", {})
     assert compute.asked == []

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.console import tokens
 from tests.unit.api.conftest import ADMIN, STRANGER, Client, fault
 
@@ -114,13 +114,13 @@ def test_another_projects_server_is_not_found(api: Client) -> None:
     [
         ({"host": None}, None, "conflictingRequest", 409),
         ({"host_status": "DOWN"}, None, "serviceUnavailable", 503),
-        ({}, exception.MessagingUnavailable(what="x"), "serviceUnavailable", 503),
-        ({}, exception.NotImplementedByDriver(operation="VNC consoles"), "notImplemented", 501),
-        ({}, exception.DomainNotFound(instance_uuid="x"), "conflictingRequest", 409),
-        ({}, exception.ConsoleTypeInvalid(console_type="xvpvnc"), "badRequest", 400),
+        ({}, exceptions.MessagingUnavailable(what="x"), "serviceUnavailable", 503),
+        ({}, exceptions.NotImplementedByDriver(operation="VNC consoles"), "notImplemented", 501),
+        ({}, exceptions.DomainNotFound(instance_uuid="x"), "conflictingRequest", 409),
+        ({}, exceptions.ConsoleTypeInvalid(console_type="xvpvnc"), "badRequest", 400),
         (
             {},
-            exception.InstanceInvalidState(method="m", instance_id="x", attr="power state", state="shutdown"),
+            exceptions.InstanceInvalidState(method="m", instance_id="x", attr="power state", state="shutdown"),
             "conflictingRequest",
             409,
         ),

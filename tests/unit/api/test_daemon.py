@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 import requests
 
-from tests.ports import free_port
+from tests.support.ports import free_port
 from tests.unit.api.conftest import ROOT
 
 MODES = ["threading", "eventlet"]

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import requests
 
-from nova_lite.api import deadlines
-from nova_lite.api.deadlines import Clients, Limits, TimedReader, missing
+from nova_lite.api.http import deadlines
+from nova_lite.api.http.deadlines import Clients, Limits, TimedReader, missing
 from tests.unit.api.test_daemon import MODES, Daemon, running, wait_for
 
 HEAD = b"POST /v2.1/servers HTTP/1.1\r\nHost: x\r\n"

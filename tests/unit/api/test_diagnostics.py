@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from tests.unit.api.conftest import ADMIN, Client, fault
 
 
@@ -60,10 +60,10 @@ def test_the_older_form(api: Client) -> None:
     [
         ({"host": None}, None, "conflictingRequest", 409),
         ({"host_status": "DOWN"}, None, "serviceUnavailable", 503),
-        ({}, exception.NotImplementedByDriver(operation="diagnostics"), "notImplemented", 501),
+        ({}, exceptions.NotImplementedByDriver(operation="diagnostics"), "notImplemented", 501),
         (
             {},
-            exception.InstanceInvalidState(method="x", instance_id="x", attr="power state", state="shutdown"),
+            exceptions.InstanceInvalidState(method="x", instance_id="x", attr="power state", state="shutdown"),
             "conflictingRequest",
             409,
         ),

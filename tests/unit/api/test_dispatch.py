@@ -8,13 +8,13 @@ import pytest
 import webob
 from oslo_config import cfg
 
-from nova_lite.api import router, wsgi
 from nova_lite.api.compute.schemas import keypairs, queries
-from nova_lite.api.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.api.http import router, wsgi
+from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.base.context import RequestContext
 from nova_lite.compute.api import API
-from nova_lite.context import RequestContext
 from nova_lite.policies import flavors as policies
-from nova_lite.policy import Policy
+from nova_lite.policies.enforcer import Policy
 from tests.unit.api.conftest import fault
 
 

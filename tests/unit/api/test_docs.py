@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nova_lite import operations
-from nova_lite.api import microversions, operations_page, reference, router
+from nova_lite.api.http import microversions, operations_page, reference, router
 from tests.unit.api.conftest import ROOT
 
 

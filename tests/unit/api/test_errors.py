@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from tests.unit.api.conftest import ADMIN, STRANGER, Client, fault
 from tests.unit.api.fakes import IMAGE_ID, NETWORK_ID
 
@@ -197,42 +197,42 @@ def test_long_values_are_cut(api: Client) -> None:
 @pytest.mark.parametrize(
     ("error", "name", "code", "message"),
     [
-        (exception.ImageUnavailable(), "badRequest", 400, "Can not find requested image"),
-        (exception.FlavorUnavailable(flavor_id="999"), "badRequest", 400, "Flavor 999 could not be found."),
-        (exception.NetworkUnavailable(network_id="U"), "badRequest", 400, "Network U could not be found."),
-        (exception.KeypairUnavailable(), "badRequest", 400, "Invalid key_name provided."),
+        (exceptions.ImageUnavailable(), "badRequest", 400, "Can not find requested image"),
+        (exceptions.FlavorUnavailable(flavor_id="999"), "badRequest", 400, "Flavor 999 could not be found."),
+        (exceptions.NetworkUnavailable(network_id="U"), "badRequest", 400, "Network U could not be found."),
+        (exceptions.KeypairUnavailable(), "badRequest", 400, "Invalid key_name provided."),
         (
-            exception.SecurityGroupUnavailable(name="nosuch"),
+            exceptions.SecurityGroupUnavailable(name="nosuch"),
             "badRequest",
             400,
             "Unable to find security_group with name or id nosuch",
         ),
         (
-            exception.AvailabilityZoneUnavailable(),
+            exceptions.AvailabilityZoneUnavailable(),
             "badRequest",
             400,
             "The requested availability zone is not available",
         ),
         (
-            exception.MetadataLimitExceeded(allowed=128),
+            exceptions.MetadataLimitExceeded(allowed=128),
             "forbidden",
             403,
             "Maximum number of metadata items exceeds 128",
         ),
         (
-            exception.QuotaExceeded(overs="cores, ram", requested="100, 9", used="7, 5", allowed="20, 8"),
+            exceptions.QuotaExceeded(overs="cores, ram", requested="100, 9", used="7, 5", allowed="20, 8"),
             "forbidden",
             403,
             "Quota exceeded for cores, ram: Requested 100, 9, but already used 7, 5 of 20, 8 cores, ram",
         ),
         (
-            exception.DatabaseUnavailable(),
+            exceptions.DatabaseUnavailable(),
             "serviceUnavailable",
             503,
             "The database is unavailable for the moment. Nothing was changed; please try again.",
         ),
         (
-            exception.MessagingUnavailable(what="create_instances"),
+            exceptions.MessagingUnavailable(what="create_instances"),
             "serviceUnavailable",
             503,
             "The control plane did not answer (create_instances). Please try again.",
@@ -244,7 +244,7 @@ def test_refused_create(api: Client, error: Exception, name: str, code: int, mes
     assert fault(api("POST", "/servers", server()), name, code) == message
 
 
-@pytest.mark.parametrize("error", [RuntimeError("password=hunter2"), exception.NoValidHost(reason="hunter2")])
+@pytest.mark.parametrize("error", [RuntimeError("password=hunter2"), exceptions.NoValidHost(reason="hunter2")])
 def test_a_bug_is_told_without_details(api: Client, error: Exception) -> None:
     api.conductor.error = error
     message = fault(api("GET", "/servers"), "computeFault", 500)
@@ -252,7 +252,7 @@ def test_a_bug_is_told_without_details(api: Client, error: Exception) -> None:
 
 
 def test_503_says_when_to_come_back(api: Client) -> None:
-    api.conductor.error = exception.DatabaseUnavailable()
+    api.conductor.error = exceptions.DatabaseUnavailable()
     assert api("GET", "/servers").headers["Retry-After"] == "2"
 
 
@@ -277,7 +277,7 @@ def test_unknown_and_foreign_servers_are_404(api: Client) -> None:
 
 def test_wrong_state_is_409(api: Client) -> None:
     instance = api.conductor.add()
-    api.conductor.error = exception.InstanceInvalidState(
+    api.conductor.error = exceptions.InstanceInvalidState(
         method="start", instance_id=instance.uuid, attr="vm_state", state="active"
     )
     response = api("POST", f"/servers/{instance.uuid}/action", {"os-start": None})

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from tests.unit.api.conftest import ADMIN, Client, fault
 
 OLD = {"onSharedStorage": False}
@@ -78,11 +78,11 @@ def test_it_is_for_admins(api: Client) -> None:
 @pytest.mark.parametrize(
     ("error", "name", "code"),
     [
-        (exception.HostNotForcedDown(host="h1"), "badRequest", 400),
-        (exception.EvacuateToSameHost(host="h1"), "badRequest", 400),
-        (exception.ComputeHostNotFound(host="h9"), "itemNotFound", 404),
+        (exceptions.HostNotForcedDown(host="h1"), "badRequest", 400),
+        (exceptions.EvacuateToSameHost(host="h1"), "badRequest", 400),
+        (exceptions.ComputeHostNotFound(host="h9"), "itemNotFound", 404),
         (
-            exception.InstanceInvalidState(method="evacuate", instance_id="i", attr="vm_state", state="building"),
+            exceptions.InstanceInvalidState(method="evacuate", instance_id="i", attr="vm_state", state="building"),
             "conflictingRequest",
             409,
         ),

@@ -8,8 +8,8 @@ import pytest
 
 from nova_lite.compute.rpcapi import ComputeRPC
 from nova_lite.conductor.rpcapi import ConductorRPC
+from tests.support.fake_clients import assert_same_signature
 from tests.unit.api.fakes import FakeCompute, FakeConductor
-from tests.unit.fake_clients import assert_same_signature
 
 PAIRS = [
     (fake, real, name)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from nova_lite import exception
 from nova_lite.api.middleware.fault_wrap import FaultWrap
+from nova_lite.base import exceptions
 
 PLAIN = [("Content-Type", "text/plain; charset=UTF-8")]
 
@@ -69,7 +69,7 @@ def test_an_error_becomes_a_fault_even_after_an_answer_has_begun(begun: bool) ->
     def app(environ: Any, start_response: Any) -> Any:
         if begun:
             start_response("200 OK", PLAIN)
-        raise exception.Conflict("It is locked.")
+        raise exceptions.Conflict("It is locked.")
 
     status, headers, answer = called(app)
     assert (status, headers["Content-Type"]) == ("409 Conflict", "application/json")

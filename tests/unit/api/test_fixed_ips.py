@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.objects import ActionTicket
 from tests.unit.api.conftest import STRANGER, Client, fault
 from tests.unit.api.fakes import NETWORK_ID
@@ -63,7 +63,7 @@ def test_they_are_gone_since_2_44_and_others_servers_are_not_there(api: Client, 
 
 
 @pytest.mark.parametrize(
-    "error", [exception.NetworkUnavailable(network_id="n"), exception.NoMoreFixedIps(network_id="n")]
+    "error", [exceptions.NetworkUnavailable(network_id="n"), exceptions.NoMoreFixedIps(network_id="n")]
 )
 def test_a_network_that_gives_none_is_a_400(api: Client, error: Exception) -> None:
     api.conductor.error = error

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from tests.unit.api.conftest import ADMIN, Client, fault
 
 LIST = "/flavors/1/os-flavor-access"
@@ -33,14 +33,14 @@ def test_public_flavors_take_none_since_2_7(api: Client) -> None:
 def test_refusals(api: Client) -> None:
     both = {"flavor_id": "1", "project_id": "p1"}
     for body, error, code in (
-        (ADD, exception.FlavorIsPublic(), 409),
-        (ADD, exception.FlavorAccessExists(**both), 409),
-        (ADD, exception.FlavorNotFound(flavor_id="1"), 404),
-        (REMOVE, exception.FlavorAccessNotFound(**both), 404),
+        (ADD, exceptions.FlavorIsPublic(), 409),
+        (ADD, exceptions.FlavorAccessExists(**both), 409),
+        (ADD, exceptions.FlavorNotFound(flavor_id="1"), 404),
+        (REMOVE, exceptions.FlavorAccessNotFound(**both), 404),
     ):
         api.conductor.error = error
         assert api("POST", ACTION, body, token=ADMIN).status_code == code
-    api.conductor.error = exception.FlavorAccessNotKept()
+    api.conductor.error = exceptions.FlavorAccessNotKept()
     fault(api("GET", LIST, token=ADMIN), "itemNotFound", 404)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.compute import api as compute_api
 from nova_lite.objects import ActionTicket
 from tests.unit.api.conftest import STRANGER, Client, fault
@@ -79,13 +79,13 @@ def test_what_is_refused(api: Client, server: str, version: str | None, wanted: 
 @pytest.mark.parametrize(
     ("error", "name", "code"),
     [
-        (exception.PortUnavailable(port_id=PORT), "itemNotFound", 404),
-        (exception.PortInUse(port_id=PORT), "conflictingRequest", 409),
-        (exception.NetworkUnavailable(network_id="n"), "itemNotFound", 404),
-        (exception.PortUnavailable(port_id=PORT), "itemNotFound", 404),
-        (exception.FixedIpInUse(address="10.0.0.9", network_id="n"), "conflictingRequest", 409),
-        (exception.FixedIpInvalid(address="10.0.0.9", network_id="n"), "badRequest", 400),
-        (exception.NoMoreFixedIps(network_id="n"), "badRequest", 400),
+        (exceptions.PortUnavailable(port_id=PORT), "itemNotFound", 404),
+        (exceptions.PortInUse(port_id=PORT), "conflictingRequest", 409),
+        (exceptions.NetworkUnavailable(network_id="n"), "itemNotFound", 404),
+        (exceptions.PortUnavailable(port_id=PORT), "itemNotFound", 404),
+        (exceptions.FixedIpInUse(address="10.0.0.9", network_id="n"), "conflictingRequest", 409),
+        (exceptions.FixedIpInvalid(address="10.0.0.9", network_id="n"), "badRequest", 400),
+        (exceptions.NoMoreFixedIps(network_id="n"), "badRequest", 400),
     ],
 )
 def test_what_the_conductor_refuses(api: Client, server: str, error: Exception, name: str, code: int) -> None:
@@ -96,7 +96,7 @@ def test_what_the_conductor_refuses(api: Client, server: str, error: Exception, 
 def test_detach(api: Client, server: str) -> None:
     assert api("DELETE", f"/servers/{server}/os-interface/{PORT}").status_code == 202
     assert api.asked("accept_action") == (server, "detach_interface", {"port_id": PORT})
-    api.conductor.error = exception.PortNotFound(port_id=PORT, instance_id=server)
+    api.conductor.error = exceptions.PortNotFound(port_id=PORT, instance_id=server)
     fault(api("DELETE", f"/servers/{server}/os-interface/{PORT}"), "itemNotFound", 404)
 
 
@@ -110,7 +110,7 @@ def test_several_at_a_time_take_their_turns(api: Client, server: str, monkeypatc
     """As those who attach several at once expect; what is in the way for long is a 409."""
     waits: list[float] = []
     accept = api.conductor.accept_action
-    busy = exception.InstanceInvalidState(
+    busy = exceptions.InstanceInvalidState(
         method="attach_interface", instance_id=server, attr="task_state", state="attaching_interface"
     )
 

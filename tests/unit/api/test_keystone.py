@@ -12,11 +12,11 @@ import webob
 from keystoneauth1 import exceptions as keystone_errors
 from keystonemiddleware import auth_token
 
-from nova_lite import exception
-from nova_lite.api import deploy, wsgi
+from nova_lite.api.http import deploy, wsgi
 from nova_lite.api.middleware.keystone import KeystoneContext
+from nova_lite.base import exceptions
 from nova_lite.compute.api import API
-from nova_lite.policy import Policy
+from nova_lite.policies.enforcer import Policy
 from tests.unit.api.conftest import make_conf
 
 VALIDATED = {
@@ -132,6 +132,6 @@ def test_without_a_token_nobody_gets_in_whatever_they_claim(
 def test_the_built_in_identity_api_is_not_served_beside_keystone(tmp_path: Path) -> None:
     conf = make_conf(tmp_path, "auth_strategy = keystone\n")
     with pytest.raises(
-        exception.ConfigurationError, match="keystone: the paste file only knows http_basic, standalone"
+        exceptions.ConfigurationError, match="keystone: the paste file only knows http_basic, standalone"
     ):
         deploy.load_app("identity", wsgi.Services(conf, Policy(conf), API()))

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from nova_lite import exception
-from nova_lite.api import deploy, wsgi
+from nova_lite.api.http import deploy, wsgi
 from nova_lite.api.middleware import auth
+from nova_lite.base import exceptions
 from nova_lite.compute.api import API
-from nova_lite.policy import Policy
+from nova_lite.policies.enforcer import Policy
 from tests.unit.api.conftest import ROOT, Client, fault, make_client, make_conf
 
 # --- noauth2
@@ -49,7 +49,7 @@ def test_without_a_token_one_is_named(api: Client) -> None:
 @pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.1", "cloud.example"])
 @pytest.mark.parametrize("option", ["listen", "image_listen"])
 def test_noauth2_is_refused_on_the_network(tmp_path: Path, option: str, address: str) -> None:
-    with pytest.raises(exception.ConfigurationError, match="has to be a loopback address"):
+    with pytest.raises(exceptions.ConfigurationError, match="has to be a loopback address"):
         make_client(make_conf(tmp_path, f"{option} = {address}\n"))
 
 
@@ -66,18 +66,18 @@ def load(conf, name: str = "osapi_compute") -> deploy.App:
 
 
 def test_unknown_strategy(tmp_path: Path) -> None:
-    with pytest.raises(exception.ConfigurationError, match="only knows http_basic, keystone, noauth2, standalone"):
+    with pytest.raises(exceptions.ConfigurationError, match="only knows http_basic, keystone, noauth2, standalone"):
         load(make_conf(tmp_path, "auth_strategy = nonsense\n"))
 
 
 def test_missing_and_broken_paste_files(tmp_path: Path) -> None:
     conf = make_conf(tmp_path)
     conf.set_override("paste_config", str(tmp_path / "nosuch.ini"), group="api")
-    with pytest.raises(exception.ConfigurationError, match="there is no such file"):
+    with pytest.raises(exceptions.ConfigurationError, match="there is no such file"):
         load(conf)
     (tmp_path / "broken.ini").write_text("nonsense")
     conf.set_override("paste_config", str(tmp_path / "broken.ini"), group="api")
-    with pytest.raises(exception.ConfigurationError, match=r"broken\.ini"):
+    with pytest.raises(exceptions.ConfigurationError, match=r"broken\.ini"):
         load(conf)
 
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from nova_lite import exception, states
-from nova_lite.api import inventory
+from nova_lite.api.http import inventory
+from nova_lite.base import exceptions
+from nova_lite.operations import states
 from tests.unit.api.conftest import ADMIN, STRANGER, Client, fault
 
 SHARE = "3e9b8d9e-4f8a-4a3c-9a7e-0d7a4b6f1c11"
@@ -116,5 +117,5 @@ def test_a_zone_is_pinned_and_unpinned(api: Client) -> None:
     assert api.json("PUT", path, body, version="2.104")["server"]["pinned_availability_zone"] is None
     assert api.asked("instance_update") == (instance.uuid, {"requested_availability_zone": None})
     fault(api("PUT", path, {"server": {"pinned_availability_zone": 5}}, version="2.104"), "badRequest", 400)
-    api.conductor.error = exception.Conflict("no")
+    api.conductor.error = exceptions.Conflict("no")
     fault(api("PUT", path, {"server": {"pinned_availability_zone": "z"}}, version="2.104"), "conflictingRequest", 409)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from nova_lite.api import inventory, microversions, router
+from nova_lite.api.http import inventory, microversions, router
 from tests.unit.api.conftest import ADMIN, ROOT, Client, fault, make_client, make_conf
 
 FACTS = ROOT / "tests/unit/api/nova_routes.txt"

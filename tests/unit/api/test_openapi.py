@@ -9,9 +9,9 @@ import openapi_spec_validator
 import pytest
 
 from nova_lite import policies
-from nova_lite.api import microversions, openapi, router
 from nova_lite.api.compute.schemas import keypairs
-from nova_lite.api.microversions import Versioned
+from nova_lite.api.http import microversions, openapi, router
+from nova_lite.api.http.microversions import Versioned
 from tests.unit.api.conftest import Client
 
 DOCUMENT: dict[str, Any] = json.loads(json.dumps(openapi.document()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nova_lite.api.prefork import FIRST_WAIT, LONGEST_WAIT, SHORT_LIFE, Backoff
+from nova_lite.api.http.prefork import FIRST_WAIT, LONGEST_WAIT, SHORT_LIFE, Backoff
 
 
 def test_short_lives_wait_longer_and_longer() -> None:

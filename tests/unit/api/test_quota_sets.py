@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from tests.unit.api.conftest import ADMIN, Client, fault
 
 KEYS_257 = {"cores", "instances", "ram", "key_pairs", "metadata_items", "server_groups", "server_group_members"}
@@ -67,7 +67,7 @@ def test_malformed(api: Client, limits: Any) -> None:
 
 
 def test_below_use(api: Client) -> None:
-    api.conductor.error = exception.QuotaBelowUse(limit=1, resource="cores", used=2)
+    api.conductor.error = exceptions.QuotaBelowUse(limit=1, resource="cores", used=2)
     message = fault(api("PUT", SET, {"quota_set": {"cores": 1}}, token=ADMIN), "badRequest", 400)
     assert message == "Quota limit 1 for cores must be greater than or equal to already used 2."
 
@@ -104,7 +104,7 @@ def test_users_of_other_projects_are_for_admins(api: Client) -> None:
 
 
 def test_a_users_limit_above_the_projects(api: Client) -> None:
-    api.conductor.error = exception.QuotaAboveProject(limit=9, resource="cores", maximum=8)
+    api.conductor.error = exceptions.QuotaAboveProject(limit=9, resource="cores", maximum=8)
     message = fault(api("PUT", f"{SET}?user_id=u", {"quota_set": {"cores": 9}}, token=ADMIN), "badRequest", 400)
     assert message == "Quota limit 9 for cores must be less than or equal to 8."
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from tests.unit.api.conftest import Client, fault
 from tests.unit.api.fakes import IMAGE_ID
 
@@ -121,10 +121,10 @@ def test_other_projects_may_not(api: Client) -> None:
 @pytest.mark.parametrize(
     ("error", "name", "code"),
     [
-        (exception.UnsuitableHost(reason="Of 1 host, 1 has no arm64."), "badRequest", 400),
-        (exception.ImageUnavailable(), "badRequest", 400),
-        (exception.InstanceIsLocked(instance_id="i"), "conflictingRequest", 409),
-        (exception.InstanceNotFound(instance_id="i"), "itemNotFound", 404),
+        (exceptions.UnsuitableHost(reason="Of 1 host, 1 has no arm64."), "badRequest", 400),
+        (exceptions.ImageUnavailable(), "badRequest", 400),
+        (exceptions.InstanceIsLocked(instance_id="i"), "conflictingRequest", 409),
+        (exceptions.InstanceNotFound(instance_id="i"), "itemNotFound", 404),
     ],
 )
 def test_what_the_conductor_refuses(api: Client, error: Exception, name: str, code: int) -> None:

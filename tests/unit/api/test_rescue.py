@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from tests.unit.api.conftest import Client, fault
 from tests.unit.api.fakes import IMAGE_ID
 
@@ -50,10 +50,10 @@ def test_bodies_that_are_refused(api: Client, body: Any) -> None:
 @pytest.mark.parametrize(
     ("error", "name", "code"),
     [
-        (exception.UnsupportedRescueImage(image="i"), "badRequest", 400),
-        (exception.InstanceNotRescuable(instance_id="i", reason="no image"), "badRequest", 400),
+        (exceptions.UnsupportedRescueImage(image="i"), "badRequest", 400),
+        (exceptions.InstanceNotRescuable(instance_id="i", reason="no image"), "badRequest", 400),
         (
-            exception.InstanceInvalidState(method="rescue", instance_id="i", attr="vm_state", state="rescued"),
+            exceptions.InstanceInvalidState(method="rescue", instance_id="i", attr="vm_state", state="rescued"),
             "conflictingRequest",
             409,
         ),

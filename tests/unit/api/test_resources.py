@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from nova_lite.api import inventory, router
 from nova_lite.api.compute import ssh_keys
-from nova_lite.exception import InvalidKeypair
+from nova_lite.api.http import inventory, router
+from nova_lite.base.exceptions import InvalidKeypair
 from nova_lite.objects import NUMACell, NUMACellUsage
 from tests.unit.api.conftest import ADMIN, ROOT, Client, fault, make_client, make_conf
 from tests.unit.api.fakes import IMAGE_ID, NETWORK_ID, NODE_ID, SERVICE_ID, make_action, make_instance

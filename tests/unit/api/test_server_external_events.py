@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from nova_lite import exception
 from nova_lite.api.compute.schemas import server_external_events as schemas
-from nova_lite.context import RequestContext
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
 from tests.unit.api.conftest import ADMIN, Client, fault
 
 PATH = "/os-server-external-events"
@@ -76,8 +76,8 @@ def test_power_follows(api: Client, tag: str, power_state: int, task_state: str 
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (exception.InstanceInvalidState(method="start", instance_id="x", attr="vm_state", state="error"), 422),
-        (exception.InstanceNotFound(instance_id="x"), 404),
+        (exceptions.InstanceInvalidState(method="start", instance_id="x", attr="vm_state", state="error"), 422),
+        (exceptions.InstanceNotFound(instance_id="x"), 404),
     ],
 )
 def test_power_that_may_not_be_changed(

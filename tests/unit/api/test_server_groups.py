@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from tests.unit.api.conftest import ADMIN, STRANGER, Client, fault
 
 PATH = "/os-server-groups"
@@ -85,5 +85,5 @@ def test_delete_and_other_projects(api: Client) -> None:
 
 
 def test_quota(api: Client) -> None:
-    api.conductor.error = exception.QuotaExceeded(overs="server_groups", requested=1, used=10, allowed=10)
+    api.conductor.error = exceptions.QuotaExceeded(overs="server_groups", requested=1, used=10, allowed=10)
     assert "server_groups" in fault(api("POST", PATH, OLD), "forbidden", 403)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.image.local import LocalImages
 from nova_lite.objects import Image
 from tests.unit.api.conftest import ADMIN, Client
@@ -84,8 +84,8 @@ class Registered:
     ("error", "status", "left"),
     [
         (None, 202, ["made"]),
-        (exception.InstanceIsLocked(instance_id="i"), 409, []),
-        (exception.MessagingUnavailable(what="it"), 503, ["made"]),
+        (exceptions.InstanceIsLocked(instance_id="i"), 409, []),
+        (exceptions.MessagingUnavailable(what="it"), 503, ["made"]),
     ],
 )
 def test_what_a_service_has_made_goes_when_the_operation_is_refused(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.objects import InstanceNUMACell, InstanceNUMATopology
 from nova_lite.policies.servers import INJECT_NETWORK_INFO
 from tests.unit.api.conftest import ADMIN, MEMBER, STRANGER, Client, fault, make_client, make_conf
@@ -51,8 +51,8 @@ def test_malformed_metadata(api: Client, method: str, path: str, body: Any) -> N
 @pytest.mark.parametrize(
     ("error", "name", "code"),
     [
-        (exception.MetadataLimitExceeded(allowed=128), "forbidden", 403),
-        (exception.InstanceIsLocked(instance_id="x"), "conflictingRequest", 409),
+        (exceptions.MetadataLimitExceeded(allowed=128), "forbidden", 403),
+        (exceptions.InstanceIsLocked(instance_id="x"), "conflictingRequest", 409),
     ],
 )
 def test_refused_metadata(api: Client, error: Exception, name: str, code: int) -> None:

@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from nova_lite import exception, states
 from nova_lite.api.compute.schemas import servers as schemas
+from nova_lite.base import exceptions
 from nova_lite.objects import NetworkRequest, RequestedDestination
+from nova_lite.operations import states
 from tests.unit.api.conftest import ADMIN, MEMBER, Client, fault, make_client, make_conf
 from tests.unit.api.fakes import IMAGE_ID, NETWORK_ID, make_fault
 
@@ -347,7 +348,7 @@ def test_hints_and_files(api: Client) -> None:
 
 def test_unknown_server_group(api: Client) -> None:
     """The conductor knows which there are."""
-    api.conductor.error = exception.ServerGroupUnavailable(group_uuid=NETWORK_ID)
+    api.conductor.error = exceptions.ServerGroupUnavailable(group_uuid=NETWORK_ID)
     server = body() | {"os:scheduler_hints": {"group": NETWORK_ID}}
     message = fault(api("POST", "/servers", server), "badRequest", 400)
     assert message == f"Instance group {NETWORK_ID} could not be found."
@@ -360,7 +361,7 @@ def test_hostname(api: Client) -> None:
 
 
 def test_a_nudge_that_cannot_be_sent_is_no_failure(api: Client) -> None:
-    api.conductor.cast_error = exception.MessagingUnavailable(what="build_instances")
+    api.conductor.cast_error = exceptions.MessagingUnavailable(what="build_instances")
     assert api("POST", "/servers", body()).status_code == 202
 
 
@@ -569,7 +570,7 @@ def test_an_action_without_a_host_is_not_sent(api: Client) -> None:
 
 def test_an_order_that_cannot_be_sent_is_no_failure(api: Client) -> None:
     instance = api.conductor.add()
-    api.compute.error = exception.MessagingUnavailable(what="stop_instance")
+    api.compute.error = exceptions.MessagingUnavailable(what="stop_instance")
     assert api("POST", f"/servers/{instance.uuid}/action", {"os-stop": None}).status_code == 202
 
 
@@ -617,9 +618,9 @@ def test_a_number_of_console_lines_does_not_end_with_a_newline(api: Client) -> N
     [
         ({"host": None}, None, "conflictingRequest", 409),
         ({"host_status": "DOWN"}, None, "serviceUnavailable", 503),
-        ({}, exception.MessagingUnavailable(what="x"), "serviceUnavailable", 503),
-        ({}, exception.NotImplementedByDriver(operation="console output"), "notImplemented", 501),
-        ({}, exception.DomainNotFound(instance_uuid="x"), "conflictingRequest", 409),
+        ({}, exceptions.MessagingUnavailable(what="x"), "serviceUnavailable", 503),
+        ({}, exceptions.NotImplementedByDriver(operation="console output"), "notImplemented", 501),
+        ({}, exceptions.DomainNotFound(instance_uuid="x"), "conflictingRequest", 409),
     ],
 )
 def test_console_that_cannot_be_had(

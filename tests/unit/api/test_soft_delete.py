@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from oslo_config import cfg
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from tests.unit.api.conftest import ADMIN, Client
 
 
@@ -33,7 +33,7 @@ def test_what_there_is_nothing_to_keep_of_is_deleted_for_good(
 
     def refuse(context: Any, uuid: str, action: str, payload: Any) -> Any:
         if payload:
-            raise exception.InstanceInvalidState(method=action, instance_id=uuid, attr="vm_state", state="building")
+            raise exceptions.InstanceInvalidState(method=action, instance_id=uuid, attr="vm_state", state="building")
         return accept(context, uuid, action, payload)
 
     monkeypatch.setattr(api.conductor, "accept_action", refuse)
@@ -42,7 +42,7 @@ def test_what_there_is_nothing_to_keep_of_is_deleted_for_good(
 
 
 def test_a_lock_holds(api: Client, conf: cfg.ConfigOpts) -> None:
-    api.conductor.error = exception.InstanceIsLocked(instance_id="i")
+    api.conductor.error = exceptions.InstanceIsLocked(instance_id="i")
     assert delete(api, conf, 60).status_code == 409
     assert len(asked(api)) == 1
 

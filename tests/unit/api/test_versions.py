@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from nova_lite.api import microversions
-from nova_lite.api.microversions import Change, Version, Versioned
+from nova_lite.api.http import microversions
+from nova_lite.api.http.microversions import Change, Version, Versioned
 from tests.unit.api.conftest import Client, fault, make_client, make_conf
 
 MAXIMUM = str(microversions.MAXIMUM)

@@ -16,10 +16,10 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from nova_lite.cmd import manage
-from nova_lite.conductor.db import hosts as db_hosts
-from nova_lite.conductor.db import images as db_images
-from nova_lite.conductor.db.engine import Database, UnitOfWork
-from nova_lite.conductor.db.models import Allocation, ComputeNode, Instance, InstanceAction, PurgedInstance
+from nova_lite.db import hosts as db_hosts
+from nova_lite.db import images as db_images
+from nova_lite.db.engine import Database, UnitOfWork
+from nova_lite.db.models import Allocation, ComputeNode, Instance, InstanceAction, PurgedInstance
 from tests.unit.conductor import make
 
 
@@ -374,7 +374,7 @@ def test_quotas_of_users(tool: Tool) -> None:
 
 
 def fill_host(tool: Tool) -> None:
-    from nova_lite.conductor.db import hosts
+    from nova_lite.db import hosts
 
     database = tool.database_of()
     database.write(hosts.record, make.conf(tool.database), make.report())

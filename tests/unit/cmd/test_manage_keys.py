@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from nova_lite import broker, exception, keys
-from nova_lite.keys import PrivateKey
+from nova_lite.base import exceptions
+from nova_lite.rpc import broker, keys
+from nova_lite.rpc.keys import PrivateKey
 from tests.unit.cmd.test_manage import Tool, tool
 
 __all__ = ["tool"]
@@ -139,7 +140,7 @@ def test_permissions_of_accounts(role: str, what: str, may: list[str], may_not: 
 
 def test_a_host_whose_name_is_a_pattern_gets_no_more() -> None:
     assert not allowed("compute", "h.1", "read", "compute.hx1")
-    with pytest.raises(exception.InvalidInput):
+    with pytest.raises(exceptions.InvalidInput):
         broker.permissions("compute", ".*")
 
 

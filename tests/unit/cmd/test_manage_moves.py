@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from nova_lite import exception, operations
+from nova_lite import operations
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
 from nova_lite.cmd.manage import moves
 from nova_lite.cmd.manage.app import App
-from nova_lite.context import RequestContext
 from nova_lite.objects import RetiredServer, Retirement
 from tests.unit.cmd.test_manage import Tool, placed, report
 
@@ -46,9 +47,9 @@ class Servers:
     def accept(self, context: RequestContext, uuid: str, kind: str, payload: dict[str, Any]) -> None:
         with self._mutex:
             if self.states.get(uuid) == "error":
-                raise exception.InstanceInvalidState(method=kind, instance_id=uuid, attr="vm_state", state="error")
+                raise exceptions.InstanceInvalidState(method=kind, instance_id=uuid, attr="vm_state", state="error")
             if self.states.get(uuid) == "deleted":
-                raise exception.InstanceNotFound(instance_id=uuid)
+                raise exceptions.InstanceNotFound(instance_id=uuid)
             self.asked.append((uuid, kind))
             self.under_way[uuid] = self.waits
             self.most = max(self.most, len(self.under_way))
@@ -66,7 +67,7 @@ class Servers:
         with self._mutex:
             if self.unheard:
                 self.unheard -= 1
-                raise exception.MessagingUnavailable(what="action_get")
+                raise exceptions.MessagingUnavailable(what="action_get")
             if uuid in self.under_way:
                 self.under_way[uuid] -= 1
                 if self.under_way[uuid] >= 0:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from nova_lite import policies
-from nova_lite.api import openapi, operations_page, reference
+from nova_lite.api.http import openapi, operations_page, reference
 from nova_lite.policies import servers
 from tests.unit.cmd.test_manage import Tool, tool
 

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from nova_lite import memory
+from nova_lite.base import memory
 
 SCRIPT = """
 import ctypes, threading

@@ -12,9 +12,9 @@ import msgspec
 from oslo_config import cfg
 
 from nova_lite import conf as configuration
-from nova_lite import exception
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.compute import manager
-from nova_lite.context import RequestContext, get_admin_context
 from nova_lite.image import local
 from nova_lite.objects import (
     VIF,
@@ -119,7 +119,7 @@ class FakeConductor:
     def report_state(self, context: RequestContext, report: HostReport, timeout: float | None = None) -> bool | None:
         self._called("report_state", report)
         if report.epoch != self.epoch:
-            raise exception.HostEpochOver(host=report.host)
+            raise exceptions.HostEpochOver(host=report.host)
         return None if report.domains is None or self.is_old else report.domains in self.agreed
 
     def start_build(self, context: RequestContext, instance_uuid: str, host: str, generation: int) -> BuildNetworks:
@@ -158,7 +158,7 @@ class FakeConductor:
 
     def image_get(self, context: RequestContext, image_id: str) -> Image:
         if image_id not in self.images:
-            raise exception.ImageNotFound(image_id=image_id)
+            raise exceptions.ImageNotFound(image_id=image_id)
         return self.images[image_id]
 
     def image_update(
@@ -195,7 +195,7 @@ class FakeConductor:
         if method in self.hooks:
             self.hooks[method](arguments)
         if self.down:
-            raise exception.MessagingUnavailable(what=method)
+            raise exceptions.MessagingUnavailable(what=method)
         if self.errors.get(method):
             raise self.errors[method].pop(0)
         self.calls.append((method, arguments))

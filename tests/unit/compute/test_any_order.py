@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nova_lite import exception
-from nova_lite.compute.fences import FenceStore
+from nova_lite.base import exceptions
+from nova_lite.compute.fencing import FenceStore
 from tests.unit.compute.fakes import LATER, UUID, Host, ticket
 
 GENERATIONS = st.integers(1, 3)
@@ -61,7 +61,7 @@ def carry_out(host: Host, kind: str, value: Any, history: History) -> None:
     elif kind == "fence":
         try:
             fenced = host.fence(value)
-        except exception.ServiceUnavailable:
+        except exceptions.ServiceUnavailable:
             return
         if fenced:
             history.given_up = max(history.given_up, value)
@@ -100,7 +100,7 @@ def test_without_the_fence_they_do_not(
     """The test above can fail: switch the tombstone's effect off, and a late order brings a guest back."""
     monkeypatch.setattr(FenceStore, "check", lambda *_: None)
     monkeypatch.setattr(
-        "nova_lite.compute.operations.build.Builder._repeat_refusal",
+        "nova_lite.compute.operations.create.Builder._repeat_refusal",
         lambda self, request: self._build_or_undo(None, request),
     )
     with pytest.raises(AssertionError, match="given up on exists"):

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from nova_lite import exception
-from nova_lite.compute.fences import FenceStore, Record
-from nova_lite.compute.operations.build import aborts
+from nova_lite.base import exceptions
+from nova_lite.compute.fencing import FenceStore, Record
+from nova_lite.compute.operations.create import aborts
 from nova_lite.objects import Image
-from nova_lite.states import PowerState
+from nova_lite.operations.states import PowerState
 from nova_lite.virt.driver import SpawnSpec
 from tests.unit.compute.fakes import (
     CREATE,
@@ -58,7 +58,7 @@ def test_an_order_from_before_the_host_was_forced_down_is_asked_about(host: Host
     before = host.manager.registration.admission
     host.conductor.epoch += 1
     host.manager.registration.register()
-    host.conductor.errors["start_build"] = [exception.StaleReport(instance_id=UUID, generation=1, host=HOST)]
+    host.conductor.errors["start_build"] = [exceptions.StaleReport(instance_id=UUID, generation=1, host=HOST)]
     host.build(instance=make_instance(UUID, vifs=VIFS), connected=before)
     host.settle()
     assert (host.domains(), host.conductor.outcomes, host.record().fenced_generation) == ({}, [], 1)
@@ -212,16 +212,16 @@ def test_the_hosts_own_capacity_counts_even_if_the_limits_are_wider(host: Host) 
 @pytest.mark.parametrize(
     ("error", "abort"),
     [
-        (exception.ComputeResourcesUnavailable(reason="x"), False),
-        (exception.VirtDriverError(reason="x"), False),
-        (exception.HypervisorUnavailable(host="h", reason="x"), False),
+        (exceptions.ComputeResourcesUnavailable(reason="x"), False),
+        (exceptions.VirtDriverError(reason="x"), False),
+        (exceptions.HypervisorUnavailable(host="h", reason="x"), False),
         (RuntimeError("x"), False),
-        (exception.ImageFileMissing(image_id="i", reason="x"), False),
-        (exception.ImageCorrupt(image_id="i", reason="x"), False),
-        (exception.ImageGone(image_id="i", reason="x"), True),
-        (exception.ConfigDriveInvalid(reason="x"), True),
-        (exception.NoMoreFixedIps(network_id="n"), True),
-        (exception.FlavorDiskTooSmall(flavor_size=1, image_min_disk=2), True),
+        (exceptions.ImageFileMissing(image_id="i", reason="x"), False),
+        (exceptions.ImageCorrupt(image_id="i", reason="x"), False),
+        (exceptions.ImageGone(image_id="i", reason="x"), True),
+        (exceptions.ConfigDriveInvalid(reason="x"), True),
+        (exceptions.NoMoreFixedIps(network_id="n"), True),
+        (exceptions.FlavorDiskTooSmall(flavor_size=1, image_min_disk=2), True),
     ],
 )
 def test_which_failures_abort(error: Exception, abort: bool) -> None:
@@ -229,7 +229,7 @@ def test_which_failures_abort(error: Exception, abort: bool) -> None:
 
 
 def test_no_more_addresses_aborts(host: Host) -> None:
-    host.conductor.errors["start_build"] = [exception.NoMoreFixedIps(network_id="net")]
+    host.conductor.errors["start_build"] = [exceptions.NoMoreFixedIps(network_id="net")]
     host.build()
     host.settle()
     assert host.conductor.outcomes == [(1, "aborted")]
@@ -239,8 +239,8 @@ def test_no_more_addresses_aborts(host: Host) -> None:
 @pytest.mark.parametrize(
     "error",
     [
-        exception.StaleReport(instance_id=UUID, generation=1, host=HOST),
-        exception.InstanceGone(instance_id=UUID),
+        exceptions.StaleReport(instance_id=UUID, generation=1, host=HOST),
+        exceptions.InstanceGone(instance_id=UUID),
     ],
 )
 @pytest.mark.parametrize("method", ["start_build", "finish_build"])
@@ -273,9 +273,9 @@ def test_a_report_is_not_lost_while_the_conductor_is_away(host: Host, outcome: s
 
 def test_a_build_waits_for_a_conductor_that_is_away_and_a_bug_there_is_retried_too(host: Host) -> None:
     host.conductor.errors["start_build"] = [
-        exception.DatabaseUnavailable(),
+        exceptions.DatabaseUnavailable(),
         RuntimeError("remote"),
-        exception.MessagingUnavailable(what="x"),
+        exceptions.MessagingUnavailable(what="x"),
     ]
     host.built()
     assert host.conductor.outcomes == [(1, "built")]

@@ -5,7 +5,7 @@ import threading
 import msgspec
 import pytest
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.compute.claims import Claims, Resources
 from nova_lite.objects import Flavor, InstanceNUMACell, InstanceNUMATopology
 
@@ -32,9 +32,9 @@ def test_a_cpu_is_one_guests_and_one_that_the_host_gives_out_so() -> None:
     host = Claims(lambda: Resources(cpus=(4, 5, 6)))
     host.instance_claim("a", Resources(cpus=(4, 5)), {})
     host.instance_claim("a", Resources(cpus=(4, 5)), {})
-    with pytest.raises(exception.ComputeResourcesUnavailable, match="CPU 5 asked for, another guest has it"):
+    with pytest.raises(exceptions.ComputeResourcesUnavailable, match="CPU 5 asked for, another guest has it"):
         host.instance_claim("b", Resources(cpus=(5, 6)), {})
-    with pytest.raises(exception.ComputeResourcesUnavailable, match="CPU 7 asked for, it is not in cpu_dedicated_set"):
+    with pytest.raises(exceptions.ComputeResourcesUnavailable, match="CPU 7 asked for, it is not in cpu_dedicated_set"):
         host.instance_claim("b", Resources(cpus=(6, 7)), {})
     host.release("a")
     host.instance_claim("b", Resources(cpus=(5, 6)), {})
@@ -44,7 +44,7 @@ def test_up_to_the_capacity_and_again_after_a_release() -> None:
     host = claims()
     host.instance_claim("a", Resources(memory_mb=600), {})
     host.instance_claim("a", Resources(memory_mb=1000), {})
-    with pytest.raises(exception.ComputeResourcesUnavailable, match="1 MB of memory asked for, 0 of 1000 left"):
+    with pytest.raises(exceptions.ComputeResourcesUnavailable, match="1 MB of memory asked for, 0 of 1000 left"):
         host.instance_claim("b", Resources(memory_mb=1), {})
     host.release("a")
     host.release("a")
@@ -55,9 +55,9 @@ def test_up_to_the_capacity_and_again_after_a_release() -> None:
 @pytest.mark.parametrize("name", ["vcpus", "memory_mb", "disk_gb"])
 def test_the_smaller_of_limit_and_capacity_counts_for_each_resource(name: str) -> None:
     wanted = Resources(**{name: 5})
-    with pytest.raises(exception.ComputeResourcesUnavailable):
+    with pytest.raises(exceptions.ComputeResourcesUnavailable):
         claims(**{name: 9}).instance_claim("a", wanted, {name: 4})
-    with pytest.raises(exception.ComputeResourcesUnavailable):
+    with pytest.raises(exceptions.ComputeResourcesUnavailable):
         claims(**{name: 4}).instance_claim("a", wanted, {name: 9})
     claims(**{name: 5}).instance_claim("a", wanted, {name: 5})
 
@@ -69,7 +69,7 @@ def test_claims_at_the_same_time_do_not_exceed_the_host() -> None:
     def claim(number: int) -> None:
         try:
             host.instance_claim(str(number), Resources(memory_mb=10), {})
-        except exception.ComputeResourcesUnavailable:
+        except exceptions.ComputeResourcesUnavailable:
             return
         granted.append(number)
 

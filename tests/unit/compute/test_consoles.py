@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.compute.manager import ComputeManager
 from nova_lite.objects import Console
 from tests.unit.compute.fakes import UUID, FakeConductor, Host
@@ -13,29 +13,29 @@ from tests.unit.compute.fakes import UUID, FakeConductor, Host
 def test_a_guests_screen(host: Host) -> None:
     host.conf.set_override("server_proxyclient_address", "192.0.2.5", "vnc")
     host.conf.set_override("novncproxy_base_url", "https://proxy/vnc.html", "vnc")
-    with pytest.raises(exception.DomainNotFound):
+    with pytest.raises(exceptions.DomainNotFound):
         host.manager.get_vnc_console(host.context, UUID, "novnc")
     host.built()
     host.control(console_ports={"novnc": 5904})
     assert host.manager.get_vnc_console(host.context, UUID, "novnc") == Console(
         console_type="novnc", host="192.0.2.5", port=5904, access_url_base="https://proxy/vnc.html"
     )
-    with pytest.raises(exception.ConsoleTypeInvalid, match="Invalid console type xvpvnc"):
+    with pytest.raises(exceptions.ConsoleTypeInvalid, match="Invalid console type xvpvnc"):
         host.manager.get_vnc_console(host.context, UUID, "xvpvnc")
     host.conf.set_override("enabled", False, "vnc")
-    with pytest.raises(exception.ConsoleTypeUnavailable, match=r"Unavailable console type novnc\."):
+    with pytest.raises(exceptions.ConsoleTypeUnavailable, match=r"Unavailable console type novnc\."):
         host.manager.get_vnc_console(host.context, UUID, "novnc")
 
 
 def test_a_guests_serial_port(host: Host) -> None:
     host.built()
-    with pytest.raises(exception.ConsoleTypeUnavailable):
+    with pytest.raises(exceptions.ConsoleTypeUnavailable):
         host.manager.get_serial_console(host.context, UUID, "serial")
     host.conf.set_override("enabled", True, "serial_console")
     assert host.manager.get_serial_console(host.context, UUID, "serial") == Console(
         console_type="serial", host="127.0.0.1", port=10000, access_url_base="ws://127.0.0.1:6083/"
     )
-    with pytest.raises(exception.ConsoleTypeInvalid):
+    with pytest.raises(exceptions.ConsoleTypeInvalid):
         host.manager.get_serial_console(host.context, UUID, "novnc")
 
 
@@ -44,7 +44,7 @@ def test_a_paused_guest_shows_what_it_showed_and_one_that_is_off_nothing(host: H
     host.driver.pause(UUID)
     host.manager.get_vnc_console(host.context, UUID, "novnc")
     host.driver.power_off(UUID, 0)
-    with pytest.raises(exception.InstanceInvalidState, match=r"'get_vnc_console' .* power state shutdown"):
+    with pytest.raises(exceptions.InstanceInvalidState, match=r"'get_vnc_console' .* power state shutdown"):
         host.manager.get_vnc_console(host.context, UUID, "novnc")
 
 
@@ -69,7 +69,7 @@ def test_a_driver_without_consoles_says_so(host: Host) -> None:
 
     host.conf.set_override("enabled", True, "serial_console")
     mute = ComputeManager(host.conf, "host-b", Mute(), FakeConductor(), host.images)  # type: ignore[arg-type]
-    with pytest.raises(exception.NotImplementedByDriver):
+    with pytest.raises(exceptions.NotImplementedByDriver):
         mute.get_vnc_console(host.context, UUID, "novnc")
-    with pytest.raises(exception.NotImplementedByDriver):
+    with pytest.raises(exceptions.NotImplementedByDriver):
         mute.get_serial_console(host.context, UUID, "serial")

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from nova_lite import exception, operations
+from nova_lite import operations
+from nova_lite.base import exceptions
 from nova_lite.compute.operations import WORK
 from nova_lite.operations import OnHost, Operation
-from nova_lite.states import PowerState
+from nova_lite.operations.states import PowerState
 from nova_lite.virt import driver
 from tests.unit.compute.fakes import LATER, UUID, Gate, Host, eventually, ticket
 
@@ -184,7 +185,7 @@ def test_a_report_is_not_lost_while_the_conductor_is_away(host: Host) -> None:
 
 def test_a_report_nobody_wants_ends_the_job(host: Host) -> None:
     host.built()
-    host.conductor.errors["finish_action"] = [exception.InstanceGone(instance_id=UUID)]
+    host.conductor.errors["finish_action"] = [exceptions.InstanceGone(instance_id=UUID)]
     host.act(ticket("stop"))
     host.settle()
     assert host.conductor.of("finish_action") == []

@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.compute import manager
-from nova_lite.states import PowerState
+from nova_lite.operations.states import PowerState
 from tests.unit.compute.fakes import UUID, Gate, Host, eventually, ticket
 
 
@@ -93,7 +93,7 @@ def test_a_build_that_does_not_stop_in_time_is_asked_for_again(host: Host, monke
     gate = host.driver.hooks["image"] = Gate()
     host.build()
     gate.wait()
-    with pytest.raises(exception.ServiceUnavailable):
+    with pytest.raises(exceptions.ServiceUnavailable):
         host.fence()
     gate.open()
     host.settle()
@@ -104,7 +104,7 @@ def test_a_build_that_does_not_stop_in_time_is_asked_for_again(host: Host, monke
 def test_a_fence_that_cannot_remove_says_so_and_keeps_its_promise(host: Host) -> None:
     host.built(1)
     host.control(fail_at=["destroy"])
-    with pytest.raises(exception.VirtDriverError):
+    with pytest.raises(exceptions.VirtDriverError):
         host.fence(2)
     assert host.record().fenced_generation == 2
     host.control()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.compute import host_boot
 from nova_lite.compute.host_boot import HostBoot
 from nova_lite.objects import DomainReport
@@ -66,10 +66,10 @@ def test_a_boot_is_told_until_the_conductor_has_heard_of_it(host: Host, boot: Pa
     boot.write_text("two\n")
 
     def away(_: object) -> None:
-        raise exception.MessagingUnavailable(what="reconcile_domains")
+        raise exceptions.MessagingUnavailable(what="reconcile_domains")
 
     host.conductor.hooks["reconcile_domains"] = away
-    with pytest.raises(exception.MessagingUnavailable):
+    with pytest.raises(exceptions.MessagingUnavailable):
         host.manager.reconciler.run()
     del host.conductor.hooks["reconcile_domains"]
     host.manager.reconciler.run()

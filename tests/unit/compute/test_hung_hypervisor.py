@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from nova_lite import exception
-from nova_lite.service import Periodic
-from nova_lite.states import PowerState
+from nova_lite.base import exceptions
+from nova_lite.daemon.service import Periodic
+from nova_lite.operations.states import PowerState
 from tests.unit.compute.fakes import UUID, Gate, Host, eventually, ticket
 
 
@@ -60,7 +60,7 @@ def test_it_is_told_once_and_by_heartbeats(host: Host, caplog: pytest.LogCapture
 
 def test_an_error_is_no_answer_either(host: Host) -> None:
     host.control(fail_at=["inventory"], fail_count=-1, fail_error="hypervisor")
-    with pytest.raises(exception.HypervisorUnavailable):
+    with pytest.raises(exceptions.HypervisorUnavailable):
         host.manager.heartbeat.refresh()
     assert host.manager.heartbeat.hypervisor_answers(), "not at once"
     host.manager.heartbeat._answered -= 5
@@ -103,7 +103,7 @@ def test_what_may_have_made_a_domain_is_not_given_away(host: Host) -> None:
     gate.wait()
     hang(host)
     host.build(generation=2)
-    with pytest.raises(exception.ServiceUnavailable, match="does not answer"):
+    with pytest.raises(exceptions.ServiceUnavailable, match="does not answer"):
         host.fence()
     assert host.conductor.of("finish_build") == []
     answer_again(host)
@@ -128,7 +128,7 @@ def test_questions_do_not_hang(host: Host) -> None:
         lambda: host.manager.get_console_output(host.context, UUID, None),
         lambda: host.manager.get_instance_diagnostics(host.context, UUID),
     ):
-        with pytest.raises(exception.HypervisorUnavailable):
+        with pytest.raises(exceptions.HypervisorUnavailable):
             ask()
 
 
@@ -148,7 +148,9 @@ def test_what_is_done_now_and_then_says_in_a_line_that_it_cannot_be(
     host.control(fail_at=["inventory"], fail_count=-1, fail_error="hypervisor")
     periodic = Periodic("Inventory", 0.01, host.manager.heartbeat.refresh)
     periodic.start()
-    (record, *_) = eventually(lambda: [each for each in caplog.records if each.name == "nova_lite.service"], "a line")
+    (record, *_) = eventually(
+        lambda: [each for each in caplog.records if each.name == "nova_lite.daemon.service"], "a line"
+    )
     periodic.stop()
     assert (record.levelname, record.exc_info) == ("WARNING", None)
     assert "told to fail at inventory" in record.getMessage()

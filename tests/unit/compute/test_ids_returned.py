@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.objects import ActionTicket
-from nova_lite.states import PowerState
+from nova_lite.operations.states import PowerState
 from tests.unit.compute.fakes import LATER, UUID, Host, ticket
 
 RUNNING, SHUTDOWN = PowerState.RUNNING, PowerState.SHUTDOWN
@@ -80,7 +80,7 @@ def test_a_build_with_an_id_that_came_back_is_built_and_reported(ahead: Host) ->
 @pytest.mark.parametrize("method", ["order_is_open", "finish_action"])
 def test_a_conductor_of_before(ahead: Host, method: str) -> None:
     """It is not asked, and told less."""
-    ahead.conductor.errors[method] = [exception.ServiceTooOld("The conductor is too old.")]
+    ahead.conductor.errors[method] = [exceptions.ServiceTooOld("The conductor is too old.")]
     order(ahead, "stop", LATER, "req-new")
     assert ahead.power() == (RUNNING if method == "order_is_open" else SHUTDOWN)
     assert len(reports(ahead)) == (1 if method == "order_is_open" else 2)

@@ -8,8 +8,8 @@ import os
 
 import pytest
 
+from nova_lite.base.context import get_admin_context
 from nova_lite.compute.jobs import Jobs
-from nova_lite.context import get_admin_context
 
 SERVER = "11111111-1111-1111-1111-111111111111"
 

@@ -10,7 +10,7 @@ import pytest
 from nova_lite import operations
 from nova_lite.compute.operations import password, rescue
 from nova_lite.objects import ActionTicket, Image
-from nova_lite.states import PowerState
+from nova_lite.operations.states import PowerState
 from tests.unit.compute.fakes import LATER, UUID, Host, ticket
 
 RUNNING, SHUTDOWN = PowerState.RUNNING, PowerState.SHUTDOWN

@@ -8,7 +8,7 @@ from unittest import mock
 
 import pytest
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.compute.operations import live_migration
 from nova_lite.objects import LiveSource
 from nova_lite.virt.driver import LiveMigrating
@@ -30,5 +30,5 @@ def test_what_the_source_offers(disks: dict[str, int], block: bool | None) -> No
 
 
 def test_disks_of_its_own_need_a_block_migration() -> None:
-    with pytest.raises(exception.MigrationPreCheckError, match="block_migration is needed"):
+    with pytest.raises(exceptions.MigrationPreCheckError, match="block_migration is needed"):
         check({"disk": 1}, False)

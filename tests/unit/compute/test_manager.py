@@ -10,17 +10,18 @@ from typing import Any
 
 import pytest
 
-from nova_lite import exception, operations, rpc
+from nova_lite import operations, rpc
+from nova_lite.base import exceptions
+from nova_lite.base.context import get_admin_context
+from nova_lite.base.exceptions import ImageFileMissing
 from nova_lite.compute.jobs import InstanceLocks, Jobs
 from nova_lite.compute.manager import ComputeManager
 from nova_lite.compute.rpcapi import ComputeRPC
 from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.context import get_admin_context
-from nova_lite.exception import ImageFileMissing
 from nova_lite.objects import HostReport, Image
 from nova_lite.virt import fake
+from tests.support.fake_clients import assert_same_signature
 from tests.unit.compute.fakes import LATER, UUID, FakeConductor, Gate, Host, eventually, ticket
-from tests.unit.fake_clients import assert_same_signature
 
 
 def test_it_serves_what_conductors_and_apis_send(host: Host) -> None:
@@ -100,14 +101,14 @@ def test_without_a_hypervisor_it_does_not_start(tmp_path: Path) -> None:
     host = Host(tmp_path)
     for step in ("init_host", "inventory"):
         host.control(fail_at=[step], fail_error="hypervisor")
-        with pytest.raises(exception.HypervisorUnavailable):
+        with pytest.raises(exceptions.HypervisorUnavailable):
             host.next_life()
     host.control()
     host.next_life()
 
 
 def test_console_output(host: Host) -> None:
-    with pytest.raises(exception.InstanceNotReady):
+    with pytest.raises(exceptions.InstanceNotReady):
         host.manager.get_console_output(host.context, UUID, None)
     host.built()
     everything = host.manager.get_console_output(host.context, UUID, None)
@@ -117,13 +118,13 @@ def test_console_output(host: Host) -> None:
 
 
 def test_diagnostics_are_of_a_guest_that_runs(host: Host) -> None:
-    with pytest.raises(exception.InstanceNotReady):
+    with pytest.raises(exceptions.InstanceNotReady):
         host.manager.get_instance_diagnostics(host.context, UUID)
     host.built()
     found = host.manager.get_instance_diagnostics(host.context, UUID)
     assert (found.driver, len(found.cpus), len(found.disks)) == ("fake", 1, 1)
     host.driver.power_off(UUID, 0)
-    with pytest.raises(exception.InstanceInvalidState, match="power state shutdown"):
+    with pytest.raises(exceptions.InstanceInvalidState, match="power state shutdown"):
         host.manager.get_instance_diagnostics(host.context, UUID)
 
 
@@ -133,9 +134,9 @@ def test_a_driver_without_a_console_says_so(host: Host) -> None:
 
     conf = host.conf
     mute = ComputeManager(conf, "host-b", Mute(), FakeConductor(), host.images)  # type: ignore[arg-type]
-    with pytest.raises(exception.NotImplementedByDriver):
+    with pytest.raises(exceptions.NotImplementedByDriver):
         mute.get_console_output(host.context, UUID, None)
-    with pytest.raises(exception.NotImplementedByDriver):
+    with pytest.raises(exceptions.NotImplementedByDriver):
         mute.get_instance_diagnostics(host.context, UUID)
 
 
@@ -190,7 +191,7 @@ def test_a_full_disk_is_not_a_promise(host: Host, monkeypatch: pytest.MonkeyPatc
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("nova_lite.files.write_atomically", full)
+    monkeypatch.setattr("nova_lite.base.files.write_atomically", full)
     host.build()
     host.settle()
     assert host.conductor.of("finish_build") == []
@@ -203,7 +204,7 @@ def test_a_full_disk_is_not_a_promise(host: Host, monkeypatch: pytest.MonkeyPatc
 def test_a_lock_is_held_by_one_and_forgotten_after() -> None:
     locks = InstanceLocks()
     with locks.hold("a"):
-        with pytest.raises(exception.ServiceUnavailable), locks.hold("a", timeout=0.01):
+        with pytest.raises(exceptions.ServiceUnavailable), locks.hold("a", timeout=0.01):
             pytest.fail("held twice")
         with locks.hold("b"):
             pass

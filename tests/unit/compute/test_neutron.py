@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.compute.operations import interfaces
 from tests.unit.compute.fakes import HOST, UUID, VIFS, Host, make_instance
 
@@ -47,7 +47,7 @@ def test_it_runs_without_where_that_is_not_fatal(host: Host) -> None:
 
 def test_a_conductor_that_is_away_is_asked_again(host: Host) -> None:
     host.conductor.vifs, host.conductor.connected = REMOTE, 1
-    host.conductor.errors["interfaces_active"] = [exception.NetworkServiceUnavailable()]
+    host.conductor.errors["interfaces_active"] = [exceptions.NetworkServiceUnavailable()]
     host.build()
     host.settle()
     assert [result.outcome for result in host.conductor.of("finish_build")] == ["built"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.compute import port_filters
 from nova_lite.compute.port_filters import PortFilterKeeper
 from nova_lite.objects import PortFilters, SecurityGroup
@@ -184,7 +184,7 @@ def test_without_guests_nothing_is_asked(clock: list[float]) -> None:
     assert conductor.asked == []
 
 
-@pytest.mark.parametrize("error", [exception.MessagingUnavailable(what="x"), RuntimeError("x")])
+@pytest.mark.parametrize("error", [exceptions.MessagingUnavailable(what="x"), RuntimeError("x")])
 def test_what_fails_is_tried_again_but_not_at_once(clock: list[float], error: Exception) -> None:
     driver, conductor = Driver(), Conductor()
     kept = steady(driver, conductor)
@@ -203,7 +203,7 @@ def test_what_fails_is_tried_again_but_not_at_once(clock: list[float], error: Ex
 def test_a_conductor_of_before_is_asked_now_and_then(clock: list[float]) -> None:
     driver, conductor = Driver(), Conductor()
     kept = steady(driver, conductor)
-    conductor.error = exception.ServiceTooOld("old")
+    conductor.error = exceptions.ServiceTooOld("old")
     kept.tick()
     clock[0] += port_filters.TOO_OLD_PAUSE - 1
     kept.tick()
@@ -303,11 +303,11 @@ def test_a_refusal_is_not_forgotten_with_what_was_told(told_once: Told) -> None:
     driver, conductor, kept = told_once
 
     def fails(filters: PortFilters) -> None:
-        raise exception.VirtDriverError(reason="x")
+        raise exceptions.VirtDriverError(reason="x")
 
     driver.set_port_filters = fails  # type: ignore[method-assign]
     kept.ordered(["c"], conductor.filters(["b", "c"]))
-    with pytest.raises(exception.VirtDriverError):
+    with pytest.raises(exceptions.VirtDriverError):
         kept.tick()
     del driver.set_port_filters  # type: ignore[attr-defined]
     plug(driver, kept, "c", "q")

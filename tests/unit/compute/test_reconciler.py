@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.objects import DomainExpected, DomainReport, DomainVerdict, Verdict, digest_of_domains
-from nova_lite.states import PowerState
+from nova_lite.operations.states import PowerState
 from tests.unit.compute.fakes import HOST, LATER, UUID, VIFS, Gate, Host, make_instance, ticket
 
 OTHER = "22222222-2222-4222-8222-222222222222"
@@ -260,8 +260,8 @@ def test_an_answer_is_not_waited_for_for_ever(host: Host) -> None:
 def test_a_heartbeat_that_was_not_answered_asks_again(host: Host) -> None:
     host.conductor.agreed = {digest_of_domains([])}
     due(host)
-    host.conductor.errors["report_state"] = [exception.MessagingUnavailable(what="report_state")]
-    with pytest.raises(exception.MessagingUnavailable):
+    host.conductor.errors["report_state"] = [exceptions.MessagingUnavailable(what="report_state")]
+    with pytest.raises(exceptions.MessagingUnavailable):
         host.manager.registration.send_heartbeat()
     host.manager.reconciler.tick()
     assert look(host) == (1, 0)
@@ -282,7 +282,7 @@ def test_our_own_power_changes_cost_no_message(host: Host) -> None:
 
 def test_an_answer_that_does_not_come_is_asked_for_again(host: Host) -> None:
     host.conductor.down = True
-    with pytest.raises(exception.ServiceUnavailable):
+    with pytest.raises(exceptions.ServiceUnavailable):
         host.manager.reconciler.run()
     host.conductor.down = False
     host.manager.reconciler.run()
@@ -326,7 +326,7 @@ def test_a_hypervisor_that_does_not_answer_has_lost_nothing(host: Host, step: st
     host.conductor.expected = [EXPECTED]
     vanish(host)
     host.control(fail_at=[step], fail_count=-1, fail_error="hypervisor")
-    with contextlib.suppress(exception.HypervisorUnavailable):
+    with contextlib.suppress(exceptions.HypervisorUnavailable):
         host.manager.reconciler.run()
     assert host.conductor.of("domain_lost") == []
 
@@ -355,7 +355,7 @@ def test_what_came_back_meanwhile_is_not_lost(host: Host) -> None:
 def test_a_conductor_that_is_too_old_or_away_is_asked_again_later(host: Host, method: str) -> None:
     """The host serves all the same."""
     host.conductor.expected = [EXPECTED]
-    host.conductor.errors[method] = [exception.ServiceTooOld("The conductor service is too old.")]
+    host.conductor.errors[method] = [exceptions.ServiceTooOld("The conductor service is too old.")]
     assert lost(host) == []
     assert lost(host) == [EXPECTED]
 

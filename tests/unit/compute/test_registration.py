@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.objects import DomainVerdict, Verdict
 from tests.unit.compute.fakes import HOST, UUID, Gate, Host, ticket
 
@@ -42,7 +42,7 @@ def test_a_conductor_that_does_not_answer_then_is_told_later(host: Host) -> None
 
 def test_a_refused_heartbeat_means_to_register_again(host: Host) -> None:
     host.conductor.epoch += 1
-    with pytest.raises(exception.HostEpochOver):
+    with pytest.raises(exceptions.HostEpochOver):
         host.manager.registration.send_heartbeat()
     assert host.manager.registration.lost.is_set()
     host.manager.connect()
@@ -53,7 +53,7 @@ def test_a_refused_heartbeat_means_to_register_again(host: Host) -> None:
 def test_no_order_is_obeyed_before_that(host: Host) -> None:
     host.built()
     host.conductor.epoch += 1
-    with pytest.raises(exception.HostNotAdmitted):
+    with pytest.raises(exceptions.HostNotAdmitted):
         host.manager.registration.send_heartbeat()
     host.act(ticket("delete"))
     host.settle()
@@ -83,8 +83,8 @@ def test_a_silent_conductor_leaves_the_order_undone_and_the_host_in(host: Host) 
 
 
 def test_forced_down_it_does_not_get_in(host: Host) -> None:
-    host.conductor.errors["register_host"] = [exception.HostForcedDown(host=HOST)]
-    with pytest.raises(exception.HostForcedDown, match="host-a is forced down"):
+    host.conductor.errors["register_host"] = [exceptions.HostForcedDown(host=HOST)]
+    with pytest.raises(exceptions.HostForcedDown, match="host-a is forced down"):
         host.manager.connect()
 
 
@@ -100,7 +100,7 @@ def test_what_cannot_be_destroyed_keeps_it_from_serving(host: Host, step: str) -
     host.built()
     host.conductor.verdicts = [DESTROY]
     host.control(fail_at=[step])
-    with pytest.raises(exception.ServiceUnavailable, match=f"could not be destroyed: {UUID}"):
+    with pytest.raises(exceptions.ServiceUnavailable, match=f"could not be destroyed: {UUID}"):
         host.manager.clean_up()
     assert host.domains() == {UUID: 1}
     host.control()
@@ -112,7 +112,7 @@ def test_work_from_before_has_to_end_first(host: Host) -> None:
     gate = host.conductor.hooks["finish_build"] = Gate()
     host.build()
     gate.wait()
-    with pytest.raises(exception.ServiceUnavailable, match="has not ended"):
+    with pytest.raises(exceptions.ServiceUnavailable, match="has not ended"):
         host.manager.clean_up()
     gate.open()
     host.settle()

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.compute.reports import MAX_BACKOFF, Retrier
 
 
@@ -28,7 +28,7 @@ def pauses_of(failures: int) -> list[float]:
 
     def call() -> None:
         if len(clock.waits) < failures:
-            raise exception.MessagingUnavailable(what="a report")
+            raise exceptions.MessagingUnavailable(what="a report")
 
     Retrier(2.0, clock).ask("A report", call, lambda: None)
     return clock.waits
@@ -44,9 +44,9 @@ def test_hosts_do_not_come_again_at_the_same_moment() -> None:
 
 
 def test_what_is_final_is_not_tried_again() -> None:
-    with pytest.raises(exception.InstanceGone):
+    with pytest.raises(exceptions.InstanceGone):
 
         def gone() -> None:
-            raise exception.InstanceGone(instance_id="u")
+            raise exceptions.InstanceGone(instance_id="u")
 
         Retrier(2.0, Clock()).ask("A report", gone, lambda: None)

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from nova_lite.objects import DomainVerdict, Flavor, Verdict
-from nova_lite.states import PowerState
+from nova_lite.operations.states import PowerState
 from tests.unit.compute.fakes import LATER, UUID, Gate, Host, ticket
 
 RUNNING, SHUTDOWN = PowerState.RUNNING, PowerState.SHUTDOWN

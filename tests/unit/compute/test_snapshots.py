@@ -9,11 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from nova_lite import exception, states
+from nova_lite.base import exceptions
 from nova_lite.compute.operations import snapshot
 from nova_lite.image.store import uploads_path
 from nova_lite.objects import ActionTicket, Image
-from nova_lite.states import PowerState
+from nova_lite.operations import states
+from nova_lite.operations.states import PowerState
 from nova_lite.virt.driver import snapshots_path
 from tests.unit.compute.fakes import HOST, LATER, Gate, Host, eventually, ticket
 
@@ -80,7 +81,7 @@ def test_an_image_that_is_gone_leaves_no_file(host: Host) -> None:
 
 @pytest.mark.parametrize("step", ["report_task", "image_update"])
 def test_a_conductor_that_is_away_is_asked_again(host: Host, step: str) -> None:
-    host.conductor.errors[step] = [exception.MessagingUnavailable(what=step)] * 2
+    host.conductor.errors[step] = [exceptions.MessagingUnavailable(what=step)] * 2
     host.act(order())
     host.settle()
     assert host.conductor.of("finish_action") == [(LATER, PowerState.RUNNING, None)]
@@ -98,7 +99,7 @@ def test_what_the_conductor_has_given_up_ends(host: Host) -> None:
 
 def test_an_older_conductor_is_told_nothing(host: Host) -> None:
     host.conductor.errors["report_task"] = [
-        exception.ServiceTooOld(service="conductor", where="", method="", spoken="1.0", needed="1.1")
+        exceptions.ServiceTooOld(service="conductor", where="", method="", spoken="1.0", needed="1.1")
     ] * 3
     host.act(order())
     host.settle()

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from nova_lite import states
 from nova_lite.compute.volumes import VolumeWorker
 from nova_lite.objects import ActionTicket, BlockDevice, Image, VolumeVerb, VolumeWork
 from nova_lite.objects.block_device import Source
 from nova_lite.objects.build import Reimage
-from nova_lite.states import PowerState
+from nova_lite.operations import states
+from nova_lite.operations.states import PowerState
 from tests.unit.compute.fakes import LATER, UUID, Host, make_instance, ticket
 
 GIB = 1024**3

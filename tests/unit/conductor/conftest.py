@@ -11,10 +11,10 @@ from oslo_config import cfg
 
 from nova_lite import rpc
 from nova_lite.compute.rpcapi import ComputeRPC
-from nova_lite.conductor.db import migration
-from nova_lite.conductor.db.engine import Database
 from nova_lite.conductor.manager import ConductorManager
 from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.db import migration
+from nova_lite.db.engine import Database
 from nova_lite.scheduler.rpcapi import SchedulerRPC
 from tests.unit.conductor import make
 

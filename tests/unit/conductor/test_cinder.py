@@ -15,18 +15,20 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from nova_lite import exception, objects, states
+from nova_lite import objects
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
 from nova_lite.compute.user_volumes import UserVolumes
-from nova_lite.conductor import cinder as driving
-from nova_lite.conductor.cinder import Cinder as Driver
-from nova_lite.conductor.db import claims, instances, models
-from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.conductor.engine import cinder as driving
+from nova_lite.conductor.engine.cinder import Cinder as Driver
 from nova_lite.conf import cinder as options
-from nova_lite.context import RequestContext
+from nova_lite.db import claims, instances, models
+from nova_lite.db.engine import UnitOfWork
 from nova_lite.objects import BlockDevice, DeviceState, Outcome, VolumeConnection, VolumeVerb
 from nova_lite.objects.block_device import Source
+from nova_lite.operations import states
 from nova_lite.volume.cinder_client import MADE_FOR, CinderClient
-from tests import cinder as fake
+from tests.support import cinder as fake
 from tests.unit.conductor.test_lifecycle import World
 
 #: At once, and such as take the time that Cinder is waited for.
@@ -190,7 +192,7 @@ def test_of_two_servers_one_gets_it(world: Cloud) -> None:
     context = world.user()
     seen = world.users.attachable(context, volume_id)
     world.accept_of(context, seen, world.uuid)
-    with pytest.raises(exception.InvalidVolume, match="must be 'available'"):
+    with pytest.raises(exceptions.InvalidVolume, match="must be 'available'"):
         world.accept_of(world.user(), seen, other)
     assert world.cinder.held(volume_id) == [(world.uuid, "reserved", None)]
 
@@ -200,7 +202,7 @@ def test_what_somebody_else_has_reserved_meanwhile_is_not_attached(world: Cloud)
     seen = world.users.attachable(world.user(), volume_id)
     world.client.reserve(volume_id, "another cloud's server")
     ticket = world.accept_of(world.user(), seen, world.uuid)
-    with pytest.raises(exception.VolumeNotCreated, match="must be available"):
+    with pytest.raises(exceptions.VolumeNotCreated, match="must be available"):
         world.connect(ticket.payload["device"])
     world.finish(ticket, "The volume is not to be had.")
     assert world.cinder.held(volume_id) == [("another cloud's server", "reserved", None)]
@@ -209,10 +211,10 @@ def test_what_somebody_else_has_reserved_meanwhile_is_not_attached(world: Cloud)
 
 def test_a_volume_of_another_project_is_not_there(world: Cloud) -> None:
     volume_id = world.cinder.volume(project="p2")
-    with pytest.raises(exception.VolumeNotFound):
+    with pytest.raises(exceptions.VolumeNotFound):
         world.accept(volume_id)
     theirs = objects.Volume(id=volume_id, project_id="p2", size=1, status="available")
-    with pytest.raises(exception.VolumeNotFound):
+    with pytest.raises(exceptions.VolumeNotFound):
         world.accept_of(world.user(), theirs, world.uuid)
     assert world.cinder.held(volume_id) == []
 
@@ -228,7 +230,7 @@ def test_a_volume_of_another_project_is_not_there(world: Cloud) -> None:
 )
 def test_what_cannot_be_attached(world: Cloud, values: dict[str, Any], told: str) -> None:
     volume_id = world.cinder.volume(**values)
-    with pytest.raises(exception.InvalidVolume, match=told):
+    with pytest.raises(exceptions.InvalidVolume, match=told):
         world.accept(volume_id)
     assert (world.cinder.held(volume_id), world.rows()) == ([], 0)
 
@@ -239,7 +241,7 @@ def test_a_host_gets_only_what_is_its_own(world: Cloud) -> None:
     elsewhere = "host1" if world.host == "host2" else "host2"
     other, _, _ = world.built()
     for host, server in ((elsewhere, world.uuid), (world.host, other)):
-        with pytest.raises(exception.VolumeBDMNotFound):
+        with pytest.raises(exceptions.VolumeBDMNotFound):
             world.connect(device, host, server)
     assert world.cinder.held(volume_id) == [(world.uuid, "reserved", None)]
 
@@ -258,7 +260,7 @@ def test_no_log_has_the_secret(world: Cloud, caplog: pytest.LogCaptureFixture) -
     volume_id = world.cinder.volume()
     ticket = world.accept(volume_id)
     world.cinder.troubles.append(("PUT", "/attachments/", fake.ERROR_AFTER))
-    with pytest.raises(exception.VolumeServiceUnavailable):
+    with pytest.raises(exceptions.VolumeServiceUnavailable):
         world.connect(ticket.payload["device"])
     connection = world.connect(ticket.payload["device"])
     assert connection.info["keyring"] == fake.SECRET
@@ -284,7 +286,7 @@ def test_nothing_is_attached_twice_or_left(world: Cloud, call: tuple[str, str], 
         try:
             world.connect(ticket.payload["device"])
             break
-        except exception.ServiceUnavailable:
+        except exceptions.ServiceUnavailable:
             time.sleep(world.cinder.seconds if trouble in SLOW else 0)
             world.later(15)
     world.finish(ticket)
@@ -317,7 +319,7 @@ def test_a_reservation_whose_answer_was_lost_does_not_outlive_the_server(world: 
 def test_a_cinder_that_is_away_is_told_when_it_is_back(world: Cloud) -> None:
     volume_id = world.attached()
     world.cinder.stop()
-    with pytest.raises(exception.VolumeServiceUnavailable):
+    with pytest.raises(exceptions.VolumeServiceUnavailable):
         world.accept(world.cinder.volume())
     world.detach(volume_id)
     assert world.devices() == []
@@ -335,7 +337,7 @@ def test_what_a_conductor_that_died_had_leased_is_taken_up(world: Cloud) -> None
     device = ticket.payload["device"]
     assert world.db.write(world.driver._take, device) is not None
     world.client.reserve(volume_id, world.uuid)  # and another one after this
-    with pytest.raises(exception.VolumeNotReady):
+    with pytest.raises(exceptions.VolumeNotReady):
         world.connect(device)
     world.later()
     assert world.connect(device).volume_id == volume_id
@@ -366,7 +368,7 @@ def test_what_a_conductor_that_stood_still_reserves_is_not_left(
         return real(*asked)
 
     monkeypatch.setattr(world.client, "reserve", late)
-    with contextlib.suppress(exception.VolumeServiceUnavailable):
+    with contextlib.suppress(exceptions.VolumeServiceUnavailable):
         world.driver.drive(ticket.payload["device"])
     world.later()
     held = [(world.uuid, "attached", world.host)] if is_attached else []
@@ -403,7 +405,7 @@ def run(world: Cloud, server: str) -> list[str]:
             try:
                 found.append(world.connect(each.uuid, host, server).volume_id)
                 break
-            except exception.ServiceUnavailable:
+            except exceptions.ServiceUnavailable:
                 world.later(3)
     world.report(server, host, request.generation, Outcome.BUILT)
     return found
@@ -435,7 +437,7 @@ def test_a_volume_that_is_being_made_is_waited_for(world: Cloud) -> None:
     world.cinder.becomes = "creating"
     server = boot(world, device(Source.BLANK, volume_size=1, boot_index=0))
     (each,) = world.devices(server)
-    with pytest.raises(exception.VolumeNotReady):
+    with pytest.raises(exceptions.VolumeNotReady):
         world.connect(each.uuid, world.compute.builds[-1][0], server)
     world.cinder.volumes[str(each.volume_id)]["status"] = "available"
     world.later(3)
@@ -448,7 +450,7 @@ def test_one_that_does_not_come_to_be_fails_the_build(world: Cloud, status: str,
     server = boot(world, device(Source.BLANK, volume_size=1, boot_index=0))
     (each,) = world.devices(server)
     world.later(world.conf.cinder.create_timeout / 3 + 1)
-    with pytest.raises(exception.VolumeNotCreated, match=told):
+    with pytest.raises(exceptions.VolumeNotCreated, match=told):
         world.connect(each.uuid, world.compute.builds[-1][0], server)
     world.cinder.volumes[str(each.volume_id)]["status"] = "error"
     world.delete(server)
@@ -459,7 +461,7 @@ def test_one_that_does_not_come_to_be_fails_the_build(world: Cloud, status: str,
 def test_what_cinder_refuses_to_make_the_build_fails_with(world: Cloud) -> None:
     server = boot(world, device(Source.BLANK, volume_size=101, boot_index=0))
     (each,) = world.devices(server)
-    with pytest.raises(exception.VolumeNotCreated, match="VolumeSizeExceedsAvailableQuota"):
+    with pytest.raises(exceptions.VolumeNotCreated, match="VolumeSizeExceedsAvailableQuota"):
         world.connect(each.uuid, world.compute.builds[-1][0], server)
     world.delete(server)
     assert world.rows() == 0
@@ -481,7 +483,7 @@ def test_one_that_nobody_made_fails_the_build_in_time(world: Cloud) -> None:
     server = boot(world, device(Source.BLANK, volume_size=1, boot_index=0))
     (each,) = world.devices(server)
     world.later(driving.BEGIN_TIMEOUT / 3 + 1)
-    with pytest.raises(exception.VolumeNotCreated, match="never asked for"):
+    with pytest.raises(exceptions.VolumeNotCreated, match="never asked for"):
         world.connect(each.uuid, world.compute.builds[-1][0], server)
 
 
@@ -563,7 +565,7 @@ def test_a_guest_is_told_of_a_larger_volume(world: Cloud) -> None:
     assert (host, work.verb, work.size, work.instance_uuid) == (world.host, VolumeVerb.EXTEND, 5, world.uuid)
     world.reconciler.volumes.finish_volume_work(world.context(), host, work.id, None)
     assert world.count(models.VolumeTask) == 0
-    with pytest.raises(exception.VolumeBDMNotFound):
+    with pytest.raises(exceptions.VolumeBDMNotFound):
         world.driver.volume_extended(world.context(), world.uuid, world.cinder.volume())
 
 

@@ -9,12 +9,12 @@ import pytest
 import sqlalchemy as sa
 from oslo_config import cfg
 
-from nova_lite import exception
-from nova_lite.conductor.db import claims, console_tokens
-from nova_lite.conductor.db.engine import Database, UnitOfWork
-from nova_lite.conductor.db.models import ConsoleAuthToken, Instance
+from nova_lite.base import exceptions
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.console import tokens
+from nova_lite.db import claims, console_tokens
+from nova_lite.db.engine import Database, UnitOfWork
+from nova_lite.db.models import ConsoleAuthToken, Instance
 from nova_lite.objects import Console
 from tests.unit.conductor import make
 
@@ -56,9 +56,9 @@ def test_a_token_opens_its_console_once(conductor: ConductorRPC, uuid: str) -> N
     shown = conductor.console_token_get(make.ADMIN, tokens.digest(token))
     assert (shown.instance_uuid, shown.compute_host, shown.console) == (uuid, "h1", CONSOLE)
     assert take(conductor, token) == shown
-    with pytest.raises(exception.ConsoleTokenNotFound):
+    with pytest.raises(exceptions.ConsoleTokenNotFound):
         take(conductor, token)
-    with pytest.raises(exception.ConsoleTokenNotFound):
+    with pytest.raises(exceptions.ConsoleTokenNotFound):
         conductor.console_token_get(make.ADMIN, tokens.digest(token))
 
 
@@ -74,7 +74,7 @@ def test_only_its_hash_is_kept(conductor: ConductorRPC, db: Database, uuid: str)
 
 def test_a_console_of_another_type_is_not_opened_and_its_token_stays(conductor: ConductorRPC, uuid: str) -> None:
     token = create(conductor, uuid)
-    with pytest.raises(exception.ConsoleTokenNotFound):
+    with pytest.raises(exceptions.ConsoleTokenNotFound):
         conductor.console_token_take(make.ADMIN, tokens.digest(token), ["serial"])
     assert take(conductor, token).console == CONSOLE
 
@@ -89,7 +89,7 @@ def test_a_token_ends_with_its_time(conductor: ConductorRPC, db: Database, conf:
 
     assert db.read(seconds) == 60
     db.write(age, 0)
-    with pytest.raises(exception.ConsoleTokenNotFound):
+    with pytest.raises(exceptions.ConsoleTokenNotFound):
         take(conductor, token)
 
 
@@ -101,7 +101,7 @@ def test_a_token_is_void_once_its_instance_is_another(
 ) -> None:
     token = create(conductor, uuid)
     db.write(change, uuid, **values)
-    with pytest.raises(exception.ConsoleTokenNotFound):
+    with pytest.raises(exceptions.ConsoleTokenNotFound):
         take(conductor, token)
 
 
@@ -120,13 +120,13 @@ def test_an_instance_that_left_the_host_that_told_of_it_gets_none(
     conductor: ConductorRPC, db: Database, uuid: str
 ) -> None:
     db.write(change, uuid, host="h2")
-    with pytest.raises(exception.InstanceNotReady):
+    with pytest.raises(exceptions.InstanceNotReady):
         create(conductor, uuid)
     assert db.read(count) == 0
 
 
 def test_another_projects_instance_is_not_found(conductor: ConductorRPC, uuid: str) -> None:
-    with pytest.raises(exception.InstanceNotFound):
+    with pytest.raises(exceptions.InstanceNotFound):
         create(conductor, uuid, context=make.context(project="p2"))
 
 
@@ -139,7 +139,7 @@ def test_of_too_many_the_oldest_are_void(
     made = [create(conductor, uuid) for _ in range(4)]
     assert db.read(count) == 3
     for token in made[:2]:
-        with pytest.raises(exception.ConsoleTokenNotFound):
+        with pytest.raises(exceptions.ConsoleTokenNotFound):
             take(conductor, token)
     for token in (*made[2:], elsewhere):
         take(conductor, token)

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from nova_lite import exception, objects
-from nova_lite.conductor.db import flavors, images, quotas
+from nova_lite import objects
+from nova_lite.base import exceptions
+from nova_lite.db import flavors, images, quotas
 from nova_lite.objects import NetworkRequest
 from tests.unit.conductor.test_lifecycle import World, world  # noqa: F401
 
@@ -28,11 +29,11 @@ def bounded(world: World) -> World:  # noqa: F811
 def test_addresses_are_counted_that_servers_have_and_will_have(bounded: World) -> None:
     (built, *_) = bounded.built(networks=many(4))
     bounded.create(networks=many(4))
-    with pytest.raises(exception.QuotaExceeded) as refused:
+    with pytest.raises(exceptions.QuotaExceeded) as refused:
         bounded.create(networks=many(3))
     assert refused.value.message == "Quota exceeded for fixed_ips: Requested 3, but already used 8 of 10 fixed_ips"
     assert bounded.instances_used() == 2, "the quota of servers was given back"
-    with pytest.raises(exception.QuotaExceeded, match="Requested 4"):
+    with pytest.raises(exceptions.QuotaExceeded, match="Requested 4"):
         bounded.create(networks=many(2), min_count=2, max_count=2)
     bounded.create(networks=many(2))
     assert built
@@ -40,7 +41,7 @@ def test_addresses_are_counted_that_servers_have_and_will_have(bounded: World) -
 
 def test_a_deleted_server_gives_its_addresses_back(bounded: World) -> None:
     (uuid,) = bounded.create(networks=many(10))
-    with pytest.raises(exception.QuotaExceeded):
+    with pytest.raises(exceptions.QuotaExceeded):
         bounded.create(networks=many(2))
     bounded.lifecycle.accept_action(bounded.context(), uuid, "delete", {})
     bounded.create(networks=many(10))
@@ -60,7 +61,7 @@ def test_a_limit_of_the_projects_own_goes_first(bounded: World, own: int, fits: 
     if fits:
         bounded.create(**wanted)
         return
-    with pytest.raises(exception.QuotaExceeded, match="of 4 fixed_ips"):
+    with pytest.raises(exceptions.QuotaExceeded, match="of 4 fixed_ips"):
         bounded.create(**wanted)
 
 
@@ -72,7 +73,7 @@ def test_a_flavor_without_disk_is_for_those_who_may(world: World, may: bool) -> 
     if may:
         world.create(**wanted)
         return
-    with pytest.raises(exception.BootFromVolumeRequiredForZeroDiskFlavor) as refused:
+    with pytest.raises(exceptions.BootFromVolumeRequiredForZeroDiskFlavor) as refused:
         world.create(**wanted)
     assert refused.value.code == 403
     world.create(flavor_id="1", image_ref=IMAGE, may_have_zero_disk=False)

@@ -11,13 +11,14 @@ import pytest
 import sqlalchemy as sa
 from oslo_config import cfg
 
-from nova_lite import exception, objects
-from nova_lite.conductor.db import flavor_access, flavors, hosts, images, networks, quotas
-from nova_lite.conductor.db.engine import Database, UnitOfWork
-from nova_lite.conductor.db.models import Instance
+from nova_lite import objects
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
 from nova_lite.conductor.operations import create as create_module
 from nova_lite.conductor.operations.create import Create, _Asked
-from nova_lite.context import RequestContext
+from nova_lite.db import flavor_access, flavors, hosts, images, networks, quotas
+from nova_lite.db.engine import Database, UnitOfWork
+from nova_lite.db.models import Instance
 from nova_lite.network.driver import load_backend
 from nova_lite.objects import CreateResult, Creation
 from tests.unit.conductor import make
@@ -88,8 +89,8 @@ def test_each_is_its_own_projects(db: Database, create: Create, image: objects.I
 def test_one_that_is_refused_takes_no_other_along(db: Database, create: Create, image: objects.Image) -> None:
     bad = [asked(image, name="bad", flavor="none"), asked(image, "", "nobodys")]
     accepted = create._accept([asked(image, name="one"), *bad, asked(image, name="two")])
-    assert isinstance(accepted[1], exception.FlavorUnavailable)
-    assert isinstance(accepted[2], exception.Forbidden)
+    assert isinstance(accepted[1], exceptions.FlavorUnavailable)
+    assert isinstance(accepted[2], exceptions.Forbidden)
     assert [isinstance(each, CreateResult) for each in accepted] == [True, False, False, True]
     assert named(db) == [("p1", "one"), ("p1", "two")]
 
@@ -97,7 +98,7 @@ def test_one_that_is_refused_takes_no_other_along(db: Database, create: Create, 
 def test_together_they_get_no_more_than_the_quota(db: Database, create: Create, image: objects.Image) -> None:
     db.write(quotas.set_limit, "p1", "instances", 3)
     accepted = create._accept([asked(image, name=f"vm{number}") for number in range(5)])
-    assert [type(each) for each in accepted] == [CreateResult] * 3 + [exception.QuotaExceeded] * 2
+    assert [type(each) for each in accepted] == [CreateResult] * 3 + [exceptions.QuotaExceeded] * 2
     assert len(named(db)) == 3
 
 
@@ -117,7 +118,7 @@ def test_what_is_one_projects_own_is_no_others(db: Database, create: Create, ima
     answers = create._accept([each for _, each in asks[::order]])[::order]
     told = [type(each) for each in answers]
     fine = CreateResult
-    assert told == [fine, fine, fine, exception.ImageUnavailable, fine, exception.FlavorUnavailable]
+    assert told == [fine, fine, fine, exceptions.ImageUnavailable, fine, exceptions.FlavorUnavailable]
     # As they are accepted together, if all can be.
     both = [asked(image, each, f"{each}-net") for each in ("p1", "p2")][::order]
     assert [type(each) for each in create._accept(both)] == [fine, fine]
@@ -138,7 +139,7 @@ def test_each_project_has_a_limit_of_its_own(db: Database, create: Create, image
     db.write(quotas.set_limit, "p1", "instances", 1)
     db.write(quotas.set_limit, "p2", "cores", 64)
     asks = [asked(image, each, f"{each}{number}") for number in range(2) for each in ("p1", "p2", "p3")]
-    with pytest.raises(exception.QuotaExceeded, match="instances"):
+    with pytest.raises(exceptions.QuotaExceeded, match="instances"):
         db.write(create._create_instances, asks)
     assert db.read(quotas.get, create.conf, "p2").quotas["instances"].used == 0
     db.write(create._create_instances, [each for each in asks if each.context.project_id != "p1"] + asks[:1])
@@ -155,7 +156,7 @@ def test_two_users_of_a_project_share_its_limit(db: Database, create: Create, im
         return [each._replace(context=RequestContext(user_id=user, project_id="p1", overwrite=False)) for each in some]
 
     for too_many in (of("u1", 3) + of("u2", 1), of("u1", 1) + of("u2", 2)):
-        with pytest.raises(exception.QuotaExceeded, match="instances"):
+        with pytest.raises(exceptions.QuotaExceeded, match="instances"):
             db.write(create._create_instances, too_many)
     db.write(create._create_instances, of("u1", 2) + of("u2", 1))
     assert db.read(quotas.get, create.conf, "p1").quotas["instances"].used == 3
@@ -172,7 +173,7 @@ def test_those_that_find_others_under_way_are_one_transaction(
     db: Database, create: Create, image: objects.Image, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Through the front door, with many threads; one for several servers goes by itself."""
-    monkeypatch.setattr("nova_lite.gathering.PATIENCE_TO_WRITE", DEADLINE)
+    monkeypatch.setattr("nova_lite.base.batching.PATIENCE_TO_WRITE", DEADLINE)
     gate, sizes = threading.Event(), []
     whole: Callable[..., Any] = create._create_instances
 
@@ -210,7 +211,7 @@ def test_those_that_find_others_under_way_are_one_transaction(
 
 def test_of_one_that_is_refused_in_the_line_its_own_asker_hears(create: Create, image: objects.Image) -> None:
     context, request, _ = asked(image, flavor="none")
-    with pytest.raises(exception.FlavorUnavailable):
+    with pytest.raises(exceptions.FlavorUnavailable):
         create.create_instances(context, request)
 
 

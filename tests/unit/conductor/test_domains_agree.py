@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from nova_lite import states
-from nova_lite.conductor.db import instances, models
-from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.db import instances, models
+from nova_lite.db.engine import UnitOfWork
 from nova_lite.objects import DomainReport, Verdict, digest_of_domains
-from nova_lite.states import PowerState
+from nova_lite.operations import states
+from nova_lite.operations.states import PowerState
 from tests.unit.conductor.test_live_migration import Live
 from tests.unit.conductor.test_statements import counting
 

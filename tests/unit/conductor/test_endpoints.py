@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 from oslo_config import cfg
 
-from nova_lite import exception, rpc
+from nova_lite import rpc
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
 from nova_lite.compute.rpcapi import ComputeRPC
-from nova_lite.conductor.db import aggregates, hosts, images, models
-from nova_lite.conductor.db.engine import Database, UnitOfWork
 from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.context import RequestContext
+from nova_lite.db import aggregates, hosts, images, models
+from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.objects import Image
 from tests.unit.conductor import make
 
@@ -24,7 +25,7 @@ def test_deleting_an_image_removes_its_file(db: Database, conductor: ConductorRP
     store.mkdir()
     theirs = db.write(images.create, make.image(owner="p2"))
     (store / theirs.id).write_text("bytes")
-    with pytest.raises(exception.Forbidden):
+    with pytest.raises(exceptions.Forbidden):
         conductor.image_delete(make.context(), theirs.id)
     assert os.listdir(store) == [theirs.id]
     conductor.image_delete(make.context("p2"), theirs.id)
@@ -40,7 +41,7 @@ def test_a_file_that_cannot_be_removed_is_told(
     (tmp_path / "images" / image.id).mkdir(parents=True)
     conductor.image_delete(make.ADMIN, image.id)
     assert image.id in caplog.text
-    with pytest.raises(exception.ImageNotFound):
+    with pytest.raises(exceptions.ImageNotFound):
         conductor.image_get(make.ADMIN, image.id)
 
 
@@ -99,5 +100,5 @@ def test_an_aggregates_hosts_are_told_to_cache_images(
         "h2": [image.id, "described"],
         "h3": [],
     }
-    with pytest.raises(exception.ImageUnavailable):
+    with pytest.raises(exceptions.ImageUnavailable):
         conductor.aggregate_cache_images(make.ADMIN, aggregate, ["nonsense"], {})

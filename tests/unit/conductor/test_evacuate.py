@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from nova_lite import exception, objects, states
-from nova_lite.conductor.db import hosts, models, services
+from nova_lite import objects
+from nova_lite.base import exceptions
+from nova_lite.db import hosts, models, services
 from nova_lite.objects import DomainReport, Outcome, Verdict
+from nova_lite.operations import states
 from tests.unit.conductor.test_lifecycle import BUILT, World
 
 
@@ -68,7 +70,7 @@ def test_only_the_operators_word_is_enough(world: World, down: str) -> None:
     uuid, host, _ = world.built()
     if down == "silent":
         world.silence(host)
-    with pytest.raises(exception.HostNotForcedDown, match="forced_down"):
+    with pytest.raises(exceptions.HostNotForcedDown, match="forced_down"):
         evacuate(world, uuid)
     assert world.instance(uuid).host == host
 
@@ -77,9 +79,9 @@ def test_only_the_operators_word_is_enough(world: World, down: str) -> None:
 def test_where_to(world: World, forced: bool) -> None:
     uuid, host, _ = world.built()
     force_down(world, host)
-    with pytest.raises(exception.ComputeHostNotFound):
+    with pytest.raises(exceptions.ComputeHostNotFound):
         evacuate(world, uuid, host="none")
-    with pytest.raises(exception.EvacuateToSameHost):
+    with pytest.raises(exceptions.EvacuateToSameHost):
         evacuate(world, uuid, host=host)
     evacuate(world, uuid, host="host2", forced=forced)
     world.lifecycle.build_instances(world.context(), [uuid])
@@ -94,7 +96,7 @@ def test_a_request_that_comes_twice_is_one_and_another_is_refused(world: World) 
     context = world.context(admin=True)
     tickets = [world.lifecycle.accept_action(context, uuid, "evacuate", {}).action_id for _ in range(2)]
     assert tickets[0] == tickets[1]
-    with pytest.raises(exception.InstanceInvalidState):
+    with pytest.raises(exceptions.InstanceInvalidState):
         evacuate(world, uuid)
 
 
@@ -102,7 +104,7 @@ def test_a_build_report_of_the_old_host_is_stale(world: World) -> None:
     uuid, host, generation = world.built()
     force_down(world, host)
     evacuate(world, uuid)
-    with pytest.raises(exception.StaleReport):
+    with pytest.raises(exceptions.StaleReport):
         world.report(uuid, host, generation, BUILT)
     assert world.open_actions() == [("evacuate", "schedule")]
 
@@ -161,7 +163,7 @@ def test_past_its_deadline_the_new_host_is_asked_first(world: World) -> None:
     evacuate(world, uuid)
     rebuild(world, uuid)
     world.let_time_pass(world.conf.conductor.action_deadline + 1)
-    world.compute.fenced = exception.MessagingUnavailable(what="fence_instance")
+    world.compute.fenced = exceptions.MessagingUnavailable(what="fence_instance")
     world.reconciler.sweep()
     assert (world.instance(uuid).vm_state, world.open_actions()) == ("error", [("evacuate", "compensate")])
     assert world.used() == {"host1": 0, "host2": 1}
@@ -193,10 +195,10 @@ def test_a_host_serves_only_in_the_epoch_that_it_registered_in(world: World) -> 
     world.db.write(hosts.report_state, world.conf, host_report("host1", first))
     force_down(world, "host1")
     for write in (hosts.register_host, hosts.report_state):
-        with pytest.raises(exception.HostForcedDown):
+        with pytest.raises(exceptions.HostForcedDown):
             world.db.write(write, world.conf, host_report("host1", first))
     force_down(world, "host1", False)
-    with pytest.raises(exception.HostEpochOver):
+    with pytest.raises(exceptions.HostEpochOver):
         world.db.write(hosts.report_state, world.conf, host_report("host1", first))
     assert not world.db.read(hosts.is_up, "host1"), "its old epoch does not count"
     second = world.db.write(hosts.register_host, world.conf, host_report("host1"))
@@ -204,7 +206,7 @@ def test_a_host_serves_only_in_the_epoch_that_it_registered_in(world: World) -> 
     assert second > first
     assert world.db.read(hosts.is_up, "host1")
     world.db.write(services.delete, world.db.read(service_uuid, "host1"))
-    with pytest.raises(exception.HostEpochOver):
+    with pytest.raises(exceptions.HostEpochOver):
         world.db.write(hosts.report_state, world.conf, host_report("host1", second))
     assert world.db.write(hosts.register_host, world.conf, host_report("host1")) == 0
 
@@ -213,7 +215,7 @@ def test_two_machines_of_one_name_do_not_both_serve(world: World) -> None:
     """Each would build what is ordered of the other, and their heartbeats would take turns."""
     epoch = world.db.write(hosts.register_host, world.conf, host_report("host1", identity="first"))
     for write in (hosts.register_host, hosts.report_state):
-        with pytest.raises(exception.HostIsAnother, match="Host host1 is registered as another machine"):
+        with pytest.raises(exceptions.HostIsAnother, match="Host host1 is registered as another machine"):
             world.db.write(write, world.conf, host_report("host1", epoch, identity="second"))
     world.db.write(hosts.report_state, world.conf, host_report("host1", epoch, identity="first"))
     assert world.db.write(hosts.register_host, world.conf, host_report("host1", identity="first")) == epoch
@@ -226,7 +228,7 @@ def test_another_machine_of_the_name_serves_once_the_first_was_forced_down(world
     second = world.db.write(hosts.register_host, world.conf, host_report("host1", identity="second"))
     world.db.write(hosts.report_state, world.conf, host_report("host1", second, identity="second"))
     for epoch in (first, second):
-        with pytest.raises(exception.HostIsAnother):
+        with pytest.raises(exceptions.HostIsAnother):
             world.db.write(hosts.report_state, world.conf, host_report("host1", epoch, identity="first"))
 
 
@@ -234,5 +236,5 @@ def test_a_daemon_that_tells_no_identity_serves(world: World) -> None:
     """Of an earlier version."""
     epoch = world.db.write(hosts.register_host, world.conf, host_report("host1", identity="first"))
     assert world.db.write(hosts.register_host, world.conf, host_report("host1")) == epoch
-    with pytest.raises(exception.HostIsAnother):
+    with pytest.raises(exceptions.HostIsAnother):
         world.db.write(hosts.register_host, world.conf, host_report("host1", identity="second"))

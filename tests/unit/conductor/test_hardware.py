@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from nova_lite import exception, objects
-from nova_lite.conductor.db import flavors, images
+from nova_lite import objects
+from nova_lite.base import exceptions
+from nova_lite.db import flavors, images
 from tests.unit.conductor.test_lifecycle import World
 
 
@@ -33,7 +34,7 @@ def world(tmp_path: Path) -> World:
 
 
 def refused(world: World, message: str, **request: str) -> None:
-    with pytest.raises(exception.HardwareRefused, match=message):
+    with pytest.raises(exceptions.HardwareRefused, match=message):
         world.create(**request)
 
 
@@ -48,20 +49,20 @@ def test_a_create_is_refused_with_a_sentence(world: World) -> None:
 def test_so_is_a_rebuild(world: World) -> None:
     uuid, _, _ = world.built(flavor_id="pmu", image_ref="plain")
     payload = {"image_ref": "no-pmu", "images": {}, "changes": {}, "injected_files": {}}
-    with pytest.raises(exception.HardwareRefused, match="contradict each other"):
+    with pytest.raises(exceptions.HardwareRefused, match="contradict each other"):
         world.lifecycle.accept_action(world.context(), uuid, "rebuild", payload)
     assert world.instance(uuid).task_state is None
 
 
 def test_so_is_a_resize(world: World) -> None:
     uuid, _, _ = world.built(image_ref="no-pmu")
-    with pytest.raises(exception.HardwareRefused, match="contradict each other"):
+    with pytest.raises(exceptions.HardwareRefused, match="contradict each other"):
         world.lifecycle.accept_action(world.context(), uuid, "resize", {"flavor_id": "pmu"})
     assert world.instance(uuid).task_state is None
 
 
 def test_so_is_a_rescue(world: World) -> None:
     uuid, _, _ = world.built(image_ref="plain")
-    with pytest.raises(exception.HardwareRefused, match="'hw_rescue_device' cannot be 'floppy'"):
+    with pytest.raises(exceptions.HardwareRefused, match="'hw_rescue_device' cannot be 'floppy'"):
         world.lifecycle.accept_action(world.context(), uuid, "rescue", {"image_ref": "floppy", "images": {}})
     assert world.instance(uuid).task_state is None

@@ -13,16 +13,16 @@ import pytest
 import sqlalchemy as sa
 from oslo_config import cfg
 
-from nova_lite import exception
-from nova_lite.conductor import heartbeats
-from nova_lite.conductor.db import compute_nodes, hosts, models, services
-from nova_lite.conductor.db.engine import Database, UnitOfWork
-from nova_lite.conductor.heartbeats import Heartbeats
-from nova_lite.gathering import now
+from nova_lite.base import exceptions
+from nova_lite.base.batching import now
+from nova_lite.conductor.hosts import heartbeats
+from nova_lite.conductor.hosts.heartbeats import Heartbeats
+from nova_lite.db import compute_nodes, hosts, models, services
+from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.objects import HostReport
 from tests.unit.conductor import make
-from tests.unit.conductor.test_db_hosts import age, state
 from tests.unit.conductor.test_statements import counting
+from tests.unit.db.test_hosts import age, state
 
 HOSTS = [f"h{number}" for number in range(8)]
 
@@ -122,10 +122,10 @@ def force_down(db: Database, host: str, down: bool) -> None:
 @pytest.mark.parametrize(
     ("change", "raised"),
     [
-        (lambda db: force_down(db, "h1", True), exception.HostForcedDown),
-        (lambda db: [force_down(db, "h1", down) for down in (True, False)], exception.HostEpochOver),
-        (lambda db: db.write(forget, "h1"), exception.HostEpochOver),
-        (lambda db: db.write(take_over, "h1"), exception.HostIsAnother),
+        (lambda db: force_down(db, "h1", True), exceptions.HostForcedDown),
+        (lambda db: [force_down(db, "h1", down) for down in (True, False)], exceptions.HostEpochOver),
+        (lambda db: db.write(forget, "h1"), exceptions.HostEpochOver),
+        (lambda db: db.write(take_over, "h1"), exceptions.HostIsAnother),
     ],
 )
 def test_who_is_not_admitted_is_told_so_and_the_others_are_not(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from nova_lite.conductor.db import models
+from nova_lite.db import models
 from nova_lite.objects import DomainReport
 from tests.unit.conductor.test_lifecycle import World
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from nova_lite import exception
-from nova_lite.conductor.db import host_images, images
-from nova_lite.conductor.db.engine import Database
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
 from nova_lite.conductor.endpoints.images import Images
-from nova_lite.context import RequestContext
-from nova_lite.keys import API, COMPUTE, Peer
+from nova_lite.db import host_images, images
+from nova_lite.db.engine import Database
 from nova_lite.objects import Image
+from nova_lite.rpc.keys import API, COMPUTE, Peer
 from tests.unit.conductor import make
 
 
@@ -35,7 +35,7 @@ def test_its_maker_says_how_far_it_is(db: Database, image: Image) -> None:
     assert db.write(host_images.update, "h1", image.id, {"status": "saving"}).status == "saving"
     told = {"size": 5, "checksum": "0123"}
     assert db.write(host_images.update, "h1", image.id, told, "saving").size == 5
-    with pytest.raises(exception.ImageStatusConflict):
+    with pytest.raises(exceptions.ImageStatusConflict):
         db.write(host_images.update, "h1", image.id, told, "queued")
 
 
@@ -43,24 +43,24 @@ def test_its_maker_says_how_far_it_is(db: Database, image: Image) -> None:
     "changes", [{"visibility": "public"}, {"status": "active"}, {"owner": "p2"}, {"properties": {"a": "b"}}]
 )
 def test_nothing_else_of_it(db: Database, image: Image, changes: dict[str, Any]) -> None:
-    with pytest.raises(exception.Forbidden):
+    with pytest.raises(exceptions.Forbidden):
         db.write(host_images.update, "h1", image.id, changes)
     assert db.read(images.get, make.ADMIN, image.id) == image
 
 
 def test_other_hosts_do_not_know_it(db: Database, image: Image) -> None:
     for act in (lambda: db.read(host_images.get, "h2", image.id), lambda: db.read(host_images.get, "h3", image.id)):
-        with pytest.raises(exception.ImageNotFound):
+        with pytest.raises(exceptions.ImageNotFound):
             act()
-    with pytest.raises(exception.ImageNotFound):
+    with pytest.raises(exceptions.ImageNotFound):
         db.write(host_images.update, "h2", image.id, {"status": "saving"})
 
 
 def test_once_it_is_whole_it_is_no_hosts_business(db: Database, image: Image) -> None:
     db.write(images.activate, image.id)
-    with pytest.raises(exception.ImageNotFound):
+    with pytest.raises(exceptions.ImageNotFound):
         db.read(host_images.get, "h1", image.id)
-    with pytest.raises(exception.ImageNotFound):
+    with pytest.raises(exceptions.ImageNotFound):
         db.write(host_images.update, "h1", image.id, {"checksum": "forged"})
 
 
@@ -72,7 +72,7 @@ def test_who_asks_is_who_signed(db: Database, image: Image) -> None:
     context.sender = Peer(API, "controller")
     assert served.image_get(context, image.id) == image
     context.sender = Peer(COMPUTE, "h2")
-    with pytest.raises(exception.ImageNotFound):
+    with pytest.raises(exceptions.ImageNotFound):
         served.image_get(context, image.id)
-    with pytest.raises(exception.ImageNotFound):
+    with pytest.raises(exceptions.ImageNotFound):
         served.image_update(context, image.id, {"status": "saving"}, None)

@@ -9,8 +9,9 @@ import msgspec
 import pytest
 import sqlalchemy as sa
 
-from nova_lite import exception, objects
-from nova_lite.conductor.db import models, networks
+from nova_lite import objects
+from nova_lite.base import exceptions
+from nova_lite.db import models, networks
 from nova_lite.network.fake import FakeNetworks
 from nova_lite.objects import NetworkRequest
 from tests.unit.conductor import make
@@ -81,7 +82,7 @@ def test_states(world: World, vm_state: str) -> None:
         report(world, attach(world, uuid))
         assert world.instance(uuid).vm_state == vm_state
         return
-    with pytest.raises(exception.InstanceInvalidState, match="attach_interface"):
+    with pytest.raises(exceptions.InstanceInvalidState, match="attach_interface"):
         attach(world, uuid)
     assert world.count(models.Port) == 1
 
@@ -89,7 +90,7 @@ def test_states(world: World, vm_state: str) -> None:
 def test_one_at_a_time(world: World) -> None:
     uuid, _, _ = world.built()
     ticket = attach(world, uuid)
-    with pytest.raises(exception.InstanceInvalidState, match="attaching_interface"):
+    with pytest.raises(exceptions.InstanceInvalidState, match="attaching_interface"):
         attach(world, uuid)
     report(world, ticket)
     report(world, attach(world, uuid))
@@ -155,19 +156,19 @@ def test_what_cannot_be_attached(world: World) -> None:
     address = world.instance(uuid).vifs[0].address
     network_id = world.instance(uuid).vifs[0].network.id
     for request, error in (
-        ({"network_id": "nosuch"}, exception.NetworkUnavailable),
-        ({"network_id": theirs.id}, exception.NetworkUnavailable),
-        ({"network_id": network_id, "fixed_ip": address}, exception.FixedIpInUse),
-        ({"network_id": network_id, "fixed_ip": "10.99.0.1"}, exception.FixedIpInvalid),
+        ({"network_id": "nosuch"}, exceptions.NetworkUnavailable),
+        ({"network_id": theirs.id}, exceptions.NetworkUnavailable),
+        ({"network_id": network_id, "fixed_ip": address}, exceptions.FixedIpInUse),
+        ({"network_id": network_id, "fixed_ip": "10.99.0.1"}, exceptions.FixedIpInvalid),
     ):
         with pytest.raises(error):
             attach(world, uuid, **request)
-    with pytest.raises(exception.InstanceNotFound):
+    with pytest.raises(exceptions.InstanceNotFound):
         attach(world, uuid, project="p2")
-    with pytest.raises(exception.PortNotFound):
+    with pytest.raises(exceptions.PortNotFound):
         detach(world, uuid, "nosuch")
     other, _, _ = world.built()
-    with pytest.raises(exception.PortNotFound):
+    with pytest.raises(exceptions.PortNotFound):
         detach(world, uuid, world.instance(other).vifs[0].id)
     assert (world.count(models.Port), world.open_actions()) == (2, [])
 
@@ -177,5 +178,5 @@ def test_where_a_service_gives_out_interfaces_it_is_not_served(tmp_path: Path) -
     world.conf.set_override("network_path", str(tmp_path / "service"), "fake")
     world.conf.set_override("backend", "fake", "network")
     uuid, _, _ = world.built()
-    with pytest.raises(exception.NotImplementedByDriver):
+    with pytest.raises(exceptions.NotImplementedByDriver):
         attach(world, uuid)

@@ -15,9 +15,18 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from nova_lite import conf as nova_conf
-from nova_lite import exception, objects, operations, states
-from nova_lite.conductor import reconciler
-from nova_lite.conductor.db import (
+from nova_lite import objects, operations
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
+from nova_lite.conductor.engine import faults, reconciler, scheduling
+from nova_lite.conductor.engine.build_reports import Building
+from nova_lite.conductor.engine.engine import Engine
+from nova_lite.conductor.engine.reconciler import Reconciler
+from nova_lite.conductor.hosts.domains import Domains
+from nova_lite.conductor.operations import create
+from nova_lite.conductor.operations.handler import Own
+from nova_lite.conductor.operations.registry import own
+from nova_lite.db import (
     action_log,
     actions,
     claims,
@@ -30,18 +39,11 @@ from nova_lite.conductor.db import (
     quotas,
     server_groups,
 )
-from nova_lite.conductor.db.engine import Database, UnitOfWork
-from nova_lite.conductor.domains import Domains
-from nova_lite.conductor.operations import create, faults, scheduling
-from nova_lite.conductor.operations.building import Building
-from nova_lite.conductor.operations.engine import Engine
-from nova_lite.conductor.operations.own import Own
-from nova_lite.conductor.operations.registry import own
-from nova_lite.conductor.reconciler import Reconciler
-from nova_lite.context import RequestContext
+from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.image.local import LocalImages
 from nova_lite.network.driver import NetworkBackend, load_backend
 from nova_lite.objects import BuildResult, CreateRequest, Destination, Outcome, Selection, Verdict, security_group
+from nova_lite.operations import states
 
 BUILT = Outcome.BUILT
 
@@ -59,13 +61,13 @@ class Scheduler:
 
     def select_for_several(self, context: Any, specs: list[objects.RequestSpec]) -> list[objects.Placement]:
         if self.old:
-            raise exception.ServiceTooOld(service="scheduler", where="", method="m", spoken="1.0", needed="1.1")
+            raise exceptions.ServiceTooOld(service="scheduler", where="", method="m", spoken="1.0", needed="1.1")
         self.asked += 1
         found = []
         for spec in specs:
             try:
                 found.append(objects.Placement(destinations=self.select_destinations(context, spec)))
-            except exception.NoValidHost as error:
+            except exceptions.NoValidHost as error:
                 found.append(objects.Placement(reason=error.message, details=error.kwargs["details"]))
             self.asked -= 1
         return found
@@ -77,7 +79,7 @@ class Scheduler:
             raise self.error
         usable = [host for host in self.hosts if host not in spec.ignore_hosts]
         if not usable:
-            raise exception.NoValidHost(reason="Of 2 hosts, 2 failed RetryFilter.", details="host1, host2")
+            raise exceptions.NoValidHost(reason="Of 2 hosts, 2 failed RetryFilter.", details="host1, host2")
         places = [Selection(host=host, node=host, limits={"vcpus": 8}) for host in usable]
         return [
             Destination(instance_uuid=uuid, selected=places[0], alternates=places[1:]) for uuid in spec.instance_uuids
@@ -98,14 +100,14 @@ class Compute:
 
     def build_and_run_instances(self, context: Any, host: str, requests: list[objects.BuildRequest]) -> None:
         if self.old:
-            raise exception.ServiceTooOld(service="compute", where="", method="m", spoken="1.9", needed="1.16")
+            raise exceptions.ServiceTooOld(service="compute", where="", method="m", spoken="1.9", needed="1.16")
         for request in requests:
             self.build_and_run_instance(context, host, request)
         self.messages -= len(requests) - 1
 
     def build_and_run_instance(self, context: Any, host: str, request: objects.BuildRequest) -> None:
         if self.away:
-            raise exception.MessagingUnavailable(what="build_and_run_instance")
+            raise exceptions.MessagingUnavailable(what="build_and_run_instance")
         self.messages += 1
         self.builds.append((host, request))
 
@@ -320,7 +322,7 @@ def test_an_idempotency_key_stands_for_one_wish(world: World) -> None:
     again = create(world.context(), max_count=2)
     assert (again.earlier, uuids(again)) == (True, uuids(made))
     assert world.instances_used() == 2
-    with pytest.raises(exception.IdempotencyKeyReused):
+    with pytest.raises(exceptions.IdempotencyKeyReused):
         create(world.context(), fingerprint="g")
     other_key = create(world.context(), idempotency_key="l")
     other_project = create(world.context(project="p2"))
@@ -329,7 +331,9 @@ def test_an_idempotency_key_stands_for_one_wish(world: World) -> None:
 
 def test_max_count_is_lowered_to_what_the_quota_allows_but_not_below_min_count(world: World) -> None:
     assert len(world.create(min_count=1, max_count=15)) == 10
-    with pytest.raises(exception.QuotaExceeded, match="Quota exceeded for instances: Requested 1, but already used 10"):
+    with pytest.raises(
+        exceptions.QuotaExceeded, match="Quota exceeded for instances: Requested 1, but already used 10"
+    ):
         world.create()
     assert world.instances_used() == 10
 
@@ -338,14 +342,14 @@ def test_max_count_is_lowered_to_what_the_user_may_have(world: World) -> None:
     world.db.write(quotas.set_limit, "p1", "cores", 3, "u1")
     assert len(world.create(max_count=2)) == 2
     assert len(world.create(max_count=5)) == 1
-    with pytest.raises(exception.QuotaExceeded, match="Requested 1, but already used 3 of 3 cores"):
+    with pytest.raises(exceptions.QuotaExceeded, match="Requested 1, but already used 3 of 3 cores"):
         world.create()
     assert world.instances_used() == 3
 
 
 def test_metadata_is_limited_by_the_users_limit(world: World) -> None:
     world.db.write(quotas.set_limit, "p1", "metadata_items", 1, "u1")
-    with pytest.raises(exception.MetadataLimitExceeded):
+    with pytest.raises(exceptions.MetadataLimitExceeded):
         world.create(metadata={"a": "1", "b": "2"})
 
 
@@ -379,34 +383,34 @@ def described(**changes: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("changes", "error"),
     [
-        ({"flavor_id": "none"}, exception.FlavorUnavailable),
+        ({"flavor_id": "none"}, exceptions.FlavorUnavailable),
         (
             {"image_ref": "i", "images": {"i": objects.Image(id="i", name="n", min_ram=257)}},
-            exception.FlavorMemoryTooSmall,
+            exceptions.FlavorMemoryTooSmall,
         ),
         (
             {"image_ref": "i", "images": {"i": objects.Image(id="i", name="n", status="queued")}},
-            exception.ImageNotActive,
+            exceptions.ImageNotActive,
         ),
-        ({"image_ref": "none"}, exception.ImageUnavailable),
-        ({"key_name": "none"}, exception.KeypairUnavailable),
-        ({"networks": [objects.NetworkRequest(network_id="none")]}, exception.NetworkUnavailable),
-        ({"availability_zone": "none"}, exception.AvailabilityZoneUnavailable),
-        ({"availability_zone": "internal"}, exception.AvailabilityZoneUnavailable),
-        ({"forced_host": "none"}, exception.ComputeHostUnknown),
-        ({"requested_destination": objects.RequestedDestination(host="none")}, exception.ComputeHostUnknown),
-        ({"requested_destination": objects.RequestedDestination(node="none")}, exception.ComputeHostUnknown),
+        ({"image_ref": "none"}, exceptions.ImageUnavailable),
+        ({"key_name": "none"}, exceptions.KeypairUnavailable),
+        ({"networks": [objects.NetworkRequest(network_id="none")]}, exceptions.NetworkUnavailable),
+        ({"availability_zone": "none"}, exceptions.AvailabilityZoneUnavailable),
+        ({"availability_zone": "internal"}, exceptions.AvailabilityZoneUnavailable),
+        ({"forced_host": "none"}, exceptions.ComputeHostUnknown),
+        ({"requested_destination": objects.RequestedDestination(host="none")}, exceptions.ComputeHostUnknown),
+        ({"requested_destination": objects.RequestedDestination(node="none")}, exceptions.ComputeHostUnknown),
         (
             {"requested_destination": objects.RequestedDestination(host="host1", node="host2")},
-            exception.ComputeHostUnknown,
+            exceptions.ComputeHostUnknown,
         ),
-        ({"security_groups": ["none"]}, exception.SecurityGroupUnavailable),
-        ({"security_groups": [security_group.default_id("other")]}, exception.SecurityGroupUnavailable),
-        ({"metadata": {str(n): "" for n in range(129)}}, exception.MetadataLimitExceeded),
-        ({"injected_files": {str(n): "" for n in range(6)}}, exception.InjectedFileLimitExceeded),
+        ({"security_groups": ["none"]}, exceptions.SecurityGroupUnavailable),
+        ({"security_groups": [security_group.default_id("other")]}, exceptions.SecurityGroupUnavailable),
+        ({"metadata": {str(n): "" for n in range(129)}}, exceptions.MetadataLimitExceeded),
+        ({"injected_files": {str(n): "" for n in range(6)}}, exceptions.InjectedFileLimitExceeded),
         (
             {"max_count": 2, "networks": [objects.NetworkRequest(fixed_ip="10.0.0.9")]},
-            exception.InvalidInput,
+            exceptions.InvalidInput,
         ),
     ],
 )
@@ -436,7 +440,7 @@ def test_a_security_group_is_named_or_told_by_its_id(world: World) -> None:
 
 
 def test_an_unknown_requested_host_is_named(world: World) -> None:
-    with pytest.raises(exception.ComputeHostUnknown) as caught:
+    with pytest.raises(exceptions.ComputeHostUnknown) as caught:
         world.create(requested_destination=objects.RequestedDestination(host="host3"))
     assert caught.value.message == "Compute host host3 could not be found."
     assert caught.value.code == 400
@@ -445,7 +449,7 @@ def test_an_unknown_requested_host_is_named(world: World) -> None:
 def test_a_requested_destination_is_asked_for_at_every_attempt(world: World) -> None:
     wanted = objects.RequestedDestination(host="host1", node="host1")
     (uuid,) = world.create(requested_destination=wanted)
-    world.scheduler.error = exception.SchedulerNotReady()
+    world.scheduler.error = exceptions.SchedulerNotReady()
     world.lifecycle.build_instances(world.context(), [uuid])
     world.scheduler.error = None
     world.let_time_pass(5)
@@ -500,7 +504,7 @@ def test_a_build_that_no_queue_takes_does_not_wait_for_its_lease(world: World) -
 
 
 def test_a_scheduler_that_is_away_delays_and_does_not_fail(world: World) -> None:
-    world.scheduler.error = exception.MessagingUnavailable(what="select_destinations")
+    world.scheduler.error = exceptions.MessagingUnavailable(what="select_destinations")
     (uuid,) = world.create()
     world.lifecycle.build_instances(world.context(), [uuid])
     assert world.instance(uuid).vm_state == states.BUILDING
@@ -542,7 +546,7 @@ def test_a_rescheduled_build_goes_to_another_host_with_a_new_generation(world: W
     world.lifecycle.build_instances(world.context(), [uuid])
     assert [(host, request.generation) for host, request in world.compute.builds] == [("host1", 1), ("host2", 2)]
     assert world.instance(uuid).vifs[0].address == address
-    with pytest.raises(exception.StaleReport):
+    with pytest.raises(exceptions.StaleReport):
         world.report(uuid, "host1", 1, BUILT)
 
 
@@ -591,7 +595,7 @@ def test_a_host_asks_and_is_told_why_there_is_no_address(world: World) -> None:
     instance, (host, request) = world.instance(uuid), world.compute.builds[-1]
     assert (request.instance.uuid, request.connected) == (uuid, "")
     assert (instance.task_state, instance.vifs) == (states.SCHEDULING, []), "what was taken is given back"
-    with pytest.raises(exception.NoMoreFixedIps):
+    with pytest.raises(exceptions.NoMoreFixedIps):
         world.reports.start_build(world.context(), uuid, host, request.generation)
 
 
@@ -600,7 +604,7 @@ def test_a_host_that_does_not_tell_which_action_it_reports_is_understood(world: 
     uuid, host, generation = world.built()
     world.report(uuid, host, generation, BUILT)
     assert world.instance(uuid).vm_state == states.ACTIVE
-    with pytest.raises(exception.StaleReport):
+    with pytest.raises(exceptions.StaleReport):
         world.report(uuid, host, generation + 1, BUILT)
 
 
@@ -639,7 +643,7 @@ def test_delete_during_a_build_stops_it_and_gives_everything_back(world: World) 
     world.reports.start_build(world.context(), uuid, "host1", 1)
     ticket = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
     assert (ticket.host, ticket.generation) == ("host1", 1)
-    with pytest.raises(exception.InstanceGone):
+    with pytest.raises(exceptions.InstanceGone):
         world.report(uuid, "host1", 1, BUILT)
     world.reports.finish_action(world.context(), "host1", ticket.action_id, None, None, "")
     assert world.instance(uuid).deleted
@@ -651,7 +655,7 @@ def test_delete_while_the_host_is_down_is_done_for_its_owner_and_cleaned_up_late
     uuid, host, _ = world.built()
     world.silence(host)
     ticket = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
-    with pytest.raises(exception.InstanceNotFound):
+    with pytest.raises(exceptions.InstanceNotFound):
         world.lifecycle.accept_action(world.context(), uuid, "stop", {})
     assert world.instances_used() == 0
     assert world.used() == {"host1": 1, "host2": 0}, "the guest may still run there"
@@ -677,11 +681,11 @@ def test_a_delete_that_fails_on_its_host_is_tried_again(world: World) -> None:
 def test_the_action_table_says_which_state_allows_what(world: World) -> None:
     uuid, host, _ = world.built()
     with pytest.raises(
-        exception.InstanceInvalidState, match=r"Cannot 'start' instance .* while it is in vm_state active"
+        exceptions.InstanceInvalidState, match=r"Cannot 'start' instance .* while it is in vm_state active"
     ):
         world.lifecycle.accept_action(world.context(), uuid, "start", {})
     stop = world.lifecycle.accept_action(world.context(), uuid, "stop", {})
-    with pytest.raises(exception.InstanceInvalidState, match="task_state powering-off"):
+    with pytest.raises(exceptions.InstanceInvalidState, match="task_state powering-off"):
         world.lifecycle.accept_action(world.context(), uuid, "reboot", {"reboot_type": "SOFT"})
     world.reports.finish_action(world.context(), host, stop.action_id, 4, None, "")
     assert (world.instance(uuid).vm_state, world.instance(uuid).power_state) == ("stopped", 4)
@@ -715,12 +719,12 @@ def test_an_operation_by_its_row(world: World, row: operations.Operation) -> Non
     for vm_state in (states.ACTIVE, states.STOPPED, states.PAUSED, states.SUSPENDED, states.ERROR):
         become(vm_state)
         if vm_state not in row.allowed:
-            with pytest.raises(exception.InstanceInvalidState, match=f"Cannot '{row.kind}' .* vm_state {vm_state}"):
+            with pytest.raises(exceptions.InstanceInvalidState, match=f"Cannot '{row.kind}' .* vm_state {vm_state}"):
                 world.lifecycle.accept_action(world.context(), uuid, row.kind, {})
             continue
         ticket = world.lifecycle.accept_action(world.context(), uuid, row.kind, {})
         assert (world.instance(uuid).task_state, ticket.host, ticket.method) == (step.task, host, step.method)
-        with pytest.raises(exception.InstanceInvalidState, match=f"task_state {step.task}"):
+        with pytest.raises(exceptions.InstanceInvalidState, match=f"task_state {step.task}"):
             world.lifecycle.accept_action(world.context(), uuid, row.kind, {})
         power_state = states.GUEST_IS[step.becomes][0]
         world.reports.finish_action(world.context(), host, ticket.action_id, power_state, None, "")
@@ -759,7 +763,7 @@ def test_a_repeated_action_request_gets_its_ticket_again(world: World) -> None:
 
 def test_other_projects_and_locked_instances(world: World) -> None:
     uuid, _, _ = world.built()
-    with pytest.raises(exception.InstanceNotFound):
+    with pytest.raises(exceptions.InstanceNotFound):
         world.lifecycle.accept_action(world.context(project="p2"), uuid, "delete", {})
 
     def lock(uow: UnitOfWork) -> None:
@@ -768,7 +772,7 @@ def test_other_projects_and_locked_instances(world: World) -> None:
         row.locked = True
 
     world.db.write(lock)
-    with pytest.raises(exception.InstanceIsLocked):
+    with pytest.raises(exceptions.InstanceIsLocked):
         world.lifecycle.accept_action(world.context(), uuid, "delete", {})
     world.lifecycle.accept_action(world.context(admin=True), uuid, "delete", {})
 
@@ -776,7 +780,7 @@ def test_other_projects_and_locked_instances(world: World) -> None:
 def test_a_build_past_its_deadline_ends_in_error_and_holds_its_claim_until_the_host_confirms(world: World) -> None:
     (uuid,) = world.create()
     world.lifecycle.build_instances(world.context(), [uuid])
-    world.compute.fenced = exception.MessagingUnavailable(what="fence_instance")
+    world.compute.fenced = exceptions.MessagingUnavailable(what="fence_instance")
     world.silence("host1")
     world.let_time_pass(1000)
     world.reconciler.sweep()
@@ -837,7 +841,7 @@ def test_a_delete_past_its_deadline_shows_and_still_ends(world: World) -> None:
 
 
 def test_a_create_that_cannot_be_scheduled_until_its_deadline_says_why(world: World) -> None:
-    world.scheduler.error = exception.MessagingUnavailable(what="select_destinations")
+    world.scheduler.error = exceptions.MessagingUnavailable(what="select_destinations")
     (uuid,) = world.create()
     world.lifecycle.build_instances(world.context(), [uuid])
     world.let_time_pass(1000)
@@ -1091,7 +1095,7 @@ def test_a_deleted_member_makes_room(world: World) -> None:
 
 
 def test_an_unknown_group_is_refused_and_leaves_nothing(world: World) -> None:
-    with pytest.raises(exception.ServerGroupUnavailable):
+    with pytest.raises(exceptions.ServerGroupUnavailable):
         world.create(scheduler_hints={"group": "none"})
     assert world.count(models.Instance) == 0
     assert world.instances_used() == 0
@@ -1102,7 +1106,7 @@ def test_an_unknown_group_is_refused_and_leaves_nothing(world: World) -> None:
 
 def test_a_long_fault_is_cut_after_a_clause_and_whole_in_the_details(world: World) -> None:
     clauses = ", ".join(f"{number} failed Filter{number} (with a reason)" for number in range(20))
-    world.scheduler.error = exception.NoValidHost(reason=f"Of 20 hosts, {clauses}.", details="host1 (why)")
+    world.scheduler.error = exceptions.NoValidHost(reason=f"Of 20 hosts, {clauses}.", details="host1 (why)")
     (uuid,) = world.create()
     world.lifecycle.build_instances(world.context(), [uuid])
     fault = world.instance(uuid).fault

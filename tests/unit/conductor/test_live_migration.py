@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from nova_lite import exception, states
-from nova_lite.conductor.db import server_migrations
+from nova_lite.base import exceptions
 from nova_lite.conductor.endpoints.live_migrations import LiveMigrations
+from nova_lite.db import server_migrations
 from nova_lite.objects import MigrationProgress, Outcome, Wish
+from nova_lite.operations import states
 from tests.unit.conductor.test_evacuate import force_down
 from tests.unit.conductor.test_resize import Moving
 
@@ -161,22 +162,22 @@ def test_what_nobody_waits_for_any_more_is_to_end(world: Live) -> None:
 
 def test_wishes_that_are_refused(world: Live) -> None:
     admin: Any = world.context(admin=True)
-    with pytest.raises(exception.InstanceInvalidState):
+    with pytest.raises(exceptions.InstanceInvalidState):
         world.live.live_migration_abort(admin, world.uuid, 1)
     world.act("live-migration", host=None)
-    with pytest.raises(exception.InvalidMigrationState):
+    with pytest.raises(exceptions.InvalidMigrationState):
         world.live.live_migration_abort(admin, world.uuid, 1)
-    with pytest.raises(exception.InvalidMigrationState):
+    with pytest.raises(exceptions.InvalidMigrationState):
         world.live.live_migration_force_complete(admin, world.uuid, 1)
-    with pytest.raises(exception.MigrationNotFoundForInstance):
+    with pytest.raises(exceptions.MigrationNotFoundForInstance):
         world.live.live_migration_abort(admin, world.uuid, 77)
-    with pytest.raises(exception.MigrationNotThere):
+    with pytest.raises(exceptions.MigrationNotThere):
         world.live.live_migration_force_complete(admin, world.uuid, 77)
     world.live.live_migration_abort(admin, world.uuid, 1, early=True)
 
 
 @pytest.mark.parametrize(
-    ("host", "error"), [("host1", exception.UnableToMigrateToSelf), ("nowhere", exception.ComputeHostUnknown)]
+    ("host", "error"), [("host1", exceptions.UnableToMigrateToSelf), ("nowhere", exceptions.ComputeHostUnknown)]
 )
 def test_hosts_that_it_cannot_go_to(world: Live, host: str, error: type[Exception]) -> None:
     with pytest.raises(error):
@@ -208,7 +209,7 @@ def test_a_guest_that_had_arrived_when_its_source_was_lost_goes_on(world: Live, 
         world.expire()
         world.expect("rollback_live_migration", "host1", 1)
     source_is_lost(world)
-    with pytest.raises(exception.InstanceInvalidState):
+    with pytest.raises(exceptions.InstanceInvalidState):
         world.act("evacuate")
     world.answer(RUNNING, answer={"done": True})
     assert world.state == (states.ACTIVE, states.MIGRATING, "host2", 2)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from nova_lite import exception
-from nova_lite.conductor.db import action_log, instances
-from nova_lite.conductor.db.engine import Database
+from nova_lite.base import exceptions
 from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.db import action_log, instances
+from nova_lite.db.engine import Database
 from nova_lite.objects import Instance, InstanceFilters
 from tests.unit.conductor import make
 
@@ -44,7 +44,7 @@ def test_an_admins_lock_is_not_the_owners_to_open(conductor: ConductorRPC, db: D
     uuid = db.write(make.instance)
     conductor.instance_lock(make.ADMIN, uuid, None)
     assert show(db, uuid).locked_by == "admin"
-    with pytest.raises(exception.PolicyNotAuthorized, match="unlock_override"):
+    with pytest.raises(exceptions.PolicyNotAuthorized, match="unlock_override"):
         conductor.instance_unlock(make.context(), uuid, may_override=False)
     assert show(db, uuid).locked
     conductor.instance_unlock(make.context(), uuid, may_override=True)
@@ -61,7 +61,7 @@ def test_a_repeated_request_is_one_action(conductor: ConductorRPC, db: Database)
 
 def test_another_projects_instance(conductor: ConductorRPC, db: Database) -> None:
     uuid = db.write(make.instance)
-    with pytest.raises(exception.InstanceNotFound):
+    with pytest.raises(exceptions.InstanceNotFound):
         conductor.instance_lock(make.context("p2"), uuid, None)
-    with pytest.raises(exception.InstanceNotFound):
+    with pytest.raises(exceptions.InstanceNotFound):
         conductor.instance_unlock(make.context("p2"), uuid, may_override=False)

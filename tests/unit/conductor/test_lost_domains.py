@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from nova_lite import states
-from nova_lite.conductor.domains import LOST
+from nova_lite.conductor.hosts.domains import LOST
 from nova_lite.objects import DomainExpected, Outcome
+from nova_lite.operations import states
 from tests.unit.conductor.test_live_migration import Live
 
 SHUTDOWN = 4

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from oslo_config import cfg
 
-from nova_lite import exception
-from nova_lite.conductor.db import instance_metadata, instances, quotas, server_groups
-from nova_lite.conductor.db.engine import Database
+from nova_lite.base import exceptions
 from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.db import instance_metadata, instances, quotas, server_groups
+from nova_lite.db.engine import Database
 from nova_lite.objects import InstanceFilters, ServerGroup
 from tests.unit.conductor import make
 
@@ -21,7 +21,7 @@ def test_metadata(conductor: ConductorRPC, db: Database) -> None:
     found = db.read(instances.get, context, uuid)
     assert (found.metadata, found.updated_at is not None) == ({"b": "2"}, True)
     assert conductor.instance_metadata_change(context, uuid, {"c": "3"}, replace=True) == {"c": "3"}
-    with pytest.raises(exception.MetadataItemNotFound):
+    with pytest.raises(exceptions.MetadataItemNotFound):
         conductor.instance_metadata_delete(context, uuid, "b")
     assert db.read(instances.get, context, uuid).metadata == {"c": "3"}
 
@@ -30,16 +30,16 @@ def test_metadata_is_bounded_by_the_quota_of_its_project(conductor: ConductorRPC
     uuid = db.write(make.instance, metadata_={"a": "1"})
     db.write(quotas.set_limit, "p1", "metadata_items", 2)
     conductor.instance_metadata_change(make.ADMIN, uuid, {"b": "2"}, replace=False)
-    with pytest.raises(exception.MetadataLimitExceeded):
+    with pytest.raises(exceptions.MetadataLimitExceeded):
         conductor.instance_metadata_change(make.ADMIN, uuid, {"c": "3"}, replace=False)
     conductor.instance_metadata_change(make.ADMIN, uuid, {"c": "3", "d": "4"}, replace=True)
 
 
 def test_metadata_of_a_locked_instance_is_for_admins(conductor: ConductorRPC, db: Database) -> None:
     uuid = db.write(make.instance, metadata_={"a": "1"}, locked=True)
-    with pytest.raises(exception.InstanceIsLocked):
+    with pytest.raises(exceptions.InstanceIsLocked):
         conductor.instance_metadata_change(make.context(), uuid, {"b": "2"}, replace=False)
-    with pytest.raises(exception.InstanceIsLocked):
+    with pytest.raises(exceptions.InstanceIsLocked):
         conductor.instance_metadata_delete(make.context(), uuid, "a")
     conductor.instance_metadata_delete(make.ADMIN, uuid, "a")
 
@@ -54,7 +54,7 @@ def test_tags(conductor: ConductorRPC, db: Database) -> None:
         False,
     )
     conductor.instance_tag_delete(context, uuid, "b")
-    with pytest.raises(exception.TagNotFound):
+    with pytest.raises(exceptions.TagNotFound):
         conductor.instance_tag_delete(context, uuid, "b")
     assert db.read(instances.get, context, uuid).tags == ["c", "d"]
     for filters, found in (
@@ -72,10 +72,10 @@ def test_there_are_fifty_tags_at_most(conductor: ConductorRPC, db: Database) -> 
     tags = [f"t{number}" for number in range(50)]
     uuid = db.write(make.instance)
     conductor.instance_tags_replace(make.context(), uuid, tags)
-    with pytest.raises(exception.TagLimitExceeded):
+    with pytest.raises(exceptions.TagLimitExceeded):
         conductor.instance_tag_add(make.context(), uuid, "more")
     assert not conductor.instance_tag_add(make.context(), uuid, "t1")
-    with pytest.raises(exception.TagLimitExceeded):
+    with pytest.raises(exceptions.TagLimitExceeded):
         conductor.instance_tags_replace(make.context(), uuid, [*tags, "more"])
 
 
@@ -92,9 +92,9 @@ def test_an_instance_tells_its_group(db: Database, conf: cfg.ConfigOpts) -> None
 def test_what_is_not_there_to_be_changed(conductor: ConductorRPC, db: Database) -> None:
     building, gone = (db.write(make.instance, **values) for values in ({"vm_state": "building"}, {"deleted": True}))
     for uuid, context, error in (
-        (building, make.context(), exception.InstanceInvalidState),
-        (building, make.context("p2"), exception.InstanceNotFound),
-        (gone, make.context(), exception.InstanceNotFound),
+        (building, make.context(), exceptions.InstanceInvalidState),
+        (building, make.context("p2"), exceptions.InstanceNotFound),
+        (gone, make.context(), exceptions.InstanceNotFound),
     ):
         with pytest.raises(error):
             conductor.instance_metadata_change(context, uuid, {}, replace=False)
@@ -104,7 +104,7 @@ def test_what_is_not_there_to_be_changed(conductor: ConductorRPC, db: Database) 
 
 def test_a_posted_password_is_forgotten(db: Database) -> None:
     uuid = db.write(make.instance, system_metadata={"password": "x", "image_os": "linux"})
-    with pytest.raises(exception.InstanceNotFound):
+    with pytest.raises(exceptions.InstanceNotFound):
         db.write(instance_metadata.clear_password, make.context("p2"), uuid)
     for _ in range(2):
         db.write(instance_metadata.clear_password, make.context(), uuid)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from nova_lite import exception
-from nova_lite.conductor.db import instances, networks
-from nova_lite.conductor.db.engine import Database, UnitOfWork
+from nova_lite.base import exceptions
 from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.db import instances, networks
+from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.network.driver import Addresses
 from nova_lite.objects.instance import POSTED_PASSWORD
 from tests.unit.conductor import make
@@ -41,10 +41,10 @@ def test_a_password_is_kept_once(conductor: ConductorRPC, db: Database) -> None:
     conductor.instance_password_set(make.context(), uuid, "c2VjcmV0")
     kept = {"image_x": "y", POSTED_PASSWORD: "c2VjcmV0"}
     assert db.read(instances.get, make.ADMIN, uuid).system_metadata == kept
-    with pytest.raises(exception.PasswordAlreadySet):
+    with pytest.raises(exceptions.PasswordAlreadySet):
         conductor.instance_password_set(make.context(), uuid, "another")
     assert db.read(instances.get, make.ADMIN, uuid).system_metadata == kept
     conductor.instance_password_clear(make.context(), uuid)
     conductor.instance_password_set(make.context(), uuid, "another")
-    with pytest.raises(exception.InstanceNotFound):
+    with pytest.raises(exceptions.InstanceNotFound):
         conductor.instance_password_set(make.context(project="p2"), uuid, "x")

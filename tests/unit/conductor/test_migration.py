@@ -17,10 +17,10 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from oslo_config import cfg
 
-from nova_lite import exception
-from nova_lite.conductor.db import action_log, migration, migrations, models
-from nova_lite.conductor.db.engine import Database
-from nova_lite.conductor.db.models import Base
+from nova_lite.base import exceptions
+from nova_lite.db import action_log, migration, migrations, models
+from nova_lite.db.engine import Database
+from nova_lite.db.models import Base
 from tests.unit.conductor import make
 
 
@@ -48,7 +48,7 @@ def test_no_schema(tmp_path: Path) -> None:
     conf = make.conf(f"sqlite:///{tmp_path}/new/db.sqlite")
     assert migration.version(conf) is None
     assert not os.path.exists(tmp_path / "new")
-    with pytest.raises(exception.ConfigurationError, match="run nova-lite-manage db sync"):
+    with pytest.raises(exceptions.ConfigurationError, match="run nova-lite-manage db sync"):
         migration.check(conf)
     migration.sync(conf)
     migration.check(conf)
@@ -69,7 +69,7 @@ def test_other_schema(conf: cfg.ConfigOpts, version: str | None, message: str) -
         if version is not None:
             connection.execute(sa.text("INSERT INTO alembic_version VALUES (:version)"), {"version": version})
     database.close()
-    with pytest.raises(exception.ConfigurationError, match=message):
+    with pytest.raises(exceptions.ConfigurationError, match=message):
         migration.check(conf)
 
 
@@ -84,15 +84,15 @@ def test_other_schema(conf: cfg.ConfigOpts, version: str | None, message: str) -
 def test_database_away(url: str) -> None:
     """Worth another try, except for a file that cannot be made."""
     conf = make.conf(url)
-    with pytest.raises((exception.DatabaseUnavailable, exception.ConfigurationError)):
+    with pytest.raises((exceptions.DatabaseUnavailable, exceptions.ConfigurationError)):
         migration.sync(conf)
-    with pytest.raises((exception.DatabaseUnavailable, exception.ConfigurationError)):
+    with pytest.raises((exceptions.DatabaseUnavailable, exceptions.ConfigurationError)):
         migration.check(conf)
 
 
 @pytest.mark.parametrize("url", ["nonsense", "oracle+none://x/y"])
 def test_wrong_url(url: str) -> None:
-    with pytest.raises(exception.ConfigurationError, match=r"\[database\] connection"):
+    with pytest.raises(exceptions.ConfigurationError, match=r"\[database\] connection"):
         migration.check(make.conf(url))
 
 
@@ -188,6 +188,6 @@ def test_a_broken_reference_ends_the_migration(tmp_path: Path) -> None:
             "INSERT INTO instance_action_events (action_id, event, start_time, finish_time) "
             "VALUES (7, 'e', '2026-01-01 00:00:00.000000', '2026-01-01 00:00:01.000000')"
         )
-    with pytest.raises(exception.ConfigurationError, match="instance_action_events refers to a row of instance_act"):
+    with pytest.raises(exceptions.ConfigurationError, match="instance_action_events refers to a row of instance_act"):
         migration.sync(conf)
     assert migration.version(conf) == "0010"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from nova_lite import exception
-from nova_lite.conductor.db import models
+from nova_lite.base import exceptions
+from nova_lite.db import models
 from nova_lite.network.driver import NetworkCall, Verb
 from nova_lite.network.fake import FakeNetworks
 from nova_lite.objects import Outcome
@@ -30,7 +30,7 @@ class Service(FakeNetworks):
         if call.verb in self.meanwhile:
             self.meanwhile.pop(call.verb)()
         if call.verb in self.fails:
-            raise exception.ServiceUnavailable("The network service is away.")
+            raise exceptions.ServiceUnavailable("The network service is away.")
         return super().call(call)
 
     def holds(self) -> list[str]:
@@ -84,7 +84,7 @@ def test_no_transaction_is_open_while_it_is_asked(world: World, service: Service
 
 def test_a_server_is_not_accepted_while_it_is_away(world: World, service: Service) -> None:
     service.fails = {Verb.RESOLVE}
-    with pytest.raises(exception.ServiceUnavailable):
+    with pytest.raises(exceptions.ServiceUnavailable):
         world.create()
     assert (world.count(models.Instance), world.instances_used()) == (0, 0)
 
@@ -117,7 +117,7 @@ def test_a_failed_build_gives_back_what_the_service_made(world: World, service: 
 def test_a_build_that_is_over_while_the_service_is_asked_leaves_nothing(world: World, service: Service) -> None:
     uuid, host, generation = placed(world)
     service.meanwhile[Verb.ALLOCATE] = lambda: delete(world, uuid, host)
-    with pytest.raises(exception.InstanceGone):
+    with pytest.raises(exceptions.InstanceGone):
         world.reports.start_build(world.context(), uuid, host, generation)
     assert service.holds() == []
     world.let_time_pass(1000)

@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from nova_lite import exception
-from nova_lite.conductor.db import instances
+from nova_lite.base import exceptions
+from nova_lite.base.context import get_admin_context
 from nova_lite.conductor.endpoints.interfaces import Ports
-from nova_lite.context import get_admin_context
+from nova_lite.db import instances
 from nova_lite.network import neutron_client
 from nova_lite.network.driver import NetworkCall, Verb
 from nova_lite.objects import VIF, Instance, NetworkRequest, Outcome
-from tests.neutron import FakeNeutron
+from tests.support.neutron import FakeNeutron
 from tests.unit.conductor.test_lifecycle import World
 from tests.unit.network.test_neutron import backend_of
 
@@ -96,7 +96,7 @@ def test_a_late_start_of_an_earlier_attempt_takes_nothing_back(world: World, neu
         real(call),
         world.report(uuid, host, request.generation, Outcome.RESCHEDULED, "no disk"),
     )[0]
-    with pytest.raises(exception.StaleReport):
+    with pytest.raises(exceptions.StaleReport):
         building.start_build(world.context(), uuid, host, request.generation)
     building.network.call = real  # type: ignore[method-assign]
     assert len(neutron.ports) == 1
@@ -120,7 +120,7 @@ def test_a_delete_waits_for_neutron(world: World, neutron: FakeNeutron) -> None:
 
 def test_a_create_is_refused_while_neutron_is_away(world: World, neutron: FakeNeutron) -> None:
     neutron.status = 503
-    with pytest.raises(exception.NetworkServiceUnavailable, match="network service"):
+    with pytest.raises(exceptions.NetworkServiceUnavailable, match="network service"):
         world.create()
 
 
@@ -168,7 +168,7 @@ def test_an_attach_that_is_not_allowed_makes_none(world: World, neutron: FakeNeu
     network = neutron.network()
     uuid, _, _ = world.built()
     world.lifecycle.accept_action(world.context(), uuid, "stop", {})
-    with pytest.raises(exception.InstanceInvalidState):
+    with pytest.raises(exceptions.InstanceInvalidState):
         attach(world, uuid, network)
     assert len(neutron.ports) == 1
 
@@ -178,7 +178,7 @@ def test_an_attach_whose_answer_was_lost_leaves_none(world: World, neutron: Fake
     uuid, host, _ = world.built()
     before = [port["id"] for port in neutron.ports]
     neutron.late["POST"] = 1
-    with pytest.raises(exception.NetworkServiceUnavailable):
+    with pytest.raises(exceptions.NetworkServiceUnavailable):
         attach(world, uuid, network)
     assert len(neutron.ports) == 2
     world.reconciler.sweep()
@@ -205,12 +205,12 @@ def test_a_request_that_is_repeated_gets_the_port_that_was_made_unless_that_is_b
     for is_late in (False, True):
         request_id = f"req-{is_late}"
         neutron.late["POST"] = 1
-        with pytest.raises(exception.NetworkServiceUnavailable):
+        with pytest.raises(exceptions.NetworkServiceUnavailable):
             attach(world, uuid, network, request_id=request_id)
         made = neutron.ports[-1]["id"]
         if is_late:
             world.let_time_pass(100)
-            with pytest.raises(exception.NetworkServiceUnavailable):
+            with pytest.raises(exceptions.NetworkServiceUnavailable):
                 attach(world, uuid, network, request_id=request_id)
             world.reconciler.sweep()
         action_id, vif = attach(world, uuid, network, request_id=request_id)
@@ -224,7 +224,7 @@ def test_a_users_port_whose_attach_was_not_answered_is_free_again(world: World, 
     port = neutron.port(neutron.network())
     uuid, _, _ = world.built()
     neutron.late["PUT"] = 1
-    with pytest.raises(exception.NetworkServiceUnavailable):
+    with pytest.raises(exceptions.NetworkServiceUnavailable):
         attach(world, uuid, port_id=port["id"])
     assert port["device_id"] == uuid
     world.let_time_pass(100)
@@ -241,14 +241,14 @@ def test_a_users_port_that_is_in_doubt_is_not_attached_before_it_is_let_go(
     update = neutron_client.Conversation.update
 
     def lost(*_: Any) -> Any:
-        raise exception.NetworkServiceUnavailable()
+        raise exceptions.NetworkServiceUnavailable()
 
     monkeypatch.setattr(neutron_client.Conversation, "update", lost)
-    with pytest.raises(exception.NetworkServiceUnavailable):
+    with pytest.raises(exceptions.NetworkServiceUnavailable):
         attach(world, uuid, port_id=port["id"])
     monkeypatch.setattr(neutron_client.Conversation, "update", update)
     assert port["device_id"] == ""
-    with pytest.raises(exception.PortInUse):
+    with pytest.raises(exceptions.PortInUse):
         attach(world, uuid, port_id=port["id"])
     world.let_time_pass(100)
     world.reconciler.sweep()
@@ -273,7 +273,7 @@ def test_an_attach_that_was_given_up_is_not_accepted_later(world: World, neutron
         return answer
 
     backend.call = slow  # type: ignore[method-assign]
-    with pytest.raises(exception.NetworkServiceUnavailable):
+    with pytest.raises(exceptions.NetworkServiceUnavailable):
         attach(world, uuid, network)
     backend.call = real  # type: ignore[method-assign]
     world.reconciler.sweep()
@@ -301,7 +301,7 @@ def test_what_is_made_after_it_was_looked_for_is_taken_back(world: World, neutro
         return real(call)
 
     backend.call = late  # type: ignore[method-assign]
-    with pytest.raises(exception.InstanceNotFound if fate == "deleted" else exception.NetworkServiceUnavailable):
+    with pytest.raises(exceptions.InstanceNotFound if fate == "deleted" else exceptions.NetworkServiceUnavailable):
         attach(world, uuid, network)
     world.let_time_pass(100)
     world.reconciler.sweep()
@@ -312,7 +312,7 @@ def test_a_delete_gives_back_what_an_attach_had_begun(world: World, neutron: Fak
     port = neutron.port(neutron.network())
     uuid, host, _ = world.built()
     neutron.late["PUT"] = 1
-    with pytest.raises(exception.NetworkServiceUnavailable):
+    with pytest.raises(exceptions.NetworkServiceUnavailable):
         attach(world, uuid, port_id=port["id"])
     delete(world, uuid, host)
     world.let_time_pass(100)
@@ -336,7 +336,7 @@ def test_a_port_is_connected_when_neutron_says_so_or_is_asked(world: World, neut
     assert not interfaces.interfaces_active(world.context(), uuid, host, ask=False)
     port["status"] = "ACTIVE"
     assert interfaces.interfaces_active(world.context(), uuid, host, ask=True), "the event was lost"
-    with pytest.raises(exception.StaleReport):
+    with pytest.raises(exceptions.StaleReport):
         interfaces.interfaces_active(world.context(), uuid, "host9", ask=True)
 
 
@@ -352,7 +352,7 @@ def test_a_port_that_was_deleted_is_not_shown(world: World, neutron: FakeNeutron
 def test_binding_follows_the_server(world: World, neutron: FakeNeutron) -> None:
     neutron.network()
     uuid, host, _ = world.built()
-    with pytest.raises(exception.StaleReport):
+    with pytest.raises(exceptions.StaleReport):
         Ports(world.engine).interfaces_bind(world.context(), uuid, "host9")
     neutron.ports[0]["binding:host_id"] = "host9"
     (vif,) = Ports(world.engine).interfaces_bind(world.context(), uuid, host).vifs
@@ -370,12 +370,12 @@ def test_security_groups_of_a_server(world: World, neutron: FakeNeutron) -> None
     interfaces.instance_security_group_remove(world.context(), uuid, "web")
     assert web["id"] not in neutron.ports[0]["security_groups"]
     assert instance(world, uuid).security_groups == ["default"]
-    with pytest.raises(exception.SecurityGroupNotAssociated):
+    with pytest.raises(exceptions.SecurityGroupNotAssociated):
         interfaces.instance_security_group_remove(world.context(), uuid, "web")
-    with pytest.raises(exception.SecurityGroupNotFound):
+    with pytest.raises(exceptions.SecurityGroupNotFound):
         interfaces.instance_security_group_add(world.context(), uuid, "nowhere")
     twin = neutron.add("security-groups", name="default", project_id="p1")
     interfaces.instance_security_group_add(world.context(), uuid, twin["id"])
     assert [each.name for each in interfaces.instance_security_groups(world.context(), uuid)] == ["default", "default"]
-    with pytest.raises(exception.SecurityGroupAmbiguous):
+    with pytest.raises(exceptions.SecurityGroupAmbiguous):
         interfaces.instance_security_group_add(world.context(), uuid, "default")

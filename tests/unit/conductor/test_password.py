@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from nova_lite import exception, objects
-from nova_lite.conductor.db import images, models
+from nova_lite import objects
+from nova_lite.base import exceptions
+from nova_lite.db import images, models
 from tests.unit.conductor.test_lifecycle import World
 
 AGENT = {"hw_qemu_guest_agent": "yes"}
@@ -59,7 +60,7 @@ def test_past_its_deadline_it_is_forgotten_too(world: World) -> None:
 
 @pytest.mark.parametrize("properties", [{}, {"hw_qemu_guest_agent": "no"}])
 def test_without_an_agent_it_is_refused(world: World, properties: dict[str, str]) -> None:
-    with pytest.raises(exception.GuestAgentNotEnabled, match="QEMU guest agent is not enabled") as caught:
+    with pytest.raises(exceptions.GuestAgentNotEnabled, match="QEMU guest agent is not enabled") as caught:
         accept(world, "changePassword", properties)
     assert (caught.value.code, world.open_actions()) == (409, [])
 
@@ -75,5 +76,5 @@ def test_a_crash_dump_changes_no_state(world: World, vm_state: str, error: str |
 
 
 def test_a_stopped_server_has_nothing_to_dump(world: World) -> None:
-    with pytest.raises(exception.InstanceInvalidState):
+    with pytest.raises(exceptions.InstanceInvalidState):
         accept(world, "trigger_crash_dump", {}, "stopped")

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nova_lite import exception
-from nova_lite.conductor.db.patterns import checked
+from nova_lite.base import exceptions
+from nova_lite.db.patterns import checked
 
 LONG = ["a" * 255, "a" * 254 + "b", "ab" * 127, ".*" * 127]
 
@@ -55,7 +55,7 @@ def test_useful(pattern: str, kept: str) -> None:
     ],
 )
 def test_refused(pattern: str) -> None:
-    with pytest.raises(exception.InvalidInput):
+    with pytest.raises(exceptions.InvalidInput):
         checked(pattern)
 
 
@@ -64,7 +64,7 @@ def test_refused(pattern: str) -> None:
 def test_what_passes_is_quick_and_means_the_same(pattern: str) -> None:
     try:
         kept = checked(pattern)
-    except exception.InvalidInput:
+    except exceptions.InvalidInput:
         return
     for text in LONG:
         started = time.process_time()

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from nova_lite import exception, objects
-from nova_lite.conductor.db import audit, floating_ips, models, ports, security_groups
-from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite import objects
+from nova_lite.base import exceptions
+from nova_lite.db import audit, floating_ips, models, ports, security_groups
+from nova_lite.db.engine import UnitOfWork
 from nova_lite.objects import NetworkRequest, Port
 from nova_lite.objects.build import Outcome
 from tests.unit.conductor import make
@@ -46,9 +47,9 @@ def test_a_server_has_it_from_its_create_to_its_delete(world: World) -> None:
     other = NetworkRequest(network_id=NETWORK)
     (server,) = world.create(networks=[other, *wants(port, tag="nic")])
     assert owner(world, port) == server
-    with pytest.raises(exception.PortInUse):
+    with pytest.raises(exceptions.PortInUse):
         world.create(networks=wants(port))
-    with pytest.raises(exception.PortInUse):
+    with pytest.raises(exceptions.PortInUse):
         world.db.write(ports.delete, make.context(), port.id)
     world.lifecycle.build_instances(world.context(), [server])
     host, request = world.compute.builds[-1]
@@ -96,20 +97,20 @@ def test_one_that_cannot_be_had_takes_nothing(world: World) -> None:
     before = world.instances_used()
     gone = NetworkRequest(port_id=str(uuid.uuid4()))
     for wanted, error in (
-        ([*wants(mine), *wants(theirs)], exception.PortUnavailable),
-        ([*wants(mine), gone], exception.PortUnavailable),
-        ([*wants(mine), *wants(mine)], exception.PortInUse),
+        ([*wants(mine), *wants(theirs)], exceptions.PortUnavailable),
+        ([*wants(mine), gone], exceptions.PortUnavailable),
+        ([*wants(mine), *wants(mine)], exceptions.PortInUse),
     ):
         with pytest.raises(error):
             world.create(networks=wanted)
-    with pytest.raises(exception.InvalidInput, match="multiple instances"):
+    with pytest.raises(exceptions.InvalidInput, match="multiple instances"):
         world.create(networks=wants(mine), max_count=2)
     assert (owner(world, mine), world.instances_used()) == (None, before)
     (server,) = world.create()
     (own,) = [vif.id for vif in _built_vifs(world, server)]
-    with pytest.raises(exception.PortInUse):
+    with pytest.raises(exceptions.PortInUse):
         world.create(networks=[NetworkRequest(port_id=own)])
-    with pytest.raises(exception.PortUnavailable):  # nobody is told that another project's is there
+    with pytest.raises(exceptions.PortUnavailable):  # nobody is told that another project's is there
         world.create(world.context(project="p2"), networks=[NetworkRequest(port_id=own)])
 
 
@@ -131,7 +132,7 @@ def test_attached_and_detached(world: World) -> None:
     assert owner(world, port) == server
     report(world, world.compute.tickets[-1])
     assert owner(world, port) is None
-    with pytest.raises(exception.PortUnavailable):
+    with pytest.raises(exceptions.PortUnavailable):
         attach(world, server, project="p1", port_id=made(world, project="p2").id)
 
 

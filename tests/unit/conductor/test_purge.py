@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from nova_lite import exception, states
-from nova_lite.conductor.db import claims, hosts, models, purge, server_migrations, services
-from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite.base import exceptions
 from nova_lite.conductor.manager import ConductorManager
+from nova_lite.db import claims, hosts, models, purge, server_migrations, services
+from nova_lite.db.engine import UnitOfWork
 from nova_lite.objects import BuildResult, CreateRequest, DomainReport, Outcome, Verdict
+from nova_lite.operations import states
 from tests.unit.conductor import make
 from tests.unit.conductor.test_evacuate import force_down
 from tests.unit.conductor.test_lifecycle import heartbeat
@@ -186,9 +187,9 @@ def test_late_reports_change_nothing(world: World) -> None:
     world.purge()
     world.reports.finish_action(world.context(), order.host, order.action_id, None, None, "", order.position)
     result = BuildResult(instance_uuid=world.uuid, host="host1", generation=1, outcome=Outcome.BUILT)
-    with pytest.raises(exception.InstanceGone):
+    with pytest.raises(exceptions.InstanceGone):
         world.reports.finish_build(world.context(), result)
-    with pytest.raises(exception.InstanceNotFound):
+    with pytest.raises(exceptions.InstanceNotFound):
         world.act("delete")
 
 
@@ -198,7 +199,7 @@ def test_an_idempotency_key_makes_no_purged_server_again(world: World) -> None:
     (made,) = world.lifecycle.create_instances(world.context(), wish).instances
     world.lifecycle.accept_action(world.context(), made.uuid, "delete", {})
     assert world.purge()["instances"] == 1
-    with pytest.raises(exception.IdempotencyKeyReused, match="was deleted"):
+    with pytest.raises(exceptions.IdempotencyKeyReused, match="was deleted"):
         world.lifecycle.create_instances(world.context(), wish)
 
 

@@ -11,9 +11,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from nova_lite import exception
-from nova_lite.conductor.db import models, quotas
-from nova_lite.conductor.db.engine import Database, UnitOfWork
+from nova_lite.base import exceptions
+from nova_lite.db import models, quotas
+from nova_lite.db.engine import Database, UnitOfWork
 from tests.unit.conductor import make
 
 PROJECTS = st.sampled_from(["p1", "p2"])
@@ -63,7 +63,7 @@ def test_quotas_are_the_model(empty_database: Path) -> None:
             room = self.db.read(quotas.room, self.conf, project, user, each, count)
             try:
                 made = self.db.write(write)
-            except exception.QuotaExceeded as error:
+            except exceptions.QuotaExceeded as error:
                 assert over and f"for {', '.join(over)}: " in error.message
                 assert room < count
             else:
@@ -91,7 +91,7 @@ def test_quotas_are_the_model(empty_database: Path) -> None:
             settable = used <= limit <= most if most >= 0 else limit < 0 or used <= limit
             try:
                 self.db.write(quotas.set_limits, self.conf, project, {resource: limit}, False, user)
-            except (exception.QuotaBelowUse, exception.QuotaAboveProject):
+            except (exceptions.QuotaBelowUse, exceptions.QuotaAboveProject):
                 assert not settable
             else:
                 assert settable

@@ -9,9 +9,11 @@ import msgspec
 import pytest
 import sqlalchemy as sa
 
-from nova_lite import exception, objects, states
-from nova_lite.conductor.db import images, instances, models
+from nova_lite import objects
+from nova_lite.base import exceptions
+from nova_lite.db import images, instances, models
 from nova_lite.objects import DomainReport, Outcome, Verdict
+from nova_lite.operations import states
 from tests.unit.conductor.test_lifecycle import BUILT, World
 
 NEW = objects.Image(id="new", name="new", properties={"os": "new", "kernel_id": "k"})
@@ -86,7 +88,7 @@ def test_what_the_request_names_is_changed_and_nothing_else(world: World) -> Non
 def test_an_unknown_key_is_refused_and_none_takes_it_away(world: World) -> None:
     uuid, _, _ = world.built(image_ref="old")
     set_row(world, uuid, key_name="k1", key_data="ssh-rsa AAAA")
-    with pytest.raises(exception.KeypairUnavailable):
+    with pytest.raises(exceptions.KeypairUnavailable):
         rebuild(world, uuid, key_name="none")
     assert world.instance(uuid).key_name == "k1"
     rebuild(world, uuid, key_name=None)
@@ -108,7 +110,7 @@ def test_the_scheduler_is_asked_about_another_image_and_no_other(world: World) -
 def test_an_image_that_the_host_cannot_run_is_refused_and_nothing_changes(world: World) -> None:
     uuid, _, generation = world.built(image_ref="old")
     world.scheduler.hosts = []
-    with pytest.raises(exception.UnsuitableHost) as caught:
+    with pytest.raises(exceptions.UnsuitableHost) as caught:
         rebuild(world, uuid, "new")
     assert caught.value.code == 400
     assert (world.instance(uuid).image_ref, generations(world), world.open_actions()) == ("old", [generation], [])
@@ -118,16 +120,16 @@ def test_an_image_that_the_host_cannot_run_is_refused_and_nothing_changes(world:
 def test_an_image_that_is_not_there_or_does_not_fit_is_refused(world: World, image: str) -> None:
     uuid, _, generation = world.built(image_ref="old")
     world.db.write(images.create, objects.Image(id="big", name="big", min_ram=9999))
-    with pytest.raises(exception.Invalid):
+    with pytest.raises(exceptions.Invalid):
         rebuild(world, uuid, image)
     assert (world.instance(uuid).task_state, generations(world)) == (None, [generation])
 
 
 def test_limits_of_a_request_hold(world: World) -> None:
     uuid, _, _ = world.built(image_ref="old")
-    with pytest.raises(exception.MetadataLimitExceeded):
+    with pytest.raises(exceptions.MetadataLimitExceeded):
         rebuild(world, uuid, changes={"metadata_": {str(number): "" for number in range(129)}})
-    with pytest.raises(exception.InjectedFileLimitExceeded):
+    with pytest.raises(exceptions.InjectedFileLimitExceeded):
         rebuild(world, uuid, injected_files={str(number): "" for number in range(6)})
 
 
@@ -135,7 +137,7 @@ def test_limits_of_a_request_hold(world: World) -> None:
 def test_other_states_are_refused(world: World, vm_state: str) -> None:
     uuid, _, _ = world.built(image_ref="old")
     set_row(world, uuid, vm_state=vm_state)
-    with pytest.raises(exception.InstanceInvalidState, match=f"Cannot 'rebuild' .* vm_state {vm_state}"):
+    with pytest.raises(exceptions.InstanceInvalidState, match=f"Cannot 'rebuild' .* vm_state {vm_state}"):
         rebuild(world, uuid)
 
 
@@ -146,7 +148,7 @@ def test_a_request_that_comes_twice_is_one_and_another_is_refused(world: World) 
     tickets = [world.lifecycle.accept_action(context, uuid, "rebuild", whole) for _ in range(2)]
     assert tickets[0] == tickets[1]
     assert generations(world) == [generation + 1]
-    with pytest.raises(exception.InstanceInvalidState, match="task_state rebuilding"):
+    with pytest.raises(exceptions.InstanceInvalidState, match="task_state rebuilding"):
         rebuild(world, uuid)
 
 
@@ -192,7 +194,7 @@ def test_past_its_deadline_its_host_is_asked_and_it_stays_there(world: World) ->
     uuid, host, _ = world.built(image_ref="old")
     begin(world, rebuild(world, uuid))
     world.let_time_pass(world.conf.conductor.action_deadline + 1)
-    world.compute.fenced = exception.MessagingUnavailable(what="fence_instance")
+    world.compute.fenced = exceptions.MessagingUnavailable(what="fence_instance")
     world.reconciler.sweep()
     assert (world.instance(uuid).vm_state, world.open_actions()) == ("error", [("rebuild", "compensate")])
     world.compute.fenced = True
@@ -214,7 +216,7 @@ def test_past_its_deadline_one_that_runs_is_what_was_asked_for(world: World) -> 
 def test_a_report_of_the_generation_before_is_stale(world: World) -> None:
     uuid, host, generation = world.built(image_ref="old")
     rebuild(world, uuid)
-    with pytest.raises(exception.StaleReport):
+    with pytest.raises(exceptions.StaleReport):
         world.report(uuid, host, generation, BUILT)
     assert world.open_actions() == [("rebuild", "build")]
 
@@ -241,10 +243,10 @@ def test_while_it_is_undone_only_what_takes_over_is_accepted(world: World, kind:
     """A stop would be done of what is about to be removed, and would let nobody ask the host any more."""
     uuid, _, generation = world.built(image_ref="old")
     begin(world, rebuild(world, uuid))
-    world.compute.fenced = exception.MessagingUnavailable(what="fence_instance")
+    world.compute.fenced = exceptions.MessagingUnavailable(what="fence_instance")
     world.let_time_pass(world.conf.conductor.action_deadline + 1)
     world.reconciler.sweep()
-    with pytest.raises(exception.InstanceInvalidState, match=f"Cannot '{kind}' .* unfinished action rebuild"):
+    with pytest.raises(exceptions.InstanceInvalidState, match=f"Cannot '{kind}' .* unfinished action rebuild"):
         world.lifecycle.accept_action(world.context(), uuid, kind, {"reboot_type": "HARD"})
     assert world.open_actions() == [("rebuild", "compensate")]
     rebuild(world, uuid)

@@ -16,11 +16,12 @@ import msgspec
 import pytest
 import sqlalchemy as sa
 
-from nova_lite import exception, rpc
-from nova_lite.conductor import heartbeats
-from nova_lite.conductor.db import hosts, models, services
+from nova_lite import rpc
+from nova_lite.base import exceptions
 from nova_lite.conductor.endpoints.interfaces import Interfaces
+from nova_lite.conductor.hosts import heartbeats
 from nova_lite.conductor.rpcapi import ALLOWED, ConductorRPC, changes
+from nova_lite.db import hosts, models, services
 from nova_lite.objects import BuildResult, HostReport, Outcome, digest_of_domains
 from tests.unit.conductor.test_evacuate import force_down
 from tests.unit.conductor.test_lifecycle import BUILT, World, heartbeat
@@ -59,7 +60,7 @@ class Recorder:
     def again(self, method: str, wire: bytes) -> None:
         hints = rpc.contract_of(ConductorRPC).methods[method].arguments
         arguments = {name: msgspec.convert(value, hints[name]) for name, value in msgspec.json.decode(wire).items()}
-        with contextlib.suppress(exception.NovaLiteException):
+        with contextlib.suppress(exceptions.NovaLiteException):
             self.functions[method](**arguments)
 
 
@@ -101,7 +102,7 @@ def story(recorder: Recorder) -> Iterator[str]:
         position = {"action_id": request.action_id, "position": 0}
         recorder.say("order_is_wanted", host=host, **position)
         recorder.say("order_is_open", host=host, request_id=request.request_id, **position)
-        with contextlib.suppress(exception.StaleReport):  # it was taken from the host meanwhile
+        with contextlib.suppress(exceptions.StaleReport):  # it was taken from the host meanwhile
             recorder.say("interfaces_active", instance_uuid=uuid, host=host, ask=True)
         what = {"instance_uuid": uuid, "generation": request.generation, "host": host, "action_id": request.action_id}
         result = BuildResult(outcome=outcome, power_state=1, message="" if outcome == BUILT else "no", **what)
@@ -215,7 +216,7 @@ def test_the_heartbeat_of_an_earlier_start_has_its_host_register(world: World) -
     old = Life(recorder, "host1")
     old.beat()
     new = Life(recorder, "host1", 2)
-    with pytest.raises(exception.HostNotAdmitted):
+    with pytest.raises(exceptions.HostNotAdmitted):
         old.beat()
     new.beat()
 

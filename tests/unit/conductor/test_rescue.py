@@ -9,8 +9,9 @@ import msgspec
 import pytest
 import sqlalchemy as sa
 
-from nova_lite import exception, objects
-from nova_lite.conductor.db import images, models
+from nova_lite import objects
+from nova_lite.base import exceptions
+from nova_lite.db import images, models
 from nova_lite.objects import DomainReport
 from tests.unit.conductor.test_lifecycle import World
 
@@ -67,14 +68,14 @@ def test_another_image_needs_not_fit_the_flavor(world: World) -> None:
 
 def test_an_image_that_is_not_there_is_refused(world: World) -> None:
     uuid, _, _ = world.built(image_ref="old")
-    with pytest.raises(exception.UnsupportedRescueImage, match="Requested rescue image 'none' is not supported"):
+    with pytest.raises(exceptions.UnsupportedRescueImage, match="Requested rescue image 'none' is not supported"):
         accept(world, uuid, "rescue", image_ref="none", images={})
     assert world.open_actions() == []
 
 
 def test_a_server_without_an_image_needs_one(world: World) -> None:
     uuid, _, _ = world.built()
-    with pytest.raises(exception.InstanceNotRescuable):
+    with pytest.raises(exceptions.InstanceNotRescuable):
         accept(world, uuid, "rescue", image_ref=None)
 
 
@@ -107,7 +108,7 @@ def test_it_stays_rescued_whatever_its_guest_does(world: World) -> None:
 def test_what_a_rescued_server_refuses(world: World, kind: str) -> None:
     uuid, _, _ = world.built(image_ref="old")
     finish(world, accept(world, uuid, "rescue"), 1)
-    with pytest.raises(exception.InstanceInvalidState, match="while it is in vm_state rescued"):
+    with pytest.raises(exceptions.InstanceInvalidState, match="while it is in vm_state rescued"):
         accept(world, uuid, kind, image_ref="old", images={}, changes={}, injected_files={}, reboot_type="HARD")
 
 

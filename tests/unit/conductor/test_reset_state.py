@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from nova_lite import exception, operations
-from nova_lite.conductor.db import action_log, actions, instances
-from nova_lite.conductor.db.engine import Database
+from nova_lite import operations
+from nova_lite.base import exceptions
 from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.db import action_log, actions, instances
+from nova_lite.db.engine import Database
 from nova_lite.objects import InstanceAction
 from tests.unit.conductor import make
 
@@ -49,7 +50,7 @@ def test_the_open_action_is_closed(conductor: ConductorRPC, db: Database, kind: 
 def test_what_has_to_end_by_itself(conductor: ConductorRPC, db: Database, values: dict[str, Any]) -> None:
     uuid = db.write(make.instance, task_state="any")
     db.write(make.action, uuid, **values)
-    with pytest.raises(exception.InstanceInvalidState, match=f"unfinished action {values['action']}"):
+    with pytest.raises(exceptions.InstanceInvalidState, match=f"unfinished action {values['action']}"):
         conductor.instance_reset_state(make.ADMIN, uuid, "active")
     assert db.read(instances.get, make.ADMIN, uuid).task_state == "any"
     assert [action.finish_time for action in log(db, uuid)] == [None]
@@ -57,5 +58,5 @@ def test_what_has_to_end_by_itself(conductor: ConductorRPC, db: Database, values
 
 def test_another_projects_instance(conductor: ConductorRPC, db: Database) -> None:
     uuid = db.write(make.instance)
-    with pytest.raises(exception.InstanceNotFound):
+    with pytest.raises(exceptions.InstanceNotFound):
         conductor.instance_reset_state(make.context("p2"), uuid, "error")

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from nova_lite import exception, objects, states
-from nova_lite.conductor.db import actions, audit, flavors, models, quotas, server_migrations
+from nova_lite import objects
+from nova_lite.base import exceptions
+from nova_lite.db import actions, audit, flavors, models, quotas, server_migrations
 from nova_lite.objects import DomainReport, Verdict
+from nova_lite.operations import states
 from tests.unit.conductor.test_evacuate import force_down
 from tests.unit.conductor.test_lifecycle import World
 
@@ -322,11 +324,11 @@ def test_domains_of_both_ends_belong(world: Moving) -> None:
 @pytest.mark.parametrize(
     ("flavor", "error"),
     [
-        ({"flavorid": "1"}, exception.CannotResizeToSameFlavor),
-        ({"flavorid": "none"}, exception.FlavorUnavailable),
-        ({"flavorid": "3", "root_gb": 0}, exception.CannotResizeDisk),
-        ({"flavorid": "4", "disabled": True}, exception.FlavorUnavailable),
-        ({"flavorid": "5", "vcpus": 100}, exception.QuotaExceeded),
+        ({"flavorid": "1"}, exceptions.CannotResizeToSameFlavor),
+        ({"flavorid": "none"}, exceptions.FlavorUnavailable),
+        ({"flavorid": "3", "root_gb": 0}, exceptions.CannotResizeDisk),
+        ({"flavorid": "4", "disabled": True}, exceptions.FlavorUnavailable),
+        ({"flavorid": "5", "vcpus": 100}, exceptions.QuotaExceeded),
     ],
 )
 def test_refused(world: Moving, flavor: dict[str, Any], error: type[Exception]) -> None:
@@ -340,14 +342,14 @@ def test_refused(world: Moving, flavor: dict[str, Any], error: type[Exception]) 
 
 def test_confirm_and_revert_need_a_resize(world: Moving) -> None:
     for kind in ("confirmResize", "revertResize"):
-        with pytest.raises(exception.InstanceInvalidState, match=r"Cannot '.*_resize' instance .* vm_state active"):
+        with pytest.raises(exceptions.InstanceInvalidState, match=r"Cannot '.*_resize' instance .* vm_state active"):
             world.act(kind)
 
 
 def test_migrate_to_a_host(world: Moving) -> None:
-    with pytest.raises(exception.CannotMigrateToSameHost):
+    with pytest.raises(exceptions.CannotMigrateToSameHost):
         world.act("migrate", host="host1")
-    with pytest.raises(exception.ComputeHostUnknown):
+    with pytest.raises(exceptions.ComputeHostUnknown):
         world.act("migrate", host="nowhere")
     world.act("migrate", host="host2")
     (wanted,) = [spec.requested_destination for spec in world.scheduler.specs[-1:]]
@@ -379,7 +381,7 @@ def test_a_server_whose_state_was_reset_amid_a_move_is_not_confirmed(world: Movi
     world.db.write(lambda uow: uow.change(sa.update(models.Migration).values(updated_at=models.Migration.created_at)))
     world.reconciler.sweep()
     assert world.open_actions() == []
-    with pytest.raises(exception.InstanceInvalidState):
+    with pytest.raises(exceptions.InstanceInvalidState):
         world.act("resize", flavor_id="1")
     assert [(each.found, each.expected) for each in world.problems()] == [
         ("an allocation on host1", "none: it is not moving")
@@ -406,10 +408,10 @@ def test_the_list_of_migrations(world: Moving) -> None:
     assert found(instance_uuid=["other"]) == found(project_id=["p2"]) == []
     newest, oldest = world.db.read(server_migrations.list_, objects.MigrationFilters())
     assert world.db.read(server_migrations.list_, objects.MigrationFilters(), 1, newest.uuid) == [oldest]
-    with pytest.raises(exception.MarkerNotFound):
+    with pytest.raises(exceptions.MarkerNotFound):
         world.db.read(server_migrations.list_, objects.MigrationFilters(), 1, "nosuch")
     assert world.db.read(server_migrations.get, world.uuid, oldest.id).new_flavor_id == oldest.new_flavor_id != 0
-    with pytest.raises(exception.MigrationNotFound):
+    with pytest.raises(exceptions.MigrationNotFound):
         world.db.read(server_migrations.get, "other", oldest.id)
     assert world.db.read(server_migrations.in_progress, world.uuid) == []
 
@@ -431,7 +433,7 @@ def test_a_server_whose_source_is_lost_can_be_evacuated(world: Moving, step: str
         world.act("stop")
         world.answer(SHUTDOWN)
     if step == "schedule":
-        world.scheduler.error = exception.MessagingUnavailable(what="select_destinations")
+        world.scheduler.error = exceptions.MessagingUnavailable(what="select_destinations")
     world.act("resize", flavor_id="2")
     world.scheduler.error = None
     if step == "return":
@@ -462,7 +464,7 @@ def test_it_is_not_evacuated_while_its_destination_may_have_it(world: Moving, st
     if step == "drop":
         world.answer(error="disk full")
     force_down(world, "host1")
-    with pytest.raises(exception.InstanceInvalidState, match=r"Cannot 'evacuate' instance .* while it is in"):
+    with pytest.raises(exceptions.InstanceInvalidState, match=r"Cannot 'evacuate' instance .* while it is in"):
         world.act("evacuate")
     task = states.RESIZE_FINISH if step == "arrive" else states.RESIZE_REVERTING
     assert world.state[:3] == (states.ACTIVE, task, "host1")
@@ -481,7 +483,7 @@ def test_a_resized_server_is_reverted_and_not_evacuated(world: Moving) -> None:
     world.resized()
     force_down(world, "host2")
     world.scheduler.hosts = ["host1"]
-    with pytest.raises(exception.InstanceInvalidState, match="in vm_state resized"):
+    with pytest.raises(exceptions.InstanceInvalidState, match="in vm_state resized"):
         world.act("evacuate")
     world.act("revertResize")
     world.swept()
@@ -499,7 +501,7 @@ def test_nothing_is_reverted_to_a_host_that_is_down(world: Moving, how: str) -> 
         world.silence("host1")
     else:
         force_down(world, "host1")
-    with pytest.raises(exception.SourceDown, match=r"host1.*confirm"):
+    with pytest.raises(exceptions.SourceDown, match=r"host1.*confirm"):
         world.act("revertResize")
     assert world.state == (states.RESIZED, None, "host2", 2)
     if how == "forced down":

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from nova_lite import exception, objects, states
-from nova_lite.conductor.db import hosts, models, services
-from nova_lite.conductor.retirement import Retirements
+from nova_lite import objects
+from nova_lite.base import exceptions
+from nova_lite.conductor.hosts.retirement import Retirements
+from nova_lite.db import hosts, models, services
 from nova_lite.objects import DomainReport, Outcome, Verdict
+from nova_lite.operations import states
 from tests.unit.conductor.test_evacuate import evacuate, force_down, service_uuid
 from tests.unit.conductor.test_lifecycle import heartbeat
 from tests.unit.conductor.test_live_migration import SOURCE, Live
@@ -56,14 +58,14 @@ def world(tmp_path: Path) -> Retiring:
 
 def test_not_before_it_is_forced_down_and_silent(world: Retiring) -> None:
     retirements = Retirements(world.engine)
-    with pytest.raises(exception.HostNotFound):
+    with pytest.raises(exceptions.HostNotFound):
         retirements.host_retire(world.context(admin=True), "none", True)
     world.silence("host1")
-    with pytest.raises(exception.HostNotRetirable, match=r"not forced down.*--down host1"):
+    with pytest.raises(exceptions.HostNotRetirable, match=r"not forced down.*--down host1"):
         retirements.host_retire(world.context(admin=True), "host1", True)
     world.is_heard("host1")
     force_down(world, "host1")
-    with pytest.raises(exception.HostNotRetirable, match=r"heard \d+ s ago.*Stop its daemon"):
+    with pytest.raises(exceptions.HostNotRetirable, match=r"heard \d+ s ago.*Stop its daemon"):
         retirements.host_retire(world.context(admin=True), "host1", True)
     assert world.state == (states.ACTIVE, None, "host1", 1)
 
@@ -78,7 +80,7 @@ def test_servers_are_in_the_way_and_nothing_is_changed(world: Retiring) -> None:
     ]
     assert world.state == (states.ACTIVE, states.POWERING_OFF, "host1", 1)
     assert world.open_actions() == [("stop", "perform"), ("create", "schedule")]
-    with pytest.raises(exception.ServiceHostsInstances, match="Migrate or delete the instances first"):
+    with pytest.raises(exceptions.ServiceHostsInstances, match="Migrate or delete the instances first"):
         world.delete_service("host1")
     evacuate(world, world.uuid)
     assert world.retire("host1").done
@@ -130,7 +132,7 @@ def test_a_cleanup_of_a_deleted_server_is_closed(world: Retiring) -> None:
     world.act("delete")
     assert (world.row.deleted, world.open_actions()) == (True, [("delete", "cleanup")])
     force_down(world, "host1")
-    with pytest.raises(exception.ServiceHasCleanups, match="host retire host1"):
+    with pytest.raises(exceptions.ServiceHasCleanups, match="host retire host1"):
         world.delete_service("host1")
     found = world.retire("host1")
     assert (found.done, found.closed, found.servers) == (True, 1, [])
@@ -145,7 +147,7 @@ def test_a_build_there_has_failed(world: Retiring, late: bool) -> None:
     (uuid,) = world.create()
     world.lifecycle.build_instances(world.context(), [uuid])
     if late:
-        world.compute.fenced = exception.MessagingUnavailable(what="fence_instance")
+        world.compute.fenced = exceptions.MessagingUnavailable(what="fence_instance")
         world.let_time_pass(world.conf.conductor.action_deadline + 1)
         world.reconciler.sweep()
         assert world.open_actions() == [("create", "compensate")]
@@ -214,7 +216,7 @@ def test_a_server_that_was_resized_away_can_only_be_confirmed(world: Retiring) -
     assert world.retire("host1") == objects.Retirement(done=True)
     assert world.state == (states.RESIZED, None, "host2", 2)
     world.is_gone("host1")
-    with pytest.raises(exception.SourceRetired, match=r"host1.*Confirm"):
+    with pytest.raises(exceptions.SourceRetired, match=r"host1.*Confirm"):
         world.act("revertResize")
     world.act("confirmResize")
     assert world.state == (states.ACTIVE, None, "host2", 2)
@@ -355,10 +357,10 @@ def test_a_machine_of_its_name_is_a_new_host(world: Retiring) -> None:
     old.identity = "old"
     world.db.write(hosts.register_host, world.conf, old)
     world.retire("host1", with_instances=True)
-    with pytest.raises(exception.HostForcedDown):
+    with pytest.raises(exceptions.HostForcedDown):
         world.db.write(hosts.register_host, world.conf, old)
     world.delete_service("host1")
-    with pytest.raises(exception.HostEpochOver):
+    with pytest.raises(exceptions.HostEpochOver):
         world.db.write(hosts.report_state, world.conf, old)
     new = heartbeat("host1")
     new.identity = "new"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from nova_lite.conductor.db import instances
-from nova_lite.conductor.db.engine import Database, UnitOfWork
-from nova_lite.conductor.operations import wanted
+from nova_lite.conductor.engine import placement_request
+from nova_lite.db import instances
+from nova_lite.db.engine import Database, UnitOfWork
 from tests.unit.conductor import make
 
 
@@ -15,7 +15,7 @@ def hints_of(db: Database, hints: dict[str, Any]) -> dict[str, Any]:
         uuid = make.instance(uow, scheduler_hints=hints)
         row = instances.lock(uow, uuid)
         assert row is not None
-        return wanted.request_spec(uow, row, []).scheduler_hints
+        return placement_request.request_spec(uow, row, []).scheduler_hints
 
     return db.write(told)
 
@@ -23,7 +23,7 @@ def hints_of(db: Database, hints: dict[str, Any]) -> dict[str, Any]:
 def test_hints_are_about_the_projects_own_servers(db: Database) -> None:
     """Or an ACTIVE server would tell that another project's is on some host, and which."""
     mine, theirs = db.write(make.instance), db.write(make.instance, project_id="p2")
-    nowhere = [wanted.NOWHERE]
+    nowhere = [placement_request.NOWHERE]
     assert hints_of(db, {"same_host": theirs, "query": "[]"}) == {"same_host": nowhere, "query": "[]"}
     assert hints_of(db, {"same_host": [theirs, mine]}) == {"same_host": [mine]}
     assert hints_of(db, {"different_host": [theirs, mine], "same_host": mine}) == {

@@ -10,10 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from nova_lite import exception, objects, operations, states
-from nova_lite.conductor.db import images, instances, models
-from nova_lite.conductor.operations.act import lock_act
+from nova_lite import objects, operations
+from nova_lite.base import exceptions
+from nova_lite.conductor.engine.context import lock_act
+from nova_lite.db import images, instances, models
 from nova_lite.image import store
+from nova_lite.operations import states
 from nova_lite.virt.fake import QCOW2_HEADER
 from tests.unit.conductor.test_lifecycle import World
 
@@ -232,7 +234,7 @@ def test_an_image_service_that_is_away_is_asked_again(world: Snapshots) -> None:
 
 
 def _away(call: Any) -> None:
-    raise exception.ImageServiceUnavailable
+    raise exceptions.ImageServiceUnavailable
 
 
 def test_why_an_image_could_not_be_published_is_said(world: Snapshots) -> None:
@@ -281,14 +283,14 @@ def test_a_state_without_a_disk_to_copy_is_a_409(world: Snapshots, kind: str, vm
         instance.vm_state = vm_state
 
     world.db.write(change)
-    with pytest.raises(exception.InstanceInvalidState, match=f"Cannot '{kind}' instance .* in vm_state {vm_state}"):
+    with pytest.raises(exceptions.InstanceInvalidState, match=f"Cannot '{kind}' instance .* in vm_state {vm_state}"):
         world.snapshot(kind)
     assert world.image() is None
 
 
 def test_two_at_once_are_a_409_and_one_image(world: Snapshots) -> None:
     world.snapshot()
-    with pytest.raises(exception.InstanceInvalidState, match="task_state image_snapshot_pending"):
+    with pytest.raises(exceptions.InstanceInvalidState, match="task_state image_snapshot_pending"):
         world.snapshot(image_id="99999999-9999-4999-8999-999999999998")
     assert world.count(models.Image) == 1
 
@@ -458,7 +460,7 @@ def test_an_offloaded_server_is_built_of_its_image(offloaded: Snapshots, wanted:
 def test_an_offloaded_server_for_which_there_is_no_room_stays_so(offloaded: Snapshots) -> None:
     world = offloaded
     world.lifecycle.accept_action(world.context(), world.uuid, "unshelve", {})
-    world.scheduler.error = exception.NoValidHost(reason="full", details="")
+    world.scheduler.error = exceptions.NoValidHost(reason="full", details="")
     world.lifecycle.build_instances(world.context(), [world.uuid])
     after = world.instance(world.uuid)
     assert (after.vm_state, after.task_state, after.fault) == (states.SHELVED_OFFLOADED, None, None)
@@ -478,8 +480,8 @@ def test_an_offloaded_server_for_which_there_is_no_room_stays_so(offloaded: Snap
 @pytest.mark.parametrize(
     ("wanted", "error"),
     [
-        ({"availability_zone": "none"}, exception.AvailabilityZoneUnavailable),
-        ({"host": "none"}, exception.ComputeHostUnknown),
+        ({"availability_zone": "none"}, exceptions.AvailabilityZoneUnavailable),
+        ({"host": "none"}, exceptions.ComputeHostUnknown),
         ({"availability_zone": None, "host": "host1"}, None),
     ],
 )
@@ -496,7 +498,7 @@ def test_where_it_cannot_go_is_a_400(
 
 
 def test_a_server_that_is_on_its_host_goes_nowhere_else(shelved: Snapshots) -> None:
-    with pytest.raises(exception.UnshelveInstanceInvalidState):
+    with pytest.raises(exceptions.UnshelveInstanceInvalidState):
         shelved.lifecycle.accept_action(shelved.context(), shelved.uuid, "unshelve", {"host": "host2"})
 
 

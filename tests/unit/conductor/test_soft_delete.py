@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from nova_lite import exception, objects
-from nova_lite.conductor.db import audit, instances, models
+from nova_lite import objects
+from nova_lite.base import exceptions
+from nova_lite.db import audit, instances, models
 from nova_lite.objects import InstanceFilters
 from tests.unit.conductor.test_lifecycle import World
 
@@ -108,7 +109,7 @@ def test_a_restore_that_could_not_start_it_is_no_delete(world: World) -> None:
 def test_without_quota_there_is_no_restore(world: World) -> None:
     uuid, _ = soft_deleted(world)
     world.create(min_count=10, max_count=10)
-    with pytest.raises(exception.QuotaExceeded):
+    with pytest.raises(exceptions.QuotaExceeded):
         accept(world, uuid, "restore")
     assert (world.instance(uuid).vm_state, world.instances_used()) == ("soft-delete", 10)
 
@@ -159,7 +160,7 @@ def test_a_delete_for_good_gives_nothing_back_twice(world: World) -> None:
 
 def test_what_was_never_launched_cannot_be_kept(world: World) -> None:
     (uuid,) = world.create()
-    with pytest.raises(exception.InstanceInvalidState):
+    with pytest.raises(exceptions.InstanceInvalidState):
         accept(world, uuid, "delete", soft=True)
 
 
@@ -175,5 +176,5 @@ def test_while_its_host_is_away_it_is_deleted_for_its_owner(world: World) -> Non
 
 def test_an_admin_cannot_set_its_state_by_hand(world: World) -> None:
     uuid, _ = soft_deleted(world)
-    with pytest.raises(exception.InstanceInvalidState):
+    with pytest.raises(exceptions.InstanceInvalidState):
         world.lifecycle.accept_action(world.context(admin=True), uuid, "reset_state", {"vm_state": "active"})

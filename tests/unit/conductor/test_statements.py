@@ -10,12 +10,12 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from nova_lite import objects, rpc
+from nova_lite.base.context import RequestContext
 from nova_lite.compute.rpcapi import ComputeRPC
-from nova_lite.conductor.db import flavors, hosts, images, networks
-from nova_lite.conductor.db.engine import Database, UnitOfWork
 from nova_lite.conductor.manager import ConductorManager
 from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.context import RequestContext
+from nova_lite.db import flavors, hosts, images, networks
+from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.objects import (
     BuildRequest,
     Destination,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from nova_lite.conductor.db import actions, hosts, services
+from nova_lite.db import actions, hosts, services
 from nova_lite.objects import Outcome
 from tests.unit.conductor.test_lifecycle import World, heartbeat
 

@@ -11,10 +11,12 @@ import msgspec
 import pytest
 import sqlalchemy as sa
 
-from nova_lite import exception, objects, operations, states
-from nova_lite.conductor.db import audit, images, models, volumes
+from nova_lite import objects, operations
+from nova_lite.base import exceptions
+from nova_lite.db import audit, images, models, volumes
 from nova_lite.image import snapshots
 from nova_lite.objects import Image, VolumeSnapshot, VolumeVerb
+from nova_lite.operations import states
 from tests.unit.conductor.test_lifecycle import BUILT
 from tests.unit.conductor.test_volumes import Volumes, blank, boot, volume
 
@@ -109,7 +111,7 @@ def test_a_server_of_such_an_image_gets_volumes_of_the_snapshots(world: Booted) 
         lambda: world.rebuild(Image(id=image_id, name=""), reimage_boot_volume=True),
         lambda: world.accept(image=Image(id=image_id, name="")),
     ):
-        with pytest.raises(exception.ImageUnacceptable, match="it has no data"):
+        with pytest.raises(exceptions.ImageUnacceptable, match="it has no data"):
             refused()
 
 
@@ -126,7 +128,7 @@ def test_a_server_of_such_an_image_gets_volumes_of_the_snapshots(world: Booted) 
 def test_what_else_an_image_names_is_refused(world: Booted, mapping: str) -> None:
     properties = {"block_device_mapping": mapping, "bdm_v2": "True"}
     world.db.write(images.create, Image(id="e" * 32, name="mine", properties=properties))
-    with pytest.raises(exception.InvalidBDM):
+    with pytest.raises(exceptions.InvalidBDM):
         world.create(image_ref="e" * 32)
 
 
@@ -138,7 +140,7 @@ def test_nothing_is_left_of_an_image_that_fails(world: Booted, how: str) -> None
         assert (world.instance(world.uuid).vm_state, world.instance(world.uuid).task_state) == (states.ACTIVE, None)
     else:
         world.delete()
-    with pytest.raises(exception.ImageNotFound):
+    with pytest.raises(exceptions.ImageNotFound):
         world.db.read(images.get, world.context(), image_id)
     assert {world.snapshot(each).status for each in named.values()} == {"deleting"}
     world.let_leases_lapse(31)
@@ -153,12 +155,12 @@ def test_volumes_that_have_changed_meanwhile(world: Booted) -> None:
     instance = world.instance(world.uuid)
     image = snapshots.image_of(world.context(), instance, "copy", snapshots.SNAPSHOT, {})
     payload = {"image": msgspec.to_builtins(image), "snapshots": {world.root: str(uuid.uuid4())}}
-    with pytest.raises(exception.InvalidInput, match="have changed"):
+    with pytest.raises(exceptions.InvalidInput, match="have changed"):
         world.act("createImage", **payload)
 
 
 def test_no_backup_is_made(world: Booted) -> None:
-    with pytest.raises(exception.Invalid, match=r"^Backup is not supported for volume-backed instances\.$") as caught:
+    with pytest.raises(exceptions.Invalid, match=r"^Backup is not supported for volume-backed instances\.$") as caught:
         world.act("createBackup", image={}, rotation=1, backup_type="daily")
     assert caught.value.code == 400
 
@@ -168,7 +170,7 @@ def test_no_backup_is_made(world: Booted) -> None:
 
 def test_a_snapshot_of_what_a_server_has_takes_force(world: Booted) -> None:
     wanted = VolumeSnapshot(id=str(uuid.uuid4()), volume_id=world.data, project_id="")
-    with pytest.raises(exception.InvalidVolume, match="copied with force"):
+    with pytest.raises(exceptions.InvalidVolume, match="copied with force"):
         world.api.snapshot_create(world.context(), wanted)
     world.api.snapshot_create(world.context(), wanted, force=True)
     host, work = world.hosts.works[-1]
@@ -193,7 +195,7 @@ def test_what_nobody_has_any_more_is_copied_by_any_host(world: Booted) -> None:
 
 def test_rescue_takes_an_image_that_says_where_its_disk_is(world: Booted) -> None:
     for image, allowed in ((STABLE, False), (OTHER, True)):
-        with pytest.raises(exception.InstanceNotRescuable, match="Cannot rescue a volume-backed instance") as caught:
+        with pytest.raises(exceptions.InstanceNotRescuable, match="Cannot rescue a volume-backed instance") as caught:
             world.act("rescue", image_ref=image.id, images={}, allow_bfv_rescue=allowed)
         assert caught.value.code == 400
     ticket = world.act("rescue", image_ref=STABLE.id, images={}, allow_bfv_rescue=True)
@@ -205,7 +207,7 @@ def test_rescue_takes_an_image_that_says_where_its_disk_is(world: Booted) -> Non
 
 def test_a_rebuild_with_another_image_is_refused_before_2_93(world: Booted) -> None:
     said = "Unable to rebuild with a different image for a volume-backed server."
-    with pytest.raises(exception.ImageUnacceptable, match=said) as caught:
+    with pytest.raises(exceptions.ImageUnacceptable, match=said) as caught:
         world.rebuild(OTHER)
     assert caught.value.code == 400
     ticket = world.rebuild(OLD)
@@ -213,7 +215,9 @@ def test_a_rebuild_with_another_image_is_refused_before_2_93(world: Booted) -> N
 
 
 def test_a_rebuild_makes_the_volume_anew_since_2_93(world: Booted) -> None:
-    with pytest.raises(exception.InvalidInput, match="Volume size 1GB cannot be smaller than the image minDisk size 9"):
+    with pytest.raises(
+        exceptions.InvalidInput, match="Volume size 1GB cannot be smaller than the image minDisk size 9"
+    ):
         world.rebuild(BIG, reimage_boot_volume=True)
     ticket = world.rebuild(OTHER, reimage_boot_volume=True)
     request = ticket.build
@@ -303,7 +307,7 @@ def test_a_volume_takes_anothers_place(world: Booted) -> None:
     ticket = swap(world, new)
     assert (ticket.method, ticket.payload["size"]) == ("swap_volume", 2)
     assert [world.status(each) for each in (world.data, new)] == [("in-use", world.uuid), ("attaching", world.uuid)]
-    with pytest.raises(exception.InstanceInvalidState):
+    with pytest.raises(exceptions.InstanceInvalidState):
         world.detach(world.data)
     copied(world, ticket)
     world.finish(ticket, position=ticket.position)
@@ -330,12 +334,12 @@ def test_a_swap_that_is_refused(world: Booted, values: dict[str, Any], said: str
     new = world.make(**values)
     if taken:
         world.finish(world.attach(new))
-    with pytest.raises(exception.InvalidVolume, match=said) as caught:
+    with pytest.raises(exceptions.InvalidVolume, match=said) as caught:
         swap(world, new, old)
     assert caught.value.code == 400
-    with pytest.raises(exception.VolumeBDMNotFound):
+    with pytest.raises(exceptions.VolumeBDMNotFound):
         swap(world, old, str(uuid.uuid4()))
-    with pytest.raises(exception.VolumeNotFound):
+    with pytest.raises(exceptions.VolumeNotFound):
         swap(world, str(uuid.uuid4()), old)
 
 

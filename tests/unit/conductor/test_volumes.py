@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from nova_lite import exception, objects, states
-from nova_lite.conductor.db import audit, hosts, models, volumes
-from nova_lite.conductor.db.engine import UnitOfWork
+from nova_lite import objects
+from nova_lite.base import exceptions
+from nova_lite.db import audit, hosts, models, volumes
+from nova_lite.db.engine import UnitOfWork
 from nova_lite.objects import BlockDevice, DeviceState, Volume, VolumeSnapshot, VolumeWork
 from nova_lite.objects.block_device import Source
+from nova_lite.operations import states
 from tests.unit.conductor.test_lifecycle import Compute, World
 
 NEW = {"name": "v", "size": 1}
@@ -29,7 +31,7 @@ class Hosts(Compute):
 
     def volume_work(self, context: Any, host: str, work: VolumeWork) -> None:
         if self.away:
-            raise exception.MessagingUnavailable(what="volume_work")
+            raise exceptions.MessagingUnavailable(what="volume_work")
         self.works.append((host, work))
 
 
@@ -156,7 +158,7 @@ def test_work_that_nobody_does_has_failed_at_its_deadline(world: Volumes) -> Non
     world.let_leases_lapse(31)
     world.reconciler.sweep()
     world.done()
-    with pytest.raises(exception.VolumeNotFound):
+    with pytest.raises(exceptions.VolumeNotFound):
         world.show(volume_id)
 
 
@@ -175,7 +177,7 @@ def test_a_source_stays_while_it_is_copied(world: Volumes) -> None:
         lambda: world.attach(source),
         lambda: world.api.volume_extend(world.context(), source, 2, True),
     ):
-        with pytest.raises(exception.InvalidVolume):
+        with pytest.raises(exceptions.InvalidVolume):
             refused()
     world.done()
     assert (world.show(copy.id).size, world.show(copy.id).status) == (1, "available")
@@ -187,13 +189,13 @@ def test_an_extension_that_fails_leaves_the_size(world: Volumes) -> None:
     world.api.volume_extend(world.context(), volume_id, 5, attached=True)
     host, work = world.hosts.works[-1]
     assert (host, work.instance_uuid) == (world.host, world.uuid), "its guest has to be told"
-    with pytest.raises(exception.InvalidVolume):
+    with pytest.raises(exceptions.InvalidVolume):
         world.detach(volume_id)
     world.done("no room")
     assert (world.show(volume_id).size, world.status(volume_id)) == (1, ("in-use", world.uuid))
-    with pytest.raises(exception.InvalidVolume):
+    with pytest.raises(exceptions.InvalidVolume):
         world.api.volume_extend(world.context(), volume_id, 5, attached=False)
-    with pytest.raises(exception.InvalidInput):
+    with pytest.raises(exceptions.InvalidInput):
         world.api.volume_extend(world.context(), volume_id, 1, attached=True)
 
 
@@ -201,19 +203,19 @@ def test_snapshots(world: Volumes) -> None:
     volume_id = world.make()
     context = world.context()
     made = world.api.snapshot_create(context, VolumeSnapshot(id=str(uuid.uuid4()), volume_id=volume_id, project_id=""))
-    with pytest.raises(exception.InvalidSnapshot):
+    with pytest.raises(exceptions.InvalidSnapshot):
         world.accept(size=0, snapshot_id=made.id)
     world.done()
-    with pytest.raises(exception.InvalidVolume, match="have snapshots"):
+    with pytest.raises(exceptions.InvalidVolume, match="have snapshots"):
         world.api.volume_delete(context, volume_id)
     copy = world.accept(size=0, snapshot_id=made.id)
-    with pytest.raises(exception.InvalidSnapshot):
+    with pytest.raises(exceptions.InvalidSnapshot):
         world.api.snapshot_delete(context, made.id)
     world.done()
     assert world.show(copy.id).size == 1
     world.api.snapshot_delete(context, made.id)
     world.done()
-    with pytest.raises(exception.SnapshotNotFound):
+    with pytest.raises(exceptions.SnapshotNotFound):
         world.db.read(volumes.get_snapshot, context, made.id)
 
 
@@ -221,14 +223,14 @@ def test_quota(world: Volumes) -> None:
     world.conf.set_override("quota_volumes", 2, "volume")
     world.conf.set_override("quota_gigabytes", 5, "volume")
     volume_id = world.make(size=3)
-    with pytest.raises(exception.VolumeQuotaExceeded, match="Quota exceeded for gigabytes: requested 3, 3 of 5"):
+    with pytest.raises(exceptions.VolumeQuotaExceeded, match="Quota exceeded for gigabytes: requested 3, 3 of 5"):
         world.accept(size=3)
-    with pytest.raises(exception.VolumeQuotaExceeded):
+    with pytest.raises(exceptions.VolumeQuotaExceeded):
         world.api.volume_extend(world.context(), volume_id, 6, attached=False)
     world.make()
-    with pytest.raises(exception.VolumeQuotaExceeded, match="volumes"):
+    with pytest.raises(exceptions.VolumeQuotaExceeded, match="volumes"):
         world.accept()
-    with pytest.raises(exception.VolumeQuotaExceeded):
+    with pytest.raises(exceptions.VolumeQuotaExceeded):
         boot(world, blank())
     assert world.count(models.Instance) == 1, "nothing is left of what was refused"
 
@@ -242,13 +244,13 @@ def test_other_projects(world: Volumes) -> None:
         lambda: world.api.volume_update(stranger, volume_id, {"name": "mine"}),
         lambda: world.api.volume_extend(stranger, volume_id, 2, False),
     ):
-        with pytest.raises(exception.VolumeNotFound):
+        with pytest.raises(exceptions.VolumeNotFound):
             refused()
     theirs = world.api.volume_create(stranger, Volume(id="", project_id="", **NEW), {}).id
     world.done()
-    with pytest.raises(exception.VolumeNotFound):
+    with pytest.raises(exceptions.VolumeNotFound):
         world.attach(theirs)
-    with pytest.raises(exception.InvalidBDM, match="failed to get volume"):
+    with pytest.raises(exceptions.InvalidBDM, match="failed to get volume"):
         boot(world, volume(theirs))
 
 
@@ -267,12 +269,12 @@ def test_attach_and_detach(world: Volumes) -> None:
     second = world.make()
     other = world.attach(second)
     assert [each.device_name for each in other.instance.block_devices] == ["/dev/vdc", "/dev/vdd"]
-    with pytest.raises(exception.InstanceInvalidState):
+    with pytest.raises(exceptions.InstanceInvalidState):
         world.detach(volume_id)
     world.finish(other)
     world.finish(world.detach(volume_id))
     assert (world.status(volume_id), world.devices()) == (("available", None), [(second, DeviceState.ATTACHED)])
-    with pytest.raises(exception.VolumeBDMNotFound):
+    with pytest.raises(exceptions.VolumeBDMNotFound):
         world.detach(volume_id)
 
 
@@ -281,9 +283,9 @@ def test_one_of_two_gets_it(world: Volumes) -> None:
     other = world.built()[0]
     world.attach(volume_id)
     for again in (other, world.uuid):
-        with pytest.raises((exception.InvalidVolume, exception.InstanceInvalidState)):
+        with pytest.raises((exceptions.InvalidVolume, exceptions.InstanceInvalidState)):
             world.attach(volume_id, again)
-    with pytest.raises(exception.InvalidVolume, match="must be 'available'"):
+    with pytest.raises(exceptions.InvalidVolume, match="must be 'available'"):
         world.attach(volume_id, other)
     assert world.status(volume_id) == ("attaching", world.uuid)
 
@@ -299,7 +301,7 @@ def test_the_reservation_is_one_conditional_update(world: Volumes) -> None:
         uow.session.expunge(row)
         volumes.reserve(uow, world.context(), volume_id, world.uuid, "a", None)
 
-    with pytest.raises(exception.InvalidVolume):
+    with pytest.raises(exceptions.InvalidVolume):
         world.db.write(race)
 
 
@@ -350,7 +352,7 @@ def test_a_delete_gives_it_back_when_its_host_has_confirmed(world: Volumes, dele
     world.reconciler.sweep()
     if delete_on_termination:
         world.done()
-        with pytest.raises(exception.VolumeNotFound):
+        with pytest.raises(exceptions.VolumeNotFound):
             world.show(volume_id)
 
 
@@ -416,7 +418,7 @@ def boot(world: Volumes, *devices: BlockDevice, **values: Any) -> str:
 
 def test_boot_from_a_volume(world: Volumes) -> None:
     volume_id = world.make()
-    with pytest.raises(exception.InvalidBDM, match="is not bootable"):
+    with pytest.raises(exceptions.InvalidBDM, match="is not bootable"):
         boot(world, volume(volume_id))
     world.api.volume_update(world.context(), volume_id, {"bootable": True})
     server, host, _ = world.built(block_devices=[volume(volume_id), blank(boot_index=None)])
@@ -428,7 +430,7 @@ def test_boot_from_a_volume(world: Volumes) -> None:
     ticket = world.attach(world.make())
     assert [each.device_name for each in ticket.instance.block_devices] == ["/dev/vda", "/dev/vdc", "/dev/vdd"]
     world.finish(ticket)
-    with pytest.raises(exception.InvalidInput, match="Cannot detach a root device volume"):
+    with pytest.raises(exceptions.InvalidInput, match="Cannot detach a root device volume"):
         world.detach(volume_id)
 
 
@@ -446,7 +448,7 @@ def test_several_servers_get_one_each_of_what_is_made(world: Volumes) -> None:
     made = world.create(block_devices=[blank()], min_count=2, max_count=2)
     assert len({world.instance(each).block_devices[0].volume_id for each in made}) == 2
     volume_id = world.make()
-    with pytest.raises(exception.InvalidInput, match="Cannot attach one or more volumes to multiple instances"):
+    with pytest.raises(exceptions.InvalidInput, match="Cannot attach one or more volumes to multiple instances"):
         world.create(block_devices=[volume(volume_id)], min_count=2, max_count=2)
 
 
@@ -460,5 +462,5 @@ def test_several_servers_get_one_each_of_what_is_made(world: Volumes) -> None:
 )
 def test_local_disks_are_the_flavors(world: Volumes, device: dict[str, Any], said: str) -> None:
     local = BlockDevice(uuid="x", source_type=Source.BLANK, destination_type="local", **device)
-    with pytest.raises(exception.InvalidInput, match=said):
+    with pytest.raises(exceptions.InvalidInput, match=said):
         boot(world, local)

@@ -10,7 +10,7 @@ from oslo_config import cfg
 
 from nova_lite import conf as configuration
 from nova_lite.console.daemon import SERIAL, ConsoleProxy
-from tests.ports import free_port
+from tests.support.ports import free_port
 
 
 @pytest.fixture

@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 from websockify.websocket import WebSocket
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.console import opening, server, tokens
+from nova_lite.daemon.sockets import listen, tls_context
 from nova_lite.objects import Console, ConsoleTarget
-from nova_lite.sockets import listen, tls_context
-from tests import consoles
-from tests.consoles import GREETING, EchoConsole, read
+from tests.support import consoles
+from tests.support.consoles import GREETING, EchoConsole, read
 
 TOKEN = "the-token"
 PATH = f"/?token={TOKEN}"
@@ -43,7 +43,7 @@ class Cloud:
         if self.error is not None:
             raise self.error
         if token_hash not in self.valid:
-            raise exception.ConsoleTokenNotFound()
+            raise exceptions.ConsoleTokenNotFound()
         self.valid.remove(token_hash)
         assert console_types == ["novnc"]
         console = Console(console_type="novnc", host="127.0.0.1", port=self.port, access_url_base=self.base)
@@ -167,7 +167,7 @@ def test_a_console_that_does_not_answer(start: Any, target: EchoConsole, cloud: 
 
 
 def test_while_the_cloud_is_away(start: Any, cloud: Cloud, caplog: pytest.LogCaptureFixture) -> None:
-    cloud.error = exception.MessagingUnavailable(what="console_token_take")
+    cloud.error = exceptions.MessagingUnavailable(what="console_token_take")
     proxy = start()
     with caplog.at_level(logging.WARNING):
         assert proxy.status() == 503
@@ -310,5 +310,5 @@ def test_over_tls_alone(start: Any, certificate: tuple[str, str]) -> None:
 
 @pytest.mark.parametrize("files", [(None, None), ("/nonexistent", "/nonexistent")])
 def test_certificates_that_cannot_be_read(files: tuple[str | None, str | None]) -> None:
-    with pytest.raises(exception.ConfigurationError, match=r"^\[DEFAULT\] cert = .*: cannot be read\.$"):
+    with pytest.raises(exceptions.ConfigurationError, match=r"^\[DEFAULT\] cert = .*: cannot be read\.$"):
         tls_context(*files, "[DEFAULT] cert", "[DEFAULT] key")

@@ -13,17 +13,18 @@ import pytest
 import sqlalchemy as sa
 from oslo_config import cfg
 
-from nova_lite import exception, rpc
+from nova_lite import rpc
+from nova_lite.base import exceptions
 from nova_lite.compute.api import API
 from nova_lite.compute.rpcapi import ComputeRPC
-from nova_lite.conductor.db.engine import Database, UnitOfWork
-from nova_lite.conductor.db.models import Instance, Service
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.console.opening import Opener
 from nova_lite.console.server import ProxyServer
-from nova_lite.sockets import listen
-from tests import consoles
-from tests.consoles import GREETING, EchoConsole, read
+from nova_lite.daemon.sockets import listen
+from nova_lite.db.engine import Database, UnitOfWork
+from nova_lite.db.models import Instance, Service
+from tests.support import consoles
+from tests.support.consoles import GREETING, EchoConsole, read
 from tests.unit.compute.fakes import UUID, Host
 from tests.unit.conductor import make
 from tests.unit.conductor.conftest import bus, conductor, conf, db, empty_database, manager  # noqa: F401 fixtures
@@ -109,7 +110,7 @@ def test_not_of_a_guest_that_ended(way: Way) -> None:
     path = way.path()
     way.host.driver.power_off(UUID, 0)
     assert way.status(path) == 401
-    with pytest.raises(exception.InstanceInvalidState, match="power state shutdown"):
+    with pytest.raises(exceptions.InstanceInvalidState, match="power state shutdown"):
         way.url()
 
 
@@ -121,12 +122,12 @@ def test_not_of_a_guest_whose_port_is_another(way: Way) -> None:
 
 def test_what_cannot_be_had_is_told_as_what_it_is(way: Way) -> None:
     for protocol, console_type in (("serial", "serial"), ("spice", "spice-html5")):
-        with pytest.raises(exception.ConsoleTypeUnavailable):
+        with pytest.raises(exceptions.ConsoleTypeUnavailable):
             way.url(protocol, console_type)
-    with pytest.raises(exception.ConsoleTypeInvalid):
+    with pytest.raises(exceptions.ConsoleTypeInvalid):
         way.url("vnc", "serial")
-    with pytest.raises(exception.InstanceNotFound):
+    with pytest.raises(exceptions.InstanceNotFound):
         way.api.get_console_url(make.context(project="p2"), UUID, "vnc", "novnc")
     way.host.driver.destroy(UUID)
-    with pytest.raises(exception.InstanceNotReady):
+    with pytest.raises(exceptions.InstanceNotReady):
         way.url()

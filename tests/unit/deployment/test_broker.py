@@ -1,4 +1,4 @@
-"""devstack's accounts at the broker are those of `nova_lite.broker`, and each daemon comes by its own."""
+"""devstack's accounts at the broker are those of `nova_lite.rpc.broker`, and each daemon comes by its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from nova_lite import broker
+from nova_lite.rpc import broker
 
 TOP = pathlib.Path(__file__).parents[3]
 

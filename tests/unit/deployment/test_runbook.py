@@ -12,7 +12,7 @@ import pytest
 from oslo_config import cfg
 
 from nova_lite import conf as configuration
-from nova_lite import metrics
+from nova_lite.base import metrics
 from nova_lite.cmd import manage
 
 TOP = Path(__file__).resolve().parents[3]

@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from nova_lite import cpu_sets, exception, hardware
+from nova_lite import hardware
+from nova_lite.base import cpu_sets, exceptions
 from nova_lite.hardware import fitting
 from nova_lite.hardware.fitting import Misfit, Ratios
 from nova_lite.hardware.numa import WantedCell, WantedNUMA
@@ -125,13 +126,13 @@ DESCRIBED = {"numa_nodes": "2", "numa_cpus__0": "0", "numa_mem__0": "128", "numa
     ],
 )
 def test_what_cannot_be_is_refused(specs: dict[str, str], image: dict[str, str], says: str) -> None:
-    with pytest.raises(exception.HardwareRefused, match=says) as refusal:
+    with pytest.raises(exceptions.HardwareRefused, match=says) as refusal:
         wanted(image=image, **specs)
     assert refusal.value.code == 400
 
 
 def test_a_vcpu_in_no_node_is_refused() -> None:
-    with pytest.raises(exception.HardwareRefused, match="vCPU 2 is in no NUMA node"):
+    with pytest.raises(exceptions.HardwareRefused, match="vCPU 2 is in no NUMA node"):
         wanted(3, **DESCRIBED)
 
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nova_lite import exception, hardware
+from nova_lite import hardware
+from nova_lite.base import exceptions
 from nova_lite.hardware import traits
 from nova_lite.hardware.settings import Hardware
 from nova_lite.hardware.topology import Topology
@@ -66,7 +67,7 @@ def test_who_says_nothing_gets_a_plain_guest() -> None:
     ],
 )
 def test_what_cannot_be_had_is_refused(specs: dict[str, str], properties: dict[str, str], message: str) -> None:
-    with pytest.raises(exception.HardwareRefused, match=message) as refusal:
+    with pytest.raises(exceptions.HardwareRefused, match=message) as refusal:
         make(specs, properties)
     assert refusal.value.code == 400
     assert make(specs, properties, strict=False).topology.sockets >= 1
@@ -112,7 +113,7 @@ def test_a_topology_makes_all_vcpus_and_stays_below_its_limits(
     specs |= {f"hw:cpu_max_{part}": str(limit) for part, limit in zip(parts, limits, strict=True) if limit}
     try:
         found = make(specs, {}, vcpus).topology
-    except exception.HardwareRefused:
+    except exceptions.HardwareRefused:
         return
     assert found.sockets * found.cores * found.threads == vcpus
     assert all(limit is None or have <= limit for have, limit in zip(found, limits, strict=True))
@@ -153,7 +154,7 @@ def test_a_rescue_image_says_what_its_disk_is() -> None:
     assert hardware.check_rescue(image(hw_disk_bus="sata")) == hardware.RescueDisk(False, "sata", False)
     assert hardware.check_rescue(image(hw_rescue_device="cdrom")) == hardware.RescueDisk(True, None, True)
     assert hardware.check_rescue(None) == hardware.RescueDisk(False, "virtio", False)
-    with pytest.raises(exception.HardwareRefused, match="cannot be on the bus virtio"):
+    with pytest.raises(exceptions.HardwareRefused, match="cannot be on the bus virtio"):
         hardware.check_rescue(image(hw_rescue_device="cdrom", hw_rescue_bus="virtio"))
-    with pytest.raises(exception.HardwareRefused, match="hw_rescue_device"):
+    with pytest.raises(exceptions.HardwareRefused, match="hw_rescue_device"):
         hardware.check_rescue(image(hw_rescue_device="floppy"))

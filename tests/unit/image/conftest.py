@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from oslo_config import cfg
 
-from nova_lite import sockets
-from nova_lite.api import deploy, server, wsgi
+from nova_lite.api.http import deploy, server, wsgi
+from nova_lite.base.context import RequestContext
 from nova_lite.compute.api import API
-from nova_lite.context import RequestContext
+from nova_lite.daemon import sockets
 from nova_lite.image.driver import load_backend
 from nova_lite.image.glance import GlanceImages
 from nova_lite.objects import Image
-from nova_lite.policy import Policy
+from nova_lite.policies.enforcer import Policy
 from tests.unit.api.conftest import make_conf
 from tests.unit.api.fakes import NOW as NOW_EXACT
 from tests.unit.api.fakes import FakeCompute, FakeConductor

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.image import formats
 
 SIZE = 8 * 1024**2
@@ -21,7 +21,7 @@ def create(path: Path, disk_format: str, *options: str) -> Path:
 
 
 def refused(path: Path, disk_format: str) -> str:
-    with pytest.raises(exception.ImageUnacceptable) as caught:
+    with pytest.raises(exceptions.ImageUnacceptable) as caught:
         formats.check(str(path), disk_format, "I")
     assert caught.value.message.startswith("Image I is unacceptable: ")
     assert str(path.parent) not in caught.value.message, "the owner of an image learns nothing of files"
@@ -107,7 +107,7 @@ def test_headers_of_noise_end_as_refused_or_allowed(tmp_path: Path, made: str) -
         path.write_bytes(noisy)
         try:
             formats.check(str(path), declared)
-        except exception.ImageUnacceptable:
+        except exceptions.ImageUnacceptable:
             continue
 
 

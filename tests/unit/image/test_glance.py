@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from oslo_config import cfg
 
-from nova_lite import exception
-from nova_lite.context import RequestContext
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
 from nova_lite.image import glance as glance_module
 from nova_lite.image.driver import ImageCall, load_backend
 from nova_lite.image.glance import GlanceImages, image_of
@@ -81,7 +81,7 @@ def test_an_image_without_data_yet() -> None:
 
 @pytest.mark.parametrize("body", [{}, {"id": ID, "status": "active"}, DESCRIBED | {"created_at": "yesterday"}])
 def test_what_is_no_image_is_trouble_of_glances(body: dict[str, Any]) -> None:
-    with pytest.raises(exception.ImageServiceUnavailable):
+    with pytest.raises(exceptions.ImageServiceUnavailable):
         image_of(body)
 
 
@@ -102,7 +102,7 @@ def test_lists_are_read_to_their_end(backend: GlanceImages, glance: Glance, monk
 
 @pytest.mark.parametrize("image_id", [KERNEL_ID, "nonsense", "..", "../../v2/images", ID + "/file"])
 def test_what_is_not_there_is_not_found(backend: GlanceImages, glance: Glance, image_id: str) -> None:
-    with pytest.raises(exception.ImageNotFound):
+    with pytest.raises(exceptions.ImageNotFound):
         backend.get(ALICE, image_id)
     assert {path for _, path, _ in glance.asked} <= {f"/v2/images/{KERNEL_ID}"}
 
@@ -118,11 +118,11 @@ def test_properties_are_changed(backend: GlanceImages, glance: Glance) -> None:
 @pytest.mark.parametrize(
     ("context", "changes", "error"),
     [
-        (ALICE, {"name": "x"}, exception.ValidationError),
-        (ALICE, {"status": None}, exception.ValidationError),
-        (ALICE, {"nope": None}, exception.Conflict),
-        (RequestContext(auth_token="mallory:other", overwrite=False), {"a": "1"}, exception.Forbidden),
-        (RequestContext(overwrite=False), {"a": "1"}, exception.Forbidden),
+        (ALICE, {"name": "x"}, exceptions.ValidationError),
+        (ALICE, {"status": None}, exceptions.ValidationError),
+        (ALICE, {"nope": None}, exceptions.Conflict),
+        (RequestContext(auth_token="mallory:other", overwrite=False), {"a": "1"}, exceptions.Forbidden),
+        (RequestContext(overwrite=False), {"a": "1"}, exceptions.Forbidden),
     ],
 )
 def test_what_may_not_be_changed(
@@ -137,10 +137,10 @@ def test_what_may_not_be_changed(
 def test_an_image_is_deleted_as_its_user(backend: GlanceImages, glance: Glance) -> None:
     glance.add()
     mallory = RequestContext(auth_token="mallory:other", overwrite=False)
-    with pytest.raises(exception.Forbidden):
+    with pytest.raises(exceptions.Forbidden):
         backend.delete(mallory, ID)
     backend.delete(ALICE, ID)
-    with pytest.raises(exception.ImageNotFound):
+    with pytest.raises(exceptions.ImageNotFound):
         backend.delete(ALICE, ID)
     assert glance.asked == [
         ("DELETE", f"/v2/images/{ID}", user) for user in ("mallory:other", "alice:demo", "alice:demo")
@@ -154,9 +154,9 @@ def test_an_image_is_described_with_its_kernel(backend: GlanceImages, glance: Gl
 
 def test_a_kernel_that_is_not_there_is_named(backend: GlanceImages, glance: Glance) -> None:
     glance.add(properties={"ramdisk_id": KERNEL_ID})
-    with pytest.raises(exception.InvalidInput, match=f"names a ramdisk {KERNEL_ID} that does not exist"):
+    with pytest.raises(exceptions.InvalidInput, match=f"names a ramdisk {KERNEL_ID} that does not exist"):
         backend.describe(ALICE, [ID])
-    with pytest.raises(exception.ImageUnavailable):
+    with pytest.raises(exceptions.ImageUnavailable):
         backend.describe(ALICE, [KERNEL_ID])
 
 
@@ -212,7 +212,7 @@ def test_other_algorithms(backend: GlanceImages, glance: Glance, tmp_path: Path,
     image = Image(id=ID, name="x", size=len(DATA), checksum=checksum, hash_algorithm=algorithm, created_at=NOW)
     backend.fetch(image, str(tmp_path / "target"))
     image.checksum = checksum[::-1]
-    with pytest.raises(exception.ImageDownloadFailed, match="checksum is not the registered one"):
+    with pytest.raises(exceptions.ImageDownloadFailed, match="checksum is not the registered one"):
         backend.fetch(image, str(tmp_path / "target"))
     assert not (tmp_path / "target").exists()
 
@@ -278,7 +278,7 @@ def test_after_the_last_retry_it_has_failed_and_nothing_is_left(
 ) -> None:
     image = glance.add()
     glance.troubles = [trouble] * 9
-    with pytest.raises(exception.ImageDownloadFailed, match=TROUBLES[trouble]):
+    with pytest.raises(exceptions.ImageDownloadFailed, match=TROUBLES[trouble]):
         backend.fetch(image, str(tmp_path / "target"))
     assert len(glance.troubles) <= 6
     assert [path.name for path in tmp_path.iterdir() if path.name == "target"] == []
@@ -287,12 +287,12 @@ def test_after_the_last_retry_it_has_failed_and_nothing_is_left(
 def test_glance_away_is_a_failed_download(backend: GlanceImages, glance: Glance, tmp_path: Path) -> None:
     image = glance.add()
     glance.stop()
-    with pytest.raises(exception.ImageDownloadFailed, match="does not answer"):
+    with pytest.raises(exceptions.ImageDownloadFailed, match="does not answer"):
         backend.fetch(image, str(tmp_path / "target"))
 
 
 def test_an_image_that_is_gone_is_asked_for_once(backend: GlanceImages, glance: Glance, tmp_path: Path) -> None:
-    with pytest.raises(exception.ImageFileMissing, match="Glance does not have its data"):
+    with pytest.raises(exceptions.ImageFileMissing, match="Glance does not have its data"):
         backend.fetch(Image(id=ID, name="x", created_at=NOW), str(tmp_path / "target"))
     assert len(glance.asked) == 1
     assert not (tmp_path / "target").exists()
@@ -301,7 +301,7 @@ def test_an_image_that_is_gone_is_asked_for_once(backend: GlanceImages, glance: 
 def test_a_disk_that_cannot_be_written_is_this_hosts_trouble(
     backend: GlanceImages, glance: Glance, tmp_path: Path
 ) -> None:
-    with pytest.raises(exception.VirtDriverError, match="cannot be written: No such file"):
+    with pytest.raises(exceptions.VirtDriverError, match="cannot be written: No such file"):
         backend.fetch(glance.add(), str(tmp_path / "nowhere" / "target"))
     assert len(glance.asked) == 1
 
@@ -318,7 +318,7 @@ def test_a_disk_that_cannot_be_written_is_this_hosts_trouble(
     ],
 )
 def test_mistakes_are_told(tmp_path: Path, text: str, sentence: str) -> None:
-    with pytest.raises(exception.ConfigurationError, match=sentence):
+    with pytest.raises(exceptions.ConfigurationError, match=sentence):
         load_backend(make_conf(tmp_path, text), None)  # type: ignore[arg-type]
 
 
@@ -339,7 +339,7 @@ def test_a_slow_glance_is_not_waited_for_for_ever(tmp_path: Path, glance: Glance
         glance_options(glance.url).replace("timeout = 5", "timeout = 0.2").replace("num_retries = 2", "num_retries = 0")
     )
     backend = load_backend(make_conf(tmp_path, text), None)  # type: ignore[arg-type]
-    with caplog.at_level(logging.ERROR), pytest.raises(exception.ImageDownloadFailed):
+    with caplog.at_level(logging.ERROR), pytest.raises(exceptions.ImageDownloadFailed):
         backend.fetch(glance.add(), str(tmp_path / "target"))
     assert "timed out" in caplog.text
 
@@ -356,5 +356,5 @@ def test_an_image_without_data_is_made_active(backend: GlanceImages) -> None:
         assert image is not None
         assert (image.status, image.size, image.properties["bdm_v2"]) == ("active", 0, "True")
     backend.withdraw(ALICE, made.id)
-    with pytest.raises(exception.ImageNotFound):
+    with pytest.raises(exceptions.ImageNotFound):
         backend.activate(ImageCall(image_id=made.id))

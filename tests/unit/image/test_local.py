@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from nova_lite import exception
-from nova_lite.context import RequestContext
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
 from nova_lite.image import verified
 from nova_lite.image.driver import ImageBackend, load_backend
 from nova_lite.objects import Image
@@ -42,7 +42,7 @@ def test_metadata_are_the_conductors(backend: ImageBackend) -> None:
 
 def test_a_deleted_image_is_the_conductors_to_remove(backend: ImageBackend) -> None:
     backend.delete(CONTEXT, IMAGE_ID)
-    with pytest.raises(exception.ImageNotFound):
+    with pytest.raises(exceptions.ImageNotFound):
         backend.get(CONTEXT, IMAGE_ID)
 
 
@@ -61,9 +61,9 @@ def test_bytes_are_copied(backend: ImageBackend, tmp_path: Path, changes: dict[s
 @pytest.mark.parametrize(
     ("changes", "error"),
     [
-        ({"id": "none"}, exception.ImageFileMissing),
-        ({"size": 1}, exception.ImageCorrupt),
-        ({"checksum": "0" * 64}, exception.ImageCorrupt),
+        ({"id": "none"}, exceptions.ImageFileMissing),
+        ({"size": 1}, exceptions.ImageCorrupt),
+        ({"checksum": "0" * 64}, exceptions.ImageCorrupt),
     ],
 )
 def test_what_is_wrong_leaves_no_file(
@@ -81,5 +81,5 @@ def test_a_full_disk_here_is_not_the_images_fault(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(verified, "write", full)
-    with pytest.raises(exception.ImageDownloadFailed, match="No space left on device"):
+    with pytest.raises(exceptions.ImageDownloadFailed, match="No space left on device"):
         backend.fetch(image(), str(tmp_path / "target"))

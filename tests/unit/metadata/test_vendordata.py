@@ -14,7 +14,7 @@ import pytest
 from oslo_config import cfg
 
 from nova_lite import conf as configuration
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.metadata import vendordata
 from nova_lite.metadata.vendordata import VendorData
 from tests.unit.virt.builders import make_instance
@@ -100,5 +100,5 @@ def test_nor_one_that_is_not_there() -> None:
 
 @pytest.mark.parametrize("text", ["http://x/", "static@http://x/", "@http://x/", "a@ftp://x"])
 def test_a_malformed_target_is_told_at_start(text: str) -> None:
-    with pytest.raises(exception.ConfigurationError, match="has to be NAME@URL"):
+    with pytest.raises(exceptions.ConfigurationError, match="has to be NAME@URL"):
         vendor(vendordata_dynamic_targets=[text])

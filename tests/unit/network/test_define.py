@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.network import define
 from nova_lite.network.pool import Pool
 from nova_lite.objects import ipv6
@@ -82,7 +82,7 @@ def test_no_gateway() -> None:
     ids=str,
 )
 def test_wrong(wrong: dict[str, object]) -> None:
-    with pytest.raises(exception.InvalidInput):
+    with pytest.raises(exceptions.InvalidInput):
         define.network(**({"name": "n", "cidr": "10.1.0.0/24"} | wrong))  # type: ignore[arg-type]
 
 

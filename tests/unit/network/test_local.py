@@ -12,8 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from oslo_config import cfg
 
 from nova_lite import conf as nova_conf
-from nova_lite import exception
-from nova_lite.context import RequestContext
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
 from nova_lite.network.driver import load_backend
 from nova_lite.network.local import SAMPLE, LocalNetworks
 from nova_lite.network.none import NoNetworks
@@ -73,14 +73,14 @@ def test_auto_takes_the_only_one_that_is_visible() -> None:
 
 
 def test_auto_is_ambiguous_among_several() -> None:
-    with pytest.raises(exception.NetworkAmbiguous):
+    with pytest.raises(exceptions.NetworkAmbiguous):
         chosen(MemoryStore(network("a"), network("b")))
 
 
 def test_none_and_nonsense() -> None:
     store = MemoryStore(network("a", is_default=True))
     assert chosen(store, "none") == chosen(store, []) == []
-    with pytest.raises(exception.InvalidInput):
+    with pytest.raises(exceptions.InvalidInput):
         chosen(store, "some")
 
 
@@ -88,14 +88,14 @@ def test_named_network_has_to_be_visible() -> None:
     store = MemoryStore(network("a", project_id="p2"), network("b"))
     assert chosen(store, [NetworkRequest(network_id="b"), NetworkRequest(network_id="b")]) == ["b", "b"]
     for name in ("a", "x"):
-        with pytest.raises(exception.NetworkUnavailable, match=f"Network {name} could not be found"):
+        with pytest.raises(exceptions.NetworkUnavailable, match=f"Network {name} could not be found"):
             chosen(store, [NetworkRequest(network_id=name)])
     assert LOCAL.resolve(store, ADMIN, [NetworkRequest(network_id="a")])[0].network_id == "a"
 
 
 def test_request_without_a_network_means_the_default() -> None:
     assert chosen(MemoryStore(network("a")), [NetworkRequest(tag="t")]) == ["a"]
-    with pytest.raises(exception.InvalidInput):
+    with pytest.raises(exceptions.InvalidInput):
         chosen(MemoryStore(), [NetworkRequest()])
 
 
@@ -111,11 +111,11 @@ def test_a_port_that_a_user_made_is_given_to_one_instance() -> None:
     assert [(vif.position, vif.id == "p") for vif in made] == [(0, False), (1, True)]
     assert (made[1].mac_address, made[1].tag) == (mac_address, "x")
     assert LOCAL.allocate(store, "i1", resolved) == made
-    with pytest.raises(exception.PortInUse):
+    with pytest.raises(exceptions.PortInUse):
         chosen(store, [NetworkRequest(port_id="p")])
-    with pytest.raises(exception.PortInUse):
+    with pytest.raises(exceptions.PortInUse):
         LOCAL.reserve(store, "i2", [NetworkRequest(network_id="a", port_id="p")])
-    with pytest.raises(exception.PortInUse):
+    with pytest.raises(exceptions.PortInUse):
         LOCAL.allocate(store, "i2", [NetworkRequest(network_id="a", port_id="p")])
 
 
@@ -123,7 +123,7 @@ def test_ports_that_are_not_ones_own_are_not_there() -> None:
     store = MemoryStore(network("a"))
     store.kept.append(VIF(id="p", mac_address="fa:16:3e:00:00:01", address="10.0.0.3", network=network("a")))
     for context, port_id in ((OTHER, "p"), (ME, "q")):
-        with pytest.raises(exception.PortUnavailable, match=f"Port {port_id} could not be found"):
+        with pytest.raises(exceptions.PortUnavailable, match=f"Port {port_id} could not be found"):
             LOCAL.resolve(store, context, [NetworkRequest(port_id=port_id)])
 
 
@@ -132,7 +132,7 @@ def test_a_network_without_a_subnet_is_of_no_use() -> None:
     store.networks()[0].cidr = ""
     assert chosen(store, "auto") == []
     for wanted in (LOCAL.resolve, None):
-        with pytest.raises(exception.NetworkRequiresSubnet, match="requires a subnet"):
+        with pytest.raises(exceptions.NetworkRequiresSubnet, match="requires a subnet"):
             if wanted is None:
                 LOCAL.allocate(store, "i1", [NetworkRequest(network_id="a")])
             else:
@@ -141,7 +141,7 @@ def test_a_network_without_a_subnet_is_of_no_use() -> None:
 
 @pytest.mark.parametrize("address", ["10.0.0.0", "10.0.0.7", "10.0.0.1", "10.0.1.2", "fd00::1", "x", "10.0.0.2 "])
 def test_fixed_ip_that_cannot_be(address: str) -> None:
-    with pytest.raises(exception.FixedIpInvalid):
+    with pytest.raises(exceptions.FixedIpInvalid):
         chosen(MemoryStore(network("a")), [NetworkRequest(network_id="a", fixed_ip=address)])
 
 
@@ -150,9 +150,9 @@ def test_fixed_ip() -> None:
     requests = LOCAL.resolve(store, ME, [NetworkRequest(network_id="a", fixed_ip="10.0.0.2", tag="t")])
     (vif,) = LOCAL.allocate(store, "i1", requests)
     assert (vif.address, vif.tag) == ("10.0.0.2", "t")
-    with pytest.raises(exception.FixedIpInUse):
+    with pytest.raises(exceptions.FixedIpInUse):
         LOCAL.resolve(store, ME, [NetworkRequest(network_id="a", fixed_ip="10.0.0.2")])
-    with pytest.raises(exception.FixedIpInUse):
+    with pytest.raises(exceptions.FixedIpInUse):
         LOCAL.allocate(store, "i2", requests)
 
 
@@ -165,7 +165,7 @@ def test_every_address_once_and_never_a_reserved_one() -> None:
     assert sorted(vif.address for vif in given) == [f"10.0.0.{n}" for n in range(2, 7)]
     assert len({vif.mac_address for vif in given}) == 5
     assert all(re.fullmatch("fa:16:3e(:[0-9a-f]{2}){3}", vif.mac_address) for vif in given)
-    with pytest.raises(exception.NoMoreFixedIps, match="network a"):
+    with pytest.raises(exceptions.NoMoreFixedIps, match="network a"):
         LOCAL.allocate(store, "i9", [NetworkRequest(network_id="a")])
     LOCAL.deallocate(store, "i3")
     LOCAL.deallocate(store, "i3")
@@ -185,7 +185,7 @@ def test_somebody_else_is_faster() -> None:
     store = MemoryStore(network("a"))
     store.faster = {"10.0.0.3"}
     request = [NetworkRequest(network_id="a", fixed_ip="10.0.0.3")]
-    with pytest.raises(exception.FixedIpInUse):
+    with pytest.raises(exceptions.FixedIpInUse):
         LOCAL.allocate(store, "i1", request)
     store.faster = {"10.0.0.2"}
     given = [LOCAL.allocate(store, f"i{n}", [NetworkRequest(network_id="a")])[0].address for n in range(3)]
@@ -203,12 +203,12 @@ def test_a_nearly_full_network_still_gives_its_last_address() -> None:
     store = MemoryStore(network("a", "10.0.0.0/22"))
     given = [LOCAL.allocate(store, f"i{n}", [NetworkRequest(network_id="a")])[0].address for n in range(1021)]
     assert len(set(given)) == 1021
-    with pytest.raises(exception.NoMoreFixedIps):
+    with pytest.raises(exceptions.NoMoreFixedIps):
         LOCAL.allocate(store, "late", [NetworkRequest(network_id="a")])
 
 
 def test_network_is_gone() -> None:
-    with pytest.raises(exception.NetworkUnavailable):
+    with pytest.raises(exceptions.NetworkUnavailable):
         LOCAL.allocate(MemoryStore(), "i1", [NetworkRequest(network_id="a")])
 
 
@@ -234,7 +234,7 @@ class Addresses(RuleBasedStateMachine):
         free = self.SIZE - len(self.store.ports)
         try:
             (vif,) = LOCAL.allocate(self.store, f"i{self.booted}", [NetworkRequest(network_id="a")])
-        except exception.NoMoreFixedIps:
+        except exceptions.NoMoreFixedIps:
             assert free == 0
         else:
             assert free > 0
@@ -262,7 +262,7 @@ def test_no_networks() -> None:
     backend, store = NoNetworks(make_conf("none")), MemoryStore(network("a", is_default=True))
     for networks in ("auto", "none", []):
         assert backend.resolve(store, ME, networks) == []  # type: ignore[arg-type]
-    with pytest.raises(exception.NetworkUnavailable):
+    with pytest.raises(exceptions.NetworkUnavailable):
         backend.resolve(store, ME, [NetworkRequest(network_id="a")])
     assert backend.allocate(store, "i1", [NetworkRequest(network_id="a")]) == []
     LOCAL.allocate(store, "i1", [NetworkRequest(network_id="a")])
@@ -273,7 +273,7 @@ def test_no_networks() -> None:
 def test_backend_by_name() -> None:
     assert isinstance(load_backend(make_conf("local")), LocalNetworks)
     assert isinstance(load_backend(make_conf("none")), NoNetworks)
-    with pytest.raises(exception.ConfigurationError, match=r"\[network\] backend: unknown x"):
+    with pytest.raises(exceptions.ConfigurationError, match=r"\[network\] backend: unknown x"):
         load_backend(make_conf("x"))
 
 

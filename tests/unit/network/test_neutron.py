@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from nova_lite import exception
-from nova_lite.context import RequestContext
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
 from nova_lite.network import neutron_client
 from nova_lite.network.driver import NetworkCall, Resolved, Verb, load_backend
 from nova_lite.network.neutron import NeutronNetworks, mac_of
 from nova_lite.objects import VIF, NetworkRequest
-from tests.neutron import FakeNeutron
+from tests.support.neutron import FakeNeutron
 from tests.unit.api.conftest import make_conf
 
 ME = RequestContext(user_id="u1", project_id="p1", overwrite=False)
@@ -71,14 +71,14 @@ def test_auto_is_the_only_network_that_the_project_may_use(backend: NeutronNetwo
     mine = neutron.network("mine")
     assert resolve(backend).requests == [NetworkRequest(network_id=mine["id"])]
     neutron.network("all", "p2", shared=True)
-    with pytest.raises(exception.NetworkAmbiguous):
+    with pytest.raises(exceptions.NetworkAmbiguous):
         resolve(backend)
 
 
 def test_a_network_that_was_shared_with_the_project_alone(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
     network = neutron.network("theirs", "p2")
     asked = [NetworkRequest(network_id=network["id"])]
-    with pytest.raises(exception.NetworkUnavailable):
+    with pytest.raises(exceptions.NetworkUnavailable):
         resolve(backend, asked)
     neutron.add(
         "rbac-policies",
@@ -95,17 +95,17 @@ def test_another_projects_things_are_not_there(backend: NeutronNetworks, neutron
     theirs = neutron.network("theirs", "p2")
     port = neutron.port(theirs, "p2")
     for request in (NetworkRequest(network_id=theirs["id"]), NetworkRequest(network_id=str(uuid.uuid4()))):
-        with pytest.raises(exception.NetworkUnavailable):
+        with pytest.raises(exceptions.NetworkUnavailable):
             resolve(backend, [request])
     for port_id in (port["id"], str(uuid.uuid4()), "../networks"):
-        with pytest.raises(exception.PortUnavailable):
+        with pytest.raises(exceptions.PortUnavailable):
             resolve(backend, [NetworkRequest(port_id=port_id)])
     assert resolve(backend, [NetworkRequest(port_id=port["id"])], ADMIN).requests
 
 
 def test_external_networks_are_nobodys_to_boot_on(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
     outside = neutron.network("outside", "p2", **{"router:external": True})
-    with pytest.raises(exception.ExternalNetworkForbidden):
+    with pytest.raises(exceptions.ExternalNetworkForbidden):
         resolve(backend, [NetworkRequest(network_id=outside["id"])])
 
 
@@ -113,12 +113,12 @@ def test_addresses_and_ports_that_are_taken(backend: NeutronNetworks, neutron: F
     network = neutron.network()
     port = neutron.port(network, device_id=OTHER)
     address = port["fixed_ips"][0]["ip_address"]
-    with pytest.raises(exception.FixedIpInUse):
+    with pytest.raises(exceptions.FixedIpInUse):
         resolve(backend, [NetworkRequest(network_id=network["id"], fixed_ip=address)])
-    with pytest.raises(exception.PortInUse):
+    with pytest.raises(exceptions.PortInUse):
         resolve(backend, [NetworkRequest(port_id=port["id"])])
     bare = neutron.port(network, fixed_ips=[])
-    with pytest.raises(exception.PortRequiresFixedIP):
+    with pytest.raises(exceptions.PortRequiresFixedIP):
         resolve(backend, [NetworkRequest(port_id=bare["id"])])
 
 
@@ -128,10 +128,10 @@ def test_security_groups_by_name_or_id(backend: NeutronNetworks, neutron: FakeNe
     for reference in ("web", web["id"]):
         found = resolve(backend, "none", security_groups=[reference])
         assert (found.security_groups, found.group_names) == ([web["id"]], ["web"])
-    with pytest.raises(exception.SecurityGroupUnavailable):
+    with pytest.raises(exceptions.SecurityGroupUnavailable):
         resolve(backend, "none", security_groups=["db"])
     neutron.add("security-groups", name="web", project_id="p1")
-    with pytest.raises(exception.SecurityGroupAmbiguous):
+    with pytest.raises(exceptions.SecurityGroupAmbiguous):
         resolve(backend, "none", security_groups=["web"])
 
 
@@ -177,7 +177,7 @@ def test_an_answer_that_never_came_makes_no_second_port(tmp_path: Path, neutron:
     backend = backend_of(tmp_path, neutron.url, "[network]\ncall_timeout = 1\n")
     request = NetworkRequest(network_id=neutron.network()["id"])
     neutron.late = {"POST": 1}
-    with pytest.raises(exception.NetworkServiceUnavailable):
+    with pytest.raises(exceptions.NetworkServiceUnavailable):
         allocate(backend, request)
     (port,) = neutron.ports
     (vif,) = allocate(backend, request)
@@ -205,9 +205,9 @@ def test_a_mac_address_that_is_anothers_by_chance(backend: NeutronNetworks, neut
 @pytest.mark.parametrize(
     ("request_", "raised"),
     [
-        ({"fixed_ip": "10.0.0.2"}, exception.FixedIpInUse),
-        ({"fixed_ip": "10.9.9.9"}, exception.FixedIpInvalid),
-        ({}, exception.NoMoreFixedIps),
+        ({"fixed_ip": "10.0.0.2"}, exceptions.FixedIpInUse),
+        ({"fixed_ip": "10.9.9.9"}, exceptions.FixedIpInvalid),
+        ({}, exceptions.NoMoreFixedIps),
     ],
 )
 def test_what_neutron_refuses(
@@ -221,7 +221,7 @@ def test_what_neutron_refuses(
 
 def test_no_agent_at_the_host(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
     request = NetworkRequest(network_id=neutron.network()["id"])
-    with pytest.raises(exception.PortBindingFailed, match="host9"):
+    with pytest.raises(exceptions.PortBindingFailed, match="host9"):
         allocate(backend, request, host="host9")
     (vif,) = allocate(backend, request, host="host2")
     assert ([vif.id], neutron.ports[0]["binding:host_id"]) == ([each["id"] for each in neutron.ports], "host2")
@@ -243,7 +243,7 @@ def test_of_two_servers_one_gets_a_port(backend: NeutronNetworks, neutron: FakeN
     network = neutron.network()
     port = neutron.port(network)
     allocate(backend, NetworkRequest(network_id=network["id"], port_id=port["id"]))
-    with pytest.raises(exception.PortInUse):
+    with pytest.raises(exceptions.PortInUse):
         allocate(backend, NetworkRequest(network_id=network["id"], port_id=port["id"]), instance_uuid=OTHER)
     assert port["device_id"] == UUID
 
@@ -262,7 +262,7 @@ def test_a_port_that_another_server_takes_meanwhile(
         return handle(method, *rest)
 
     monkeypatch.setattr(neutron, "handle", slower)
-    with pytest.raises(exception.PortInUse):
+    with pytest.raises(exceptions.PortInUse):
         allocate(backend, NetworkRequest(network_id=network["id"], port_id=port["id"]))
     assert port["device_id"] == OTHER
 
@@ -352,12 +352,12 @@ def test_networks_that_are_listed(backend: NeutronNetworks, neutron: FakeNeutron
 @pytest.mark.parametrize("status", [500, 503, 401, 403])
 def test_trouble_of_neutrons_own_is_a_503(backend: NeutronNetworks, neutron: FakeNeutron, status: int) -> None:
     neutron.status = status
-    with pytest.raises(exception.NetworkServiceUnavailable):
+    with pytest.raises(exceptions.NetworkServiceUnavailable):
         resolve(backend)
 
 
 def test_neutron_away(tmp_path: Path) -> None:
-    with pytest.raises(exception.NetworkServiceUnavailable):
+    with pytest.raises(exceptions.NetworkServiceUnavailable):
         resolve(backend_of(tmp_path, "http://127.0.0.1:9"))
 
 
@@ -367,7 +367,7 @@ def test_a_call_ends_in_its_time(
     monkeypatch.setattr(neutron_client, "MARGIN", 0.0)
     conversation = backend._client.within(1)
     conversation._deadline = 0.0
-    with pytest.raises(exception.NetworkServiceUnavailable):
+    with pytest.raises(exceptions.NetworkServiceUnavailable):
         conversation.list("ports")
     assert not neutron.asked
 
@@ -375,11 +375,11 @@ def test_a_call_ends_in_its_time(
 def test_a_call_that_comes_too_late_is_not_made(backend: NeutronNetworks, neutron: FakeNeutron) -> None:
     """Others count its time from when it was written down."""
     begun = time.monotonic() - backend.conf.network.call_timeout
-    with pytest.raises(exception.NetworkServiceUnavailable):
+    with pytest.raises(exceptions.NetworkServiceUnavailable):
         backend.call(call(Verb.ATTACH, [NetworkRequest(network_id=neutron.network()["id"])], begun=begun))
     assert not neutron.asked
 
 
 def test_who_asks_has_to_be_said(tmp_path: Path) -> None:
-    with pytest.raises(exception.ConfigurationError, match="auth_type"):
+    with pytest.raises(exceptions.ConfigurationError, match="auth_type"):
         load_backend(make_conf(tmp_path, "[network]\nbackend = neutron\n"))

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.objects import Destination, HostState, RequestedDestination, RequestSpec
 from nova_lite.scheduler import core
 from nova_lite.scheduler.filters.availability_zone import AvailabilityZoneFilter
@@ -59,8 +59,8 @@ def names(destinations: list[Destination]) -> list[str]:
     return [each.selected.host for each in destinations]
 
 
-def refusal(hosts: Sequence[HostState], request: RequestSpec) -> exception.NoValidHost:
-    with pytest.raises(exception.NoValidHost) as caught:
+def refusal(hosts: Sequence[HostState], request: RequestSpec) -> exceptions.NoValidHost:
+    with pytest.raises(exceptions.NoValidHost) as caught:
         select(hosts, request)
     return caught.value
 
@@ -227,7 +227,7 @@ def test_a_filter_without_reasons_is_still_counted() -> None:
         def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
             return False
 
-    with pytest.raises(exception.NoValidHost) as caught:
+    with pytest.raises(exceptions.NoValidHost) as caught:
         select([host(1)], spec(), filters=[Never()])
     assert caught.value.message == "No valid host was found. Of 1 host, 1 failed Never."
     assert caught.value.kwargs["details"] == "Never took out 1 of 1 host: host1."
@@ -363,7 +363,7 @@ def decide(
 ) -> list[Destination] | None:
     try:
         return core.select_destinations(hosts, request, filters, WEIGHERS, options, random.Random(seed))
-    except exception.NoValidHost:
+    except exceptions.NoValidHost:
         return None
 
 
@@ -443,7 +443,7 @@ def test_nothing_given_is_changed_and_the_decision_can_be_repeated(
 def test_reasons_account_for_every_host(hosts: list[HostState], request: RequestSpec) -> None:
     try:
         select(hosts, request)
-    except exception.NoValidHost as error:
+    except exceptions.NoValidHost as error:
         lines = error.kwargs["details"].split("\n") if hosts else []
         assert sum(int(line.split(" took out ")[1].split()[0]) for line in lines) == len(hosts)
         assert not any(each.host in error.message for each in hosts)

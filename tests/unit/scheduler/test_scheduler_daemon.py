@@ -14,7 +14,7 @@ import pytest
 from oslo_config import cfg
 
 from nova_lite import conf as nova_conf
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.cmd import scheduler
 
 COMMAND = [sys.executable, "-c", "import sys; from nova_lite.cmd.scheduler import main; sys.exit(main())"]
@@ -70,7 +70,7 @@ def test_each_attempt_has_the_same_transport(monkeypatch: pytest.MonkeyPatch) ->
             made.append("cleaned up")
 
     def unavailable(*arguments: object, **named: object) -> None:
-        raise exception.MessagingUnavailable(what="serving")
+        raise exceptions.MessagingUnavailable(what="serving")
 
     monkeypatch.setattr(scheduler.rpc, "Transport", Broken)
     monkeypatch.setattr(scheduler.SchedulerDaemon, "serve_rpc", unavailable)
@@ -79,7 +79,7 @@ def test_each_attempt_has_the_same_transport(monkeypatch: pytest.MonkeyPatch) ->
     conf([], default_config_files=[])
     daemon = scheduler.SchedulerDaemon(conf)
     for _ in range(3):
-        with pytest.raises(exception.MessagingUnavailable):
+        with pytest.raises(exceptions.MessagingUnavailable):
             daemon.prepare()
     daemon.cleanup()
     assert len(made) == 2

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.scheduler import core
 
 from .builders import host, spec
@@ -25,5 +25,5 @@ def test_the_filter_in_the_documentation() -> None:
     busy = host(1, instances=[f"old-{number}" for number in range(9)])
     places = core.select_destinations([busy], spec(1), [quiet], [], core.Options(), random.Random(1))
     assert [place.selected.host for place in places] == ["host1"]
-    with pytest.raises(exception.NoValidHost, match=r"Of 1 host, 1 failed QuietFilter \(10 instances\)"):
+    with pytest.raises(exceptions.NoValidHost, match=r"Of 1 host, 1 failed QuietFilter \(10 instances\)"):
         core.select_destinations([busy], spec(2), [quiet], [], core.Options(), random.Random(1))

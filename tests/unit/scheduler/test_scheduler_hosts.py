@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nova_lite.objects import Destination, HostState, Selection
 from nova_lite.scheduler.hosts import HostView
-from nova_lite.uuids import Uuids
+from nova_lite.scheduler.uuids import Uuids
 
 from .builders import host, spec
 

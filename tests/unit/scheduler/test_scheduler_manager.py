@@ -11,8 +11,8 @@ import pytest
 from oslo_config import cfg
 
 from nova_lite import conf as configuration
-from nova_lite import exception
-from nova_lite.context import RequestContext, get_admin_context
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.objects import HostState
 from nova_lite.scheduler import filters, weights
 from nova_lite.scheduler.manager import SchedulerManager
@@ -27,7 +27,7 @@ class Conductor:
 
     def __init__(self, hosts: list[HostState]) -> None:
         self.hosts = hosts
-        self.error: exception.NovaLiteException | None = None
+        self.error: exceptions.NovaLiteException | None = None
         self.reads = 0
         self.reports: list[dict[str, str]] = []
 
@@ -64,12 +64,12 @@ def manager(conf: cfg.ConfigOpts, conductor: Conductor) -> SchedulerManager:
 
 
 def test_not_ready_until_the_hosts_were_read(manager: SchedulerManager, conductor: Conductor) -> None:
-    with pytest.raises(exception.SchedulerNotReady):
+    with pytest.raises(exceptions.SchedulerNotReady):
         manager.select_destinations(CONTEXT, spec())
-    conductor.error = exception.MessagingUnavailable(what="host_states_get")
-    with pytest.raises(exception.MessagingUnavailable):
+    conductor.error = exceptions.MessagingUnavailable(what="host_states_get")
+    with pytest.raises(exceptions.MessagingUnavailable):
         manager.keep_fresh()
-    with pytest.raises(exception.SchedulerNotReady):
+    with pytest.raises(exceptions.SchedulerNotReady):
         manager.select_destinations(CONTEXT, spec())
     conductor.error = None
     manager.keep_fresh()
@@ -83,16 +83,16 @@ def test_hosts_are_read_again_only_when_it_is_time(manager: SchedulerManager, co
 
 
 def test_a_failed_read_is_tried_again_at_once(manager: SchedulerManager, conductor: Conductor) -> None:
-    conductor.error = exception.DatabaseUnavailable()
+    conductor.error = exceptions.DatabaseUnavailable()
     for _ in range(3):
-        with pytest.raises(exception.DatabaseUnavailable):
+        with pytest.raises(exceptions.DatabaseUnavailable):
             manager.keep_fresh()
     assert conductor.reads == 3
 
 
 def test_a_decision_asks_nobody(manager: SchedulerManager, conductor: Conductor) -> None:
     manager.keep_fresh()
-    conductor.error = exception.MessagingUnavailable(what="anything")
+    conductor.error = exceptions.MessagingUnavailable(what="anything")
     manager.select_destinations(CONTEXT, spec(4))
     assert conductor.reads == 1
 
@@ -105,7 +105,7 @@ def test_each_decision_sees_the_ones_before(manager: SchedulerManager) -> None:
 
 def test_a_refusal_consumes_nothing(manager: SchedulerManager) -> None:
     manager.keep_fresh()
-    with pytest.raises(exception.NoValidHost):
+    with pytest.raises(exceptions.NoValidHost):
         manager.select_destinations(CONTEXT, spec(33))
     assert len(manager.select_destinations(CONTEXT, spec(32))) == 32
 
@@ -141,14 +141,14 @@ def test_places_that_were_never_claimed_refuse_nobody(manager: SchedulerManager)
     assert len(manager.select_destinations(CONTEXT, spec(32))) == 32
     full = [host(number, generation=2, memory_mb_used=8192) for number in (1, 2)]
     manager.update_host_states(CONTEXT, full)
-    with pytest.raises(exception.NoValidHost):
+    with pytest.raises(exceptions.NoValidHost):
         manager.select_destinations(CONTEXT, spec())
 
 
 def test_news_from_the_conductor_count_at_once(manager: SchedulerManager) -> None:
     manager.keep_fresh()
     manager.update_host_states(CONTEXT, [host(1, generation=2, up=False), host(2, generation=2, deleted=True)])
-    with pytest.raises(exception.NoValidHost) as caught:
+    with pytest.raises(exceptions.NoValidHost) as caught:
         manager.select_destinations(CONTEXT, spec())
     assert "Of 1 host, 1 failed ComputeFilter (down or disabled)." in caught.value.message
 
@@ -177,7 +177,7 @@ def test_multipliers_come_from_the_configuration(conf: cfg.ConfigOpts) -> None:
 def test_an_unknown_plugin_is_an_operators_mistake(conf: cfg.ConfigOpts, option: str) -> None:
     conf.set_override(option, ["RamFilter", "RAMWeigher", "Fancy"], group="scheduler")
     load = filters.load if option == "enabled_filters" else weights.load
-    with pytest.raises(exception.ConfigurationError) as caught:
+    with pytest.raises(exceptions.ConfigurationError) as caught:
         load(conf)
     assert caught.value.message.startswith(f"[scheduler] {option}: unknown ")
     assert "Fancy. Known are " in caught.value.message

@@ -13,7 +13,7 @@ from oslo_config import cfg
 from stevedore import extension
 
 from nova_lite import conf as configuration
-from nova_lite import exception, plugins
+from nova_lite.base import exceptions, plugins
 from nova_lite.objects import HostAggregate, HostState, NUMACell, NUMACellUsage, NUMAPages, RequestSpec
 from nova_lite.scheduler import core, filters, weights
 from nova_lite.scheduler.filters.aggregates import (
@@ -131,7 +131,7 @@ def test_load_and_an_aggregates_own_limit(subject: Any, field: str) -> None:
     assert not subject.host_passes(loaded(2, {subject.option: "nonsense"}), spec())
     assert subject.reason(loaded(2), spec()).startswith("2 servers")
     assert len(set(names(select([host(1), host(2)], spec(4), filters=[subject])))) == 2
-    with pytest.raises(exception.NoValidHost):
+    with pytest.raises(exceptions.NoValidHost):
         select([host(1), host(2)], spec(5), filters=[subject])
 
 
@@ -260,7 +260,7 @@ def test_cpus_are_given_to_one_each_while_a_request_is_placed() -> None:
     one, two = host(1, vcpus=0, numa=[CELL]), host(2, vcpus=0, numa=[msgspec.structs.replace(CELL, dedicated_cpus="1")])
     filters = [NUMATopologyFilter(), CoreFilter()]
     assert sorted(names(select([one, two], wanted, filters=filters))) == ["host1", "host1", "host2"]
-    with pytest.raises(exception.NoValidHost, match="There is room for 3 of the 4 servers"):
+    with pytest.raises(exceptions.NoValidHost, match="There is room for 3 of the 4 servers"):
         select([one, two], msgspec.structs.replace(wanted, instance_uuids=list("abcd")), filters=filters)
     assert one.numa_used == {}
 
@@ -268,7 +268,7 @@ def test_cpus_are_given_to_one_each_while_a_request_is_placed() -> None:
 def test_a_host_that_is_asked_for_by_name_has_to_have_the_cpus() -> None:
     """The claim would refuse it, however often it is tried."""
     wanted = spec(flavor=flavor(extra_specs={"hw:cpu_policy": "dedicated"}), forced_host="host1")
-    with pytest.raises(exception.NoValidHost, match="no dedicated CPUs"):
+    with pytest.raises(exceptions.NoValidHost, match="no dedicated CPUs"):
         bare = host(1, numa=[msgspec.structs.replace(CELL, dedicated_cpus="")])
         select([bare], wanted, filters=[NUMATopologyFilter()])
 
@@ -283,7 +283,7 @@ def test_metrics() -> None:
     required = MetricsFilter(["cpu.percent"])
     assert required.passing([busy, host(3)], spec()) == [busy]
     assert required.reason(host(3), spec()) == "has no metric cpu.percent"
-    with pytest.raises(exception.ConfigurationError, match="weight_setting"):
+    with pytest.raises(exceptions.ConfigurationError, match="weight_setting"):
         parse_settings(["cpu.percent"])
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.objects import HostState, RequestSpec
 from nova_lite.scheduler import core
 from nova_lite.scheduler.filters.capacity import DiskFilter
@@ -60,7 +60,7 @@ def test_who_asks_for_nothing_asks_nobody() -> None:
 
 
 def test_the_reason_names_what_is_missing() -> None:
-    with pytest.raises(exception.NoValidHost, match=r"1 failed TraitsFilter \(traits A, not B\)"):
+    with pytest.raises(exceptions.NoValidHost, match=r"1 failed TraitsFilter \(traits A, not B\)"):
         core.select_destinations(
             [having(1, "B")],
             asking(**{"trait:A": "required", "trait:B": "forbidden"}),

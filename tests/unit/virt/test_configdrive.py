@@ -13,7 +13,7 @@ import pytest
 from oslo_config import cfg
 
 from nova_lite import conf as configuration
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.metadata.vendordata import VendorData
 from nova_lite.objects import VIF, Image
 from nova_lite.virt import configdrive
@@ -118,7 +118,7 @@ def test_a_key_is_told_with_its_type(data: str, kind: str) -> None:
 def test_data_that_is_not_base64_is_refused(tmp_path: Path, spec: dict[str, str]) -> None:
     instance = make_instance(user_data=spec.get("user_data"))
     injected = {"/etc/x": spec["injected"]} if "injected" in spec else {}
-    with pytest.raises(exception.ConfigDriveInvalid, match="base64"):
+    with pytest.raises(exceptions.ConfigDriveInvalid, match="base64"):
         DRIVES.make(str(tmp_path / "disk.config"), make_spec(instance=instance, injected_files=injected))
 
 

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from nova_lite import exception, files
+from nova_lite.base import exceptions, files
 from nova_lite.hardware import traits
 from nova_lite.objects import Image
-from nova_lite.states import PowerState
+from nova_lite.operations.states import PowerState
 from nova_lite.virt import driver, fake
 from tests.unit.compute.fakes import HOST, UUID, VIFS, make_conf, make_instance
 
 
 def fetch_image(image: Image, target: str) -> None:
     if image.id == "absent":
-        raise exception.ImageFileMissing(image_id=image.id, reason="gone")
+        raise exceptions.ImageFileMissing(image_id=image.id, reason="gone")
     Path(target).write_text("bytes")
 
 
@@ -69,12 +69,12 @@ def test_it_is_loaded_by_its_name(tmp_path: Path) -> None:
 def test_a_wrong_name_names_the_right_ones(tmp_path: Path) -> None:
     conf = make_conf(tmp_path)
     conf.set_override("compute_driver", "fakke")
-    with pytest.raises(exception.ConfigurationError, match=r"fakke.*fake, libvirt"):
+    with pytest.raises(exceptions.ConfigurationError, match=r"fakke.*fake, libvirt"):
         driver.load_compute_driver(conf, HOST, fetch_image)
 
 
 def test_life_of_a_domain(fake_driver: fake.FakeDriver) -> None:
-    with pytest.raises(exception.DomainNotFound):
+    with pytest.raises(exceptions.DomainNotFound):
         fake_driver.get_info(UUID)
     fake_driver.plug_vifs(make_instance(), VIFS)
     fake_driver.spawn(spec(3))
@@ -102,13 +102,13 @@ def test_life_of_a_domain(fake_driver: fake.FakeDriver) -> None:
 
 @pytest.mark.parametrize("method", ["power_on", "get_info"])
 def test_what_needs_a_domain_says_when_there_is_none(fake_driver: fake.FakeDriver, method: str) -> None:
-    with pytest.raises(exception.DomainNotFound):
+    with pytest.raises(exceptions.DomainNotFound):
         getattr(fake_driver, method)(UUID)
-    with pytest.raises(exception.DomainNotFound):
+    with pytest.raises(exceptions.DomainNotFound):
         fake_driver.power_off(UUID, 0)
-    with pytest.raises(exception.DomainNotFound):
+    with pytest.raises(exceptions.DomainNotFound):
         fake_driver.reboot(UUID, "HARD", 0)
-    with pytest.raises(exception.DomainNotFound):
+    with pytest.raises(exceptions.DomainNotFound):
         fake_driver.get_console_output(UUID, None)
 
 
@@ -120,7 +120,7 @@ def test_domains_outlive_the_daemon_and_hosts_do_not_see_each_others(tmp_path: P
 
 def test_a_second_domain_of_the_same_instance_is_refused_and_the_first_unharmed(fake_driver: fake.FakeDriver) -> None:
     fake_driver.spawn(spec(1))
-    with pytest.raises(exception.VirtDriverError, match="exists already"):
+    with pytest.raises(exceptions.VirtDriverError, match="exists already"):
         fake_driver.spawn(spec(2))
     assert fake_driver.get_info(UUID).generation == 1
 
@@ -130,9 +130,9 @@ def test_the_fence_is_asked_when_all_but_the_domain_is_made(fake_driver: fake.Fa
 
     def fence() -> None:
         seen.append((len(fake_driver.list_domains()), UUID in fake_driver.leftovers()))
-        raise exception.Fenced(instance_uuid=UUID, generation=1)
+        raise exceptions.Fenced(instance_uuid=UUID, generation=1)
 
-    with pytest.raises(exception.Fenced):
+    with pytest.raises(exceptions.Fenced):
         fake_driver.spawn(spec(fence=fence))
     assert seen == [(0, True)]
     assert (fake_driver.list_domains(), fake_driver.leftovers()) == ([], set())
@@ -142,7 +142,7 @@ def test_the_fence_is_asked_when_all_but_the_domain_is_made(fake_driver: fake.Fa
     "images", [{"image": Image(id="absent", name="x")}, {"images": {"k": Image(id="absent", name="x")}}]
 )
 def test_a_missing_image_file_is_noticed(fake_driver: fake.FakeDriver, images: dict[str, Any]) -> None:
-    with pytest.raises(exception.ImageFileMissing):
+    with pytest.raises(exceptions.ImageFileMissing):
         fake_driver.spawn(spec(**images))
     assert fake_driver.leftovers() == set()
 
@@ -150,7 +150,7 @@ def test_a_missing_image_file_is_noticed(fake_driver: fake.FakeDriver, images: d
 @pytest.mark.parametrize("step", ["image", "spawn_before_domain", "spawn_after_domain"])
 def test_a_spawn_that_fails_leaves_nothing(fake_driver: fake.FakeDriver, step: str) -> None:
     control(fake_driver, fail_at=[step])
-    with pytest.raises(exception.VirtDriverError, match=f"told to fail at {step}"):
+    with pytest.raises(exceptions.VirtDriverError, match=f"told to fail at {step}"):
         fake_driver.spawn(spec())
     assert (fake_driver.list_domains(), fake_driver.leftovers()) == ([], set())
 
@@ -158,10 +158,10 @@ def test_a_spawn_that_fails_leaves_nothing(fake_driver: fake.FakeDriver, step: s
 @pytest.mark.parametrize(
     ("kind", "error"),
     [
-        ("virt", exception.VirtDriverError),
-        ("abort", exception.ImageGone),
-        ("image", exception.ImageFileMissing),
-        ("hypervisor", exception.HypervisorUnavailable),
+        ("virt", exceptions.VirtDriverError),
+        ("abort", exceptions.ImageGone),
+        ("image", exceptions.ImageFileMissing),
+        ("hypervisor", exceptions.HypervisorUnavailable),
         ("unexpected", RuntimeError),
     ],
 )
@@ -175,7 +175,7 @@ def test_failures_are_counted_and_a_new_control_file_counts_anew(fake_driver: fa
     for count in (2, 1):
         control(fake_driver, fail_at=["inventory", "list_domains"], fail_count=count)
         for _ in range(count):
-            with pytest.raises(exception.VirtDriverError):
+            with pytest.raises(exceptions.VirtDriverError):
                 fake_driver.list_domains()
         fake_driver.get_inventory()
         fake_driver.list_domains()
@@ -189,7 +189,7 @@ def test_the_configuration_says_it_too(tmp_path: Path) -> None:
     started = time.monotonic()
     made.spawn(spec())
     assert time.monotonic() - started >= 0.05
-    with pytest.raises(exception.VirtDriverError):
+    with pytest.raises(exceptions.VirtDriverError):
         made.destroy(UUID)
     control(made, memory_mb=9, fail_at=[])
     assert made.get_inventory().memory_mb == 9
@@ -235,7 +235,7 @@ def test_its_machine_has_numa_cells_of_which_the_operator_gives_out_some(fake_dr
     given = fake_driver.get_inventory()
     assert (given.vcpus, given.numa[0].dedicated_cpus, given.numa[0].shared_cpus) == (2, "0-1", "2-3")
     fake_driver.conf.set_override("cpu_shared_set", "999", "compute")
-    with pytest.raises(exception.ConfigurationError, match="names CPUs 999"):
+    with pytest.raises(exceptions.ConfigurationError, match="names CPUs 999"):
         fake_driver.init_host()
 
 
@@ -293,7 +293,7 @@ def test_passwords_and_crash_dumps_show_on_the_console(fake_driver: fake.FakeDri
     console = fake_driver.get_console_output(UUID, 2)
     assert "for root" in console and "crash dump" in console and "s3cret" not in console
     fake_driver.power_off(UUID, 0)
-    with pytest.raises(exception.VirtDriverError):
+    with pytest.raises(exceptions.VirtDriverError):
         fake_driver.trigger_crash_dump(UUID)
 
 
@@ -320,7 +320,7 @@ def test_a_domain_stands_still_and_runs_on(
     getattr(fake_driver, back)(UUID)
     assert fake_driver.get_info(UUID).power_state == PowerState.RUNNING
     control(fake_driver, fail_at=[there])
-    with pytest.raises(exception.VirtDriverError):
+    with pytest.raises(exceptions.VirtDriverError):
         getattr(fake_driver, there)(UUID)
-    with pytest.raises(exception.DomainNotFound):
+    with pytest.raises(exceptions.DomainNotFound):
         getattr(fake_driver, there)("none")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.objects import LiveDestination, MigrationProgress, Wish
-from nova_lite.states import PowerState
+from nova_lite.operations.states import PowerState
 from nova_lite.virt import driver, fake
 from tests.unit.compute.fakes import make_conf
 from tests.unit.virt.builders import make_instance, make_spec
@@ -61,7 +61,7 @@ def test_one_that_was_paused_is_paused_when_it_is_taken_over(hosts: tuple[fake.F
 def test_it_is_aborted(hosts: tuple[fake.FakeDriver, fake.FakeDriver]) -> None:
     source, destination = hosts
     spec, ready = begun(source, destination)
-    with pytest.raises(exception.MigrationAborted):
+    with pytest.raises(exceptions.MigrationAborted):
         source.live_migration(spec.instance.uuid, ready, lambda progress: Wish.ABORT)
     assert (guests(source), guests(destination)) == ([(3, PowerState.RUNNING)], [])
     assert not source.settle_live_migration(spec.instance.uuid, ready)
@@ -74,7 +74,7 @@ def test_after_a_failure_it_tells_where_the_guest_is(hosts: tuple[fake.FakeDrive
     source, destination = hosts
     spec, ready = begun(source, destination)
     fake.write_control(source.conf, "one", fail_at=[step], fail_count=-1)
-    with pytest.raises(exception.VirtDriverError):
+    with pytest.raises(exceptions.VirtDriverError):
         source.live_migration(spec.instance.uuid, ready, lambda progress: Wish.GO_ON)
     moved = step == "live_migration_after_move"
     assert source.settle_live_migration(spec.instance.uuid, ready) == moved
@@ -86,5 +86,5 @@ def test_a_guest_that_is_off_is_not_moved(hosts: tuple[fake.FakeDriver, fake.Fak
     spec = make_spec(instance=make_instance())
     source.spawn(spec)
     source.power_off(spec.instance.uuid, 0)
-    with pytest.raises(exception.MigrationPreCheckError):
+    with pytest.raises(exceptions.MigrationPreCheckError):
         source.check_can_live_migrate_source(spec.instance.uuid)

@@ -6,7 +6,7 @@ import pytest
 from oslo_config import cfg
 
 from nova_lite import conf as nova_conf
-from nova_lite import cpu_sets, exception
+from nova_lite.base import cpu_sets, exceptions
 from nova_lite.objects import NUMACell, NUMAPages
 from nova_lite.virt import topology
 
@@ -55,7 +55,7 @@ def test_dedicated_cpus_are_shared_by_nobody() -> None:
     ],
 )
 def test_an_operators_mistake_is_told(options: dict[str, str], says: str) -> None:
-    with pytest.raises(exception.ConfigurationError, match=says):
+    with pytest.raises(exceptions.ConfigurationError, match=says):
         sets(configured(**options))
 
 
@@ -80,7 +80,7 @@ def test_large_pages_are_kept_back() -> None:
     ],
 )
 def test_pages_that_are_not_there_cannot_be_kept_back(pages: str, says: str) -> None:
-    with pytest.raises(exception.ConfigurationError, match=says):
+    with pytest.raises(exceptions.ConfigurationError, match=says):
         topology.given_out(configured(pages), MACHINE)
 
 

@@ -12,7 +12,7 @@ import pytest
 from oslo_config import cfg
 
 from nova_lite import conf as configuration
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.objects import DiskFile, DiskSource, LiveDestination
 from nova_lite.virt.libvirt import guestxml, migration, transfer
 
@@ -74,7 +74,7 @@ def test_what_only_looks_like_the_source_is_fetched_over_the_network(
         marker.symlink_to("elsewhere")
     asked = []
     monkeypatch.setattr(transfer, "_run", lambda command, *more: (asked.append(command), (23, "not today"))[1])
-    with pytest.raises(exception.VirtDriverError, match="not today"):
+    with pytest.raises(exceptions.VirtDriverError, match="not today"):
         fetch(conf, source, target)
     (command,) = asked
     assert command[0] == "rsync"
@@ -115,14 +115,14 @@ def test_what_is_not_an_instances_is_refused(
     conf: cfg.ConfigOpts, source: DiskSource, target: Path, changes: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transfer, "_run", lambda *command: pytest.fail(f"{command} was run"))
-    with pytest.raises(exception.VirtDriverError):
+    with pytest.raises(exceptions.VirtDriverError):
         fetch(conf, msgspec.structs.replace(without_marker(source), **changes), target)
     assert os.listdir(target) == []
 
 
 def test_what_is_not_as_offered_is_removed(conf: cfg.ConfigOpts, source: DiskSource, target: Path) -> None:
     Path(source.location, "disk").write_bytes(b"root DISK" * 1000)
-    with pytest.raises(exception.VirtDriverError, match="not what its host has offered"):
+    with pytest.raises(exceptions.VirtDriverError, match="not what its host has offered"):
         fetch(conf, source, target)
     assert not (target / "disk").exists()
 
@@ -131,7 +131,7 @@ def test_a_link_is_not_followed(conf: cfg.ConfigOpts, source: DiskSource, target
     disk = Path(source.location, "disk")
     disk.rename(disk.with_name("secret"))
     disk.symlink_to("secret")
-    with pytest.raises(exception.VirtDriverError):
+    with pytest.raises(exceptions.VirtDriverError):
         fetch(conf, source, target)
 
 
@@ -163,5 +163,5 @@ def test_a_domain_is_described_as_it_is_to_be_there() -> None:
 
 def test_a_file_that_is_not_ready_there_is_missed() -> None:
     there = LiveDestination(driver="libvirt", host="two", generation=7, address="192.0.2.2")
-    with pytest.raises(exception.MigrationPreCheckError, match="has no disk ready"):
+    with pytest.raises(exceptions.MigrationPreCheckError, match="has no disk ready"):
         migration.destination_xml(DOMAIN, there)

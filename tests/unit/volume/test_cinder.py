@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.objects import BlockDevice, Image, NetworkDisk, VolumeConnection
 from nova_lite.objects.block_device import Source
 from nova_lite.virt.libvirt import disks, guestxml, volumes
@@ -143,7 +143,7 @@ def test_a_ceph_that_asks_nobody() -> None:
     [({"secret_uuid": None}, "rbd_secret_uuid"), ({"name": ""}, "where"), ({"ports": []}, "where")],
 )
 def test_what_cannot_be_opened(changes: dict[str, Any], told: str) -> None:
-    with pytest.raises(exception.VirtDriverError, match=told):
+    with pytest.raises(exceptions.VirtDriverError, match=told):
         rbd_disk({**RBD, **changes})
 
 
@@ -151,7 +151,7 @@ def test_without_os_brick_a_host_says_what_it_is(tmp_path: Path, no_brick: None)
     volumes = backend(tmp_path)
     found = volumes.connector()
     assert (found["host"], found["multipath"]) == (volumes.conf.host, False)
-    with pytest.raises(exception.VirtDriverError, match="os-brick is not installed"):
+    with pytest.raises(exceptions.VirtDriverError, match="os-brick is not installed"):
         volumes.connect(SERVER, connection(ISCSI))
 
 
@@ -194,7 +194,7 @@ def test_what_cannot_be_disconnected_is_kept_and_no_secret_is_told(
     host = backend(tmp_path)
     host.connect(SERVER, connection(ISCSI))
     brick.fails = RuntimeError(f"login failed: {json.dumps(ISCSI)}")
-    with pytest.raises(exception.VirtDriverError, match="could not be disconnected: RuntimeError") as caught:
+    with pytest.raises(exceptions.VirtDriverError, match="could not be disconnected: RuntimeError") as caught:
         host.disconnect(SERVER)
     assert "a password" not in caught.value.message + caplog.text
     brick.fails = None

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.objects import BlockDevice, Image, VolumeVerb, VolumeWork
 from nova_lite.objects.block_device import Source
 from nova_lite.virt import images as disk_images
@@ -92,7 +92,7 @@ def test_of_an_image(volumes: LocalVolumes, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("disk_format", ["qcow2", "vmdk"])
 def test_an_image_that_is_not_what_it_says(volumes: LocalVolumes, disk_format: str) -> None:
-    with pytest.raises(exception.NovaLiteException):
+    with pytest.raises(exceptions.NovaLiteException):
         create(volumes, image=image("image", disk_format))
     assert names(volumes) == []
 
@@ -100,14 +100,14 @@ def test_an_image_that_is_not_what_it_says(volumes: LocalVolumes, disk_format: s
 def test_an_image_that_refers_to_another_file(volumes: LocalVolumes, tmp_path: Path) -> None:
     base = ("-b", str(tmp_path / "image"), "-F", "raw")
     disk_images.run("qemu-img", "create", "-q", "-f", "qcow2", *base, str(tmp_path / "overlay"), "1M")
-    with pytest.raises(exception.ImageUnacceptable, match="refers to other files"):
+    with pytest.raises(exceptions.ImageUnacceptable, match="refers to other files"):
         create(volumes, image=image("overlay", "qcow2"))
     assert names(volumes) == []
 
 
 def test_an_image_that_is_too_large(volumes: LocalVolumes, tmp_path: Path) -> None:
     disk_images.run("qemu-img", "create", "-q", "-f", "qcow2", str(tmp_path / "large"), "2G")
-    with pytest.raises(exception.ImageUnacceptable, match="it needs 2 GB, and the volume has 1"):
+    with pytest.raises(exceptions.ImageUnacceptable, match="it needs 2 GB, and the volume has 1"):
         create(volumes, image=image("large", "qcow2"))
 
 
@@ -125,7 +125,7 @@ def test_snapshots_and_copies(volumes: LocalVolumes) -> None:
     assert clone.read_bytes()[:5] == b"after"
     volumes.delete_snapshot(snapshot_id)
     volumes.delete_snapshot(snapshot_id)
-    with pytest.raises(exception.VolumeFileMissing):
+    with pytest.raises(exceptions.VolumeFileMissing):
         create(volumes, source_snapshot=snapshot_id)
 
 
@@ -140,7 +140,7 @@ def test_delete(volumes: LocalVolumes) -> None:
     volume_id = create(volumes)
     volumes.delete(volume_id)
     volumes.delete(volume_id)
-    with pytest.raises(exception.VolumeFileMissing):
+    with pytest.raises(exceptions.VolumeFileMissing):
         volumes.require(volume_id)
 
 
@@ -157,7 +157,7 @@ def test_a_guests_volumes_are_made_before_it(volumes: LocalVolumes) -> None:
     Path(volumes.require(str(made[0].volume_id))).write_bytes(b"a guest's")
     volumes.prepare(made, {})
     assert Path(volumes.require(str(made[0].volume_id))).read_bytes() == b"a guest's"
-    with pytest.raises(exception.VolumeFileMissing):
+    with pytest.raises(exceptions.VolumeFileMissing):
         volumes.prepare([device(Source.VOLUME)], {})
 
 
@@ -172,7 +172,7 @@ def test_a_disk_that_is_full_is_this_hosts_failure(volumes: LocalVolumes, monkey
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "truncate", full)
-    with pytest.raises(exception.VirtDriverError, match="No space left"):
+    with pytest.raises(exceptions.VirtDriverError, match="No space left"):
         create(volumes)
     assert names(volumes) == []
 
@@ -201,9 +201,9 @@ def test_snapshots_of_volumes_in_use_are_whole_or_not_there(volumes: LocalVolume
 
     def fail(parts: Mapping[str, str]) -> None:
         assert [os.path.getsize(part) for part in parts.values()] == [GIB, 2 * GIB]
-        raise exception.VirtDriverError(reason="the guest is gone")
+        raise exceptions.VirtDriverError(reason="the guest is gone")
 
-    with pytest.raises(exception.VirtDriverError, match="the guest is gone"):
+    with pytest.raises(exceptions.VirtDriverError, match="the guest is gone"):
         volumes.create_snapshots_in_use(wanted, fail)
     assert names(volumes) == sorted([one, two])
 
@@ -228,7 +228,7 @@ def test_a_volume_is_made_anew_of_an_image(volumes: LocalVolumes, tmp_path: Path
         file.write(b"what the guest has written")
     with pytest.raises(FileNotFoundError):
         volumes.fetch_image(image("nosuch"), str(tmp_path / "x"))
-    with pytest.raises((exception.NovaLiteException, OSError)):
+    with pytest.raises((exceptions.NovaLiteException, OSError)):
         volumes.reimage(volume_id, image("nosuch"), 2)
     with open(path, "rb") as file:
         assert file.read(len(DATA)) == DATA, "a failure leaves it as it was"

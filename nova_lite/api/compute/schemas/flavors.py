@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nova_lite.api.compute.schemas import types as t
-from nova_lite.api.microversions import Change, Versioned
+from nova_lite.api.http.microversions import Change, Versioned
 
 _FLAVOR_21: t.Schema = {
     "name": t.NAME,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nova_lite.api.compute.schemas import types as t
-from nova_lite.api.microversions import Change
+from nova_lite.api.http.microversions import Change
 
 _SERVICES: t.Schema = {"host": t.Q_ANY, "binary": t.Q_ANY}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nova_lite.api.compute.schemas import types as t
-from nova_lite.api.microversions import Change, Versioned
+from nova_lite.api.http.microversions import Change, Versioned
 
 _ADDRESS = t.strict({"ip_address": t.IP_ADDRESS}, ("ip_address",))
 _FIXED_IPS: t.Schema = {"type": "array", "minItems": 1, "maxItems": 1, "items": _ADDRESS}

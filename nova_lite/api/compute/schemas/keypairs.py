@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nova_lite.api.compute.schemas import types as t
-from nova_lite.api.microversions import Change, Versioned
+from nova_lite.api.http.microversions import Change, Versioned
 
 _NAME_21: t.Schema = {**t.NAME, "pattern": r"^[a-zA-Z0-9 _-]+$"}
 _NAME_292: t.Schema = {**_NAME_21, "pattern": r"^[a-zA-Z0-9 _@.-]+$"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nova_lite.api.compute.schemas import types as t
-from nova_lite.api.microversions import Change, Versioned
+from nova_lite.api.http.microversions import Change, Versioned
 
 #: Parameters were ignored until 2.102 by what takes none.
 NOTHING = Versioned({1: t.loose_query({}), Change.NO_UNKNOWN_QUERIES: t.strict({})})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nova_lite.api.microversions import Change, Versioned
+from nova_lite.api.http.microversions import Change, Versioned
 
 MAX_INT = 0x7FFFFFFF
 MAX_USER_DATA = 65535

@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from nova_lite import cpu_sets
 from nova_lite.api.compute.views import services as service_views
-from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Request
+from nova_lite.api.http.microversions import Change
+from nova_lite.api.http.wsgi import Request
+from nova_lite.base import cpu_sets
 from nova_lite.objects import ComputeNode, Instance
 
 Servers = Mapping[tuple[str | None, str | None], list[Instance]]

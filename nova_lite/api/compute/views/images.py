@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nova_lite.api.compute.views import times
-from nova_lite.api.wsgi import Request
+from nova_lite.api.http.wsgi import Request
 from nova_lite.objects import Image
 
 #: Status here, and progress in percent.

@@ -6,8 +6,8 @@ from typing import Any
 
 from nova_lite.api.compute.views import servers as server_views
 from nova_lite.api.compute.views import times
-from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Request
+from nova_lite.api.http.microversions import Change
+from nova_lite.api.http.wsgi import Request
 from nova_lite.objects import InstanceAction, InstanceActionEvent
 from nova_lite.policies import instance_actions as policies
 

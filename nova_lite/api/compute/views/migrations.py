@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from nova_lite.api.compute.views import times
-from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Request
+from nova_lite.api.http.microversions import Change
+from nova_lite.api.http.wsgi import Request
 from nova_lite.objects import ServerMigration
 
 LIVE = "live-migration"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from typing import Any
 
-from nova_lite.api.wsgi import Request
+from nova_lite.api.http.wsgi import Request
 from nova_lite.objects import Network, ipv6
 
 #: What the form has besides and the built-in networks do not: always null, and for admins only.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Request
+from nova_lite.api.http.microversions import Change
+from nova_lite.api.http.wsgi import Request
 from nova_lite.objects import Limits, QuotaUsage
 
 #: Absolute limit to the quota it shows, and the version from which it is not shown any more.

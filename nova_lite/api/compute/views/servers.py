@@ -6,14 +6,14 @@ import functools
 import hashlib
 from typing import Any
 
-from nova_lite import states
 from nova_lite.api.compute import image_properties
 from nova_lite.api.compute.views import flavors as flavor_views
 from nova_lite.api.compute.views import times
-from nova_lite.api.microversions import Change
-from nova_lite.api.wsgi import Request
+from nova_lite.api.http.microversions import Change
+from nova_lite.api.http.wsgi import Request
 from nova_lite.objects import VIF, Instance
 from nova_lite.objects.instance import version_of
+from nova_lite.operations import states
 from nova_lite.policies import servers as policies
 
 _RESIZING = dict.fromkeys(("resize_prep", "resize_migrating", "resize_migrated", "resize_finish"), "RESIZE")

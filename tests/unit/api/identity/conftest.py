@@ -10,13 +10,13 @@ import pytest
 import webob
 from oslo_config import cfg
 
-from nova_lite.api import deploy, wsgi
+from nova_lite.api.http import deploy, wsgi
 from nova_lite.api.identity import directory
 from nova_lite.api.identity.authority import Authority
 from nova_lite.api.identity.directory import Directory
 from nova_lite.compute.api import API
 from nova_lite.image.driver import load_backend
-from nova_lite.policy import Policy
+from nova_lite.policies.enforcer import Policy
 from tests.unit.api.conftest import make_conf
 from tests.unit.api.fakes import FakeCompute, FakeConductor
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from nova_lite import exception
 from nova_lite.api.identity import directory, passwords
 from nova_lite.api.identity.directory import Directory, User
 from nova_lite.api.identity.tokens import Keys, Tokens, new_token
+from nova_lite.base import exceptions
 
 
 def make(path: Path) -> Directory:
@@ -67,7 +67,7 @@ def test_a_broken_edit_is_told_without_its_secrets(tmp_path: Path, caplog: pytes
     users = make(tmp_path)
     path = Path(users.path)
     path.write_text(path.read_text().replace("  password: scrypt", "  password: [scrypt"))
-    with caplog.at_level(logging.ERROR), pytest.raises(exception.ConfigurationError, match="is not YAML") as caught:
+    with caplog.at_level(logging.ERROR), pytest.raises(exceptions.ConfigurationError, match="is not YAML") as caught:
         users.load()
     assert "$8$1$" not in f"{caught.value} {caught.value.__cause__} {caplog.text}"
 
@@ -75,7 +75,7 @@ def test_a_broken_edit_is_told_without_its_secrets(tmp_path: Path, caplog: pytes
 def test_a_failed_change_is_not_written(tmp_path: Path) -> None:
     users = make(tmp_path)
     before = Path(users.path).read_bytes()
-    with pytest.raises(exception.Conflict), users.changing() as content:
+    with pytest.raises(exceptions.Conflict), users.changing() as content:
         content.projects.clear()
         directory.add_user(content, "alice", "x")
     assert Path(users.path).read_bytes() == before
@@ -97,7 +97,7 @@ def test_a_wrong_file_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
     path = tmp_path / "users.yaml"
     path.write_text(text)
     path.chmod(0o640)
-    with pytest.raises(exception.ConfigurationError, match="users_file") as caught:
+    with pytest.raises(exceptions.ConfigurationError, match="users_file") as caught:
         Directory(str(path)).load()
     assert "\n" not in caught.value.message
 
@@ -112,13 +112,13 @@ def test_unknown_roles_are_refused(tmp_path: Path) -> None:
 def test_an_open_file_is_refused(tmp_path: Path, mode: int) -> None:
     users = make(tmp_path)
     os.chmod(users.path, mode)
-    with pytest.raises(exception.ConfigurationError, match="chmod 0640"):
+    with pytest.raises(exceptions.ConfigurationError, match="chmod 0640"):
         Directory(users.path).load()
 
 
 @pytest.mark.parametrize("name", ["", " a", "a ", "a/b", "a\nb", "x" * 256])
 def test_names(name: str) -> None:
-    with pytest.raises(exception.InvalidInput):
+    with pytest.raises(exceptions.InvalidInput):
         directory.add_project(directory.Content(), name)
 
 
@@ -138,7 +138,7 @@ def test_roles_are_given_and_taken() -> None:
     directory.grant(user, project, "reader")
     directory.grant(user, project, "reader")
     assert user.roles == {project.id: ["reader"]}
-    with pytest.raises(exception.NotFound):
+    with pytest.raises(exceptions.NotFound):
         directory.revoke(user, project, "admin")
     directory.revoke(user, project, "reader")
     assert user.roles == {}
@@ -163,18 +163,18 @@ def test_keys_are_private_and_rotate(tmp_path: Path) -> None:
 
 def test_keys_that_cannot_be_used(tmp_path: Path) -> None:
     keys = Keys(str(tmp_path))
-    with pytest.raises(exception.ConfigurationError, match="No such file"):
+    with pytest.raises(exceptions.ConfigurationError, match="No such file"):
         keys.fernet()
     keys.rotate(3)
     (tmp_path / "keys" / "1").chmod(0o640)
-    with pytest.raises(exception.ConfigurationError, match="chmod 0600"):
+    with pytest.raises(exceptions.ConfigurationError, match="chmod 0600"):
         keys.fernet()
     (tmp_path / "keys" / "1").chmod(0o600)
     (tmp_path / "keys" / "1").write_text("short")
-    with pytest.raises(exception.ConfigurationError, match="not a Fernet key"):
+    with pytest.raises(exceptions.ConfigurationError, match="not a Fernet key"):
         keys.fernet()
     (tmp_path / "keys" / "1").unlink()
-    with pytest.raises(exception.ConfigurationError, match="user init"):
+    with pytest.raises(exceptions.ConfigurationError, match="user init"):
         keys.fernet()
 
 

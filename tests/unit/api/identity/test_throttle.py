@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from nova_lite import exception
 from nova_lite.api.identity import throttle
 from nova_lite.api.identity.throttle import FREE_OF_ADDRESS, FREE_OF_USER, LONGEST_WAIT, MEMORY, Throttle
+from nova_lite.base import exceptions
 from tests.unit.api.identity.conftest import World
 from tests.unit.api.identity.test_identity_api import error
 
@@ -25,7 +25,7 @@ def wait(guard: Throttle, clock: Clock, user: str = "alice", address: str = "a")
         try:
             guard.check(user, address)
             return clock.now - before
-        except exception.TooManyFailures:
+        except exceptions.TooManyFailures:
             clock.now += 0.5
 
 
@@ -51,7 +51,7 @@ def test_many_users_from_one_address() -> None:
     for number in range(FREE_OF_ADDRESS):
         guard.check(f"user-{number}", "a")
         guard.failed(f"user-{number}", "a")
-    with pytest.raises(exception.TooManyFailures):
+    with pytest.raises(exceptions.TooManyFailures):
         guard.check("another", "a")
     guard.check("another", "b")
 

@@ -14,13 +14,13 @@ import msgspec
 import pytest
 import webob
 
-from nova_lite import exception
-from nova_lite.api import deploy, wsgi
+from nova_lite.api.http import deploy, wsgi
+from nova_lite.base import exceptions
 from nova_lite.compute.api import API
 from nova_lite.image import store
 from nova_lite.image.driver import load_backend
 from nova_lite.objects import Image
-from nova_lite.policy import Policy
+from nova_lite.policies.enforcer import Policy
 from tests.unit.api.conftest import ADMIN, MEMBER, STRANGER, fault, make_conf
 from tests.unit.api.fakes import IMAGE_ID, NOW, FakeCompute, FakeConductor
 
@@ -358,7 +358,7 @@ def test_an_upload_that_its_owner_has_no_room_for(images: Images, monkeypatch: p
 
     def update(context: Any, image_id: str, changes: dict[str, Any], expected: str | None) -> Image:
         if changes.get("size"):
-            raise exception.ImageQuotaExceeded(allowed=1, unit="MiB", used=1)
+            raise exceptions.ImageQuotaExceeded(allowed=1, unit="MiB", used=1)
         return real(context, image_id, changes, expected)
 
     monkeypatch.setattr(images.conductor, "image_update", update)

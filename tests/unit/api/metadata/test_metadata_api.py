@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 import webob
 
-from nova_lite import exception
-from nova_lite.api import deploy, wsgi
+from nova_lite.api.http import deploy, wsgi
 from nova_lite.api.metadata import callers
 from nova_lite.api.metadata.app import MetadataApp
+from nova_lite.base import exceptions
 from nova_lite.compute.api import API
 from nova_lite.image.driver import load_backend
 from nova_lite.objects import VIF, Instance
 from nova_lite.objects.instance import POSTED_PASSWORD
-from nova_lite.policy import Policy
+from nova_lite.policies.enforcer import Policy
 from tests.unit.api.conftest import make_conf
 from tests.unit.api.fakes import NETWORK, FakeCompute, FakeConductor, make_instance
 
@@ -329,7 +329,7 @@ def test_then_the_address_alone_says_nothing(proxied: Service, missing: str) -> 
 
 
 def test_an_empty_secret_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(exception.ConfigurationError, match="metadata_proxy_shared_secret"):
+    with pytest.raises(exceptions.ConfigurationError, match="metadata_proxy_shared_secret"):
         Service(tmp_path, monkeypatch, "[neutron]\nservice_metadata_proxy = true\n")
 
 
@@ -367,7 +367,7 @@ def test_too_many_requests_of_one_guest(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_a_control_plane_that_is_away_is_a_503(service: Service) -> None:
-    service.conductor.error = exception.MessagingUnavailable(what="the conductor")
+    service.conductor.error = exceptions.MessagingUnavailable(what="the conductor")
     response = service("/latest/meta-data/")
     assert (response.status_code, response.headers["Retry-After"]) == (503, "2")
 

@@ -11,16 +11,17 @@ from typing import Any
 import pytest
 import webob
 
-from nova_lite import exception, rpc
-from nova_lite.api import deploy, wsgi
+from nova_lite import rpc
+from nova_lite.api.http import deploy, wsgi
+from nova_lite.base import exceptions
 from nova_lite.compute.api import API
 from nova_lite.compute.rpcapi import ComputeRPC
-from nova_lite.conductor.db import floating_ips, migration, networks
 from nova_lite.conductor.manager import ConductorManager
 from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.db import floating_ips, migration, networks
 from nova_lite.image.driver import load_backend
 from nova_lite.network import define
-from nova_lite.policy import Policy
+from nova_lite.policies.enforcer import Policy
 from nova_lite.scheduler.rpcapi import SchedulerRPC
 from tests.unit.api.conftest import ADMIN, MEMBER, STRANGER, make_conf
 
@@ -424,5 +425,5 @@ def test_what_is_no_request(api: Api) -> None:
 
 def test_a_backend_without_rows_is_not_served(tmp_path: Path) -> None:
     conf = make_conf(tmp_path, "enabled_apis = network\n[network]\nbackend = none\n")
-    with pytest.raises(exception.ConfigurationError, match="backend = local, which is none"):
+    with pytest.raises(exceptions.ConfigurationError, match="backend = local, which is none"):
         deploy.load_app("network", wsgi.Services(conf, Policy(conf), API()))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import webob
 
-from nova_lite.api import deploy
+from nova_lite.api.http import deploy
 from tests.unit.api.conftest import MEMBER, STRANGER, fault
 from tests.unit.api.volume.test_volume_api import NOBODY, Volumes
 

@@ -13,14 +13,14 @@ import sqlalchemy as sa
 import webob
 
 from nova_lite import rpc
-from nova_lite.api import deploy, wsgi
+from nova_lite.api.http import deploy, wsgi
 from nova_lite.compute.api import API
 from nova_lite.compute.rpcapi import ComputeRPC
-from nova_lite.conductor.db import migration, models
 from nova_lite.conductor.manager import ConductorManager
 from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.db import migration, models
 from nova_lite.image.driver import load_backend
-from nova_lite.policy import Policy
+from nova_lite.policies.enforcer import Policy
 from nova_lite.scheduler.rpcapi import SchedulerRPC
 from tests.unit.api.conftest import ADMIN, MEMBER, STRANGER, fault, make_conf
 

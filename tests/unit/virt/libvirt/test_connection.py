@@ -6,7 +6,7 @@ from typing import Any
 import libvirt
 import pytest
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.virt.libvirt.connection import FILTER_TRIES, Connection, LibvirtFailure
 
 
@@ -43,7 +43,7 @@ def test_a_refusal_is_one_line_with_its_code(connection: Connection) -> None:
     ],
 )
 def test_a_daemon_that_is_away_is_told_from_a_refusal(connection: Connection, code: int, origin: int) -> None:
-    with pytest.raises(exception.HypervisorUnavailable, match="on host one: it broke"):
+    with pytest.raises(exceptions.HypervisorUnavailable, match="on host one: it broke"):
         connection.call(failing(libvirt_error(code, origin)))
 
 
@@ -56,7 +56,7 @@ def test_expected_refusals_are_no_errors(connection: Connection) -> None:
 
 def test_no_libvirtd_is_one_line() -> None:
     away = Connection("qemu+unix:///system?socket=/nonexistent/libvirt-sock", "one")
-    with pytest.raises(exception.HypervisorUnavailable, match=r"on host one: .*/nonexistent/libvirt-sock") as caught:
+    with pytest.raises(exceptions.HypervisorUnavailable, match=r"on host one: .*/nonexistent/libvirt-sock") as caught:
         away.get()
     assert "\n" not in caught.value.message
 

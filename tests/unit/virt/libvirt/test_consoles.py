@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from oslo_config import cfg
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.objects import LiveDestination
 from nova_lite.virt.driver import ConsoleAddress
 from nova_lite.virt.libvirt import consoles, guestxml
@@ -131,7 +131,7 @@ def test_what_guests_get_is_the_operators_choice(conf: cfg.ConfigOpts, host: Con
 @pytest.mark.parametrize("text", ["2:1", "0:1", "1:65536", "70000:70001"])
 def test_a_range_that_is_none(conf: cfg.ConfigOpts, connection: Connection, text: str) -> None:
     conf.set_override("port_range", text, "serial_console")
-    with pytest.raises(exception.ConfigurationError, match="port_range"):
+    with pytest.raises(exceptions.ConfigurationError, match="port_range"):
         Consoles(conf, connection).check()  # type: ignore[arg-type]
 
 
@@ -140,14 +140,14 @@ def test_where_the_screen_is(conf: cfg.ConfigOpts, host: Consoles) -> None:
     xml = "<domain><devices><graphics type='spice' port='1'/><graphics type='vnc' port='5903'/></devices></domain>"
     assert host.vnc(xml) == ConsoleAddress("192.0.2.8", 5903)
     for other in (xml.replace("vnc", "sdl"), xml.replace("5903", "-1")):
-        with pytest.raises(exception.ConsoleTypeUnavailable, match="novnc"):
+        with pytest.raises(exceptions.ConsoleTypeUnavailable, match="novnc"):
             host.vnc(other)
 
 
 def test_where_the_serial_port_is(host: Consoles) -> None:
     xml = ET.tostring(build(Listeners(serial=ConsoleAddress("192.0.2.7", 10003))), encoding="unicode")
     assert host.serial(xml) == ConsoleAddress("127.0.0.1", 10003)
-    with pytest.raises(exception.ConsoleTypeUnavailable, match="serial"):
+    with pytest.raises(exceptions.ConsoleTypeUnavailable, match="serial"):
         host.serial(ET.tostring(build(), encoding="unicode"))
 
 
@@ -157,7 +157,7 @@ def test_no_port_is_given_twice_and_none_that_is_taken(host: Consoles, ports: li
         other.listen()
         given = [host.listeners().serial.port for _ in range(2)]  # type: ignore[union-attr]
         assert given == [ports[0], ports[2]]
-        with pytest.raises(exception.VirtDriverError, match="are taken"):
+        with pytest.raises(exceptions.VirtDriverError, match="are taken"):
             host.listeners()
 
 

@@ -9,7 +9,7 @@ import libvirt
 import pytest
 from oslo_config import cfg
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.hardware import traits
 from nova_lite.virt.libvirt import cpumodel, hosttraits
 from nova_lite.virt.libvirt.connection import LibvirtFailure
@@ -85,7 +85,7 @@ def test_qemus_own(conf: cfg.ConfigOpts) -> None:
     ],
 )
 def test_an_operators_mistake_is_one_line(conf: cfg.ConfigOpts, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(exception.ConfigurationError, match=message):
+    with pytest.raises(exceptions.ConfigurationError, match=message):
         choose(conf, **options)
 
 

@@ -6,7 +6,7 @@ import types
 import libvirt
 import pytest
 
-from nova_lite.states import PowerState
+from nova_lite.operations.states import PowerState
 from nova_lite.virt.libvirt import domains
 from nova_lite.virt.libvirt.domains import Domains
 from nova_lite.virt.libvirt.events import EventRelay

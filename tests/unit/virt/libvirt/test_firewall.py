@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.virt.libvirt import firewall, nft
 from nova_lite.virt.libvirt.firewall import Firewall
 from tests.unit.virt.builders import make_network
@@ -101,7 +101,7 @@ def test_rules_that_nft_refuses_are_an_error(tools: Path) -> None:
     made = make()
     made.prepare()
     (tools / "nft").write_text("#!/bin/sh\necho no such thing >&2\nexit 1\n")
-    with pytest.raises(exception.VirtDriverError, match="filters of this host: nft says no such thing"):
+    with pytest.raises(exceptions.VirtDriverError, match="filters of this host: nft says no such thing"):
         nft.apply(made.rules([make_network()]))
 
 
@@ -113,7 +113,7 @@ def test_without_nft_there_is_no_metadata_service(
     if missing:
         monkeypatch.setenv("PATH", "/nowhere")
     why = "nft cannot be run: No such file" if missing else "nft says Operation not permitted"
-    with pytest.raises(exception.ConfigurationError, match=why):
+    with pytest.raises(exceptions.ConfigurationError, match=why):
         make(metadata_service=True).prepare()
     made = make()
     made.prepare()
@@ -123,7 +123,7 @@ def test_without_nft_there_is_no_metadata_service(
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0", "::1", "169.254.169.254", "api.example.org"])
 def test_guests_cannot_be_led_just_anywhere(tools: Path, address: str) -> None:
-    with pytest.raises(exception.ConfigurationError, match=f"metadata_listen = {re.escape(address)}"):
+    with pytest.raises(exceptions.ConfigurationError, match=f"metadata_listen = {re.escape(address)}"):
         make(address, metadata_service=True).prepare()
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.virt.libvirt import floating
 from nova_lite.virt.libvirt.floating import Addresses
 from tests.unit.virt.builders import make_vif
@@ -44,11 +44,11 @@ def test_after_a_restart_nothing_is_left_and_nothing_missing(tmp_path: Path, ran
 
 def test_what_was_begun_is_known_to_the_next_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*command: str) -> None:
-        raise exception.VirtDriverError(reason="killed")
+        raise exceptions.VirtDriverError(reason="killed")
 
     with monkeypatch.context() as patch:
         patch.setattr(floating.images, "run", fails)
-        with pytest.raises(exception.VirtDriverError):
+        with pytest.raises(exceptions.VirtDriverError):
             Addresses(str(tmp_path), "h", "lo").have({A})
     ran: list[str] = []
     monkeypatch.setattr(floating.images, "run", lambda *command: ran.append(" ".join(command[2:])))

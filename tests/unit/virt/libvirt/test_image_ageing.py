@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.image import local
 from nova_lite.objects import Image
 from nova_lite.virt import images
@@ -234,7 +234,7 @@ def test_what_a_killed_daemon_left_is_gone_at_the_next_start(
 
 
 def test_an_image_may_not_be_called_like_a_leftover(world: World) -> None:
-    with pytest.raises(exception.ImageUnacceptable, match="not a plain name"):
+    with pytest.raises(exceptions.ImageUnacceptable, match="not a plain name"):
         world.cache.get(make_image(world.source, id="my.raw"))
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from oslo_config import cfg
 
-from nova_lite import exception
-from nova_lite.compute.operations.build import aborts
+from nova_lite.base import exceptions
+from nova_lite.compute.operations.create import aborts
 from nova_lite.image import local
 from nova_lite.objects import Image
 from nova_lite.virt import images
@@ -96,12 +96,12 @@ def test_it_is_fetched_once_however_many_ask(tmp_path: Path, qemu_img: images.Qe
 @pytest.mark.parametrize(
     ("changes", "error"),
     [
-        ({"checksum": "0" * 64}, exception.ImageCorrupt),
-        ({"size": 5}, exception.ImageCorrupt),
-        ({"disk_format": "qcow2"}, exception.ImageUnacceptable),
-        ({"disk_format": "vmdk"}, exception.ImageUnacceptable),
-        ({"id": "../x"}, exception.ImageUnacceptable),
-        ({"name": "/nonexistent"}, exception.ImageFileMissing),
+        ({"checksum": "0" * 64}, exceptions.ImageCorrupt),
+        ({"size": 5}, exceptions.ImageCorrupt),
+        ({"disk_format": "qcow2"}, exceptions.ImageUnacceptable),
+        ({"disk_format": "vmdk"}, exceptions.ImageUnacceptable),
+        ({"id": "../x"}, exceptions.ImageUnacceptable),
+        ({"name": "/nonexistent"}, exceptions.ImageFileMissing),
     ],
 )
 def test_what_is_not_right_is_refused_and_nothing_kept(
@@ -116,14 +116,14 @@ def test_what_is_not_right_is_refused_and_nothing_kept(
 def test_an_image_that_refers_to_a_file_of_the_host_is_refused(tmp_path: Path, cache: ImageCache, option: str) -> None:
     options = ["-b", "/etc/passwd", "-F", "raw"] if option == "backing" else ["-o", f"data_file={tmp_path / 'data'}"]
     path = create(tmp_path / "evil", "qcow2", 10 * MIB, *options)
-    with pytest.raises(exception.ImageUnacceptable, match="backing file" if option == "backing" else "another file"):
+    with pytest.raises(exceptions.ImageUnacceptable, match="backing file" if option == "backing" else "another file"):
         cache.get(make_image(path, "qcow2"))
     assert cached_files(tmp_path) == []
 
 
 def test_a_qcow2_declared_as_raw_is_refused(tmp_path: Path, cache: ImageCache) -> None:
     path = create(tmp_path / "evil", "qcow2", 10 * MIB, "-b", "/etc/passwd", "-F", "raw")
-    with pytest.raises(exception.ImageUnacceptable, match="declared as raw, and it is qcow2"):
+    with pytest.raises(exceptions.ImageUnacceptable, match="declared as raw, and it is qcow2"):
         cache.get(make_image(path, "raw"))
 
 
@@ -132,7 +132,7 @@ def test_a_header_that_wants_absurd_memory_hurts_nobody(tmp_path: Path, cache: I
     data = bytearray(path.read_bytes())
     data[36:40] = (0x7FFFFFFF).to_bytes(4, "big")  # size of the L1 table
     path.write_bytes(data)
-    with pytest.raises(exception.ImageUnacceptable, match=r"its tables do not have the size that it needs$"):
+    with pytest.raises(exceptions.ImageUnacceptable, match=r"its tables do not have the size that it needs$"):
         cache.get(make_image(path, "qcow2"))
 
 
@@ -144,7 +144,9 @@ def test_what_this_host_cannot_convert_another_may(
         monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=MIB))
     else:
         monkeypatch.setattr(images, "FLATTEN_MEMORY", 1)
-    with pytest.raises(exception.VirtDriverError, match=r"than this host has room for|not be converted here") as caught:
+    with pytest.raises(
+        exceptions.VirtDriverError, match=r"than this host has room for|not be converted here"
+    ) as caught:
         cache.get(make_image(create(tmp_path / "v", "vdi", 3 * MIB), "vdi"))
     assert not aborts(caught.value)
     assert str(tmp_path) not in caught.value.message
@@ -159,7 +161,7 @@ def test_a_copy_without_end_is_ended(tmp_path: Path, conf: cfg.ConfigOpts, monke
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     conf.set_override("image_convert_seconds", 1, group="libvirt")
     info = images.DiskInfo(format="vdi", virtual_size=MIB, data_files=[])
-    with pytest.raises(exception.VirtDriverError, match="ended with status"):
+    with pytest.raises(exceptions.VirtDriverError, match="ended with status"):
         images.QemuImg(conf).convert(str(tmp_path / "a"), info, str(tmp_path / "b"))
 
 
@@ -169,7 +171,7 @@ def test_a_disk_without_end_is_not_converted(tmp_path: Path, cache: ImageCache) 
     data[368:376] = (2**60).to_bytes(8, "little")  # its size
     data[384:388] = (2**31 - 1).to_bytes(4, "little")  # blocks of it
     path.write_bytes(data)
-    with pytest.raises(exception.ImageUnacceptable, match=r"cannot be read$"):
+    with pytest.raises(exceptions.ImageUnacceptable, match=r"cannot be read$"):
         cache.get(make_image(path, "vdi"))
     assert cached_files(tmp_path) == []
 
@@ -181,7 +183,7 @@ def test_a_fifo_is_no_image(tmp_path: Path, cache: ImageCache) -> None:
     image = make_image(path, size=0)
     path.unlink()
     os.mkfifo(path)
-    with pytest.raises(exception.ImageFileMissing, match="not a regular file"):
+    with pytest.raises(exceptions.ImageFileMissing, match="not a regular file"):
         cache.get(image)
 
 
@@ -202,7 +204,7 @@ def test_qemu_img_is_never_asked_to_guess(tmp_path: Path, cache: ImageCache, mon
 
 
 def test_a_missing_program_is_a_driver_error() -> None:
-    with pytest.raises(exception.VirtDriverError, match="cannot be run"):
+    with pytest.raises(exceptions.VirtDriverError, match="cannot be run"):
         images.run("/nonexistent/qemu-img")
 
 
@@ -239,7 +241,7 @@ def test_an_image_bigger_than_the_flavors_disk_is_refused_before_use(
     tmp_path: Path, cache: ImageCache, qemu_img: images.QemuImg
 ) -> None:
     image = make_image(create(tmp_path / "big", "qcow2", images.GIB + 1024**2), "qcow2")
-    with pytest.raises(exception.FlavorDiskTooSmall, match="image needs 2 GiB"):
+    with pytest.raises(exceptions.FlavorDiskTooSmall, match="image needs 2 GiB"):
         make(cache, qemu_img, tmp_path / "i", image, flavor={"root_gb": 1})
     assert list((tmp_path / "i").iterdir()) == []
 
@@ -272,7 +274,7 @@ def test_a_kernel_image_that_is_gone_is_named(
     tmp_path: Path, cache: ImageCache, qemu_img: images.QemuImg, raw: Path
 ) -> None:
     image = make_image(raw, "ami", properties={"kernel_id": "gone"})
-    with pytest.raises(exception.ImageFileMissing, match="gone"):
+    with pytest.raises(exceptions.ImageFileMissing, match="gone"):
         make(cache, qemu_img, tmp_path / "i", image)
 
 
@@ -281,10 +283,10 @@ def test_a_command_line_with_control_characters_is_refused(
 ) -> None:
     kernel = make_image(raw, "aki")
     image = make_image(raw, "ami", properties={"kernel_id": kernel.id, "os_command_line": "a\x00b"})
-    with pytest.raises(exception.ImageUnacceptable):
+    with pytest.raises(exceptions.ImageUnacceptable):
         make(cache, qemu_img, tmp_path / "i", image, images={kernel.id: kernel})
 
 
 def test_a_server_without_an_image_is_refused(tmp_path: Path, cache: ImageCache, qemu_img: images.QemuImg) -> None:
-    with pytest.raises(exception.ImageUnacceptable):
+    with pytest.raises(exceptions.ImageUnacceptable):
         make(cache, qemu_img, tmp_path / "i", None)

@@ -10,7 +10,7 @@ import libvirt
 import pytest
 from oslo_config import cfg
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.objects import LiveDestination
 from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.migration import Migration
@@ -85,11 +85,11 @@ def test_a_guest_that_never_came_is_at_the_source(settle: Callable[[Any, Any], b
 
 def test_what_still_comes_is_asked_for_again(settle: Callable[[Any, Any], bool]) -> None:
     coming = domain((libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_MIGRATION), persistent=False)
-    with pytest.raises(exception.MigrationFailed, match="still counts as coming"):
+    with pytest.raises(exceptions.MigrationFailed, match="still counts as coming"):
         settle(host(lambda uuid: domain(STOPPED)), host(lambda uuid: coming))
 
 
 def test_a_destination_that_is_away_is_asked_again(settle: Callable[[Any, Any], bool]) -> None:
     away = libvirt_error(libvirt.VIR_ERR_NO_CONNECT, libvirt.VIR_FROM_RPC)
-    with pytest.raises(exception.HypervisorUnavailable, match="h2"):
+    with pytest.raises(exceptions.HypervisorUnavailable, match="h2"):
         settle(host(lambda uuid: domain(STOPPED)), away)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from oslo_config import cfg
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.image import local
 from nova_lite.virt import images
 from nova_lite.virt.libvirt.disks import DiskMaker
@@ -36,7 +36,7 @@ def test_a_hosts_own_disks_are_read_without_a_program(
     assert commands == []
 
     small = make_spec(instance=make_instance(flavor=make_flavor(root_gb=1)), image=image)
-    with pytest.raises(exception.FlavorDiskTooSmall):
+    with pytest.raises(exceptions.FlavorDiskTooSmall):
         moved.adopt(str(tmp_path / "i"), small, None)
     big = make_spec(instance=make_instance(flavor=make_flavor(root_gb=3)), image=image)
     moved.adopt(str(tmp_path / "i"), big, None)

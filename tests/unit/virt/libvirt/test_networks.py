@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.virt.libvirt import dhcp, networks
 from tests.unit.virt.builders import make_network, make_vif
 
@@ -56,7 +56,7 @@ def test_without_a_gateway_it_is_isolated_and_the_bridge_keeps_out_of_the_pool(
 
 def test_a_pool_that_leaves_no_address_for_the_host_is_refused() -> None:
     network = make_network(gateway=None, start="10.76.0.1", end="10.76.0.254")
-    with pytest.raises(exception.VirtDriverError, match="no address for the host"):
+    with pytest.raises(exceptions.VirtDriverError, match="no address for the host"):
         networks.network_xml(make_vif(network=network))
 
 
@@ -75,13 +75,13 @@ def test_of_a_full_name_its_first_part_is_given() -> None:
 
 
 def test_an_ipv6_address_is_refused() -> None:
-    with pytest.raises(exception.VirtDriverError, match="not an IPv4 address"):
+    with pytest.raises(exceptions.VirtDriverError, match="not an IPv4 address"):
         networks.reservation(make_vif(address="fd00::1"), "web")
 
 
 @pytest.mark.parametrize("mac_address", ["fa:16:3e:00:76", "ignore", "fa:16:3e:00:76:01,id:*"])
 def test_a_malformed_mac_address_is_refused(mac_address: str) -> None:
-    with pytest.raises(exception.VirtDriverError):
+    with pytest.raises(exceptions.VirtDriverError):
         networks.reservation(make_vif(mac_address=mac_address), "web")
 
 
@@ -105,9 +105,9 @@ def test_a_left_over_reservation_of_the_address_gives_way_and_no_other(directory
 
 @pytest.mark.parametrize("bad", ["../x", "a/b", "", ".x"])
 def test_ids_do_not_lead_out_of_the_directory(bad: str) -> None:
-    with pytest.raises(exception.VirtDriverError):
+    with pytest.raises(exceptions.VirtDriverError):
         networks._reservation_path(make_vif(id=bad))
-    with pytest.raises(exception.VirtDriverError):
+    with pytest.raises(exceptions.VirtDriverError):
         networks.reservations_directory(make_network(id=bad))
 
 

@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.virt.libvirt import guestxml, neutron, security_groups
 from tests.unit.virt.builders import make_network, make_vif
 
@@ -36,7 +36,7 @@ def test_open_vswitch(details: dict[str, str], bridge: str) -> None:
 
 @pytest.mark.parametrize("vif_type", ["tap", "vhostuser", "binding_failed", "unbound"])
 def test_what_cannot_be_plugged_is_said(vif_type: str) -> None:
-    with pytest.raises(exception.VirtDriverError, match=f"bound as {vif_type}"):
+    with pytest.raises(exceptions.VirtDriverError, match=f"bound as {vif_type}"):
         neutron.plug(make_vif(vif_type=vif_type))
 
 
@@ -54,6 +54,6 @@ def test_a_bridge_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
         return "not permitted"
 
     monkeypatch.setattr(neutron, "_ip", refuse)
-    with pytest.raises(exception.VirtDriverError, match="not permitted"):
+    with pytest.raises(exceptions.VirtDriverError, match="not permitted"):
         neutron.plug(make_vif(vif_type="bridge", network=make_network(bridge="brqnotthere-00")))
     assert said[0][:4] == ("link", "add", "name", "brqnotthere-00")

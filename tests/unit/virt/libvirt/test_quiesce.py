@@ -7,7 +7,7 @@ from typing import Any
 import libvirt
 import pytest
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.virt.libvirt import guestxml
 from nova_lite.virt.libvirt.connection import LibvirtFailure
 from nova_lite.virt.libvirt.snapshots import Snapshotter
@@ -65,7 +65,7 @@ def test_without_one_it_is_made_as_it_is() -> None:
 
 def test_unless_the_image_asks_for_it() -> None:
     domain = Domain(REQUIRED, agent=False)
-    with pytest.raises(exception.VirtDriverError, match="its image has os_require_quiesce"):
+    with pytest.raises(exceptions.VirtDriverError, match="its image has os_require_quiesce"):
         snapshot(domain)
     assert domain.calls == []
     assert guestxml.parse_owner(domain.xml) == guestxml.Owner("h", 1)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from oslo_config import cfg
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.objects import Flavor, Image
 from nova_lite.virt.driver import SpawnSpec
 from nova_lite.virt.libvirt import consoles, guestxml
@@ -84,6 +84,6 @@ def test_it_is_turned_off_and_defined_as_it_would_be_made_now(conf: cfg.ConfigOp
 
 def test_one_of_another_generation_is_left_alone(conf: cfg.ConfigOpts) -> None:
     parts = Parts(generation=2)
-    with pytest.raises(exception.DomainNotFound):
+    with pytest.raises(exceptions.DomainNotFound):
         make(conf, parts).renew(make_spec(image=Image(id="i", name="i")))
     assert parts.done == []

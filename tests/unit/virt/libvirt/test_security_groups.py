@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.objects import VIF, PortFilters, SecurityGroup, SecurityGroupRule, ipv6
 from nova_lite.virt.libvirt import security_groups
 from nova_lite.virt.libvirt.security_groups import PortFirewall, rule_text
@@ -134,7 +134,7 @@ def test_a_rule_of_a_group_that_is_not_told_along_is_left_out(tmp_path: Path, nf
 
 def test_a_host_that_cannot_filter_does_not_start(tmp_path: Path, nft: Told) -> None:
     nft.complaint = "nft cannot be run: No such file or directory"
-    with pytest.raises(exception.ConfigurationError, match="security_groups: nft cannot be run"):
+    with pytest.raises(exceptions.ConfigurationError, match="security_groups: nft cannot be run"):
         make(tmp_path).prepare({})
     nft.texts.clear()
     off = make(tmp_path, enabled=False)
@@ -148,7 +148,7 @@ def test_what_nft_says_is_told(tmp_path: Path, nft: Told) -> None:
     firewall = make(tmp_path)
     firewall.prepare({})
     nft.complaint = "nft says no"
-    with pytest.raises(exception.VirtDriverError, match="filters of this host: nft says no"):
+    with pytest.raises(exceptions.VirtDriverError, match="filters of this host: nft says no"):
         firewall.plug("i", [make_port()])
 
 

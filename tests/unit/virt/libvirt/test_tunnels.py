@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.objects import VIF
 from nova_lite.virt.libvirt import networks, tunnels
 from nova_lite.virt.libvirt.tunnels import EVERYBODY, Tunnels
@@ -222,7 +222,7 @@ def test_where_others_reach_it(tmp_path: Path, local_ip: str | None, my_ip: str,
 
 def test_a_host_without_an_ipv4_address_says_so(tmp_path: Path, kernel: Kernel) -> None:
     kernel.bridge("br1")
-    with pytest.raises(exception.VirtDriverError, match=r"\[vxlan\] local_ip"):
+    with pytest.raises(exceptions.VirtDriverError, match=r"\[vxlan\] local_ip"):
         make(tmp_path, None, "fd00::1").plug("i", [make_port()])
 
 
@@ -231,7 +231,7 @@ def test_rules_that_nft_does_not_take_are_an_error(
 ) -> None:
     kernel.bridge("br1")
     monkeypatch.setattr(tunnels.nft, "run", lambda text: "no")
-    with pytest.raises(exception.VirtDriverError, match="span hosts: no"):
+    with pytest.raises(exceptions.VirtDriverError, match="span hosts: no"):
         make(tmp_path).plug("i", [make_port()])
     assert not kernel.commands, "nothing passes unfiltered"
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from nova_lite import exception
+from nova_lite.base import exceptions
 from nova_lite.objects import BlockDevice
 from nova_lite.objects.block_device import Source, ephemeral_gb, next_name, swap_mb
-from nova_lite.states import PowerState
+from nova_lite.operations.states import PowerState
 from nova_lite.virt.driver import DomainInfo
 from nova_lite.virt.libvirt import disks, guestxml, volumes
 from tests.unit.virt.builders import make_flavor
@@ -101,7 +101,7 @@ def test_a_name_that_is_taken_is_not_given() -> None:
     ]
     assert volumes.free_name("sdz", {"sdz"}) == "sda"
     every = {f"sd{letter}" for letter in string.ascii_lowercase}
-    with pytest.raises(exception.VirtDriverError, match="as many disks as it may"):
+    with pytest.raises(exceptions.VirtDriverError, match="as many disks as it may"):
         volumes.free_name("sda", every)
 
 

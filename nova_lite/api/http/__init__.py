@@ -1,0 +1,1 @@
+"""HTTP machinery shared by the APIs: server, WSGI resources, routing, validation, microversions, documents."""

@@ -1,0 +1,99 @@
+"""The paste file's factories, and how an application is loaded from it.
+
+Paste factories get strings only. What the application works with (`wsgi.Services`) is handed to them by `load_app`
+for as long as the loading takes.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import os
+from collections.abc import Callable
+from typing import Any
+
+from oslo_config import cfg
+from paste import deploy as paste_deploy
+
+from nova_lite.api.http import wsgi
+from nova_lite.base import exceptions
+
+App = Callable[[dict[str, Any], Any], Any]
+
+_services: contextvars.ContextVar[wsgi.Services] = contextvars.ContextVar("services")
+
+
+def services() -> wsgi.Services:
+    """For paste factories: what the application that is being loaded is to work with."""
+    return _services.get()
+
+
+def conf() -> cfg.ConfigOpts:
+    return _services.get().conf
+
+
+def load_app(name: str, parts: wsgi.Services) -> App:
+    """The application ``name`` of ``[api] paste_config``.
+
+    Raises `LookupError` when the file does not know it, `ConfigurationError` when the file is not there or wrong.
+    """
+    path = os.path.abspath(parts.conf.api.paste_config)
+    if not os.path.isfile(path):
+        raise exceptions.ConfigurationError(reason=f"[api] paste_config = {path}: there is no such file.")
+    token = _services.set(parts)
+    try:
+        app: App = paste_deploy.loadapp(f"config:{path}", name=name)
+        return app
+    except (LookupError, exceptions.NovaLiteException):
+        raise
+    except Exception as error:
+        raise exceptions.ConfigurationError(reason=f"[api] paste_config = {path}: {error}") from error
+    finally:
+        _services.reset(token)
+
+
+class UrlMap:
+    """Sends a request to the application at the longest prefix of its path.
+
+    A prefix that ends in ``/+`` only takes paths that go on behind the slash: so ``/v2.1`` (the version document) and
+    ``/v2.1/+`` (the API) are two applications.
+    """
+
+    def __init__(self, apps: dict[str, App]) -> None:
+        self._exact = {prefix.rstrip("/"): app for prefix, app in apps.items() if not prefix.endswith("/+")}
+        self._inside = {prefix[:-2]: app for prefix, app in apps.items() if prefix.endswith("/+")}
+        self._prefixes = sorted({*self._exact, *self._inside}, key=len, reverse=True)
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
+        path = environ.get("PATH_INFO", "")
+        for prefix in self._prefixes:
+            rest = path[len(prefix) :]
+            if not path.startswith(prefix) or (rest and not rest.startswith("/")):
+                continue
+            app = self._inside.get(prefix) if rest.strip("/") else None
+            app = app or self._exact.get(prefix)
+            if app is not None:
+                environ["SCRIPT_NAME"] = environ.get("SCRIPT_NAME", "") + prefix
+                environ["PATH_INFO"] = rest
+                return app(environ, start_response)
+        return wsgi.unknown_url()(environ, start_response)
+
+
+def urlmap_factory(loader: Any, global_conf: dict[str, str], **local_conf: str) -> UrlMap:
+    """Paste composite: ``/path = application`` lines."""
+    return UrlMap(
+        {path: loader.get_app(name, global_conf=global_conf) for path, name in local_conf.items() if path[:1] == "/"}
+    )
+
+
+def pipeline_factory(loader: Any, global_conf: dict[str, str], **local_conf: str) -> App:
+    """Paste composite: one line per ``[api] auth_strategy`` with its filters and, last, the application."""
+    strategy = conf().api.auth_strategy
+    if strategy not in local_conf:
+        raise exceptions.ConfigurationError(
+            reason=f"[api] auth_strategy = {strategy}: the paste file only knows {', '.join(sorted(local_conf))}."
+        )
+    *filters, app_name = local_conf[strategy].split()
+    app: App = loader.get_app(app_name, global_conf=global_conf)
+    for name in reversed(filters):
+        app = loader.get_filter(name, global_conf=global_conf)(app)
+    return app

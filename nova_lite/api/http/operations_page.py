@@ -1,0 +1,194 @@
+"""``docs/operations.md``, made from the rows of `nova_lite.operations`; its head is written by hand, and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nova_lite import operations
+from nova_lite.api.http import inventory, reference
+from nova_lite.operations import End, OnHost, Operation, Schedule, Step
+
+#: What is above this line in the page is written by hand.
+MARK = "<!-- Made by `nova-lite-manage api operations` from here on. -->\n"
+
+#: The requests of operations whose rows name no action of `/servers/{id}/action`, as route and action.
+_REQUESTS = {
+    "create": ("POST /servers", None),
+    "delete": ("DELETE /servers/{id}", None),
+    **{
+        kind: ("POST /servers/{id}/action", kind)
+        for kind in ("createImage", "createBackup", "shelve", "shelveOffload", "unshelve")
+    },
+    "evacuate": ("POST /servers/{id}/action", "evacuate"),
+    "rebuild": ("POST /servers/{id}/action", "rebuild"),
+    "lock": ("POST /servers/{id}/action", "lock"),
+    "unlock": ("POST /servers/{id}/action", "unlock"),
+    "attach_volume": ("POST /servers/{server_id}/os-volume_attachments", None),
+    "detach_volume": ("DELETE /servers/{server_id}/os-volume_attachments/{id}", None),
+    "swap_volume": ("PUT /servers/{server_id}/os-volume_attachments/{id}", None),
+    "attach_interface": ("POST /servers/{server_id}/os-interface", None),
+    "detach_interface": ("DELETE /servers/{server_id}/os-interface/{port_id}", None),
+    "reset_state": ("POST /servers/{id}/action", "os-resetState"),
+}
+
+
+def markdown() -> str:
+    """The made part of the page, its mark included."""
+    rows = list(_rows())
+    overview = "".join(f"| {title} | {_allowed(row)} | {_becomes(row)} | {_failed(row)} |\n" for title, row in rows)
+    head = "| operation | allowed in (and during) | meanwhile, then | if it fails |\n|---|---|---|---|\n"
+    return "\n".join([MARK, f"## All of them\n\n{head}{overview}", *(_section(*row) for row in rows)])
+
+
+def _rows() -> Iterator[tuple[str, Operation]]:
+    for row in operations.OPERATIONS.values():
+        yield row.kind, row
+        yield from ((f"{row.kind} ({key}: {value})", variant) for key, value, variant in row.variants)
+
+
+def _section(title: str, row: Operation) -> str:
+    facts = [f"- Request: {_request(row)}."]
+    if row.kind != operations.CREATE.kind:
+        facts.append(f"- Refused with 409: {'; '.join(_refusals(row)) or 'never by its row'}.")
+        facts.append(f"- When it is accepted, an open action is {'closed' if row.supersedes else 'left as it is'}.")
+    if row.joins:
+        facts.append("- A request while one is open is the same one.")
+    if row.steps:
+        columns = ("step", "where", "RPC method", "task state", "event", "deadline", "then it is", "undo", "notes")
+        table = "".join(_line(row, step) for step in row.all_steps())
+        facts.append("")
+        facts.append(f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|\n{table}".rstrip())
+    else:
+        facts.append("- Done when it is accepted.")
+    return f"## {title}\n\n" + "\n".join(facts) + "\n"
+
+
+def _request(row: Operation) -> str:
+    """The route, the rule and who passes it by default."""
+    kind = operations.OPERATIONS[row.kind]
+    route, action = _REQUESTS.get(row.kind, ("POST /servers/{id}/action", kind.action))
+    entry = next(each for each in inventory.entries() if (f"{each.method} {each.path}", each.action) == (route, action))
+    rule = kind.rule or entry.declared.policy
+    return f"`{route}`" + (f" `{action}`" if action else "") + f", `{rule}` ({reference.who_may(rule)})"
+
+
+def _refusals(row: Operation) -> Iterator[str]:
+    wrong = f"\"Cannot '{row.method}' instance {{id}} while it is in"
+    if not row.despite_lock:
+        yield '"Instance {id} is locked" (admins pass)'
+    if row.allowed is not None:
+        yield f'{wrong} vm_state {{state}}"'
+    if row.during is not None:
+        yield f'{wrong} task_state {{state}}"'
+    if row.supersedes and not row.takes_over:
+        yield f'{wrong} unfinished action {{operation}}" (one that has failed and is being undone)'
+    if row.needs_host:
+        yield '"Instance {id} is not ready" (it is on no host)'
+
+
+def _line(row: Operation, step: Step) -> str:
+    is_undo = row.is_undo(step.name)
+    where, method = "conductor", ""
+    if isinstance(step, Schedule):
+        where, method = "conductor, scheduler", "select_destinations"
+    elif isinstance(step, operations.Network):
+        where = "network backend"
+    elif isinstance(step, operations.Image):
+        where = "image backend"
+    elif isinstance(step, OnHost):
+        where, method = _WHERE[step.at], step.method
+    task = " then ".join(map(_code, _tasks(step)))
+    cells = (
+        f"(undo) {step.name}" if is_undo else step.name,
+        where,
+        _code(method),
+        task,
+        _code(step.event),
+        _deadline(step, is_undo),
+        _code(step.becomes),
+        ", ".join(undo.name for undo in step.undo),
+        "; ".join(_notes(step)),
+    )
+    return f"| {' | '.join(cells)} |\n"
+
+
+_WHERE = {
+    End.HERE: "its host",
+    End.EVERY: "every host where it holds something",
+    End.SOURCE: "source",
+    End.DESTINATION: "destination",
+}
+
+
+def _deadline(step: Step, is_undo: bool) -> str:
+    """What ends the step if nothing else does."""
+    if isinstance(step, OnHost) and step.lasting:
+        return "none" if is_undo or step.at in operations.MOVE else "only reported"
+    if isinstance(step, operations.Image) and step.goes_on:
+        return "none"
+    if isinstance(step, Schedule | OnHost | operations.Image):
+        return _code(f"[conductor] {step.deadline}") if step.deadline else "the action's"
+    return ""
+
+
+def _notes(step: Step) -> Iterator[str]:
+    if step.commits:
+        yield "point of no return"
+    if step.moves_to:
+        yield f"then it is at the {_WHERE[step.moves_to]}"
+    if isinstance(step, Schedule) and not step.moves:
+        yield "claims the destination"
+    if isinstance(step, operations.Release) and step.end in operations.MOVE:
+        yield f"of the {_WHERE[step.end]}"
+    if step.only_if:
+        yield f"only if `{step.only_if}`"
+    if isinstance(step, operations.Image) and step.goes_on:
+        yield "until it has worked, beside later operations"
+    if isinstance(step, OnHost):
+        if step.fences:
+            yield "fenced first"
+        if step.lasting:
+            yield "until it has worked"
+        if step.away:
+            yield f"`{step.away}` while the host is away"
+        if step.driver:
+            yield f"driver's `{step.driver}`"
+        if step.since != "1.0":
+            yield f"since compute {step.since}"
+
+
+def _allowed(row: Operation) -> str:
+    """The vm states, and the task states in which it is accepted as well."""
+    if row.kind == operations.CREATE.kind:
+        return "(new)"
+    during = "any task" if row.during is None else ", ".join(row.during)
+    return ("any" if row.allowed is None else ", ".join(row.allowed)) + (f" ({during})" if during else "")
+
+
+def _becomes(row: Operation) -> str:
+    """Task states in their order, then the vm state."""
+    tasks = [state for step in row.steps for state in _tasks(step)]
+    ends = [f"{step.becomes} (if `{step.only_if}`)" if step.only_if else step.becomes for step in row.steps]
+    named = [end for end in ends if end]
+    return " → ".join([*tasks, f"**{' or '.join(named)}**"] if named else tasks)
+
+
+def _tasks(step: Step) -> list[str]:
+    """Its task states, in order."""
+    on_host = (step.begun, *step.tasks) if isinstance(step, OnHost) else ()
+    return [state for state in (step.task, *on_host) if state]
+
+
+def _failed(row: Operation) -> str:
+    if row.failed:
+        return row.failed
+    lasting = [step for step in row.steps if isinstance(step, OnHost) and step.lasting]
+    if lasting:
+        return "it goes on" if lasting[0].at in operations.MOVE else "error, and it goes on"
+    if any(step.undo for step in row.steps):
+        return "as it was"
+    return "as its guest is" if row.steps else ""
+
+
+def _code(text: str | None) -> str:
+    return f"`{text}`" if text else ""

@@ -1,0 +1,128 @@
+"""Several processes that serve the same sockets, and the one that keeps them alive."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+from nova_lite.base import concurrency, memory
+from nova_lite.daemon import service
+
+LOG = logging.getLogger(__name__)
+
+#: A worker that lived shorter than this (seconds) counts as failed, and its successor has to wait.
+SHORT_LIFE = 10.0
+FIRST_WAIT = 0.5
+LONGEST_WAIT = 30.0
+POLL = 0.1
+
+
+class Backoff:
+    """How long to wait before the next start: doubled after each short life, nothing after a long one."""
+
+    def __init__(self) -> None:
+        self._wait = 0.0
+
+    def after(self, lived: float) -> float:
+        self._wait = 0.0 if lived >= SHORT_LIFE else min(LONGEST_WAIT, self._wait * 2 or FIRST_WAIT)
+        return self._wait
+
+
+class Prefork:
+    """Runs ``work`` in ``count`` children until SIGTERM or SIGINT; a child that dies is replaced.
+
+    ``work`` is given the child's number, from 0, which is its predecessor's if it has one. It returns the child's exit
+    status, and has to end by itself on SIGTERM or when its parent is gone.
+    ``timeout``: seconds that children get to end, before they are killed.
+    """
+
+    def __init__(self, binary: str, count: int, timeout: float, work: Callable[[int], int]) -> None:
+        self._binary = binary
+        self._count = count
+        self._timeout = timeout
+        self._work = work
+        #: By pid: the child's number, and when it was started.
+        self._children: dict[int, tuple[int, float]] = {}
+        self._backoff = Backoff()
+        self._not_before = 0.0
+        self._stopping = threading.Event()
+
+    def run(self) -> int:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self._stopping.set())
+        memory.keep_what_is_loaded()
+        self._fill()
+        service.notify_systemd("READY=1")
+        while not self._stopping.wait(POLL):
+            self._reap()
+            self._fill()
+        LOG.info("%s is stopping its %d workers", self._binary, len(self._children))
+        service.notify_systemd("STOPPING=1")
+        self._end_children()
+        return 0
+
+    def _fill(self) -> None:
+        while len(self._children) < self._count and time.monotonic() >= self._not_before:
+            taken = {number for number, _ in self._children.values()}
+            number = next(number for number in range(self._count) if number not in taken)
+            pid = os.fork()
+            if pid == 0:
+                self._be_child(number)
+            self._children[pid] = number, time.monotonic()
+
+    def _be_child(self, number: int) -> None:
+        """Never returns: what the parent has on its stack is none of the child's business."""
+        status = 1
+        try:
+            concurrency.after_fork()
+            os.environ.pop("NOTIFY_SOCKET", None)
+            status = self._work(number)
+        except BaseException:
+            LOG.exception("%s: a worker failed", self._binary)
+        finally:
+            logging.shutdown()
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)
+
+    def _reap(self) -> None:
+        for pid, (_, started) in list(self._children.items()):
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if not ended:
+                continue
+            del self._children[pid]
+            wait = self._backoff.after(time.monotonic() - started)
+            self._not_before = time.monotonic() + wait
+            LOG.error(
+                "%s: worker %d ended with %s; a new one starts in %.1f s",
+                self._binary,
+                pid,
+                _cause(status),
+                wait,
+            )
+
+    def _end_children(self) -> None:
+        deadline = time.monotonic() + self._timeout
+        self._signal(signal.SIGTERM)
+        while self._children and time.monotonic() < deadline:
+            for pid in list(self._children):
+                if os.waitpid(pid, os.WNOHANG)[0]:
+                    del self._children[pid]
+            time.sleep(POLL)
+        self._signal(signal.SIGKILL)
+        for pid in self._children:
+            os.waitpid(pid, 0)
+
+    def _signal(self, number: signal.Signals) -> None:
+        for pid in self._children:
+            os.kill(pid, number)
+
+
+def _cause(status: int) -> str:
+    code = os.waitstatus_to_exitcode(status)
+    return f"signal {-code}" if code < 0 else f"status {code}"

@@ -1,0 +1,229 @@
+"""Serving WSGI applications over HTTP: listening sockets, and a server in either concurrency mode."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import logging
+import queue
+import selectors
+import socket
+import ssl
+import threading
+import time
+from typing import Any, Protocol
+
+from cheroot import makefile as cheroot_makefile
+from cheroot import server as cheroot_server
+from cheroot import wsgi as cheroot_wsgi
+
+from nova_lite.api.http import admission, deadlines
+from nova_lite.api.http.deadlines import Clients, Limits, TimedReader
+from nova_lite.api.http.deploy import App
+from nova_lite.base import concurrency
+from nova_lite.daemon.sockets import BACKLOG, listen
+from nova_lite.rpc.admission import Priority
+
+LOG = logging.getLogger(__name__)
+
+MAX_KEEP_ALIVE = 1000
+
+MAX_UNREAD_BYTES = deadlines.MAX_AWAITED_BODY
+
+
+class Server(Protocol):
+    def start(self) -> None: ...
+
+    def stop(self, timeout: float) -> None: ...
+
+
+def listen_apart(address: str, port: int, count: int, early: bool = False) -> list[socket.socket]:
+    """As many listening sockets on one port, one for each worker: the kernel spreads connections over them, and those
+    that wait at the socket of a worker that died are its successor's."""
+    only = listen(address, port, early=early)
+    if count == 1:
+        return [only]
+    only.close()  # nobody else has the port, which sockets that share it would not have told
+    return [listen(address, port, shared=True, early=early) for _ in range(count)]
+
+
+def make(
+    sock: socket.socket, app: App, threads: int, context: ssl.SSLContext | None, limits: Limits | None = None
+) -> Server:
+    """A server on ``sock``, over TLS with ``context``, in the concurrency mode of this process."""
+    if context is not None:
+        # The handshake is left to the connection's own thread: a slow client holds up nobody else.
+        sock = context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+        app = _Https(app)
+    limits = limits or Limits()
+    if concurrency.is_eventlet():
+        reader = functools.partial(TimedReader, limits=limits)
+        log = LOG.getChild("eventlet")
+        return concurrency.GreenWsgiServer(sock, app, log, limits.idle, Clients(limits.connections), reader)
+    return _ThreadedServer(sock, app, threads, limits)
+
+
+class _Https:
+    """Tells the application that it is reached over TLS."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
+        environ["wsgi.url_scheme"] = "https"
+        return self._app(environ, start_response)
+
+
+class _ThreadedServer:
+    """A WSGI server of native threads; idle connections wait in one selector and hold none of them."""
+
+    def __init__(self, sock: socket.socket, app: App, threads: int, limits: Limits) -> None:
+        self._http = _Cheroot(sock, app, threads, limits)
+        self._thread = threading.Thread(target=self._http.serve, name="wsgi", daemon=True)
+
+    def start(self) -> None:
+        self._http.prepare()
+        self._thread.start()
+
+    def stop(self, timeout: float) -> None:
+        self._http.shutdown_timeout = timeout
+        self._http.stop()
+        self._thread.join(timeout)
+
+
+class _Request(cheroot_server.HTTPRequest):
+    def send_headers(self) -> None:
+        """The rest of a large body that was refused is not read, which would take its size in memory: hang up."""
+        if getattr(self.rfile, "remaining", 0) > MAX_UNREAD_BYTES:
+            self.close_connection = True
+        super().send_headers()
+
+
+class _Reader(cheroot_makefile.StreamReader):
+    def __init__(self, sock: socket.socket, limits: Limits) -> None:
+        self.timed = TimedReader(socket.SocketIO(sock, "r"), sock, limits)
+        super(cheroot_makefile.StreamReader, self).__init__(self.timed, io.DEFAULT_BUFFER_SIZE)
+        self.bytes_read = 0
+
+
+class _Connection(cheroot_server.HTTPConnection):
+    """``counted``: whether it is among its client's. ``since``: when its request began, while it is not yet whole.
+    ``priority``: of the request that waits."""
+
+    RequestHandlerClass = _Request
+
+    def __init__(self, server: _Cheroot, sock: socket.socket, makefile: Any) -> None:
+        super().__init__(server, sock, makefile)
+        self.rfile = _Reader(sock, server.limits)
+        self.counted = False
+        self.since: float | None = None
+        self.priority = Priority.CHANGE
+
+    def communicate(self) -> bool:
+        self.rfile.timed.next_request()
+        kept: bool = super().communicate()  # type: ignore[no-untyped-call]
+        return kept
+
+    def close(self) -> None:
+        if self.counted:
+            self.counted = False
+            self.server.clients.leave(self.remote_addr)
+        super().close()
+
+
+class _Cheroot(cheroot_wsgi.Server):
+    ConnectionClass = _Connection
+
+    def __init__(self, sock: socket.socket, app: App, threads: int, limits: Limits) -> None:
+        super().__init__(
+            sock.getsockname()[:2], app, numthreads=threads, request_queue_size=BACKLOG, timeout=int(limits.idle)
+        )
+        self._listening = sock
+        self.limits = limits
+        self.clients = Clients(limits.connections)
+        self.waiting = admission.Requests(limits.waiting, threads, limits.wait, self._refuse)
+        self.requests._queue = self.waiting
+        self.requests.get = self.waiting.get
+        self.max_request_header_size = deadlines.MAX_HEADER_BYTES
+        self.keep_alive_conn_limit = MAX_KEEP_ALIVE
+
+    def bind(self, family: int, type: int, proto: int = 0) -> socket.socket:
+        self.socket = self._listening
+        return self._listening
+
+    def prepare(self) -> None:
+        super().prepare()
+        # A connection that is gone before it is accepted must not make the thread wait for the next one.
+        self.socket.setblocking(False)
+
+    def process_conn(self, conn: _Connection) -> None:
+        """Called with each new connection, and with each that can be read: a thread gets it when its request is here,
+        so that slow clients hold no threads. What TLS hides has a thread from its first byte on."""
+        if not conn.counted:
+            conn.counted = self.clients.enter(conn.remote_addr)
+            if not conn.counted:
+                conn.close()
+                return
+        if conn.rfile.has_data() or not self._waits(conn):
+            conn.since = None
+            super().process_conn(conn)
+
+    def _waits(self, conn: _Connection) -> bool:
+        """Leave the connection with the selector until more of its request is here; False: it needs no more."""
+        try:
+            seen = _peek(conn.socket)
+        except OSError:
+            return False
+        hidden = isinstance(conn.socket, ssl.SSLSocket)
+        conn.priority = admission.priority(seen or b"")
+        lacks = 1 if seen is None else 0 if not seen or hidden else deadlines.missing(seen)
+        with contextlib.suppress(OSError):
+            conn.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, len(seen or b"") + lacks if lacks else 1)
+        if not lacks:
+            return False
+        now = time.time()
+        conn.last_used = now
+        if seen:
+            conn.since = conn.since or now
+            # It is closed as one that was idle for too long.
+            conn.last_used = conn.since + self.limits.request + len(seen) / deadlines.MIN_RATE - self.timeout
+        self._connections._selector.register(  # type: ignore[attr-defined]
+            conn.socket.fileno(), selectors.EVENT_READ, data=conn
+        )
+        return True
+
+    def _refuse(self, conn: _Connection) -> None:
+        self._refused.put(conn)
+
+    @property
+    def _refused(self) -> queue.Queue[Any]:
+        refused: queue.Queue[Any] = self._unservicable_conns  # type: ignore[attr-defined]
+        return refused
+
+    def _serve_unservicable(self) -> None:
+        """The thread of those that are refused."""
+        while self.ready:
+            conn = self._refused.get()
+            if not isinstance(conn, _Connection):
+                return
+            admission.answer_busy(conn)
+
+    def error_log(self, msg: str = "", level: int = logging.INFO, traceback: bool = False) -> None:
+        LOG.log(level, "HTTP server: %s", msg, exc_info=traceback)
+
+    def stop(self) -> None:
+        with contextlib.suppress(OSError):
+            super().stop()
+
+
+def _peek(sock: socket.socket) -> bytes | None:
+    """What has come and was not read yet; empty at the end of the connection, None if nothing has come."""
+    timeout = sock.gettimeout()
+    sock.settimeout(0)
+    try:
+        return socket.socket.recv(sock, deadlines.MAX_HEADER_BYTES + deadlines.MAX_AWAITED_BODY, socket.MSG_PEEK)
+    except BlockingIOError:
+        return None
+    finally:
+        sock.settimeout(timeout)

@@ -1,0 +1,91 @@
+"""Version documents: what a client reads first, so they need no authentication."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import webob
+
+from nova_lite.api.http import deploy, microversions, wsgi
+from nova_lite.base import exceptions
+
+MEDIA_TYPE = "application/vnd.openstack.compute+json"
+
+#: id, path, what the document says besides
+_KNOWN: dict[str, dict[str, str]] = {
+    "v2.0": {
+        "status": "DEPRECATED",
+        "version": "",
+        "min_version": "",
+        "updated": "2025-07-04T12:00:00Z",
+    },
+    "v2.1": {
+        "status": "CURRENT",
+        "version": str(microversions.MAXIMUM),
+        "min_version": str(microversions.MINIMUM),
+        "updated": "2013-07-23T11:33:21Z",
+    },
+}
+_PATHS = {"v2.0": "/v2/", "v2.1": "/v2.1/"}
+_MEDIA = {"v2.0": "2", "v2.1": "2.1"}
+
+
+def app_factory(global_conf: dict[str, str], **local_conf: str) -> Versions:
+    """Paste factory. ``show = v2.1`` (or v2.0) serves that version's document, otherwise all are listed."""
+    del global_conf
+    return Versions(deploy.conf().api.compute_link_prefix, local_conf.get("show"))
+
+
+class Versions:
+    """WSGI application for one version's document, or for the list at the root."""
+
+    def __init__(self, link_prefix: str | None, show: str | None) -> None:
+        self._link_prefix = link_prefix
+        self._show = show
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
+        try:
+            response = wsgi.to_response(self._answer(environ))
+            if self._show == "v2.1":  # it has microversions itself
+                asked = microversions.of_request(webob.Request(environ).headers)
+                response.headers.update(microversions.response_headers(asked))
+        except exceptions.NovaLiteException as error:
+            response = wsgi.fault_of(error)
+        return response(environ, start_response)
+
+    def _answer(self, environ: dict[str, Any]) -> wsgi.Answer:
+        if self._show:
+            return wsgi.Answer({"version": self._document(environ, self._show)})
+        path = environ.get("PATH_INFO", "")
+        if path in ("", "/"):
+            return wsgi.Answer({"versions": [self._summary(environ, version) for version in _KNOWN]})
+        return wsgi.Answer({"choices": [self._choice(environ, version, path) for version in _KNOWN]}, 300)
+
+    def _root(self, environ: dict[str, Any]) -> str:
+        """The root is one segment above a version's application, and the list's own place."""
+        if self._show:
+            return wsgi.root_url(environ, self._link_prefix)
+        return wsgi.root_url({**environ, "SCRIPT_NAME": environ.get("SCRIPT_NAME", "") + "/"}, self._link_prefix)
+
+    def _summary(self, environ: dict[str, Any], version: str) -> dict[str, Any]:
+        href = self._root(environ) + _PATHS[version]
+        return {"id": version, **_KNOWN[version], "links": [{"rel": "self", "href": href}]}
+
+    def _document(self, environ: dict[str, Any], version: str) -> dict[str, Any]:
+        document = self._summary(environ, version)
+        document["links"].append({"rel": "describedby", "type": "text/html", "href": "http://docs.openstack.org/"})
+        document["media-types"] = [_media_type(version)]
+        return document
+
+    def _choice(self, environ: dict[str, Any], version: str, path: str) -> dict[str, Any]:
+        href = f"{self._root(environ)}{_PATHS[version].rstrip('/')}/{wsgi.quote_path(path.lstrip('/'))}"
+        return {
+            "id": version,
+            "status": _KNOWN[version]["status"],
+            "links": [{"rel": "self", "href": href}],
+            "media-types": [_media_type(version)],
+        }
+
+
+def _media_type(version: str) -> dict[str, str]:
+    return {"base": "application/json", "type": f"{MEDIA_TYPE};version={_MEDIA[version]}"}

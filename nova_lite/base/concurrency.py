@@ -1,0 +1,179 @@
+"""The one module that knows about eventlet.
+
+A daemon runs in one of two modes, ``eventlet`` (green threads) or ``threading`` (native ones). `setup` picks it before
+anything else is imported, because eventlet has to replace the standard library's blocking calls first. All other
+modules write ordinary threaded code; what must differ is asked for here.
+
+The mode comes from the environment variable ``NOVA_LITE_CONCURRENCY``, else from the daemon's default (docs/adr/0002).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from nova_lite.base import memory
+
+T = TypeVar("T")
+
+EVENTLET = "eventlet"
+THREADING = "threading"
+ENVIRONMENT = "NOVA_LITE_CONCURRENCY"
+
+#: Seconds after which a native thread that others wait for gives the interpreter's lock away, in a daemon of many
+#: threads that each do little between two statements. With Python's own 0.005 threads interrupt each other, and each
+#: statement has to wait for the lock once more: creates, 40 a second at 1,000 hosts, were accepted in 240 ms and not in
+#: 90 (1 % of them took 600 and not 250); with 0.001 in 450, with 0.05 in 150 (`benchmarks/soak.py`).
+LONG_TURN = 0.02
+
+_mode = THREADING
+
+
+def setup(default: str = THREADING, turn: float | None = None) -> str:
+    """Choose the mode for this process; the first thing a ``cmd`` module does. ``turn``: as `LONG_TURN`; None: Python's
+    own. Exits with one line on a bad value."""
+    global _mode
+    if turn is not None:
+        sys.setswitchinterval(turn)
+    memory.collect_rarely()
+    _mode = os.environ.get(ENVIRONMENT) or default
+    # Whoever runs a daemon cannot act on it; the choice and its end are in docs/adr/0002.
+    warnings.filterwarnings("ignore", message=r"\s*Eventlet is deprecated")
+    if _mode == THREADING:
+        # Libraries that could use eventlet import it if they can: a quarter of a second and 20 MB for nothing.
+        sys.modules.setdefault("eventlet", None)  # type: ignore[arg-type]  # what makes an import fail
+        # oslo.messaging imports oslo.service, whose own default is its eventlet half.
+        from oslo_service import backend
+
+        backend.init_backend(backend.BackendType.THREADING)
+    elif _mode == EVENTLET:
+        # No DNS over green sockets: names here are few and local, and the system's resolver reads /etc/hosts.
+        os.environ.setdefault("EVENTLET_NO_GREENDNS", "yes")
+        import eventlet
+
+        eventlet.monkey_patch()
+    else:
+        sys.exit(f"{ENVIRONMENT}={_mode!r}: must be {EVENTLET!r} or {THREADING!r}.")
+    return _mode
+
+
+def mode() -> str:
+    return _mode
+
+
+def is_eventlet() -> bool:
+    return _mode == EVENTLET
+
+
+def rpc_executor() -> str:
+    """Name of oslo.messaging's executor for this mode."""
+    return _mode
+
+
+def after_fork() -> None:
+    """Call first in a forked child: an inherited hub would be shared between processes, and both would stall."""
+    if is_eventlet():
+        import eventlet.hubs
+
+        eventlet.hubs.use_hub()
+
+
+def call_blocking(func: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """Call C code that blocks (libvirt) without stopping the other green threads of this process."""
+    if is_eventlet():
+        from eventlet import tpool
+
+        result: T = tpool.execute(func, *args, **kwargs)
+        return result
+    return func(*args, **kwargs)
+
+
+def native_thread(func: Callable[[], None], name: str) -> None:
+    """Run ``func`` for good in a real thread (an event loop of C code), whichever mode is on."""
+    if is_eventlet():
+        from eventlet import patcher
+
+        threading = patcher.original("threading")
+    else:
+        import threading
+    threading.Thread(target=func, name=name, daemon=True).start()
+
+
+class GreenWsgiServer:
+    """A WSGI server of green threads on a listening socket, one thread per connection. Only for eventlet mode."""
+
+    MAX_CONNECTIONS = 1000
+
+    def __init__(self, sock: Any, app: Any, log: Any, idle: float, clients: Any, reader: Callable[..., Any]) -> None:
+        """``clients`` says which addresses may connect. ``reader`` wraps a raw file and its socket
+        (`nova_lite.api.http.deadlines`)."""
+        self._clients = clients
+        self._reader = reader
+        self._arguments = {
+            "log": log,
+            "log_output": False,
+            "debug": False,
+            "capitalize_response_headers": False,
+            "socket_timeout": idle,
+            # Its input ends by itself where the body does; applications read bodies in chunks only when told so.
+            "environ": {"wsgi.input_terminated": True},
+        }
+        self._sock = sock
+        self._app = app
+        self._thread: Any = None
+
+    def start(self) -> None:
+        import eventlet
+        import eventlet.wsgi
+
+        self._thread = eventlet.spawn(
+            eventlet.wsgi.server,
+            self._sock,
+            self._app,
+            custom_pool=eventlet.GreenPool(self.MAX_CONNECTIONS),
+            protocol=_green_protocol(self._clients, self._reader),
+            **self._arguments,
+        )
+
+    def stop(self, timeout: float) -> None:
+        """Accept no more, close idle connections, and wait for running requests up to ``timeout`` seconds."""
+        import eventlet
+        from eventlet.support.greenlets import GreenletExit
+
+        if self._thread is None:
+            return
+        self._thread.kill()
+        with eventlet.Timeout(timeout, False), contextlib.suppress(GreenletExit):
+            self._thread.wait()
+
+
+def _green_protocol(clients: Any, reader: Callable[..., Any]) -> Any:
+    """eventlet's handler of a connection, held to the limits."""
+    import eventlet.wsgi
+
+    class Protocol(eventlet.wsgi.HttpProtocol):  # type: ignore[misc]
+        def __init__(self, conn_state: Any, server: Any) -> None:
+            address = conn_state[0][0]
+            if not clients.enter(address):
+                conn_state[1].close()
+                return
+            try:
+                super().__init__(conn_state, server)
+            finally:
+                clients.leave(address)
+
+        def setup(self) -> None:
+            super().setup()
+            self._timed = reader(self.rfile.detach(), self.connection)  # type: ignore[has-type]
+            self.rfile = io.BufferedReader(self._timed)
+
+        def handle_one_request(self) -> None:
+            self._timed.next_request()
+            super().handle_one_request()
+
+    return Protocol

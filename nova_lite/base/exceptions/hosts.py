@@ -1,0 +1,101 @@
+"""Errors of services, compute hosts, aggregates, and server groups."""
+
+from __future__ import annotations
+
+from nova_lite.base.exceptions.base import Conflict, Invalid, NotFound, ServiceUnavailable
+
+
+class UnsuitableHost(Invalid):
+    """What is asked of a server can not be done on the host that it is on."""
+
+    msg_fmt = "The server's host is not suitable. %(reason)s"
+
+
+class AvailabilityZoneUnavailable(Invalid):
+    msg_fmt = "The requested availability zone is not available"
+
+
+class ServerGroupUnavailable(Invalid):
+    msg_fmt = "Instance group %(group_uuid)s could not be found."
+
+
+class ComputeHostUnknown(Invalid):
+    msg_fmt = "Compute host %(host)s could not be found."
+
+
+class HostNotForcedDown(Invalid):
+    msg_fmt = (
+        "Compute host %(host)s is not forced down. Its servers can be evacuated once its service is (forced_down): "
+        "that is your word that nothing runs there any more."
+    )
+
+
+class ServiceNotFound(NotFound):
+    msg_fmt = "Service %(service_id)s could not be found."
+
+
+class ComputeHostNotFound(NotFound):
+    msg_fmt = "Compute host %(host)s could not be found."
+
+
+class ComputeNodeNotFound(NotFound):
+    msg_fmt = "Hypervisor with ID '%(node_id)s' could not be found."
+
+
+class NoHypervisorMatches(NotFound):
+    msg_fmt = "No hypervisor matching '%(pattern)s' could be found."
+
+
+class HostBinaryNotFound(NotFound):
+    msg_fmt = "Could not find binary %(binary)s on host %(host)s."
+
+
+class HostNotFound(NotFound):
+    msg_fmt = "Compute host %(host)s could not be found."
+
+
+class AggregateNotFound(NotFound):
+    msg_fmt = "Aggregate %(aggregate_id)s could not be found."
+
+
+class AggregateHostNotFound(NotFound):
+    msg_fmt = "Aggregate %(aggregate_id)s has no host %(host)s."
+
+
+class ServerGroupNotFound(NotFound):
+    msg_fmt = "Instance group %(group_uuid)s could not be found."
+
+
+class ServiceInUse(Conflict):
+    msg_fmt = "Service %(service_id)s cannot be deleted: %(reason)s"
+
+
+class ServiceHostsInstances(ServiceInUse):
+    msg_fmt = "Unable to delete compute service that is hosting instances. Migrate or delete the instances first."
+
+
+class ServiceHasCleanups(ServiceInUse):
+    msg_fmt = (
+        "Unable to delete compute service that has still to remove what was deleted on host %(host)s. Start it there, "
+        "or, if the host is gone for good: nova-lite-manage host retire %(host)s"
+    )
+
+
+class HostNotRetirable(Conflict):
+    msg_fmt = "Host %(host)s cannot be retired: %(reason)s"
+
+
+class AggregateNameExists(Conflict):
+    msg_fmt = "Aggregate %(aggregate_name)s already exists."
+
+
+class AggregateHostExists(Conflict):
+    msg_fmt = "Aggregate %(aggregate_id)s already has host %(host)s."
+
+
+class InvalidAggregateAction(Conflict):
+    msg_fmt = "Cannot perform action '%(action)s' on aggregate %(aggregate_id)s. Reason: %(reason)s."
+
+
+class ComputeHostUnavailable(ServiceUnavailable):
+    msg_fmt = "Compute host %(host)s did not answer. Please try again."

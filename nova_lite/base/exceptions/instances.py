@@ -1,0 +1,60 @@
+"""Errors of instances: states, locks, metadata, tags, and actions."""
+
+from __future__ import annotations
+
+from nova_lite.base.exceptions.base import Conflict, Invalid, NotFound
+
+
+class PreserveEphemeralNotSupported(Invalid):
+    msg_fmt = "The current driver does not support preserving ephemeral partitions."
+
+
+class UnsupportedRescueImage(Invalid):
+    msg_fmt = "Requested rescue image '%(image)s' is not supported"
+
+
+class InstanceNotRescuable(Invalid):
+    msg_fmt = "Instance %(instance_id)s cannot be rescued: %(reason)s"
+
+
+class InstanceNotFound(NotFound):
+    msg_fmt = "Instance %(instance_id)s could not be found."
+
+
+class MetadataItemNotFound(NotFound):
+    msg_fmt = "Metadata item was not found"
+
+
+class TagNotFound(NotFound):
+    msg_fmt = "Server %(instance_id)s has no tag '%(tag)s'"
+
+
+class InstanceActionNotFound(NotFound):
+    msg_fmt = "Action for request_id %(request_id)s on instance %(instance_id)s not found"
+
+
+class InstanceInvalidState(Conflict):
+    msg_fmt = "Cannot '%(method)s' instance %(instance_id)s while it is in %(attr)s %(state)s"
+
+
+class UnshelveInstanceInvalidState(Conflict):
+    msg_fmt = (
+        "Specifying an availability zone or a host when unshelving server %(instance_uuid)s with status %(state)s is "
+        "not supported. It must be shelved_offloaded."
+    )
+
+
+class InstanceIsLocked(Conflict):
+    msg_fmt = "Instance %(instance_id)s is locked"
+
+
+class PasswordAlreadySet(Conflict):
+    msg_fmt = "Instance %(instance_id)s has posted a password already; its owner has to clear that first."
+
+
+class GuestAgentNotEnabled(Conflict):
+    msg_fmt = "QEMU guest agent is not enabled"
+
+
+class InstanceNotReady(Conflict):
+    msg_fmt = "Instance %(instance_id)s is not ready"

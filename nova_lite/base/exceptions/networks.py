@@ -1,0 +1,147 @@
+"""Errors of networks, ports, addresses, and security groups."""
+
+from __future__ import annotations
+
+from nova_lite.base.exceptions.base import Conflict, Forbidden, Invalid, NotFound, ServiceUnavailable
+
+
+class FixedIpNotFoundForInstance(Invalid):
+    msg_fmt = "Instance %(instance_uuid)s does not have fixed IP '%(ip)s'."
+
+
+class NetworkUnavailable(Invalid):
+    msg_fmt = "Network %(network_id)s could not be found."
+
+
+class NetworkRequiresSubnet(Invalid):
+    msg_fmt = "Network %(network_id)s requires a subnet in order to boot instances on."
+
+
+class PortUnavailable(Invalid):
+    """Where a port that there is not, or that is another project's, is asked for."""
+
+    msg_fmt = "Port %(port_id)s could not be found."
+
+
+class NetworkAmbiguous(Invalid):
+    msg_fmt = "Multiple possible networks found, use a Network ID to be more specific."
+
+
+class PortRequiresFixedIP(Invalid):
+    msg_fmt = "Port %(port_id)s requires a FixedIP in order to be used."
+
+
+class SecurityGroupUnavailable(Invalid):
+    msg_fmt = "Unable to find security_group with name or id %(name)s"
+
+
+class SecurityGroupExists(Invalid):
+    msg_fmt = "Security group %(name)s already exists for project %(project_id)s."
+
+
+class SecurityGroupInUse(Invalid):
+    msg_fmt = "Security group %(name)s is in use: %(by)s."
+
+
+class SecurityGroupFixed(Invalid):
+    msg_fmt = "The default security group can be neither renamed nor deleted."
+
+
+class SecurityGroupRuleExists(Invalid):
+    msg_fmt = "This rule already exists in group %(group_id)s."
+
+
+class SecurityGroupRuleInvalid(Invalid):
+    msg_fmt = "%(reason)s"
+
+
+class FixedIpInUse(Invalid):
+    msg_fmt = "Fixed IP address %(address)s is already in use on network %(network_id)s."
+
+
+class FixedIpInvalid(Invalid):
+    msg_fmt = "Fixed IP %(address)s is not a valid ip address for network %(network_id)s."
+
+
+class ExternalNetworkForbidden(Forbidden):
+    msg_fmt = "It is not allowed to create an interface on external network %(network_id)s"
+
+
+class PortLimitExceeded(Forbidden):
+    msg_fmt = "Maximum number of ports exceeded"
+
+
+class FloatingIpNotFound(NotFound):
+    msg_fmt = "Floating IP %(reference)s could not be found."
+
+
+class FloatingIpPoolNotFound(NotFound):
+    msg_fmt = "Floating IP pool %(pool)s not found."
+
+
+class NoMoreFloatingIps(NotFound):
+    msg_fmt = "No more floating IPs in pool %(pool)s."
+
+
+class NoSuchPort(NotFound):
+    msg_fmt = "Port %(port_id)s could not be found."
+
+
+class SubnetNotFound(NotFound):
+    msg_fmt = "Subnet %(subnet_id)s could not be found."
+
+
+class PortNotFound(NotFound):
+    msg_fmt = "Instance %(instance_id)s does not have a port with id %(port_id)s"
+
+
+class SecurityGroupNotFound(NotFound):
+    msg_fmt = "Security group %(group_id)s not found."
+
+
+class SecurityGroupRuleNotFound(NotFound):
+    msg_fmt = "Security group rule %(rule_id)s not found."
+
+
+class SecurityGroupNotAssociated(NotFound):
+    msg_fmt = "Security group %(name)s is not associated with the instance %(instance_id)s"
+
+
+class NetworkNotFound(NotFound):
+    msg_fmt = "Network %(network_id)s could not be found."
+
+
+class NetworkExists(Conflict):
+    msg_fmt = "Network %(name)s already exists."
+
+
+class FloatingIpNotAssociated(Conflict):
+    msg_fmt = "Floating IP %(address)s is not associated with instance %(instance_id)s."
+
+
+class NetworkInUse(Conflict):
+    msg_fmt = "Network %(name)s still has addresses in use."
+
+
+class PortInUse(Conflict):
+    msg_fmt = "Port %(port_id)s is still in use."
+
+
+class MacAddressInUse(Conflict):
+    msg_fmt = "MAC address %(mac_address)s is in use."
+
+
+class FloatingIpPortTaken(Conflict):
+    msg_fmt = "Cannot associate floating IP %(address)s with port %(port_id)s: %(other)s leads there already."
+
+
+class SecurityGroupAmbiguous(Conflict):
+    msg_fmt = "Multiple security groups found matching '%(name)s'. Use an ID to be more specific."
+
+
+class NoMoreFixedIps(Conflict):
+    msg_fmt = "No fixed IP addresses are left on network %(network_id)s."
+
+
+class NetworkServiceUnavailable(ServiceUnavailable):
+    msg_fmt = "The network service did not answer. Please try again."

@@ -1,0 +1,28 @@
+"""Errors of messages between daemons, and of the database behind the conductor."""
+
+from __future__ import annotations
+
+from nova_lite.base.exceptions.base import ServiceUnavailable
+
+
+class DatabaseUnavailable(ServiceUnavailable):
+    msg_fmt = "The database is unavailable for the moment. Nothing was changed; please try again."
+
+
+class MessagingUnavailable(ServiceUnavailable):
+    msg_fmt = "The control plane did not answer (%(what)s). Please try again."
+
+
+class MessageRefused(ServiceUnavailable):
+    """Not signed as it has to be, or by one who may not ask that. For operators: `nova_lite.rpc.Transport` logs it."""
+
+    msg_fmt = "%(topic)s on %(server)s refuses message %(method)s: %(why)s."
+
+
+class ServiceTooOld(ServiceUnavailable):
+    """A daemon of an earlier version, or pinned to one, does not know what it is asked."""
+
+    msg_fmt = (
+        "The %(service)s service%(where)s is too old for %(method)s: it speaks %(spoken)s, %(needed)s is needed; "
+        "upgrade it."
+    )

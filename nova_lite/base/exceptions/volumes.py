@@ -1,0 +1,66 @@
+"""Errors of volumes, snapshots, and block device mappings."""
+
+from __future__ import annotations
+
+from nova_lite.base.exceptions.base import Forbidden, Invalid, NotFound, NovaLiteException, ServiceUnavailable
+
+
+class InvalidVolume(Invalid):
+    msg_fmt = "Invalid volume: %(reason)s"
+
+
+class VolumeNotCreated(Invalid):
+    msg_fmt = "The volume of this server was not created: %(reason)s"
+
+
+class InvalidSnapshot(Invalid):
+    msg_fmt = "Invalid snapshot: %(reason)s"
+
+
+class InvalidBDM(Invalid):
+    """A wrong block device mapping."""
+
+    msg_fmt = "Block Device Mapping is Invalid: %(reason)s"
+
+
+class VolumeBacked(Invalid):
+    """What is asked for is done to a local root disk, and the server boots from a volume."""
+
+    msg_fmt = "%(what)s is not possible for a volume-backed server. %(instead)s"
+
+
+class BackupOfVolumes(Invalid):
+    msg_fmt = "Backup is not supported for volume-backed instances."
+
+
+class BootFromVolumeRequiredForZeroDiskFlavor(Forbidden):
+    msg_fmt = "Only volume-backed servers are allowed for flavors with zero disk."
+
+
+class VolumeQuotaExceeded(NovaLiteException):
+    """Cinder's status for it is 413."""
+
+    code = 413
+    msg_fmt = "Quota exceeded for %(name)s: requested %(requested)s, %(used)s of %(allowed)s are used."
+
+
+class VolumeNotFound(NotFound):
+    msg_fmt = "Volume %(volume_id)s could not be found."
+
+
+class SnapshotNotFound(NotFound):
+    msg_fmt = "Snapshot %(snapshot_id)s could not be found."
+
+
+class VolumeBDMNotFound(NotFound):
+    msg_fmt = "Instance %(instance_uuid)s is not attached to volume %(volume_id)s"
+
+
+class VolumeServiceUnavailable(ServiceUnavailable):
+    msg_fmt = "The volume service did not answer. Please try again."
+
+
+class VolumeNotReady(ServiceUnavailable):
+    """It is still being made, or somebody else is at it just now."""
+
+    msg_fmt = "Volume %(volume_id)s is not ready yet. Please try again."

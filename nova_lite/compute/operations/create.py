@@ -1,0 +1,269 @@
+"""One build on this host, from the order to the report."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import logging
+import threading
+import time
+import traceback
+from collections.abc import Callable
+
+from nova_lite import hardware
+from nova_lite.base import exceptions, failpoints
+from nova_lite.base.context import RequestContext
+from nova_lite.compute.claims import Resources
+from nova_lite.compute.host import LocalHost
+from nova_lite.compute.operations import interfaces
+from nova_lite.compute.registration import Registration
+from nova_lite.compute.reports import Stopping, exception_message
+from nova_lite.objects import VIF, BuildRequest, BuildResult, Instance, Outcome
+from nova_lite.virt.driver import DomainInfo, SpawnSpec
+
+LOG = logging.getLogger(__name__)
+
+
+#: Failures that another host would meet as well. All other failures of a driver may be this host's own.
+ABORTING_DRIVER_ERRORS = (exceptions.ImageGone, exceptions.ConfigDriveInvalid)
+
+#: The conductor's answers to work that is not wanted (any more): remove it, there is nobody to report to.
+UNWANTED = (exceptions.StaleReport, exceptions.InstanceGone, exceptions.InstanceNotFound)
+
+
+class Builder:
+    """Makes instances exist. At most ``max_concurrent_builds`` at a time; the others wait. ``plugged`` hears whose
+    interfaces are new, so that this host was not told yet what they let through."""
+
+    def __init__(self, host: LocalHost, registration: Registration, plugged: Callable[[Instance], None]) -> None:
+        self._host = host
+        self._registration = registration
+        self._plugged = plugged
+        self._slots = threading.BoundedSemaphore(host.conf.compute.max_concurrent_builds)
+        self._under_way: dict[tuple[str, int], tuple[RequestContext, BuildRequest]] = {}
+
+    def run(self, context: RequestContext, request: BuildRequest) -> None:
+        """Build, undo on failure, report. The whole job, in its own thread.
+
+        The slot comes before the lock: a build that waits for its turn must not keep a delete waiting. The lock is
+        given back before the report, which may take as long as the control plane is away.
+        """
+        uuid = request.instance.uuid
+        key = (uuid, request.generation)
+        self._under_way[key] = (context, request)
+        try:
+            if not self._host.hypervisor_answers():
+                self._give_up(context, request)
+                return
+            with self._slots, self._host.jobs.locks.hold(uuid):
+                result = self._attempt(context, request)
+            if result is not None:
+                self._report(context, request, result)
+        except exceptions.Fenced as error:
+            LOG.info("Instance %s: build of generation %d dropped: %s", uuid, request.generation, error.message)
+        finally:
+            self._under_way.pop(key, None)
+
+    def give_up_waiting(self) -> None:
+        """The hypervisor does not answer: whatever build has made no domain yet is left to other hosts. Its own thread
+        may hang; when it goes on it meets the promise."""
+        for context, request in list(self._under_way.values()):
+            name = f"give-up-{request.instance.uuid}"
+            threading.Thread(target=self._give_up, args=(context, request), name=name, daemon=True).start()
+
+    def _give_up(self, context: RequestContext, request: BuildRequest) -> None:
+        """Promise and report, without the hypervisor. Of what may have made a domain nothing can be said now."""
+        message = f"The hypervisor of host {self._host.name} does not answer."
+        result = self._host.fences.refuse_unless_made(self._result(request, Outcome.RESCHEDULED, message=message))
+        if result is None:
+            return
+        LOG.warning("Instance %s: generation %d is left to another host", result.instance_uuid, result.generation)
+        with contextlib.suppress(Stopping, exceptions.Fenced):
+            self._report(context, request, result)
+
+    def _attempt(self, context: RequestContext, request: BuildRequest) -> BuildResult | None:
+        """The outcome to report, if any. Unless it is BUILT, nothing of the instance is left here."""
+        host, uuid, generation = self._host, request.instance.uuid, request.generation
+        record = host.fences.get(uuid)
+        if request.action_id < record.last_action_id:
+            if not host.is_open(uuid, request.action_id, None, request.request_id):
+                raise exceptions.Fenced(f"Instance {uuid}: action {record.last_action_id} came after its build.")
+            host.fences.admit(uuid, request.action_id, request_id=request.request_id, is_open=True)
+        found = self._find(uuid)
+        if found is not None and found.generation > generation:
+            raise exceptions.Fenced(f"Instance {uuid} is here at generation {found.generation}.")
+        if generation <= record.fenced_generation and not self._is_finished(found, generation):
+            return self._repeat_refusal(request)
+        if found is not None:
+            if self._is_finished(found, generation):
+                return self._result(request, Outcome.BUILT, power_state=int(found.power_state))
+            LOG.info("Instance %s: removing what is left of generation %d", uuid, found.generation)
+            host.clear(uuid)
+        return self._build_or_undo(context, request)
+
+    def _find(self, instance_uuid: str) -> DomainInfo | None:
+        """The instance's domain, if it is here. While the hypervisor cannot answer, only what was noted counts."""
+        try:
+            return self._host.domain(instance_uuid)
+        except exceptions.VirtDriverError:
+            if self._host.fences.get(instance_uuid).is_here:
+                raise
+            return None
+
+    def _is_finished(self, found: DomainInfo | None, generation: int) -> bool:
+        return found is not None and found.generation == generation and self._host.is_complete(found)
+
+    def _repeat_refusal(self, request: BuildRequest) -> BuildResult:
+        """This generation is fenced; say so again, in case the conductor did not hear it: it may go elsewhere."""
+        uuid = request.instance.uuid
+        self._host.clear(uuid)
+        refused = self._host.fences.get(uuid).refused
+        if refused is not None and refused.generation == request.generation:
+            return refused
+        return self._result(request, Outcome.RESCHEDULED, message="This host was told not to build this attempt.")
+
+    def _build_or_undo(self, context: RequestContext, request: BuildRequest) -> BuildResult | None:
+        uuid, generation = request.instance.uuid, request.generation
+        started = time.monotonic()
+        LOG.info("Instance %s: building generation %d", uuid, generation)
+        with contextlib.ExitStack() as undo:
+            try:
+                self._build(context, request, undo)
+            except (Stopping, exceptions.Fenced):
+                raise
+            except UNWANTED as error:
+                LOG.info("Instance %s: generation %d is not wanted: %s", uuid, generation, error)
+                self._host.fences.forbid(uuid, generation)
+                return None
+            except Exception as error:
+                result = self._result(
+                    request,
+                    Outcome.ABORTED if aborts(error) else Outcome.RESCHEDULED,
+                    message=exception_message(error, self._host.name),
+                    details="".join(traceback.format_exception(error)),
+                )
+                LOG.warning(
+                    "Instance %s: build of generation %d %s after %.2f s: %s",
+                    uuid,
+                    generation,
+                    result.outcome,
+                    time.monotonic() - started,
+                    result.message,
+                    exc_info=not isinstance(error, exceptions.NovaLiteException),
+                )
+                self._host.fences.refuse(result)
+                return result
+            undo.pop_all()
+        LOG.info("Instance %s: took %.2f seconds to build generation %d", uuid, time.monotonic() - started, generation)
+        return self._result(request, Outcome.BUILT, power_state=self._host.power_state(uuid) or 0)
+
+    def _build(self, context: RequestContext, request: BuildRequest, undo: contextlib.ExitStack) -> None:
+        """Claim, networks, spawn. ``undo`` gets what takes back each step, before it is done."""
+        host, instance, generation = self._host, request.instance, request.generation
+        check_injected_files(request.injected_files)
+        wanted = Resources.of(instance.flavor, instance.numa)
+        undo.callback(host.claims.release, instance.uuid)
+        host.claims.instance_claim(instance.uuid, wanted, request.limits)
+        known = request.connected == self._registration.admission
+        vifs = instance.vifs if known else self._ask_networks(context, request)
+        host.fences.check(instance.uuid, generation)
+        host.volumes.prepare(instance.block_devices, request.volume_images)
+        if request.reimage is not None:
+            host.volumes.reimage(request.reimage.volume_id, request.reimage.image, request.reimage.size)
+        host.fences.check(instance.uuid, generation)
+        undo.callback(host.clear, instance.uuid)
+        volumes = host.volume_paths(instance, lambda: host.fences.check(instance.uuid, generation))
+        host.fences.check(instance.uuid, generation)
+        host.driver.plug_vifs(instance, vifs)
+        if vifs:
+            self._plugged(instance)
+        host.fences.check(instance.uuid, generation)
+        failpoints.reach("domain", "spawn", "before")
+        host.driver.spawn(
+            SpawnSpec(
+                instance=instance,
+                generation=generation,
+                vifs=vifs,
+                image=request.image,
+                images=request.images,
+                injected_files=request.injected_files,
+                admin_password=request.admin_password,
+                fence=lambda: host.fences.creating(instance.uuid, generation),
+                volumes=volumes,
+                plugged=interfaces.plugged(host, instance.uuid, vifs, generation),
+            )
+        )
+        failpoints.reach("domain", "spawn", "after")
+        host.fences.built(instance.uuid, generation, wanted)
+
+    def _ask_networks(self, context: RequestContext, request: BuildRequest) -> list[VIF]:
+        """Nothing exists yet when the conductor is told that the build begins here, so waiting for it costs only
+        time."""
+        host, uuid, generation = self._host, request.instance.uuid, request.generation
+        answer = host.retrier.ask(
+            f"Instance {uuid}: start_build",
+            lambda: host.conductor.start_build(context, uuid, host.name, generation),
+            lambda: host.fences.check(uuid, generation),
+        )
+        return answer.vifs
+
+    # --- the report
+
+    def _result(
+        self, request: BuildRequest, outcome: Outcome, power_state: int = 0, message: str = "", details: str = ""
+    ) -> BuildResult:
+        return BuildResult(
+            instance_uuid=request.instance.uuid,
+            generation=request.generation,
+            host=self._host.name,
+            outcome=outcome,
+            power_state=power_state,
+            message=message,
+            details=details,
+            root_device_name=hardware.root_device(request.image),
+            action_id=request.action_id,
+        )
+
+    def _report(self, context: RequestContext, request: BuildRequest, result: BuildResult) -> None:
+        host, uuid = self._host, result.instance_uuid
+        try:
+            host.retrier.ask(
+                f"Instance {uuid}: finish_build",
+                lambda: host.conductor.finish_build(context, result),
+                lambda: self._check_not_superseded(request),
+            )
+        except UNWANTED as error:
+            LOG.info("Instance %s: report on generation %d not wanted: %s", uuid, result.generation, error)
+            if result.outcome == Outcome.BUILT:
+                self._remove_unwanted(uuid, result.generation)
+
+    def _check_not_superseded(self, request: BuildRequest) -> None:
+        """A newer attempt, or an action on the built instance, means that the report is known or of no interest."""
+        record = self._host.fences.get(request.instance.uuid)
+        if record.fenced_generation > request.generation or record.last_action_id > request.action_id:
+            raise exceptions.Fenced(f"Instance {request.instance.uuid}: the report was overtaken.")
+
+    def _remove_unwanted(self, instance_uuid: str, generation: int) -> None:
+        host = self._host
+        with host.jobs.locks.hold(instance_uuid):
+            found = host.domain(instance_uuid)
+            if found is not None and found.generation == generation:
+                host.fences.forbid(instance_uuid, generation)
+                host.clear(instance_uuid)
+
+
+def aborts(error: Exception) -> bool:
+    """Whether a failure is the request's own (no other host would do better), by its type and HTTP status."""
+    if isinstance(error, ABORTING_DRIVER_ERRORS):
+        return True
+    return isinstance(error, exceptions.NovaLiteException) and 400 <= error.code < 500
+
+
+def check_injected_files(injected_files: dict[str, str]) -> None:
+    """Raises `InvalidInput` unless every file's contents are base64."""
+    for path, contents in injected_files.items():
+        try:
+            base64.b64decode(contents, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise exceptions.InvalidInput(reason=f"the contents of injected file {path} are not base64") from error

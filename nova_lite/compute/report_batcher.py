@@ -1,0 +1,90 @@
+"""Batches concurrent action reports of one compute host.
+
+Reports that arrive while another is sent form one message and one transaction of the conductor.
+"""
+
+from __future__ import annotations
+
+import typing
+from typing import Any
+
+import msgspec
+
+from nova_lite.base import exceptions
+from nova_lite.base.batching import Line
+from nova_lite.base.context import RequestContext
+from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.objects import ActionReport, BuildResult
+
+Build = tuple[RequestContext, BuildResult]
+Action = tuple[RequestContext, ActionReport]
+
+
+class GatheredReports:
+    """In place of a conductor's client, on ``host``."""
+
+    def __init__(self, conductor: ConductorRPC, host: str) -> None:
+        self._conductor = conductor
+        self._host = host
+        self._builds: Line[Build, Exception | None] = Line(self._finish_builds, writes=True)
+        self._actions: Line[Action, Exception | None] = Line(self._finish_actions, writes=True)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._conductor, name)
+
+    def finish_build(self, context: RequestContext, result: BuildResult) -> None:
+        if (error := self._builds.ask((context, result))) is not None:
+            raise error
+
+    def _finish_builds(self, asked: list[Build]) -> list[Exception | None]:
+        if len(asked) > 1:
+            try:
+                results = [result for _, result in asked]
+                wanted = self._conductor.finish_builds(asked[0][0], self._host, results)
+                return [None if each else _stale(result) for each, result in zip(wanted, results, strict=True)]
+            except exceptions.ServiceTooOld:
+                pass
+        return [_raised(lambda one=one: self._conductor.finish_build(*one)) for one in asked]
+
+    def finish_action(
+        self,
+        context: RequestContext,
+        host: str,
+        action_id: int,
+        power_state: int | None,
+        error: str | None,
+        details: str,
+        **more: Any,
+    ) -> None:
+        report = ActionReport(action_id=action_id, power_state=power_state, error=error, details=details, **more)
+        if (failure := self._actions.ask((context, report))) is not None:
+            raise failure
+
+    def _finish_actions(self, asked: list[Action]) -> list[Exception | None]:
+        if len(asked) > 1:
+            try:
+                self._conductor.finish_actions(asked[0][0], self._host, [report for _, report in asked])
+                return [None] * len(asked)
+            except exceptions.ServiceTooOld:
+                pass
+        return [_raised(lambda one=one: self._finish_action(*one)) for one in asked]
+
+    def _finish_action(self, context: RequestContext, report: ActionReport) -> None:
+        self._conductor.finish_action(context, self._host, **msgspec.structs.asdict(report))
+
+
+def _stale(result: BuildResult) -> Exception:
+    return exceptions.StaleReport(instance_id=result.instance_uuid, generation=result.generation, host=result.host)
+
+
+def _raised(call: Any) -> Exception | None:
+    """What a call of one raises, for whoever made that one."""
+    try:
+        call()
+    except Exception as error:
+        return error
+    return None
+
+
+def gathered(conductor: ConductorRPC, host: str) -> ConductorRPC:
+    return typing.cast(ConductorRPC, GatheredReports(conductor, host))

@@ -1,0 +1,433 @@
+"""Drives Cinder: what it has of an instance's volumes becomes what their rows say.
+
+Each row is leased to one conductor, which first asks Cinder what there is of the volume and the instance, and then does
+what is missing: so an answer that was lost, and a conductor that died, leave nothing that the next one does not find.
+Attachments are known by their ids, written down before they are given a host; what Cinder has beside these is used
+where one is wanted, and deleted otherwise. No answer of Cinder's about how a host gets at a volume is kept: it goes to
+that host, and Cinder is asked again when it asks again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import logging
+import time
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
+from nova_lite.conductor.engine.engine import Engine
+from nova_lite.db import cinder, claims, instances, volume_tasks
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.models import CinderAttachment as Row
+from nova_lite.db.models import Instance
+from nova_lite.objects import DeviceState, VolumeConnection, VolumeVerb
+
+if TYPE_CHECKING:
+    from nova_lite.volume.cinder_client import Attachment, CinderClient
+
+LOG = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+#: Until it is looked again at a volume that is being made, and at what Cinder could not be asked about, in seconds.
+LOOK_AGAIN = 2.0
+TRY_AGAIN = 10.0
+
+#: Seconds after which a volume that nobody has begun to make will not be begun.
+BEGIN_TIMEOUT = 180.0
+
+#: How long a host's question waits while the conductor itself tells Cinder something about the volume.
+IN_TURN_SECONDS, IN_TURN_POLL_SECONDS = 3.0, 0.1
+
+_ATTACHED = "attached"
+
+#: Of a volume in Cinder: it comes to be.
+_COMING = ("creating", "downloading", "restoring-backup")
+
+
+class _Work(msgspec.Struct):
+    """A leased row. ``hosts``: where the instance is or holds something; ``complete``: of these, where its guest has
+    the volume."""
+
+    id: str
+    token: str
+    instance_uuid: str
+    volume_id: str | None
+    wanted: bool
+    to_be_made: bool
+    delete_volume: bool
+    attachments: dict[str, dict[str, Any]]
+    hosts: list[str]
+    complete: str | None
+    late: bool
+    given_up: bool
+    unsure: bool
+    error: str | None
+
+
+class Cinder:
+    """``client`` None: volumes are the built-in backend's, and all of this is refused."""
+
+    def __init__(self, engine: Engine, client: CinderClient | None) -> None:
+        self.engine = engine
+        self.db = engine.db
+        self.conf = engine.conf
+        self._client = client
+
+    def _cinder(self) -> CinderClient:
+        if self._client is None:
+            raise exceptions.InvalidInput(reason="[volume] backend is not cinder")
+        return self._client
+
+    # --- the API's
+
+    def volume_made(
+        self, context: RequestContext, instance_uuid: str, device_uuid: str, volume_id: str | None, error: str | None
+    ) -> bool:
+        return self.db.write(self._volume_made, instance_uuid, device_uuid, volume_id, error)
+
+    def _volume_made(
+        self, uow: UnitOfWork, instance_uuid: str, device_uuid: str, volume_id: str | None, error: str | None
+    ) -> bool:
+        instance = instances.lock(uow, instance_uuid)
+        row = cinder.get(uow, device_uuid, lock=True)
+        if instance is None or row is None or row.instance_uuid != instance_uuid:
+            return False
+        if volume_id is None:
+            row.error = row.error or (error or "")[:1024] or None
+        elif row.volume_id is None:
+            _begun(uow, instance, row, volume_id)
+        return row.volume_id == volume_id
+
+    def volume_extended(self, context: RequestContext, instance_uuid: str, volume_id: str) -> None:
+        size = self._cinder().own_volume(volume_id).size
+        self.db.write(self._volume_extended, str(context.request_id), instance_uuid, volume_id, size)
+
+    def _volume_extended(self, uow: UnitOfWork, request_id: str, instance_uuid: str, volume_id: str, size: int) -> None:
+        instance = instances.lock(uow, instance_uuid)
+        found = [each for each in (instance and instance.block_devices) or [] if each.get("volume_id") == volume_id]
+        if instance is None or not found:
+            raise exceptions.VolumeBDMNotFound(instance_uuid=instance_uuid, volume_id=volume_id)
+        device = cinder.device_of(instance, found[0]["uuid"])
+        assert device is not None
+        device.volume_size = size
+        cinder.keep_device(instance, device)
+        volume_tasks.add(
+            uow, request_id, VolumeVerb.EXTEND, volume_id, size=size, instance_uuid=instance_uuid, device=device.uuid
+        )
+
+    # --- a host's
+
+    def volume_connect(
+        self, context: RequestContext, host: str, instance_uuid: str, device_uuid: str, connector: dict[str, Any]
+    ) -> VolumeConnection:
+        """Connect the volume to a host that the instance is on, or comes to. Asked again it answers the same."""
+        deadline = time.monotonic() + IN_TURN_SECONDS
+        while (work := self.db.write(self._take, device_uuid)) is None:
+            if time.monotonic() >= deadline:
+                raise exceptions.VolumeNotReady(volume_id=device_uuid)
+            time.sleep(IN_TURN_POLL_SECONDS)
+        return self._at(work, lambda: self._connect(work, host, instance_uuid, connector))
+
+    def _connect(self, work: _Work, host: str, instance_uuid: str, connector: dict[str, Any]) -> VolumeConnection:
+        if work.instance_uuid != instance_uuid or not work.wanted or host not in work.hosts:
+            raise exceptions.VolumeBDMNotFound(instance_uuid=instance_uuid, volume_id=work.volume_id or work.id)
+        self._make(work)
+        assert work.volume_id is not None
+        listed = {each.id: each for each in self._cinder().attachments(work.volume_id, work.instance_uuid)}
+        mine = work.attachments.get(host, {}).get("id")
+        if mine not in listed:
+            mine = self._one_for(work, host, listed)
+        found = self._cinder().attachment(mine)
+        if not found.info or found.status == "reserved":
+            found = self._call(work, lambda: self._cinder().connect(mine, {**connector, "host": host}))
+        if found.info.get("encrypted"):
+            raise exceptions.InvalidVolume(reason=f"volume {work.volume_id} is encrypted, which is not supported here")
+        size = self._cinder().own_volume(work.volume_id).size
+        return VolumeConnection(volume_id=work.volume_id, size=size, info=found.info)
+
+    # --- what is due
+
+    def due(self) -> list[str]:
+        return [] if self._client is None else self.db.read(cinder.due, self.conf.conductor.reconcile_batch)
+
+    def tell(self, device_uuids: Collection[str]) -> None:
+        """Drive these soon, in the background."""
+        for device_uuid in sorted(device_uuids):
+            self.engine.in_background(lambda device_uuid=device_uuid: self.drive(device_uuid))  # type: ignore[misc]
+
+    def drive(self, device_uuid: str) -> None:
+        work = self.db.write(self._take, device_uuid)
+        if work is not None:
+            with contextlib.suppress(exceptions.VolumeNotReady):  # it is due again
+                self._at(work, lambda: self._converge(work) if work.wanted else self._give_back(work))
+
+    def _converge(self, work: _Work) -> None:
+        """Attachments for the hosts that the instance is on, else a reservation, and nothing beside that."""
+        if work.error is not None:
+            return
+        self._make(work)
+        assert work.volume_id is not None
+        listed = {each.id: each for each in self._cinder().attachments(work.volume_id, work.instance_uuid)}
+        kept = {
+            host: each
+            for host, each in work.attachments.items()
+            if each["id"] in listed and (host == cinder.RESERVED or host in work.hosts)
+        }
+        if not kept:
+            self._one_for(work, cinder.RESERVED, listed)
+            kept = {cinder.RESERVED: work.attachments[cinder.RESERVED]}
+        here = kept.get(work.complete or "-")
+        if here is not None and (not here["complete"] or listed[here["id"]].status != _ATTACHED):
+            self._call(work, lambda: self._cinder().complete(here["id"]))
+            here["complete"] = True
+        if len(kept) > 1:
+            kept.pop(cinder.RESERVED, None)
+        ids = {each["id"] for each in kept.values()}
+        for each in listed.values():
+            if each.id not in ids:
+                self._cinder().delete_attachment(each.id)
+        self._note(work, kept)
+
+    def _give_back(self, work: _Work) -> None:
+        if work.volume_id is None:
+            work.volume_id = self._cinder().find_made(work.id)
+        if work.volume_id is not None:
+            try:
+                for each in self._cinder().attachments(work.volume_id, work.instance_uuid):
+                    self._cinder().delete_attachment(each.id)
+                if work.delete_volume:
+                    self._delete_volume(work.volume_id)
+            except exceptions.VolumeNotFound:
+                LOG.info("Volume %s of server %s is gone", work.volume_id, work.instance_uuid)
+        if work.unsure or (work.volume_id is None and work.to_be_made and not work.given_up and work.error is None):
+            raise exceptions.VolumeNotReady(volume_id=work.volume_id or work.id)  # what was asked for may still come
+        self.db.write(self._forget, work.id, work.token)
+
+    def _delete_volume(self, volume_id: str) -> None:
+        """One that its owner has snapshots of stays; one that is busy is tried again."""
+        try:
+            self._cinder().delete_volume(volume_id)
+        except exceptions.InvalidVolume as error:
+            if self._cinder().own_volume(volume_id).status not in (cinder.AVAILABLE, "error"):
+                raise exceptions.VolumeNotReady(volume_id=volume_id) from error
+            LOG.warning("Volume %s was to be deleted with its server, and stays: %s", volume_id, error.message)
+
+    def _make(self, work: _Work) -> None:
+        """The volume is there, from now on; raises `VolumeNotReady` until then, and `VolumeNotCreated`."""
+        if work.error is not None:
+            raise exceptions.VolumeNotCreated(reason=work.error)
+        if not work.to_be_made:
+            return
+        if work.volume_id is None:
+            work.volume_id = self._cinder().find_made(work.id)
+            if work.volume_id is None:
+                if work.given_up:
+                    raise self._failed(work, "it was never asked for: the API that was to ask has ended")
+                raise exceptions.VolumeNotReady(volume_id=work.id)
+            self.db.write(self._volume_made, work.instance_uuid, work.id, work.volume_id, None)
+        try:
+            status = self._cinder().own_volume(work.volume_id).status
+        except exceptions.VolumeNotFound as error:
+            raise self._failed(work, "it was deleted") from error
+        if status in _COMING and not work.late:
+            raise exceptions.VolumeNotReady(volume_id=work.volume_id)
+        if status != cinder.AVAILABLE:
+            late = f" after {self.conf.cinder.create_timeout} s" if status in _COMING else ""
+            raise self._failed(work, f"volume {work.volume_id} is {status}{late}")
+        self.db.write(self._is_made, work.id, work.token)
+
+    def _failed(self, work: _Work, cause: str) -> exceptions.VolumeNotCreated:
+        self.db.write(self._note_error, work.id, work.token, cause)
+        return exceptions.VolumeNotCreated(reason=cause)
+
+    def _one_for(self, work: _Work, host: str, listed: dict[str, Attachment]) -> str:
+        """An attachment that is the host's from now on. Raises `VolumeNotReady` when somebody else has the row by now:
+        what was made in vain is for them to find, if there are any."""
+        spare = self._spare(work, listed)
+        mine = spare or self._reserve(work)
+        try:
+            self._note(work, {**_without(work.attachments, mine), host: {"id": mine, "complete": False}})
+        except exceptions.VolumeNotReady:
+            if spare is None and not self.db.write(self._note_unsure, work.id):
+                self._cinder().delete_attachment(mine)
+            raise
+        return mine
+
+    def _spare(self, work: _Work, listed: dict[str, Attachment]) -> str | None:
+        """An attachment that is there and nobody's: the reservation, or one whose answer was lost."""
+        reserved = work.attachments.get(cinder.RESERVED, {}).get("id")
+        if reserved in listed:
+            return str(reserved)
+        known = {each["id"] for each in work.attachments.values()}
+        return next((each.id for each in listed.values() if each.id not in known and each.status == "reserved"), None)
+
+    def _reserve(self, work: _Work) -> str:
+        volume_id = str(work.volume_id)
+        try:
+            return self._call(work, lambda: self._cinder().reserve(volume_id, work.instance_uuid)).id
+        except (exceptions.InvalidVolume, exceptions.VolumeNotFound, exceptions.Forbidden) as error:
+            if not work.attachments:  # it was somebody else's before it was this server's
+                self.db.write(self._note_error, work.id, work.token, error.message)
+            raise
+
+    def _call(self, work: _Work, ask: Callable[[], T]) -> T:
+        """What is asked for and not answered may come to be later."""
+        try:
+            return ask()
+        except exceptions.ServiceUnavailable:
+            self.db.write(self._note_unsure, work.id)
+            raise
+
+    # --- rows
+
+    def _take(self, uow: UnitOfWork, device_uuid: str) -> _Work | None:
+        known = cinder.get(uow, device_uuid)
+        if known is None:
+            return None
+        instance = instances.lock(uow, known.instance_uuid)
+        row = cinder.get(uow, device_uuid, lock=True)
+        if row is None:
+            return None
+        token = cinder.lease(uow, row, 4 * self._cinder().timeout + TRY_AGAIN)
+        if token is None:
+            return None
+        hosts, complete = _hosts(uow, instance, row)
+        begun = row.deadline - datetime.timedelta(seconds=self.conf.cinder.create_timeout)
+        return _Work(
+            id=row.id,
+            token=token,
+            instance_uuid=row.instance_uuid,
+            volume_id=row.volume_id,
+            wanted=row.wanted,
+            to_be_made=row.to_be_made,
+            delete_volume=row.delete_volume,
+            attachments=dict(row.attachments),
+            hosts=hosts,
+            complete=complete,
+            late=uow.now >= row.deadline,
+            given_up=uow.now >= begun + datetime.timedelta(seconds=BEGIN_TIMEOUT),
+            unsure=row.unsure_until is not None and uow.now < row.unsure_until,
+            error=row.error,
+        )
+
+    def _at(self, work: _Work, act: Callable[[], T]) -> T:
+        """Do it while the row is leased, and give that back: settled, or due again."""
+        again: float | None = TRY_AGAIN
+        try:
+            answer = act()
+            again = None
+            return answer
+        except exceptions.VolumeNotReady:
+            again = LOOK_AGAIN
+            raise
+        except exceptions.VolumeServiceUnavailable as error:
+            LOG.warning("Volume %s of server %s: %s", work.volume_id, work.instance_uuid, error.message)
+            raise
+        except (exceptions.VolumeNotCreated, exceptions.InvalidVolume, exceptions.VolumeNotFound) as error:
+            LOG.warning("Volume %s of server %s: %s", work.volume_id, work.instance_uuid, error.message)
+            if self.db.read(self._has_error, work.id):
+                again = None  # until it is given back
+            raise
+        finally:
+            self.db.write(self._settle, work, again)
+
+    def _settle(self, uow: UnitOfWork, work: _Work, again: float | None) -> None:
+        """What has changed since it was taken is due at once."""
+        instance = instances.lock(uow, work.instance_uuid)
+        row = cinder.held(cinder.get(uow, work.id, lock=True), work.token)
+        if row is None:
+            return
+        row.lease_owner = None
+        row.due_at = None if again is None else uow.now + datetime.timedelta(seconds=again)
+        if row.unsure_until is not None and not work.unsure and row.unsure_until <= uow.now:
+            row.unsure_until = None
+        elif row.unsure_until is not None and again is None:
+            row.due_at = max(row.unsure_until, uow.now)  # what came late is mended then
+        hosts, complete = _hosts(uow, instance, row)
+        here = row.attachments.get(complete or "-")
+        there = None if instance is None else row.attachments.get(str(instance.host))
+        if (row.wanted, hosts) != (work.wanted, work.hosts) or (here is not None and not here["complete"]):
+            row.due_at = uow.now
+            if again is None:
+                uow.cinder_news.add(row.id)
+        elif row.due_at is None and there is not None and not there["complete"]:
+            row.due_at = uow.now + datetime.timedelta(seconds=TRY_AGAIN)  # its guest is about to have it
+        if instance is not None:
+            _show(instance, row)
+
+    def _note(self, work: _Work, attachments: dict[str, dict[str, Any]]) -> None:
+        """Raises `VolumeNotReady` when somebody else has it by now."""
+        if not self.db.write(self._keep, work.id, work.token, attachments):
+            raise exceptions.VolumeNotReady(volume_id=work.volume_id or work.id)
+        work.attachments = attachments
+
+    def _keep(self, uow: UnitOfWork, device_uuid: str, token: str, attachments: dict[str, dict[str, Any]]) -> bool:
+        row = cinder.held(cinder.get(uow, device_uuid, lock=True), token)
+        if row is not None:
+            row.attachments = {key: dict(each) for key, each in attachments.items()}
+        return row is not None
+
+    def _note_unsure(self, uow: UnitOfWork, device_uuid: str) -> bool:
+        """Whoever has the row; False if it is gone."""
+        row = cinder.get(uow, device_uuid, lock=True)
+        if row is not None:
+            row.unsure_until = uow.now + datetime.timedelta(seconds=2 * self._cinder().timeout)
+            row.due_at = row.due_at or row.unsure_until
+        return row is not None
+
+    def _note_error(self, uow: UnitOfWork, device_uuid: str, token: str, cause: str) -> None:
+        row = cinder.held(cinder.get(uow, device_uuid, lock=True), token)
+        if row is not None:
+            row.error = cause[:1024]
+
+    def _has_error(self, uow: UnitOfWork, device_uuid: str) -> bool:
+        row = cinder.get(uow, device_uuid)
+        return row is not None and row.error is not None
+
+    def _is_made(self, uow: UnitOfWork, device_uuid: str, token: str) -> None:
+        row = cinder.held(cinder.get(uow, device_uuid, lock=True), token)
+        if row is not None:
+            row.to_be_made = False
+
+    def _forget(self, uow: UnitOfWork, device_uuid: str, token: str) -> None:
+        row = cinder.held(cinder.get(uow, device_uuid, lock=True), token)
+        if row is not None:
+            uow.session.delete(row)
+
+
+def _without(attachments: dict[str, dict[str, Any]], attachment_id: str) -> dict[str, dict[str, Any]]:
+    return {key: each for key, each in attachments.items() if each["id"] != attachment_id}
+
+
+def _hosts(uow: UnitOfWork, instance: Instance | None, row: Row) -> tuple[list[str], str | None]:
+    """Where the instance is or holds something; and where its guest has the volume for sure."""
+    if instance is None or not row.wanted:
+        return [], None
+    hosts = sorted({end.host for end in claims.ends(uow, instance)})
+    device = cinder.device_of(instance, row.id)
+    attached = device is not None and device.state == DeviceState.ATTACHED
+    settled = attached and instance.launched_at is not None and instance.task_state is None
+    return hosts, instance.host if settled else None
+
+
+def _begun(uow: UnitOfWork, instance: Instance, row: Row, volume_id: str) -> None:
+    cinder.made(uow, row, volume_id)
+    device = cinder.device_of(instance, row.id)
+    if device is not None:
+        device.volume_id = volume_id
+        cinder.keep_device(instance, device)
+
+
+def _show(instance: Instance, row: Row) -> None:
+    """Which of Cinder's attachments the device is, for who lists them."""
+    device = cinder.device_of(instance, row.id)
+    found = row.attachments.get(instance.host or cinder.RESERVED) or row.attachments.get(cinder.RESERVED)
+    if device is not None and found is not None and device.attachment_id != found["id"]:
+        device.attachment_id = found["id"]
+        cinder.keep_device(instance, device)

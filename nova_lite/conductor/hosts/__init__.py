@@ -1,0 +1,1 @@
+"""The conductor's work for compute hosts: heartbeats, domains, filter rules, change notifications, retirement."""

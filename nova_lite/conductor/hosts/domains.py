@@ -1,0 +1,160 @@
+"""Comparing what hosts have with the rows: which domains belong where, and whether their guests run."""
+
+from __future__ import annotations
+
+import logging
+
+from nova_lite import operations
+from nova_lite.base.context import RequestContext, get_admin_context
+from nova_lite.conductor.engine import faults
+from nova_lite.conductor.engine.engine import Engine
+from nova_lite.db import actions, claims, instances, purge
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.models import Instance
+from nova_lite.objects import DomainExpected, DomainReport, DomainVerdict, Verdict
+from nova_lite.operations import states
+from nova_lite.operations.states import PowerState
+
+LOG = logging.getLogger(__name__)
+
+#: The fault of an instance that its hypervisor does not know any more.
+LOST = (
+    "The server is not known to its hypervisor any more. A hard reboot makes it anew if its disks are still there; "
+    "a rebuild makes it of its image, with a new disk."
+)
+
+
+class Domains:
+    """The RPC methods `reconcile_domains`, `domains_expected` and `domain_lost`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.db = engine.db
+
+    def reconcile_domains(
+        self, context: RequestContext, host: str, domains: list[DomainReport], leftovers: list[str]
+    ) -> list[DomainVerdict]:
+        return self.db.write(self._reconcile_domains, context, host, domains, leftovers)
+
+    def _reconcile_domains(
+        self,
+        uow: UnitOfWork,
+        context: RequestContext,
+        host: str,
+        domains: list[DomainReport],
+        leftovers: list[str],
+    ) -> list[DomainVerdict]:
+        own = get_admin_context(context.request_id)
+        off: list[Instance] = []
+        verdicts = reconcile_domains(uow, host, domains, leftovers, off)
+        for instance in off:
+            LOG.info("Instance %s ran when its host lost power: it is started again", instance.uuid)
+            self.engine.accept_in(uow, own, instance.uuid, operations.START.kind, {})
+        return verdicts
+
+    def domains_expected(self, context: RequestContext, host: str) -> list[DomainExpected]:
+        return self.db.read(instances.with_domain, host)
+
+    def domain_lost(self, context: RequestContext, host: str, expected: DomainExpected) -> None:
+        self.db.write(self._domain_lost, host, expected)
+
+    def _domain_lost(self, uow: UnitOfWork, host: str, expected: DomainExpected) -> None:
+        """In ERROR, where it was: what it holds there is still its own, and the next attempt needs it. Whatever was
+        done since the host was asked may have made the domain again, or have taken it elsewhere."""
+        instance = instances.lock(uow, expected.uuid)
+        if instance is None or instance.deleted or instance.task_state is not None:
+            return
+        if (instance.host, instance.generation) != (host, expected.generation):
+            return
+        if instance.vm_state not in states.HAS_DOMAIN or actions.all_open(uow, instance.uuid):
+            return
+        if actions.newest(uow, instance.uuid) != expected.last_action_id:
+            return
+        LOG.warning("Instance %s was %s: its domain is not on host %s", instance.uuid, instance.vm_state, host)
+        faults.set_error(uow, instance, LOST)
+        instance.power_state = int(PowerState.NOSTATE)
+
+
+def reconcile_domains(
+    uow: UnitOfWork,
+    host: str,
+    domains: list[DomainReport],
+    leftovers: list[str],
+    off: list[Instance],
+) -> list[DomainVerdict]:
+    """Say which domains and leftovers do not belong on the host, and note the power states of those that do.
+
+    An instance belongs where it is, and wherever else it holds a claim: the other end of a move. One whose row was
+    purged had been deleted, and belongs nowhere. Other unknown uuids are never judged: they may be of another database.
+    ``off`` gets those that were active and are stopped now, but are to run again.
+    """
+    rows = instances.rows_by_uuid(uow, [domain.uuid for domain in domains] + leftovers)
+    elsewhere = claims.of_instances(uow, rows, host)
+    purged = purge.purged(uow, {*leftovers, *(domain.uuid for domain in domains)} - rows.keys())
+    verdicts = []
+    for domain in domains:
+        instance = rows.get(domain.uuid)
+        if domain.uuid in purged:
+            LOG.warning("Host %s has a domain %s of a server that was deleted and purged", host, domain.uuid)
+            verdicts.append(DomainVerdict(uuid=domain.uuid, generation=domain.generation, verdict=Verdict.DESTROY))
+            continue
+        if instance is None:
+            LOG.warning("Host %s has a domain %s of ours that is in no row; it is left alone", host, domain.uuid)
+            continue
+        is_it = (instance.host, instance.generation) == (host, domain.generation)
+        belongs = not instance.deleted and (is_it or domain.generation in elsewhere.get(domain.uuid, ()))
+        if is_it and belongs and instance.task_state is None and _follow(uow, host, instance, domain):
+            off.append(instance)
+        if not belongs and domain.generation > max(instance.generation, instance.last_generation):
+            LOG.warning("Domain %s on %s is newer than its row; it is left alone", domain.uuid, host)
+            continue
+        verdict = Verdict.KEEP if belongs else Verdict.DESTROY
+        verdicts.append(DomainVerdict(uuid=domain.uuid, generation=domain.generation, verdict=verdict))
+    for instance_uuid in leftovers:
+        instance = rows.get(instance_uuid)
+        if instance_uuid in purged:
+            verdicts.append(DomainVerdict(uuid=instance_uuid, generation=0, verdict=Verdict.DESTROY))
+            continue
+        if instance is None or (not instance.deleted and (instance.host == host or instance_uuid in elsewhere)):
+            continue
+        verdicts.append(DomainVerdict(uuid=instance_uuid, generation=instance.generation, verdict=Verdict.DESTROY))
+    return verdicts
+
+
+def _follow(uow: UnitOfWork, host: str, instance: Instance, report: DomainReport) -> bool:
+    """With no task running, the hypervisor is right: a guest that shut itself down is STOPPED, one that was started
+    by hand is ACTIVE. Unless an order was carried out since it was looked at: then the order's own report is newer.
+
+    Most rows agree and are only read; one that has to change is locked, and looked at once more. Returns whether it was
+    active, is stopped now, and only because its host lost power.
+    """
+    if _seen(instance, report) == (instance.power_state, instance.vm_state):
+        return False
+    now = instances.lock(uow, instance.uuid)
+    if now is None or now.deleted or now.task_state is not None:
+        return False
+    if (now.host, now.generation) != (host, report.generation):
+        return False
+    if _is_older(report, actions.last_order(uow, now)):
+        return False
+    before = now.vm_state
+    now.power_state, now.vm_state = _seen(now, report)
+    now.updated_at = uow.now
+    return report.lost_power and before == states.ACTIVE and now.vm_state == states.STOPPED
+
+
+def _is_older(report: DomainReport, last: tuple[int, int]) -> bool:
+    """Whether the order, an action's id and its place in that, came after the host had looked."""
+    if report.last_action_id is None:
+        return False
+    if report.last_position is None:
+        return last[0] > report.last_action_id
+    return last > (report.last_action_id, report.last_position)
+
+
+def _seen(instance: Instance, report: DomainReport) -> tuple[int, str]:
+    """Power state and state that follow from what the host has seen."""
+    vm_state, found = instance.vm_state, PowerState(report.power_state)
+    if vm_state in states.GUEST_IS and found not in states.GUEST_IS[vm_state]:
+        vm_state = states.FOLLOWS.get(found, vm_state)
+    return int(found), vm_state

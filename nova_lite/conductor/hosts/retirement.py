@@ -1,0 +1,156 @@
+"""Retiring a host: by the operator's word it is gone for good, with all that it had.
+
+A host that is forced down may come back, so what it has still to remove stays claimed. One that is retired is asked for
+nothing any more. A machine that registers under its name later is a new one: what it may have of old servers is in no
+claim, and is destroyed before it serves.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from nova_lite import operations
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
+from nova_lite.conductor.engine.context import Act
+from nova_lite.conductor.engine.engine import Engine
+from nova_lite.conductor.operations.resize import give_back_extra
+from nova_lite.db import actions, claims, instances, server_migrations, services
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.models import Instance, Service
+from nova_lite.objects import RetiredServer, Retirement
+from nova_lite.operations import End, Network, OnHost, Operation, Schedule, states
+
+LOG = logging.getLogger(__name__)
+
+#: What saves a server of which something is elsewhere, or ends one that nobody wants any more; others are lost.
+REMEDIES: dict[str, tuple[Operation, str]] = {
+    states.RESIZED: (operations.REVERT_RESIZE, "reverted, to where it came from"),
+    states.SHELVED: (operations.SHELVE_OFFLOAD, "offloaded: it can be unshelved from its image"),
+    states.SOFT_DELETED: (operations.DELETE, "deleted for good"),
+}
+
+#: What its operator can do about a server before its host is retired.
+HINTS: dict[str, str] = {
+    states.ACTIVE: "evacuate it",
+    states.STOPPED: "evacuate it",
+    states.ERROR: "evacuate or delete it",
+    states.RESIZED: "revert its resize",
+    states.SHELVED: "it is in its image: --with-instances offloads it",
+    states.SOFT_DELETED: "delete it for good",
+}
+OTHERWISE = "set its state to error, and evacuate or delete it"
+
+
+class _InTheWay(Exception):
+    """Ends the transaction without a trace; ``servers`` are still on the host."""
+
+    def __init__(self, servers: list[RetiredServer]) -> None:
+        super().__init__(f"{len(servers)} servers")
+        self.servers = servers
+
+
+class Retirements:
+    """The RPC method `host_retire`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.db = engine.db
+        self.conf = engine.conf
+
+    def host_retire(self, context: RequestContext, host: str, with_instances: bool) -> Retirement:
+        try:
+            found = self.db.write(self._retire, context, host, with_instances)
+        except _InTheWay as refusal:
+            return Retirement(done=False, servers=refusal.servers)
+        LOG.warning("Host %s is retired: %d action(s) closed, %d server(s)", host, found.closed, len(found.servers))
+        return found
+
+    def _retire(self, uow: UnitOfWork, context: RequestContext, host: str, with_instances: bool) -> Retirement:
+        """All of it or nothing. Instances are locked before the host's service, as everywhere."""
+        self._check(uow, host, services.find(uow, host, services.COMPUTE))
+        rows = [row for uuid in instances.concerned_with(uow, host) if (row := instances.lock(uow, uuid)) is not None]
+        closed = 0
+        for instance in rows:
+            for act in _open(uow, instance):
+                if _names(act, host):
+                    self.engine.retire(act, host)
+                closed += act.action.finish_time is not None
+        there = [row for row in rows if row.host == host and not row.deleted and not self._leaves(uow, row)]
+        if there and not with_instances:
+            raise _InTheWay([_server(row, HINTS.get(row.vm_state, OTHERWISE)) for row in there])
+        servers = [self._give_up(uow, context, row, host) for row in there]
+        for instance in rows:
+            for end in claims.ends(uow, instance):
+                if end.host == host:
+                    claims.release(uow, instance.uuid, end)
+            if instance.host == host and not instance.deleted:
+                claims.leave(instance)
+        self._check(uow, host, services.locked(uow, host, services.COMPUTE))
+        return Retirement(done=True, servers=servers, closed=closed)
+
+    def _check(self, uow: UnitOfWork, host: str, service: Service | None) -> None:
+        """Raises `HostNotFound` or `HostNotRetirable`."""
+        if service is None:
+            raise exceptions.HostNotFound(host=host)
+        if not service.forced_down:
+            raise exceptions.HostNotRetirable(
+                host=host,
+                reason="it is not forced down. See that nothing runs there, then say so: "
+                f"openstack --os-compute-api-version 2.11 compute service set --down {host} nova-compute",
+            )
+        seconds, needed = services.seconds_silent(uow, service), self.conf.service_down_time
+        if seconds < needed:
+            raise exceptions.HostNotRetirable(
+                host=host,
+                reason=f"it was heard {seconds:.0f} s ago, and counts as silent after {needed} s. Stop its daemon "
+                "if it still runs, and try again then.",
+            )
+
+    def _leaves(self, uow: UnitOfWork, instance: Instance) -> bool:
+        """Whether it is on its way from the host anyhow: deleted, or given back once the network service was told."""
+        return any(
+            (isinstance(act.step, OnHost) and act.step.at is End.EVERY)
+            or (isinstance(act.step, Network) and act.is_undone)
+            for act in _open(uow, instance)
+        )
+
+    def _give_up(self, uow: UnitOfWork, context: RequestContext, instance: Instance, host: str) -> RetiredServer:
+        before = instance.vm_state
+        remedy = REMEDIES.get(before)
+        if remedy is not None and not _open(uow, instance):
+            row, outcome = remedy
+            try:
+                self.engine.accept_in(uow, context, instance.uuid, row.kind, {})
+            except exceptions.Conflict as error:
+                LOG.info("Instance %s is lost: %s", instance.uuid, error.message)
+            else:
+                for act in _open(uow, instance):
+                    self.engine.retire(act, host)
+                if instance.deleted or instance.host != host:
+                    return _server(instance, outcome, before)
+        for act in _open(uow, instance):
+            if not act.is_undone and isinstance(act.step, OnHost | Schedule):
+                self.engine.fail(act, f"Host {host} was retired.", answered=False)
+        self.engine.lose(uow, instance)
+        migration = server_migrations.current(uow, instance.uuid)
+        if migration is not None and not _open(uow, instance):
+            server_migrations.turn(uow, migration, server_migrations.ERROR)
+            give_back_extra(uow, instance)
+        return _server(instance, "lost: in error, to be deleted or evacuated", before)
+
+
+def _open(uow: UnitOfWork, instance: Instance) -> list[Act]:
+    return [Act(uow, instance, action) for action in actions.all_open(uow, instance.uuid)]
+
+
+def _names(act: Act, host: str) -> bool:
+    """Whether the action has to do with the host, now or at a later step."""
+    ends = [(act.action.payload.get(end.value) or {}).get("host") for end in operations.MOVE]
+    return host in (act.action.host, act.instance.host, *ends)
+
+
+def _server(instance: Instance, outcome: str, before: str | None = None) -> RetiredServer:
+    return RetiredServer(
+        uuid=instance.uuid, name=instance.display_name, vm_state=before or instance.vm_state, outcome=outcome
+    )

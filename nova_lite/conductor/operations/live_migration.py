@@ -1,0 +1,80 @@
+"""Live migration: accepting it, and what a finished step makes of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from nova_lite import operations
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
+from nova_lite.conductor.operations.handler import Own
+from nova_lite.db import claims, hosts, server_migrations
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.models import Instance
+from nova_lite.objects import Flavor
+from nova_lite.operations import Step, states
+
+#: What its row shows once a step is done.
+_STATUS = {
+    operations.CHECK: server_migrations.PREPARING,
+    operations.PREPARE: server_migrations.RUNNING,
+    operations.HAND_OVER: server_migrations.POST_MIGRATING,
+    operations.CLEAR: server_migrations.COMPLETED,
+}
+
+
+class LiveMigrate(Own):
+    """``payload``: ``host`` (where to; None: the scheduler chooses), whether it is ``forced`` (past the filters), and
+    whether disks are to be moved (``block``; None: if they have to be)."""
+
+    def accept(
+        self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
+    ) -> dict[str, Any] | None:
+        source = claims.place_of(instance)
+        assert source is not None
+        target = payload.get("host")
+        if target is not None and not hosts.exists(uow, target):
+            raise exceptions.ComputeHostUnknown(host=target)
+        if target == source.host:
+            raise exceptions.UnableToMigrateToSelf(instance_id=instance.uuid, host=target)
+        if len(claims.ends(uow, instance)) > 1:
+            raise exceptions.InstanceInvalidState(
+                method="os-migrateLive", instance_id=instance.uuid, attr="migration", state="unfinished"
+            )
+        instance.request = {}
+        if target is not None:
+            wanted = {"forced_host": target} if payload.get("forced") else {"requested_destination": {"host": target}}
+            instance.request = wanted
+        flavor = msgspec.convert(instance.flavor, Flavor)
+        kind = server_migrations.LIVE_MIGRATION
+        row = server_migrations.begin(uow, context, instance, kind, source, flavor)
+        server_migrations.turn(uow, row, server_migrations.QUEUED)
+        return {
+            "source": source._asdict(),
+            "flavor": instance.flavor,
+            "image": instance.image,
+            "boot_images": instance.boot_images,
+            "block": payload.get("block"),
+            "excluded": [source.host],
+        }
+
+    def claimed(self, uow: UnitOfWork, instance: Instance, place: claims.Place) -> None:
+        row = server_migrations.current(uow, instance.uuid)
+        assert row is not None, f"no migration of {instance.uuid} is open"
+        server_migrations.destined(uow, row, place)
+
+    def record(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
+        super().record(uow, instance, step)
+        row = server_migrations.current(uow, instance.uuid)
+        if row is not None and step.name == operations.HAND_OVER and instance.vm_state == states.ERROR:
+            instance.vm_state, instance.fault = row.vm_state, None  # it had been lost with its source
+        if row is not None and step.name in _STATUS:
+            server_migrations.turn(uow, row, _STATUS[step.name])
+
+    def failed(self, uow: UnitOfWork, instance: Instance) -> None:
+        row = server_migrations.current(uow, instance.uuid)
+        if row is not None:
+            aborted = (row.progress or {}).get("aborted")
+            server_migrations.turn(uow, row, server_migrations.CANCELLED if aborted else server_migrations.ERROR)

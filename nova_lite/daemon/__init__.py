@@ -1,0 +1,1 @@
+"""Parts that every daemon needs: service loop, health endpoint, sockets, CPU affinity, notifications."""

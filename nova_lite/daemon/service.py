@@ -1,0 +1,249 @@
+"""What every daemon does around its own work: logging, signals, retried start, periodic tasks, RPC server, stop.
+
+A ``cmd`` module builds a `Daemon` from parts and calls `run`, which returns the exit status.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import random
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from oslo_config import cfg
+from oslo_log import log
+from oslo_reports import opts as report_opts
+
+from nova_lite import rpc
+from nova_lite.base import exceptions, memory, version
+from nova_lite.conf.metrics import PORTS
+from nova_lite.daemon.health import Check, Health
+from nova_lite.rpc.self_check import SelfCheckingServer
+
+LOG = logging.getLogger(__name__)
+
+
+class Periodic:
+    """Runs ``func`` every ``interval`` seconds in a thread of its own until stopped; a failure is logged, not fatal.
+
+    The first run is after one interval. ``jitter``: within one interval at random, so that many hosts do not report in
+    step. ``at_once``: without waiting.
+    """
+
+    def __init__(
+        self, name: str, interval: float, func: Callable[[], None], jitter: bool = False, at_once: bool = False
+    ) -> None:
+        self.name = name
+        self.interval = interval
+        self.func = func
+        self._stop = threading.Event()
+        self._first_wait = 0.0 if at_once else random.uniform(0, interval) if jitter else interval
+        self._thread = threading.Thread(target=self._loop, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def _loop(self) -> None:
+        wait = self._first_wait
+        while not self._stop.wait(wait):
+            started = time.monotonic()
+            trouble = None
+            try:
+                self.func()
+            except (exceptions.ServiceUnavailable, exceptions.HypervisorUnavailable) as error:
+                trouble = error.message
+            except Exception:
+                LOG.exception("Periodic task %s failed; it runs again in %.1f s", self.name, self.interval)
+            if trouble:  # while an exception is handled, oslo.log repeats it at the end of the line
+                LOG.warning("%s: %s", self.name, trouble)
+            wait = max(0.0, self.interval - (time.monotonic() - started))
+
+
+class Daemon:
+    """One service process: subclass or fill in, then `run`.
+
+    ``prepare`` is retried while it raises `ServiceUnavailable` or `HypervisorUnavailable` (one line each time);
+    `ConfigurationError` ends the process with one line and status 1. ``cleanup`` runs at the end.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts, binary: str) -> None:
+        self.conf = conf
+        self.binary = binary
+        memory.share_arenas()
+        self.stopping = threading.Event()
+        self.periodics: list[Periodic] = []
+        self.servers: list[SelfCheckingServer] = []
+        self.health = Health()
+
+    # --- for the daemon's own module
+
+    def prepare(self) -> None:
+        """Connect to what the daemon needs, and start serving; may be called again after a failure."""
+        raise NotImplementedError
+
+    def must_start_again(self) -> bool:
+        """Whether it has to stop serving and to `prepare` anew; asked about every second."""
+        return False
+
+    def cleanup(self) -> None:
+        """Give back what is not covered by stopping periodic tasks and RPC servers."""
+
+    def add_periodic(
+        self, name: str, interval: float, func: Callable[[], None], jitter: bool = False, at_once: bool = False
+    ) -> None:
+        task = Periodic(name, interval, func, jitter, at_once)
+        self.periodics.append(task)
+        task.start()
+
+    def tell_health(self, transport: rpc.Transport | None = None, number: int = 0, **checks: Check) -> None:
+        """Serve /metrics, /healthz and /readyz; to be called again after a failure. ``number``: which of several such
+        processes this is. ``checks`` raise while what the daemon needs is not there."""
+        if transport is not None:
+            self.health.add("broker", lambda: rpc.require_broker(transport))
+        for name, check in checks.items():
+            self.health.add(name, check)
+        if self.conf.metrics.enabled:
+            option, _ = PORTS[self.binary]
+            self.health.serve(self.conf.metrics.listen, self.conf.metrics[option] + number)
+
+    def serve_rpc(self, transport: rpc.Transport, server: str, endpoint: rpc.Endpoint, shared: bool = False) -> None:
+        """``shared``: others send to the topic, for any of its servers, and not only to this one."""
+        checking = SelfCheckingServer(transport, server, endpoint, shared)
+        checking.start()
+        self.servers.append(checking)
+        if interval := self.conf.rpc.self_check_interval:
+            self.add_periodic("Call to itself", interval, checking.check, jitter=True)
+
+    # --- life
+
+    def start(self) -> None:
+        """`prepare`, again and again until it works or the daemon is told to stop."""
+        while not self.stopping.is_set():
+            try:
+                self.prepare()
+                self.add_periodic("Memory", memory.GIVE_BACK_INTERVAL, memory.give_back)
+                return
+            except (exceptions.ServiceUnavailable, exceptions.HypervisorUnavailable) as error:
+                trouble = error.message
+            interval = self.conf.startup_retry_interval
+            LOG.warning("%s cannot start yet: %s Trying again in %d s.", self.binary, trouble, interval)
+            self.health.turned()
+            self._stop_parts()
+            self.stopping.wait(interval)
+
+    def _started(self) -> bool:
+        """`start`; False if a mistake of the operator's is in the way, which has been told."""
+        mistake = None
+        try:
+            self.start()
+        except exceptions.ConfigurationError as error:
+            mistake = error.message
+        if mistake:
+            LOG.error("%s: %s", self.binary, mistake)
+            print(f"{self.binary}: {mistake}", file=sys.stderr)
+        return not mistake
+
+    def _start_again(self) -> bool:
+        LOG.warning("%s stops serving and starts again", self.binary)
+        self._stop_parts()
+        if not self._started():
+            self.stop()
+            return False
+        if not self.stopping.is_set():
+            LOG.info("%s is ready again on host %s", self.binary, self.conf.host)
+        return True
+
+    def _hear_again(self) -> None:
+        """Replace the connections of servers that went deaf; again in a moment if the broker is away."""
+        trouble = None
+        try:
+            for server in self.servers:
+                if server.deaf.is_set():
+                    server.connect_anew()
+        except exceptions.MessagingUnavailable as error:
+            trouble = error.message
+        if trouble:
+            LOG.warning("%s", trouble)
+
+    def stop(self) -> None:
+        """Stop taking work, let what runs come to its end, release everything. May be called twice."""
+        self.stopping.set()
+        self._stop_parts()
+        self.cleanup()
+        self.health.close()
+
+    def _stop_parts(self) -> None:
+        for task in self.periodics:
+            task.stop()
+        for server in self.servers:
+            server.stop()
+        for server in self.servers:
+            server.wait()
+        self.periodics.clear()
+        self.servers.clear()
+
+    def run(self) -> int:
+        """Until SIGTERM or SIGINT. Returns the exit status."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self.stopping.set())
+        if not self._started():
+            return 1
+        memory.keep_what_is_loaded()
+        if not self.stopping.is_set():
+            LOG.info("%s %s is ready on host %s", self.binary, version.VERSION, self.conf.host)
+            notify_systemd("READY=1")
+        while not self.stopping.wait(1.0):
+            self.health.turned()
+            if self.must_start_again() and not self._start_again():
+                return 1
+            self._hear_again()
+        LOG.info("%s is stopping", self.binary)
+        notify_systemd("STOPPING=1")
+        self.stop()
+        return 0
+
+
+def setup_logging(conf: cfg.ConfigOpts, binary: str) -> None:
+    """Log to where oslo.log's options say (stderr by default); SIGUSR2 writes a guru meditation report to stderr."""
+    log.setup(conf, "nova_lite")
+    logging.captureWarnings(True)
+    report_opts.set_defaults(conf)
+    if conf.oslo_reports.file_event_handler:
+        _reports().setup_autorun(version, conf=conf)
+    else:
+        signal.signal(signal.SIGUSR2, lambda _signal, frame: _write_report(conf, frame))
+    LOG.debug("Logging of %s is set up", binary)
+
+
+def _reports() -> Any:
+    """Imported when one is asked for: its templates would be a tenth of what a small daemon loads to start."""
+    from oslo_reports import guru_meditation_report
+
+    return guru_meditation_report.TextGuruMeditation
+
+
+def _write_report(conf: cfg.ConfigOpts, frame: FrameType | None) -> None:
+    _reports().handle_signal(version, None, conf.oslo_reports.log_dir, frame)
+
+
+def notify_systemd(state: str) -> None:
+    """Tell systemd (Type=notify) about our state; nothing happens without it."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address:
+        return
+    if address.startswith("@"):
+        address = "\0" + address[1:]
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+        notify.connect(address)
+        notify.sendall(state.encode())

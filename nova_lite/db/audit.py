@@ -1,0 +1,442 @@
+"""The invariants between rows, as queries; and how to restore them.
+
+Each check compares in one statement, so that it sees one moment of a database in use. A repair first locks the row
+that others would change along with what is counted, and counts then.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from nova_lite.db import networks, rows, server_migrations
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.models import (
+    Allocation,
+    ComputeNode,
+    Instance,
+    InstanceAction,
+    Migration,
+    Network,
+    Port,
+    QuotaUsage,
+    Volume,
+)
+from nova_lite.db.quota_counts import COUNTED
+from nova_lite.db.statements import insert_if_missing
+from nova_lite.objects import InstanceNUMATopology, ipv6
+from nova_lite.objects import Network as NetworkObject
+from nova_lite.objects.numa import usage_of
+from nova_lite.operations import states
+
+RESOURCES = ("vcpus", "memory_mb", "disk_gb")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A broken invariant, and how to mend it (None: by hand)."""
+
+    check: str
+    subject: str
+    found: str
+    expected: str
+    repair: Callable[[UnitOfWork], object] | None
+
+
+def find(uow: UnitOfWork) -> list[Problem]:
+    return [problem for check in CHECKS for problem in check(uow)]
+
+
+def fix(uow: UnitOfWork) -> list[Problem]:
+    """Mend everything that can be, check by check: what one check removes changes what the next one counts."""
+    mended = []
+    for check in CHECKS:
+        for problem in list(check(uow)):
+            if problem.repair is not None:
+                problem.repair(uow)
+                uow.session.flush()
+                mended.append(problem)
+    return mended
+
+
+# --- tasks
+
+
+def tasks_without_action(uow: UnitOfWork) -> Iterator[Problem]:
+    query = sa.select(Instance.uuid, Instance.task_state).where(
+        Instance.task_state.is_not(None), Instance.deleted == sa.false(), ~_open_action(Instance.uuid)
+    )
+    for instance_uuid, task_state in uow.session.execute(query):
+        yield Problem(
+            "task",
+            f"server {instance_uuid}",
+            str(task_state),
+            "an open action",
+            partial(_end_task, instance_uuid=instance_uuid),
+        )
+
+
+def _end_task(uow: UnitOfWork, instance_uuid: str) -> None:
+    """Clear the task state; an instance that was being built is in ERROR."""
+    row = uow.session.scalars(
+        sa.select(Instance)
+        .where(Instance.uuid == instance_uuid, ~_open_action(Instance.uuid))
+        .with_for_update()
+        .execution_options(populate_existing=True)
+    ).first()
+    if row is None:
+        return
+    row.task_state, row.updated_at = None, uow.now
+    if row.vm_state == states.BUILDING:
+        row.vm_state = states.ERROR
+        row.fault = {
+            "code": 500,
+            "message": "The build was lost.",
+            "details": "An audit found no open action.",
+            "created_at": uow.now.isoformat(),
+        }
+
+
+# --- leftovers
+
+
+def leftover_allocations(uow: UnitOfWork) -> Iterator[Problem]:
+    """Of instances that are gone. What waits for a silent host to clean up has an open action, and is kept."""
+    query = (
+        sa.select(Allocation.id, Allocation.instance_uuid, ComputeNode.host)
+        .join(ComputeNode, ComputeNode.id == Allocation.compute_node_id)
+        .where(~_alive(Allocation.instance_uuid), ~_open_action(Allocation.instance_uuid))
+    )
+    for allocation_id, instance_uuid, host in uow.session.execute(query):
+        yield Problem(
+            "allocation",
+            f"server {instance_uuid}",
+            f"an allocation on {host}",
+            "none: it is deleted",
+            partial(UnitOfWork.change, statement=sa.delete(Allocation).where(Allocation.id == allocation_id)),
+        )
+
+
+def leftover_volumes(uow: UnitOfWork) -> Iterator[Problem]:
+    """Volumes that a server has which is gone. What waits for a silent host has an open action, and is kept."""
+    query = sa.select(Volume.id, Volume.instance_uuid, Volume.status).where(
+        Volume.instance_uuid.is_not(None), ~_alive(Volume.instance_uuid), ~_open_action(Volume.instance_uuid)
+    )
+    for volume_id, instance_uuid, status in uow.session.execute(query):
+        mine = (Volume.id == volume_id, Volume.instance_uuid == instance_uuid)
+        free = {"status": "available", "instance_uuid": None, "attachment_id": None, "device": None}
+        yield Problem(
+            "volume",
+            f"volume {volume_id}",
+            f"{status}, of server {instance_uuid}",
+            "nobody's: the server is deleted",
+            partial(UnitOfWork.change, statement=sa.update(Volume).where(*mine).values(**free)),
+        )
+
+
+def leftover_ports(uow: UnitOfWork) -> Iterator[Problem]:
+    """Of instances that are gone. What waits for a silent host has an open action, and is kept; one that a user made is
+    free."""
+    query = sa.select(Port.id, Port.instance_uuid, Port.address, Port.project_id).where(
+        Port.instance_uuid.is_not(None), ~_alive(Port.instance_uuid), ~_open_action(Port.instance_uuid)
+    )
+    for port_id, instance_uuid, address, project_id in uow.session.execute(query):
+        mine = (Port.id == port_id, Port.instance_uuid == instance_uuid)
+        is_kept = project_id is not None
+        mended = sa.update(Port).where(*mine).values(**networks.FREE) if is_kept else sa.delete(Port).where(*mine)
+        yield Problem(
+            "port",
+            f"server {instance_uuid}",
+            f"port {port_id}" if is_kept else f"address {address}",
+            "nobody's: it is deleted" if is_kept else "none: it is deleted",
+            partial(UnitOfWork.change, statement=mended),
+        )
+
+
+def ownerless_ports(uow: UnitOfWork) -> Iterator[Problem]:
+    """That are neither a server's nor a user's: nobody would ever give back their addresses."""
+    nobodys = (Port.instance_uuid.is_(None), Port.project_id.is_(None))
+    for port_id, address in uow.session.execute(sa.select(Port.id, Port.address).where(*nobodys)):
+        yield Problem(
+            "port",
+            f"port {port_id}",
+            f"address {address}",
+            "none: it is nobody's",
+            partial(UnitOfWork.change, statement=sa.delete(Port).where(Port.id == port_id, *nobodys)),
+        )
+
+
+def unfree_ports(uow: UnitOfWork) -> Iterator[Problem]:
+    """That no server has, and yet a host is to be at."""
+    free = (Port.instance_uuid.is_(None), Port.project_id.is_not(None), Port.state.is_not(None))
+    for port_id, state in uow.session.execute(sa.select(Port.id, Port.state).where(*free)):
+        yield Problem(
+            "port",
+            f"port {port_id}",
+            str(state),
+            "nothing: no server has it",
+            partial(UnitOfWork.change, statement=sa.update(Port).where(Port.id == port_id, *free).values(state=None)),
+        )
+
+
+def wrong_ipv6(uow: UnitOfWork) -> Iterator[Problem]:
+    """Not the address that guests on their network make of their MAC address."""
+    query = sa.select(Port.id, Port.mac_address, Port.address6, Network).join(Network, Network.id == Port.network_id)
+    for port_id, mac_address, address6, row in uow.session.execute(
+        query.where(sa.or_(Network.cidr6 != "", Port.address6.is_not(None)))
+    ):
+        right = ipv6.address_on(rows.to_object(NetworkObject, row), mac_address)
+        if address6 != right:
+            mended = sa.update(Port).where(Port.id == port_id, Port.mac_address == mac_address)
+            yield Problem(
+                "port",
+                f"port {port_id}",
+                f"address {address6 or 'none'}",
+                f"address {right or 'none'}",
+                partial(UnitOfWork.change, statement=mended.values(address6=right)),
+            )
+
+
+def stray_allocations(uow: UnitOfWork) -> Iterator[Problem]:
+    """Of instances that are elsewhere, and that no move connects with the host: an admin has reset the state of one
+    that was resized. Without it, what is left on the host is destroyed."""
+    waiting = sa.exists().where(
+        Migration.instance_uuid == Instance.uuid,
+        Migration.status == server_migrations.FINISHED,
+        Instance.vm_state == states.RESIZED,
+    )
+    query = (
+        sa.select(Allocation.id, Instance.uuid, ComputeNode.host)
+        .join(Instance, Instance.uuid == Allocation.instance_uuid)
+        .join(ComputeNode, ComputeNode.id == Allocation.compute_node_id)
+        .where(
+            Instance.deleted == sa.false(),
+            Instance.host.is_not(None),
+            ComputeNode.host != Instance.host,
+            ~_open_action(Instance.uuid),
+            ~waiting,
+        )
+    )
+    for allocation_id, instance_uuid, host in uow.session.execute(query):
+        yield Problem(
+            "allocation",
+            f"server {instance_uuid}",
+            f"an allocation on {host}",
+            "none: it is not moving",
+            partial(UnitOfWork.change, statement=sa.delete(Allocation).where(Allocation.id == allocation_id)),
+        )
+
+
+def missing_allocations(uow: UnitOfWork) -> Iterator[Problem]:
+    """Of instances that are on a host. One that is being deleted gives back its ends one after the other."""
+    query = (
+        sa.select(Instance.uuid, Instance.host, ComputeNode.id)
+        .join(ComputeNode, sa.and_(ComputeNode.host == Instance.host, ComputeNode.node == Instance.node))
+        .where(
+            Instance.deleted == sa.false(),
+            Instance.vm_state.in_((states.ACTIVE, states.STOPPED, states.RESIZED)),
+            sa.or_(Instance.task_state.is_(None), Instance.task_state != states.DELETING),
+            ~sa.exists().where(Allocation.instance_uuid == Instance.uuid, Allocation.compute_node_id == ComputeNode.id),
+        )
+    )
+    for instance_uuid, host, node_id in uow.session.execute(query):
+        yield Problem(
+            "allocation",
+            f"server {instance_uuid}",
+            "none",
+            f"one on {host}",
+            partial(_allocate, instance_uuid=instance_uuid, node_id=node_id),
+        )
+
+
+def _allocate(uow: UnitOfWork, instance_uuid: str, node_id: int) -> None:
+    row = uow.session.scalars(sa.select(Instance).where(Instance.uuid == instance_uuid).with_for_update()).one()
+    insert_if_missing(
+        uow,
+        Allocation,
+        {
+            "instance_uuid": instance_uuid,
+            "compute_node_id": node_id,
+            "generation": row.generation,
+            "created_at": uow.now,
+            **_amounts_of(row),
+        },
+    )
+
+
+def _amounts_of(row: Instance) -> dict[str, Any]:
+    """What it has of its node."""
+    amounts: dict[str, Any] = {name: getattr(row, name) for name in RESOURCES}
+    if row.numa is not None:
+        amounts["numa"] = row.numa
+        if msgspec.convert(row.numa, InstanceNUMATopology).dedicated:
+            amounts["vcpus"] = 0
+    return amounts
+
+
+# --- counters
+
+
+def node_counters(uow: UnitOfWork) -> Iterator[Problem]:
+    sums = [sa.func.coalesce(sa.func.sum(getattr(Allocation, name)), 0) for name in RESOURCES]
+    used = [getattr(ComputeNode, f"{name}_used") for name in RESOURCES]
+    query = (
+        sa.select(ComputeNode.id, ComputeNode.host, ComputeNode.node, *used, *sums)
+        .outerjoin(Allocation, Allocation.compute_node_id == ComputeNode.id)
+        .group_by(ComputeNode.id, ComputeNode.host, ComputeNode.node, *used)
+        .order_by(ComputeNode.id)
+    )
+    for node_id, host, node, *numbers in uow.session.execute(query):
+        found, expected = [int(n) for n in numbers[:3]], [int(n) for n in numbers[3:]]
+        if found != expected:
+            yield Problem(
+                "used",
+                f"host {host}, node {node}",
+                _amounts(found),
+                _amounts(expected),
+                partial(_recount_node, node_id=node_id),
+            )
+
+
+def numa_usage(uow: UnitOfWork) -> Iterator[Problem]:
+    """What is taken of a node's NUMA cells is what its allocations have of them, and no CPU is two servers'."""
+    query = (
+        sa.select(ComputeNode.id, ComputeNode.host, ComputeNode.numa_used, Allocation.instance_uuid, Allocation.numa)
+        .outerjoin(Allocation, sa.and_(Allocation.compute_node_id == ComputeNode.id, Allocation.numa.is_not(None)))
+        .where(sa.or_(ComputeNode.numa_used.is_not(None), Allocation.numa.is_not(None)))
+        .order_by(ComputeNode.id, Allocation.id)
+    )
+    for (node_id, host), of_node in itertools.groupby(uow.session.execute(query), key=lambda row: (row[0], row[1])):
+        (found, *first), *others = [row[2:] for row in of_node]
+        held = [
+            (uuid, msgspec.convert(numa, InstanceNUMATopology))
+            for uuid, numa in (first, *(row[1:] for row in others))
+            if numa is not None
+        ]
+        expected = msgspec.to_builtins(usage_of(numa for _, numa in held))
+        if (found or {}) != expected:
+            yield Problem(
+                "numa", f"host {host}", _cells(found), _cells(expected), partial(_recount_numa, node_id=node_id)
+            )
+        yield from _shared_cpus(host, held)
+
+
+def _shared_cpus(host: str, held: list[tuple[str, InstanceNUMATopology]]) -> Iterator[Problem]:
+    """Nobody can tell here which of the guests may stay: one of them is to be moved."""
+    owners: dict[int, str] = {}
+    for uuid, numa in held:
+        for cpu in numa.host_cpus:
+            if owners.setdefault(cpu, uuid) != uuid:
+                other = f"CPU {cpu} of host {host}, which is server {owners[cpu]}'s too"
+                yield Problem("cpu", f"server {uuid}", other, "a CPU of its own: migrate it", None)
+
+
+def _cells(usage: dict[str, Any] | None) -> str:
+    return "; ".join(f"cell {cell}: {used}" for cell, used in sorted((usage or {}).items())) or "nothing"
+
+
+def _recount_numa(uow: UnitOfWork, node_id: int) -> None:
+    uow.session.execute(sa.select(ComputeNode.id).where(ComputeNode.id == node_id).with_for_update())
+    numas = uow.session.scalars(
+        sa.select(Allocation.numa).where(Allocation.compute_node_id == node_id, Allocation.numa.is_not(None))
+    )
+    usage = usage_of(msgspec.convert(numa, InstanceNUMATopology) for numa in numas)
+    values = {"numa_used": msgspec.to_builtins(usage) or None, "generation": ComputeNode.generation + 1}
+    uow.change(sa.update(ComputeNode).where(ComputeNode.id == node_id).values(**values))
+    uow.touched_nodes.add(node_id)
+
+
+def _amounts(numbers: list[int]) -> str:
+    return ", ".join(f"{name}={number}" for name, number in zip(RESOURCES, numbers, strict=True))
+
+
+def _recount_node(uow: UnitOfWork, node_id: int) -> None:
+    uow.session.execute(sa.select(ComputeNode.id).where(ComputeNode.id == node_id).with_for_update())
+    sums = uow.session.execute(
+        sa.select(*(sa.func.coalesce(sa.func.sum(getattr(Allocation, name)), 0) for name in RESOURCES)).where(
+            Allocation.compute_node_id == node_id
+        )
+    ).one()
+    values: dict[str, Any] = {f"{name}_used": int(amount) for name, amount in zip(RESOURCES, sums, strict=True)}
+    values["generation"] = ComputeNode.generation + 1
+    uow.change(sa.update(ComputeNode).where(ComputeNode.id == node_id).values(**values))
+    uow.touched_nodes.add(node_id)
+
+
+def quota_counters(uow: UnitOfWork) -> Iterator[Problem]:
+    for resource in COUNTED:
+        for query in _usage_and_amounts(resource):
+            for name, found, expected in uow.session.execute(query):
+                if int(found) != int(expected):
+                    subject = f"{resource} of {'user' if resource == 'key_pairs' else 'project'} {name}"
+                    yield Problem(
+                        "quota",
+                        subject,
+                        str(found),
+                        str(int(expected)),
+                        partial(_recount_quota, name=name, resource=resource),
+                    )
+
+
+@functools.cache
+def _usage_and_amounts(resource: str) -> tuple[sa.Select[Any], ...]:
+    """Owner, what its counter says, and what it has: of each counter, and of each owner that has none."""
+    counted = COUNTED[resource]
+    amounts = sa.select(counted.owner.label("owner"), counted.amount.label("amount"))
+    real = amounts.where(counted.counts).group_by(counted.owner).subquery()
+    usage = sa.select(QuotaUsage).where(QuotaUsage.resource == resource).subquery()
+    return (
+        sa.select(usage.c.project_id, usage.c.used, sa.func.coalesce(real.c.amount, 0)).outerjoin(
+            real, real.c.owner == usage.c.project_id
+        ),
+        sa.select(real.c.owner, sa.literal(0), real.c.amount)
+        .outerjoin(usage, real.c.owner == usage.c.project_id)
+        .where(usage.c.project_id.is_(None)),
+    )
+
+
+def _recount_quota(uow: UnitOfWork, name: str, resource: str) -> None:
+    counted = COUNTED[resource]
+    mine = (QuotaUsage.project_id == name, QuotaUsage.resource == resource)
+    insert_if_missing(uow, QuotaUsage, {"project_id": name, "resource": resource, "used": 0})
+    uow.session.execute(sa.select(QuotaUsage.used).where(*mine).with_for_update())
+    real = uow.session.execute(sa.select(counted.amount).where(counted.counts, counted.owner == name)).scalar()
+    uow.change(sa.update(QuotaUsage).where(*mine).values(used=int(real or 0)))
+
+
+# --- what the checks share
+
+
+def _open_action(instance_uuid: orm.InstrumentedAttribute[Any]) -> sa.ColumnElement[bool]:
+    return sa.exists().where(InstanceAction.instance_uuid == instance_uuid, InstanceAction.finish_time.is_(None))
+
+
+_AN_INSTANCE = orm.aliased(Instance)
+
+
+def _alive(instance_uuid: orm.InstrumentedAttribute[Any]) -> sa.ColumnElement[bool]:
+    return sa.exists().where(_AN_INSTANCE.uuid == instance_uuid, _AN_INSTANCE.deleted == sa.false())
+
+
+CHECKS = (
+    tasks_without_action,
+    leftover_allocations,
+    leftover_ports,
+    ownerless_ports,
+    unfree_ports,
+    wrong_ipv6,
+    leftover_volumes,
+    missing_allocations,
+    stray_allocations,
+    node_counters,
+    numa_usage,
+    quota_counters,
+)

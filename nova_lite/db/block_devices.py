@@ -1,0 +1,112 @@
+"""The block devices of instances, and what becomes of the volumes among them. The instance is locked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+import sqlalchemy as sa
+
+from nova_lite.db import cinder, models, volume_tasks, volumes
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.objects import BlockDevice, DeviceState, VolumeVerb
+from nova_lite.objects.block_device import Source
+
+
+def of(instance: models.Instance) -> list[BlockDevice]:
+    return msgspec.convert(instance.block_devices or [], list[BlockDevice])
+
+
+def keep(instance: models.Instance, devices: Iterable[BlockDevice]) -> None:
+    instance.block_devices = [msgspec.to_builtins(each) for each in devices] or None
+
+
+def turn(instance: models.Instance, volume_id: str, state: DeviceState) -> None:
+    """The device of this volume is in this state from now on."""
+    changed = [
+        msgspec.structs.replace(each, state=state) if each.volume_id == volume_id else each for each in of(instance)
+    ]
+    keep(instance, changed)
+
+
+def in_state(instance: models.Instance, state: DeviceState) -> list[BlockDevice]:
+    return [each for each in of(instance) if each.is_volume and each.state == state]
+
+
+def all_attached(uow: UnitOfWork, instance: models.Instance) -> None:
+    """A host has made the guest of all that it is to have."""
+    if not instance.block_devices:
+        return
+    devices = [msgspec.structs.replace(each, state=DeviceState.ATTACHED) for each in of(instance)]
+    keep(instance, devices)
+    for device in devices:
+        if device.volume_id is not None:
+            used(uow, instance, device)
+
+
+def used(uow: UnitOfWork, instance: models.Instance, device: BlockDevice) -> None:
+    """The guest has this volume."""
+    cinder.news(uow, instance.uuid)
+    table = models.Volume
+    values = {"status": volumes.IN_USE, "attached_at": uow.now, "updated_at": uow.now}
+    mine = (table.id == device.volume_id, table.instance_uuid == instance.uuid)
+    uow.change(sa.update(table).where(*mine, table.status != volumes.EXTENDING).values(**values))
+
+
+def detached(uow: UnitOfWork, instance: models.Instance, device: BlockDevice) -> None:
+    """The guest does not have this volume, for sure: it is nobody's, or goes away where it was only for the instance
+    and never came to be."""
+    keep(instance, [each for each in of(instance) if each.uuid != device.uuid])
+    _give_back(uow, instance, device, delete=False)
+
+
+def swapped(uow: UnitOfWork, instance: models.Instance) -> None:
+    """The guest has the volume that was to take another one's place, which is nobody's."""
+    devices = of(instance)
+    for device in devices:
+        if device.swap_id is None:
+            continue
+        _give_back(uow, instance, device, delete=False)
+        device.volume_id, device.swap_id = device.swap_id, None
+        device.source_type, device.image_id, device.snapshot_id = Source.VOLUME, None, None
+        row = volumes.by_id(uow, device.volume_id, lock=True)
+        device.volume_size = device.volume_size if row is None else row.size
+        used(uow, instance, device)
+    keep(instance, devices)
+
+
+def not_swapped(uow: UnitOfWork, instance: models.Instance) -> None:
+    """The guest has the volume that was to be replaced; the other one is nobody's."""
+    devices = of(instance)
+    for device in devices:
+        if device.swap_id is not None:
+            other = msgspec.structs.replace(device, volume_id=device.swap_id)
+            _give_back(uow, instance, other, delete=False)
+            device.swap_id = None
+    keep(instance, devices)
+
+
+def release(uow: UnitOfWork, instance: models.Instance) -> None:
+    """Nothing is left of the instance: all its volumes are nobody's, and those that are to be are deleted."""
+    not_swapped(uow, instance)
+    for device in of(instance):
+        _give_back(uow, instance, device, delete=device.delete_on_termination)
+
+
+def _give_back(uow: UnitOfWork, instance: models.Instance, device: BlockDevice, delete: bool) -> None:
+    cinder.release(uow, device, delete)
+    row = None if device.volume_id is None else volumes.by_id(uow, device.volume_id, lock=True)
+    if row is None or row.instance_uuid != instance.uuid:
+        return
+    delete = delete or row.status == volumes.CREATING
+    volumes.change(
+        row,
+        uow,
+        {
+            "status": volumes.DELETING if delete else volumes.AVAILABLE,
+            **dict.fromkeys(("instance_uuid", "attachment_id", "device", "attached_at")),
+        },
+    )
+    uow.session.flush()
+    if delete:
+        volume_tasks.add(uow, "", VolumeVerb.DELETE, row.id)

@@ -1,0 +1,245 @@
+"""Claims decide what fits where. Each is a conditional update of a compute node's counters and an allocation.
+
+Two schedulers may choose the same host; whoever's update finds room gets it, exactly (`docs/adr/0007`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+import sqlalchemy as sa
+
+from nova_lite.db import cinder, hosts, numa_claims
+from nova_lite.db.engine import ClaimedHost, UnitOfWork, utcnow
+from nova_lite.db.models import Allocation, ComputeNode, Instance, Port, Service
+from nova_lite.db.services import COMPUTE
+from nova_lite.hardware.numa import WantedNUMA
+from nova_lite.objects import Flavor, InstanceNUMATopology, Selection
+from nova_lite.objects.host import admission
+
+#: What is claimed of a node; columns of `Allocation` and, with ``_used``, of `ComputeNode`.
+RESOURCES = ("vcpus", "memory_mb", "disk_gb")
+
+
+class Place(NamedTuple):
+    """A place that is claimed: the hypervisor, its zone, and the generation of what comes to be there. ``numa``: where
+    it is in the NUMA cells there, in plain values."""
+
+    host: str
+    node: str | None
+    generation: int
+    zone: str | None
+    numa: dict[str, Any] | None = None
+
+
+def claim(uow: UnitOfWork, instance: Instance, selection: Selection, numa: WantedNUMA | None = None) -> bool:
+    """Place ``instance`` on the selected node if its host is alive and all of its resources still fit.
+
+    The instance gets host, node and the next generation. Its row has to be locked by the caller.
+    """
+    wanted = {name: getattr(instance, name) for name in RESOURCES}
+    place = take(uow, instance, selection, wanted, numa)
+    if place is not None:
+        move(instance, place)
+    return place is not None
+
+
+def take(
+    uow: UnitOfWork,
+    instance: Instance,
+    selection: Selection,
+    wanted: Mapping[str, int],
+    numa: WantedNUMA | None = None,
+) -> Place | None:
+    """Claim ``wanted`` of the selected node for an instance that stays where it is; None when it does not fit. vCPUs
+    that get CPUs for themselves (``numa``) are none of those that guests share."""
+    alive = _alive(uow, selection)
+    if alive is None:
+        return None
+    zone, node_id = alive
+    topology: InstanceNUMATopology | None = None
+    columns: dict[str, Any] = {}
+    if numa is not None:
+        found = numa_claims.place(uow, node_id, numa)
+        if found is None:
+            return None
+        topology, columns["numa_used"] = found
+        wanted = {**wanted, "vcpus": 0} if topology.dedicated else wanted
+    used = {name: getattr(ComputeNode, f"{name}_used") + wanted[name] for name in RESOURCES}
+    changed = uow.change(
+        sa.update(ComputeNode)
+        .where(
+            ComputeNode.id == node_id,
+            *(amount <= getattr(ComputeNode, name) for name, amount in used.items()),
+        )
+        .values(
+            generation=ComputeNode.generation + 1,
+            **columns,
+            **{f"{name}_used": amount for name, amount in used.items()},
+        )
+    )
+    if changed != 1:
+        return None
+    described = None if topology is None else msgspec.to_builtins(topology)
+    place = Place(selection.host, selection.node, next_generation(instance), zone, described)
+    allocation = {
+        "instance_uuid": instance.uuid,
+        "compute_node_id": node_id,
+        "generation": place.generation,
+        "numa": described,
+    }
+    uow.session.connection().execute(sa.insert(Allocation).values(**allocation, created_at=uow.now, **wanted))
+    uow.touched_nodes.add(node_id)
+    return place
+
+
+#: A line for each node of a host: its id and its name.
+_NODES = (
+    sa.select(sa.func.aggregate_strings(sa.cast(ComputeNode.id, sa.String(20)) + " " + ComputeNode.node, "\n"))
+    .where(ComputeNode.service_id == Service.id, ComputeNode.host == Service.host)
+    .scalar_subquery()
+)
+_ALIVE = (
+    sa.select(Service.host, Service.availability_zone, _NODES, Service.epoch, Service.identity)
+    .where(
+        Service.host.in_(sa.bindparam("hosts", expanding=True)),
+        Service.binary == COMPUTE,
+        Service.up.is_(True),
+        Service.forced_down.is_(False),
+    )
+    .order_by(Service.host)
+    .with_for_update(read=True, of=Service)
+)
+
+
+def lock_hosts(uow: UnitOfWork, names: Iterable[str]) -> None:
+    """Hosts that places are to be claimed of, by one statement. Until the transaction ends nobody forces those down
+    that are up: a condition on the host in a claim's own update could hold of a row that has changed while the update
+    waited."""
+    new = sorted(set(names) - uow.hosts.keys())
+    if not new:
+        return
+    uow.hosts.update(dict.fromkeys(new))
+    for host, zone, nodes, epoch, identity in uow.session.connection().execute(_ALIVE, {"hosts": new}):
+        lines = (line.split(" ", 1) for line in (nodes.split("\n") if nodes else ()))
+        uow.hosts[host] = ClaimedHost(zone, {name: int(node_id) for node_id, name in lines}, admission(epoch, identity))
+
+
+def _alive(uow: UnitOfWork, selection: Selection) -> tuple[str, int] | None:
+    """Zone and id of the selected node while its host is up, which is locked then."""
+    lock_hosts(uow, [selection.host])
+    host = uow.hosts[selection.host]
+    node_id = None if host is None else host.nodes.get(selection.node)
+    return None if host is None or node_id is None else (host.zone, node_id)
+
+
+def needs(flavor: Flavor) -> dict[str, int]:
+    """What an instance of this flavor takes of a node."""
+    return {name: getattr(flavor, name) for name in RESOURCES}
+
+
+def next_generation(instance: Instance) -> int:
+    """A generation that no end of the instance ever had."""
+    instance.last_generation = max(instance.last_generation, instance.generation) + 1
+    return instance.last_generation
+
+
+def place_of(instance: Instance) -> Place | None:
+    """Where the instance is now."""
+    if instance.host is None:
+        return None
+    return Place(instance.host, instance.node, instance.generation, instance.availability_zone, instance.numa)
+
+
+def move(instance: Instance, place: Place) -> None:
+    """The instance is there from now on."""
+    instance.host, instance.node, instance.generation, instance.availability_zone, instance.numa = place
+
+
+def leave(instance: Instance) -> None:
+    """The instance is on no host from now on."""
+    instance.host = instance.node = instance.numa = None
+
+
+class End(NamedTuple):
+    """Where an instance holds something: a host, and the generation of what is there."""
+
+    host: str
+    generation: int
+
+
+def ends(uow: UnitOfWork, instance: Instance) -> list[End]:
+    """Every host that the instance has an allocation of: those that are up first, its own before others. One without
+    any (it is over, or an old row) may still be where its row says."""
+    return [end for end, *_ in held(uow, instance)]
+
+
+_HAS_USERS_PORTS = sa.exists().where(Port.instance_uuid == Allocation.instance_uuid, Port.project_id.is_not(None))
+
+
+_HELD = (
+    sa.select(ComputeNode.host, Allocation.generation, sa.and_(Service.up, ~Service.forced_down), _HAS_USERS_PORTS)
+    .join(ComputeNode, ComputeNode.id == Allocation.compute_node_id)
+    .join(Service, Service.id == ComputeNode.service_id)
+    .where(Allocation.instance_uuid == sa.bindparam("instance_uuid"))
+    .order_by(Allocation.id)
+)
+
+
+def held(uow: UnitOfWork, instance: Instance) -> list[tuple[End, bool, bool]]:
+    """`ends`, whether each one's host is up, and whether the instance has interfaces that users have made (or may have;
+    each row says the same of it)."""
+    found = [
+        (End(host, generation), bool(up), bool(ports))
+        for host, generation, up, ports in uow.session.connection().execute(_HELD, {"instance_uuid": instance.uuid})
+    ]
+    if not found and instance.host is not None:
+        return [(End(instance.host, instance.generation), hosts.is_up(uow, instance.host), True)]
+    return sorted(found, key=lambda each: (not each[1], each[0].host != instance.host))
+
+
+def of_instances(uow: UnitOfWork, instance_uuids: Iterable[str], host: str) -> dict[str, set[int]]:
+    """By instance, the generations at which it has an allocation of this host."""
+    query = (
+        sa.select(Allocation.instance_uuid, Allocation.generation)
+        .join(ComputeNode, ComputeNode.id == Allocation.compute_node_id)
+        .where(Allocation.instance_uuid.in_(list(instance_uuids)), ComputeNode.host == host)
+    )
+    found: dict[str, set[int]] = {}
+    for instance_uuid, generation in uow.session.execute(query):
+        found.setdefault(instance_uuid, set()).add(generation)
+    return found
+
+
+def renew(uow: UnitOfWork, instance: Instance) -> None:
+    """The instance gets the next generation where it is, and its claim there is for that one from now on."""
+    nodes = sa.select(ComputeNode.id).where(ComputeNode.host == instance.host, ComputeNode.node == instance.node)
+    mine = (Allocation.instance_uuid == instance.uuid, Allocation.generation == instance.generation)
+    instance.generation = next_generation(instance)
+    uow.change(
+        sa.update(Allocation).where(*mine, Allocation.compute_node_id.in_(nodes)).values(generation=instance.generation)
+    )
+
+
+def release(uow: UnitOfWork, instance_uuid: str, end: End | None = None) -> None:
+    """Give back what an instance holds at ``end``, or (None) all of it; nothing if it holds nothing."""
+    gone = sa.delete(Allocation).where(Allocation.instance_uuid == instance_uuid)
+    if end is not None:
+        nodes = sa.select(ComputeNode.id).where(ComputeNode.host == end.host)
+        gone = gone.where(Allocation.compute_node_id.in_(nodes), Allocation.generation == end.generation)
+    columns = (Allocation.compute_node_id, *(getattr(Allocation, name) for name in RESOURCES), Allocation.numa)
+    rows = [tuple(row) for row in uow.session.connection().execute(gone.returning(*columns))]
+    for node_id, *amounts, numa in sorted(rows, key=lambda row: row[:-1]):
+        used = {f"{name}_used": amount for name, amount in zip(RESOURCES, amounts, strict=True)}
+        left: dict[str, Any] = {name: getattr(ComputeNode, name) - amount for name, amount in used.items()}
+        if numa is not None:
+            left["numa_used"] = numa_claims.without(uow, node_id, numa)
+        uow.change(
+            sa.update(ComputeNode)
+            .where(ComputeNode.id == node_id)
+            .values(generation=ComputeNode.generation + 1, freed_at=utcnow(), **left)
+        )
+        uow.freed_nodes.add(node_id)
+    cinder.news(uow, instance_uuid)

@@ -1,0 +1,333 @@
+"""Compute nodes: what hosts report of their hypervisors, and what schedulers and the API see of them.
+
+What the scheduler cares about raises the node's generation and puts it into ``uow.touched_nodes``.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import uuid
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy import exc
+
+from nova_lite.base import exceptions
+from nova_lite.db import host_aggregates, paging
+from nova_lite.db.engine import UnitOfWork, utcnow
+from nova_lite.db.models import AggregateHost, Allocation, ComputeNode, Instance, Service
+from nova_lite.db.rows import to_object
+from nova_lite.db.statements import UpdateEach, by_reference
+from nova_lite.objects import ComputeNode as ComputeNodeObject
+from nova_lite.objects import HostAggregate, HostReport, HostState, Inventory, NUMACell, NUMAUsage
+from nova_lite.objects import Service as ServiceObject
+
+#: Parts of an inventory that the scheduler is told as they are, and those that decide where instances go.
+_TOLD = (
+    *("hypervisor_type", "hypervisor_version", "cpu_arch", "supported_hv_types", "supported_vm_modes"),
+    "capabilities",
+)
+_SCHEDULED_BY = (*_TOLD, "numa")
+
+#: Parts of it that are only shown to users. The first changes with each heartbeat, and is written once in a while.
+_ALWAYS = {"uptime"}
+_QUIET = _ALWAYS | {"running_vms", "disk_available_least", "host_ip", "tunnel_ip", "cpu_info"}
+_SHOWN_AGE = datetime.timedelta(minutes=1)
+
+#: Columns of a node that say what was reported of it.
+REPORTED = (
+    *(ComputeNode.node, ComputeNode.inventory, ComputeNode.reserved, ComputeNode.updated_at),
+    *(ComputeNode.vcpus, ComputeNode.memory_mb, ComputeNode.disk_gb),
+    *(ComputeNode.cpu_allocation_ratio, ComputeNode.ram_allocation_ratio, ComputeNode.disk_allocation_ratio),
+)
+
+#: A change of what is free on the disk by this part of it is told to schedulers at once; a smaller one with the next.
+_DISK_STEP = 0.05
+
+
+def report(uow: UnitOfWork, service: Service, host_report: HostReport, aggregates: Sequence[HostAggregate]) -> None:
+    """Make the host's rows these nodes, and no others."""
+    known = {node.node: node for node in uow.session.scalars(_OF_HOST, {"host": host_report.host})}
+    for inventory in host_report.inventories:
+        reported = _as_reported(host_report, inventory)
+        values = _capacity(reported, aggregates) | reported
+        node = known.pop(inventory.node, None)
+        if node is None:
+            _add(uow, service, inventory.node, values)
+        else:
+            _update(uow, node, values)
+    for node in known.values():
+        if _takes(node):
+            # Nothing new goes to a node that is not reported any more; what is there keeps its allocations.
+            node.vcpus = node.memory_mb = node.disk_gb = 0
+            touch(uow, node)
+
+
+_OF_HOST = sa.select(ComputeNode).where(ComputeNode.host == sa.bindparam("host"))
+
+
+def _add(uow: UnitOfWork, service: Service, name: str, values: dict[str, Any]) -> None:
+    new = {"uuid": str(uuid.uuid4()), "service_id": service.id, "host": service.host, "created_at": uow.now}
+    node = ComputeNode(node=name, **new, **values)
+    uow.session.add(node)
+    uow.session.flush()
+    uow.touched_nodes.add(node.id)
+
+
+def _update(uow: UnitOfWork, node: ComputeNode, values: dict[str, Any]) -> None:
+    before, now = node.inventory, values["inventory"]
+    matters = any(getattr(node, resource) != values[resource] for resource, *_ in _RESOURCES) or any(
+        before.get(name) != now.get(name) for name in _SCHEDULED_BY
+    )
+    matters = matters or _disk_changed(before, now)
+    for name, value in values.items():
+        if getattr(node, name) != value:
+            setattr(node, name, value)
+            node.updated_at = uow.now
+    if matters:
+        touch(uow, node)
+
+
+def _disk_changed(before: dict[str, Any], now: dict[str, Any]) -> bool:
+    """It changes with whatever guests write, which is no news."""
+    was, is_now = before.get("disk_available_least"), now.get("disk_available_least")
+    if was is None or is_now is None:
+        return False
+    return bool(abs(is_now - was) > now["disk_gb"] * _DISK_STEP)
+
+
+def quiet_changes(report: HostReport, rows: Sequence[Any]) -> dict[int, dict[str, Any]] | None:
+    """By the ids of a host's nodes, inventories that are to be written and that decide nothing; None if `report` would
+    do more than that. ``rows``: with `REPORTED` of each of them, and ``read_at``, the database's time."""
+    known = {row.node: row for row in rows}
+    found: dict[int, dict[str, Any]] = {}
+    for inventory in report.inventories:
+        row = known.pop(inventory.node, None)
+        reported = _as_reported(report, inventory)
+        now = reported.pop("inventory")
+        if row is None or not _takes(row) or any(getattr(row, name) != value for name, value in reported.items()):
+            return None
+        changed = {name for name in row.inventory.keys() | now.keys() if row.inventory.get(name) != now.get(name)}
+        if not changed <= _QUIET or _disk_changed(row.inventory, now):
+            return None
+        if changed and (changed != _ALWAYS or row.updated_at is None or row.read_at - row.updated_at >= _SHOWN_AGE):
+            found[row.id] = now
+    return None if any(_takes(row) for row in known.values()) else found
+
+
+def _takes(row: Any) -> bool:
+    """Whether anything can be given out of a node: of one that is not reported any more it cannot."""
+    return bool(row.vcpus or row.memory_mb or row.disk_gb)
+
+
+def write_inventories(uow: UnitOfWork, inventories: dict[int, dict[str, Any]]) -> None:
+    """By the ids of nodes that are locked, all by one statement."""
+    if inventories:
+        _INVENTORIES.run(uow, inventories)
+
+
+_INVENTORIES = UpdateEach(ComputeNode.id, ComputeNode.inventory, updated_at=utcnow())
+
+
+def apply_aggregates(uow: UnitOfWork, service: Service, aggregates: Sequence[HostAggregate]) -> None:
+    """Bring the capacities of a host's nodes in line with its aggregates, which have changed."""
+    for node in uow.session.scalars(sa.select(ComputeNode).where(ComputeNode.service_id == service.id)):
+        if _takes(node):
+            names = ("inventory", "reserved", *(ratio for _, _, ratio, _ in _RESOURCES))
+            reported = {name: getattr(node, name) for name in names}
+            for name, value in _capacity(reported, aggregates).items():
+                setattr(node, name, value)
+
+
+#: Resource, its name in reservations, its ratio (also a key of aggregates), and an aggregate's key for reservations.
+_RESOURCES = (
+    ("vcpus", "vcpus", "cpu_allocation_ratio", "reserved_host_cpus"),
+    ("memory_mb", "memory_mb", "ram_allocation_ratio", "reserved_host_memory_mb"),
+    ("disk_gb", "disk_gb", "disk_allocation_ratio", "reserved_host_disk_gb"),
+)
+
+
+def _capacity(reported: dict[str, Any], aggregates: Sequence[HostAggregate]) -> dict[str, Any]:
+    """What may be given out of each resource: (total - reserved) * ratio, rounded down. An aggregate's own ratio or
+    reservation takes the place of the host's; the least of several."""
+    capacity = {}
+    for resource, reservation, ratio, reserved_key in _RESOURCES:
+        reserved = host_aggregates.least(aggregates, reserved_key, reported["reserved"].get(reservation, 0))
+        factor = host_aggregates.least(aggregates, ratio, reported[ratio])
+        capacity[resource] = max(0, math.floor((reported["inventory"][resource] - reserved) * factor))
+    return capacity
+
+
+def _as_reported(host_report: HostReport, inventory: Inventory) -> dict[str, Any]:
+    return {
+        "inventory": msgspec.to_builtins(inventory),
+        "reserved": {
+            "vcpus": host_report.reserved_cpus,
+            "memory_mb": host_report.reserved_memory_mb,
+            "disk_gb": host_report.reserved_disk_gb,
+        },
+        "cpu_allocation_ratio": host_report.cpu_allocation_ratio,
+        "ram_allocation_ratio": host_report.ram_allocation_ratio,
+        "disk_allocation_ratio": host_report.disk_allocation_ratio,
+    }
+
+
+def touch_all(uow: UnitOfWork, service: Service) -> None:
+    """What was changed concerns the whole host."""
+    uow.tell_at_once = True
+    uow.session.flush()
+    for node in uow.session.scalars(_OF_SERVICE, {"service_id": service.id}):
+        touch(uow, node)
+
+
+_OF_SERVICE = sa.select(ComputeNode).where(ComputeNode.service_id == sa.bindparam("service_id"))
+
+
+def touch(uow: UnitOfWork, node: ComputeNode) -> None:
+    """Raise the node's generation in SQL, since claims raise it at the same time."""
+    uow.change(_TOUCH, {"node_id": node.id})
+    uow.touched_nodes.add(node.id)
+
+
+_TOUCH = (
+    sa.update(ComputeNode)
+    .where(ComputeNode.id == sa.bindparam("node_id"))
+    .values(generation=ComputeNode.generation + 1)
+)
+
+
+class Placed(NamedTuple):
+    """An instance on a node."""
+
+    uuid: str
+    flavorid: str | None
+    working: bool
+
+
+def to_state(row: ComputeNode, placed: Sequence[Placed] = (), aggregates: Sequence[HostAggregate] = ()) -> HostState:
+    inventory, service = row.inventory, row.service
+    return to_object(
+        HostState,
+        row,
+        up=service.up and not service.forced_down,
+        disabled=service.disabled,
+        availability_zone=service.availability_zone,
+        instances=[each.uuid for each in placed],
+        flavors=dict(Counter(each.flavorid for each in placed if each.flavorid is not None)),
+        io_ops=sum(each.working for each in placed),
+        host_ip=inventory.get("host_ip"),
+        aggregates=list(aggregates),
+        numa=numa_cells(inventory),
+        numa_used=numa_used(row.numa_used),
+        **_scheduled_by(row),
+    )
+
+
+def _scheduled_by(row: ComputeNode) -> dict[str, Any]:
+    """What is free on the disk says nothing where more of it is given out than there is."""
+    inventory = row.inventory
+    found = {name: inventory[name] for name in _TOLD if name in inventory}
+    if row.disk_gb <= inventory["disk_gb"]:
+        found["disk_available_least"] = inventory.get("disk_available_least")
+    return found
+
+
+def numa_cells(inventory: dict[str, Any]) -> list[NUMACell]:
+    """``inventory``: as it was reported."""
+    return msgspec.convert(inventory.get("numa", []), list[NUMACell])
+
+
+def numa_used(column: dict[str, Any] | None) -> NUMAUsage:
+    return msgspec.convert(column or {}, NUMAUsage)
+
+
+def delete_of(uow: UnitOfWork, service: Service) -> None:
+    """Forget the nodes of a host, and take it out of its aggregates; `ServiceInUse` while anything is there, or may
+    be."""
+    placed = sa.select(Instance.id).where(Instance.host == service.host, Instance.deleted == sa.false())
+    if uow.session.scalars(placed.limit(1)).first() is not None:
+        raise exceptions.ServiceHostsInstances()
+    nodes = uow.session.scalars(sa.select(ComputeNode).where(ComputeNode.service_id == service.id)).all()
+    uow.tell_at_once = True
+    for node in nodes:
+        state = to_state(node)
+        state.deleted, state.up, state.generation = True, False, state.generation + 1
+        uow.deleted_nodes[node.id] = state
+        uow.touched_nodes.add(node.id)
+    try:
+        with uow.session.begin_nested():
+            for node in nodes:
+                uow.session.delete(node)
+        uow.session.execute(sa.delete(AggregateHost).where(AggregateHost.host == service.host))
+    except exc.IntegrityError as error:
+        raise _why_in_use(uow, service) from error
+
+
+def _why_in_use(uow: UnitOfWork, service: Service) -> exceptions.ServiceInUse:
+    """Instances that are on other hosts hold something of this one: they move, or are deleted and it was not heard
+    since."""
+    moving = (
+        sa.select(Instance.id)
+        .join(Allocation, Allocation.instance_uuid == Instance.uuid)
+        .join(ComputeNode, ComputeNode.id == Allocation.compute_node_id)
+        .where(ComputeNode.service_id == service.id, Instance.deleted == sa.false())
+    )
+    if uow.session.scalars(moving.limit(1)).first() is not None:
+        return exceptions.ServiceHasMigrations()
+    return exceptions.ServiceHasCleanups(host=service.host)
+
+
+# --- for the API
+
+
+def list_(
+    uow: UnitOfWork, hostname_pattern: str | None = None, limit: int | None = None, marker: str | None = None
+) -> list[ComputeNodeObject]:
+    """``hostname_pattern``: substring of the node's name; ``marker``: uuid or numeric id."""
+    query = sa.select(ComputeNode)
+    if hostname_pattern is not None:
+        query = query.where(ComputeNode.node.contains(hostname_pattern, autoescape=True))
+    start = paging.start(marker, lambda node_id: by_reference(uow, ComputeNode, node_id))
+    order = paging.Order({"id": ComputeNode.id}, ["id"], ["asc"], tie_breaker=ComputeNode.id)
+    return _to_nodes(uow, uow.session.scalars(order.page(query, start, limit)).all())
+
+
+def exists(uow: UnitOfWork, host: str | None, node: str | None) -> bool:
+    """Is there such a node? None: any."""
+    asked = {name: value for name, value in (("host", host), ("node", node)) if value is not None}
+    return uow.session.scalars(sa.select(ComputeNode.id).filter_by(**asked)).first() is not None
+
+
+def get(uow: UnitOfWork, node_id: str) -> ComputeNodeObject:
+    """``node_id``: uuid or numeric id."""
+    row = by_reference(uow, ComputeNode, node_id)
+    if row is None:
+        raise exceptions.ComputeNodeNotFound(node_id=node_id)
+    return _to_nodes(uow, [row])[0]
+
+
+def _to_nodes(uow: UnitOfWork, rows: Sequence[ComputeNode]) -> list[ComputeNodeObject]:
+    query = (
+        sa.select(Instance.host, Instance.node, sa.func.count(), sa.func.count(Instance.task_state))
+        .where(Instance.host.in_([row.host for row in rows]), Instance.deleted == sa.false())
+        .group_by(Instance.host, Instance.node)
+    )
+    counts = {
+        (host, node): {"running_vms": running, "current_workload": working}
+        for host, node, running, working in uow.session.execute(query)
+    }
+    return [
+        to_object(
+            ComputeNodeObject,
+            row,
+            service=to_object(ServiceObject, row.service),
+            inventory=msgspec.convert(row.inventory, Inventory),
+            numa_used=numa_used(row.numa_used),
+            **counts.get((row.host, row.node), {}),
+        )
+        for row in rows
+    ]

@@ -1,0 +1,67 @@
+"""What a sweep of the reconciler has to do, by one statement: at rest, that is all it asks.
+
+Each condition is where the rows are that it is about, for the query that finds them when there are some.
+"""
+
+from __future__ import annotations
+
+import datetime
+from typing import NamedTuple
+
+import sqlalchemy as sa
+from oslo_config import cfg
+
+from nova_lite.db import actions, cinder, instances, pending_attaches, server_migrations, services, volume_tasks
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.models import Service
+
+#: Seconds before anything that there is: nothing is older.
+_NEVER = 100 * 365 * 86400
+
+
+class Due(NamedTuple):
+    """Whether there is anything: services that are silent, servers to offload, to reclaim and to confirm, files of
+    volumes, volumes of Cinder's, interfaces that came of nothing, actions. ``quiet``: for how many seconds no daemon
+    has reported, this one included; 0 when none ever has."""
+
+    quiet: float
+    silent: bool
+    shelved: bool
+    soft_deleted: bool
+    unconfirmed: bool
+    volumes: bool
+    cinder: bool
+    attaches: bool
+    actions: bool
+
+
+def _before(name: str) -> sa.BindParameter[datetime.datetime]:
+    return sa.bindparam(name)
+
+
+_LOOK = sa.select(
+    sa.select(sa.func.max(Service.last_seen_up)).scalar_subquery(),
+    sa.exists().where(*services.is_silent(_before("silent"))),
+    sa.exists().where(*instances.shelved(_before("shelved"))),
+    sa.exists().where(*instances.soft_deleted(_before("soft_deleted"))),
+    sa.exists().where(*server_migrations.waiting(_before("moved"))),
+    sa.exists().where(*volume_tasks.is_due(_before("now"))),
+    sa.exists().where(*cinder.is_due(_before("now"))),
+    sa.exists().where(*pending_attaches.is_overdue(_before("now"))),
+    sa.exists().where(*actions.is_due(_before("now"))),
+)
+
+
+def look(uow: UnitOfWork, conf: cfg.ConfigOpts) -> Due:
+    """What is switched off is never due."""
+    seconds = {
+        "now": 0,
+        "silent": conf.service_down_time,
+        "shelved": conf.shelved_offload_time if conf.shelved_offload_time >= 0 else _NEVER,
+        "soft_deleted": conf.reclaim_instance_interval or _NEVER,
+        "moved": conf.resize_confirm_window or _NEVER,
+    }
+    values = {name: uow.now - datetime.timedelta(seconds=each) for name, each in seconds.items()}
+    heartbeat, *found = uow.rows(_LOOK, values).one()
+    quiet = 0.0 if heartbeat is None else (uow.now - heartbeat).total_seconds()
+    return Due(quiet, *map(bool, found))

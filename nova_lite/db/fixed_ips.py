@@ -1,0 +1,57 @@
+"""How many addresses of the built-in networks a project may have.
+
+A server with one interface is always within its quota of servers. More interfaces than that are counted here, so that a
+few servers do not use up a network that all projects share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import sqlalchemy as sa
+from oslo_config import cfg
+
+from nova_lite.base import exceptions
+from nova_lite.db import quotas
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.models import Instance, Port
+from nova_lite.operations import states
+
+RESOURCE = "fixed_ips"
+
+
+def check(
+    uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, limits: Mapping[str, int], servers: int, interfaces: int
+) -> None:
+    """Raises `QuotaExceeded` if so many servers more, with so many interfaces each, are too many. To be called with the
+    project's quota of servers taken: that locks its counters, so nobody else adds any until the commit."""
+    limit = limits.get(RESOURCE, conf.network.fixed_ips_per_project)
+    if interfaces < 2 or limit < 0:
+        return
+    _check(uow, project_id, limit, servers * interfaces)
+
+
+def check_port(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str) -> None:
+    """As `check`, of one port that a user makes."""
+    quotas.lock(uow, project_id)
+    limit = quotas.limits_of(uow, conf, project_id, None).of_project.get(RESOURCE, conf.network.fixed_ips_per_project)
+    if limit >= 0:
+        _check(uow, project_id, limit, 1)
+
+
+def _check(uow: UnitOfWork, project_id: str, limit: int, wanted: int) -> None:
+    has = used(uow, project_id)
+    if has + wanted > limit:
+        raise exceptions.QuotaExceeded(overs=RESOURCE, requested=wanted, used=has, allowed=limit)
+
+
+def used(uow: UnitOfWork, project_id: str) -> int:
+    """Addresses that the project and its servers have, and will have as soon as a host is found for them."""
+    mine = (Instance.project_id == project_id, Instance.deleted == sa.false())
+    of_servers = sa.select(sa.func.count()).select_from(Port).join(Instance, Port.instance_uuid == Instance.uuid)
+    of_servers = of_servers.where(Instance.project_id == project_id, Port.project_id.is_(None))
+    kept = sa.select(sa.func.count()).select_from(Port).where(Port.project_id == project_id)
+    ports = (uow.session.scalar(of_servers) or 0) + (uow.session.scalar(kept) or 0)
+    has_port = sa.exists().where(Port.instance_uuid == Instance.uuid, Port.project_id.is_(None))
+    waiting = sa.select(Instance.request).where(*mine, Instance.vm_state == states.BUILDING, ~has_port)
+    wanted = [each for request in uow.session.scalars(waiting) for each in (request or {}).get("networks") or ()]
+    return ports + sum(not each.get("port_id") for each in wanted)

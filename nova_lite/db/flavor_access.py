@@ -1,0 +1,43 @@
+"""Which projects may use a flavor that is not public."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
+from nova_lite.db import flavors, rows
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.models import Flavor
+from nova_lite.db.models import FlavorAccess as Row
+
+
+def list_(uow: UnitOfWork, context: RequestContext, flavor_id: str) -> list[str]:
+    """Ids of the projects; `FlavorAccessNotKept` for a public flavor."""
+    flavor = flavors.get_row(uow, context, flavor_id)
+    if flavor.is_public:
+        raise exceptions.FlavorAccessNotKept()
+    return _projects(uow, flavor)
+
+
+def add(uow: UnitOfWork, context: RequestContext, flavor_id: str, project_id: str, even_public: bool) -> list[str]:
+    """All projects afterwards. `FlavorAccessExists`; `FlavorIsPublic` unless ``even_public``."""
+    flavor = flavors.get_row(uow, context, flavor_id, lock=True)
+    if flavor.is_public and not even_public:
+        raise exceptions.FlavorIsPublic()
+    row = Row(flavor_id=flavor.id, project_id=project_id)
+    rows.insert(uow, row, exceptions.FlavorAccessExists(flavor_id=flavor_id, project_id=project_id))
+    return _projects(uow, flavor)
+
+
+def remove(uow: UnitOfWork, context: RequestContext, flavor_id: str, project_id: str) -> list[str]:
+    """All projects afterwards; `FlavorAccessNotFound`. Servers that run keep what they have of the flavor."""
+    flavor = flavors.get_row(uow, context, flavor_id, lock=True)
+    if not uow.change(sa.delete(Row).where(Row.flavor_id == flavor.id, Row.project_id == project_id)):
+        raise exceptions.FlavorAccessNotFound(flavor_id=flavor_id, project_id=project_id)
+    return _projects(uow, flavor)
+
+
+def _projects(uow: UnitOfWork, flavor: Flavor) -> list[str]:
+    query = sa.select(Row.project_id).where(Row.flavor_id == flavor.id)
+    return list(uow.session.scalars(query.order_by(Row.project_id)))

@@ -1,0 +1,226 @@
+"""Floating addresses: pools that the operator makes, addresses that projects take of them, and where they lead."""
+
+from __future__ import annotations
+
+import ipaddress
+import uuid
+from typing import Any
+
+import sqlalchemy as sa
+from oslo_config import cfg
+
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
+from nova_lite.db import instances, networks, quotas, rows
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.models import FloatingIp as Row
+from nova_lite.db.models import FloatingIpPool as PoolRow
+from nova_lite.db.models import Instance, Port
+from nova_lite.db.statements import insert_unless_taken
+from nova_lite.objects import FloatingIp, FloatingIpPool
+
+# --- pools
+
+
+def pools(uow: UnitOfWork) -> list[FloatingIpPool]:
+    """By name; for everybody."""
+    return [
+        rows.to_object(FloatingIpPool, row) for row in uow.session.scalars(sa.select(PoolRow).order_by(PoolRow.name))
+    ]
+
+
+def create_pool(uow: UnitOfWork, name: str, cidr: str) -> FloatingIpPool:
+    """Raises `InvalidInput` for what is no IPv4 network, or overlaps with that of another pool or network."""
+    try:
+        wanted = ipaddress.IPv4Network(cidr)
+    except ValueError as error:
+        raise exceptions.InvalidInput(reason=f"{cidr!r} is not an IPv4 network: {error}") from error
+    others = [(pool.name, pool.cidr) for pool in pools(uow)]
+    others += [(each.name, each.cidr) for each in networks.Store(uow).networks() if each.cidr]
+    for other, theirs in others:
+        if wanted.overlaps(ipaddress.IPv4Network(theirs)):
+            raise exceptions.InvalidInput(reason=f"{cidr} overlaps with {other} ({theirs})")
+    row = PoolRow(id=str(uuid.uuid4()), name=name, cidr=str(wanted), created_at=uow.now)
+    rows.insert(uow, row, exceptions.InvalidInput(reason=f"there is a pool {name} already"))
+    return rows.to_object(FloatingIpPool, row)
+
+
+def delete_pool(uow: UnitOfWork, name: str) -> None:
+    """Raises `Conflict` while a project has an address of it."""
+    row = uow.session.scalars(sa.select(PoolRow).where(PoolRow.name == name).with_for_update()).first()
+    if row is None:
+        raise exceptions.NotFound(f"There is no pool {name}.")
+    if uow.session.scalars(sa.select(Row.id).where(Row.pool_id == row.id)).first() is not None:
+        raise exceptions.Conflict(f"Addresses of pool {name} are in use.")
+    uow.session.delete(row)
+
+
+# --- addresses of projects
+
+
+def list_(uow: UnitOfWork, context: RequestContext, all_projects: bool = False) -> list[FloatingIp]:
+    """The project's, by address; with ``all_projects`` and for an admin, everybody's."""
+    found = _all(uow, sa.true() if all_projects and context.is_admin else Row.project_id == (context.project_id or ""))
+    return sorted(found, key=lambda each: int(ipaddress.ip_address(each.address)))
+
+
+def get(uow: UnitOfWork, context: RequestContext, reference: str) -> FloatingIp:
+    """By its id or its address; `FloatingIpNotFound` for another project's, except for an admin."""
+    query = sa.or_(Row.id == reference, Row.address == reference)
+    for found in _all(uow, query):
+        if context.is_admin or found.project_id == context.project_id:
+            return found
+    raise exceptions.FloatingIpNotFound(reference=reference[:64])
+
+
+def allocate(
+    uow: UnitOfWork,
+    conf: cfg.ConfigOpts,
+    context: RequestContext,
+    pool: str | None,
+    wanted: FloatingIp | None = None,
+) -> FloatingIp:
+    """Of the pool of this name or id, or the first one. ``wanted``: by ``pool_id``, of that one; with its ``address``
+    ("" for any), ``description``, and where it is to lead. Raises `FloatingIpPoolNotFound`, `NoMoreFloatingIps`,
+    `QuotaExceeded`, or for an ``address`` `InvalidInput` or `Conflict`."""
+    project_id = (wanted and wanted.project_id) or context.project_id
+    if not project_id:
+        raise exceptions.Forbidden("A floating address belongs to a project; this token is for none.")
+    pool_id = wanted.pool_id if wanted is not None else ""
+    found = [each for each in pools(uow) if pool in (None, each.name, each.id) and pool_id in ("", each.id)]
+    if not found:
+        raise exceptions.FloatingIpPoolNotFound(pool=(pool or pool_id)[:64])
+    quotas.take(uow, conf, project_id, {"floating_ips": 1}, context.user_id)
+    of_pool = ipaddress.IPv4Network(found[0].cidr)
+    floating_id = str(uuid.uuid4())
+    values = {
+        "id": floating_id,
+        "pool_id": found[0].id,
+        "project_id": project_id,
+        "user_id": context.user_id or "",
+        "description": wanted and wanted.description,
+        "created_at": uow.now,
+    }
+    if wanted is not None and wanted.address:
+        if ipaddress.ip_address(wanted.address) not in of_pool:
+            raise exceptions.InvalidInput(reason=f"{wanted.address} is not an address of {found[0].name}")
+        if not insert_unless_taken(uow, Row, {**values, "address": wanted.address}):
+            raise exceptions.Conflict(f"Floating IP {wanted.address} is in use.")
+    else:
+        _insert_free(uow, found[0], of_pool, values)
+    if wanted is not None and wanted.port_id:
+        return lead(uow, context, floating_id, wanted.port_id, wanted.fixed_address)
+    return get(uow, context, floating_id)
+
+
+def _insert_free(
+    uow: UnitOfWork, pool: FloatingIpPool, addresses: ipaddress.IPv4Network, values: dict[str, Any]
+) -> None:
+    taken = set(uow.session.scalars(sa.select(Row.address).where(Row.pool_id == pool.id)))
+    for address in map(str, addresses.hosts()):  # hosts know the first and the last one as their network's own
+        if address not in taken and insert_unless_taken(uow, Row, {**values, "address": address}):
+            return
+    raise exceptions.NoMoreFloatingIps(pool=pool.name)
+
+
+def update(uow: UnitOfWork, context: RequestContext, reference: str, changes: dict[str, Any]) -> FloatingIp:
+    """``changes``: ``description``, and ``port_id`` (None: it leads nowhere) with ``fixed_address`` (None: whichever
+    the port has). Raises what `lead` raises."""
+    found = get(uow, context, reference)
+    if "description" in changes:
+        uow.change(sa.update(Row).where(Row.id == found.id).values(description=changes["description"]))
+    if "port_id" not in changes:
+        return get(uow, context, found.id)
+    if changes["port_id"] is not None:
+        return lead(uow, context, found.id, changes["port_id"], changes.get("fixed_address"))
+    uow.change(sa.update(Row).where(Row.id == found.id).values(port_id=None))
+    _changed(uow, found.instance_uuid)
+    return get(uow, context, found.id)
+
+
+def lead(
+    uow: UnitOfWork, context: RequestContext, reference: str, port_id: str, fixed_address: str | None
+) -> FloatingIp:
+    """To this port of its project, whether a server has it or not; from wherever it led before. Raises `NoSuchPort`,
+    `InvalidInput` for an address that the port has not, `FloatingIpPortTaken` if another one leads there."""
+    found = get(uow, context, reference)
+    port = uow.session.scalars(sa.select(Port).where(Port.id == port_id).with_for_update()).first()
+    owner = None if port is None else port.project_id or _project_of(uow, port.instance_uuid)
+    if port is None or owner != found.project_id:
+        raise exceptions.NoSuchPort(port_id=port_id)
+    if fixed_address not in (None, port.address):
+        raise exceptions.InvalidInput(reason=f"port {port_id} does not have the fixed address {fixed_address}")
+    other = uow.session.scalars(sa.select(Row.address).where(Row.port_id == port_id, Row.id != found.id)).first()
+    if other is not None:
+        raise exceptions.FloatingIpPortTaken(address=found.address, port_id=port_id, other=other)
+    uow.change(sa.update(Row).where(Row.id == found.id).values(port_id=port_id))
+    _changed(uow, found.instance_uuid)
+    _changed(uow, port.instance_uuid)
+    return get(uow, context, found.id)
+
+
+def _project_of(uow: UnitOfWork, instance_uuid: str | None) -> str | None:
+    return uow.session.scalars(sa.select(Instance.project_id).where(Instance.uuid == instance_uuid)).first()
+
+
+def release(uow: UnitOfWork, context: RequestContext, reference: str) -> None:
+    """It leads nowhere any more, and is anybody's."""
+    found = get(uow, context, reference)
+    if uow.change(sa.delete(Row).where(Row.id == found.id)):
+        quotas.give_back(uow, found.project_id, {"floating_ips": 1})
+        _changed(uow, found.instance_uuid)
+
+
+def associate(
+    uow: UnitOfWork, context: RequestContext, instance_uuid: str, address: str, fixed_address: str | None
+) -> None:
+    """Lead it to the instance's interface of this address, or to its first one; from wherever it led before. To one
+    interface leads one."""
+    instance = instances.get_row(uow, context, instance_uuid, lock=True)
+    found = get(uow, context, address)
+    if found.project_id != instance.project_id:
+        raise exceptions.FloatingIpNotFound(reference=address)
+    if instance.locked and not context.is_admin:
+        raise exceptions.InstanceIsLocked(instance_id=instance_uuid)
+    ports = networks.Store(uow).vifs(instance_uuid)
+    port = next((vif for vif in ports if fixed_address in (None, vif.address)), None)
+    if port is None:
+        what = (
+            f"Specified fixed address {fixed_address} is not assigned" if fixed_address else "No fixed IPs associated"
+        )
+        raise exceptions.Invalid(f"{what} to instance {instance_uuid}")
+    if port.floating_address not in (None, found.address):
+        raise exceptions.Invalid(f"Floating IP {port.floating_address} leads to {port.address} already.")
+    uow.change(sa.update(Row).where(Row.id == found.id).values(port_id=port.id))
+    _changed(uow, found.instance_uuid)
+    instance.updated_at = uow.now
+    uow.refiltered_projects.add(instance.project_id)
+
+
+def disassociate(uow: UnitOfWork, context: RequestContext, instance_uuid: str, address: str) -> None:
+    """Raises `FloatingIpNotAssociated` unless it leads to this instance."""
+    instance = instances.get_row(uow, context, instance_uuid, lock=True)
+    found = get(uow, context, address)
+    if found.instance_uuid != instance.uuid:
+        raise exceptions.FloatingIpNotAssociated(address=address, instance_id=instance_uuid)
+    if instance.locked and not context.is_admin:
+        raise exceptions.InstanceIsLocked(instance_id=instance_uuid)
+    uow.change(sa.update(Row).where(Row.id == found.id, Row.port_id == found.port_id).values(port_id=None))
+    instance.updated_at = uow.now
+    uow.refiltered_projects.add(instance.project_id)
+
+
+def _changed(uow: UnitOfWork, instance_uuid: str | None) -> None:
+    if instance_uuid is not None:
+        query = sa.select(Instance.project_id).where(Instance.uuid == instance_uuid)
+        uow.refiltered_projects.update(uow.session.scalars(query))
+
+
+def _all(uow: UnitOfWork, wanted: sa.ColumnElement[bool]) -> list[FloatingIp]:
+    query = sa.select(Row, PoolRow.name, Port.address, Port.instance_uuid)
+    query = query.join(PoolRow, PoolRow.id == Row.pool_id).outerjoin(Port, Port.id == Row.port_id)
+    query = query.where(wanted).execution_options(populate_existing=True)
+    return [
+        rows.to_object(FloatingIp, row, pool=pool, fixed_address=fixed_address, instance_uuid=instance_uuid)
+        for row, pool, fixed_address, instance_uuid in uow.session.execute(query)
+    ]

@@ -1,0 +1,59 @@
+"""What aggregates say about their hosts: zone, ratios and reservations. Reading only; see `aggregates` for changes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.models import Aggregate, AggregateHost
+from nova_lite.objects import HostAggregate
+
+ZONE = "availability_zone"
+
+#: What `made_of` makes aggregates of.
+COLUMNS = (Aggregate.id, Aggregate.name, Aggregate.metadata_)
+
+
+_ALL = (
+    sa.select(AggregateHost.host, *COLUMNS)
+    .join(Aggregate, Aggregate.id == AggregateHost.aggregate_id)
+    .order_by(Aggregate.id)
+)
+_OF_HOSTS = _ALL.where(AggregateHost.host.in_(sa.bindparam("hosts", expanding=True)))
+
+
+def of_hosts(uow: UnitOfWork, hosts: Collection[str] | None = None) -> dict[str, list[HostAggregate]]:
+    """Host name to its aggregates, in the order of their ids; of all hosts, or of these."""
+    those = uow.rows(_ALL) if hosts is None else uow.rows(_OF_HOSTS, {"hosts": hosts})
+    found: dict[str, list[HostAggregate]] = {}
+    for host, *values in those:
+        found.setdefault(host, []).extend(made_of([values]))
+    return found
+
+
+def made_of(rows: Iterable[Sequence[Any]]) -> list[HostAggregate]:
+    """``rows``: values of `COLUMNS`; the nulls of an outer join are none."""
+    return [HostAggregate(id=row[0], name=row[1], metadata=row[2]) for row in rows if row[0] is not None]
+
+
+def zone(aggregates: Sequence[HostAggregate]) -> str | None:
+    """The zone that these aggregates of one host make; None if they make none."""
+    return next((each.metadata[ZONE] for each in aggregates if each.metadata.get(ZONE)), None)
+
+
+def least(aggregates: Sequence[HostAggregate], key: str, default: float) -> float:
+    """The smallest number >= 0 that the aggregates set for ``key``, else ``default``. What is no number is ignored."""
+    numbers = (_number(each.metadata.get(key)) for each in aggregates)
+    return min((number for number in numbers if number is not None), default=default)
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        number = float(text or "")
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and number >= 0 else None

@@ -1,0 +1,41 @@
+"""Images as a compute host may see and change them: those that an open action has made on it, until they are whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from nova_lite.base import exceptions
+from nova_lite.base.context import get_admin_context
+from nova_lite.db import images
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.models import InstanceAction
+from nova_lite.objects import Image
+
+#: What a host tells of an image, with the status that the image has then.
+_MAKING = frozenset({"queued", "saving"})
+_TOLD = frozenset({"status", "size", "checksum"})
+
+
+def get(uow: UnitOfWork, host: str, image_id: str) -> Image:
+    """`ImageNotFound` for any other."""
+    image = images.by_id(uow, image_id)
+    if image is None or image.status not in _MAKING or not _is_made_by(uow, host, image_id):
+        raise exceptions.ImageNotFound(image_id=image_id)
+    return image
+
+
+def update(
+    uow: UnitOfWork, host: str, image_id: str, changes: dict[str, Any], expected_status: str | None = None
+) -> Image:
+    """What of it was saved. `Forbidden` for other changes."""
+    get(uow, host, image_id)
+    if not changes.keys() <= _TOLD or changes.get("status", "saving") != "saving":
+        raise exceptions.Forbidden(f"Host {host} may not change this of image {image_id}.")
+    return images.update(uow, get_admin_context(), image_id, changes, expected_status)
+
+
+def _is_made_by(uow: UnitOfWork, host: str, image_id: str) -> bool:
+    mine = sa.select(InstanceAction.payload).where(InstanceAction.finish_time.is_(None), InstanceAction.host == host)
+    return any(payload.get("image_id") == image_id for payload in uow.session.scalars(mine))

@@ -1,0 +1,191 @@
+"""Images of the built-in backend: their metadata. The bytes are files (`nova_lite.image`)."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import sqlalchemy as sa
+
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
+from nova_lite.db import models, paging, quotas, rows
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.objects import Image
+
+_MIB = 1024**2
+
+_CHANGEABLE = frozenset(rows.shared_fields(Image, models.Image)) - {"id", "properties", "created_at", "updated_at"}
+
+
+def to_object(row: models.Image) -> Image:
+    """The store's checksums are all of one kind, which is the default of `Image`."""
+    properties = {name: str(value) for name, value in row.properties.items()}
+    return rows.to_object(Image, row, properties=properties, tags=row.tags or [])
+
+
+def list_(
+    uow: UnitOfWork,
+    context: RequestContext,
+    name: str | None = None,
+    status: str | None = None,
+    limit: int | None = None,
+    marker: str | None = None,
+) -> list[Image]:
+    """What the context's project may see, newest first."""
+    query = _visible(context)
+    if name is not None:
+        query = query.where(models.Image.name == name)
+    if status is not None:
+        query = query.where(models.Image.status == status)
+    order = paging.Order({"created_at": models.Image.created_at}, ["created_at"], ["desc"], tie_breaker=models.Image.id)
+    start = paging.start(marker, lambda image_id: _find(uow, context, image_id))
+    return [to_object(row) for row in uow.session.scalars(order.page(query, start, limit))]
+
+
+def get(uow: UnitOfWork, context: RequestContext, image_id: str) -> Image:
+    """`ImageNotFound` also for one that the context's project may not see."""
+    return to_object(_get_row(uow, context, image_id))
+
+
+def by_id(uow: UnitOfWork, image_id: str) -> Image | None:
+    """Whoever may see it."""
+    row = uow.session.get(models.Image, image_id)
+    return None if row is None or row.status == "deleted" else to_object(row)
+
+
+def find_same(uow: UnitOfWork, name: str, checksum: str) -> Image | None:
+    """An active image of this name with these bytes, if there is one."""
+    query = sa.select(models.Image).where(
+        models.Image.name == name, models.Image.checksum == checksum, models.Image.status == "active"
+    )
+    row = uow.session.scalars(query.order_by(models.Image.created_at)).first()
+    return None if row is None else to_object(row)
+
+
+def create(uow: UnitOfWork, image: Image) -> Image:
+    """Raises `ImageExists` when the id is taken, `ImageQuotaExceeded` when its owner has as many as it may."""
+    _check_quota(uow, image.owner, more=1)
+    row = models.Image(**rows.values_of(image, models.Image) | {"created_at": uow.now, "updated_at": uow.now})
+    rows.insert(uow, row, exceptions.ImageExists(image_id=image.id))
+    return to_object(row)
+
+
+def update(
+    uow: UnitOfWork,
+    context: RequestContext,
+    image_id: str,
+    changes: dict[str, Any],
+    expected_status: str | None = None,
+) -> Image:
+    """Set the fields in ``changes``; ``properties`` are merged, None takes one away. Whoever may not gets `Forbidden`.
+
+    Raises `ImageStatusConflict` when the image is not in the expected status: of two that ask for the same step, one.
+    And `ImageQuotaExceeded` for a size that its owner has no room for.
+    """
+    row = _get_row(uow, context, image_id, to="change")
+    if expected_status is not None and row.status != expected_status:
+        raise exceptions.ImageStatusConflict(image_id=image_id, status=row.status, expected=expected_status)
+    if changes.get("size"):
+        _check_quota(uow, row.owner, size=changes["size"], without=row.id)
+    properties = {**row.properties, **changes.get("properties", {})}
+    row.properties = {name: value for name, value in properties.items() if value is not None}
+    for name in _CHANGEABLE & changes.keys():
+        setattr(row, name, changes[name])
+    row.updated_at = uow.now
+    uow.session.flush()
+    return to_object(row)
+
+
+def delete(uow: UnitOfWork, context: RequestContext, image_id: str) -> Image:
+    """Only its owner or an admin may; whoever sees it and may not gets `Forbidden`. Returns what was deleted."""
+    row = _get_row(uow, context, image_id, to="delete")
+    uow.session.delete(row)
+    return to_object(row)
+
+
+def require(uow: UnitOfWork, image_id: str) -> None:
+    """Raises `ImageNotFound` when there is no such image, whoever may see it."""
+    if by_id(uow, image_id) is None:
+        raise exceptions.ImageNotFound(image_id=image_id)
+
+
+def drop(uow: UnitOfWork, image_ids: Iterable[str]) -> None:
+    """Delete these images, whosever they are; quiet about those that are gone."""
+    uow.change(sa.delete(models.Image).where(models.Image.id.in_(list(image_ids))))
+
+
+def activate(uow: UnitOfWork, image_id: str) -> Image | None:
+    """The image's data is in its place; None when it was deleted meanwhile."""
+    row = uow.session.get(models.Image, image_id, with_for_update=True)
+    if row is None:
+        return None
+    row.status, row.updated_at = "active", uow.now
+    uow.session.flush()
+    return to_object(row)
+
+
+def hide_beyond(uow: UnitOfWork, project_id: str, properties: Mapping[str, str], kept: int) -> list[str]:
+    """Have nobody see the project's active images with these properties, without the newest ``kept``. Returns the ids
+    of all that are hidden: their files go first, then they are dropped."""
+    query = sa.select(models.Image).where(models.Image.owner == project_id)
+    query = query.where(models.Image.status.in_(("active", "deleted"))).with_for_update()
+    newest = query.order_by(models.Image.created_at.desc(), models.Image.id.desc())
+    found = [row for row in uow.session.scalars(newest) if properties.items() <= row.properties.items()]
+    for row in [row for row in found if row.status == "active"][kept:]:
+        row.status = "deleted"
+    uow.session.flush()
+    return [row.id for row in found if row.status == "deleted"]
+
+
+def _check_quota(uow: UnitOfWork, owner: str | None, more: int = 0, size: int = 0, without: str = "") -> None:
+    """Whether the project may have so many images more, or one of so many bytes beside all but ``without``."""
+    limits, table = uow.conf.image, models.Image
+    if owner is None or (limits.image_count_total < 0 and limits.image_size_total < 0):
+        return
+    quotas.lock(uow, owner)
+    query = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(table.size), 0))
+    mine = query.where(table.owner == owner, table.status != "deleted", table.id != without)
+    count, used = uow.session.execute(mine).one()
+    if 0 <= limits.image_count_total < count + more and more:
+        raise exceptions.ImageQuotaExceeded(allowed=limits.image_count_total, unit="images", used=count)
+    if 0 <= limits.image_size_total * _MIB < used + size and size:
+        raise exceptions.ImageQuotaExceeded(allowed=limits.image_size_total, unit="MiB", used=int(used) // _MIB)
+
+
+def _get_row(uow: UnitOfWork, context: RequestContext, image_id: str, to: str | None = None) -> models.Image:
+    """``to``: what is to be done with it; then it is locked, and only its owner or an admin gets it."""
+    row = _find(uow, context, image_id, lock=to is not None)
+    if row is None:
+        raise exceptions.ImageNotFound(image_id=image_id)
+    if to is not None and not context.is_admin and row.owner != context.project_id:
+        raise exceptions.Forbidden(f"You are not permitted to {to} image {image_id}.")
+    return row
+
+
+def _find(uow: UnitOfWork, context: RequestContext, image_id: str, lock: bool = False) -> models.Image | None:
+    values = {"image_id": image_id, "asker": context.project_id}
+    return uow.session.scalars(_one(bool(context.is_admin), lock), values).first()
+
+
+@functools.cache
+def _one(of_any: bool, lock: bool) -> sa.Select[models.Image]:
+    query = _seen(of_any, sa.bindparam("asker")).where(models.Image.id == sa.bindparam("image_id"))
+    return query.with_for_update() if lock else query
+
+
+def _visible(context: RequestContext) -> sa.Select[models.Image]:
+    return _seen(bool(context.is_admin), context.project_id)
+
+
+def _seen(of_any: bool, project_id: Any) -> sa.Select[models.Image]:
+    query = sa.select(models.Image).where(models.Image.status != "deleted")
+    if of_any:
+        return query
+    return query.where(
+        sa.or_(
+            models.Image.visibility.in_(("public", "community")),
+            sa.and_(models.Image.owner.is_not(None), models.Image.owner == project_id),
+        )
+    )

@@ -1,0 +1,146 @@
+"""The schema's version: bring it up to date, or find out that somebody has to."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pkgutil
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+from oslo_config import cfg
+from sqlalchemy import exc
+
+from nova_lite.base import exceptions
+from nova_lite.db import engine
+from nova_lite.db.migrations import versions
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+SCRIPTS = "nova_lite.db:migrations"
+
+#: Where Alembic keeps the schema's version.
+_VERSION = sa.table("alembic_version", sa.column("version_num"))
+
+
+def sync(conf: cfg.ConfigOpts) -> str:
+    """Migrate the database to the schema of this program; returns its version. Repeating it is harmless.
+
+    A SQLite file is made if it is missing, readable by its owner only: it holds keys and user data.
+    """
+    from alembic import command
+
+    _prepare_sqlite(conf)
+    database = engine.create_engine(conf)
+    config = _config()
+    try:
+        with database.connect() as connection, _tables_may_be_replaced(connection), connection.begin():
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+            _check_references(connection)
+    except exc.OperationalError as error:
+        raise engine.unavailable(error) from error
+    finally:
+        database.dispose()
+    return head()
+
+
+@contextlib.contextmanager
+def _tables_may_be_replaced(connection: sa.Connection) -> Iterator[None]:
+    """SQLite changes most of a table by making it anew, which references to it are in the way of; and they cannot be
+    let alone within a transaction."""
+    raw = connection.connection.driver_connection
+    if connection.dialect.name != "sqlite" or raw is None:
+        yield
+        return
+    raw.execute("PRAGMA foreign_keys=OFF")
+    try:
+        yield
+    finally:
+        raw.execute("PRAGMA foreign_keys=ON")
+
+
+def _check_references(connection: sa.Connection) -> None:
+    """What was not looked at meanwhile; raises, so that nothing is committed, if a row refers to none."""
+    if connection.dialect.name != "sqlite":
+        return
+    broken = connection.exec_driver_sql("PRAGMA foreign_key_check").first()
+    if broken is not None:
+        raise exceptions.ConfigurationError(
+            reason=f"the schema is left as it was: row {broken[1]} of {broken[0]} refers to a row of {broken[2]} that "
+            "is not there. Restore a backup, or remove that row."
+        )
+
+
+# What a conductor asks as it starts is answered without Alembic, which would double the time that takes.
+
+
+def head() -> str:
+    """The version that this program needs."""
+    return max(_known())
+
+
+def _known() -> set[str]:
+    """The versions that this program knows: the number that each script's name begins with."""
+    return {module.name.partition("_")[0] for module in pkgutil.iter_modules(versions.__path__)}
+
+
+def version(conf: cfg.ConfigOpts) -> str | None:
+    """The database's version; None when it has no tables of ours yet."""
+    path = _sqlite_path(conf)
+    if path is not None and not os.path.exists(path):
+        return None
+    database = engine.create_engine(conf)
+    try:
+        with database.connect() as connection:
+            if not sa.inspect(connection).has_table(_VERSION.name):
+                return None
+            return connection.scalar(sa.select(_VERSION.c.version_num))
+    except exc.OperationalError as error:
+        raise engine.unavailable(error) from error
+    finally:
+        database.dispose()
+
+
+def check(conf: cfg.ConfigOpts) -> None:
+    """`ConfigurationError` unless the schema is exactly the one this program needs."""
+    found, needed = version(conf), head()
+    if found == needed:
+        return
+    if found is not None and found not in _known():
+        raise exceptions.ConfigurationError(
+            reason=f"the database's schema ({found}) is newer than this program's ({needed}): upgrade the program."
+        )
+    state = "is empty" if found is None else f"has the old schema {found}"
+    raise exceptions.ConfigurationError(reason=f"the database {state}: run nova-lite-manage db sync")
+
+
+def _config() -> Config:
+    """Alembic's configuration, made here, so that an installed package needs no file for it."""
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", SCRIPTS)
+    config.set_main_option("path_separator", "os")
+    return config
+
+
+def _sqlite_path(conf: cfg.ConfigOpts) -> str | None:
+    try:
+        url = sa.make_url(conf.database.connection)
+    except exc.ArgumentError:
+        return None
+    return url.database if url.get_backend_name() == "sqlite" else None
+
+
+def _prepare_sqlite(conf: cfg.ConfigOpts) -> None:
+    path = _sqlite_path(conf)
+    if not path or os.path.exists(path):
+        return
+    try:
+        os.makedirs(os.path.dirname(os.path.abspath(path)), mode=0o750, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    except OSError as error:
+        raise exceptions.ConfigurationError(reason=f"the database file {path} cannot be made: {error}") from error

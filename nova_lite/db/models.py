@@ -1,0 +1,706 @@
+"""Tables. Times are naive UTC with microseconds, taken from the database's clock where leases depend on them.
+
+The invariants that hold between rows are listed in docs/architecture.md and checked by ``nova-lite-manage audit``:
+used counters equal the sum of allocations; a task state implies an open action; quota counts equal the rows.
+"""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+
+#: Microseconds on MariaDB, too.
+Time = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
+#: 64 KB is too little there for a base64 user_data or an image's properties.
+LongText = sa.Text().with_variant(mysql.MEDIUMTEXT(), "mysql", "mariadb")
+BigId = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+Uuid = sa.String(36)
+Name = sa.String(255)
+
+
+class Base(DeclarativeBase):
+    metadata = sa.MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+
+
+class Numbered:
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+
+
+#: Of tables whose ids others are told: the id of a row that is gone is never given again. The other databases do so
+#: by themselves, SQLite only if it is told to.
+NEVER_AGAIN = {"sqlite_autoincrement": True}
+
+
+class Created:
+    created_at: Mapped[datetime.datetime] = mapped_column(Time)
+
+
+class Changed(Created):
+    updated_at: Mapped[datetime.datetime | None] = mapped_column(Time)
+
+
+# --- hosts
+
+
+class Service(Numbered, Changed, Base):
+    """A daemon. ``up`` is the host lease: cleared by the conductor when ``last_seen_up`` is too old. ``identity``: of
+    the machine that registered, since ``identity_epoch``. ``report_count``: the number of the newest report
+    of the compute daemon that was started as ``boot_id``."""
+
+    __tablename__ = "services"
+    __table_args__ = (sa.UniqueConstraint("host", "binary"), NEVER_AGAIN)
+
+    uuid: Mapped[str] = mapped_column(Uuid, unique=True)
+    host: Mapped[str] = mapped_column(Name)
+    binary: Mapped[str] = mapped_column(sa.String(64))
+    topic: Mapped[str] = mapped_column(sa.String(64))
+    version: Mapped[str] = mapped_column(sa.String(32), default="")
+    up: Mapped[bool] = mapped_column(default=True)
+    disabled: Mapped[bool] = mapped_column(default=False)
+    disabled_reason: Mapped[str | None] = mapped_column(Name)
+    forced_down: Mapped[bool] = mapped_column(default=False)
+    epoch: Mapped[int] = mapped_column(default=0)
+    identity: Mapped[str | None] = mapped_column(sa.String(64))
+    identity_epoch: Mapped[int] = mapped_column(default=0, server_default=sa.text("0"))
+    availability_zone: Mapped[str] = mapped_column(Name, default="internal")
+    boot_id: Mapped[str] = mapped_column(Uuid, default="")
+    report_count: Mapped[int] = mapped_column(default=0, server_default=sa.text("0"))
+    last_seen_up: Mapped[datetime.datetime | None] = mapped_column(Time)
+
+
+class ComputeNode(Numbered, Changed, Base):
+    """A hypervisor. ``*_used`` are only changed by conditional updates, together with an `Allocation`.
+
+    ``vcpus``, ``memory_mb``, ``disk_gb`` are what may be given out, ratio and reservation already applied;
+    ``inventory`` is the driver's report as it came. ``generation`` grows with every change. ``failed_builds`` counts
+    builds that went wrong since the last one that did not. ``freed_at``: when a place was last given back.
+    ``numa_used``: what allocations have of its NUMA cells (`nova_lite.objects.numa`); changed with the row locked.
+    """
+
+    __tablename__ = "compute_nodes"
+    __table_args__ = (sa.UniqueConstraint("host", "node"), NEVER_AGAIN)
+
+    uuid: Mapped[str] = mapped_column(Uuid, unique=True)
+    service_id: Mapped[int] = mapped_column(sa.ForeignKey("services.id"))
+    host: Mapped[str] = mapped_column(Name)
+    node: Mapped[str] = mapped_column(Name)
+    inventory: Mapped[dict[str, Any]] = mapped_column(sa.JSON)
+    vcpus: Mapped[int] = mapped_column(default=0)
+    memory_mb: Mapped[int] = mapped_column(default=0)
+    disk_gb: Mapped[int] = mapped_column(default=0)
+    vcpus_used: Mapped[int] = mapped_column(default=0)
+    memory_mb_used: Mapped[int] = mapped_column(default=0)
+    disk_gb_used: Mapped[int] = mapped_column(default=0)
+    cpu_allocation_ratio: Mapped[float] = mapped_column(default=4.0)
+    ram_allocation_ratio: Mapped[float] = mapped_column(default=1.0)
+    disk_allocation_ratio: Mapped[float] = mapped_column(default=1.0)
+    reserved: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
+    generation: Mapped[int] = mapped_column(default=0)
+    failed_builds: Mapped[int] = mapped_column(default=0, server_default=sa.text("0"))
+    freed_at: Mapped[datetime.datetime | None] = mapped_column(Time)
+    numa_used: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
+
+    service: Mapped[Service] = relationship(lazy="joined")
+
+
+class Allocation(Numbered, Created, Base):
+    """What one instance takes of one hypervisor: the only truth of what is used.
+
+    An instance has one while it is placed, two while it moves. ``generation`` is the attempt it was made for. ``numa``:
+    its place in the NUMA cells (`nova_lite.objects.InstanceNUMATopology`), of one that is bound to any.
+    """
+
+    __tablename__ = "allocations"
+    __table_args__ = (sa.UniqueConstraint("instance_uuid", "compute_node_id", "generation"),)
+
+    instance_uuid: Mapped[str] = mapped_column(Uuid)
+    compute_node_id: Mapped[int] = mapped_column(sa.ForeignKey("compute_nodes.id"), index=True)
+    generation: Mapped[int]
+    vcpus: Mapped[int]
+    memory_mb: Mapped[int]
+    disk_gb: Mapped[int]
+    numa: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
+
+
+class Aggregate(Numbered, Changed, Base):
+    """Hosts that have something in common: ``metadata`` says what. A key ``availability_zone`` makes it a zone."""
+
+    __tablename__ = "aggregates"
+    __table_args__ = NEVER_AGAIN
+
+    uuid: Mapped[str] = mapped_column(Uuid, unique=True)
+    name: Mapped[str] = mapped_column(Name, unique=True)
+    metadata_: Mapped[dict[str, Any]] = mapped_column("metadata", sa.JSON, default=dict)
+
+
+class AggregateHost(Base):
+    """A host may be in several aggregates, but in one zone."""
+
+    __tablename__ = "aggregate_hosts"
+
+    aggregate_id: Mapped[int] = mapped_column(sa.ForeignKey("aggregates.id"), primary_key=True)
+    host: Mapped[str] = mapped_column(Name, primary_key=True, index=True)
+
+
+# --- instances
+
+
+class Instance(Numbered, Changed, Base):
+    """A server. A deleted one keeps its row (``deleted`` true) for its action log.
+
+    ``flavor``, ``image`` and ``boot_images`` (kernel and ramdisk, by id) are snapshots taken at create.
+    ``request`` is what only the build needs: networks, forced host, injected files, password; it is emptied when the
+    build ends. ``shelved_image``: what it is built of when it is unshelved; ``shelved_at``: when it was shelved, or is
+    to be offloaded once more, unless it is. ``soft_deleted_at``: its quota was given back then, and some time after
+    that it is deleted for good. ``network_call_until``: a call to the network service that may still take effect is
+    over by then. ``generation``: of what is at ``host``; ``last_generation``: the highest that was ever given out.
+    ``extra_vcpus``, ``extra_memory_mb``: what quota counts besides its flavor while a resize is open.
+    ``block_devices``: volumes and other disks that were asked for (`nova_lite.objects.BlockDevice`); None: none.
+    ``numa``: as in its allocation of where it is.
+    ``network_info``: its interfaces (`nova_lite.objects.VIF`) where another service has them; None: they are ports.
+    """
+
+    __tablename__ = "instances"
+    __table_args__ = (
+        sa.Index(None, "project_id", "deleted", "created_at"),
+        sa.Index(None, "host", "deleted"),
+        sa.Index(None, "deleted", "created_at"),
+        sa.Index(None, "project_id", "updated_at", "created_at"),
+        sa.Index(None, "updated_at", "created_at"),
+        sa.Index(None, "project_id", "terminated_at", "launched_at"),
+        sa.Index(None, "terminated_at", "launched_at"),
+    )
+
+    uuid: Mapped[str] = mapped_column(Uuid, unique=True)
+    project_id: Mapped[str] = mapped_column(Name)
+    user_id: Mapped[str] = mapped_column(Name)
+    display_name: Mapped[str] = mapped_column(Name)
+    display_description: Mapped[str | None] = mapped_column(Name)
+    hostname: Mapped[str] = mapped_column(Name)
+    reservation_id: Mapped[str] = mapped_column(Name, index=True)
+    launch_index: Mapped[int] = mapped_column(default=0)
+    vm_state: Mapped[str] = mapped_column(sa.String(32))
+    task_state: Mapped[str | None] = mapped_column(sa.String(32))
+    power_state: Mapped[int] = mapped_column(default=0)
+    progress: Mapped[int] = mapped_column(default=0)
+    host: Mapped[str | None] = mapped_column(Name)
+    node: Mapped[str | None] = mapped_column(Name)
+    generation: Mapped[int] = mapped_column(default=0)
+    last_generation: Mapped[int] = mapped_column(default=0, server_default=sa.text("0"))
+    availability_zone: Mapped[str | None] = mapped_column(Name)
+    requested_availability_zone: Mapped[str | None] = mapped_column(Name)
+    image_ref: Mapped[str] = mapped_column(Name, default="")
+    kernel_id: Mapped[str] = mapped_column(Name, default="")
+    ramdisk_id: Mapped[str] = mapped_column(Name, default="")
+    root_device_name: Mapped[str | None] = mapped_column(sa.String(64))
+    flavorid: Mapped[str] = mapped_column(Name)
+    flavor: Mapped[dict[str, Any]] = mapped_column(sa.JSON)
+    image: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
+    boot_images: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON)
+    request: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
+    vcpus: Mapped[int]
+    memory_mb: Mapped[int]
+    disk_gb: Mapped[int]
+    extra_vcpus: Mapped[int] = mapped_column(default=0, server_default=sa.text("0"))
+    extra_memory_mb: Mapped[int] = mapped_column(default=0, server_default=sa.text("0"))
+    key_name: Mapped[str | None] = mapped_column(Name)
+    key_data: Mapped[str | None] = mapped_column(sa.Text)
+    user_data: Mapped[str | None] = mapped_column(LongText)
+    config_drive: Mapped[bool] = mapped_column(default=False)
+    auto_disk_config: Mapped[bool] = mapped_column(default=False)
+    locked: Mapped[bool] = mapped_column(default=False)
+    locked_by: Mapped[str | None] = mapped_column(sa.String(16))
+    locked_reason: Mapped[str | None] = mapped_column(Name)
+    access_ip_v4: Mapped[str | None] = mapped_column(sa.String(45))
+    access_ip_v6: Mapped[str | None] = mapped_column(sa.String(45))
+    metadata_: Mapped[dict[str, Any]] = mapped_column("metadata", sa.JSON, default=dict)
+    system_metadata: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
+    security_groups: Mapped[list[str]] = mapped_column(sa.JSON, default=list)
+    scheduler_hints: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
+    fault: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
+    shelved_image: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
+    block_devices: Mapped[list[dict[str, Any]] | None] = mapped_column(sa.JSON(none_as_null=True))
+    network_info: Mapped[list[dict[str, Any]] | None] = mapped_column(sa.JSON(none_as_null=True))
+    numa: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
+    shelved_at: Mapped[datetime.datetime | None] = mapped_column(Time, index=True)
+    network_call_until: Mapped[datetime.datetime | None] = mapped_column(Time)
+    launched_at: Mapped[datetime.datetime | None] = mapped_column(Time)
+    terminated_at: Mapped[datetime.datetime | None] = mapped_column(Time)
+    soft_deleted_at: Mapped[datetime.datetime | None] = mapped_column(Time, index=True)
+    deleted: Mapped[bool] = mapped_column(default=False)
+
+    tags: Mapped[list[InstanceTag]] = relationship(cascade="all, delete-orphan")
+
+
+class PurgedInstance(Base):
+    """All that is kept of a deleted instance whose row is purged: a domain of this uuid belongs nowhere, and no server
+    is made under it again."""
+
+    __tablename__ = "purged_instances"
+    __table_args__ = {"sqlite_with_rowid": False}
+
+    uuid: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    purged_at: Mapped[datetime.datetime] = mapped_column(Time)
+
+
+class TakenMessage(Base):
+    """The id of a message that changed something, until its time would not let it be taken again."""
+
+    __tablename__ = "taken_messages"
+    __table_args__ = {"sqlite_with_rowid": False}
+
+    id: Mapped[str] = mapped_column(sa.String(32), primary_key=True)
+    taken_at: Mapped[datetime.datetime] = mapped_column(Time, index=True)
+
+
+class PendingAttach(Base):
+    """Another network service was asked for an interface by this request. ``port_id``: of a port that the user brings;
+    None: it makes one. ``until``: then nobody is at it any more."""
+
+    __tablename__ = "pending_attaches"
+
+    instance_uuid: Mapped[str] = mapped_column(sa.String(36), primary_key=True)
+    request_id: Mapped[str] = mapped_column(sa.String(255), primary_key=True)
+    port_id: Mapped[str | None] = mapped_column(sa.String(36))
+    until: Mapped[datetime.datetime] = mapped_column(Time, index=True)
+
+
+class InstanceTag(Base):
+    __tablename__ = "instance_tags"
+
+    instance_id: Mapped[int] = mapped_column(sa.ForeignKey("instances.id"), primary_key=True)
+    tag: Mapped[str] = mapped_column(sa.String(60), primary_key=True)
+
+
+class ConsoleAuthToken(Numbered, Created, Base):
+    """Who has the token of this SHA-256 (hex) may open a console of the instance, once, as long as the instance is what
+    it was then: on ``compute_host``, at ``generation``."""
+
+    __tablename__ = "console_auth_tokens"
+    __table_args__ = (sa.Index(None, "instance_uuid", "id"),)
+
+    token_hash: Mapped[str] = mapped_column(sa.String(64), unique=True)
+    instance_uuid: Mapped[str] = mapped_column(Uuid)
+    generation: Mapped[int]
+    compute_host: Mapped[str] = mapped_column(Name)
+    console_type: Mapped[str] = mapped_column(Name)
+    host: Mapped[str] = mapped_column(Name)
+    port: Mapped[int]
+    internal_access_path: Mapped[str | None] = mapped_column(Name)
+    access_url_base: Mapped[str] = mapped_column(sa.Text)
+    expires_at: Mapped[datetime.datetime] = mapped_column(Time, index=True)
+
+
+class InstanceGroup(Numbered, Created, Base):
+    """A server group. ``policy`` and ``rules`` never change; claims lock the row, so that they judge one by one."""
+
+    __tablename__ = "instance_groups"
+
+    uuid: Mapped[str] = mapped_column(Uuid, unique=True)
+    project_id: Mapped[str] = mapped_column(Name, index=True)
+    user_id: Mapped[str] = mapped_column(Name)
+    name: Mapped[str] = mapped_column(Name)
+    policy: Mapped[str] = mapped_column(sa.String(32))
+    rules: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
+
+
+class InstanceGroupMember(Base):
+    """An instance is in one group at most, from its creation until it is deleted."""
+
+    __tablename__ = "instance_group_members"
+
+    instance_uuid: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    group_id: Mapped[int] = mapped_column(sa.ForeignKey("instance_groups.id"), index=True)
+
+
+class Migration(Numbered, Changed, Base):
+    """A resize, a cold migration or another move of an instance, as Nova's API shows it.
+
+    ``source`` and ``destination``: its two ends (`nova_lite.db.claims.Place`), the latter once it is
+    claimed, with its address. ``old_flavor`` and ``new_flavor`` are snapshots; ``vm_state``: what the instance was
+    before. ``progress``: of a live migration, as its host last told it.
+    """
+
+    __tablename__ = "migrations"
+    __table_args__ = (
+        sa.Index(None, "instance_uuid", "id"),
+        sa.Index(None, "status", "updated_at"),
+        sa.Index(None, "created_at"),
+        NEVER_AGAIN,
+    )
+
+    uuid: Mapped[str] = mapped_column(Uuid, unique=True)
+    instance_uuid: Mapped[str] = mapped_column(Uuid)
+    migration_type: Mapped[str] = mapped_column(sa.String(32))
+    status: Mapped[str] = mapped_column(sa.String(32))
+    user_id: Mapped[str | None] = mapped_column(Name)
+    project_id: Mapped[str | None] = mapped_column(Name)
+    source: Mapped[dict[str, Any]] = mapped_column(sa.JSON)
+    destination: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
+    source_host: Mapped[str] = mapped_column(Name, index=True)
+    destination_host: Mapped[str | None] = mapped_column(Name, index=True)
+    destination_ip: Mapped[str | None] = mapped_column(sa.String(64))
+    old_flavor: Mapped[dict[str, Any]] = mapped_column(sa.JSON)
+    new_flavor: Mapped[dict[str, Any]] = mapped_column(sa.JSON)
+    vm_state: Mapped[str] = mapped_column(sa.String(32))
+    progress: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
+
+
+class InstanceAction(Numbered, Base):
+    """The durable queue: one row per accepted request.
+
+    Open while ``finish_time`` is null. ``step`` says what is driven next (`nova_lite.operations`). Whoever holds
+    the lease (``lease_owner``, until ``lease_expires_at``) drives it; when the lease lapses the reconciler takes it.
+    ``attempts`` counts its redrives, ``deadline`` is when it gives up and compensates. ``events``: its steps, as
+    `nova_lite.objects.InstanceActionEvent`; those of actions from before there was this column are rows.
+    """
+
+    __tablename__ = "instance_actions"
+    __table_args__ = (
+        sa.Index(None, "instance_uuid", "id"),
+        sa.Index(None, "finish_time", "lease_expires_at"),
+        sa.Index(None, "request_id"),
+        NEVER_AGAIN,
+    )
+
+    action: Mapped[str] = mapped_column(sa.String(32))
+    instance_uuid: Mapped[str] = mapped_column(Uuid)
+    request_id: Mapped[str] = mapped_column(Name)
+    user_id: Mapped[str | None] = mapped_column(Name)
+    project_id: Mapped[str | None] = mapped_column(Name)
+    payload: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
+    generation: Mapped[int] = mapped_column(default=0)
+    step: Mapped[str] = mapped_column(sa.String(32))
+    host: Mapped[str | None] = mapped_column(Name)
+    lease_owner: Mapped[str | None] = mapped_column(Name)
+    lease_expires_at: Mapped[datetime.datetime] = mapped_column(Time)
+    attempts: Mapped[int] = mapped_column(default=0)
+    deadline: Mapped[datetime.datetime] = mapped_column(Time)
+    start_time: Mapped[datetime.datetime] = mapped_column(Time)
+    updated_at: Mapped[datetime.datetime | None] = mapped_column(Time)
+    finish_time: Mapped[datetime.datetime | None] = mapped_column(Time)
+    message: Mapped[str | None] = mapped_column(Name)
+    events: Mapped[list[dict[str, Any]] | None] = mapped_column(sa.JSON(none_as_null=True))
+
+    earlier_events: Mapped[list[InstanceActionEvent]] = relationship(order_by="InstanceActionEvent.id", viewonly=True)
+
+
+class InstanceActionEvent(Numbered, Base):
+    """Of an action that was over before its own row had its events; no new ones are written."""
+
+    __tablename__ = "instance_action_events"
+
+    action_id: Mapped[int] = mapped_column(sa.ForeignKey("instance_actions.id"), index=True)
+    event: Mapped[str] = mapped_column(Name)
+    start_time: Mapped[datetime.datetime] = mapped_column(Time)
+    finish_time: Mapped[datetime.datetime | None] = mapped_column(Time)
+    result: Mapped[str | None] = mapped_column(sa.String(16))
+    traceback: Mapped[str | None] = mapped_column(LongText)
+    host: Mapped[str | None] = mapped_column(Name)
+    details: Mapped[str | None] = mapped_column(sa.Text)
+
+
+# --- catalogue
+
+
+class Flavor(Numbered, Changed, Base):
+    __tablename__ = "flavors"
+
+    flavorid: Mapped[str] = mapped_column(Name, unique=True)
+    name: Mapped[str] = mapped_column(Name, unique=True)
+    vcpus: Mapped[int]
+    memory_mb: Mapped[int]
+    root_gb: Mapped[int]
+    ephemeral_gb: Mapped[int] = mapped_column(default=0)
+    swap: Mapped[int] = mapped_column(default=0)
+    rxtx_factor: Mapped[float] = mapped_column(default=1.0)
+    is_public: Mapped[bool] = mapped_column(default=True)
+    disabled: Mapped[bool] = mapped_column(default=False)
+    description: Mapped[str | None] = mapped_column(sa.Text)
+    extra_specs: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
+
+
+class FlavorAccess(Base):
+    """A project that may use a flavor that is not public."""
+
+    __tablename__ = "flavor_access"
+
+    flavor_id: Mapped[int] = mapped_column(sa.ForeignKey("flavors.id"), primary_key=True)
+    project_id: Mapped[str] = mapped_column(Name, primary_key=True, index=True)
+
+
+class KeyPair(Numbered, Created, Base):
+    __tablename__ = "key_pairs"
+    __table_args__ = (sa.UniqueConstraint("user_id", "name"), NEVER_AGAIN)
+
+    user_id: Mapped[str] = mapped_column(Name)
+    name: Mapped[str] = mapped_column(Name)
+    type: Mapped[str] = mapped_column(sa.String(16), default="ssh")
+    public_key: Mapped[str] = mapped_column(sa.Text)
+    fingerprint: Mapped[str] = mapped_column(Name)
+
+
+class Image(Changed, Base):
+    """An image of the ``local`` backend; its bytes are the file ``<store_path>/<id>``."""
+
+    __tablename__ = "images"
+
+    id: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    name: Mapped[str] = mapped_column(Name, index=True)
+    status: Mapped[str] = mapped_column(sa.String(16))
+    disk_format: Mapped[str] = mapped_column(sa.String(16))
+    container_format: Mapped[str] = mapped_column(sa.String(16))
+    size: Mapped[int] = mapped_column(sa.BigInteger, default=0)
+    checksum: Mapped[str] = mapped_column(sa.String(128), default="")
+    min_disk: Mapped[int] = mapped_column(default=0)
+    min_ram: Mapped[int] = mapped_column(default=0)
+    visibility: Mapped[str] = mapped_column(sa.String(16), default="public")
+    owner: Mapped[str | None] = mapped_column(Name)
+    properties: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
+    tags: Mapped[list[str] | None] = mapped_column(sa.JSON)
+
+
+class Network(Changed, Base):
+    """A network of the ``local`` backend. ``cidr``, ``start`` and ``end`` are empty as long as it has no subnet."""
+
+    __tablename__ = "networks"
+
+    id: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    name: Mapped[str] = mapped_column(Name)
+    description: Mapped[str] = mapped_column(Name, default="", server_default=sa.text("''"))
+    subnet_name: Mapped[str] = mapped_column(Name, default="", server_default=sa.text("''"))
+    subnet_description: Mapped[str] = mapped_column(Name, default="", server_default=sa.text("''"))
+    cidr: Mapped[str] = mapped_column(sa.String(64))
+    gateway: Mapped[str | None] = mapped_column(sa.String(45))
+    dns: Mapped[list[str]] = mapped_column(sa.JSON, default=list)
+    bridge: Mapped[str] = mapped_column(sa.String(15))
+    mtu: Mapped[int] = mapped_column(default=1500)
+    start: Mapped[str] = mapped_column(sa.String(45))
+    end: Mapped[str] = mapped_column(sa.String(45))
+    project_id: Mapped[str | None] = mapped_column(Name)
+    is_default: Mapped[bool] = mapped_column(default=False)
+    vni: Mapped[int | None] = mapped_column(unique=True, index=True)
+    cidr6: Mapped[str] = mapped_column(sa.String(64), default="", server_default=sa.text("''"))
+
+
+class Port(Changed, Base):
+    """An interface and its address on a network. ``state``: what its host is doing with it, if anything
+    (`nova_lite.objects.VIF`).
+
+    ``project_id``: of one that a user made, which is there before its instance and after it; None: it was made with its
+    instance, and goes with it. ``security_groups``: names; None: those of its instance."""
+
+    __tablename__ = "ports"
+    __table_args__ = (
+        sa.UniqueConstraint("network_id", "address"),
+        sa.UniqueConstraint("mac_address"),
+        sa.Index(None, "network_id", "address6", unique=True),
+    )
+
+    id: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    network_id: Mapped[str] = mapped_column(sa.ForeignKey("networks.id"))
+    instance_uuid: Mapped[str | None] = mapped_column(sa.ForeignKey("instances.uuid"), index=True)
+    project_id: Mapped[str | None] = mapped_column(Name, index=True)
+    name: Mapped[str] = mapped_column(Name, default="", server_default=sa.text("''"))
+    description: Mapped[str] = mapped_column(Name, default="", server_default=sa.text("''"))
+    security_groups: Mapped[list[str] | None] = mapped_column(sa.JSON(none_as_null=True))
+    position: Mapped[int] = mapped_column(default=0)
+    mac_address: Mapped[str] = mapped_column(sa.String(17))
+    address: Mapped[str] = mapped_column(sa.String(45))
+    address6: Mapped[str | None] = mapped_column(sa.String(45))
+    tag: Mapped[str | None] = mapped_column(sa.String(60))
+    state: Mapped[str | None] = mapped_column(sa.String(16))
+
+
+class FloatingIpPool(Created, Base):
+    __tablename__ = "floating_ip_pools"
+
+    id: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    name: Mapped[str] = mapped_column(Name, unique=True)
+    cidr: Mapped[str] = mapped_column(sa.String(64))
+
+
+class FloatingIp(Created, Base):
+    """An address of a pool that a project has, and the port that it leads to; the address outlives the port."""
+
+    __tablename__ = "floating_ips"
+
+    id: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    pool_id: Mapped[str] = mapped_column(sa.ForeignKey("floating_ip_pools.id"), index=True)
+    address: Mapped[str] = mapped_column(sa.String(45), unique=True)
+    project_id: Mapped[str] = mapped_column(Name, index=True)
+    user_id: Mapped[str] = mapped_column(Name, default="")
+    port_id: Mapped[str | None] = mapped_column(sa.ForeignKey("ports.id", ondelete="SET NULL"), unique=True)
+    description: Mapped[str | None] = mapped_column(Name)
+
+
+class SecurityGroup(Changed, Base):
+    """A project's group of rules. Instances name their groups in ``Instance.security_groups``; that of the name
+    ``default`` has no row as long as nobody changed it (`nova_lite.objects.security_group.default_group`)."""
+
+    __tablename__ = "security_groups"
+    __table_args__ = (sa.UniqueConstraint("project_id", "name"),)
+
+    id: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    project_id: Mapped[str] = mapped_column(Name)
+    user_id: Mapped[str] = mapped_column(Name, default="")
+    name: Mapped[str] = mapped_column(Name)
+    description: Mapped[str | None] = mapped_column(Name)
+
+
+class SecurityGroupRule(Created, Base):
+    """What its group lets through (`nova_lite.objects.SecurityGroupRule`)."""
+
+    __tablename__ = "security_group_rules"
+
+    id: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    security_group_id: Mapped[str] = mapped_column(sa.ForeignKey("security_groups.id"), index=True)
+    direction: Mapped[str] = mapped_column(sa.String(16))
+    ethertype: Mapped[str] = mapped_column(sa.String(16))
+    protocol: Mapped[str | None] = mapped_column(sa.String(16))
+    port_range_min: Mapped[int | None]
+    port_range_max: Mapped[int | None]
+    remote_ip_prefix: Mapped[str | None] = mapped_column(sa.String(64))
+    remote_group_id: Mapped[str | None] = mapped_column(sa.ForeignKey("security_groups.id"), index=True)
+    description: Mapped[str | None] = mapped_column(Name)
+
+
+# --- volumes
+
+
+class Volume(Changed, Base):
+    """A volume of the built-in backend; its bytes are a file of ``[volume] store_path``, which hosts make.
+
+    ``instance_uuid``: the one server that has it, or is to have it; only a conditional update sets that, from none.
+    """
+
+    __tablename__ = "volumes"
+    __table_args__ = (sa.Index(None, "project_id", "created_at"),)
+
+    id: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    project_id: Mapped[str] = mapped_column(Name)
+    user_id: Mapped[str] = mapped_column(Name, default="")
+    name: Mapped[str] = mapped_column(Name, default="")
+    description: Mapped[str | None] = mapped_column(Name)
+    size: Mapped[int]
+    status: Mapped[str] = mapped_column(sa.String(32))
+    availability_zone: Mapped[str] = mapped_column(Name, default="")
+    volume_type: Mapped[str] = mapped_column(Name, default="")
+    bootable: Mapped[bool] = mapped_column(default=False)
+    metadata_: Mapped[dict[str, Any]] = mapped_column("metadata", sa.JSON, default=dict)
+    image: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
+    snapshot_id: Mapped[str | None] = mapped_column(Uuid)
+    source_volid: Mapped[str | None] = mapped_column(Uuid)
+    instance_uuid: Mapped[str | None] = mapped_column(Uuid, index=True)
+    attachment_id: Mapped[str | None] = mapped_column(Uuid)
+    device: Mapped[str | None] = mapped_column(sa.String(64))
+    attached_at: Mapped[datetime.datetime | None] = mapped_column(Time)
+
+
+class VolumeSnapshot(Changed, Base):
+    """A copy of a volume as it was; its bytes are a file of ``[volume] store_path``. ``instance_uuid``: for whose image
+    it is being made."""
+
+    __tablename__ = "volume_snapshots"
+    __table_args__ = (sa.Index(None, "project_id", "created_at"),)
+
+    id: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    volume_id: Mapped[str] = mapped_column(Uuid, index=True)
+    project_id: Mapped[str] = mapped_column(Name)
+    user_id: Mapped[str] = mapped_column(Name, default="")
+    name: Mapped[str] = mapped_column(Name, default="")
+    description: Mapped[str | None] = mapped_column(Name)
+    size: Mapped[int]
+    status: Mapped[str] = mapped_column(sa.String(32))
+    metadata_: Mapped[dict[str, Any]] = mapped_column("metadata", sa.JSON, default=dict)
+    image: Mapped[dict[str, Any] | None] = mapped_column(sa.JSON(none_as_null=True))
+    instance_uuid: Mapped[str | None] = mapped_column(Uuid, index=True)
+
+
+class VolumeTask(Numbered, Base):
+    """The action log of volumes: work on a file that was accepted and is not done. A host does it, the one it was given
+    to as long as that is up; when the lease lapses it is sent again. ``reads``: the volume or snapshot that is read
+    meanwhile, and has to stay as it is."""
+
+    __tablename__ = "volume_tasks"
+    __table_args__ = NEVER_AGAIN
+
+    verb: Mapped[str] = mapped_column(sa.String(32))
+    volume_id: Mapped[str] = mapped_column(Uuid, index=True)
+    reads: Mapped[str | None] = mapped_column(Uuid, index=True)
+    payload: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
+    host: Mapped[str | None] = mapped_column(Name)
+    request_id: Mapped[str] = mapped_column(Name)
+    lease_expires_at: Mapped[datetime.datetime] = mapped_column(Time, index=True)
+    deadline: Mapped[datetime.datetime] = mapped_column(Time)
+
+
+class CinderAttachment(Base):
+    """A volume of Cinder's that an instance has or is to have; it goes when Cinder has nothing of it any more.
+
+    ``id``: of the block device. ``attachments``: by host, and by "" what is only reserved: Cinder's id of the
+    attachment, and whether it is complete. ``to_be_made``: Cinder has yet to make the volume, or is at it. Due at
+    ``due_at`` (None: it is as it should be), and leased meanwhile. ``unsure_until``: so long what was asked for and not
+    answered may still come to be."""
+
+    __tablename__ = "cinder_attachments"
+
+    id: Mapped[str] = mapped_column(Uuid, primary_key=True)
+    instance_uuid: Mapped[str] = mapped_column(Uuid, index=True)
+    volume_id: Mapped[str | None] = mapped_column(Uuid, unique=True)
+    wanted: Mapped[bool] = mapped_column(default=True)
+    to_be_made: Mapped[bool] = mapped_column(default=False)
+    delete_volume: Mapped[bool] = mapped_column(default=False)
+    attachments: Mapped[dict[str, Any]] = mapped_column(sa.JSON, default=dict)
+    error: Mapped[str | None] = mapped_column(sa.String(1024))
+    lease_owner: Mapped[str | None] = mapped_column(Uuid)
+    due_at: Mapped[datetime.datetime | None] = mapped_column(Time, index=True)
+    unsure_until: Mapped[datetime.datetime | None] = mapped_column(Time)
+    deadline: Mapped[datetime.datetime] = mapped_column(Time)
+
+
+# --- quota
+
+
+class QuotaUsage(Base):
+    """How much a project uses; changed by conditional updates only, in the transaction that makes or ends the use."""
+
+    __tablename__ = "quota_usages"
+
+    project_id: Mapped[str] = mapped_column(Name, primary_key=True)
+    resource: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
+    used: Mapped[int] = mapped_column(default=0)
+
+
+class QuotaLimit(Base):
+    """A project's own limit of a resource, where it differs from the default; -1 is unlimited. The rows of the project
+    "" are defaults that take the place of ``[quota]``."""
+
+    __tablename__ = "quota_limits"
+
+    project_id: Mapped[str] = mapped_column(Name, primary_key=True)
+    resource: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
+    limit: Mapped[int] = mapped_column("hard_limit")
+
+
+class UserQuotaLimit(Base):
+    """What one user may use of a project's quota, where that is less than all; nothing is counted by it (see
+    `quota_counts`)."""
+
+    __tablename__ = "user_quota_limits"
+
+    project_id: Mapped[str] = mapped_column(Name, primary_key=True)
+    user_id: Mapped[str] = mapped_column(Name, primary_key=True)
+    resource: Mapped[str] = mapped_column(sa.String(64), primary_key=True)
+    limit: Mapped[int] = mapped_column("hard_limit")

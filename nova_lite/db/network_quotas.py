@@ -1,0 +1,58 @@
+"""What a project may have of networks and of what belongs to them, in Neutron's words."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from oslo_config import cfg
+
+from nova_lite.base import exceptions
+from nova_lite.db import fixed_ips, network_records, quotas
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.models import SecurityGroup, SecurityGroupRule
+from nova_lite.objects import Limits, QuotaUsage
+
+#: The limits behind Neutron's words. A network has one subnet, so the two have one limit.
+RESOURCES = {
+    "network": network_records.RESOURCE,
+    "subnet": network_records.RESOURCE,
+    "port": fixed_ips.RESOURCE,
+    "floatingip": "floating_ips",
+    "security_group": "security_groups",
+    "security_group_rule": "security_group_rules",
+}
+
+
+def get(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str) -> Limits:
+    """A limit of rules is that of one group; how many rules there are is said of all groups."""
+    found = quotas.get(uow, conf, project_id).quotas
+    own = quotas.limits_of(uow, conf, project_id, None).of_project
+    rules = sa.select(sa.func.count(SecurityGroupRule.id)).join(
+        SecurityGroup, SecurityGroup.id == SecurityGroupRule.security_group_id
+    )
+    used = {
+        "network": network_records.used(uow, project_id),
+        "subnet": network_records.used(uow, project_id, with_subnet=True),
+        "port": fixed_ips.used(uow, project_id),
+        "floatingip": found["floating_ips"].used,
+        "security_group": found["security_groups"].used,
+        "security_group_rule": uow.session.scalar(rules.where(SecurityGroup.project_id == project_id)) or 0,
+    }
+    configured = {
+        network_records.RESOURCE: conf.network.networks_per_project,
+        fixed_ips.RESOURCE: conf.network.fixed_ips_per_project,
+    }
+    limits = {name: own.get(behind, configured.get(behind, -1)) for name, behind in RESOURCES.items()}
+    return Limits(
+        project_id=project_id, quotas={name: QuotaUsage(limit=limits[name], used=used[name]) for name in RESOURCES}
+    )
+
+
+def set_limits(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, limits: dict[str, int | None]) -> Limits:
+    """``limits``: in Neutron's words; -1: any number, None: the default again."""
+    for name in sorted(limits):
+        if name not in RESOURCES or name == "subnet":
+            raise exceptions.InvalidInput(
+                reason=f"there is no quota of {name[:64]} to be set here: of {', '.join(RESOURCES)}, without subnet"
+            )
+        quotas.set_limit(uow, project_id, RESOURCES[name], limits[name])
+    return get(uow, conf, project_id)

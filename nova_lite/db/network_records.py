@@ -1,0 +1,189 @@
+"""Networks as the network API has them: shown, made and changed by users, each with one subnet at most.
+
+All hosts have all networks, and route between them: so the addresses of no two may overlap, and a project's own are
+within the ranges that the operator has named for that.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import random
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+from oslo_config import cfg
+
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
+from nova_lite.db import networks, quotas, rows
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.models import FloatingIpPool, Network, Port
+from nova_lite.network import define
+from nova_lite.objects import NetworkRecord
+
+#: What `update` may change.
+UPDATABLE = ("name", "description", "subnet_name", "subnet_description")
+
+#: Under which name a limit of a project's own is kept.
+RESOURCE = "networks"
+
+#: How often another one may be chosen, when somebody was faster.
+MAX_COLLISIONS = 16
+
+_RANDOM = random.SystemRandom()
+
+_NO_SUBNET: dict[str, Any] = {
+    "cidr": "",
+    "cidr6": "",
+    "start": "",
+    "end": "",
+    "gateway": None,
+    "dns": [],
+    "subnet_name": "",
+    "subnet_description": "",
+    "is_default": False,
+}
+
+
+def list_(uow: UnitOfWork, context: RequestContext) -> list[NetworkRecord]:
+    """What the context's project may see, by name; all for an admin."""
+    query = sa.select(Network).order_by(Network.name, Network.id)
+    if not context.is_admin:
+        query = query.where(sa.or_(Network.project_id.is_(None), Network.project_id == context.project_id))
+    return [rows.to_object(NetworkRecord, row) for row in uow.session.scalars(query)]
+
+
+def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, network: NetworkRecord) -> NetworkRecord:
+    """Without a subnet. ``network.id`` is the caller's choice: the same one again is the same network."""
+    known = uow.session.get(Network, network.id)
+    if known is not None and known.project_id == network.project_id:
+        return rows.to_object(NetworkRecord, known)
+    if network.project_id is not None:
+        check_quota(uow, conf, network.project_id)
+    for _ in range(MAX_COLLISIONS):
+        row = Network(**{**rows.values_of(network, Network), **_NO_SUBNET, "created_at": uow.now})
+        row.bridge = "nlbr" + network.id.replace("-", "")[:11]
+        vni = row.vni = _free_vni(uow, conf)
+        if vni is not None:
+            row.mtu = min(row.mtu, define.TUNNEL_MTU)
+        try:
+            rows.insert(uow, row, exceptions.NetworkExists(name=network.name))
+        except exceptions.NetworkExists:
+            if vni is None:
+                raise
+            continue  # somebody else was faster
+        return rows.to_object(NetworkRecord, row)
+    raise exceptions.NetworkExists(name=network.name)
+
+
+def _free_vni(uow: UnitOfWork, conf: cfg.ConfigOpts) -> int | None:
+    """One of those for networks made here, at random; None: they span no hosts. Raises `Conflict` if all are taken."""
+    ranges = [define.vni_range(text) for text in conf.network.project_vnis]
+    if not ranges:
+        return None
+    taken = set(uow.session.scalars(sa.select(Network.vni).where(Network.vni.is_not(None))))
+    for _ in range(MAX_COLLISIONS):
+        if (vni := _RANDOM.choice(_RANDOM.choice(ranges))) not in taken:
+            return vni
+    for each in ranges:
+        if (free := next((number for number in each if number not in taken), None)) is not None:
+            return free
+    raise exceptions.Conflict("All VNIs for networks of projects are in use.")
+
+
+def check_quota(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str) -> None:
+    """Raises `QuotaExceeded`; nobody else makes any until the commit."""
+    quotas.lock(uow, project_id)
+    own = quotas.limits_of(uow, conf, project_id, None).of_project
+    has, limit = used(uow, project_id), own.get(RESOURCE, conf.network.networks_per_project)
+    if 0 <= limit <= has:
+        raise exceptions.QuotaExceeded(overs="network", requested=1, used=has, allowed=limit)
+
+
+def used(uow: UnitOfWork, project_id: str, with_subnet: bool = False) -> int:
+    query = sa.select(sa.func.count(Network.id)).where(Network.project_id == project_id)
+    return uow.session.scalar(query.where(Network.cidr != "") if with_subnet else query) or 0
+
+
+def update(uow: UnitOfWork, context: RequestContext, network_id: str, changes: dict[str, Any]) -> NetworkRecord:
+    """``changes``: of `UPDATABLE`."""
+    row = _locked(uow, context, network_id)
+    unknown = changes.keys() - set(UPDATABLE)
+    if unknown:
+        raise exceptions.InvalidInput(reason=f"{', '.join(sorted(unknown))} of a network cannot be changed")
+    for name, value in changes.items():
+        setattr(row, name, value)
+    row.updated_at = uow.now
+    uow.session.flush()
+    return rows.to_object(NetworkRecord, row)
+
+
+def delete(uow: UnitOfWork, context: RequestContext, network_id: str) -> None:
+    """With its subnet. `NetworkInUse` while a port is on it."""
+    networks.remove(uow, _locked(uow, context, network_id))
+
+
+def create_subnet(
+    uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, subnet: NetworkRecord
+) -> NetworkRecord:
+    """``subnet``: ``id`` says of which network; ``cidr``, and what else is said, is checked and the rest chosen here.
+    Raises a 400, or `Conflict` where there is one already."""
+    row = _locked(uow, context, subnet.id, and_all_others=True)
+    if row.cidr:
+        raise exceptions.Conflict(f"Network {row.id} has its subnet: a network has one here.")
+    subnet = msgspec.structs.replace(subnet)
+    define.add_subnet(subnet, subnet.cidr, subnet.gateway, subnet.dns, subnet.start, subnet.end)
+    if not context.is_admin:
+        _check_range(conf, subnet.cidr)
+    _check_overlap(uow, context, row, subnet.cidr)
+    for name in ("cidr", "gateway", "dns", "start", "end", "subnet_name", "subnet_description"):
+        setattr(row, name, getattr(subnet, name))
+    row.updated_at = uow.now
+    uow.session.flush()
+    return rows.to_object(NetworkRecord, row)
+
+
+def _check_range(conf: cfg.ConfigOpts, cidr: str) -> None:
+    wanted = ipaddress.IPv4Network(cidr)
+    ranges = [ipaddress.IPv4Network(each) for each in conf.network.project_ranges]
+    if not ranges:
+        raise exceptions.InvalidInput(reason="this cloud has no addresses for networks of projects' own")
+    if not any(wanted.subnet_of(each) for each in ranges):
+        raise exceptions.InvalidInput(reason=f"{cidr} is not within {', '.join(map(str, ranges))}, as subnets are here")
+
+
+def _check_overlap(uow: UnitOfWork, context: RequestContext, row: Network, cidr: str) -> None:
+    """All networks are locked. Whose addresses they are is said to admins alone."""
+    wanted = ipaddress.IPv4Network(cidr)
+    others = [(each.name, each.cidr) for each in networks.Store(uow).networks() if each.cidr and each.id != row.id]
+    others += uow.session.execute(sa.select(FloatingIpPool.name, FloatingIpPool.cidr))
+    for name, theirs in others:
+        if wanted.overlaps(ipaddress.ip_network(theirs, strict=False)):
+            whose = f"of {name} ({theirs})" if context.is_admin else "that are in use in this cloud"
+            raise exceptions.InvalidInput(reason=f"{cidr} overlaps with addresses {whose}")
+
+
+def delete_subnet(uow: UnitOfWork, context: RequestContext, network_id: str) -> None:
+    """`NetworkInUse` while a port has an address of it."""
+    row = _locked(uow, context, network_id)
+    if not row.cidr:
+        raise exceptions.SubnetNotFound(subnet_id=network_id)
+    if uow.session.scalars(sa.select(Port.id).where(Port.network_id == row.id).limit(1)).first() is not None:
+        raise exceptions.NetworkInUse(name=row.name)
+    for name, value in _NO_SUBNET.items():
+        setattr(row, name, value)
+    row.updated_at = uow.now
+    uow.session.flush()
+
+
+def _locked(uow: UnitOfWork, context: RequestContext, network_id: str, and_all_others: bool = False) -> Network:
+    """Raises `NetworkNotFound`; `Forbidden` for one that all share, except for an admin."""
+    query = sa.select(Network).order_by(Network.id).with_for_update().execution_options(populate_existing=True)
+    found = uow.session.scalars(query if and_all_others else query.where(Network.id == network_id)).all()
+    row = next((each for each in found if each.id == network_id), None)
+    if row is None or not (context.is_admin or row.project_id in (None, context.project_id)):
+        raise exceptions.NetworkNotFound(network_id=network_id)
+    if row.project_id is None and not context.is_admin:
+        raise exceptions.Forbidden("All projects share this network: an admin may change it.")
+    return row

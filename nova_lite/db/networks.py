@@ -1,0 +1,214 @@
+"""Networks and ports of the built-in network backend."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy import exc
+
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
+from nova_lite.db import models, rows
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.statements import insert_unless_taken
+from nova_lite.network.driver import Addresses, KeptPort
+from nova_lite.objects import VIF, Network, ipv6
+from nova_lite.objects.instance import version_of
+
+_PORT = rows.shared_fields(VIF, models.Port)
+_NETWORK = rows.shared_fields(Network, models.Network)
+
+#: The columns that `to_vif` makes an interface of.
+VIF_COLUMNS = (
+    *(getattr(models.Port, name) for name in _PORT),
+    *(getattr(models.Network, name) for name in _NETWORK),
+    models.Port.address6,
+    sa.select(models.FloatingIp.address).where(models.FloatingIp.port_id == models.Port.id).scalar_subquery(),
+)
+
+#: What a port is that no instance has.
+FREE: dict[str, Any] = {"instance_uuid": None, "position": 0, "tag": None, "state": None}
+
+
+def to_vif(values: Sequence[Any]) -> VIF:
+    """``values``: of `VIF_COLUMNS`."""
+    port = dict(zip(_PORT, values, strict=False))
+    network = Network(**dict(zip(_NETWORK, values[len(_PORT) : -2], strict=True)))
+    return VIF(
+        **port,
+        network=network,
+        floating_address=values[-1],
+        version=version_of(port["address"]),
+        more=ipv6.further(network, values[-2]),
+        port_security_enabled=True,
+    )
+
+
+class Store:
+    """What a network backend keeps, inside one transaction: see `nova_lite.network.driver.NetworkStore`.
+
+    ``new``: uuids of instances that were never given any interface, so that none is looked for. ``own_alone``: of those
+    that have none that users have made, so that none has to be kept. ``projects``: whose networks are asked for in this
+    transaction, so that they are read together.
+    """
+
+    def __init__(
+        self,
+        uow: UnitOfWork,
+        new: Collection[str] = (),
+        own_alone: Collection[str] = (),
+        projects: Collection[str] = (),
+    ) -> None:
+        self._uow = uow
+        self._session = uow.session
+        self._new = new
+        self._own_alone = own_alone
+        self._projects = frozenset(projects)
+        self._locked: dict[str, Network] = {}
+        self.free: dict[str, list[str]] = {}
+
+    def networks(self, ids: Collection[str] | None = None) -> list[Network]:
+        query = sa.select(models.Network).order_by(models.Network.name)
+        if ids is not None:
+            query = query.where(models.Network.id.in_(ids))
+        return [rows.to_object(Network, row) for row in self._session.scalars(query)]
+
+    def usable(self, project_id: str | None) -> list[Network]:
+        asked = self._projects | {project_id or ""}
+        found = self._uow.once(("usable networks", asked), lambda: self._usable(asked))
+        return [network for network in found if network.project_id in (None, project_id)]
+
+    def _usable(self, projects: Collection[str]) -> list[Network]:
+        theirs = sa.or_(models.Network.project_id.is_(None), models.Network.project_id.in_(projects))
+        query = sa.select(models.Network).where(models.Network.cidr != "", theirs).order_by(models.Network.name)
+        return [rows.to_object(Network, row) for row in self._session.scalars(query)]
+
+    def locked(self, ids: Collection[str]) -> dict[str, Network]:
+        new = set(ids) - self._locked.keys()
+        if new:  # shared, as a port that refers to it locks it
+            query = sa.select(models.Network).where(models.Network.id.in_(new)).order_by(models.Network.name)
+            query = query.with_for_update(read=True, key_share=True).execution_options(populate_existing=True)
+            self._locked |= {row.id: rows.to_object(Network, row) for row in self._session.scalars(query)}
+        return {each: self._locked[each] for each in ids if each in self._locked}
+
+    def taken(self, network_id: str, addresses: Collection[str] | None = None) -> set[str]:
+        query = sa.select(models.Port.address).where(models.Port.network_id == network_id)
+        if addresses is not None:
+            query = query.where(models.Port.address.in_(addresses))
+        return set(self._session.scalars(query))
+
+    def port(self, port_id: str) -> KeptPort | None:
+        port, instance = models.Port, models.Instance
+        owner = sa.func.coalesce(port.project_id, instance.project_id)
+        query = sa.select(port.network_id, owner, port.project_id, port.instance_uuid).where(port.id == port_id)
+        found = self._session.execute(query.outerjoin(instance, instance.uuid == port.instance_uuid)).first()
+        return None if found is None else KeptPort(*found)
+
+    def bind_port(self, port_id: str, instance_uuid: str, position: int, tag: str | None) -> bool:
+        self._uow.refiltered_instances.add(instance_uuid)
+        free = (models.Port.id == port_id, models.Port.instance_uuid.is_(None), models.Port.project_id.is_not(None))
+        taken = {"instance_uuid": instance_uuid, "position": position, "tag": tag, "updated_at": self._uow.now}
+        return self._uow.change(sa.update(models.Port).where(*free).values(**taken)) == 1
+
+    def vifs(self, instance_uuid: str) -> list[VIF]:
+        if instance_uuid in self._new:
+            return []
+        query = sa.select(*VIF_COLUMNS).join(models.Network, models.Network.id == models.Port.network_id)
+        query = query.where(models.Port.instance_uuid == instance_uuid).order_by(models.Port.position)
+        return [to_vif(row) for row in self._session.execute(query)]
+
+    def recorded(self, instance_uuid: str) -> list[VIF]:
+        query = sa.select(models.Instance.network_info).where(models.Instance.uuid == instance_uuid)
+        return msgspec.convert(self._session.scalars(query).one_or_none() or [], list[VIF])
+
+    def record(self, instance_uuid: str, vifs: list[VIF] | None) -> None:
+        known = None if vifs is None else msgspec.to_builtins(vifs)
+        row = self._session.scalars(sa.select(models.Instance).where(models.Instance.uuid == instance_uuid)).one()
+        row.network_info = known
+        if vifs:
+            row.security_groups = list(dict.fromkeys(name for vif in vifs for name in vif.security_groups or ()))
+        self._session.flush()
+
+    def add_port(
+        self, instance_uuid: str, network_id: str, position: int, addresses: Addresses, tag: str | None
+    ) -> str | None:
+        port = {
+            "id": str(uuid.uuid4()),
+            "network_id": network_id,
+            "instance_uuid": instance_uuid,
+            "position": position,
+            **addresses._asdict(),
+            "tag": tag,
+            "created_at": self._uow.now,
+        }
+        self._uow.refiltered_instances.add(instance_uuid)
+        return str(port["id"]) if insert_unless_taken(self._uow, models.Port, port) else None
+
+    def remove_port(self, instance_uuid: str, port_id: str) -> None:
+        self._remove(instance_uuid, models.Port.id == port_id)
+
+    def remove_ports(self, instance_uuid: str) -> None:
+        self._remove(instance_uuid)
+
+    def _remove(self, instance_uuid: str, *which: sa.ColumnElement[bool]) -> None:
+        """Those that a user made are free from now on, the others are gone."""
+        self._uow.refiltered_instances.add(instance_uuid)
+        mine = (models.Port.instance_uuid == instance_uuid, *which)
+        if instance_uuid not in self._own_alone:
+            kept = sa.update(models.Port).where(*mine, models.Port.project_id.is_not(None))
+            self._uow.change(kept.values(**FREE, updated_at=self._uow.now))
+        self._uow.change(sa.delete(models.Port).where(*mine))
+
+
+def set_port_state(uow: UnitOfWork, instance_uuid: str, port_id: str, state: str | None) -> None:
+    port = models.Port
+    uow.change(sa.update(port).where(port.instance_uuid == instance_uuid, port.id == port_id).values(state=state))
+
+
+def list_(uow: UnitOfWork, context: RequestContext) -> list[Network]:
+    """What servers of the context's project may use, by name; all for an admin. One without a subnet is of no use."""
+    query = sa.select(models.Network).where(models.Network.cidr != "").order_by(models.Network.name)
+    if not context.is_admin:
+        query = query.where(
+            sa.or_(models.Network.project_id.is_(None), models.Network.project_id == context.project_id)
+        )
+    return [rows.to_object(Network, row) for row in uow.session.scalars(query)]
+
+
+def create(uow: UnitOfWork, network: Network) -> Network:
+    """A new default takes the place of the one before (of the same project, or of the shared ones)."""
+    if network.is_default:
+        uow.session.execute(
+            sa.update(models.Network)
+            .where(models.Network.project_id.is_not_distinct_from(network.project_id))
+            .values(is_default=False)
+        )
+    row = models.Network(**rows.values_of(network, models.Network), created_at=uow.now)
+    uow.session.add(row)
+    uow.session.flush()
+    return rows.to_object(Network, row)
+
+
+def delete(uow: UnitOfWork, name_or_id: str) -> Network:
+    """`NetworkInUse` while any port is on it."""
+    query = sa.select(models.Network).where(sa.or_(models.Network.id == name_or_id, models.Network.name == name_or_id))
+    found = uow.session.scalars(query).all()
+    if not found:
+        raise exceptions.NetworkNotFound(network_id=name_or_id)
+    row = next((row for row in found if row.id == name_or_id), found[0])
+    if row.id != name_or_id and len(found) > 1:
+        raise exceptions.Conflict(f"{len(found)} networks have the name {name_or_id}: say which by its id.")
+    remove(uow, row)
+    return rows.to_object(Network, row)
+
+
+def remove(uow: UnitOfWork, row: models.Network) -> None:
+    try:
+        with uow.session.begin_nested():
+            uow.session.delete(row)
+    except exc.IntegrityError as error:
+        raise exceptions.NetworkInUse(name=row.name) from error

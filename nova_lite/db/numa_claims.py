@@ -1,0 +1,47 @@
+"""CPUs, memory and pages of NUMA cells, given out and given back with the node's row locked.
+
+Whoever wants some of them waits here for whoever is at it: so what is read is what there is, and no CPU is given out
+twice, on any of the databases.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from nova_lite.db import compute_nodes
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.models import ComputeNode
+from nova_lite.hardware import fitting
+from nova_lite.hardware.numa import WantedNUMA
+from nova_lite.objects import InstanceNUMATopology
+from nova_lite.objects.numa import given_back, taken
+
+_LOCKED = (
+    sa.select(
+        *(ComputeNode.inventory, ComputeNode.numa_used, ComputeNode.cpu_allocation_ratio),
+        ComputeNode.ram_allocation_ratio,
+    )
+    .where(ComputeNode.id == sa.bindparam("node_id"))
+    .with_for_update()
+)
+
+
+def place(uow: UnitOfWork, node_id: int, wanted: WantedNUMA) -> tuple[InstanceNUMATopology, dict[str, Any]] | None:
+    """Where it fits, and ``numa_used`` when it is there; None if it does not fit."""
+    inventory, used, cpu_ratio, ram_ratio = uow.session.connection().execute(_LOCKED, {"node_id": node_id}).one()
+    usage = compute_nodes.numa_used(used)
+    try:
+        topology = fitting.fit(wanted, compute_nodes.numa_cells(inventory), usage, fitting.Ratios(cpu_ratio, ram_ratio))
+    except fitting.Misfit:
+        return None
+    return topology, msgspec.to_builtins(taken(usage, topology))
+
+
+def without(uow: UnitOfWork, node_id: int, numa: dict[str, Any]) -> dict[str, Any] | None:
+    """``numa_used`` of the node when an allocation with ``numa`` is gone."""
+    _, used, *_ = uow.session.connection().execute(_LOCKED, {"node_id": node_id}).one()
+    left = given_back(compute_nodes.numa_used(used), msgspec.convert(numa, InstanceNUMATopology))
+    return msgspec.to_builtins(left) or None

@@ -1,0 +1,85 @@
+"""Lists by pages: an order that is total on every database, and the rows that follow a marker in it.
+
+NULL counts as smaller than anything, which is spelled out, because the databases disagree about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from nova_lite.base import exceptions
+
+DIRECTIONS = ("asc", "desc")
+
+Row = TypeVar("Row")
+
+
+def start(marker: str | None, find: Callable[[str], Row | None]) -> Row | None:
+    """The last row of the page before, by what ``find`` knows it by; `MarkerNotFound` if it is not there."""
+    row = None if marker is None else find(marker)
+    if marker is not None and row is None:
+        raise exceptions.MarkerNotFound(marker=marker)
+    return row
+
+
+class Order:
+    """``keys`` are names in ``allowed`` (name to column), ``dirs`` "asc" or "desc" for each; missing ones repeat the
+    first. ``tie_breaker`` is a unique column, sorted in the direction of the last key."""
+
+    def __init__(
+        self,
+        allowed: Mapping[str, orm.InstrumentedAttribute[Any]],
+        keys: Sequence[str],
+        dirs: Sequence[str],
+        tie_breaker: orm.InstrumentedAttribute[Any],
+    ) -> None:
+        unknown = next((key for key in keys if key not in allowed), None)
+        if unknown is not None:
+            raise exceptions.InvalidSortKey(key=unknown, valid=", ".join(sorted(allowed)))
+        if len(dirs) > len(keys):
+            raise exceptions.InvalidInput(reason="Sort direction size exceeds sort key size")
+        wrong = next((word for word in dirs if word not in DIRECTIONS), None)
+        if wrong is not None:
+            raise exceptions.InvalidInput(reason=f"Unknown sort direction {wrong!r}, must be one of: asc, desc")
+        padded = [*dirs, *[dirs[0] if dirs else "asc"] * (len(keys) - len(dirs))]
+        chosen = dict(zip((allowed[key] for key in keys), padded, strict=True))
+        chosen.setdefault(tie_breaker, padded[-1] if padded else "asc")
+        self._terms = list(chosen.items())
+
+    def page(self, query: sa.Select[Any], marker: Any | None, limit: int | None) -> sa.Select[Any]:
+        """``query`` in this order, from the row after ``marker`` (a row of the same model) on, ``limit`` rows of it."""
+        terms = [term for column, direction in self._terms for term in _null_first(column, direction)]
+        if marker is not None:
+            query = query.where(self._after(marker))
+        query = query.order_by(*(term.desc() if direction == "desc" else term.asc() for term, direction in terms))
+        return query if limit is None else query.limit(limit)
+
+    def _after(self, marker: Any) -> sa.ColumnElement[bool]:
+        """Some key is beyond the marker's while all keys before it are equal."""
+        ways: list[sa.ColumnElement[bool]] = []
+        equal: list[sa.ColumnElement[bool]] = []
+        for column, direction in self._terms:
+            value = getattr(marker, column.key)
+            ways.append(sa.and_(*equal, _beyond(column, direction, value)))
+            equal.append(column.is_(None) if value is None else column == value)
+        return sa.or_(*ways)
+
+
+def _null_first(column: orm.InstrumentedAttribute[Any], direction: str) -> list[tuple[sa.ColumnElement[Any], str]]:
+    own = (sa.type_coerce(column, column.type), direction)
+    if not column.expression.nullable:
+        return [own]
+    return [(sa.case((column.is_(None), 0), else_=1), direction), own]
+
+
+def _beyond(column: orm.InstrumentedAttribute[Any], direction: str, value: Any) -> sa.ColumnElement[bool]:
+    if value is None:
+        return column.is_not(None) if direction == "asc" else sa.false()
+    bound = sa.literal(value, column.type)
+    if direction == "asc":
+        return column > bound
+    return sa.or_(column < bound, column.is_(None)) if column.expression.nullable else column < bound

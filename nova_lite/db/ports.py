@@ -1,0 +1,180 @@
+"""Ports as the network API has them: those of servers, and those that users make and give to servers."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+from oslo_config import cfg
+
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
+from nova_lite.db import fixed_ips, networks, rows, security_groups
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.models import Instance
+from nova_lite.db.models import Port as Row
+from nova_lite.db.statements import insert_unless_taken
+from nova_lite.network import local
+from nova_lite.network.driver import Addresses
+from nova_lite.network.pool import Pool
+from nova_lite.objects import Network, Port, ipv6
+from nova_lite.objects.security_group import DEFAULT
+
+_RANDOM = random.SystemRandom()
+
+_FIELDS = tuple(name for name in rows.shared_fields(Port, Row) if name not in ("project_id", "security_groups"))
+
+_PROJECT = sa.func.coalesce(Row.project_id, Instance.project_id)
+
+#: What a list may be narrowed by.
+_FILTERS: Mapping[str, Any] = {
+    "id": Row.id,
+    "network_id": Row.network_id,
+    "device_id": Row.instance_uuid,
+    "mac_address": Row.mac_address,
+    "name": Row.name,
+    "project_id": _PROJECT,
+    "address": Row.address,
+    "host": Instance.host,
+}
+
+_QUERY = sa.select(
+    *(getattr(Row, name) for name in _FIELDS),
+    *(Row.project_id, Row.security_groups, Instance.project_id, Instance.security_groups),
+    *(Instance.host, Instance.availability_zone, Instance.power_state),
+).outerjoin(Instance, Instance.uuid == Row.instance_uuid)
+
+
+def list_(uow: UnitOfWork, context: RequestContext, filters: dict[str, list[str]]) -> list[Port]:
+    """The project's, oldest first; everybody's for an admin. ``filters``: `_FILTERS`, one of the values each."""
+    conditions = [_FILTERS[name].in_(values) for name, values in filters.items()]
+    if not context.is_admin:
+        conditions.append((context.project_id or "") == _PROJECT)
+    return _to_objects(uow, sa.and_(sa.true(), *conditions))
+
+
+def get(uow: UnitOfWork, context: RequestContext, port_id: str) -> Port:
+    """`NoSuchPort` for another project's, except for an admin."""
+    for found in list_(uow, context, {"id": [port_id]}):
+        return found
+    raise exceptions.NoSuchPort(port_id=port_id[:64])
+
+
+def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, port: Port) -> Port:
+    """Of ``port`` counts what a user says. Its id is the caller's choice: the same one again is the same port.
+
+    Raises `NetworkNotFound`, `NetworkRequiresSubnet`, `FixedIpInvalid`, `FixedIpInUse`, `MacAddressInUse`,
+    `NoMoreFixedIps`, `SecurityGroupNotFound` or `QuotaExceeded`.
+    """
+    owner = port.project_id or context.project_id
+    if not owner:
+        raise exceptions.Forbidden("A port belongs to a project; this token is for none.")
+    known = uow.session.get(Row, port.id)
+    if known is not None and known.project_id == owner:
+        return get(uow, context, port.id)
+    network = networks.Store(uow).locked([port.network_id]).get(port.network_id)
+    if network is None or not (context.is_admin or network.project_id in (None, owner)):
+        raise exceptions.NetworkNotFound(network_id=port.network_id)
+    if not network.cidr:
+        raise exceptions.InvalidInput(reason=f"network {network.id} has no subnet, of which a port has its address")
+    fixed_ips.check_port(uow, conf, owner)
+    wanted = [DEFAULT] if port.security_groups is None else port.security_groups
+    values = {
+        "id": port.id,
+        "network_id": network.id,
+        "project_id": owner,
+        "name": port.name,
+        "description": port.description,
+        "security_groups": security_groups.names_of(uow, owner, wanted),
+        "created_at": uow.now,
+    }
+    _insert(uow, network, port, values)
+    return get(uow, context, port.id)
+
+
+def _insert(uow: UnitOfWork, network: Network, port: Port, values: dict[str, Any]) -> None:
+    """Choose, try, and choose again when somebody was faster."""
+    store = networks.Store(uow)
+    address = _address(network, port.address) if port.address else None
+    for _ in range(local.MAX_COLLISIONS):
+        chosen = address or local.free_address(store, network, _RANDOM)
+        mac_address = port.mac_address or local.random_mac_address(_RANDOM)
+        addresses = Addresses(chosen, mac_address, ipv6.address_on(network, mac_address))
+        if insert_unless_taken(uow, Row, {**values, **addresses._asdict()}):
+            return
+        if address and store.taken(network.id, [address]):
+            raise exceptions.FixedIpInUse(address=address, network_id=network.id)
+        if port.mac_address:
+            raise exceptions.MacAddressInUse(mac_address=port.mac_address)
+    raise exceptions.NoMoreFixedIps(network_id=network.id)
+
+
+def _address(network: Network, text: str) -> str:
+    found = Pool(network).parse(text)
+    if found is None:
+        raise exceptions.FixedIpInvalid(address=text, network_id=network.id)
+    return str(found)
+
+
+def update(uow: UnitOfWork, context: RequestContext, port_id: str, changes: dict[str, Any]) -> Port:
+    """``changes``: ``name``, ``description``, ``security_groups`` (names or ids, all of them), and of a port that no
+    server has, ``address``. Raises `PortInUse`, and what `create` raises."""
+    found = get(uow, context, port_id)
+    query = sa.select(Row).where(Row.id == port_id).with_for_update().execution_options(populate_existing=True)
+    row = uow.session.scalars(query).first()
+    if row is None:
+        raise exceptions.NoSuchPort(port_id=port_id)
+    unknown = changes.keys() - {"name", "description", "security_groups", "address"}
+    if unknown:
+        raise exceptions.InvalidInput(reason=f"{', '.join(sorted(unknown))} of a port cannot be changed")
+    if "security_groups" in changes:
+        row.security_groups = security_groups.names_of(uow, found.project_id, changes["security_groups"])
+        uow.refiltered_projects.add(found.project_id)
+    if changes.get("address", row.address) != row.address:
+        _move(uow, row, changes["address"])
+    for name in changes.keys() & {"name", "description"}:
+        setattr(row, name, changes[name])
+    row.updated_at = uow.now
+    uow.session.flush()
+    return get(uow, context, port_id)
+
+
+def _move(uow: UnitOfWork, row: Row, address: str) -> None:
+    if row.instance_uuid is not None:
+        raise exceptions.PortInUse(port_id=row.id)
+    network = networks.Store(uow).locked([row.network_id])[row.network_id]
+    row.address = _address(network, address)
+    rows.insert(uow, row, exceptions.FixedIpInUse(address=address, network_id=network.id))
+
+
+def delete(uow: UnitOfWork, context: RequestContext, port_id: str) -> None:
+    """`PortInUse` while a server has it."""
+    found = get(uow, context, port_id)
+    free = (Row.id == port_id, Row.instance_uuid.is_(None))
+    if found.instance_uuid is not None or not uow.change(sa.delete(Row).where(*free)):
+        raise exceptions.PortInUse(port_id=port_id)
+
+
+def _to_objects(uow: UnitOfWork, wanted: sa.ColumnElement[bool]) -> list[Port]:
+    found = uow.session.execute(_QUERY.where(wanted).order_by(Row.created_at, Row.id)).all()
+    projects = {each[len(_FIELDS)] or each[len(_FIELDS) + 2] for each in found}
+    ids = security_groups.ids(uow, projects) if found else {}
+    made = []
+    for values in found:
+        owner, own, instance_project, of_instance, host, zone, power_state = values[len(_FIELDS) :]
+        project_id = owner or instance_project
+        names = security_groups.groups_of(own, of_instance or [])
+        made.append(
+            Port(
+                **dict(zip(_FIELDS, values, strict=False)),
+                project_id=project_id,
+                kept=owner is not None,
+                security_groups=[ids[project_id, name] for name in names if (project_id, name) in ids],
+                host=host,
+                availability_zone=zone,
+                power_state=power_state,
+            )
+        )
+    return made

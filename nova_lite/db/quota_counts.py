@@ -1,0 +1,59 @@
+"""What quotas count: rows, by project or by user."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.models import FloatingIp, Instance, InstanceGroup, KeyPair, SecurityGroup
+from nova_lite.objects import security_group
+
+
+class Counted(NamedTuple):
+    """``project`` is None for what a user has whatever the project; ``counts`` tells which rows do."""
+
+    amount: sa.ColumnElement[Any]
+    project: sa.SQLColumnExpression[str] | None
+    user: sa.SQLColumnExpression[str]
+    counts: sa.ColumnElement[bool]
+
+    @property
+    def owner(self) -> sa.SQLColumnExpression[str]:
+        """By which the counter of `models.QuotaUsage` is kept."""
+        return self.user if self.project is None else self.project
+
+
+_COUNTS = sa.and_(Instance.deleted == sa.false(), Instance.soft_deleted_at.is_(None))
+_LIVE = (Instance.project_id, Instance.user_id, _COUNTS)
+
+COUNTED: dict[str, Counted] = {
+    "instances": Counted(sa.func.count(Instance.id), *_LIVE),
+    "cores": Counted(sa.func.sum(Instance.vcpus + Instance.extra_vcpus), *_LIVE),
+    "ram": Counted(sa.func.sum(Instance.memory_mb + Instance.extra_memory_mb), *_LIVE),
+    "server_groups": Counted(
+        sa.func.count(InstanceGroup.id), InstanceGroup.project_id, InstanceGroup.user_id, sa.true()
+    ),
+    "floating_ips": Counted(sa.func.count(FloatingIp.id), FloatingIp.project_id, FloatingIp.user_id, sa.true()),
+    "security_groups": Counted(
+        sa.func.count(SecurityGroup.id),
+        SecurityGroup.project_id,
+        SecurityGroup.user_id,
+        SecurityGroup.name != security_group.DEFAULT,
+    ),
+    "key_pairs": Counted(sa.func.count(KeyPair.id), None, KeyPair.user_id, sa.true()),
+}
+
+
+def of_user(uow: UnitOfWork, project_id: str, user_id: str, resources: Iterable[str]) -> dict[str, int]:
+    """How much of each of ``resources`` the user has in the project, as the rows say."""
+    used = {}
+    for resource in resources:
+        amount, project, user, counts = COUNTED[resource]
+        query = sa.select(amount).where(counts, user == user_id)
+        if project is not None:
+            query = query.where(project == project_id)
+        used[resource] = int(uow.session.scalar(query) or 0)
+    return used

@@ -1,0 +1,575 @@
+"""Security groups: rows of groups and rules, who is in which, and what hosts have to filter.
+
+An instance has the names of its groups in its own row. Its project's default group is there before there is a row of
+it: as `default_group` says, until somebody changes it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import json
+import uuid
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+import sqlalchemy as sa
+from oslo_config import cfg
+
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
+from nova_lite.db import instances, quotas, rows, services, spanning
+from nova_lite.db.engine import UnitOfWork, utcnow
+from nova_lite.db.models import FloatingIp, Instance, Port, Service
+from nova_lite.db.models import SecurityGroup as Row
+from nova_lite.db.models import SecurityGroupRule as RuleRow
+from nova_lite.db.statements import insert_unless_taken
+from nova_lite.objects import PortFilters, SecurityGroup, SecurityGroupRule
+from nova_lite.objects.security_group import (
+    DEFAULT,
+    EGRESS,
+    INGRESS,
+    IPV4,
+    IPV6,
+    default_group,
+    default_id,
+    outward_rules,
+)
+
+PROTOCOLS = ("tcp", "udp", "icmp")
+
+# --- groups
+
+
+def list_(
+    uow: UnitOfWork, context: RequestContext, all_projects: bool = False, limit: int | None = None, offset: int = 0
+) -> list[SecurityGroup]:
+    """The project's groups, by name; with ``all_projects`` and for an admin, everybody's."""
+    projects = None if all_projects and context.is_admin else [context.project_id or ""]
+    found = sorted(_of_projects(uow, projects), key=lambda group: (group.name, group.project_id))
+    return found[offset : None if limit is None else offset + limit]
+
+
+def get(uow: UnitOfWork, context: RequestContext, group_id: str) -> SecurityGroup:
+    """By its id, or by its name among the project's own. `SecurityGroupNotFound` for another project's, except for an
+    admin."""
+    own = _of_projects(uow, [context.project_id or ""])
+    named = [group for group in own if group_id in (group.id, group.name)]
+    found = next((group for group in named if group.id == group_id), named[0] if named else None)
+    if found is None and context.is_admin and (row := uow.session.get(Row, group_id)) is not None:
+        found = _to_objects(uow, [row])[0]
+    if found is None:
+        raise exceptions.SecurityGroupNotFound(group_id=group_id[:64])
+    return found
+
+
+def create(
+    uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, name: str, description: str | None
+) -> SecurityGroup:
+    """Whoever is in it reaches everybody, and nobody reaches them."""
+    if not context.project_id:
+        raise exceptions.Forbidden("A security group belongs to a project; this token is for none.")
+    taken = exceptions.SecurityGroupExists(name=name, project_id=context.project_id)
+    if name == DEFAULT:
+        raise taken
+    quotas.take(uow, conf, context.project_id, {"security_groups": 1}, context.user_id)
+    row = Row(
+        id=str(uuid.uuid4()),
+        project_id=context.project_id,
+        user_id=context.user_id or "",
+        name=name,
+        description=description,
+        created_at=uow.now,
+    )
+    rows.insert(uow, row, taken)
+    _insert_rules(uow, outward_rules(row.id))
+    return _to_objects(uow, [row])[0]
+
+
+def update(
+    uow: UnitOfWork, context: RequestContext, group_id: str, name: str | None, description: str | None
+) -> SecurityGroup:
+    """What is None stays. Its members know it by its new name."""
+    row = _locked(uow, context, group_id)
+    if row.name == DEFAULT and name not in (None, DEFAULT):
+        raise exceptions.SecurityGroupFixed()
+    if name is not None and name != row.name:
+        taken = exceptions.SecurityGroupExists(name=name, project_id=row.project_id)
+        if name == DEFAULT:
+            raise taken
+        members, before = _members(uow, row), row.name
+        row.name = name
+        rows.insert(uow, row, taken)
+        in_it: list[Instance | Port] = [*members, *_ports_in(uow, row.project_id, before)]
+        for member in in_it:
+            member.security_groups = [name if each == before else each for each in member.security_groups or ()]
+    if description is not None:
+        row.description = description
+    row.updated_at = uow.now
+    uow.session.flush()
+    return _to_objects(uow, [row])[0]
+
+
+def delete(uow: UnitOfWork, context: RequestContext, group_id: str) -> None:
+    """`SecurityGroupInUse` while a server or a port is in it. Rules of others that name it go with it."""
+    row = _locked(uow, context, group_id)
+    if row.name == DEFAULT:
+        raise exceptions.SecurityGroupFixed()
+    members = _members(uow, row)
+    if members:
+        raise exceptions.SecurityGroupInUse(name=row.name, by=f"server {members[0].uuid} is in it")
+    if ports := _ports_in(uow, row.project_id, row.name):
+        raise exceptions.SecurityGroupInUse(name=row.name, by=f"port {ports[0].id} is in it")
+    uow.change(sa.delete(RuleRow).where(sa.or_(RuleRow.security_group_id == row.id, RuleRow.remote_group_id == row.id)))
+    uow.session.delete(row)
+    uow.session.flush()
+    quotas.give_back(uow, row.project_id, {"security_groups": 1})
+    uow.refiltered_projects.add(row.project_id)
+
+
+# --- rules
+
+
+def add_rule(
+    uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, rule: SecurityGroupRule
+) -> SecurityGroupRule:
+    """``rule`` without its id. Raises a 400 for one that makes no sense or is there, and `QuotaExceeded`."""
+    row = _locked(uow, context, rule.security_group_id)
+    rule = _checked(rule)
+    rule.id, rule.security_group_id = str(uuid.uuid4()), row.id
+    if rule.remote_group_id is not None:
+        remote = _locked(uow, context, rule.remote_group_id)
+        if remote.project_id != row.project_id:
+            raise exceptions.SecurityGroupNotFound(group_id=rule.remote_group_id)
+        rule.remote_group_id, rule.remote_group_name = remote.id, remote.name
+    (group,) = _to_objects(uow, [row])
+    if _meaning(rule) in map(_meaning, group.rules):
+        raise exceptions.SecurityGroupRuleExists(group_id=row.id)
+    _check_quota(uow, conf, context, row.project_id, [each for each in group.rules if each.direction == INGRESS])
+    _insert_rules(uow, [rule])
+    uow.refiltered_projects.add(row.project_id)
+    return rule
+
+
+def delete_rule(uow: UnitOfWork, context: RequestContext, rule_id: str) -> None:
+    row = uow.session.get(RuleRow, rule_id)
+    if row is None and any(rule.id == rule_id for rule in default_group(context.project_id or "").rules):
+        _locked(uow, context, default_id(context.project_id))
+        row = uow.session.get(RuleRow, rule_id)
+    group = None if row is None else uow.session.get(Row, row.security_group_id)
+    if row is None or group is None or not (context.is_admin or group.project_id == context.project_id):
+        raise exceptions.SecurityGroupRuleNotFound(rule_id=rule_id[:64])
+    uow.session.delete(row)
+    uow.session.flush()
+    uow.refiltered_projects.add(group.project_id)
+
+
+def _checked(rule: SecurityGroupRule) -> SecurityGroupRule:
+    """With its protocol in small letters; all else as it was said."""
+
+    def refused(reason: str) -> exceptions.SecurityGroupRuleInvalid:
+        return exceptions.SecurityGroupRuleInvalid(reason=reason)
+
+    if rule.direction not in (INGRESS, EGRESS) or rule.ethertype not in (IPV4, IPV6):
+        raise refused(f"A rule is of {INGRESS} or {EGRESS}, and of {IPV4} or {IPV6}.")
+    low, high = rule.port_range_min, rule.port_range_max
+    if rule.protocol is not None:
+        rule.protocol = rule.protocol.lower()
+        if rule.protocol not in PROTOCOLS:
+            raise refused(f"Invalid IP protocol {rule.protocol[:16]}: it is one of {', '.join(PROTOCOLS)}.")
+    elif low is not None or high is not None:
+        raise refused("Ports are a protocol's: the rule names none.")
+    if rule.protocol == "icmp":
+        if high is not None and low is None:
+            raise refused("For ICMP, a code needs a type.")
+        if any(each is not None and not 0 <= each <= 255 for each in (low, high)):
+            raise refused("For ICMP, the type:code must be valid: each is a number from 0 to 255.")
+    elif (low is None) != (high is None):
+        raise refused("A range of ports has two ends.")
+    elif low is not None and high is not None:
+        if not (1 <= low <= 65535 and 1 <= high <= 65535):
+            raise refused(f"Valid {str(rule.protocol).upper()} ports should be between 1-65535.")
+        if low > high:
+            raise refused(f"Invalid port range {low}:{high}. The former value cannot be greater than the later.")
+    if rule.remote_ip_prefix is not None:
+        if rule.remote_group_id is not None:
+            raise refused("A rule names either a network or a group.")
+        try:
+            prefix = ipaddress.ip_network(rule.remote_ip_prefix, strict=False)
+        except ValueError as error:
+            raise refused(f"Invalid cidr {rule.remote_ip_prefix[:64]}: {error}.") from error
+        if prefix.version != (4 if rule.ethertype == IPV4 else 6):
+            raise refused(f"{rule.remote_ip_prefix} is not {rule.ethertype}.")
+    return rule
+
+
+def _meaning(rule: SecurityGroupRule) -> tuple[object, ...]:
+    """The same of two rules that let through the same."""
+    prefix = None if rule.remote_ip_prefix is None else ipaddress.ip_network(rule.remote_ip_prefix, strict=False)
+    somebody = prefix if prefix is not None and prefix.prefixlen else None
+    ports = (rule.protocol, rule.port_range_min, rule.port_range_max)
+    return (rule.direction, rule.ethertype, *ports, somebody, rule.remote_group_id)
+
+
+def _check_quota(
+    uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, project_id: str, present: list[SecurityGroupRule]
+) -> None:
+    """The group is locked: nobody else adds to it meanwhile."""
+    limit = quotas.bounds(uow, conf, project_id, context.user_id)["security_group_rules"]
+    if 0 <= limit <= len(present):
+        raise exceptions.QuotaExceeded(overs="security_group_rules", requested=1, used=len(present), allowed=limit)
+
+
+def _insert_rules(uow: UnitOfWork, rules: Iterable[SecurityGroupRule]) -> None:
+    uow.session.add_all(RuleRow(**rows.values_of(rule, RuleRow), created_at=uow.now) for rule in rules)
+    uow.session.flush()
+
+
+# --- instances
+
+
+def named(uow: UnitOfWork, project_id: str, references: Iterable[str]) -> list[str]:
+    """The names of the groups that a new server asks for by name or id; without any, the default one. They are there
+    until the transaction ends. Raises `SecurityGroupUnavailable`."""
+    found = []
+    for reference in references:
+        if reference in (DEFAULT, default_id(project_id)):
+            found.append(DEFAULT)
+            continue
+        query = sa.select(Row).where(Row.project_id == project_id, sa.or_(Row.id == reference, Row.name == reference))
+        row = uow.session.scalars(query.with_for_update()).first()
+        if row is None:
+            raise exceptions.SecurityGroupUnavailable(name=reference)
+        found.append(row.name)
+    return list(dict.fromkeys(found)) or [DEFAULT]
+
+
+def of_instance(uow: UnitOfWork, context: RequestContext, instance_uuid: str) -> list[SecurityGroup]:
+    """Those of its interfaces: none for a server without any."""
+    instance = instances.get_row(uow, context, instance_uuid)
+    query = sa.select(Port.security_groups).where(Port.instance_uuid == instance_uuid).order_by(Port.position)
+    names = [name for own in uow.session.scalars(query) for name in groups_of(own, instance.security_groups)]
+    known = {group.name: group for group in _of_projects(uow, [instance.project_id])}
+    return [known[name] for name in dict.fromkeys(names) if name in known]
+
+
+def groups_of(own: list[str] | None, of_instance: list[str]) -> list[str]:
+    """The groups of an interface: its own, or else its instance's."""
+    return of_instance if own is None else own
+
+
+def join(uow: UnitOfWork, context: RequestContext, instance_uuid: str, name: str) -> None:
+    """With all its interfaces. Quiet if it is in it already."""
+    instance = instances.get_row(uow, context, instance_uuid, lock=True)
+    check_changeable(context, instance)
+    try:
+        (found,) = named(uow, instance.project_id, [name])
+    except exceptions.SecurityGroupUnavailable as error:
+        raise exceptions.SecurityGroupNotFound(group_id=name) from error
+    outside = [each for each in _members_of(uow, instance) if found not in (each.security_groups or ())]
+    for member in outside:
+        member.security_groups = [*(member.security_groups or ()), found]
+    if outside:
+        _changed(uow, instance)
+
+
+def leave(uow: UnitOfWork, context: RequestContext, instance_uuid: str, name: str) -> None:
+    """With all its interfaces."""
+    instance = instances.get_row(uow, context, instance_uuid, lock=True)
+    check_changeable(context, instance)
+    known = [each for each in _of_projects(uow, [instance.project_id]) if name in (each.name, each.id)]
+    if not known:
+        raise exceptions.SecurityGroupNotFound(group_id=name)
+    inside = [each for each in _members_of(uow, instance) if known[0].name in (each.security_groups or ())]
+    if not inside:
+        raise exceptions.SecurityGroupNotAssociated(name=name, instance_id=instance_uuid)
+    for member in inside:
+        member.security_groups = [each for each in member.security_groups or () if each != known[0].name]
+    _changed(uow, instance)
+
+
+def _members_of(uow: UnitOfWork, instance: Instance) -> list[Instance | Port]:
+    """What has a list of groups: the instance, and locked, those of its interfaces that are in groups of their own."""
+    query = sa.select(Port).where(Port.instance_uuid == instance.uuid, Port.security_groups.is_not(None))
+    query = query.order_by(Port.id).with_for_update().execution_options(populate_existing=True)
+    return [instance, *uow.session.scalars(query)]
+
+
+# --- ports
+
+
+def names_of(uow: UnitOfWork, project_id: str, references: list[str]) -> list[str]:
+    """The names of the groups that a port is to be in, by name or id; none for none. Raises `SecurityGroupNotFound`."""
+    try:
+        return named(uow, project_id, references) if references else []
+    except exceptions.SecurityGroupUnavailable as error:
+        raise exceptions.SecurityGroupNotFound(group_id=str(error.kwargs.get("name"))[:64]) from error
+
+
+def ids(uow: UnitOfWork, projects: Collection[str]) -> dict[tuple[str, str], str]:
+    """Of these projects' groups, by project and name."""
+    query = sa.select(Row.project_id, Row.name, Row.id).where(Row.project_id.in_(projects))
+    defaults = {(each, DEFAULT): default_id(each) for each in projects}
+    return defaults | {(project_id, name): group_id for project_id, name, group_id in uow.session.execute(query)}
+
+
+def _ports_in(uow: UnitOfWork, project_id: str, name: str) -> list[Port]:
+    """Ports that are in it by themselves, locked: those that users made, and of servers of the project."""
+    of_servers = sa.select(Instance.uuid).where(Instance.project_id == project_id, Instance.deleted == sa.false())
+    mine = sa.or_(Port.project_id == project_id, Port.instance_uuid.in_(of_servers))
+    query = sa.select(Port).where(mine, Port.security_groups.is_not(None)).order_by(Port.id)
+    found = uow.session.scalars(query.with_for_update().execution_options(populate_existing=True))
+    return [port for port in found if name in (port.security_groups or ())]
+
+
+def check_changeable(context: RequestContext, instance: Instance) -> None:
+    if instance.locked and not context.is_admin:
+        raise exceptions.InstanceIsLocked(instance_id=instance.uuid)
+
+
+def _changed(uow: UnitOfWork, instance: Instance) -> None:
+    instance.updated_at = uow.now
+    uow.refiltered_projects.add(instance.project_id)
+    uow.session.flush()
+
+
+# --- for hosts
+
+
+_SERVERS = (
+    sa.select(
+        *(instances.CONCERNED.c.host, Instance.uuid, Instance.project_id, Instance.security_groups),
+        Instance.host == instances.CONCERNED.c.host,
+        utcnow(),
+    )
+    .join(instances.CONCERNED, instances.CONCERNED.c.uuid == Instance.uuid)
+    .where(Instance.deleted == sa.false())
+)
+#: Not a join: PostgreSQL might read all ports in the order of their ids for one.
+_FLOATING = sa.select(FloatingIp.address).where(FloatingIp.port_id == Port.id).scalar_subquery()
+_PORTS = sa.select(Port.instance_uuid, Port.id, Port.security_groups, _FLOATING).where(
+    Port.instance_uuid.in_(sa.bindparam("uuids", expanding=True))
+)
+#: Names of groups as their column has them: the same few are in many rows.
+_NAMES = sa.cast(sa.func.coalesce(Port.security_groups, Instance.security_groups), sa.Text)
+#: Of each project, and of each such list, all addresses in one row: to read a row takes longer than to tell an address.
+_ADDRESSES = (
+    sa.select(
+        *(Instance.project_id, _NAMES),
+        *(sa.func.aggregate_strings(each, " ") for each in (Port.address, Port.address6)),
+    )
+    .join(Instance, Instance.uuid == Port.instance_uuid)
+    .where(Instance.project_id.in_(sa.bindparam("projects", expanding=True)), Instance.deleted == sa.false())
+    .group_by(Instance.project_id, _NAMES)
+)
+
+
+class FilterQuestion(NamedTuple):
+    """What has ``host`` to filter that has these, and all else that is on it of ``projects``?"""
+
+    host: str
+    instance_uuids: list[str]
+    projects: frozenset[str] = frozenset()
+
+
+class _Server(NamedTuple):
+    """One that a host has to do with. ``groups``: names; ``is_here``: it is on that host now, and not only coming."""
+
+    uuid: str
+    project_id: str
+    groups: list[str]
+    is_here: bool
+
+
+class _Port(NamedTuple):
+    """An interface. ``groups``: names, if it has groups of its own; ``floating``: the address that leads to it."""
+
+    id: str
+    groups: list[str] | None
+    floating: str | None
+
+
+def filters(
+    uow: UnitOfWork, host: str, instance_uuids: list[str], projects: frozenset[str] = frozenset()
+) -> PortFilters:
+    """`filters_together`, of one."""
+    return filters_together(uow, [FilterQuestion(host, instance_uuids, projects)])[0]
+
+
+def filters_together(uow: UnitOfWork, questions: Sequence[FilterQuestion]) -> list[PortFilters]:
+    """What each of these hosts has to filter, by as many statements as there are for one. Those that are gone, or are
+    none of the host's own, neither coming nor on their way from there, are in no group."""
+    hosts = {each.host for each in questions}
+    servers, read_at = _servers(uow, hosts)
+    ports = _ports(uow, {uuid for concerned in servers.values() for uuid in concerned})
+    asked = [_asked(question, servers[question.host]) for question in questions]
+    groups = _of_projects(uow, {server.project_id for each in asked for server in each})
+    by_name = {(group.project_id, group.name): group for group in groups}
+    answers = [_in_groups(*each, ports, by_name) for each in zip(questions, asked, strict=True)]
+    by_id = {group.id: group for group in groups}
+    remote = [_remote(told, each, by_id) for told, each in zip(answers, asked, strict=True)]
+    complete = _with_members(uow, {group.id: group for each in remote for group in each})
+    peers = spanning.peers(uow, hosts)
+    for question, told, named_by_rules in zip(questions, answers, remote, strict=True):
+        told.groups |= {group.id: complete[group.id] for group in named_by_rules}
+        told.floating = _floating(servers[question.host], ports)
+        told.peers = peers[question.host]
+        told.read_at = read_at
+    return answers
+
+
+def _servers(uow: UnitOfWork, hosts: Collection[str]) -> tuple[dict[str, dict[str, _Server]], datetime.datetime]:
+    """By host and uuid; and the time."""
+    found: dict[str, dict[str, _Server]] = {host: {} for host in hosts}
+    read = uow.rows(_SERVERS, {"hosts": hosts}).all()
+    for host, *columns, _ in read:
+        server = _Server(*columns)
+        found[host][server.uuid] = server
+    return found, read[0][-1] if read else uow.now
+
+
+def _ports(uow: UnitOfWork, uuids: Collection[str]) -> dict[str, list[_Port]]:
+    """By instance."""
+    found: dict[str, list[_Port]] = {}
+    for instance_uuid, *columns in uow.rows(_PORTS, {"uuids": uuids}).all() if uuids else ():
+        found.setdefault(instance_uuid, []).append(_Port(*columns))
+    return found
+
+
+def _asked(question: FilterQuestion, servers: Mapping[str, _Server]) -> list[_Server]:
+    theirs = [uuid for uuid, server in servers.items() if server.is_here and server.project_id in question.projects]
+    return [servers[uuid] for uuid in dict.fromkeys([*question.instance_uuids, *theirs]) if uuid in servers]
+
+
+def _in_groups(
+    question: FilterQuestion,
+    asked: Iterable[_Server],
+    ports: Mapping[str, list[_Port]],
+    by_name: Mapping[tuple[str, str], SecurityGroup],
+) -> PortFilters:
+    """Which groups its servers and their interfaces are in, and those groups."""
+    told = PortFilters(instances={uuid: [] for uuid in question.instance_uuids})
+
+    def ids_of(project_id: str, names: Iterable[str]) -> list[str]:
+        mine = [by_name[project_id, name] for name in names if (project_id, name) in by_name]
+        told.groups.update({group.id: group for group in mine})
+        return [group.id for group in mine]
+
+    for server in asked:
+        told.instances[server.uuid] = ids_of(server.project_id, server.groups)
+        for port in ports.get(server.uuid, ()):
+            if port.groups is not None:
+                told.ports[port.id] = ids_of(server.project_id, port.groups)
+    return told
+
+
+def _remote(told: PortFilters, asked: Iterable[_Server], by_id: Mapping[str, SecurityGroup]) -> list[SecurityGroup]:
+    """Those of the servers' projects that rules of a host's groups name."""
+    projects = {server.project_id for server in asked}
+    named_by_rules = {rule.remote_group_id or "" for group in told.groups.values() for rule in group.rules}
+    found = [by_id[group_id] for group_id in named_by_rules if group_id in by_id]
+    return [group for group in found if group.project_id in projects]
+
+
+def _with_members(uow: UnitOfWork, groups: Mapping[str, SecurityGroup]) -> dict[str, SecurityGroup]:
+    """By id; others, so that they have none for a host whose rules do not name them."""
+    found = {group.id: msgspec.structs.replace(group, members=[]) for group in groups.values()}
+    members = {(group.project_id, group.name): group.members for group in found.values()}
+    projects = {project_id for project_id, _ in members}
+    for project_id, names, *addresses in uow.rows(_ADDRESSES, {"projects": projects}).all() if projects else ():
+        told = [address for each in addresses if each is not None for address in each.split(" ")]
+        for name in json.loads(names):
+            if (project_id, name) in members:
+                members[project_id, name] += told
+    for each in members.values():
+        each.sort()
+    return found
+
+
+def _floating(servers: Mapping[str, _Server], ports: Mapping[str, list[_Port]]) -> dict[str, str]:
+    """Of those that are on the host, asked for or not."""
+    here = [port for server in servers.values() if server.is_here for port in ports.get(server.uuid, ())]
+    return {port.id: port.floating for port in here if port.floating is not None}
+
+
+def hosts(uow: UnitOfWork, projects: Collection[str], changed: Collection[str]) -> list[str]:
+    """Those that are up, with servers of ``projects``, or with another one of the project of an instance ``changed``:
+    what changed of an instance itself, its own host knows."""
+    counts = sa.select(Instance.project_id, sa.func.count()).where(Instance.uuid.in_(changed))
+    of_changed = {row[0]: row[1] for row in uow.session.execute(counts.group_by(Instance.project_id))}
+    whole = {*projects, *(project_id for project_id, count in of_changed.items() if count > 1)}
+    # Projects by name, so that the index of projects is read and not the whole table.
+    query = sa.select(Instance.host).where(
+        Instance.project_id.in_({*whole, *of_changed}), Instance.deleted == sa.false()
+    )
+    query = query.where(sa.or_(Instance.project_id.in_(whole), Instance.uuid.not_in(changed)))
+    query = query.where(Instance.host.is_not(None))
+    down = sa.select(Service.host).where(Service.binary == services.COMPUTE, Service.up.is_(False))
+    query = query.where(Instance.host.not_in(down))
+    return sorted(host for host in uow.session.scalars(query.distinct()) if host is not None)
+
+
+# --- rows
+
+
+_FIELDS = rows.shared_fields(SecurityGroup, Row)
+_GROUPS = sa.select(*(getattr(Row, name) for name in _FIELDS))
+_GROUPS_OF = _GROUPS.where(Row.project_id.in_(sa.bindparam("projects", expanding=True)))
+_RULE_FIELDS = rows.shared_fields(SecurityGroupRule, RuleRow)
+_RULES = (
+    sa.select(*(getattr(RuleRow, name) for name in _RULE_FIELDS), Row.name)
+    .outerjoin(Row, Row.id == RuleRow.remote_group_id)
+    .where(RuleRow.security_group_id.in_(sa.bindparam("groups", expanding=True)))
+    .order_by(RuleRow.created_at, RuleRow.id)
+)
+
+
+def _of_projects(uow: UnitOfWork, projects: Collection[str] | None) -> list[SecurityGroup]:
+    """All groups of these projects (None: of all that have a row), default ones without a row included."""
+    those = uow.rows(_GROUPS) if projects is None else uow.rows(_GROUPS_OF, {"projects": projects})
+    found = _with_rules(uow, [SecurityGroup(**dict(zip(_FIELDS, row, strict=True))) for row in those])
+    with_default = {group.project_id for group in found if group.name == DEFAULT}
+    return found + [default_group(each) for each in projects or () if each and each not in with_default]
+
+
+def _to_objects(uow: UnitOfWork, found: Collection[Row]) -> list[SecurityGroup]:
+    return _with_rules(uow, [rows.to_object(SecurityGroup, row) for row in found])
+
+
+def _with_rules(uow: UnitOfWork, found: Collection[SecurityGroup]) -> list[SecurityGroup]:
+    groups = {group.id: group for group in found}
+    for row in uow.rows(_RULES, {"groups": groups}).all() if groups else ():
+        rule = SecurityGroupRule(**dict(zip(_RULE_FIELDS, row, strict=False)), remote_group_name=row[-1])
+        groups[rule.security_group_id].rules.append(rule)
+    return list(groups.values())
+
+
+def _locked(uow: UnitOfWork, context: RequestContext, group_id: str) -> Row:
+    """The group's row, by id or name; that of the project's default group is made if there is none yet."""
+    if group_id in (DEFAULT, default_id(context.project_id)) and context.project_id:
+        _make_default(uow, context.project_id)
+        group_id = default_id(context.project_id)
+    own = sa.and_(Row.project_id == (context.project_id or ""), Row.name == group_id)
+    query = sa.select(Row).where(sa.or_(Row.id == group_id, own)).with_for_update()
+    found = uow.session.scalars(query.execution_options(populate_existing=True)).all()
+    visible = [row for row in found if context.is_admin or row.project_id == context.project_id]
+    if not visible:
+        raise exceptions.SecurityGroupNotFound(group_id=group_id[:64])
+    return next((row for row in visible if row.id == group_id), visible[0])
+
+
+def _make_default(uow: UnitOfWork, project_id: str) -> None:
+    group = default_group(project_id)
+    values = {**rows.values_of(group, Row), "user_id": "", "created_at": uow.now, "updated_at": None}
+    if insert_unless_taken(uow, Row, values):
+        _insert_rules(uow, group.rules)
+
+
+def _members(uow: UnitOfWork, row: Row) -> list[Instance]:
+    """Locked, oldest first."""
+    query = sa.select(Instance).where(Instance.project_id == row.project_id, Instance.deleted == sa.false())
+    mine = [each for each in uow.session.scalars(query.order_by(Instance.id)) if row.name in each.security_groups]
+    ids = [each.id for each in mine]
+    locked = sa.select(Instance).where(Instance.id.in_(ids)).order_by(Instance.id).with_for_update()
+    return list(uow.session.scalars(locked.execution_options(populate_existing=True))) if ids else []

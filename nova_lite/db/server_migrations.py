@@ -1,0 +1,192 @@
+"""Migrations: resizes and other moves of servers, as the API shows them and as their steps left them."""
+
+from __future__ import annotations
+
+import datetime
+import uuid
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
+from nova_lite.db import paging
+from nova_lite.db.claims import Place
+from nova_lite.db.engine import Time, UnitOfWork
+from nova_lite.db.models import ComputeNode, Instance, Migration
+from nova_lite.db.rows import to_object
+from nova_lite.objects import Flavor, MigrationFilters, ServerMigration
+from nova_lite.operations import states
+
+RESIZE = "resize"
+MIGRATION = "migration"
+LIVE_MIGRATION = "live-migration"
+
+PRE_MIGRATING = "pre-migrating"
+MIGRATING = "migrating"
+POST_MIGRATING = "post-migrating"
+FINISHED = "finished"
+CONFIRMING = "confirming"
+CONFIRMED = "confirmed"
+REVERTING = "reverting"
+REVERTED = "reverted"
+ERROR = "error"
+
+# Of live migrations only.
+ACCEPTED = "accepted"
+QUEUED = "queued"
+PREPARING = "preparing"
+RUNNING = "running"
+COMPLETED = "completed"
+CANCELLED = "cancelled"
+
+#: Of a live migration that goes on.
+LIVE_IN_PROGRESS = (QUEUED, PREPARING, RUNNING, POST_MIGRATING)
+
+#: It goes on, or waits for its owner's word.
+OPEN = (
+    *(PRE_MIGRATING, MIGRATING, POST_MIGRATING, FINISHED, CONFIRMING, REVERTING),
+    *(ACCEPTED, QUEUED, PREPARING, RUNNING),
+)
+
+#: It is over.
+CLOSED = (CONFIRMED, REVERTED, ERROR, COMPLETED, CANCELLED)
+
+
+def begin(
+    uow: UnitOfWork, context: RequestContext, instance: Instance, kind: str, source: Place, new_flavor: Flavor
+) -> Migration:
+    """A migration that is accepted."""
+    row = Migration(
+        uuid=str(uuid.uuid4()),
+        instance_uuid=instance.uuid,
+        migration_type=kind,
+        status=PRE_MIGRATING,
+        user_id=context.user_id,
+        project_id=context.project_id,
+        source=source._asdict(),
+        source_host=source.host,
+        old_flavor=instance.flavor,
+        new_flavor=msgspec.to_builtins(new_flavor),
+        vm_state=instance.vm_state,
+        created_at=uow.now,
+        updated_at=uow.now,
+    )
+    uow.session.add(row)
+    return row
+
+
+def current(uow: UnitOfWork, instance_uuid: str) -> Migration | None:
+    """The migration of an instance that is open, if there is one."""
+    query = sa.select(Migration).where(Migration.instance_uuid == instance_uuid, Migration.status.in_(OPEN))
+    return uow.session.scalars(query.order_by(Migration.id.desc()).limit(1)).first()
+
+
+def turn(uow: UnitOfWork, row: Migration, status: str) -> None:
+    row.status, row.updated_at = status, uow.now
+
+
+def destined(uow: UnitOfWork, row: Migration, place: Place) -> None:
+    """Its destination is claimed."""
+    row.destination, row.destination_host = place._asdict(), place.host
+    query = sa.select(ComputeNode.inventory).where(ComputeNode.host == place.host, ComputeNode.node == place.node)
+    row.destination_ip = (uow.session.scalar(query) or {}).get("host_ip")
+
+
+def end_with_instance(uow: UnitOfWork, instance_uuid: str) -> None:
+    """The instance is deleted: what had been finished counts as confirmed."""
+    row = current(uow, instance_uuid)
+    if row is not None:
+        turn(uow, row, CONFIRMED if row.status in (FINISHED, CONFIRMING, REVERTING) else ERROR)
+
+
+def unconfirmed(uow: UnitOfWork, seconds: int, most: int) -> list[str]:
+    """Uuids of the instances whose move has waited for their owner's word for longer than that, oldest first."""
+    until = uow.now - datetime.timedelta(seconds=seconds)
+    query = sa.select(Instance.uuid).where(*waiting(until)).order_by(Migration.updated_at)
+    return list(uow.session.scalars(query.limit(most)))
+
+
+def waiting(since: Time) -> tuple[sa.ColumnElement[bool], ...]:
+    """Moves, and their servers, that wait for their owner's word since then."""
+    moved = (Migration.instance_uuid == Instance.uuid, Migration.status == FINISHED, Migration.updated_at <= since)
+    idle = (Instance.vm_state == states.RESIZED, Instance.task_state.is_(None), Instance.deleted == sa.false())
+    return *moved, *idle
+
+
+def ends(row: Migration) -> dict[str, Any]:
+    """The two ends, as the payload of an action has them."""
+    return {"source": row.source, "destination": row.destination}
+
+
+# --- reading
+
+
+def list_(
+    uow: UnitOfWork, filters: MigrationFilters, limit: int | None = None, marker: str | None = None
+) -> list[ServerMigration]:
+    """Newest first; ``marker`` is the uuid of the last one of the page before."""
+    query = sa.select(Migration)
+    for name, column in _EXACT.items():
+        if (wanted := getattr(filters, name)) is not None:
+            query = query.where(column.in_(wanted))
+    if filters.host is not None:
+        host = filters.host
+        query = query.where(sa.or_(Migration.source_host.in_(host), Migration.destination_host.in_(host)))
+    if filters.changes_since is not None:
+        query = query.where(Migration.updated_at >= filters.changes_since)
+    if filters.changes_before is not None:
+        query = query.where(Migration.updated_at <= filters.changes_before)
+    order = paging.Order({"created_at": Migration.created_at}, ["created_at"], ["desc"], tie_breaker=Migration.id)
+    start = paging.start(marker, lambda name: _by_uuid(uow, name))
+    return [_to_object(row) for row in uow.session.scalars(order.page(query, start, limit))]
+
+
+def in_progress(uow: UnitOfWork, instance_uuid: str) -> list[ServerMigration]:
+    """The live migrations of an instance that are going on."""
+    query = sa.select(Migration).where(
+        Migration.instance_uuid == instance_uuid,
+        Migration.migration_type == LIVE_MIGRATION,
+        Migration.status.in_(LIVE_IN_PROGRESS),
+    )
+    return [_to_object(row) for row in uow.session.scalars(query.order_by(Migration.id))]
+
+
+def get(uow: UnitOfWork, instance_uuid: str, migration_id: int) -> ServerMigration:
+    """One of an instance, of any kind and status; else `MigrationNotFound`."""
+    row = uow.session.get(Migration, migration_id)
+    if row is None or row.instance_uuid != instance_uuid:
+        raise exceptions.MigrationNotFound(migration_id=migration_id, instance_id=instance_uuid)
+    return _to_object(row)
+
+
+_EXACT: dict[str, orm.InstrumentedAttribute[Any]] = {
+    "instance_uuid": Migration.instance_uuid,
+    "status": Migration.status,
+    "migration_type": Migration.migration_type,
+    "source_compute": Migration.source_host,
+    "user_id": Migration.user_id,
+    "project_id": Migration.project_id,
+}
+
+
+def _by_uuid(uow: UnitOfWork, migration_uuid: str) -> Migration | None:
+    return uow.session.scalars(sa.select(Migration).where(Migration.uuid == migration_uuid)).first()
+
+
+def _to_object(row: Migration) -> ServerMigration:
+    destination = row.destination or {}
+    return to_object(
+        ServerMigration,
+        row,
+        source_compute=row.source_host,
+        source_node=row.source["node"],
+        dest_compute=row.destination_host,
+        dest_node=destination.get("node"),
+        dest_host=row.destination_ip,
+        old_flavor_id=row.old_flavor["id"],
+        new_flavor_id=row.new_flavor["id"],
+        progress=row.progress or {},
+    )

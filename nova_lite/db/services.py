@@ -1,0 +1,214 @@
+"""Services: which daemons there are, whether they are alive, and whether they may serve.
+
+Locks are taken service first, node second.
+"""
+
+from __future__ import annotations
+
+import datetime
+import uuid
+from typing import Any
+
+import sqlalchemy as sa
+from oslo_config import cfg
+
+from nova_lite.base import exceptions
+from nova_lite.db import actions, compute_nodes
+from nova_lite.db.engine import Time, UnitOfWork
+from nova_lite.db.models import Service
+from nova_lite.db.rows import to_object
+from nova_lite.db.statements import by_reference, insert_if_missing
+from nova_lite.objects import AvailabilityZone
+from nova_lite.objects import Service as ServiceObject
+
+#: Nova's names, which clients show and match.
+COMPUTE = "nova-compute"
+CONDUCTOR = "nova-conductor"
+INTERNAL_ZONE = "internal"
+
+
+def report(uow: UnitOfWork, host: str, binary: str, topic: str, version: str) -> None:
+    """Heartbeat of a daemon other than a compute host."""
+    known_to_clients = binary.replace("nova-lite-", "nova-", 1)
+    report_alive(uow, host, known_to_clients, topic, version, INTERNAL_ZONE)
+
+
+def report_alive(
+    uow: UnitOfWork,
+    host: str,
+    binary: str,
+    topic: str,
+    version: str,
+    zone: str,
+    serving: bool = True,
+    able: bool = True,
+) -> tuple[Service, bool]:
+    """Its service row, locked and brought up to date, and whether it counted as down until now. One that does not serve
+    (yet) stays what it was, up or down; one that is not ``able``, as its hypervisor does not answer, is down."""
+    service = locked(uow, host, binary)
+    if service is None:
+        insert_if_missing(
+            uow,
+            Service,
+            {
+                "uuid": str(uuid.uuid4()),
+                "host": host,
+                "binary": binary,
+                "topic": topic,
+                "version": version,
+                "up": serving and able,
+                "availability_zone": zone,
+                "last_seen_up": uow.now,
+                "created_at": uow.now,
+            },
+        )
+        service = locked(uow, host, binary)
+        assert service is not None
+    service.last_seen_up = uow.now
+    if (service.topic, service.version, service.availability_zone) != (topic, version, zone):
+        service.topic, service.version, service.availability_zone = topic, version, zone
+        compute_nodes.touch_all(uow, service)
+    came_up = serving and able and not service.up and not service.forced_down
+    if came_up or (service.up and not able):
+        service.up = came_up
+        compute_nodes.touch_all(uow, service)
+    return service, came_up
+
+
+def pin(uow: UnitOfWork, host: str, identity: str) -> None:
+    """From now on the compute host of this name is the machine of this identity, unless it tells none."""
+    service = locked(uow, host, COMPUTE)
+    if service is not None and identity:
+        service.identity, service.identity_epoch = identity, service.epoch
+
+
+def find(uow: UnitOfWork, host: str, binary: str) -> Service | None:
+    return uow.session.scalars(sa.select(Service).where(Service.host == host, Service.binary == binary)).first()
+
+
+def locked(uow: UnitOfWork, host: str, binary: str) -> Service | None:
+    return uow.session.scalars(_LOCKED, {"host": host, "binary": binary}).first()
+
+
+_LOCKED = (
+    sa.select(Service)
+    .where(Service.host == sa.bindparam("host"), Service.binary == sa.bindparam("binary"))
+    .with_for_update()
+    .execution_options(populate_existing=True)
+)
+
+
+def is_first(uow: UnitOfWork, binary: str, host: str) -> bool:
+    """Whether that daemon is the oldest of its kind that is up: the one that does what one is enough for."""
+    query = sa.select(Service.host).where(Service.binary == binary, Service.up.is_(True)).order_by(Service.id).limit(1)
+    return uow.session.scalar(query) == host
+
+
+def seconds_silent(uow: UnitOfWork, service: Service) -> float:
+    """Since its last heartbeat that counted; more than any limit when there never was one."""
+    return float("inf") if service.last_seen_up is None else (uow.now - service.last_seen_up).total_seconds()
+
+
+def is_silent(since: Time) -> tuple[sa.ColumnElement[bool], ...]:
+    """Those that count as up, and have not reported since then."""
+    return Service.up.is_(True), Service.last_seen_up < since
+
+
+def expire(uow: UnitOfWork, conf: cfg.ConfigOpts) -> list[str]:
+    """Services whose lease lapsed go down. Returns the names of the compute hosts among them.
+
+    They are looked for without a lock: MariaDB would lock each row that it looks at, and wait for all heartbeats that
+    is under way.
+    """
+    latest = uow.now - datetime.timedelta(seconds=conf.service_down_time)
+    lapsed = is_silent(latest)
+    found = uow.session.scalars(sa.select(Service.id).where(*lapsed).order_by(Service.id)).all()
+    if not found:
+        return []
+    silent = uow.session.scalars(
+        sa.select(Service).where(Service.id.in_(found), *lapsed).order_by(Service.id).with_for_update()
+    ).all()
+    for service in silent:
+        service.up = False
+        compute_nodes.touch_all(uow, service)
+    return sorted(service.host for service in silent if service.binary == COMPUTE)
+
+
+# --- for the API
+
+
+def list_(uow: UnitOfWork, host: str | None = None, binary: str | None = None) -> list[ServiceObject]:
+    query = sa.select(Service).order_by(Service.id)
+    if host is not None:
+        query = query.where(Service.host == host)
+    if binary is not None:
+        query = query.where(Service.binary == binary)
+    return [to_object(ServiceObject, row) for row in uow.session.scalars(query)]
+
+
+def update(uow: UnitOfWork, service_id: str, changes: dict[str, Any]) -> ServiceObject:
+    """Change ``disabled``, ``disabled_reason``, ``forced_down``.
+
+    Enabling clears the reason. Forcing down raises the epoch: what the host did before does not count any more, and
+    whether what waits for it can go on without it is seen at once. A
+    compute host that is no longer forced down is up again once it has registered.
+    """
+    unknown = sorted(set(changes) - {"disabled", "disabled_reason", "forced_down"})
+    if unknown:
+        raise exceptions.InvalidInput(reason=f"{', '.join(unknown)} of a service cannot be changed")
+    service = _service(uow, service_id)
+    before = (service.up, service.disabled, service.forced_down)
+    if "disabled" in changes:
+        service.disabled = bool(changes["disabled"])
+        service.disabled_reason = None
+    if changes.get("disabled_reason") is not None:
+        service.disabled_reason = changes["disabled_reason"]
+    if "forced_down" in changes:
+        if changes["forced_down"] and not service.forced_down:
+            service.epoch += 1
+            service.up = False
+            actions.make_due(uow, service.host)
+        service.forced_down = bool(changes["forced_down"])
+    service.updated_at = uow.now
+    if (service.up, service.disabled, service.forced_down) != before:
+        compute_nodes.touch_all(uow, service)
+    return to_object(ServiceObject, service)
+
+
+def delete(uow: UnitOfWork, service_id: str) -> None:
+    """Forget a daemon, and a host's nodes with it. `ServiceInUse` while the host has instances."""
+    service = _service(uow, service_id)
+    if service.binary == COMPUTE:
+        compute_nodes.delete_of(uow, service)
+    uow.session.delete(service)
+    uow.session.flush()
+
+
+def _service(uow: UnitOfWork, service_id: str) -> Service:
+    row = by_reference(uow, Service, service_id, lock=True)
+    if row is None:
+        raise exceptions.ServiceNotFound(service_id=service_id)
+    return row
+
+
+def zone_exists(uow: UnitOfWork, zone: str) -> bool:
+    """Does any service that is enabled make it a zone for instances?"""
+    query = sa.select(Service.id).where(Service.availability_zone == zone, Service.disabled.is_(False))
+    return zone != INTERNAL_ZONE and uow.session.scalars(query).first() is not None
+
+
+def zone_of(uow: UnitOfWork, host: str) -> str | None:
+    """The zone of a compute host."""
+    query = sa.select(Service.availability_zone).where(Service.host == host, Service.binary == "nova-compute")
+    return uow.session.scalar(query)
+
+
+def availability_zones(uow: UnitOfWork) -> list[AvailabilityZone]:
+    """By name. A zone is available when any service in it is enabled."""
+    zones: dict[str, AvailabilityZone] = {}
+    for service in list_(uow):
+        name = service.availability_zone
+        zone = zones.setdefault(name, AvailabilityZone(name=name, available=False))
+        zone.available = zone.available or not service.disabled
+        zone.hosts.setdefault(service.host, []).append(service)
+    return [zones[name] for name in sorted(zones)]

@@ -1,0 +1,72 @@
+"""Networks that span hosts: which hosts have guests on one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import sqlalchemy as sa
+
+from nova_lite.db import services
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.db.models import Allocation, ComputeNode, Instance, Network, Port, Service
+
+
+def _ends(*columns: Any) -> sa.Select[Any]:
+    """Of the ports on networks with a VNI, the compute nodes at which something is held for their instances: of one
+    that moves, both."""
+    query = sa.select(*columns).select_from(Port).join(Network, Network.id == Port.network_id)
+    query = query.join(Allocation, Allocation.instance_uuid == Port.instance_uuid)
+    query = query.join(ComputeNode, ComputeNode.id == Allocation.compute_node_id)
+    return query.where(Network.vni.is_not(None)).distinct()
+
+
+_MINE = _ends(Port.network_id, ComputeNode.host).where(ComputeNode.host.in_(sa.bindparam("hosts", expanding=True)))
+_ENDS = _ends(Port.network_id, ComputeNode.id, ComputeNode.host).where(
+    Port.network_id.in_(sa.bindparam("networks", expanding=True))
+)
+#: Apart from `_ENDS`, which would look into the same inventory once for each port.
+_REACHED = sa.select(ComputeNode.id, ComputeNode.inventory["tunnel_ip"].as_string()).where(
+    ComputeNode.id.in_(sa.bindparam("nodes", expanding=True))
+)
+
+
+def peers(uow: UnitOfWork, hosts: Collection[str]) -> dict[str, dict[str, list[str]]]:
+    """By host, of each such network that something of it is on, where the other hosts that it spans are reached."""
+    mine = uow.rows(_MINE, {"hosts": hosts}).all()
+    ends = _reached(uow, {network_id for network_id, _ in mine}) if mine else {}
+    found: dict[str, dict[str, list[str]]] = {host: {} for host in hosts}
+    for network_id, host in mine:
+        if network_id in ends:
+            others = [address for address, at in ends[network_id] if at != host]
+            found[host][network_id] = list(dict.fromkeys(others))
+    return found
+
+
+def _reached(uow: UnitOfWork, networks: Collection[str]) -> dict[str, list[tuple[str, str]]]:
+    """By network, addresses in their order and whose they are; none of a host that has told none."""
+    ends = uow.rows(_ENDS, {"networks": networks}).all()
+    nodes = {node_id for _, node_id, _ in ends}
+    reached = dict(uow.rows(_REACHED, {"nodes": nodes}).tuples().all()) if nodes else {}
+    found: dict[str, list[tuple[str, str]]] = {network_id: [] for network_id, _, _ in ends}
+    for network_id, node_id, host in ends:
+        if address := reached.get(node_id):
+            found[network_id].append((address, host))
+    return {network_id: sorted(addresses) for network_id, addresses in found.items()}
+
+
+def hosts(uow: UnitOfWork, projects: Collection[str], changed: Collection[str]) -> list[str]:
+    """Those that are up, and share such a network with an instance of ``projects``, or with one of ``changed``."""
+    theirs = sa.select(Port.network_id).join(Network, Network.id == Port.network_id).where(Network.vni.is_not(None))
+    of_projects = theirs.join(Instance, Instance.uuid == Port.instance_uuid).where(
+        Instance.project_id.in_(projects), Instance.deleted == sa.false()
+    )
+    of_changed = theirs.where(Port.instance_uuid.in_(changed))
+    # One after the other: joined by "or", they would read all ports.
+    asked = ([of_projects] if projects else []) + ([of_changed] if changed else [])
+    networks = {each for query in asked for each in uow.session.scalars(query.distinct())}
+    if not networks:
+        return []
+    query = _ends(ComputeNode.host).where(Port.network_id.in_(networks))
+    down = sa.select(Service.host).where(Service.binary == services.COMPUTE, Service.up.is_(False))
+    return sorted(uow.session.scalars(query.where(ComputeNode.host.not_in(down))))

@@ -1,0 +1,100 @@
+"""What SQLAlchemy does not have in one form for all databases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy import exc, orm
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+
+from nova_lite.db.engine import UnitOfWork, code_of
+from nova_lite.db.models import Aggregate, Base, ComputeNode, Service
+
+Row = TypeVar("Row", Service, ComputeNode, Aggregate)
+
+#: MariaDB's code for a unique key that is taken.
+DUPLICATE = 1062
+
+
+def insert_if_missing(uow: UnitOfWork, model: type[Base], *values: dict[str, Any]) -> None:
+    """Insert rows (by attribute name) unless a unique key has them already, in one statement without a race.
+
+    MariaDB's ``INSERT IGNORE`` would take a shared lock and so invite deadlocks with the update that follows; an
+    update that changes nothing takes the exclusive one at once.
+    """
+    dialect = uow.session.get_bind().dialect.name
+    if dialect in ("mysql", "mariadb"):
+        first = sa.inspect(model).primary_key[0]
+        own = mysql.insert(model).values(values)
+        uow.session.execute(own.on_duplicate_key_update({first.name: first}))
+    elif dialect == "postgresql":
+        uow.session.execute(postgresql.insert(model).values(values).on_conflict_do_nothing())
+    else:
+        uow.session.execute(sqlite.insert(model).values(values).on_conflict_do_nothing())
+
+
+def insert_unless_taken(uow: UnitOfWork, model: type[Base], values: dict[str, Any]) -> bool:
+    """Insert ``values`` (by attribute name); False, and nothing done, when another row has one of its unique keys.
+    Needs no savepoint: of these databases only PostgreSQL gives up the transaction at an error, and there is none."""
+    dialect, connection = uow.session.get_bind().dialect.name, uow.session.connection()
+    if dialect in ("postgresql", "sqlite"):
+        insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
+        quiet = insert(model).values(**values).on_conflict_do_nothing()
+        return connection.execute(quiet, execution_options={"preserve_rowcount": True}).rowcount == 1
+    try:
+        connection.execute(sa.insert(model).values(**values))
+    except exc.IntegrityError as error:
+        if code_of(error) != DUPLICATE:
+            raise
+        return False
+    return True
+
+
+class UpdateEach:
+    """An update of many rows that gives each a ``value`` of its own, and all of them the ``others``.
+
+    The statement is made once for each power of two, and filled up. Made anew, it would be another one for each number
+    of rows, and SQLAlchemy keeps what it was compiled to, together with the values that it had then: of sixty rows with
+    their inventories, megabytes.
+    """
+
+    def __init__(
+        self, key: orm.InstrumentedAttribute[int], value: orm.InstrumentedAttribute[Any], **others: Any
+    ) -> None:
+        self._key = key
+        self._value = value
+        self._others = others
+        self._made: dict[int, sa.Update] = {}
+
+    def run(self, uow: UnitOfWork, values: Mapping[int, Any]) -> None:
+        """``values``: by the rows' keys, at least one."""
+        rows = sorted(values.items())
+        size = 1 << (len(rows) - 1).bit_length()
+        parameters: dict[str, Any] = {"keys": [key for key, _ in rows]}
+        for number, (key, value) in enumerate(rows + rows[-1:] * (size - len(rows))):
+            parameters |= {f"key_{number}": key, f"value_{number}": value}
+        uow.change(self._made[size] if size in self._made else self._make(size), parameters)
+
+    def _make(self, size: int) -> sa.Update:
+        key, value = self._key, self._value
+        each = [
+            (sa.bindparam(f"key_{number}", type_=key.type), sa.bindparam(f"value_{number}", type_=value.type))
+            for number in range(size)
+        ]
+        chosen = sa.case(*each, value=key)
+        statement = sa.update(key.class_).where(key.in_(sa.bindparam("keys", expanding=True)))
+        self._made[size] = statement = statement.values({value.key: chosen, **self._others})
+        return statement
+
+
+def by_reference(
+    uow: UnitOfWork, model: type[Row], reference: str, lock: bool = False, *names: orm.InstrumentedAttribute[str]
+) -> Row | None:
+    """A row by its number, or by its uuid, or what else it is known by (``names``)."""
+    if reference.isascii() and reference.isdigit() and len(reference) < 19:
+        query = sa.select(model).where(model.id == int(reference))
+    else:
+        query = sa.select(model).where(sa.or_(*(column == reference for column in (model.uuid, *names))))
+    return uow.session.scalars(query.with_for_update() if lock else query).first()

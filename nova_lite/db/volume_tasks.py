@@ -1,0 +1,84 @@
+"""The action log of volumes: what hosts have to do to their files."""
+
+from __future__ import annotations
+
+import datetime
+import random
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from nova_lite.db import hosts, models, services
+from nova_lite.db.engine import Time, UnitOfWork
+from nova_lite.objects import VolumeVerb, VolumeWork
+
+#: Seconds after which work is sent again.
+LEASE = 30
+
+
+def add(
+    uow: UnitOfWork, request_id: str, verb: VolumeVerb, volume_id: str, reads: str | None = None, **payload: Any
+) -> models.VolumeTask:
+    """Accepted: it is done, or has failed at its deadline. ``payload``: fields of `VolumeWork`, and what is to be
+    known at its end. It is due at once."""
+    row = models.VolumeTask(
+        verb=str(verb),
+        volume_id=volume_id,
+        reads=reads,
+        payload=payload,
+        host=None,
+        request_id=request_id,
+        lease_expires_at=uow.now,
+        deadline=uow.now + datetime.timedelta(seconds=uow.conf.volume.task_deadline),
+    )
+    uow.session.add(row)
+    uow.session.flush()
+    return row
+
+
+def due(uow: UnitOfWork, most: int) -> list[int]:
+    row = models.VolumeTask
+    query = sa.select(row.id).where(*is_due(uow.now)).order_by(row.lease_expires_at).limit(most)
+    return list(uow.session.scalars(query))
+
+
+def is_due(now: Time) -> tuple[sa.ColumnElement[bool], ...]:
+    return (models.VolumeTask.lease_expires_at <= now,)
+
+
+def lock(uow: UnitOfWork, task_id: int) -> models.VolumeTask | None:
+    query = sa.select(models.VolumeTask).where(models.VolumeTask.id == task_id)
+    return uow.session.scalars(query.with_for_update().execution_options(populate_existing=True)).first()
+
+
+def of_volume(uow: UnitOfWork, volume_id: str) -> list[models.VolumeTask]:
+    query = sa.select(models.VolumeTask).where(models.VolumeTask.volume_id == volume_id)
+    return list(uow.session.scalars(query.with_for_update()))
+
+
+def take(uow: UnitOfWork, task: models.VolumeTask) -> None:
+    """Lease it for one try; its host is the one that it had while that is up, else another one, None without any. What
+    a server has is only for the server's host."""
+    task.lease_expires_at = uow.now + datetime.timedelta(seconds=LEASE)
+    volume = uow.session.get(models.Volume, task.volume_id)
+    owner = task.payload.get("instance_uuid") if volume is None else volume.instance_uuid
+    at = uow.session.scalar(sa.select(models.Instance.host).where(models.Instance.uuid == owner)) if owner else None
+    if task.verb == VolumeVerb.SNAPSHOT:  # whose guest writes to it now
+        task.payload = {**task.payload, "instance_uuid": None if at is None else owner}
+    if at is not None:
+        task.host = at if hosts.is_up(uow, at) else None
+        return
+    if task.host is None or not hosts.is_up(uow, task.host):
+        up = sa.select(models.Service.host).where(
+            models.Service.binary == services.COMPUTE,
+            models.Service.up.is_(True),
+            models.Service.forced_down.is_(False),
+        )
+        found = list(uow.session.scalars(up))
+        task.host = random.choice(found) if found else None
+
+
+def work(task: models.VolumeTask) -> VolumeWork:
+    """The order to its host."""
+    return msgspec.convert({**task.payload, "id": task.id, "verb": task.verb, "volume_id": task.volume_id}, VolumeWork)

@@ -1,0 +1,276 @@
+"""Rows of volumes and of their snapshots, and who has a volume.
+
+A volume belongs to at most one server at a time: `reserve` is the only place that gives it to one, by an update that
+meets it only while it is nobody's.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+import sqlalchemy as sa
+from oslo_config import cfg
+
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext
+from nova_lite.db import models, paging, quotas, rows
+from nova_lite.db.engine import UnitOfWork
+from nova_lite.objects import Image, Volume, VolumeFilters, VolumeSnapshot, VolumeUse
+
+T = TypeVar("T", models.Volume, models.VolumeSnapshot)
+
+AVAILABLE, CREATING, ATTACHING, IN_USE = "available", "creating", "attaching", "in-use"
+DETACHING, DELETING, EXTENDING, ERROR = "detaching", "deleting", "extending", "error"
+
+#: States that an admin may set by hand.
+SETTABLE = (AVAILABLE, CREATING, DELETING, ERROR, IN_USE, ATTACHING, DETACHING, "error_deleting", "error_extending")
+
+_SORT_KEYS = ("created_at", "updated_at", "name", "size", "status", "id", "bootable")
+
+
+def to_object(row: models.Volume, host: str | None = None) -> Volume:
+    metadata = {name: str(value) for name, value in row.metadata_.items()}
+    return rows.to_object(Volume, row, metadata=metadata, image=_image(row.image), host=host)
+
+
+def snapshot_object(row: models.VolumeSnapshot) -> VolumeSnapshot:
+    metadata = {name: str(value) for name, value in row.metadata_.items()}
+    return rows.to_object(VolumeSnapshot, row, metadata=metadata, image=_image(row.image))
+
+
+def _image(kept: dict[str, Any] | None) -> Image | None:
+    return None if kept is None else msgspec.convert(kept, Image)
+
+
+# --- reading
+
+
+def get(uow: UnitOfWork, context: RequestContext, volume_id: str) -> Volume:
+    """Of the context's project, or any for an admin; else `VolumeNotFound`."""
+    row = _find(uow, context, volume_id)
+    if row is None:
+        raise exceptions.VolumeNotFound(volume_id=volume_id)
+    host = sa.select(models.Instance.host).where(models.Instance.uuid == row.instance_uuid)
+    return to_object(row, uow.session.scalar(host) if row.instance_uuid else None)
+
+
+def get_snapshot(uow: UnitOfWork, context: RequestContext, snapshot_id: str) -> VolumeSnapshot:
+    row = _find_snapshot(uow, context, snapshot_id)
+    if row is None:
+        raise exceptions.SnapshotNotFound(snapshot_id=snapshot_id)
+    return snapshot_object(row)
+
+
+def list_(
+    uow: UnitOfWork,
+    context: RequestContext,
+    filters: VolumeFilters,
+    limit: int | None = None,
+    marker: str | None = None,
+    sort_keys: list[str] | None = None,
+    sort_dirs: list[str] | None = None,
+    offset: int = 0,
+) -> list[Volume]:
+    """Newest first unless sorted otherwise. Who is not an admin gets the context's project's."""
+    table = models.Volume
+    query = _filtered(sa.select(table), table, context, filters)
+    if filters.bootable is not None:
+        query = query.where(table.bootable.is_(filters.bootable))
+    start = paging.start(marker, lambda volume_id: _find(uow, context, volume_id))
+    found = _page(uow, table, query, filters, start, limit, sort_keys, sort_dirs, offset)
+    servers = {row.instance_uuid for row in found if row.instance_uuid}
+    places = sa.select(models.Instance.uuid, models.Instance.host).where(models.Instance.uuid.in_(servers))
+    hosts = dict(uow.session.execute(places).all()) if servers else {}
+    return [to_object(row, hosts.get(row.instance_uuid or "")) for row in found]
+
+
+def list_snapshots(
+    uow: UnitOfWork,
+    context: RequestContext,
+    filters: VolumeFilters,
+    limit: int | None = None,
+    marker: str | None = None,
+    sort_keys: list[str] | None = None,
+    sort_dirs: list[str] | None = None,
+    offset: int = 0,
+) -> list[VolumeSnapshot]:
+    table = models.VolumeSnapshot
+    query = _filtered(sa.select(table), table, context, filters)
+    if filters.volume_id is not None:
+        query = query.where(table.volume_id == filters.volume_id)
+    start = paging.start(marker, lambda snapshot_id: _find_snapshot(uow, context, snapshot_id))
+    found = _page(uow, table, query, filters, start, limit, sort_keys, sort_dirs, offset)
+    return [snapshot_object(row) for row in found]
+
+
+def _filtered(query: Any, table: Any, context: RequestContext, filters: VolumeFilters) -> Any:
+    project = filters.project_id if context.is_admin else context.project_id
+    for column, value in ((table.project_id, project), (table.name, filters.name), (table.status, filters.status)):
+        if value is not None:
+            query = query.where(column == value)
+    return query
+
+
+def _page(
+    uow: UnitOfWork,
+    table: Any,
+    query: Any,
+    filters: VolumeFilters,
+    start: Any,
+    limit: int | None,
+    sort_keys: list[str] | None,
+    sort_dirs: list[str] | None,
+    offset: int,
+) -> list[Any]:
+    """Pairs of metadata are looked for here, not by the database: they are JSON there, each in its own way."""
+    known = {name: getattr(table, name) for name in _SORT_KEYS if hasattr(table, name)}
+    dirs = sort_dirs or ["desc"]
+    order = paging.Order(known, sort_keys or ["created_at"], dirs, tie_breaker=table.id)
+    if not filters.metadata:
+        return list(uow.session.scalars(order.page(query, start, limit).offset(offset or None)))
+    wanted = filters.metadata.items()
+    every = [row for row in uow.session.scalars(order.page(query, start, None)) if wanted <= row.metadata_.items()]
+    return every[offset:][:limit]
+
+
+def _find(uow: UnitOfWork, context: RequestContext, volume_id: str, lock: bool = False) -> models.Volume | None:
+    row = by_id(uow, volume_id, lock)
+    return row if row is not None and (context.is_admin or row.project_id == context.project_id) else None
+
+
+def _find_snapshot(
+    uow: UnitOfWork, context: RequestContext, snapshot_id: str, lock: bool = False
+) -> models.VolumeSnapshot | None:
+    query = sa.select(models.VolumeSnapshot).where(models.VolumeSnapshot.id == snapshot_id)
+    row = uow.session.scalars(query.with_for_update() if lock else query).first()
+    return row if row is not None and (context.is_admin or row.project_id == context.project_id) else None
+
+
+def by_id(uow: UnitOfWork, volume_id: str, lock: bool = False) -> models.Volume | None:
+    """Of whatever project."""
+    query = sa.select(models.Volume).where(models.Volume.id == volume_id)
+    if lock:
+        query = query.with_for_update().execution_options(populate_existing=True)
+    return uow.session.scalars(query).first()
+
+
+def locked(uow: UnitOfWork, context: RequestContext, volume_id: str) -> models.Volume:
+    """As `get`; nobody else changes it until the transaction ends."""
+    row = _find(uow, context, volume_id, lock=True)
+    if row is None:
+        raise exceptions.VolumeNotFound(volume_id=volume_id)
+    return row
+
+
+def locked_snapshot(uow: UnitOfWork, context: RequestContext, snapshot_id: str) -> models.VolumeSnapshot:
+    row = _find_snapshot(uow, context, snapshot_id, lock=True)
+    if row is None:
+        raise exceptions.SnapshotNotFound(snapshot_id=snapshot_id)
+    return row
+
+
+# --- writing
+
+
+def insert(uow: UnitOfWork, volume: Volume) -> models.Volume:
+    """A new row, of a volume that is being created."""
+    return _insert(uow, models.Volume, volume)
+
+
+def insert_snapshot(uow: UnitOfWork, snapshot: VolumeSnapshot) -> models.VolumeSnapshot:
+    return _insert(uow, models.VolumeSnapshot, snapshot)
+
+
+def _insert(uow: UnitOfWork, model: type[T], made: Volume | VolumeSnapshot) -> T:
+    values = rows.values_of(made, model)
+    values.pop("metadata", None)
+    image = None if made.image is None else msgspec.to_builtins(made.image)
+    times = {"created_at": uow.now, "updated_at": None}
+    row = model(**{**values, "metadata_": made.metadata, "image": image, **times})
+    uow.session.add(row)
+    uow.session.flush()
+    return row
+
+
+def change(row: models.Volume | models.VolumeSnapshot, uow: UnitOfWork, changes: dict[str, Any]) -> None:
+    """``metadata``: all that there is to be from now on."""
+    for name, value in changes.items():
+        setattr(row, "metadata_" if name == "metadata" else name, value)
+    row.updated_at = uow.now
+
+
+def has_snapshots(uow: UnitOfWork, volume_id: str) -> bool:
+    query = sa.select(models.VolumeSnapshot.id).where(models.VolumeSnapshot.volume_id == volume_id).limit(1)
+    return uow.session.scalar(query) is not None
+
+
+def is_read(uow: UnitOfWork, thing_id: str) -> bool:
+    """Whether a copy of this volume or snapshot is being made, so that it has to stay as it is."""
+    row = models.VolumeTask
+    if uow.session.scalar(sa.select(row.id).where(row.reads == thing_id).limit(1)) is not None:
+        return True
+    made = sa.select(models.Volume.id).where(models.Volume.snapshot_id == thing_id, models.Volume.status == CREATING)
+    return uow.session.scalar(made.limit(1)) is not None
+
+
+def reserve(
+    uow: UnitOfWork, context: RequestContext, volume_id: str, instance_uuid: str, attachment_id: str, device: str | None
+) -> Volume:
+    """The volume is the instance's from now on. `VolumeNotFound`; `InvalidVolume` while it is not available: of two
+    that ask for it, one gets it."""
+    row = locked(uow, context, volume_id)
+    if is_read(uow, volume_id):
+        raise exceptions.InvalidVolume(reason=f"Volume {volume_id} is being copied.")
+    table = models.Volume
+    free = (table.id == volume_id, table.status == AVAILABLE, table.instance_uuid.is_(None))
+    values = {
+        "status": ATTACHING,
+        "instance_uuid": instance_uuid,
+        "attachment_id": attachment_id,
+        "device": device,
+        "updated_at": uow.now,
+    }
+    if uow.change(sa.update(table).where(*free).values(**values)) != 1:
+        raise exceptions.InvalidVolume(
+            reason=f"volume {volume_id} status must be 'available'. Currently in '{row.status}'"
+        )
+    uow.session.refresh(row)
+    return to_object(row)
+
+
+def snapshots_for(uow: UnitOfWork, instance_uuid: str) -> list[models.VolumeSnapshot]:
+    """Those that are being made for an image of the instance."""
+    table = models.VolumeSnapshot
+    return list(uow.session.scalars(sa.select(table).where(table.instance_uuid == instance_uuid).with_for_update()))
+
+
+# --- quota
+
+
+def usage(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str) -> VolumeUse:
+    volumes, snapshots = models.Volume, models.VolumeSnapshot
+    count, size = uow.session.execute(
+        sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(volumes.size), 0)).where(
+            volumes.project_id == project_id
+        )
+    ).one()
+    copies, copied = uow.session.execute(
+        sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(snapshots.size), 0)).where(
+            snapshots.project_id == project_id
+        )
+    ).one()
+    limits = {name: conf.volume[f"quota_{name}"] for name in ("volumes", "gigabytes", "snapshots")}
+    return VolumeUse(limits=limits, used={"volumes": count, "gigabytes": int(size) + int(copied), "snapshots": copies})
+
+
+def check_quota(uow: UnitOfWork, project_id: str, volumes: int = 0, gigabytes: int = 0, snapshots: int = 0) -> None:
+    """Whether the project may have so many more; raises `VolumeQuotaExceeded`. Nobody else adds any until the
+    commit."""
+    quotas.lock(uow, project_id)
+    use = usage(uow, uow.conf, project_id)
+    for name, more in (("volumes", volumes), ("snapshots", snapshots), ("gigabytes", gigabytes)):
+        if more and 0 <= use.limits[name] < use.used[name] + more:
+            raise exceptions.VolumeQuotaExceeded(
+                name=name, requested=more, used=use.used[name], allowed=use.limits[name]
+            )

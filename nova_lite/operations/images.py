@@ -1,0 +1,131 @@
+"""Operations that make an image of a server: snapshots, backups, shelve, and unshelve."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from nova_lite.operations import states
+from nova_lite.operations.steps import (
+    BUILD_STEP,
+    DISCARD_STEP,
+    PERFORM,
+    PUBLISH,
+    PUBLISH_STEP,
+    RELEASE,
+    ROTATE,
+    SCHEDULE,
+    WITH_DISK,
+    by_host,
+    snapshot_step,
+)
+from nova_lite.operations.types import Image, ImageVerb, OnHost, Operation, Release, Schedule
+
+#: Its host copies the volumes, all as they are at one moment; the image has no more than what they are called.
+CREATE_IMAGE_OF_VOLUMES = Operation(
+    "createImage",
+    allowed=WITH_DISK,
+    steps=(
+        OnHost(
+            PERFORM,
+            "snapshot_volumes",
+            task=states.IMAGE_SNAPSHOT_PENDING,
+            tasks=(states.IMAGE_SNAPSHOT,),
+            event="compute_snapshot_instance",
+            since="1.13",
+            deadline="snapshot_deadline",
+            undo=(DISCARD_STEP,),
+        ),
+        Image(PUBLISH, verb=ImageVerb.ACTIVATE, commits=True),
+    ),
+)
+
+CREATE_IMAGE = Operation(
+    "createImage",
+    allowed=WITH_DISK,
+    variants=(("volume_backed", True, CREATE_IMAGE_OF_VOLUMES),),
+    steps=(
+        snapshot_step(
+            "snapshot_instance",
+            states.IMAGE_SNAPSHOT_PENDING,
+            *(states.IMAGE_SNAPSHOT, states.IMAGE_PENDING_UPLOAD, states.IMAGE_UPLOADING),
+        ),
+        PUBLISH_STEP,
+    ),
+)
+
+CREATE_BACKUP = Operation(
+    "createBackup",
+    allowed=WITH_DISK,
+    steps=(
+        snapshot_step("backup_instance", states.IMAGE_BACKUP, states.IMAGE_PENDING_UPLOAD, states.IMAGE_UPLOADING),
+        PUBLISH_STEP,
+        Image(ROTATE, verb=ImageVerb.ROTATE),
+    ),
+)
+
+#: Its volumes are what it is, so no image is made: it leaves its host at once.
+SHELVE_VOLUME_BACKED = Operation(
+    "shelve",
+    allowed=WITH_DISK,
+    steps=(
+        OnHost(
+            PERFORM,
+            "shelve_volume_backed_instance",
+            task=states.SHELVING_OFFLOADING,
+            event="compute_shelve_offload_instance",
+            becomes=states.SHELVED_OFFLOADED,
+            fences=True,
+            since="1.13",
+        ),
+        Release(RELEASE),
+    ),
+)
+
+SHELVE = Operation(
+    "shelve",
+    allowed=WITH_DISK,
+    variants=(("volume_backed", True, SHELVE_VOLUME_BACKED),),
+    steps=(
+        snapshot_step(
+            "shelve_instance",
+            states.SHELVING,
+            *(states.SHELVING_IMAGE_PENDING_UPLOAD, states.SHELVING_IMAGE_UPLOADING),
+        ),
+        dataclasses.replace(PUBLISH_STEP, becomes=states.SHELVED),
+    ),
+)
+
+#: Its host gives back all that it has of the server; addresses and quota stay the server's. Whoever asks for it after
+#: a shelve may find that the conductor has begun it by itself, or has ended it: no reason to be refused.
+SHELVE_OFFLOAD = Operation(
+    "shelveOffload",
+    allowed=(states.SHELVED, states.SHELVED_OFFLOADED),
+    joins=True,
+    needs_host=False,
+    steps=(
+        by_host("shelve_offload", states.SHELVING_OFFLOADING, states.SHELVED_OFFLOADED, fences=True, since="1.3"),
+        Release(RELEASE),
+    ),
+)
+
+#: The image that it was built of, if it was made one, has no use any more.
+_DISCARD_SHELVED = dataclasses.replace(DISCARD_STEP, only_if="image_id")
+
+UNSHELVE_OFFLOADED = Operation(
+    "unshelve",
+    allowed=(states.SHELVED_OFFLOADED,),
+    needs_host=False,
+    steps=(
+        Schedule(SCHEDULE, task=states.UNSHELVING, event="conductor_unshelve_instance", undo=(Release(RELEASE),)),
+        dataclasses.replace(BUILD_STEP, event="compute_unshelve_instance"),
+        _DISCARD_SHELVED,
+    ),
+)
+
+UNSHELVE = Operation(
+    "unshelve",
+    allowed=(states.SHELVED, states.SHELVED_OFFLOADED),
+    needs_host=False,
+    steps=(by_host("unshelve", states.UNSHELVING, states.ACTIVE, since="1.3"), _DISCARD_SHELVED),
+    variants=(("offloaded", True, UNSHELVE_OFFLOADED),),
+)

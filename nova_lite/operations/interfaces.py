@@ -1,0 +1,31 @@
+"""Operations on the network interfaces of a server."""
+
+from __future__ import annotations
+
+from nova_lite.operations import states
+from nova_lite.operations.steps import DISCONNECT, PERFORM, TAKE_BACK
+from nova_lite.operations.types import Network, OnHost, Operation
+
+
+def _interface(kind: str, task: str, undo: str, attaches: bool) -> Operation:
+    """What a host has begun and not told the end of is taken back there: its port is nobody else's before."""
+    disconnect = (Network(DISCONNECT),)
+    return Operation(
+        kind,
+        allowed=(states.ACTIVE, states.PAUSED, states.STOPPED),
+        steps=(
+            OnHost(
+                PERFORM,
+                kind,
+                task=task,
+                event=f"compute_{kind}",
+                since="1.8",
+                undo=(OnHost(TAKE_BACK, undo, lasting=True, since="1.8"), *(disconnect if attaches else ())),
+            ),
+            *(() if attaches else disconnect),
+        ),
+    )
+
+
+ATTACH_INTERFACE = _interface("attach_interface", states.ATTACHING_INTERFACE, "take_back_interface", attaches=True)
+DETACH_INTERFACE = _interface("detach_interface", states.DETACHING_INTERFACE, "give_back_interface", attaches=False)

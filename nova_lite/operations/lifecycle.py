@@ -1,0 +1,236 @@
+"""Operations on a server that stays on its host: create to delete, power, rebuild, rescue, and locks."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from nova_lite.operations import states
+from nova_lite.operations.steps import (
+    BUILD_STEP,
+    CLEANUP,
+    DEALLOCATE,
+    DISCARD_STEP,
+    PERFORM,
+    RELEASE,
+    SCHEDULE,
+    SCHEDULE_EVENT,
+    TURN_OFF,
+    by_driver,
+    by_host,
+)
+from nova_lite.operations.types import ANY, End, Network, OnHost, Operation, Release, Schedule
+
+CREATE = Operation(
+    "create",
+    failed=states.ERROR,
+    steps=(
+        Schedule(SCHEDULE, task=states.SCHEDULING, event=SCHEDULE_EVENT, undo=(Network(DEALLOCATE), Release(RELEASE))),
+        BUILD_STEP,
+    ),
+)
+
+#: The guest is off and its disks are kept until the reconciler deletes it, or its owner restores it.
+SOFT_DELETE = Operation(
+    "delete",
+    method="soft_delete",
+    allowed=(
+        *(states.ACTIVE, states.STOPPED, states.PAUSED, states.SUSPENDED, states.RESCUED, states.SHELVED),
+        *(states.ERROR, states.SOFT_DELETED),
+    ),
+    during=(
+        *(states.POWERING_OFF, states.POWERING_ON, states.REBOOTING, states.REBOOTING_HARD, states.PAUSING),
+        *(states.UNPAUSING, states.SUSPENDING, states.RESUMING, states.SOFT_DELETING),
+    ),
+    joins=True,
+    steps=(
+        OnHost(
+            PERFORM,
+            "soft_delete_instance",
+            task=states.SOFT_DELETING,
+            event="compute_soft_delete_instance",
+            becomes=states.SOFT_DELETED,
+            lasting=True,
+            away=TURN_OFF,
+            since="1.2",
+        ),
+    ),
+)
+
+DELETE = Operation(
+    "delete",
+    takes_over=True,
+    during=ANY,
+    joins=True,
+    needs_host=False,
+    steps=(
+        OnHost(
+            PERFORM,
+            "terminate_instance",
+            task=states.DELETING,
+            event="compute_terminate_instance",
+            at=End.EVERY,
+            becomes=states.DELETED,
+            fences=True,
+            lasting=True,
+            away=CLEANUP,
+            bare=True,
+        ),
+        Network(DEALLOCATE),
+        Release(RELEASE),
+        dataclasses.replace(DISCARD_STEP, only_if="image_id"),
+    ),
+    variants=(("soft", True, SOFT_DELETE),),
+)
+
+STOP = Operation(
+    "stop",
+    allowed=(states.ACTIVE, states.ERROR),
+    steps=(by_host("stop", states.POWERING_OFF, states.STOPPED),),
+    action="os-stop",
+    rule="os_compute_api:servers:stop",
+    summary="Stop a server",
+)
+
+START = Operation(
+    "start",
+    allowed=(states.STOPPED,),
+    steps=(by_host("start", states.POWERING_ON, states.ACTIVE),),
+    action="os-start",
+    rule="os_compute_api:servers:start",
+    summary="Start a server",
+)
+
+#: It also mends an instance that is stopped, paused, suspended or in error, and one that is stuck in a soft reboot.
+HARD_REBOOT = Operation(
+    "reboot",
+    allowed=(states.ACTIVE, states.STOPPED, states.PAUSED, states.SUSPENDED, states.ERROR),
+    during=(states.REBOOTING,),
+    steps=(by_host("reboot", states.REBOOTING_HARD, states.ACTIVE),),
+)
+
+REBOOT = Operation(
+    "reboot",
+    allowed=(states.ACTIVE,),
+    steps=(by_host("reboot", states.REBOOTING, states.ACTIVE),),
+    variants=(("reboot_type", "HARD", HARD_REBOOT),),
+    action="reboot",
+    rule="os_compute_api:servers:reboot",
+    summary="Reboot a server",
+)
+
+#: The same host builds it anew, at a new generation, which replaces what is there: nothing but the build can fail.
+REBUILD = Operation(
+    "rebuild",
+    takes_over=True,
+    allowed=(states.ACTIVE, states.STOPPED, states.ERROR),
+    failed=states.ERROR,
+    steps=(
+        dataclasses.replace(
+            BUILD_STEP, task=states.REBUILDING, begun=states.REBUILD_SPAWNING, event="compute_rebuild_instance"
+        ),
+        by_host("stop", states.POWERING_OFF, states.STOPPED, only_if="stop", deadline="action_deadline"),
+    ),
+)
+
+RESCUE = Operation(
+    "rescue",
+    allowed=(states.ACTIVE, states.STOPPED, states.ERROR),
+    steps=(by_host("rescue", states.RESCUING, states.RESCUED, since="1.2"),),
+    action="rescue",
+    rule="os_compute_api:os-rescue",
+    summary="Boot a server from a rescue image, its own disk beside it",
+)
+
+UNRESCUE = Operation(
+    "unrescue",
+    allowed=(states.RESCUED,),
+    steps=(by_host("unrescue", states.UNRESCUING, states.ACTIVE, since="1.2"),),
+    action="unrescue",
+    rule="os_compute_api:os-unrescue",
+    summary="Boot a rescued server from its own disk again",
+)
+
+RESTORE = Operation(
+    "restore",
+    allowed=(states.SOFT_DELETED,),
+    steps=(by_host("restore", states.RESTORING, states.ACTIVE, since="1.2"),),
+    action="restore",
+    rule="os_compute_api:os-deferred-delete:restore",
+    summary="Restore a server that was deleted and not reclaimed yet",
+)
+
+CHANGE_PASSWORD = Operation(
+    "changePassword",
+    method="set_admin_password",
+    allowed=(states.ACTIVE,),
+    steps=(
+        OnHost(
+            PERFORM,
+            "set_admin_password",
+            task=states.UPDATING_PASSWORD,
+            event="compute_set_admin_password",
+            since="1.2",
+        ),
+    ),
+    action="changePassword",
+    rule="os_compute_api:os-admin-password",
+    summary="Change the password of a server's administrator",
+)
+
+CRASH_DUMP = Operation(
+    "trigger_crash_dump",
+    allowed=(states.ACTIVE, states.PAUSED, states.RESCUED, states.RESIZED, states.ERROR),
+    steps=(
+        OnHost(
+            PERFORM,
+            "trigger_crash_dump",
+            event="compute_trigger_crash_dump",
+            driver="trigger_crash_dump",
+            since="1.2",
+        ),
+    ),
+    action="trigger_crash_dump",
+    microversion=17,
+    rule="os_compute_api:servers:trigger_crash_dump",
+    summary="Have a server's system write a crash dump",
+)
+
+PAUSE = Operation(
+    "pause",
+    allowed=(states.ACTIVE,),
+    steps=(by_driver("pause", states.PAUSING, states.PAUSED, since="1.1"),),
+    action="pause",
+    rule="os_compute_api:os-pause-server:pause",
+    summary="Pause a server",
+)
+
+UNPAUSE = Operation(
+    "unpause",
+    allowed=(states.PAUSED,),
+    steps=(by_driver("unpause", states.UNPAUSING, states.ACTIVE, since="1.1"),),
+    action="unpause",
+    rule="os_compute_api:os-pause-server:unpause",
+    summary="Let a paused server run on",
+)
+
+SUSPEND = Operation(
+    "suspend",
+    allowed=(states.ACTIVE,),
+    steps=(by_driver("suspend", states.SUSPENDING, states.SUSPENDED, since="1.1"),),
+    action="suspend",
+    rule="os_compute_api:os-suspend-server:suspend",
+    summary="Suspend a server, its memory kept on disk",
+)
+
+RESUME = Operation(
+    "resume",
+    allowed=(states.SUSPENDED,),
+    steps=(by_driver("resume", states.RESUMING, states.ACTIVE, since="1.1"),),
+    action="resume",
+    rule="os_compute_api:os-suspend-server:resume",
+    summary="Resume a suspended server",
+)
+
+LOCK = Operation("lock", during=ANY, despite_lock=True, needs_host=False, supersedes=False)
+UNLOCK = Operation("unlock", during=ANY, despite_lock=True, needs_host=False, supersedes=False)
+RESET_STATE = Operation("reset_state", during=ANY, despite_lock=True, needs_host=False)

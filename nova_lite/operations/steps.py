@@ -1,0 +1,75 @@
+"""Names of steps as the action log stores them, and the steps that several operations share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nova_lite.operations import states
+from nova_lite.operations.types import BUILD, COMPENSATE, Image, ImageVerb, OnHost
+
+SCHEDULE = "schedule"
+PERFORM = "perform"
+CLEANUP = "cleanup"
+PUBLISH = "publish"
+DISCARD = "discard"
+ROTATE = "rotate"
+TURN_OFF = "turn-off"
+DEALLOCATE = "deallocate"
+DISCONNECT = "disconnect"
+RELEASE = "release"
+LEAVE = "leave"
+ARRIVE = "arrive"
+DROP = "drop"
+RETURN = "return"
+CHECK = "check"
+PREPARE = "prepare"
+HAND_OVER = "hand_over"
+ROLL_BACK = "roll_back"
+FIND = "find"
+SETTLE = "settle"
+CLEAR = "clear"
+RELEASE_SOURCE = "release_source"
+DETACH = "detach"
+TAKE_BACK = "take_back"
+FENCE_STEP = OnHost(COMPENSATE, "fence_instance", lasting=True, revives=True)
+
+BUILD_STEP = OnHost(
+    BUILD,
+    "build_and_run_instance",
+    begun=states.SPAWNING,
+    event="compute__do_build_and_run_instance",
+    becomes=states.ACTIVE,
+    undo=(FENCE_STEP,),
+    commits=True,
+    cleans_up=True,
+)
+
+SCHEDULE_EVENT = "conductor_schedule_and_build_instances"
+PUBLISH_STEP = Image(PUBLISH, verb=ImageVerb.PUBLISH, commits=True)
+DISCARD_STEP = Image(DISCARD, verb=ImageVerb.DISCARD)
+
+
+def by_host(kind: str, task: str, becomes: str, **fields: Any) -> OnHost:
+    """The only step of an operation that its host carries out: ``<kind>_instance``."""
+    method = f"{kind}_instance"
+    return OnHost(PERFORM, method, task=task, event=f"compute_{method}", becomes=becomes, **fields)
+
+
+def by_driver(kind: str, task: str, becomes: str, **fields: Any) -> OnHost:
+    """The same, where the driver's method ``<kind>`` is all that it takes."""
+    return by_host(kind, task, becomes, driver=kind, **fields)
+
+
+def snapshot_step(method: str, task: str, *tasks: str) -> OnHost:
+    """The host makes an image file of the server's disk, and uploads it."""
+    event = f"compute_{method}"
+    deadline = "snapshot_deadline"
+    return OnHost(
+        PERFORM, method, task=task, tasks=tasks, event=event, since="1.3", deadline=deadline, undo=(DISCARD_STEP,)
+    )
+
+
+WITH_DISK = (states.ACTIVE, states.STOPPED, states.PAUSED, states.SUSPENDED)
+
+#: A server that is on no host has the volume, or has it no more, as soon as that is accepted.
+WITH_GUEST = (states.ACTIVE, states.PAUSED, states.STOPPED, states.SHELVED, states.SHELVED_OFFLOADED)

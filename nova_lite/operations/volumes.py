@@ -1,0 +1,66 @@
+"""Operations on the volumes of a server."""
+
+from __future__ import annotations
+
+from nova_lite.operations import states
+from nova_lite.operations.steps import DETACH, PERFORM, TAKE_BACK, WITH_GUEST
+from nova_lite.operations.types import OnHost, Operation
+
+#: A task of its own, so that nothing that makes the guest anew comes between; a volume whose attachment has failed is
+#: nobody's only when the host has said that the guest does not have it.
+ATTACH_VOLUME = Operation(
+    "attach_volume",
+    allowed=WITH_GUEST,
+    needs_host=False,
+    variants=(("offloaded", True, Operation("attach_volume", allowed=(states.SHELVED_OFFLOADED,), needs_host=False)),),
+    steps=(
+        OnHost(
+            PERFORM,
+            "attach_volume",
+            task=states.ATTACHING_VOLUME,
+            event="compute_attach_volume",
+            cleans_up=True,
+            undo=(OnHost(DETACH, "rollback_attach_volume", task=states.DETACHING_VOLUME, lasting=True, since="1.9"),),
+            since="1.9",
+        ),
+    ),
+)
+
+#: Where it fails the volume stays the server's.
+DETACH_VOLUME = Operation(
+    "detach_volume",
+    allowed=WITH_GUEST,
+    needs_host=False,
+    variants=(("offloaded", True, Operation("detach_volume", allowed=(states.SHELVED_OFFLOADED,), needs_host=False)),),
+    steps=(OnHost(PERFORM, "detach_volume", task=states.DETACHING_VOLUME, event="compute_detach_volume", since="1.9"),),
+)
+
+#: The server has both volumes until its host has said which one the guest has. While it copies, the guest has the old
+#: one; from the second task on both hold the same, until the guest has the new one.
+SWAP_VOLUME = Operation(
+    "swap_volume",
+    allowed=(states.ACTIVE, states.PAUSED),
+    steps=(
+        OnHost(
+            PERFORM,
+            "swap_volume",
+            task=states.COPYING_VOLUME,
+            tasks=(states.SWAPPING_VOLUME,),
+            event="compute_swap_volume",
+            deadline="snapshot_deadline",
+            undo=(
+                OnHost(
+                    TAKE_BACK,
+                    "rollback_swap_volume",
+                    task=states.COPYING_VOLUME,
+                    lasting=True,
+                    revives=True,
+                    since="1.13",
+                ),
+            ),
+            since="1.13",
+        ),
+    ),
+    rule="os_compute_api:os-volumes-attachments:swap",
+    admin=True,
+)

@@ -1,0 +1,252 @@
+"""Ed25519 keys of daemons: a private key file for each, and the list of those that are trusted.
+
+Both are in ``[rpc] keys_directory``: ``ROLE.HOST.key`` (PEM, mode 0600, its daemon's own), and ``trusted.json``, which
+is the same everywhere and no secret: the public keys, whose each is, and from when until when. A change of either file
+is noticed within `LOOK_INTERVAL`, and a key that is not known is looked for at once.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import errno
+import hashlib
+import os
+import re
+import stat
+import threading
+import time
+from collections.abc import Callable
+from typing import Generic, NamedTuple, TypeVar
+
+import msgspec
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+)
+
+from nova_lite.base import exceptions, files
+
+API, CONDUCTOR, SCHEDULER, COMPUTE = "api", "conductor", "scheduler", "compute"
+#: The proxies to consoles.
+CONSOLE = "console"
+#: An operator's ``nova-lite-manage``.
+MANAGE = "manage"
+
+ROLES = (API, CONDUCTOR, SCHEDULER, COMPUTE, CONSOLE, MANAGE)
+
+TRUSTED = "trusted.json"
+
+#: What to do about a private key that cannot be read.
+_HINTS = {
+    errno.ENOENT: " (nova-lite-manage keys create makes it)",
+    errno.EACCES: " (it is for its daemon's user alone)",
+}
+
+#: Seconds between two looks whether a file has changed.
+LOOK_INTERVAL = 1.0
+
+T = TypeVar("T")
+
+
+class Peer(NamedTuple):
+    """A daemon, as its key names it."""
+
+    role: str
+    host: str
+
+    def __str__(self) -> str:
+        return f"{self.role} on {self.host}"
+
+
+class TrustedKey(msgspec.Struct, kw_only=True):
+    """``key``: 32 bytes in base64; ``id``: what messages call it, made of it. Times are UTC; None: no end."""
+
+    id: str
+    role: str
+    host: str
+    key: str
+    not_before: datetime.datetime
+    not_after: datetime.datetime | None = None
+
+    @property
+    def peer(self) -> Peer:
+        return Peer(self.role, self.host)
+
+    def is_valid(self, at: float, skew: float = 0.0) -> bool:
+        """``at``: seconds since 1970. ``skew``: by how many a clock may be wrong, where the key was made just now."""
+        return self.not_before.timestamp() <= at + skew and (self.not_after is None or at < self.not_after.timestamp())
+
+
+class _List(msgspec.Struct):
+    keys: list[TrustedKey]
+
+
+def now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
+
+
+def key_id(public: bytes) -> str:
+    return hashlib.sha256(public).hexdigest()[:16]
+
+
+def check_name(role: str, host: str) -> None:
+    """Raises `InvalidInput` for what can be no daemon's, or no file's, name."""
+    if role not in ROLES:
+        raise exceptions.InvalidInput(reason=f"there is no role {role!r} (there are: {', '.join(ROLES)})")
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}", host):
+        raise exceptions.InvalidInput(reason=f"{host!r} is no name of a host")
+
+
+def private_path(directory: str, role: str, host: str) -> str:
+    return os.path.join(directory, f"{role}.{host}.key")
+
+
+class PrivateKey:
+    """``id``: of its public key."""
+
+    def __init__(self, key: Ed25519PrivateKey) -> None:
+        self._key = key
+        self.public = key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
+        self.id = key_id(self.public)
+
+    @classmethod
+    def generate(cls) -> PrivateKey:
+        return cls(Ed25519PrivateKey.generate())
+
+    @classmethod
+    def from_file(cls, path: str) -> PrivateKey:
+        """Raises `ConfigurationError` for one that is not there, is none, or that others may read."""
+        try:
+            with open(path, "rb") as file:
+                mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+                content = file.read()
+        except OSError as error:
+            raise exceptions.ConfigurationError(
+                reason=f"[rpc] keys_directory: {path}: {error.strerror}{_HINTS.get(error.errno or 0, '')}"
+            ) from error
+        if mode & 0o077:
+            raise exceptions.ConfigurationError(reason=f"{path} can be read by others (mode {mode:04o}): chmod 0600")
+        try:
+            key = load_pem_private_key(content, None)
+        except (ValueError, TypeError) as error:
+            raise exceptions.ConfigurationError(reason=f"{path} holds no private key") from error
+        if not isinstance(key, Ed25519PrivateKey):
+            raise exceptions.ConfigurationError(reason=f"{path} holds no Ed25519 key")
+        return cls(key)
+
+    def pem(self) -> bytes:
+        return self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+    def sign(self, data: bytes) -> bytes:
+        return self._key.sign(data)
+
+    def trusted(
+        self, role: str, host: str, since: datetime.datetime, until: datetime.datetime | None = None
+    ) -> TrustedKey:
+        """Its entry in the list."""
+        encoded = base64.b64encode(self.public).decode()
+        return TrustedKey(id=self.id, role=role, host=host, key=encoded, not_before=since, not_after=until)
+
+
+def read_trusted(path: str) -> list[TrustedKey]:
+    """Raises `ConfigurationError` for a list that cannot be made sense of, or that others may write."""
+    try:
+        with open(path, "rb") as file:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            content = file.read()
+    except OSError as error:
+        raise exceptions.ConfigurationError(reason=f"[rpc] keys_directory: {path}: {error.strerror}") from error
+    if mode & 0o022:
+        raise exceptions.ConfigurationError(reason=f"{path} can be written by others (mode {mode:04o}): chmod 0644")
+    try:
+        found = msgspec.json.decode(content, type=_List).keys
+        for each in found:
+            if key_id(base64.b64decode(each.key, validate=True)) != each.id:
+                raise ValueError(f"key {each.id} is not what its id says")
+            check_name(each.role, each.host)
+    except (msgspec.DecodeError, ValueError, exceptions.InvalidInput) as error:
+        raise exceptions.ConfigurationError(reason=f"{path} is no list of trusted keys: {error}") from error
+    return found
+
+
+def write_trusted(path: str, keys: list[TrustedKey]) -> None:
+    """Everybody may read it."""
+    content = msgspec.json.format(msgspec.json.encode(_List(sorted(keys, key=lambda key: (key.role, key.host)))))
+    files.write_atomically(path, content + b"\n", mode=0o644)
+
+
+class _Watched(Generic[T]):
+    """What a file holds. A change that cannot be read leaves it as it was; ``told`` hears of that, once."""
+
+    def __init__(self, path: str, read: Callable[[str], T], told: Callable[[str], None]) -> None:
+        self._path = path
+        self._read = read
+        self._told = told
+        self._lock = threading.Lock()
+        self._seen = self._look()
+        self._looked = time.monotonic()
+        self._value = read(path)
+
+    def get(self, at_once: bool = False) -> T:
+        """``at_once``: look, however long ago that was done."""
+        if at_once or time.monotonic() - self._looked >= LOOK_INTERVAL:
+            with self._lock:
+                self._looked = time.monotonic()
+                seen = self._look()
+                if seen != self._seen:
+                    self._seen = seen
+                    try:
+                        self._value = self._read(self._path)
+                    except exceptions.ConfigurationError as error:
+                        self._told(error.message)
+        return self._value
+
+    def _look(self) -> tuple[int, int, int] | None:
+        try:
+            found = os.stat(self._path)
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_ino, found.st_size
+
+
+class Keyring:
+    """The key of one daemon and those that it trusts. ``told``: hears, in a sentence, of a file that was changed for
+    the worse. Raises `ConfigurationError` for files that are unusable from the start."""
+
+    def __init__(
+        self, directory: str, role: str, host: str, told: Callable[[str], None], beside: Keyring | None = None
+    ) -> None:
+        """``beside``: another of this process, which shares its list."""
+        check_name(role, host)
+        self._private = _Watched(private_path(directory, role, host), PrivateKey.from_file, told)
+        self._trusted: _Watched[dict[str, tuple[TrustedKey, Ed25519PublicKey]]] = (
+            beside._trusted if beside else _Watched(os.path.join(directory, TRUSTED), _by_id, told)
+        )
+
+    @property
+    def own(self) -> PrivateKey:
+        return self._private.get()
+
+    def find(self, key: str) -> tuple[TrustedKey, Ed25519PublicKey] | None:
+        found = self._trusted.get().get(key)
+        return found if found is not None else self._trusted.get(at_once=True).get(key)
+
+
+def _by_id(path: str) -> dict[str, tuple[TrustedKey, Ed25519PublicKey]]:
+    return {
+        each.id: (each, Ed25519PublicKey.from_public_bytes(base64.b64decode(each.key))) for each in read_trusted(path)
+    }
+
+
+def verifies(key: Ed25519PublicKey, signature: bytes, data: bytes) -> bool:
+    try:
+        key.verify(signature, data)
+    except InvalidSignature:
+        return False
+    return True

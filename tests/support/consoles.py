@@ -1,0 +1,83 @@
+"""A console, and a client of its proxy, for tests."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import socket
+import threading
+
+from websockify.websocket import WebSocket, WebSocketWantReadError
+
+from nova_lite.daemon.sockets import listen
+
+GREETING = b"RFB 003.008\n"
+
+
+class EchoConsole:
+    """It greets, then says again what it is told, ``flood`` times. ``received`` counts bytes."""
+
+    def __init__(self) -> None:
+        self.flood = 1
+        self.received = 0
+        self.sock = listen("127.0.0.1", 0)
+        self.port = int(self.sock.getsockname()[1])
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                sock, _ = self.sock.accept()
+                threading.Thread(target=self._speak, args=(sock,), daemon=True).start()
+
+    def _speak(self, sock: socket.socket) -> None:
+        with contextlib.suppress(OSError), sock:
+            sock.sendall(GREETING)
+            while said := sock.recv(65536):
+                self.received += len(said)
+                sock.sendall(said * self.flood)
+
+
+def request(sock: socket.socket, path: str, headers: dict[str, str] | None = None) -> None:
+    """Ask for a WebSocket."""
+    lines = {
+        "Host": "proxy",
+        "Upgrade": "websocket",
+        "Connection": "Upgrade",
+        "Sec-WebSocket-Key": base64.b64encode(os.urandom(16)).decode(),
+        "Sec-WebSocket-Version": "13",
+    } | (headers or {})
+    text = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+    sock.sendall(f"GET {path} HTTP/1.1\r\n{text}\r\n".encode())
+
+
+def status(port: int, path: str, headers: dict[str, str] | None = None) -> int:
+    """What a request for a WebSocket is answered."""
+    with socket.create_connection(("127.0.0.1", port), 30) as sock:
+        request(sock, path, headers)
+        return int(sock.recv(65536).split()[1])
+
+
+def connect(sock: socket.socket, path: str, headers: dict[str, str] | None = None) -> WebSocket:
+    """websockify's client on an answered request of ours: its own says no query."""
+    request(sock, path, headers)
+    head = b""
+    while not head.endswith(b"\r\n\r\n"):
+        said = sock.recv(1)
+        assert said, head
+        head += said
+    assert head.startswith(b"HTTP/1.1 101 "), head
+    client = WebSocket()
+    client.client, client.socket, client._state = True, sock, "done"
+    return client
+
+
+def read(client: WebSocket, length: int) -> bytes:
+    said = b""
+    while len(said) < length:
+        with contextlib.suppress(WebSocketWantReadError):
+            part = client.recv()
+            assert part is not None, said
+            said += part
+    return said

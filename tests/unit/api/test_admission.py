@@ -1,0 +1,130 @@
+"""More requests than an API can answer: the least important are told so at once, deletes are done."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from concurrent import futures
+from typing import Any
+
+import pytest
+import requests
+
+from nova_lite.api.http import admission, server
+from nova_lite.api.http.deadlines import Limits
+from nova_lite.daemon.sockets import listen
+from nova_lite.rpc.admission import Priority
+from tests.functional.cloud import wait_for
+
+UUID = "70f5a7a4-1e0e-4f43-9a52-4f3d3ad5d1c7"
+
+
+@pytest.mark.parametrize(
+    ("line", "priority"),
+    [
+        (f"DELETE /v2.1/servers/{UUID} HTTP/1.1", Priority.DELETE),
+        ("POST /v2.1/servers HTTP/1.1", Priority.CHANGE),
+        ("PUT /v2.1/os-services/1 HTTP/1.1", Priority.CHANGE),
+        (f"GET /v2.1/servers/{UUID} HTTP/1.1", Priority.READ),
+        (f"GET /v2.1/servers/{UUID}/ HTTP/1.1", Priority.READ),
+        ("GET /v2.1/servers/detail?limit=10 HTTP/1.1", Priority.LIST),
+        ("GET /v2.1/servers?marker=1 HTTP/1.1", Priority.LIST),
+        ("GET http://cloud:8774/v2.1/flavors HTTP/1.1", Priority.LIST),
+        ("HEAD / HTTP/1.1", Priority.LIST),
+        ("\x16\x03\x01", Priority.CHANGE),
+        ("", Priority.CHANGE),
+    ],
+)
+def test_the_first_line_tells_how_important_it_is(line: str, priority: Priority) -> None:
+    assert admission.priority(line.encode("latin-1") + b"\r\nHost: x\r\n\r\n") == priority
+
+
+class Slow:
+    """An application that answers when it may."""
+
+    def __init__(self) -> None:
+        self.begun, self.may_end = threading.Semaphore(0), threading.Event()
+        self.methods: list[str] = []
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        self.begun.release()
+        assert self.may_end.wait(30)
+        self.methods.append(environ["REQUEST_METHOD"])
+        start_response("200 OK", [("Content-Length", "2")])
+        return [b"ok"]
+
+
+class Site:
+    def __init__(self, limits: Limits) -> None:
+        sock = listen("127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{sock.getsockname()[1]}"
+        self.app = Slow()
+        self.http: Any = server.make(sock, self.app, 2, None, limits)
+        self.http.start()
+        self.pool = futures.ThreadPoolExecutor(30)
+
+    def send(self, method: str, path: str) -> futures.Future[requests.Response]:
+        return self.pool.submit(requests.request, method, self.url + path, timeout=30)
+
+    @property
+    def waiting(self) -> int:
+        count: int = self.http._http.waiting.line.waiting
+        return count
+
+    def occupy(self) -> list[futures.Future[requests.Response]]:
+        sent = [self.send("DELETE", "/busy/1") for _ in range(2)]
+        for _ in sent:
+            assert self.app.begun.acquire(timeout=10)
+        return sent
+
+
+@pytest.fixture
+def site(request: pytest.FixtureRequest) -> Iterator[Site]:
+    made = Site(request.param)
+    yield made
+    made.app.may_end.set()
+    made.pool.shutdown()
+    made.http.stop(10)
+
+
+@pytest.mark.parametrize("site", [Limits(waiting=3)], indirect=True)
+def test_lists_go_before_reads_before_creates_before_deletes(site: Site) -> None:
+    busy = site.occupy()
+    lists = [site.send("GET", "/servers") for _ in range(3)]
+    wait_for("they wait", lambda: site.waiting == 3)
+    late = site.send("GET", "/servers").result(5)
+    reads = [site.send("GET", "/servers/1") for _ in range(3)]
+    assert [each.result(5).status_code for each in lists] == [503] * 3
+    changes = [site.send("POST", "/servers") for _ in range(3)]
+    assert [each.result(5).status_code for each in reads] == [503] * 3
+    deletes = [site.send("DELETE", "/servers/1") for _ in range(3)]
+    assert [each.result(5).status_code for each in changes] == [503] * 3
+    site.app.may_end.set()
+    assert [each.result(5).status_code for each in (*busy, *deletes)] == [200] * 5
+
+    fault = json.loads(late.text)["serviceUnavailable"]
+    assert fault == {"code": 503, "message": admission.TOO_MANY}
+    assert 1 <= int(late.headers["Retry-After"]) <= 3
+    assert late.headers["Content-Type"].startswith("application/json")
+    assert site.send("GET", "/servers").result(5).status_code == 200, "all is as before"
+
+
+@pytest.mark.parametrize("site", [Limits(wait=0.2)], indirect=True)
+def test_what_waited_too_long_is_told_so_and_not_carried_out(site: Site) -> None:
+    busy = site.occupy()
+    late = site.send("POST", "/servers")
+    wait_for("it waits", lambda: site.waiting == 1)
+    threading.Event().wait(0.3)
+    site.app.may_end.set()
+    assert late.result(5).status_code == 503
+    assert [each.result(5).status_code for each in busy] == [200, 200]
+    assert "POST" not in site.app.methods
+
+
+@pytest.mark.parametrize("site", [Limits()], indirect=True)
+def test_it_stops_with_all_its_threads(site: Site) -> None:
+    site.app.may_end.set()
+    assert site.send("GET", "/servers").result(5).status_code == 200
+    site.http.stop(10)
+    assert not site.http._http.requests._threads

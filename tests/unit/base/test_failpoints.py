@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import datetime
+import errno
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from nova_lite.base import failpoints
+from tests.faults import daemon
+
+
+@pytest.fixture
+def control(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "hooks.json"
+    monkeypatch.setattr(failpoints, "_control", str(path))
+    monkeypatch.setattr(failpoints, "_full_until", 0.0)
+    monkeypatch.setenv(failpoints.DAEMON, "compute-1")
+    return path
+
+
+def tell(control: Path, effect: str, **more: Any) -> None:
+    rule = {"id": "1", "daemon": "compute-*", "point": "fence/before", "effect": effect, "seconds": 10.0, **more}
+    control.write_text(json.dumps([rule]))
+
+
+def test_a_rule_fires_once_and_only_where_it_is_meant(control: Path) -> None:
+    tell(control, failpoints.ERROR)
+    assert failpoints.reach("fence", "after") is None
+    assert failpoints.reach("fence", "before") == failpoints.ERROR
+    assert failpoints.reach("fence", "before") is None
+    assert Path(f"{control}.1.fired").exists()
+
+
+def test_a_held_thread_goes_on_when_it_is_released(control: Path) -> None:
+    tell(control, failpoints.HOLD)
+    thread = threading.Thread(target=failpoints.reach, args=("fence", "before"), daemon=True)
+    thread.start()
+    thread.join(0.1)
+    assert thread.is_alive()
+    Path(f"{control}.1.release").touch()
+    thread.join(5)
+    assert not thread.is_alive()
+
+
+def test_nobody_is_held_for_good(control: Path) -> None:
+    tell(control, failpoints.HOLD, seconds=0.05)
+    started = time.monotonic()
+    failpoints.reach("fence", "before")
+    assert 0.05 <= time.monotonic() - started < 5
+
+
+def test_a_full_disk_has_room_again(control: Path) -> None:
+    failpoints.check_disk()
+    tell(control, failpoints.FULL, seconds=0.2)
+    failpoints.reach("fence", "before")
+    with pytest.raises(OSError) as caught:
+        failpoints.check_disk()
+    assert caught.value.errno == errno.ENOSPC
+    time.sleep(0.2)
+    failpoints.check_disk()
+
+
+def test_effects_of_a_test(control: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    monkeypatch.setitem(failpoints.added, "more", seen.append)
+    tell(control, "more")
+    failpoints.reach("fence", "before")
+    assert [rule["id"] for rule in seen] == ["1"]
+
+
+def test_a_clock_that_jumps_and_is_right_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, name in ((time, "time"), (time, "time_ns"), (datetime, "datetime")):
+        monkeypatch.setattr(module, name, getattr(module, name))
+    before, now = time.time(), datetime.datetime.now()
+    daemon.jump(-daemon.HOUR)({"seconds": 0.3})
+    assert time.time() - before == pytest.approx(-daemon.HOUR, abs=5)
+    assert time.time_ns() / 1e9 - before == pytest.approx(-daemon.HOUR, abs=5)
+    assert (datetime.datetime.now() - now).total_seconds() == pytest.approx(-daemon.HOUR, abs=5)
+    assert isinstance(now, datetime.datetime)
+    for made in (datetime.datetime(2026, 1, 2, 3), datetime.datetime.fromisoformat("2026-01-02T03:00:00")):
+        assert msgspec.to_builtins(made) == "2026-01-02T03:00:00"
+    time.sleep(0.3)
+    assert time.time() - before == pytest.approx(0, abs=5)

@@ -1,0 +1,114 @@
+"""What a daemon has of memory and does not use."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import platform
+import subprocess
+import sys
+import weakref
+from pathlib import Path
+
+import pytest
+
+from nova_lite.base import memory
+
+BLOCK, COUNT = 65536, 1000
+
+UNITS = Path(__file__).resolve().parents[2] / "etc" / "systemd"
+
+
+def resident() -> int:
+    """Bytes."""
+    lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("Rss:")) * 1024
+
+
+#: Seven blocks of each size up to a kilobyte, made and freed by 40 threads that go on; what is in use then, in bytes.
+FREED_BY_THREADS = """
+import ctypes, threading
+
+class Info(ctypes.Structure):
+    _fields_ = [(f"field{number}", ctypes.c_size_t) for number in range(7)] + [("used", ctypes.c_size_t)]
+    _fields_ += [("free", ctypes.c_size_t), ("top", ctypes.c_size_t)]
+
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.free.argtypes, libc.mallinfo2.restype = ctypes.c_void_p, [ctypes.c_void_p], Info
+all_freed, may_end = threading.Barrier(41), threading.Event()
+
+def work():
+    blocks = [libc.malloc(size) for size in range(528, 1024, 16) for _ in range(7)]
+    for block in blocks:
+        libc.free(block)
+    all_freed.wait()
+    may_end.wait()
+
+before = libc.mallinfo2().used
+threads = [threading.Thread(target=work) for _ in range(40)]
+for thread in threads:
+    thread.start()
+all_freed.wait()
+print(libc.mallinfo2().used - before)
+may_end.set()
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library has no word for it")
+@pytest.mark.parametrize(("environment", "kept"), [({}, True), (memory.ENVIRONMENT, False)])
+def test_no_thread_keeps_what_it_has_freed(environment: dict[str, str], kept: bool) -> None:
+    usual = {name: value for name, value in os.environ.items() if name != "GLIBC_TUNABLES"}
+    command = [sys.executable, "-c", FREED_BY_THREADS]
+    said = subprocess.run(command, env=usual | environment, capture_output=True, text=True, check=True, timeout=60)
+    assert (int(said.stdout) > 2**20) is kept
+
+
+@pytest.mark.parametrize("unit", sorted(UNITS.glob("*.service")), ids=lambda unit: unit.stem)
+def test_units_set_it(unit: Path) -> None:
+    assert [f"Environment={name}={value}" for name, value in memory.ENVIRONMENT.items()] == [
+        line for line in unit.read_text().splitlines() if line.startswith("Environment=")
+    ]
+
+
+def test_devstack_without_systemd_sets_it() -> None:
+    script = (UNITS.parents[1] / "devstack" / "lib" / "services.sh").read_text()
+    assert all(f" {name}={value} " in script for name, value in memory.ENVIRONMENT.items())
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library has no word for it")
+def test_what_is_free_below_something_in_use_is_given_back() -> None:
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+    blocks = [libc.malloc(BLOCK) for _ in range(COUNT)]
+    for block in blocks:
+        ctypes.memset(block, 1, BLOCK)
+    for block in blocks[:-1]:
+        libc.free(block)
+    before = resident()
+    memory.give_back()
+    assert before - resident() > BLOCK * COUNT // 2
+    libc.free(blocks[-1])
+
+
+class Ring:
+    """Refers to itself."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_garbage_that_has_grown_old_is_given_back() -> None:
+    ring = Ring()
+    gone = weakref.ref(ring)
+    gc.collect()  # it is old now, and looked through no more when it is young
+    del ring
+    gc.collect(0)
+    assert gone() is not None
+    memory.give_back()
+    assert gone() is None
+
+
+def test_a_c_library_without_it_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
+    memory.give_back()

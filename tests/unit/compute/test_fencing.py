@@ -1,0 +1,240 @@
+"""The tombstone store: what is promised survives, in every order of events."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nova_lite.base import exceptions, files
+from nova_lite.compute.claims import Resources
+from nova_lite.compute.fencing import ActionResult, FenceStore, Record
+from nova_lite.objects import BuildResult, Outcome
+
+UUID = "11111111-1111-4111-8111-111111111111"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FenceStore:
+    return FenceStore(str(tmp_path / "fences"))
+
+
+def again(store: FenceStore) -> FenceStore:
+    """The store of the next life."""
+    return FenceStore(store._directory)
+
+
+def failure(generation: int) -> BuildResult:
+    return BuildResult(instance_uuid=UUID, generation=generation, host="h", outcome=Outcome.ABORTED, message="why")
+
+
+def test_nothing_is_fenced_at_first(store: FenceStore) -> None:
+    store.check(UUID, 0)
+    assert store.get(UUID) == Record(uuid=UUID)
+
+
+def test_a_fence_holds_for_it_and_all_below_and_over_a_restart(store: FenceStore) -> None:
+    store.forbid(UUID, 3)
+    store.forbid(UUID, 2)
+    for life in (store, again(store)):
+        for generation in (1, 2, 3):
+            with pytest.raises(exceptions.Fenced, match="fenced at generation 3"):
+                life.check(UUID, generation)
+        life.check(UUID, 4)
+
+
+def test_the_promise_is_synced_before_forbid_returns(store: FenceStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    fsync, replace = files.os.fsync, files.os.replace
+    monkeypatch.setattr(files.os, "fsync", lambda fd: (synced.append("sync"), fsync(fd))[1])
+    monkeypatch.setattr(files.os, "replace", lambda a, b: (synced.append("rename"), replace(a, b))[1])
+    store.forbid(UUID, 1)
+    assert synced == ["sync", "rename", "sync"]
+
+
+def test_a_failed_write_changes_nothing(store: FenceStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.forbid(UUID, 1)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(files.os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        store.forbid(UUID, 2)
+    store.check(UUID, 2)
+    monkeypatch.undo()
+    again(store).check(UUID, 2)
+    assert len(list(Path(store._directory).iterdir())) == 1
+
+
+def test_complete_and_fenced_exclude_each_other(store: FenceStore) -> None:
+    store.creating(UUID, 1)
+    store.built(UUID, 1, Resources(vcpus=1))
+    assert store.forbid_unless_built(UUID, 1) is False
+    store.check(UUID, 1)
+    assert store.forbid_unless_built(UUID, 2) is True
+    with pytest.raises(exceptions.Fenced):
+        store.built(UUID, 2)
+    with pytest.raises(exceptions.Fenced):
+        store.creating(UUID, 2)
+    assert not store.get(UUID).forbids(1), "fenced or not, what was completed is not given up on"
+
+
+def test_of_many_threads_either_the_build_or_the_fence_wins(store: FenceStore) -> None:
+    for generation in range(1, 40):
+        won: list[str] = []
+
+        def build(generation: int = generation, won: list[str] = won) -> None:
+            try:
+                store.built(UUID, generation)
+            except exceptions.Fenced:
+                return
+            won.append("build")
+
+        def fence(generation: int = generation, won: list[str] = won) -> None:
+            if store.forbid_unless_built(UUID, generation):
+                won.append("fence")
+
+        threads = [threading.Thread(target=work) for work in (build, fence)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(won) == 1
+
+
+def test_a_refusal_is_remembered_with_its_report(store: FenceStore) -> None:
+    store.creating(UUID, 2)
+    store.refuse(failure(2))
+    record = again(store).get(UUID)
+    assert record.refused == failure(2)
+    assert record.forbids(2)
+    assert record.is_here, "until it is removed"
+    store.removed(UUID)
+    assert not again(store).get(UUID).is_here
+
+
+def test_a_refusal_does_not_lower_a_fence(store: FenceStore) -> None:
+    store.forbid(UUID, 5)
+    store.refuse(failure(4))
+    assert store.get(UUID).fenced_generation == 5
+
+
+def test_admission(store: FenceStore) -> None:
+    done = ActionResult(power_state=4)
+    assert store.admit(UUID, 7)
+    assert store.admit(UUID, 7), "seen, not finished"
+    store.done(UUID, 6, ActionResult(error="of another one"))
+    assert store.admit(UUID, 7)
+    store.done(UUID, 7, done)
+    after = again(store)
+    assert after.admit(UUID, 7)
+    assert after.get(UUID).result == done
+    assert not after.admit(UUID, 6)
+    assert after.admit(UUID, 8, forbid_generation=3)
+    assert (after.get(UUID).result, after.get(UUID).fenced_generation) == (None, 3)
+
+
+def test_a_dropped_delete_fences_nothing(store: FenceStore) -> None:
+    store.admit(UUID, 8)
+    assert not store.admit(UUID, 7, forbid_generation=9)
+    store.check(UUID, 9)
+
+
+def test_pruning_forgets_only_what_is_not_here(store: FenceStore) -> None:
+    here, gone = UUID, "22222222-2222-4222-8222-222222222222"
+    store.creating(here, 1)
+    store.forbid(gone, 1)
+    assert store.prune() == 0
+    assert store.prune(before=store.get(gone).updated_at + 1) == 1
+    assert again(store).get(here).created_generation == 1
+    assert again(store).get(gone) == Record(uuid=gone)
+
+
+def test_resources_of_completed_builds(store: FenceStore) -> None:
+    store.built(UUID, 1, Resources(memory_mb=5))
+    store.forbid(UUID, 1)
+    assert again(store).resources() == {UUID: Resources(memory_mb=5)}
+    store.removed(UUID)
+    assert again(store).resources() == {}
+
+
+def test_an_unreadable_record_stops_the_daemon_with_one_line(store: FenceStore) -> None:
+    store.forbid(UUID, 1)
+    path = Path(store._directory) / f"{UUID}.json"
+    path.write_bytes(b"{")
+    with pytest.raises(exceptions.ConfigurationError, match=str(path)):
+        again(store)
+
+
+def test_a_file_half_written_at_a_kill_is_ignored_and_removed(store: FenceStore) -> None:
+    (Path(store._directory) / f"{files.TEMPORARY}x").write_bytes(b"{")
+    again(store)
+    assert list(Path(store._directory).iterdir()) == []
+
+
+def test_a_uuid_never_leaves_the_directory(store: FenceStore) -> None:
+    store.forbid("../../evil", 1)
+    assert [path.name for path in Path(store._directory).iterdir()] == ["evil.json"]
+
+
+GENERATIONS = st.integers(1, 4)
+EVENTS = st.lists(
+    st.one_of(
+        st.tuples(st.just("forbid"), GENERATIONS),
+        st.tuples(st.just("creating"), GENERATIONS),
+        st.tuples(st.just("built"), GENERATIONS),
+        st.tuples(st.just("refuse"), GENERATIONS),
+        st.tuples(st.just("fence"), GENERATIONS),
+        st.tuples(st.just("removed"), GENERATIONS),
+        st.tuples(st.just("restart"), GENERATIONS),
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(events=EVENTS)
+def test_whatever_happens_a_given_up_generation_is_never_made_again(
+    events: list[tuple[str, int]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    store = FenceStore(str(tmp_path_factory.mktemp("fences")))
+    given_up = 0
+    for event, generation in events:
+        if event == "restart":
+            before = store.get(UUID)
+            store = again(store)
+            assert store.get(UUID) == before
+        elif event in ("creating", "built"):
+            try:
+                getattr(store, event)(UUID, generation)
+            except exceptions.Fenced:
+                assert generation <= given_up
+            else:
+                assert generation > given_up or store.get(UUID).built_generation == generation
+        elif event == "removed":
+            store.removed(UUID)
+        elif event == "fence":
+            if store.forbid_unless_built(UUID, generation):
+                given_up = max(given_up, generation)
+        else:
+            store.refuse(failure(generation)) if event == "refuse" else store.forbid(UUID, generation)
+            given_up = max(given_up, generation)
+        assert max(0, store.get(UUID).fenced_generation) == given_up
+
+
+def test_a_host_keeps_its_identity_and_another_has_another(store: FenceStore, tmp_path: Path) -> None:
+    identity = store.identity()
+    assert again(store).identity() == identity
+    assert FenceStore(str(tmp_path / "other")).identity() != identity
+    again(store).prune(before=1e12)
+    assert again(store).identity() == identity
+
+
+def test_an_identity_that_cannot_be_read_is_not_replaced(store: FenceStore) -> None:
+    Path(store._directory, "identity").write_text("what")
+    with pytest.raises(exceptions.ConfigurationError, match="identity"):
+        store.identity()

@@ -1,0 +1,108 @@
+"""A captured message that is sent to a second conductor, or to one that has just started."""
+
+from __future__ import annotations
+
+import datetime
+import uuid
+
+import pytest
+import sqlalchemy as sa
+from oslo_config import cfg
+
+from nova_lite import rpc
+from nova_lite.base import exceptions
+from nova_lite.conductor.replay_cache import Once
+from nova_lite.conductor.rpcapi import ALLOWED, ConductorRPC, changes
+from nova_lite.db import replay_cache
+from nova_lite.db.engine import Database
+from nova_lite.db.models import TakenMessage
+from nova_lite.rpc import keys
+from tests.unit.conductor.test_statements import counting
+
+API = keys.Peer(rpc.API, "controller")
+METHODS = sorted(rpc.contract_of(ConductorRPC).methods)
+HOST = keys.Peer(rpc.COMPUTE, "host")
+#: What does no harm when it is asked again, besides what reads by its name.
+HARMLESS = {
+    "build_instances": "has the conductor look for rows that wait to be built",
+    "console_token_take": "a token is gone once it was taken",
+    "domains_expected": "reads",
+    "finish_build": "the generation that it was for: test_reports_again.py",
+    "finish_builds": "the generations that they were for: test_reports_again.py",
+    "instances_at_address": "reads",
+    "interfaces_active": "writes down what the network service says now: test_reports_again.py",
+    "migrations_in_progress": "reads",
+    "order_is_open": "reads",
+    "order_is_wanted": "reads",
+    "report_service": "a heartbeat; its time is the database's",
+    "report_state": "a heartbeat with its number: test_reports_again.py",
+    "volume_usage": "reads",
+}
+
+
+def taken(db: Database) -> set[str]:
+    return set(db.read(lambda uow: uow.session.scalars(sa.select(TakenMessage.id)).all()))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_changes_something_is_taken_once_by_all_conductors(
+    db: Database, conf: cfg.ConfigOpts, method: str
+) -> None:
+    sender = HOST if ALLOWED[method].roles == {rpc.COMPUTE} else API
+    first, second = Once(db, conf), Once(Database(conf), conf)
+    message_id = uuid.uuid4().hex
+    assert first(sender, method, message_id)
+    repeatable = method.endswith(("_get", "_list")) or method in HARMLESS
+    assert second(sender, method, message_id) is repeatable
+    assert (message_id in taken(db)) is not repeatable
+    assert changes(method) is not repeatable
+
+
+def test_what_hosts_report_most_costs_no_row(db: Database, conf: cfg.ConfigOpts) -> None:
+    once = Once(db, conf)
+    for number, method in enumerate(("report_state", "finish_build", "finish_builds")):
+        assert once(HOST, method, f"{number}" * 32)
+    assert taken(db) == set()
+    assert once(HOST, "image_update", "9" * 32)
+    assert taken(db) == {"9" * 32}
+
+
+def test_ids_are_forgotten_when_their_time_is_over(db: Database) -> None:
+    db.write(replay_cache.message_taken, "1" * 32)
+    assert db.write(replay_cache.expire, 60.0) == 0
+    before = datetime.timedelta(seconds=61)
+    db.write(lambda uow: uow.change(sa.update(TakenMessage).values(taken_at=uow.now - before)))
+    db.write(replay_cache.message_taken, "2" * 32)
+    assert db.write(replay_cache.expire, 60.0) == 1
+    assert taken(db) == {"2" * 32}
+
+
+def test_they_are_forgotten_by_and_by(db: Database, conf: cfg.ConfigOpts, monkeypatch: pytest.MonkeyPatch) -> None:
+    once = Once(db, conf)
+    assert once(API, "flavor_create", "1" * 32)
+    monkeypatch.setattr(once, "_expired", once._expired - 61)
+    monkeypatch.setattr(once, "_seconds", -1.0)
+    assert once(API, "flavor_create", "2" * 32)
+    assert taken(db) == set()
+
+
+def test_nothing_is_taken_without_the_database(
+    db: Database, conf: cfg.ConfigOpts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*arguments: object) -> None:
+        raise sa.exc.OperationalError("INSERT", {}, Exception("gone"))
+
+    once = Once(db, conf)
+    monkeypatch.setattr(db, "write", fails)
+    with pytest.raises(exceptions.DatabaseUnavailable):
+        once(API, "flavor_create", "1" * 32)
+
+
+def test_those_that_come_together_are_one_transaction(db: Database, conf: cfg.ConfigOpts) -> None:
+    """Each is told of itself, whatever order they are written in."""
+    once = Once(db, conf)
+    assert once(API, "flavor_create", "2" * 32)
+    with counting() as counted:
+        assert once._take(["2" * 32, "3" * 32, "1" * 32]) == [False, True, True]
+    assert (counted.transactions, len(counted.statements)) == (1, 3), counted.statements
+    assert taken(db) == {number * 32 for number in "123"}

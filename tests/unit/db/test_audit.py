@@ -1,0 +1,145 @@
+"""The audit finds each kind of damage, mends it, and lets what is right alone."""
+
+from __future__ import annotations
+
+import pytest
+from oslo_config import cfg
+
+from nova_lite.db import audit, claims, hosts, instances, keypairs, models, networks, quotas
+from nova_lite.db.engine import Database, UnitOfWork
+from nova_lite.network.driver import Addresses
+from nova_lite.network.local import LocalNetworks
+from nova_lite.objects import KeyPair, NetworkRequest, Selection
+from tests.unit.conductor import make
+
+
+@pytest.fixture
+def healthy(db: Database, conf: cfg.ConfigOpts) -> str:
+    """One ACTIVE instance with all that belongs to it; its uuid."""
+
+    def fill(uow: UnitOfWork) -> str:
+        hosts.record(uow, conf, make.report())
+        network = networks.create(uow, make.network())
+        uuid = make.instance(uow)
+        row = instances.lock(uow, uuid)
+        assert row is not None and claims.claim(uow, row, Selection(host="h1", node="n1"))
+        LocalNetworks(conf).allocate(networks.Store(uow), uuid, [NetworkRequest(network_id=network.id)])
+        quotas.take(uow, conf, "p1", {"instances": 1, "cores": 1, "ram": 64})
+        key = KeyPair(name="k", user_id="u1", public_key="x", fingerprint="f")
+        keypairs.create(uow, conf, make.context(), key)
+        return uuid
+
+    return db.write(fill)
+
+
+def change(db: Database, uuid: str, **values: object) -> None:
+    def run(uow: UnitOfWork) -> None:
+        row = instances.lock(uow, uuid)
+        for name, value in values.items():
+            setattr(row, name, value)
+
+    db.write(run)
+
+
+def checks(db: Database) -> set[str]:
+    return {problem.check for problem in db.read(audit.find)}
+
+
+def mend(db: Database) -> None:
+    assert db.write(audit.fix)
+    assert db.read(audit.find) == []
+
+
+def test_healthy(db: Database, healthy: str) -> None:
+    assert db.read(audit.find) == []
+    assert db.write(audit.fix) == []
+
+
+def test_used_counters(db: Database, healthy: str) -> None:
+    db.write(lambda uow: uow.session.query(models.ComputeNode).update({"vcpus_used": 5}))
+    (problem,) = db.read(audit.find)
+    assert (problem.check, problem.subject) == ("used", "host h1, node n1")
+    assert "vcpus=5" in problem.found and "vcpus=1" in problem.expected
+    mend(db)
+    assert db.read(hosts.states)[0].vcpus_used == 1
+
+
+def test_quota_counters(db: Database, conf: cfg.ConfigOpts, healthy: str) -> None:
+    def damage(uow: UnitOfWork) -> None:
+        uow.session.query(models.QuotaUsage).filter_by(resource="cores").delete()
+        uow.session.query(models.QuotaUsage).filter_by(resource="key_pairs").update({"used": 9})
+        uow.session.add(models.QuotaUsage(project_id="p9", resource="ram", used=3))
+
+    db.write(damage)
+    assert {problem.subject for problem in db.read(audit.find)} == {
+        "cores of project p1",
+        "key_pairs of user u1",
+        "ram of project p9",
+    }
+    mend(db)
+    assert db.read(quotas.get, conf, "p1").quotas["cores"].used == 1
+
+
+def test_task_without_action(db: Database, healthy: str) -> None:
+    change(db, healthy, task_state="rebooting")
+    assert checks(db) == {"task"}
+    mend(db)
+    instance = db.read(instances.get, make.ADMIN, healthy)
+    assert (instance.vm_state, instance.task_state) == ("active", None)
+
+
+def test_lost_build_ends_in_error(db: Database, healthy: str) -> None:
+    change(db, healthy, task_state="spawning", vm_state="building")
+    mend(db)
+    instance = db.read(instances.get, make.ADMIN, healthy)
+    assert (instance.vm_state, instance.task_state) == ("error", None)
+    assert instance.fault is not None and "lost" in instance.fault.message
+
+
+def test_open_action_explains_task_and_leftovers(db: Database, healthy: str) -> None:
+    db.write(lambda uow: make.action(uow, healthy).id)
+    change(db, healthy, task_state="rebooting")
+    assert db.read(audit.find) == []
+    change(db, healthy, deleted=True)
+    assert checks(db) == {"quota"}
+
+
+def test_leftovers_of_a_deleted_instance(db: Database, healthy: str) -> None:
+    change(db, healthy, deleted=True, vm_state="deleted")
+    assert checks(db) == {"allocation", "port", "quota"}
+    mend(db)
+    (state,) = db.read(hosts.states)
+    assert (state.vcpus_used, state.instances) == (0, [])
+
+
+def test_missing_allocation(db: Database, healthy: str) -> None:
+    db.write(claims.release, healthy)
+    assert checks(db) == {"allocation"}
+    mend(db)
+    (state,) = db.read(hosts.states)
+    assert (state.vcpus_used, state.instances) == (1, [healthy])
+
+
+def test_ipv6_addresses_follow_from_mac_addresses(db: Database) -> None:
+    def fill(uow: UnitOfWork) -> None:
+        dual = networks.create(uow, make.network("dual", cidr6="fd00:1::/64"))
+        plain = networks.create(uow, make.network("plain"))
+        for network, number, address6 in (
+            (dual, 2, "fd00:1::f816:3eff:fe00:2"),
+            (dual, 3, "fd00:1::3"),
+            (dual, 4, None),
+            (plain, 5, None),
+            (plain, 6, "fd00:1::6"),
+        ):
+            addresses = Addresses(f"10.0.0.{number}", f"fa:16:3e:00:00:{number:02x}", address6)
+            networks.Store(uow).add_port(make.instance(uow), network.id, 0, addresses, None)
+
+    db.write(fill)
+    found = {(problem.found, problem.expected) for problem in db.read(audit.find) if problem.check == "port"}
+    assert found == {
+        ("address fd00:1::3", "address fd00:1::f816:3eff:fe00:3"),
+        ("address none", "address fd00:1::f816:3eff:fe00:4"),
+        ("address fd00:1::6", "address none"),
+    }
+    db.write(audit.fix)
+    assert not [problem for problem in db.read(audit.find) if problem.check == "port"]

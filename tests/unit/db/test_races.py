@@ -1,0 +1,154 @@
+"""Two transactions at a time: the one that waited does not act on what it read before."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from oslo_config import cfg
+
+from nova_lite.conductor.engine.context import lock_act
+from nova_lite.conductor.hosts import domains
+from nova_lite.db import actions, claims, hosts, instances, models, services
+from nova_lite.db.engine import Database, UnitOfWork
+from nova_lite.objects import DomainReport, Selection
+from nova_lite.operations import states
+from nova_lite.operations.states import PowerState
+from tests.unit.conductor import make
+
+#: Seconds for which the first transaction stays open when the second one waits for it, as it has to.
+HELD = 1.0
+
+
+def overlap(db: Database, first: Callable[[UnitOfWork], Any], second: Callable[[UnitOfWork], Any]) -> Any:
+    """What ``second`` returns, which begins when ``first`` has written and not committed."""
+    written, done = threading.Event(), threading.Event()
+
+    def hold(uow: UnitOfWork) -> None:
+        first(uow)
+        uow.session.flush()
+        written.set()
+        done.wait(HELD)
+
+    def follow() -> Any:
+        assert written.wait(30)
+        try:
+            return db.write(second)
+        finally:
+            done.set()
+
+    with ThreadPoolExecutor(2) as pool:
+        held, followed = pool.submit(db.write, hold), pool.submit(follow)
+        held.result(60)
+        return followed.result(60)
+
+
+def test_a_host_that_is_forced_down_meanwhile_gets_no_claim(db: Database, conf: cfg.ConfigOpts) -> None:
+    db.write(hosts.record, conf, make.report())
+    uuid = db.write(make.instance)
+    (service,) = db.read(services.list_, "h1", services.COMPUTE)
+
+    def claim(uow: UnitOfWork) -> bool:
+        row = instances.lock(uow, uuid)
+        assert row is not None
+        return claims.claim(uow, row, Selection(host="h1", node="n1"))
+
+    granted = overlap(db, lambda uow: services.update(uow, str(service.id), {"forced_down": True}), claim)
+    assert granted is False
+    (found,) = db.read(hosts.states)
+    assert found.vcpus_used == 0
+
+
+def test_an_action_that_was_closed_meanwhile_is_over(db: Database) -> None:
+    """Two reports of one order: what the second one waits for is read again, the instance and the action."""
+    uuid = db.write(make.instance)
+    action_id = db.write(lambda uow: make.action(uow, uuid, lease_owner="me").id)
+
+    def close(uow: UnitOfWork) -> None:
+        act = lock_act(uow, action_id)
+        assert act is not None
+        act.instance.vm_state = states.ERROR
+        actions.finish(uow, act.action)
+
+    def seen(uow: UnitOfWork) -> tuple[str, bool]:
+        instance, action = actions.lock(uow, action_id, uuid) or (None, None)
+        assert instance is not None
+        assert actions.still_leased(uow, {action_id: uuid}, {action_id: "me"}, "schedule") == {}
+        return instance.vm_state, action.finish_time is not None
+
+    assert overlap(db, close, seen) == (states.ERROR, True)
+    assert db.write(lock_act, action_id) is None
+
+
+def test_an_instance_is_locked_before_its_action(db: Database) -> None:
+    """Whoever accepts an operation holds the instance, and closes its actions then: the other way round would be a
+    deadlock."""
+    if db.is_sqlite:
+        pytest.skip("one writer at a time")
+    uuid = db.write(make.instance)
+    action_id = db.write(lambda uow: make.action(uow, uuid).id)
+    of_action = sa.select(models.InstanceAction.id).where(models.InstanceAction.id == action_id)
+    of_instance = sa.select(models.Instance.id).where(models.Instance.uuid == uuid)
+
+    def is_locked() -> bool:
+        with db.sessions() as session:
+            return session.scalars(of_instance.with_for_update(skip_locked=True)).first() is None
+
+    for lock in (lambda uow: lock_act(uow, action_id), lambda uow: actions.lock(uow, action_id, uuid)):
+        with ThreadPoolExecutor(1) as pool, db.sessions() as session:
+            session.execute(of_action.with_for_update())
+            waiting = pool.submit(db.write, lock)
+            deadline = time.monotonic() + 10
+            while not is_locked() and time.monotonic() < deadline:
+                time.sleep(0.02)
+            locked = is_locked()
+            session.rollback()
+            assert waiting.result(30) is not None
+            assert locked
+
+
+def test_several_instances_are_locked_in_one_order_and_no_others(db: Database) -> None:
+    """In that of their uuids, whatever the order of their actions. Who holds another one is not waited for."""
+    if db.is_sqlite:
+        pytest.skip("one writer at a time")
+    first, second, third, other = sorted(db.write(make.instance) for _ in range(4))
+    asked = {db.write(lambda uow, uuid=uuid: make.action(uow, uuid).id): uuid for uuid in (third, second, first)}
+
+    def free() -> list[str]:
+        query = sa.select(models.Instance.uuid).order_by(models.Instance.uuid)
+        with db.sessions() as session:
+            return list(session.scalars(query.with_for_update(skip_locked=True)))
+
+    held = sa.select(models.Instance.id).where(models.Instance.uuid.in_([second, other])).with_for_update()
+    with ThreadPoolExecutor(1) as pool, db.sessions() as session:
+        session.execute(held)
+        waiting = pool.submit(db.write, lambda uow: sorted(actions.lock_all(uow, asked)))
+        deadline = time.monotonic() + 10
+        while free() != [third] and time.monotonic() < deadline:
+            time.sleep(0.02)
+        found = free()
+        session.rollback()
+        session.execute(sa.select(models.Instance.id).where(models.Instance.uuid == other).with_for_update())
+        assert waiting.result(30) == sorted(asked)
+        assert found == [third]
+
+
+def test_a_task_that_began_meanwhile_is_not_overwritten(db: Database) -> None:
+    """A host reports a guest that is off, while its delete is being accepted."""
+    place = {"host": "h1", "node": "n1", "generation": 1, "last_generation": 1, "power_state": 1}
+    uuid = db.write(make.instance, **place)
+
+    def accept(uow: UnitOfWork) -> None:
+        row = instances.lock(uow, uuid)
+        assert row is not None
+        row.task_state, row.updated_at = "deleting", uow.now
+
+    report = DomainReport(uuid=uuid, generation=1, power_state=int(PowerState.SHUTDOWN))
+    overlap(db, accept, lambda uow: domains.reconcile_domains(uow, "h1", [report], [], []))
+    (row,) = db.read(lambda uow: uow.session.query(models.Instance).all())
+    assert (row.vm_state, row.task_state, row.power_state) == (states.ACTIVE, "deleting", 1)

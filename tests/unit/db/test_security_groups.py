@@ -1,0 +1,314 @@
+"""Security groups: rows, rules, quota, members, and what hosts are told of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from oslo_config import cfg
+
+from nova_lite.base import exceptions
+from nova_lite.db import audit, networks, quotas, security_groups
+from nova_lite.db.engine import Database, UnitOfWork
+from nova_lite.db.models import Instance, Port
+from nova_lite.network.driver import Addresses
+from nova_lite.objects import SecurityGroup, SecurityGroupRule
+from nova_lite.objects.security_group import default_group, default_id
+from tests.unit.conductor import make
+
+ME, OTHER = make.context(), make.context("p2")
+
+
+def made(db: Database, conf: cfg.ConfigOpts, name: str = "web", **context: Any) -> SecurityGroup:
+    return db.write(security_groups.create, conf, make.context(**context), name, "for tests")
+
+
+def tcp(group: str, port: int = 80, **values: Any) -> SecurityGroupRule:
+    values = {"protocol": "TCP", "port_range_min": port, "port_range_max": port} | values
+    return SecurityGroupRule(id="", security_group_id=group, **values)
+
+
+def server(db: Database, number: int, *groups: str, **values: Any) -> str:
+    """With an interface of 10.0.0.``number``."""
+
+    def write(uow: UnitOfWork) -> str:
+        network = networks.Store(uow).networks() or [networks.create(uow, make.network())]
+        uuid = make.instance(uow, security_groups=list(groups), **values)
+        mac_address = f"fa:16:3e:00:00:{number:02x}"
+        addresses = Addresses(f"10.0.0.{number}", mac_address)
+        assert networks.Store(uow).add_port(uuid, network[0].id, 0, addresses, None)
+        return uuid
+
+    return db.write(write)
+
+
+def test_create_show_change_delete(db: Database, conf: cfg.ConfigOpts) -> None:
+    group = made(db, conf)
+    assert (group.name, group.description, group.project_id) == ("web", "for tests", "p1")
+    assert sorted((rule.direction, rule.ethertype) for rule in group.rules) == [("egress", "IPv4"), ("egress", "IPv6")]
+    assert [each.name for each in db.read(security_groups.list_, ME)] == ["default", "web"]
+    assert db.read(security_groups.get, ME, "web").id == db.read(security_groups.get, ME, group.id).id == group.id
+    with pytest.raises(exceptions.SecurityGroupExists):
+        made(db, conf)
+    changed = db.write(security_groups.update, ME, group.id, "www", None)
+    assert (changed.name, changed.description) == ("www", "for tests")
+    assert db.write(security_groups.update, ME, "www", None, "other").description == "other"
+    db.write(security_groups.delete, ME, group.id)
+    assert [each.name for each in db.read(security_groups.list_, ME)] == ["default"]
+    assert db.read(quotas.get, conf, "p1").quotas["security_groups"].used == 0
+
+
+def test_other_projects_have_their_own(db: Database, conf: cfg.ConfigOpts) -> None:
+    group = made(db, conf)
+    rule = db.write(security_groups.add_rule, conf, ME, tcp(group.id))
+    assert made(db, conf, project="p2").id != group.id
+    for call in (
+        lambda: db.read(security_groups.get, OTHER, group.id),
+        lambda: db.write(security_groups.update, OTHER, group.id, "x", None),
+        lambda: db.write(security_groups.delete, OTHER, group.id),
+        lambda: db.write(security_groups.add_rule, conf, OTHER, tcp(group.id)),
+        lambda: db.write(security_groups.add_rule, conf, OTHER, tcp("web", remote_group_id=group.id)),
+        lambda: db.write(security_groups.delete_rule, OTHER, rule.id),
+    ):
+        with pytest.raises(exceptions.NotFound):
+            call()
+    assert {each.project_id for each in db.read(security_groups.list_, make.ADMIN, True)} == {"p1", "p2"}
+    assert {each.project_id for each in db.read(security_groups.list_, OTHER, True)} == {"p2"}
+    assert db.read(security_groups.get, make.ADMIN, group.id).id == group.id
+    db.write(security_groups.delete_rule, make.ADMIN, rule.id)
+
+
+def test_the_default_group_is_there_from_the_first(db: Database, conf: cfg.ConfigOpts) -> None:
+    (group,) = db.read(security_groups.list_, ME)
+    assert group == default_group("p1")
+    with pytest.raises(exceptions.SecurityGroupFixed):
+        db.write(security_groups.delete, ME, group.id)
+    with pytest.raises(exceptions.SecurityGroupFixed):
+        db.write(security_groups.update, ME, "default", "other", None)
+    with pytest.raises(exceptions.SecurityGroupExists):
+        made(db, conf, "default")
+    with pytest.raises(exceptions.SecurityGroupExists):
+        db.write(security_groups.update, ME, made(db, conf).id, "default", None)
+    db.write(security_groups.add_rule, conf, ME, tcp("default", 22))
+    found = db.read(security_groups.get, ME, "default")
+    assert (found.id, len(found.rules)) == (default_id("p1"), 5)
+    for rule in found.rules:
+        db.write(security_groups.delete_rule, ME, rule.id)
+    assert db.read(security_groups.get, ME, "default").rules == []
+
+
+def test_its_first_rules_can_be_deleted_before_it_has_a_row(db: Database) -> None:
+    group = default_group("p1")
+    db.write(security_groups.delete_rule, ME, group.rules[-1].id)
+    assert len(db.read(security_groups.get, ME, group.id).rules) == len(group.rules) - 1
+
+
+@pytest.mark.parametrize(
+    ("values", "kept"),
+    [
+        ({}, {"protocol": "tcp", "port_range_min": 80, "port_range_max": 80}),
+        ({"remote_ip_prefix": "10.1.2.3/8"}, {"remote_ip_prefix": "10.1.2.3/8"}),
+        ({"remote_ip_prefix": "2001:db8::1/32", "ethertype": "IPv6"}, {"remote_ip_prefix": "2001:db8::1/32"}),
+        ({"protocol": "ICMP", "port_range_min": 8, "port_range_max": 0}, {"protocol": "icmp", "port_range_max": 0}),
+        ({"protocol": None, "port_range_min": None, "port_range_max": None, "direction": "egress",
+          "remote_ip_prefix": "10.0.0.0/8"}, {"direction": "egress"}),
+    ],
+)  # fmt: skip
+def test_rules(db: Database, conf: cfg.ConfigOpts, values: dict[str, Any], kept: dict[str, Any]) -> None:
+    group = made(db, conf)
+    rule = db.write(security_groups.add_rule, conf, ME, tcp(group.id, **values))
+    (found,) = [each for each in db.read(security_groups.get, ME, group.id).rules if each.id == rule.id]
+    assert found == rule
+    assert {name: getattr(found, name) for name in kept} == kept
+    with pytest.raises(exceptions.SecurityGroupRuleExists):
+        db.write(security_groups.add_rule, conf, ME, tcp(group.id, **values))
+
+
+def test_a_network_is_the_same_however_it_is_said(db: Database, conf: cfg.ConfigOpts) -> None:
+    group = made(db, conf)
+    db.write(security_groups.add_rule, conf, ME, tcp(group.id, remote_ip_prefix="10.1.2.3/8"))
+    with pytest.raises(exceptions.SecurityGroupRuleExists):
+        db.write(security_groups.add_rule, conf, ME, tcp(group.id, remote_ip_prefix="10.0.0.0/8"))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"protocol": "gre"},
+        {"protocol": None},
+        {"port_range_min": 0},
+        {"port_range_max": 65536},
+        {"port_range_min": 81},
+        {"port_range_min": None},
+        {"protocol": "icmp", "port_range_min": 256},
+        {"protocol": "icmp", "port_range_min": None},
+        {"remote_ip_prefix": "10.0.0.0/33"},
+        {"remote_ip_prefix": "2001:db8::/32"},
+        {"remote_ip_prefix": "10.0.0.0/8", "remote_group_id": "default"},
+        {"direction": "sideways"},
+        {"ethertype": "IPX"},
+    ],
+)
+def test_rules_that_make_no_sense(db: Database, conf: cfg.ConfigOpts, values: dict[str, Any]) -> None:
+    group = made(db, conf)
+    with pytest.raises(exceptions.SecurityGroupRuleInvalid):
+        db.write(security_groups.add_rule, conf, ME, tcp(group.id, **values))
+
+
+def test_quota_of_groups_and_rules(db: Database, conf: cfg.ConfigOpts) -> None:
+    conf.set_override("security_groups", 1, "quota")
+    conf.set_override("security_group_rules", 1, "quota")
+    group = made(db, conf)
+    with pytest.raises(exceptions.QuotaExceeded, match="security_groups"):
+        made(db, conf, "other")
+    rule = db.write(security_groups.add_rule, conf, ME, tcp(group.id))
+    with pytest.raises(exceptions.QuotaExceeded, match="security_group_rules"):
+        db.write(security_groups.add_rule, conf, ME, tcp(group.id, 81))
+    db.write(security_groups.delete_rule, ME, rule.id)
+    db.write(security_groups.add_rule, conf, ME, tcp(group.id, 81))
+    assert db.read(audit.find) == []
+
+
+def test_members(db: Database, conf: cfg.ConfigOpts) -> None:
+    """A group that is renamed keeps its members; one that has any is not deleted."""
+    group = made(db, conf)
+    uuid = server(db, 2, "default")
+    db.write(security_groups.join, ME, uuid, group.id)
+    db.write(security_groups.join, ME, uuid, "web")
+    assert groups_of(db, uuid) == ["default", "web"]
+    db.write(security_groups.update, ME, group.id, "www", None)
+    assert groups_of(db, uuid) == ["default", "www"]
+    assert [each.name for each in db.read(security_groups.of_instance, ME, uuid)] == ["default", "www"]
+    with pytest.raises(exceptions.SecurityGroupInUse, match=uuid):
+        db.write(security_groups.delete, ME, group.id)
+    db.write(security_groups.leave, ME, uuid, "www")
+    with pytest.raises(exceptions.SecurityGroupNotAssociated):
+        db.write(security_groups.leave, ME, uuid, "www")
+    db.write(security_groups.delete, ME, group.id)
+    for call in (security_groups.join, security_groups.leave):
+        with pytest.raises(exceptions.SecurityGroupNotFound):
+            db.write(call, ME, uuid, "www")
+        with pytest.raises(exceptions.InstanceNotFound):
+            db.write(call, OTHER, uuid, "default")
+
+
+def test_a_locked_server_stays_as_it_is(db: Database) -> None:
+    uuid = server(db, 2, "default", locked=True)
+    for call in (security_groups.join, security_groups.leave):
+        with pytest.raises(exceptions.InstanceIsLocked):
+            db.write(call, ME, uuid, "default")
+    db.write(security_groups.leave, make.context(admin=True), uuid, "default")
+
+
+def groups_of(db: Database, uuid: str) -> list[str]:
+    return db.read(lambda uow: uow.session.query(Instance).filter_by(uuid=uuid).one().security_groups)
+
+
+def test_what_a_new_server_asks_for(db: Database, conf: cfg.ConfigOpts) -> None:
+    group = made(db, conf)
+    theirs = made(db, conf, "theirs", project="p2")
+
+    def named(*references: str) -> list[str]:
+        return db.write(security_groups.named, "p1", references)
+
+    assert named() == named("default") == named(default_id("p1")) == ["default"]
+    assert named("web", group.id) == ["web"]
+    assert named("default", group.id) == ["default", "web"]
+    for reference in ("nosuch", theirs.id, "theirs", default_id("p2")):
+        with pytest.raises(exceptions.SecurityGroupUnavailable):
+            named(reference)
+
+
+def test_what_hosts_are_told(db: Database, conf: cfg.ConfigOpts) -> None:
+    """Of servers that they have, their groups; and the members of groups that those name, wherever they are."""
+    web, db_group = made(db, conf), made(db, conf, "db")
+    db.write(security_groups.add_rule, conf, ME, tcp(db_group.id, 5432, remote_group_id=web.id))
+    front, back = server(db, 2, "default", "web", host="h1"), server(db, 3, "db", host="h1")
+    gone = server(db, 4, "web", deleted=True, host="h1")
+    stranger = server(db, 5, "default", project_id="p2", host="h1")
+    elsewhere = server(db, 6, "db", project_id="p3", host="h2")
+    told = db.read(security_groups.filters, "h1", [back, stranger, gone, elsewhere, "unknown"])
+    assert told.instances == {
+        back: [db_group.id],
+        stranger: [default_id("p2")],
+        gone: [],
+        "unknown": [],
+        elsewhere: [],  # a host is told of its own alone
+    }
+    assert {group.project_id for group in told.groups.values()} == {"p1", "p2"}
+    assert {group.name: group.members for group in told.groups.values() if group.project_id == "p1"} == {
+        "db": [],
+        "web": ["10.0.0.2"],
+    }
+    assert told.groups[default_id("p2")].members == ["10.0.0.5"]
+    told = db.read(security_groups.filters, "h1", [front])
+    assert told.groups[default_id("p1")].members == ["10.0.0.2"]
+    assert db.read(security_groups.filters, "h1", []).groups == {}
+
+
+def test_a_rule_goes_with_the_group_that_it_names(db: Database, conf: cfg.ConfigOpts) -> None:
+    web, back = made(db, conf), made(db, conf, "db")
+    db.write(security_groups.add_rule, conf, ME, tcp(back.id, remote_group_id=web.id))
+    assert [each.remote_group_name for each in db.read(security_groups.get, ME, "db").rules][-1] == "web"
+    db.write(security_groups.delete, ME, web.id)
+    assert {each.direction for each in db.read(security_groups.get, ME, "db").rules} == {"egress"}
+
+
+@pytest.mark.parametrize("projects, changed", [({"p1"}, set()), (set(), {"a", "b"}), ({"p1"}, {"a"})])
+def test_who_hears_is_found_without_reading_all_servers(db: Database, projects: set[str], changed: set[str]) -> None:
+    """Of all that were ever made."""
+    if not db.is_sqlite:
+        pytest.skip("the plan is read as SQLite tells it")
+    plans: list[str] = []
+
+    def note(connection: Any, cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        if statement.startswith("SELECT") and "instances" in statement:
+            cursor.execute(f"EXPLAIN QUERY PLAN {statement}", parameters)
+            plans.extend(row[-1] for row in cursor.fetchall())
+
+    sa.event.listen(db.engine, "before_cursor_execute", note)
+    try:
+        db.read(security_groups.hosts, projects, changed)
+    finally:
+        sa.event.remove(db.engine, "before_cursor_execute", note)
+    reads = [plan for plan in plans if " instances " in f"{plan} "]
+    assert reads and all("(project_id=?" in plan or "(uuid=?" in plan for plan in reads), reads
+
+
+def test_members_have_addresses_of_both_kinds(db: Database, conf: cfg.ConfigOpts) -> None:
+    here = server(db, 2, "default", host="h1")
+    db.write(lambda uow: uow.session.execute(sa.update(Port).values(address6="fd00::2")))
+    (group,) = db.read(security_groups.filters, "h1", [here]).groups.values()
+    assert group.members == ["10.0.0.2", "fd00::2"]
+
+
+def test_which_hosts_hear_of_a_change(db: Database) -> None:
+    first = server(db, 2, "default", host="h1")
+    second = server(db, 3, "default", host="h2")
+    server(db, 4, "default", host="h3", project_id="p2")
+    server(db, 5, "default", host="h4", deleted=True)
+    server(db, 6, "default")
+    assert db.read(security_groups.hosts, {"p1"}, set()) == ["h1", "h2"]
+    assert db.read(security_groups.hosts, set(), {first}) == ["h2"]
+    assert db.read(security_groups.hosts, {"p2"}, {first}) == ["h2", "h3"]
+    # Of two that changed at the same time, each has to know the other.
+    assert db.read(security_groups.hosts, set(), {first, second}) == ["h1", "h2"]
+
+
+def test_what_is_changed_is_marked_for_hosts(db: Database, conf: cfg.ConfigOpts) -> None:
+    marked: list[tuple[set[str], set[str]]] = []
+    db.before_commit = lambda uow: marked.append((uow.refiltered_projects, uow.refiltered_instances))
+    uuid = server(db, 2, "default")
+    assert marked.pop() == (set(), {uuid})
+    group = made(db, conf)
+    for write in (
+        lambda: db.write(security_groups.add_rule, conf, ME, tcp(group.id)),
+        lambda: db.write(security_groups.join, ME, uuid, "web"),
+        lambda: db.write(security_groups.leave, ME, uuid, "web"),
+        lambda: db.write(security_groups.delete, ME, "web"),
+    ):
+        write()
+        assert marked.pop() == ({"p1"}, set())
+    db.write(lambda uow: networks.Store(uow).remove_ports(uuid))
+    assert marked.pop() == (set(), {uuid})

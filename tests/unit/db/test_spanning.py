@@ -1,0 +1,134 @@
+"""Networks that span hosts: rows, and what each host is told of the others."""
+
+from __future__ import annotations
+
+import pytest
+import sqlalchemy as sa
+from oslo_config import cfg
+
+from nova_lite.base import exceptions
+from nova_lite.db import hosts, network_records, networks, security_groups, spanning
+from nova_lite.db.engine import Database, UnitOfWork
+from nova_lite.db.models import Allocation, ComputeNode, Service
+from nova_lite.network import define
+from nova_lite.network.driver import Addresses
+from nova_lite.objects import Network, NetworkRecord
+from tests.unit.conductor import make
+
+
+def span(db: Database, name: str = "wide", vni: int | None = 77, number: int = 0) -> Network:
+    cidr = f"10.{number}.0.0/24"
+    return db.write(networks.create, define.network(name, cidr, vni=vni, bridge=f"br{number}"))
+
+
+def host(db: Database, name: str, tunnel_ip: str | None) -> int:
+    def write(uow: UnitOfWork) -> int:
+        report = make.report(name, inventories=[make.inventory(name, tunnel_ip=tunnel_ip)])
+        hosts.register_host(uow, uow.conf, report)
+        return uow.session.scalars(sa.select(ComputeNode.id).where(ComputeNode.host == name)).one()
+
+    return db.write(write)
+
+
+def guest(db: Database, network: Network, number: int, *nodes: int, **values: object) -> str:
+    """On these compute nodes."""
+
+    def write(uow: UnitOfWork) -> str:
+        uuid = make.instance(uow, **values)
+        mac_address = f"fa:16:3e:00:00:{number:02x}"
+        address = network.cidr.replace("0/24", str(number))
+        assert networks.Store(uow).add_port(uuid, network.id, 0, Addresses(address, mac_address), None)
+        for node in nodes:
+            place = {"vcpus": 1, "memory_mb": 1, "disk_gb": 1, "created_at": uow.now}
+            uow.session.add(Allocation(instance_uuid=uuid, compute_node_id=node, generation=1, **place))
+        return uuid
+
+    return db.write(write)
+
+
+def peers(db: Database, name: str) -> dict[str, list[str]]:
+    return db.read(spanning.peers, [name])[name]
+
+
+def test_each_host_is_told_of_the_others_on_its_networks(db: Database) -> None:
+    one, two, three = host(db, "h1", "10.9.9.1"), host(db, "h2", "10.9.9.2"), host(db, "h3", "10.9.9.3")
+    wide, other, alone = span(db), span(db, "other", 78, 1), span(db, "alone", None, 2)
+    guest(db, wide, 2, one, host="h1")
+    assert peers(db, "h1") == {wide.id: []}
+    guest(db, wide, 3, two, host="h2", project_id="p2")
+    guest(db, other, 4, three, host="h3")
+    for number, node in ((5, one), (6, two), (7, three)):
+        guest(db, alone, number, node)
+    assert peers(db, "h1") == {wide.id: ["10.9.9.2"]}
+    assert peers(db, "h2") == {wide.id: ["10.9.9.1"]}
+    assert peers(db, "h3") == {other.id: []}
+    assert peers(db, "h9") == {}
+    assert db.read(security_groups.filters, "h1", []).peers == {wide.id: ["10.9.9.2"]}
+
+
+def test_both_ends_of_a_move_are_told_of(db: Database) -> None:
+    one, two, three = host(db, "h1", "10.9.9.1"), host(db, "h2", "10.9.9.2"), host(db, "h3", "10.9.9.3")
+    wide = span(db)
+    guest(db, wide, 2, one, host="h1")
+    guest(db, wide, 3, two, three, host="h2")
+    assert peers(db, "h1") == {wide.id: ["10.9.9.2", "10.9.9.3"]}
+    assert peers(db, "h3") == {wide.id: ["10.9.9.1", "10.9.9.2"]}
+
+
+def test_one_that_is_gone_or_reached_nowhere_is_not_told_of(db: Database) -> None:
+    one, two, three = host(db, "h1", "10.9.9.1"), host(db, "h2", "10.9.9.2"), host(db, "h3", None)
+    wide = span(db)
+    guest(db, wide, 2, one, host="h1")
+    gone = guest(db, wide, 3, two, host="h2")
+    guest(db, wide, 4, three, host="h3")
+    assert peers(db, "h1") == {wide.id: ["10.9.9.2"]}
+    db.write(lambda uow: networks.Store(uow).remove_ports(gone))
+    assert peers(db, "h1") == {wide.id: []}
+
+
+def test_who_hears_of_a_guest(db: Database) -> None:
+    """Also hosts of other projects' guests, which share the network."""
+    one, two, three = host(db, "h1", "10.9.9.1"), host(db, "h2", "10.9.9.2"), host(db, "h3", "10.9.9.3")
+    wide, alone = span(db), span(db, "alone", None, 2)
+    guest(db, wide, 2, one, host="h1")
+    new = guest(db, wide, 3, two, host="h2", project_id="p2")
+    unconcerned = guest(db, alone, 4, three, host="h3", project_id="p3")
+    assert db.read(spanning.hosts, set(), {new}) == ["h1", "h2"]
+    assert db.read(spanning.hosts, {"p2"}, set()) == ["h1", "h2"]
+    assert db.read(spanning.hosts, {"p3"}, {unconcerned}) == []
+    db.write(lambda uow: uow.session.execute(sa.update(Service).where(Service.host == "h1").values(up=False)))
+    assert db.read(spanning.hosts, set(), {new}) == ["h2"]
+
+
+def test_a_new_tunnel_address_is_told(db: Database) -> None:
+    one, two = host(db, "h1", "10.9.9.1"), host(db, "h2", "10.9.9.2")
+    wide = span(db)
+    guest(db, wide, 2, one, host="h1")
+    guest(db, wide, 3, two, host="h2")
+    host(db, "h2", "10.9.9.22")
+    assert peers(db, "h1") == {wide.id: ["10.9.9.22"]}
+
+
+def test_a_vni_is_one_networks_alone(db: Database) -> None:
+    span(db)
+    with pytest.raises(Exception, match=r"(?i)unique|duplicate"):
+        span(db, "second", 77, 1)
+    assert span(db, "none", None, 2).vni is None
+    assert span(db, "none too", None, 3).vni is None
+
+
+def test_networks_that_projects_make_get_a_vni(db: Database, conf: cfg.ConfigOpts) -> None:
+    def made(name: str, mtu: int = 1500) -> NetworkRecord:
+        wanted = NetworkRecord(id=make.network().id, name=name, cidr="", project_id="p1", mtu=mtu)
+        return db.write(network_records.create, conf, make.context(), wanted)
+
+    assert (made("plain").vni, made("plain too").mtu) == (None, 1500)
+    conf.set_override("project_vnis", ["10-10", "20-21"], "network")
+    span(db, "operator's", 20, 1)
+    found = {(each.vni, each.mtu) for each in (made("a"), made("b", 1280))}
+    assert {vni for vni, _ in found} == {10, 21} and {mtu for _, mtu in found} == {1450, 1280}
+    with pytest.raises(exceptions.Conflict, match="All VNIs"):
+        made("c")
+    conf.set_override("project_vnis", ["5-4"], "network")
+    with pytest.raises(exceptions.ConfigurationError, match="no range"):
+        made("d")

@@ -1,0 +1,216 @@
+"""Every row of the table of hardware: what its page says of it is what happens."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import libvirt
+import pytest
+
+from nova_lite import hardware
+from nova_lite.api.compute import image_properties
+from nova_lite.base import exceptions
+from nova_lite.conductor.operations import create
+from nova_lite.conductor.operations.password import ChangePassword
+from nova_lite.hardware import table, traits
+from nova_lite.hardware.definition import Outcome, Row
+from nova_lite.objects import Flavor, HostAggregate, Image
+from nova_lite.scheduler.filters.aggregates import AggregateInstanceExtraSpecsFilter
+from nova_lite.scheduler.filters.base import HostFilter
+from nova_lite.scheduler.filters.compute_capabilities import ComputeCapabilitiesFilter
+from nova_lite.scheduler.filters.image_properties import ImagePropertiesFilter
+from nova_lite.scheduler.filters.traits import TraitsFilter
+from nova_lite.virt.libvirt import hardware_page
+from nova_lite.virt.libvirt.disks import DiskMaker
+from tests.unit.scheduler import builders
+
+PAGE = Path(__file__).parents[3] / "docs" / "hardware.md"
+
+#: Of an extra spec, by Nova's documentation of flavors.
+NOVA_SPECS = """
+    accel:device_profile aggregate_instance_extra_specs:x capabilities:x group_policy hw:boot_menu hw:cpu_cores
+    hw:cpu_dedicated_mask hw:cpu_max_cores hw:cpu_max_sockets hw:cpu_max_threads hw:cpu_policy hw:cpu_realtime
+    hw:cpu_realtime_mask hw:cpu_sockets hw:cpu_thread_policy hw:cpu_threads hw:emulator_threads_policy
+    hw:ephemeral_encryption hw:ephemeral_encryption_format hw:hide_hypervisor_id hw:locked_memory
+    hw:maxphysaddr_bits hw:maxphysaddr_mode hw:mem_encryption hw:mem_page_size hw:numa_cpus.0 hw:numa_mem.0
+    hw:numa_nodes hw:pci_numa_affinity_policy hw:pmem hw:pmu hw:redirected_usb_ports hw:serial_port_count
+    hw:sound_model hw:tpm_model hw:tpm_secret_security hw:tpm_version hw:usb_model hw:vif_multiqueue_enabled
+    hw:viommu_model hw:virtio_packed_ring hw:watchdog_action hw_rng:allowed hw_rng:rate_bytes hw_rng:rate_period
+    hw_video:ram_max_mb os:secure_boot pci_passthrough:alias quota:cpu_period quota:cpu_quota quota:cpu_shares
+    quota:disk_read_bytes_sec quota:disk_read_iops_sec quota:disk_total_bytes_sec quota:disk_total_iops_sec
+    quota:disk_write_bytes_sec quota:disk_write_iops_sec quota:vif_inbound_average quota:vif_inbound_burst
+    quota:vif_inbound_peak quota:vif_outbound_average quota:vif_outbound_burst quota:vif_outbound_peak
+    quota:cpu_limit quota:memory_limit quota:disk_io_limit quota:vif_limit resources:VCPU resources1:VCPU
+    resources_A:VCPU trait:HW_CPU_X86_VMX trait1:X trait_A:X vmware:x
+"""
+
+
+def of(row: Row) -> tuple[Flavor, Image]:
+    """The row's example."""
+    own = {key: value for key, value in row.properties.items() if key != "disk_format"}
+    flavor = Flavor(flavorid="1", name="f", vcpus=4, memory_mb=512, root_gb=1, extra_specs=dict(row.specs))
+    return flavor, Image(id="i", name="i", properties=own)
+
+
+@pytest.fixture(scope="module")
+def libvirtd() -> Any:
+    """libvirt's own test driver: it knows the schema of domains."""
+    libvirt.registerErrorHandler(lambda *_: None, None)
+    return libvirt.open("test:///default")
+
+
+# --- the table is whole
+
+
+@pytest.mark.parametrize("key", NOVA_SPECS.split())
+def test_each_extra_spec_that_nova_documents_has_a_row(key: str) -> None:
+    assert table.of_spec(key) is not None
+
+
+@pytest.mark.parametrize("key", sorted(key for key in image_properties.KNOWN if re.match("(hw|img|os)_", key)))
+def test_each_image_property_that_nova_knows_has_a_row(key: str) -> None:
+    assert table.of_property(key) is not None or table.of_property(f"{key}.0") is not None
+
+
+def test_names_are_of_one_row_each() -> None:
+    for kind in ("name", "flavor", "image"):
+        names = [name for row in table.ROWS if (name := getattr(row, kind))]
+        assert len(names) == len(set(names)), kind
+
+
+# --- each row, run
+
+
+@pytest.mark.parametrize("row", table.ROWS, ids=lambda row: row.name)
+def test_a_row_does_what_its_page_says(row: Row, libvirtd: Any) -> None:
+    assert row.flavor in row.specs or row.image in row.properties or "{" in row.flavor + row.image
+    effect = hardware_page.effect(row)
+    CHECKS[row.outcome](row, effect, libvirtd)
+    assert hardware_page._line(row) in PAGE.read_text()
+
+
+def check_refused(row: Row, effect: str, libvirtd: Any) -> None:
+    with pytest.raises(exceptions.HardwareRefused) as refusal:
+        create.check_flavor_fits(of(row)[1], of(row)[0])
+    assert refusal.value.code == 400
+    assert effect == f"400, “{refusal.value.message}”"
+    assert row.says in refusal.value.message
+    for key, value in row.specs.items():
+        if not row.kept:
+            with pytest.raises(exceptions.HardwareRefused, match="is not supported here"):
+                hardware.check_extra_spec(key, value, with_values=False)
+        else:
+            hardware.check_extra_spec(key, value, with_values=True)
+    for value in row.harmless:
+        if row.values.takes(value):
+            specs = {row.flavor: value} if row.flavor else {}
+            hardware.check(Flavor(flavorid="1", name="f", vcpus=1, memory_mb=1, root_gb=1, extra_specs=specs), None)
+
+
+def check_honoured(row: Row, effect: str, libvirtd: Any) -> None:
+    flavor, image = of(row)
+    create.check_flavor_fits(image, flavor)
+    for key, value in row.specs.items():
+        hardware.check_extra_spec(key, value, with_values=True)
+    if "`" in effect:
+        xml = hardware_page.xml(row.specs, row.properties).replace('type="kvm"', 'type="test"', 1)
+        libvirtd.defineXMLFlags(xml, libvirt.VIR_DOMAIN_DEFINE_VALIDATE).undefine()
+    else:
+        assert effect == row.changes
+        OWN[row.name](row)
+
+
+def check_elsewhere(row: Row, effect: str, libvirtd: Any) -> None:
+    create.check_flavor_fits(of(row)[1], of(row)[0])
+    assert effect == "nothing"
+
+
+CHECKS: dict[Outcome, Callable[[Row, str, Any], None]] = {
+    Outcome.REFUSED: check_refused,
+    Outcome.HONOURED: check_honoured,
+    Outcome.ELSEWHERE: check_elsewhere,
+}
+
+
+# --- rows whose effect is not in the domain that a server is made with
+
+
+def chosen(subject: HostFilter, **host: Any) -> Callable[[Row], None]:
+    """The example rules an ordinary host out, and lets this one pass."""
+
+    def check(row: Row) -> None:
+        flavor, image = of(row)
+        request = builders.spec(flavor=flavor, image=image)
+        assert subject.applies(request)
+        assert not subject.host_passes(builders.host(cpu_arch="x86_64"), request)
+        assert subject.host_passes(builders.host(**host), request)
+
+    return check
+
+
+def check_max_threads(row: Row) -> None:
+    flavor, _ = of(row)
+    with pytest.raises(exceptions.HardwareRefused, match="2 CPU threads are asked for"):
+        hardware.check(flavor, Image(id="i", name="i", properties={"hw_cpu_threads": "2"}))
+
+
+def check_rescue(row: Row) -> None:
+    assert hardware.check_rescue(of(row)[1]).stable
+    assert not hardware.check_rescue(Image(id="i", name="i")).stable
+
+
+def check_rng_model(row: Row) -> None:
+    assert "<rng" in hardware_page.xml({}, {})
+    assert "<rng" in hardware_page.xml({}, row.properties)
+
+
+def check_config_drive(row: Row) -> None:
+    assert create._wants_config_drive(of(row)[1])
+
+
+def check_command_line(row: Row) -> None:
+    maker = DiskMaker.__new__(DiskMaker)
+    maker._boot_file = lambda others, image_id: f"/{image_id}"  # type: ignore[method-assign]
+    image = Image(id="i", name="i", properties={**row.properties, "kernel_id": "k", "hw_disk_bus": "scsi"})
+    direct = maker.direct_boot(image, {})
+    assert direct is not None
+    assert direct.command_line == "root=/dev/sda console=ttyS0 quiet"
+
+
+def check_admin_user(row: Row) -> None:
+    properties = {**row.properties, "hw_qemu_guest_agent": "yes"}
+    instance: Any = SimpleNamespace(image={"properties": properties})
+    accepted = ChangePassword().accept(None, None, instance, {"admin_password": "x"})  # type: ignore[arg-type]
+    assert accepted is not None
+    assert accepted["user"] == "debian"
+
+
+aggregate = {"id": 1, "name": "a", "metadata": {"ssd": "true"}}
+
+OWN: dict[str, Callable[[Row], None]] = {
+    "cpu_max_threads": check_max_threads,
+    "rescue_bus": check_rescue,
+    "rescue_device": check_rescue,
+    "rng_model": check_rng_model,
+    "config_drive": check_config_drive,
+    "command_line": check_command_line,
+    "admin_user": check_admin_user,
+    "traits": chosen(TraitsFilter(), capabilities={traits.CAPABILITY: ["HW_CPU_X86_AVX2"]}),
+    "capabilities": chosen(ComputeCapabilitiesFilter(), cpu_arch="aarch64"),
+    "aggregate_instance_extra_specs": chosen(
+        AggregateInstanceExtraSpecsFilter(), aggregates=[HostAggregate(**aggregate)]
+    ),
+    "hw_architecture": chosen(ImagePropertiesFilter(), cpu_arch="aarch64"),
+    "hw_vm_mode": chosen(ImagePropertiesFilter(), supported_vm_modes=["xen"]),
+    "img_hv_type": chosen(ImagePropertiesFilter(), supported_hv_types=["vmware"]),
+    "img_hv_requested_version": chosen(ImagePropertiesFilter(), hypervisor_version=1000),
+}
+
+
+def test_the_page_is_made_from_the_table() -> None:
+    _, mark, made = PAGE.read_text().partition(hardware_page.MARK)
+    assert mark + made == hardware_page.markdown(), "run: nova-lite-manage api hardware (docs/hardware.md)"

@@ -1,0 +1,68 @@
+"""A broker that refuses a daemon which runs is asked now and then, not all the time."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import oslo_messaging as messaging
+import pytest
+from oslo_messaging._drivers import impl_rabbit
+
+from nova_lite.rpc import auth_retry
+
+
+@pytest.fixture
+def consume(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """oslo.messaging's, as `refusals.be_patient` has made it of one that ends as is said."""
+    ends: list[Exception | None] = []
+
+    def original(connection: Any, timeout: float | None = None) -> str:
+        end = ends.pop(0)
+        if end is not None:
+            raise end
+        return f"consumed within {timeout}"
+
+    monkeypatch.setattr(impl_rabbit.Connection, "consume", original)
+    auth_retry.be_patient.__wrapped__()
+    return ends, impl_rabbit.Connection.consume
+
+
+@pytest.fixture
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    clock, naps = [100.0], []
+
+    def sleep(seconds: float) -> None:
+        clock[0] += seconds
+        naps.append(seconds)
+
+    monkeypatch.setattr(auth_retry, "time", types.SimpleNamespace(sleep=sleep, monotonic=lambda: clock[0]))
+    return naps
+
+
+def connection(stopped: bool = False) -> Any:
+    return types.SimpleNamespace(_consume_loop_stopped=stopped)
+
+
+def test_after_a_refusal_it_waits(consume: Any, slept: list[float]) -> None:
+    ends, patient = consume
+    ends[:] = [messaging.MessageDeliveryFailure("403 ACCESS_REFUSED"), None]
+    assert patient(connection(), timeout=1) is None
+    assert sum(slept) == auth_retry.SECONDS
+    assert patient(connection(), timeout=1) == "consumed within 1"
+    assert sum(slept) == auth_retry.SECONDS
+
+
+def test_who_stops_does_not_wait(consume: Any, slept: list[float]) -> None:
+    ends, patient = consume
+    ends[:] = [messaging.MessageDeliveryFailure("403 ACCESS_REFUSED")]
+    assert patient(connection(stopped=True)) is None
+    assert slept == []
+
+
+def test_other_ends_are_as_ever(consume: Any, slept: list[float]) -> None:
+    ends, patient = consume
+    ends[:] = [messaging.MessagingTimeout("nothing came")]
+    with pytest.raises(messaging.MessagingTimeout):
+        patient(connection())
+    assert slept == []

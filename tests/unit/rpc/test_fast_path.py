@@ -1,0 +1,114 @@
+"""What is done on a connection is just done; what fails goes oslo.messaging's own way, as if it had begun there."""
+
+from __future__ import annotations
+
+import os
+import types
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from oslo_messaging._drivers import impl_rabbit
+
+from nova_lite.rpc import fast_path
+
+Ensure = Callable[..., Any]
+
+
+@pytest.fixture
+def long_way(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What it was told, each time; it tries twice."""
+    told: list[dict[str, Any]] = []
+
+    def original(connection: Any, method: Callable[[], Any], **options: Any) -> Any:
+        told.append(options)
+        try:
+            return method()
+        except ConnectionError:
+            told.append({"again": True})
+            return method()
+
+    monkeypatch.setattr(impl_rabbit.Connection, "ensure", original)
+    fast_path.try_first.__wrapped__()
+    return told
+
+
+def connection(channel: object = "a channel", pid: int | None = None) -> Any:
+    return types.SimpleNamespace(channel=channel, _initial_pid=pid or os.getpid())
+
+
+def test_what_works_is_done_once_and_goes_no_long_way(long_way: list[dict[str, Any]]) -> None:
+    done: list[int] = []
+    impl_rabbit.Connection.ensure(connection(), lambda: done.append(1), retry=0)
+    assert (done, long_way) == ([1], [])
+
+
+def test_what_fails_is_the_long_ways_first_try(long_way: list[dict[str, Any]]) -> None:
+    """It is told as it was raised, and not done a second time for that."""
+    tried: list[int] = []
+
+    def method() -> None:
+        tried.append(1)
+        if len(tried) == 1:
+            raise ConnectionResetError("reset by the broker")
+
+    impl_rabbit.Connection.ensure(connection(), method, retry=3)
+    assert (len(tried), long_way) == (2, [{"retry": 3}, {"again": True}])
+
+
+def test_what_is_no_matter_of_the_connection_is_raised(long_way: list[dict[str, Any]]) -> None:
+    tried: list[int] = []
+
+    def method() -> None:
+        tried.append(1)
+        raise LookupError("nobody serves this")
+
+    with pytest.raises(LookupError, match="nobody serves this"):
+        impl_rabbit.Connection.ensure(connection(), method, retry=0)
+    assert len(tried) == 1
+
+
+@pytest.mark.parametrize("broken", [connection(channel=None), connection(pid=-1)])
+def test_a_connection_that_is_none_goes_the_long_way_at_once(long_way: list[dict[str, Any]], broken: Any) -> None:
+    impl_rabbit.Connection.ensure(broken, lambda: None, retry=0)
+    assert long_way == [{"retry": 0}]
+
+
+class Socket:
+    def __init__(self) -> None:
+        self.timeouts: list[float | None] = []
+
+    def settimeout(self, timeout: float | None) -> None:
+        self.timeouts.append(timeout)
+
+    def gettimeout(self) -> float | None:
+        return self.timeouts[-1]
+
+    def setsockopt(self, *option: int) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("heartbeats", "first", "second"), [(True, 60, 5), (False, None, 5)])
+def test_a_timeout_is_told_to_the_socket_once(
+    heartbeats: bool, first: float | None, second: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = impl_rabbit.Connection.set_transport_socket_timeout
+    monkeypatch.setattr(impl_rabbit.Connection, "set_transport_socket_timeout", own)
+    fast_path.tell_timeouts_once.__wrapped__()
+    tell = impl_rabbit.Connection.set_transport_socket_timeout
+    used = Socket()
+    connected = types.SimpleNamespace(connection=types.SimpleNamespace(sock=used))
+    mine = types.SimpleNamespace(
+        channel=connected, heartbeat_timeout_threshold=60, _heartbeat_supported_and_enabled=lambda: heartbeats
+    )
+    for timeout in (None, None, *([60, 120] if heartbeats else []), 5, 5):
+        tell(mine, timeout)
+    assert used.timeouts == [first, second]
+    used.settimeout(1)  # somebody else did
+    tell(mine, 5)
+    connected.connection.sock = another = Socket()
+    tell(mine, 5)
+    assert (used.timeouts, another.timeouts) == ([first, second, 1, second], [second])
+    mine.channel = None
+    mine.connection_id = "nobody's"
+    tell(mine, 5)

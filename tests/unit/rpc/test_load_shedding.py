@@ -1,0 +1,289 @@
+"""What becomes of messages when there are too many: who is dropped, who is told, and that a busy server is not deaf."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from types import SimpleNamespace
+from typing import Any, Protocol
+
+import pytest
+from oslo_messaging._drivers import common
+
+from nova_lite import rpc
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext, get_admin_context
+from nova_lite.conductor.rpcapi import ConductorRPC, priority
+from nova_lite.rpc import contract, load_shedding
+from nova_lite.rpc.admission import Priority
+from nova_lite.rpc.client import Message
+from nova_lite.rpc.load_shedding import Throttled, Workers
+from nova_lite.rpc.self_check import SelfCheckingServer
+from tests.functional.cloud import wait_for
+from tests.unit.rpc.test_self_check import no_answer, transport  # noqa: F401
+
+USER = RequestContext(user_id="u", project_id="p")
+
+
+class Incoming:
+    """As oslo.messaging's driver hands over a message; ``ttl``: the AMQP expiration of a call, in ms."""
+
+    def __init__(self, method: str, ttl: str | None = "20000", call: bool = True, **arguments: Any) -> None:
+        self.message = _Body(method=method, args=arguments)
+        self.message._raw_message = SimpleNamespace(properties={"expiration": ttl} if ttl else {})
+        self.ctxt = USER.to_rpc()
+        self.reply_q = "replies" if call else None
+        self.failures: list[Any] = []
+
+    def reply(self, reply: Any = None, failure: Any = None) -> None:
+        self.failures.append(failure)
+
+
+class _Body(dict[str, Any]):
+    _raw_message: Any
+
+
+class Pool:
+    """Workers whose work waits until it may end."""
+
+    def __init__(self, limit: int = 4, threads: int = 1, longest: float = 60.0) -> None:
+        self.may_end = threading.Event()
+        self.done: list[str] = []
+        self.workers = Workers(limit, longest, threads, priority, threads)
+
+    def __call__(self, incoming: list[Incoming]) -> None:
+        assert self.may_end.wait(30)
+        self.done.append(incoming[0].message["method"])
+
+    def send(self, *messages: Incoming) -> None:
+        for message in messages:
+            self.workers.submit(self, [message])
+
+    def end(self) -> list[str]:
+        self.may_end.set()
+        self.workers.shutdown()
+        return self.done
+
+
+@pytest.fixture
+def pool() -> Iterator[Callable[..., Pool]]:
+    made: list[Pool] = []
+
+    def make(**options: Any) -> Pool:
+        made.append(Pool(**options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.end()
+
+
+def occupied(pool: Pool) -> None:
+    """The only thread has something to do."""
+    pool.send(Incoming("report_state"))
+    wait_for("it is begun", lambda: pool.workers.line.running == 1)
+
+
+def test_a_call_whose_caller_has_given_up_is_not_carried_out(pool: Callable[..., Pool]) -> None:
+    made = pool()
+    occupied(made)
+    given_up = Incoming("instance_get", ttl="50")
+    made.send(given_up, Incoming("flavor_get", ttl="60000"), Incoming("report_state", ttl="50"))
+    time.sleep(0.1)
+    assert made.end() == ["report_state", "flavor_get"]
+    assert made.workers.expired == 2
+    assert given_up.failures == [], "nobody listens any more"
+
+
+def test_a_cast_holds_for_good(pool: Callable[..., Pool]) -> None:
+    made = pool(limit=1, longest=0.01)
+    occupied(made)
+    made.send(*(Incoming("build_instances", ttl=None, call=False) for _ in range(3)))
+    time.sleep(0.1)
+    assert made.end().count("build_instances") == 3
+
+
+def test_who_has_to_go_is_told_so_and_deletes_are_done(pool: Callable[..., Pool]) -> None:
+    made = pool(limit=3)
+    occupied(made)
+    lists = [Incoming("instance_list") for _ in range(5)]
+    deletes = [Incoming("accept_action", action="delete") for _ in range(3)]
+    made.send(*lists, *deletes)
+    wait_for("all are told", lambda: all(each.failures for each in lists))
+    assert not any(each.failures for each in deletes)
+    assert made.workers.refused == {Priority.LIST: 5}
+    failure = common.serialize_remote_exception(lists[0].failures[0])
+    error = common.deserialize_remote_exception(failure, ["nova_lite.base.exceptions"])
+    assert isinstance(error, exceptions.ServiceUnavailable)
+    assert load_shedding.is_overloaded(error)
+    assert 1 <= error.kwargs["retry_after"] <= 3
+    assert made.end() == ["report_state"] + ["accept_action"] * 3
+
+
+def test_what_waited_too_long_is_refused_before_it_is_begun(pool: Callable[..., Pool]) -> None:
+    made = pool(longest=0.05)
+    occupied(made)
+    late, own = Incoming("instance_list"), Incoming("finish_build")
+    made.send(late, own)
+    time.sleep(0.1)
+    assert made.end() == ["report_state", "finish_build"]
+    wait_for("it is told", lambda: late.failures)
+
+
+def test_more_casts_than_can_wait_slow_down_who_reads_them(pool: Callable[..., Pool]) -> None:
+    """They stay in the broker then: its prefetch count is for what is not acknowledged, which is at once."""
+    made = pool(limit=1)
+    occupied(made)
+    started = time.monotonic()
+    made.send(*(Incoming("build_instances", None, call=False) for _ in range(5)))
+    assert time.monotonic() - started > 1
+
+
+def test_what_came_is_read_before_more_of_users_calls_is_begun(pool: Callable[..., Pool]) -> None:
+    made = pool()
+    unread, looked = [True], threading.Event()
+
+    def more() -> bool:
+        looked.set()
+        return unread[0]
+
+    made.workers._unread = more
+    made.may_end.set()
+    made.send(Incoming("instance_list"))
+    assert looked.wait(5)
+    assert made.done == []
+    unread[0] = False
+    wait_for("it is done", lambda: made.done == ["instance_list"])
+    unread[0] = True
+    made.send(Incoming("instance_list"))
+    wait_for("it is done, however much comes", lambda: len(made.done) == 2)
+
+
+def test_users_calls_that_leave_room_for_others_wait_for_nothing_to_be_read(pool: Callable[..., Pool]) -> None:
+    made = pool(threads=4)
+    looked: list[bool] = []
+
+    def more() -> bool:
+        looked.append(True)
+        return True
+
+    made.workers._unread = more
+    made.may_end.set()
+    made.send(Incoming("instance_list"))
+    wait_for("it is done", lambda: made.done == ["instance_list"])
+    assert looked == []
+
+
+def test_every_message_has_its_priority() -> None:
+    found: dict[Priority, set[str]] = {each: set() for each in Priority}
+    for name in contract.contract_of(ConductorRPC).methods:
+        found[priority(name, {}, USER)].add(name)
+    assert found[Priority.OWN] >= {"report_state", "finish_build", "finish_action", "report_service", "domain_lost"}
+    assert found[Priority.READ] >= {"instance_get", "flavor_get", "instances_at_address"}
+    assert found[Priority.LIST] >= {"instance_list", "flavor_list", "usage_list", "service_list"}
+    assert found[Priority.DELETE] >= {"keypair_delete", "image_delete"}
+    assert found[Priority.CHANGE] >= {"create_instances", "instance_update", "accept_action", "image_get"}
+    assert priority("accept_action", {"action": "delete"}, USER) == Priority.DELETE
+    assert priority("instance_list", {}, get_admin_context()) == Priority.OWN
+    assert priority("instances_at_address", {}, get_admin_context()) == Priority.READ, "guests ask it"
+
+
+class Overloaded:
+    """A way to a conductor that refuses all lists."""
+
+    conf: Any = None
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def call(self, message: Message) -> None:
+        self.asked.append(message.method)
+        if message.method == "instance_list":
+            raise load_shedding.overloaded(200, 2)
+
+    def cast(self, message: Message) -> None:
+        self.asked.append(message.method)
+
+
+def test_an_api_refuses_by_itself_what_is_refused_anyway() -> None:
+    conductor = Overloaded()
+    throttled = Throttled(conductor, "conductor", priority)
+    for _ in range(300):
+        with pytest.raises(exceptions.ServiceUnavailable) as caught:
+            throttled.call(Message("conductor", "instance_list", USER))
+        assert load_shedding.is_overloaded(caught.value)
+        throttled.call(Message("conductor", "instance_get", USER))
+        throttled.call(Message("compute", "instance_list_of_a_host", USER))
+    assert conductor.asked.count("instance_list") < 100
+    assert conductor.asked.count("instance_get") == 300
+    assert conductor.asked.count("instance_list_of_a_host") == 300
+
+
+class Silent:
+    conf: Any = None
+
+    def call(self, message: Message) -> None:
+        raise exceptions.MessagingUnavailable(what=message.method)
+
+    def cast(self, message: Message) -> None:
+        raise exceptions.MessagingUnavailable(what=message.method)
+
+
+def test_an_api_that_has_no_answers_does_not_say_that_there_is_too_much_to_do() -> None:
+    throttled = Throttled(Silent(), "conductor", priority)
+    said = set()
+    for _ in range(300):
+        with pytest.raises(exceptions.ServiceUnavailable) as caught:
+            throttled.call(Message("conductor", "instance_list", USER))
+        said.add(caught.value.message)
+    assert len(said) == 2
+    assert all("not answer" in each for each in said), said
+
+
+@rpc.service("compute", version="1.0")
+class BusyRPC(Protocol):
+    def work(self, context: RequestContext, host: rpc.Receiver) -> str: ...
+
+
+class Busy:
+    def work(self, context: RequestContext) -> str:
+        return ""
+
+
+@pytest.mark.parametrize("progress", [True, False])
+def test_a_server_that_is_merely_busy_is_not_deaf(
+    transport: rpc.Transport,  # noqa: F811
+    no_answer: Any,  # noqa: F811
+    progress: bool,
+) -> None:
+    server = SelfCheckingServer(transport, "host", rpc.Endpoint(BusyRPC, Busy()))
+    server.start()
+    try:
+        no_answer()
+        line = server._server.workers.line  # type: ignore[union-attr]
+        line._running = line.threads
+        for _ in range(4):
+            line._finished += progress
+            server.check()
+        assert server.deaf.is_set() is not progress
+        line._running = 0
+        for _ in range(2):
+            line._finished += 1
+            server.check()
+        assert server.deaf.is_set(), "it has time, and does not answer"
+    finally:
+        server.stop()
+        server.wait()
+
+
+def test_one_that_is_told_how_important_messages_are_asks(transport: rpc.Transport) -> None:  # noqa: F811
+    def classify(method: str, arguments: Mapping[str, Any], context: RequestContext) -> Priority:
+        return Priority.LIST
+
+    endpoint = rpc.Endpoint(BusyRPC, Busy(), classify=classify)
+    made = load_shedding.server_class(endpoint.classify)
+    workers = Workers(1, 1.0, 1, made.classify, 1)
+    assert workers._priority(Incoming("work")) == Priority.LIST
+    assert workers._priority(Incoming("echo")) == Priority.OWN
+    workers.shutdown()

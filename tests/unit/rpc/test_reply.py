@@ -1,0 +1,169 @@
+"""Answers to compute hosts are sent without the broker's word, all others as ever; and some come later."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import oslo_messaging as messaging
+import pytest
+from oslo_messaging._drivers import amqpdriver
+
+from nova_lite.base import exceptions
+from nova_lite.base.batching import Later
+from nova_lite.rpc.keys import API, COMPUTE, Peer
+from nova_lite.rpc.signing import SENDER
+
+HOST = Peer(COMPUTE, "h1")
+
+
+class Channel:
+    """Of the broker's; `basic_publish` waits for its word."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.sent: list[tuple[str, Any]] = []
+
+    def basic_publish(self, *arguments: Any, **options: Any) -> None:
+        raise AssertionError("this one waits")
+
+    def _basic_publish(self, message: Any, exchange: str, routing_key: str, **options: Any) -> None:
+        assert exchange == ""
+        if self.connection.error is not None:
+            raise self.connection.error
+        self.sent.append((routing_key, message["body"]))
+
+    def prepare_message(self, body: Any, *arguments: Any, **options: Any) -> dict[str, Any]:
+        return {"body": body}
+
+
+class Connection:
+    """``others``: its channels beside the first one."""
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+        self.others: list[Channel] = []
+
+    def channel(self) -> Channel:
+        self.others.append(Channel(self))
+        return self.others[-1]
+
+
+class Oslo:
+    """A connection of oslo.messaging's, and what it has sent by itself."""
+
+    def __init__(self) -> None:
+        self.broker = Connection()
+        self.channel: Channel | None = Channel(self.broker)
+        self.own: list[tuple[Any, Any]] = []
+        self._initial_pid = os.getpid()
+        self._connection_lock = contextlib.nullcontext()
+
+    @contextlib.contextmanager
+    def get(self, purpose: str) -> Iterator[Any]:
+        yield types.SimpleNamespace(connection=self)
+
+    @property
+    def plain(self) -> list[Any]:
+        return [each for channel in self.broker.others for each in channel.sent]
+
+
+@pytest.fixture
+def oslo(monkeypatch: pytest.MonkeyPatch) -> Oslo:
+    made = Oslo()
+
+    def reply(message: Any, answer: Any = None, failure: Any = None) -> None:
+        made.own.append((answer, failure))
+
+    monkeypatch.setattr(amqpdriver.AMQPIncomingMessage, "reply", reply)
+    monkeypatch.setattr(reply, "Producer", Producer)
+    reply.send_simply.__wrapped__()
+    return made
+
+
+class Producer:
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+
+    def publish(self, content: Any, exchange: str, routing_key: str) -> None:
+        self.channel.basic_publish(self.channel.prepare_message(content), exchange=exchange, routing_key=routing_key)
+
+
+class Message:
+    def __init__(self, oslo: Oslo, sender: Peer | None = HOST, is_call: bool = True) -> None:
+        self.ctxt = {SENDER: sender}
+        self.orig_msg_id = "m1" if is_call else None
+        self.listener = types.SimpleNamespace(driver=types.SimpleNamespace(_get_connection=oslo.get))
+
+    def reply(self, answer: Any = None, failure: Any = None) -> None:
+        amqpdriver.AMQPIncomingMessage.reply(self, answer, failure)
+
+    def _send_reply(self, connection: Any, answer: Any, failure: Any) -> None:
+        connection.direct_send("reply_h1", failure or answer)
+
+
+def test_a_host_is_answered_on_a_channel_that_does_not_wait(oslo: Oslo) -> None:
+    for answer in ("a", "b"):
+        Message(oslo).reply(answer)
+    Message(oslo).reply(failure="c")
+    assert (oslo.plain, oslo.own) == ([("reply_h1", "a"), ("reply_h1", "b"), ("reply_h1", "c")], [])
+    assert len(oslo.broker.others) == 1
+
+
+def test_after_another_connection_it_is_another_channel(oslo: Oslo) -> None:
+    Message(oslo).reply("a")
+    oslo.broker = Connection()
+    oslo.channel = Channel(oslo.broker)
+    Message(oslo).reply("b")
+    assert oslo.plain == [("reply_h1", "b")]
+
+
+@pytest.mark.parametrize("sender", [None, Peer(API, "api")])
+def test_others_are_answered_as_ever(oslo: Oslo, sender: Peer | None) -> None:
+    Message(oslo, sender).reply("a")
+    assert (oslo.own, oslo.plain) == ([("a", None)], [])
+
+
+@pytest.mark.parametrize("why", ["no connection", "another process", "no call"])
+def test_oslo_does_it_where_there_is_more_to_do(oslo: Oslo, why: str) -> None:
+    if why == "no connection":
+        oslo.channel = None
+    if why == "another process":
+        oslo._initial_pid += 1
+    Message(oslo, is_call=why != "no call").reply("a")
+    assert (oslo.own, oslo.plain) == ([("a", None)], [])
+
+
+def test_what_fails_is_sent_by_oslo(oslo: Oslo) -> None:
+    oslo.broker.error = ConnectionResetError("reset by the broker")
+    Message(oslo).reply("a", None)
+    assert (oslo.own, oslo.plain) == ([("a", None)], [])
+
+
+@pytest.mark.parametrize("sender", [HOST, Peer(API, "api")])
+def test_what_comes_later_is_sent_then(oslo: Oslo, sender: Peer) -> None:
+    later: Later[str] = Later()
+    Message(oslo, sender).reply(later)
+    assert not oslo.own and not oslo.plain
+    later.tell(lambda: "a")
+    assert (oslo.plain, oslo.own) == (([("reply_h1", "a")], []) if sender is HOST else ([], [("a", None)]))
+
+
+def test_so_is_an_error(oslo: Oslo) -> None:
+    def expected() -> str:
+        try:
+            raise exceptions.HostForcedDown(host="h1")
+        except exceptions.HostForcedDown:
+            raise messaging.ExpectedException() from None
+
+    def unexpected() -> str:
+        raise LookupError("x")
+
+    for get in (expected, unexpected):
+        later: Later[str] = Later()
+        Message(oslo, Peer(API, "api")).reply(later)
+        later.tell(get)
+    assert [failure[0] for _, failure in oslo.own] == [exceptions.HostForcedDown, LookupError]

@@ -1,0 +1,713 @@
+"""Messages that are signed: who is believed, what is refused, and that keys change while all goes on."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+from oslo_config import cfg
+
+from nova_lite import conf as configuration
+from nova_lite import rpc
+from nova_lite.base import exceptions
+from nova_lite.base.context import RequestContext, get_admin_context
+from nova_lite.compute.rpcapi import ComputeRPC
+from nova_lite.conductor.rpcapi import ConductorRPC
+from nova_lite.rpc import keys, permissions, signing
+from nova_lite.rpc.client import Message
+from nova_lite.rpc.keys import Keyring, PrivateKey
+from nova_lite.rpc.signing import ANSWER, SIGNATURE, Clock, Seen
+from nova_lite.scheduler.rpcapi import SchedulerRPC
+
+ALLOWED = {
+    **rpc.allow(rpc.API, rpc.COMPUTE, methods="ask fail tell"),
+    **rpc.allow(rpc.COMPUTE, own="report.host", methods="report"),
+    **rpc.allow(rpc.API, methods="secret order"),
+}
+
+
+@rpc.service("conductor", version="1.1", allowed=ALLOWED)
+class ThingRPC(Protocol):
+    def ask(self, context: RequestContext, what: dict[str, Any]) -> dict[str, Any]: ...
+
+    def fail(self, context: RequestContext) -> None: ...
+
+    def secret(self, context: RequestContext) -> str: ...
+
+    def report(self, context: RequestContext, report: dict[str, Any]) -> str: ...
+
+    @rpc.cast
+    def tell(self, context: RequestContext, what: str) -> None: ...
+
+    @rpc.cast
+    def order(self, context: RequestContext, host: rpc.Receiver, method: rpc.MethodName, ticket: int) -> None: ...
+
+
+class Things:
+    def __init__(self) -> None:
+        self.heard: list[Any] = []
+        self.told = threading.Semaphore(0)
+        self.context: RequestContext | None = None
+
+    def ask(self, context: RequestContext, what: dict[str, Any]) -> dict[str, Any]:
+        self.heard.append(what)
+        self.context = context
+        return {"again": what}
+
+    def fail(self, context: RequestContext) -> None:
+        raise exceptions.InstanceNotFound(instance_id="i1")
+
+    def secret(self, context: RequestContext) -> str:
+        self.heard.append("secret")
+        return "s3cret"
+
+    def report(self, context: RequestContext, report: dict[str, Any]) -> str:
+        self.heard.append(report)
+        return "noted"
+
+    def tell(self, context: RequestContext, what: str) -> None:
+        self.heard.append(what)
+        self.told.release()
+
+    def _turn(self, context: RequestContext, ticket: int) -> None:
+        self.heard.append(ticket)
+
+
+class Bench:
+    """A conductor ``controller`` that serves `ThingRPC`, and transports of others, over the fake driver."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.keys = path / "keys"
+        self.keys.mkdir(exist_ok=True)
+        self.trusted: list[keys.TrustedKey] = []
+        self.things = Things()
+        self._made: list[rpc.Transport] = []
+
+    def conf(self, **options: Any) -> cfg.ConfigOpts:
+        file = self.path / "bus.conf"
+        lines = [f"{name} = {value}" for name, value in ({"keys_directory": self.keys} | options).items()]
+        text = ["[DEFAULT]", "host = controller", "transport_url = fake:/", "rpc_response_timeout = 5", "[rpc]", *lines]
+        file.write_text("\n".join(text) + "\n")
+        conf = cfg.CONF
+        conf.reset()
+        configuration.register_opts(conf)
+        conf(["--config-file", str(file)], project="nova-lite", default_config_files=[])
+        return conf
+
+    def add(self, role: str, host: str, **validity: Any) -> PrivateKey:
+        """Make a key and trust it."""
+        key = PrivateKey.generate()
+        path = keys.private_path(str(self.keys), role, host)
+        Path(path).write_bytes(key.pem())
+        os.chmod(path, 0o600)
+        since = validity.pop("not_before", keys.now() - datetime.timedelta(hours=1))
+        self.trusted.append(key.trusted(role, host, since, **validity))
+        self.write()
+        return key
+
+    def write(self) -> None:
+        keys.write_trusted(str(self.keys / keys.TRUSTED), self.trusted)
+
+    def serve(self) -> None:
+        self.add(rpc.CONDUCTOR, "controller")
+        (self.own,) = self.trusted
+        self.conf_ = self.conf()
+        self.transport = rpc.Transport(self.conf_, rpc.CONDUCTOR)
+        self.endpoint = rpc.Endpoint(ThingRPC, self.things, orders={"turn": self.things._turn})
+        self.server = rpc.Server(self.transport, "controller", self.endpoint)
+        self.server.start()
+
+    def client(self, role: str, host: str) -> Any:
+        return rpc.proxy(ThingRPC, self.sender(role, host))
+
+    def sender(self, role: str, host: str) -> rpc.Transport:
+        if not os.path.exists(keys.private_path(str(self.keys), role, host)):
+            self.add(role, host)
+        made = rpc.Transport(self.conf_, role, host)
+        made._current.cleanup()
+        made._current = self.transport._current  # the fake driver's exchanges are the transport's own
+        self._made.append(made)
+        return made
+
+    def begin(self) -> None:
+        """As if nobody else had been here."""
+        for path in self.keys.glob("*.key"):
+            if path.name != "conductor.controller.key":
+                path.unlink()
+        self.trusted = [self.own]
+        self.write()
+        self.conf()
+        self.transport.signing.mode = signing.REQUIRED
+        self.things.heard.clear()
+
+    def close(self) -> None:
+        self.server.stop()
+        self.server.wait()
+        self.transport.cleanup()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    made = Bench(tmp_path_factory.mktemp("bench"))
+    made.serve()
+    yield made
+    made.close()
+    cfg.CONF.reset()
+
+
+@pytest.fixture
+def bench(served: Bench) -> Bench:
+    served.begin()
+    return served
+
+
+CONTEXT = RequestContext(user_id="u", project_id="p", request_id="req-1", overwrite=False)
+
+
+# --- what is taken
+
+
+def test_a_signed_call_is_answered_and_its_sender_known(bench: Bench) -> None:
+    what = {"text": "é€\U0001f600", "float": 0.1, "big": 2**70, "none": None, "list": [1, [2]], "1": {"b": 1, "a": 2}}
+    assert bench.client(rpc.API, "web").ask(CONTEXT, what) == {"again": what}
+    context = bench.things.context
+    assert context is not None and context.sender == ("api", "web")
+    assert (context.user_id, context.request_id) == ("u", "req-1")
+
+
+def test_errors_cross_as_themselves(bench: Bench) -> None:
+    client = bench.client(rpc.API, "web")
+    with pytest.raises(exceptions.InstanceNotFound, match="i1 could not be found"):
+        client.fail(CONTEXT)
+
+
+def test_what_nobody_serves_is_told_as_ever(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    sender = bench.sender(rpc.API, "web")
+    with pytest.raises(exceptions.ServiceTooOld):
+        sender.call(Message("conductor", "fly", CONTEXT))
+    with pytest.raises(exceptions.ServiceTooOld):
+        sender.call(Message("conductor", "ask", CONTEXT, version="1.9", arguments={"what": {}}))
+    assert "Traceback" not in caplog.text
+
+
+def test_a_message_that_its_sender_sends_twice_is_taken_twice(bench: Bench) -> None:
+    client = bench.client(rpc.API, "web")
+    for _ in range(2):
+        client.tell(CONTEXT, "hello")
+    for _ in range(2):
+        assert bench.things.told.acquire(timeout=10)
+    assert bench.things.heard == ["hello", "hello"]
+
+
+def test_a_host_is_no_admin_and_no_user_whatever_its_message_says(bench: Bench) -> None:
+    bench.client(rpc.COMPUTE, "host-1").ask(get_admin_context("req-7"), {})
+    context = bench.things.context
+    assert context is not None and context.sender == ("compute", "host-1")
+    assert (context.is_admin, context.roles, context.request_id) == (False, [], "req-7")
+
+
+# --- what is refused
+
+
+def refused(bench: Bench, caplog: pytest.LogCaptureFixture, send: Any, why: str) -> None:
+    """The call has no answer, no function has run, and there is one line that says why."""
+    caplog.clear()
+    before = list(bench.things.heard)
+    with pytest.raises(exceptions.MessagingUnavailable):
+        send()
+    assert bench.things.heard == before
+    lines = [record.getMessage() for record in caplog.records if " is refused: " in record.getMessage()]
+    assert len(lines) == 1 and why in lines[0], lines
+
+
+def replayed(bench: Bench, message: Message, context: dict[str, Any]) -> Any:
+    """Send ``message`` with this context, as it was captured or made."""
+    transport = bench.sender(rpc.API, "web")
+    transport.signing.signed = lambda message: (context, None)  # type: ignore[method-assign]
+    return transport.call(message)
+
+
+ASK = Message("conductor", "ask", CONTEXT, arguments={"what": {"a": 1}})
+
+
+def test_unsigned(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    refused(bench, caplog, lambda: replayed(bench, ASK, CONTEXT.to_rpc()), "Message ask is refused: it is not signed")
+
+
+def test_replayed(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    context, _ = bench.sender(rpc.API, "web").signing.signed(ASK)
+    replayed(bench, ASK, context)
+    refused(bench, caplog, lambda: replayed(bench, ASK, context), "of api on web is refused: it was taken before")
+    assert bench.things.heard == [{"a": 1}]
+
+
+def test_replayed_to_one_that_has_just_started(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """It remembers nothing; what all of its kind share does."""
+    shared: set[str] = set()
+
+    def once(sender: keys.Peer, method: str, message_id: str) -> bool:
+        assert (sender.role, method) == (rpc.API, "ask")
+        return message_id not in shared and not shared.add(message_id)  # type: ignore[func-returns-value]
+
+    bench.endpoint.once = once
+    try:
+        context, _ = bench.sender(rpc.API, "web").signing.signed(ASK)
+        replayed(bench, ASK, context)
+        bench.transport.signing._seen.clear()
+        refused(bench, caplog, lambda: replayed(bench, ASK, context), "api on web is refused: it was taken before, by")
+    finally:
+        bench.endpoint.once = None
+
+
+def test_when_it_cannot_be_known_whether_it_was_taken(bench: Bench) -> None:
+    def once(sender: keys.Peer, method: str, message_id: str) -> bool:
+        raise exceptions.DatabaseUnavailable()
+
+    bench.endpoint.once = once
+    try:
+        with pytest.raises(exceptions.DatabaseUnavailable):
+            bench.client(rpc.API, "web").ask(CONTEXT, {"a": 1})
+        assert bench.things.heard == []
+    finally:
+        bench.endpoint.once = None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"arguments": {"what": {"a": 2}}},
+        {"method": "tell", "arguments": {"what": {"a": 1}}},
+        {"version": "1.1"},
+    ],
+)
+def test_altered_message(bench: Bench, caplog: pytest.LogCaptureFixture, change: dict[str, Any]) -> None:
+    import dataclasses
+
+    context, _ = bench.sender(rpc.API, "web").signing.signed(ASK)
+    altered = dataclasses.replace(ASK, **change)
+    refused(bench, caplog, lambda: replayed(bench, altered, context), "its signature is wrong")
+
+
+@pytest.mark.parametrize("change", [{"is_admin": True}, {"user_id": "other"}, {"more": 1}])
+def test_altered_context(bench: Bench, caplog: pytest.LogCaptureFixture, change: dict[str, Any]) -> None:
+    context, _ = bench.sender(rpc.API, "web").signing.signed(ASK)
+    refused(bench, caplog, lambda: replayed(bench, ASK, context | change), "its signature is wrong")
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"id": "0" * 32}, "its signature is wrong"),
+        ({"time": time.time() + 1}, "its signature is wrong"),
+        ({"server": "controller"}, "its signature is wrong"),
+        ({"key": "0123456789abcdef"}, "is not trusted"),
+        ({"signature": "AAAA"}, "its signature is wrong"),
+        ({"signature": "not base64"}, "its signature cannot be read"),
+        ({"signature": None}, "its signature cannot be read"),
+        ({"time": "soon"}, "its signature cannot be read"),
+        ({"time": 10**400}, "its signature cannot be read"),
+        ({"time": None}, "its signature cannot be read"),
+        ({"id": 7}, "its signature is wrong"),
+    ],
+)
+def test_altered_signature(bench: Bench, caplog: pytest.LogCaptureFixture, change: dict[str, Any], why: str) -> None:
+    context, _ = bench.sender(rpc.API, "web").signing.signed(ASK)
+    context[SIGNATURE] |= change
+    refused(bench, caplog, lambda: replayed(bench, ASK, context), why)
+
+
+@pytest.mark.parametrize("header", ["text", 7, [], {}])
+def test_a_signature_that_is_none(bench: Bench, caplog: pytest.LogCaptureFixture, header: Any) -> None:
+    context = CONTEXT.to_rpc() | {SIGNATURE: header}
+    refused(bench, caplog, lambda: replayed(bench, ASK, context), "its signature cannot be read")
+
+
+def test_a_sender_is_not_believed_from_the_wire(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    context = CONTEXT.to_rpc() | {signing.SENDER: ["api", "web"]}
+    refused(bench, caplog, lambda: replayed(bench, ASK, context), "it is not signed")
+
+
+def test_for_another_server(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    import dataclasses
+
+    context, _ = bench.sender(rpc.API, "web").signing.signed(dataclasses.replace(ASK, server="elsewhere"))
+    refused(bench, caplog, lambda: replayed(bench, ASK, context), "it is for conductor on elsewhere")
+
+
+def test_for_another_topic(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    import dataclasses
+
+    context, _ = bench.sender(rpc.API, "web").signing.signed(dataclasses.replace(ASK, topic="scheduler"))
+    refused(bench, caplog, lambda: replayed(bench, ASK, context), "its signature is wrong")
+
+
+@pytest.mark.parametrize(
+    ("wrong_by", "why"),
+    [
+        (100, "its time is 100 s ahead of ours ([rpc] clock_skew is 30)"),
+        (-400, "its time is 400 s behind ours"),
+        (float("nan"), "its signature cannot be read"),
+        (float("inf"), "its signature cannot be read"),
+    ],
+)
+def test_a_wrong_clock_is_named_with_its_skew(
+    bench: Bench, caplog: pytest.LogCaptureFixture, wrong_by: float, why: str
+) -> None:
+    sender = bench.sender(rpc.API, "web")
+    sender.signing.clock.time = lambda: time.time() + wrong_by  # type: ignore[method-assign]
+    refused(bench, caplog, lambda: sender.call(ASK), why)
+    assert f"Call ask to conductor failed: conductor on controller refuses message ask: {why}"[:80] in caplog.text
+
+
+@pytest.mark.parametrize("wrong_by", [25, -250])
+def test_a_clock_that_is_somewhat_wrong_is_tolerated(bench: Bench, wrong_by: float) -> None:
+    sender = bench.sender(rpc.API, "web")
+    sender.signing.clock.time = lambda: time.time() + wrong_by  # type: ignore[method-assign]
+    assert sender.call(ASK) == {"again": {"a": 1}}
+
+
+def test_roles(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    host = bench.client(rpc.COMPUTE, "host-1")
+    refused(bench, caplog, lambda: host.secret(CONTEXT), "compute on host-1 is refused: role compute may not call it")
+    assert bench.client(rpc.API, "web").secret(CONTEXT) == "s3cret"
+
+
+def test_a_host_speaks_of_itself_alone(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    host = bench.client(rpc.COMPUTE, "host-1")
+    for report in ({"host": "host-2"}, {}, {"host": None}):
+        refused(bench, caplog, lambda report=report: host.report(CONTEXT, report), "it may speak of itself alone")
+    assert host.report(CONTEXT, {"host": "host-1"}) == "noted"
+
+
+def test_orders_have_the_row_of_the_method_that_stands_for_them(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    turn = Message("conductor", "turn", CONTEXT, server="controller", arguments={"ticket": 1})
+    refused(bench, caplog, lambda: bench.sender(rpc.COMPUTE, "host-1").call(turn), "role compute may not call it")
+    bench.sender(rpc.API, "web").call(turn)
+    assert bench.things.heard == [1]
+
+
+# --- answers
+
+
+def answered(bench: Bench, change: Any) -> None:
+    """A call whose answer is changed on the way is as one without an answer."""
+    sender = bench.sender(rpc.API, "web")
+    opened = sender.signing.opened
+    sender.signing.opened = lambda *about: opened(*about[:2], change(about[2]))  # type: ignore[method-assign]
+    with pytest.raises(exceptions.MessagingUnavailable):
+        sender.call(ASK)
+
+
+def test_an_answer_is_believed_of_whom_was_asked_alone(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    answered(bench, lambda answer: {"again": "mine"})
+    assert "is not believed: it is not signed" in caplog.text
+    for change in ({"text": "{}"}, {"text": None, "result": {"again": {"a": 1}}}, {"text": None, "failure": "{}"}):
+        caplog.clear()
+        answered(bench, lambda answer, change=change: answer | change)
+        assert "is not believed: its signature is wrong" in caplog.text
+    for text in (7, {}, b"{}"):
+        caplog.clear()
+        answered(bench, lambda answer, text=text: answer | {"text": text})
+        assert "is not believed: its signature cannot be read" in caplog.text
+    host = bench.sender(rpc.COMPUTE, "host-1").signing
+    forger = bench.sender(rpc.API, "web")
+
+    def forged(answer: Any) -> Any:
+        incoming = type("", (), {"ctxt": {SIGNATURE: {"id": forger.last}}})
+        return host.answer(incoming, "mine", None)
+
+    signed = forger.signing.signed
+
+    def remember(message: Message) -> Any:
+        context, forger.last = signed(message)
+        return context, forger.last
+
+    forger.signing.signed = remember  # type: ignore[method-assign]
+    opened = forger.signing.opened
+    forger.signing.opened = lambda *about: opened(*about[:2], forged(about[2]))  # type: ignore[method-assign]
+    with pytest.raises(exceptions.MessagingUnavailable):
+        forger.call(ASK)
+    assert "is not believed: it is signed by compute on host-1" in caplog.text
+
+
+def test_earlier_versions_are_answered_with_values_and_answer_with_them(bench: Bench) -> None:
+    """Who does not ask for text gets none, and whoever is answered with a value reads it."""
+    answers: list[Any] = []
+    sender = bench.sender(rpc.API, "web")
+    opened, signed = sender.signing.opened, sender.signing.signed
+    sender.signing.opened = lambda *about: (answers.append(about[2]), opened(*about))[1]  # type: ignore[method-assign]
+    assert sender.call(ASK) == {"again": {"a": 1}}
+
+    def as_before(message: Message) -> Any:
+        context, message_id = signed(message)
+        del context[SIGNATURE]["text"]
+        return context, message_id
+
+    sender.signing.signed = as_before  # type: ignore[method-assign]
+    assert sender.call(ASK) == {"again": {"a": 1}}
+    of_now, of_before = answers
+    assert of_now.keys() == {"text", ANSWER}
+    assert of_before.keys() == {"result", ANSWER}
+
+
+def test_what_is_no_utf8_is_answered_with_a_value(bench: Bench) -> None:
+    """As the name of a file may be, which the system has in other bytes."""
+    what = {"name": b"disk-\xff".decode(errors="surrogateescape")}
+    ask = Message("conductor", "ask", CONTEXT, arguments={"what": what})
+    assert bench.sender(rpc.API, "web").call(ask) == {"again": what}
+
+
+def test_an_answer_as_text_is_about_one_id(bench: Bench) -> None:
+    """No other id with the beginning of the text makes the same bytes."""
+    made = {signing._answer_text(message_id, text) for message_id, text in (("a", '"b'), ('a"', "b"), ('a""', ""))}
+    assert len(made) == 3
+
+
+def test_an_answer_to_another_call_is_none(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    kept: list[Any] = []
+    sender = bench.sender(rpc.API, "web")
+    opened = sender.signing.opened
+    sender.signing.opened = lambda *about: (kept.append(about[2]), opened(*about))[1]  # type: ignore[method-assign]
+    sender.call(ASK)
+    assert ANSWER in kept[0]
+    answered(bench, lambda answer: kept[0])
+    assert "its signature is wrong" in caplog.text
+
+
+def test_of_unsigned_failures_only_unavailability_is_believed(bench: Bench) -> None:
+    """What is overloaded may say so without a signature; what is told of an instance may not."""
+    about = bench.sender(rpc.API, "web").signing
+    gone, busy = exceptions.InstanceGone(instance_id="i"), exceptions.ServiceUnavailable()
+    assert isinstance(about.unsigned_failure(ASK, "id", gone), exceptions.MessagingUnavailable)
+    assert about.unsigned_failure(ASK, "id", busy) is busy
+    epoch = exceptions.HostEpochOver(host="h")
+    assert isinstance(about.unsigned_failure(ASK, "id", epoch), exceptions.MessagingUnavailable)
+
+
+# --- keys change
+
+
+def test_revoked_and_expired_and_early_keys(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    client = bench.client(rpc.API, "web")
+    client.ask(CONTEXT, {})
+    bench.trusted = [each for each in bench.trusted if each.role != rpc.API]
+    bench.write()
+    time.sleep(keys.LOOK_INTERVAL + 0.1)
+    refused(bench, caplog, lambda: client.ask(CONTEXT, {}), "is not trusted")
+    past, future = keys.now() - datetime.timedelta(hours=1), keys.now() + datetime.timedelta(hours=1)
+    bench.add(rpc.API, "old", not_before=past, until=past + datetime.timedelta(minutes=1))
+    refused(bench, caplog, lambda: bench.client(rpc.API, "old").ask(CONTEXT, {}), "of api on old is refused")
+    bench.add(rpc.API, "early", not_before=future)
+    refused(bench, caplog, lambda: bench.client(rpc.API, "early").ask(CONTEXT, {}), "is not valid now")
+
+
+def test_a_key_is_replaced_while_messages_go_on(bench: Bench) -> None:
+    """Both are trusted for a while; what the old one has signed and is on its way is taken."""
+    sender = bench.sender(rpc.API, "web")
+    under_way, _ = sender.signing.signed(ASK)
+    assert sender.call(ASK)
+    bench.add(rpc.API, "web")
+    time.sleep(keys.LOOK_INTERVAL + 0.1)
+    after, _ = sender.signing.signed(ASK)
+    assert after[SIGNATURE]["key"] != under_way[SIGNATURE]["key"]
+    assert sender.call(ASK)
+    assert replayed(bench, ASK, under_way)
+
+
+def test_a_list_that_is_broken_by_a_change_leaves_the_keys_as_they_were(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = bench.client(rpc.API, "web")
+    client.ask(CONTEXT, {})
+    (bench.keys / keys.TRUSTED).write_text("{")
+    time.sleep(keys.LOOK_INTERVAL + 0.1)
+    client.ask(CONTEXT, {})
+    assert "The keys in use are kept" in caplog.text and "is no list of trusted keys" in caplog.text
+
+
+# --- settings
+
+
+def test_without_keys_nothing_is_signed(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    conf = bench.conf(keys_directory="")
+    made = signing.Signing(conf)
+    assert made.mode == signing.OFF
+    assert made.signed(ASK) == (CONTEXT.to_rpc(), None)
+
+
+def test_permissive_takes_what_is_unsigned_and_says_so_once(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    bench.transport.signing.mode = signing.PERMISSIVE
+    for _ in range(2):
+        replayed(bench, ASK, CONTEXT.to_rpc())
+    assert caplog.text.count("Messages that are not signed come in (ask)") == 1
+    context = CONTEXT.to_rpc() | {SIGNATURE: {"key": "0", "id": "0" * 32, "time": 0, "server": None, "signature": ""}}
+    refused(bench, caplog, lambda: replayed(bench, ASK, context), "is not trusted")
+
+
+@pytest.mark.parametrize(
+    ("options", "role", "told"),
+    [
+        ({"keys_directory": "", "signing": "required"}, rpc.API, "needs .rpc. keys_directory"),
+        ({}, None, "no role"),
+        ({}, rpc.MANAGE, "keys create makes it"),
+        ({"keys_directory": "/nowhere"}, rpc.CONDUCTOR, "No such file"),
+    ],
+)
+def test_settings_that_cannot_work_are_told(bench: Bench, options: dict[str, Any], role: str | None, told: str) -> None:
+    with pytest.raises(exceptions.ConfigurationError, match=told):
+        signing.Signing(bench.conf(**options), role)
+
+
+def test_files_that_others_may_read_or_write_are_refused(bench: Bench) -> None:
+    bench.add(rpc.API, "web")
+    path = keys.private_path(str(bench.keys), rpc.API, "web")
+    os.chmod(path, 0o640)
+    with pytest.raises(exceptions.ConfigurationError, match=r"can be read by others \(mode 0640\)"):
+        Keyring(str(bench.keys), rpc.API, "web", print)
+    os.chmod(path, 0o600)
+    os.chmod(bench.keys / keys.TRUSTED, 0o666)
+    with pytest.raises(exceptions.ConfigurationError, match="can be written by others"):
+        Keyring(str(bench.keys), rpc.API, "web", print)
+    os.chmod(bench.keys / keys.TRUSTED, 0o644)
+    Path(path).write_text("no key")
+    with pytest.raises(exceptions.ConfigurationError, match="holds no private key"):
+        Keyring(str(bench.keys), rpc.API, "web", print)
+
+
+# --- parts
+
+
+def an_id(number: int) -> bytes:
+    return hashlib.md5(str(number).encode()).digest()
+
+
+def test_ids_are_remembered_as_long_as_they_could_be_replayed() -> None:
+    seen = Seen(80, limit=1000)
+    assert seen.add(an_id(1), 100.0, 20.0)
+    assert not seen.add(an_id(1), 100.0, 20.0)
+    assert not seen.add(an_id(1), 100.0, 99.0), "it is not older than what is taken"
+    assert seen.add(an_id(2), 300.0, 220.0)
+    assert len(seen) == 1, "what is too old to be taken is forgotten"
+    assert not seen.add(an_id(3), 100.0, 220.0)
+
+
+def test_each_of_many_ids_of_one_moment_is_remembered() -> None:
+    seen = Seen(80, limit=10_000)
+    for number in range(3000):
+        assert seen.add(an_id(number), 100.0, 20.0)
+        assert not seen.add(an_id(number), 100.0, 20.0)
+    assert len(seen) == 3000
+    assert not any(seen.add(an_id(number), 100.0, 20.0) for number in range(3000))
+
+
+def test_a_sender_does_not_choose_how_many_ids_are_looked_through() -> None:
+    seen = Seen(80, limit=10_000)
+    alike = [bytes(12) + number.to_bytes(4, "big") for number in range(4000)]
+    assert all(seen.add(each, 100.0, 20.0) for each in alike)
+    assert not any(seen.add(each, 100.0, 20.0) for each in alike)
+    (ids,) = seen._parts.values()
+    assert max(map(len, ids._buckets)) < 16 * 100, "some sixteen ids each, and not thousands"
+
+
+def test_a_sender_of_few_messages_takes_little_memory() -> None:
+    """There may be thousands of them."""
+    seen = Seen(80, limit=1000)
+    for number in range(48):
+        assert seen.add(an_id(number), 100.0 + number * 80 / 48, 20.0)
+    assert len(seen) == 48
+    assert all(isinstance(each, bytes) for each in seen._parts.values()), "what refers to more is not measured"
+    assert sum(map(sys.getsizeof, seen._parts.values())) < 48 * 16 + 9 * 40, "the ids, and a string for each part"
+
+
+def test_the_end_of_one_id_and_the_beginning_of_the_next_are_none() -> None:
+    seen = Seen(80, limit=1000)
+    first, second = bytes(range(16)), bytes(range(16, 32))
+    for each in (first, second, first[8:] + second[:8]):
+        assert seen.add(each, 100.0, 20.0)
+    assert not seen.add(first[8:] + second[:8], 100.0, 20.0)
+
+
+def test_memory_is_bounded_and_what_was_forgotten_is_refused() -> None:
+    seen = Seen(80, limit=100)
+    taken = [number for number in range(1000) if seen.add(an_id(number), 1000.0 + number / 20, 920.0)]
+    assert len(taken) == 1000
+    assert len(seen) <= 100 + 200, "one part may be over the limit"
+    assert not any(seen.add(an_id(number), 1000.0 + number / 20, 920.0) for number in range(1000))
+
+
+def test_a_clock_that_jumps_is_not_believed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(patience=0.2)
+    right = time.time
+    assert abs(clock.time() - right()) < 1
+    monkeypatch.setattr(time, "time", lambda: right() + 3600)
+    assert abs(clock.time() - right()) < 1
+    time.sleep(0.3)
+    assert abs(clock.time() - right() - 3600) < 1
+    monkeypatch.setattr(time, "time", right)
+    assert abs(clock.time() - right() - 3600) < 1
+    time.sleep(0.3)
+    assert abs(clock.time() - right()) < 1
+
+
+# --- the tables
+
+
+@pytest.mark.parametrize("protocol", [ConductorRPC, ComputeRPC, SchedulerRPC])
+def test_each_method_has_a_row(protocol: type) -> None:
+    contract = rpc.contract_of(protocol)
+    assert contract.allowed is not None
+    assert all(row.roles for row in contract.allowed.values())
+
+
+def test_a_method_without_a_row_or_a_row_without_a_method_is_refused() -> None:
+    class Lonely(Protocol):
+        def ask(self, context: RequestContext) -> None: ...
+
+    for allowed in ({}, rpc.allow(rpc.API, methods="ask more")):
+        marked = rpc.service("thing", "1.0", allowed)(type("Marked", (), dict(vars(Lonely))))
+        with pytest.raises(TypeError, match="who may call"):
+            rpc.contract_of(marked)
+
+
+def test_a_compute_host_may_only_report_and_only_of_itself() -> None:
+    rows = rpc.contract_of(ConductorRPC).allowed
+    assert rows is not None
+    mine = {name: row for name, row in rows.items() if rpc.COMPUTE in row.roles}
+    assert {name for name, row in mine.items() if row.own is None} == {"image_get", "image_update"}
+    assert all(row.own in ("host", "report.host", "result.host", None) for row in mine.values())
+    for contract in (rpc.contract_of(ComputeRPC), rpc.contract_of(SchedulerRPC)):
+        assert not any(rpc.COMPUTE in row.roles for row in (contract.allowed or {}).values())
+
+
+def test_a_row_refuses_arguments_that_are_no_mapping() -> None:
+    row = permissions.allow(rpc.COMPUTE, own="report.host", methods="x")["x"]
+    assert row.refusal(keys.Peer("compute", "h"), {"report": "h"})
+    assert row.refusal(keys.Peer("compute", "h"), {"report": {"host": ["h"]}})
+    assert row.refusal(keys.Peer("compute", "h"), {"report": {"host": "h"}}) is None
+
+
+def test_one_process_may_be_many_hosts(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """Over one transport, with one list of keys, each with a key and a server of its own."""
+    for number in range(20):
+        bench.add(rpc.COMPUTE, f"host-{number}")
+    first = bench.transport.beside(rpc.COMPUTE, "host-0")
+    for number in range(20):
+        host = rpc.proxy(ThingRPC, bench.transport.beside(rpc.COMPUTE, f"host-{number}"))
+        assert host.report(CONTEXT, {"host": f"host-{number}"}) == "noted"
+        refused(bench, caplog, lambda host=host: host.report(CONTEXT, {"host": "host-x"}), "of itself alone")
+    assert first.signing._ring is not None and bench.transport.signing._ring is not None
+    assert first.signing._ring._trusted is bench.transport.signing._ring._trusted
+
+
+def test_no_line_of_the_log_is_forged(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    message = Message("conductor", "ask\n2026 INFO all is well", CONTEXT)
+    refused(bench, caplog, lambda: replayed(bench, message, CONTEXT.to_rpc()), r"Message 'ask\n2026 INFO all is well'")

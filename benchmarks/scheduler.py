@@ -179,7 +179,7 @@ def cluster(options: argparse.Namespace, count: int) -> Iterator[Cluster]:
         url = f"rabbit://{options.broker}/{stack.enter_context(vhost())}"
         transport = _transport(directory / "conductor.conf", url)
         stack.callback(transport.cleanup)
-        server = rpc.Server(transport, "conductor", rpc.Endpoint(ConductorRPC, conductor, partial=True))
+        server = rpc.RpcServer(transport, "conductor", rpc.Endpoint(ConductorRPC, conductor, partial=True))
         server.start()
         stack.callback(server.wait)
         stack.callback(server.stop)

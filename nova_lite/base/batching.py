@@ -1,11 +1,8 @@
 """Questions that arrive together travel together: what waits in a process while others of its kind are under way is one
 message then, with one transaction.
 
-One that finds another of its kind under way waits for that to end; those that wait then are asked at once. If it takes
-longer than it has `PATIENCE`, they are asked beside it. None is answered by what was asked before it came, so each sees
-whatever was there when it came. One that is alone is sent as ever, without a delay. So it is with a `Line`, which may
-also linger: where several were answered just now, they are likely to ask again at once, and are waited for, so that
-they do not go on in two halves. What is in no hurry waits a moment for others: `Moment`.
+A `Batcher` sends a lone request at once. Requests that arrive while a batch is running join the next one. No request is
+answered by a batch that was sent before it arrived. A `BatchWindow` delays the first request so that others can join.
 """
 
 from __future__ import annotations
@@ -42,7 +39,7 @@ _NOBODY = threading.Event()
 
 
 class _Read(Generic[Q, A]):
-    def __init__(self, question: Q, later: Later[A] | None = None) -> None:
+    def __init__(self, question: Q, later: ResponseFuture[A] | None = None) -> None:
         self.question = question
         #: Told of the answer; else its own thread waits to be woken.
         self.later = later
@@ -59,7 +56,7 @@ class _Read(Generic[Q, A]):
         return typing.cast(A, self.answer)
 
 
-class Later(Generic[A]):
+class ResponseFuture(Generic[A]):
     """An answer that is still to come, for whoever does not wait for it. It keeps nothing of what it has handed on, so
     that nothing refers to itself: a hundred messages a second would else stay until garbage is looked for."""
 
@@ -86,9 +83,9 @@ class Later(Generic[A]):
         if get is not None:
             listener(get)
 
-    def mapped(self, change: Callable[[Callable[[], A]], B]) -> Later[B]:
+    def mapped(self, change: Callable[[Callable[[], A]], B]) -> ResponseFuture[B]:
         """What ``change`` makes of it, or raises."""
-        changed: Later[B] = Later()
+        changed: ResponseFuture[B] = ResponseFuture()
         self.then(lambda get: changed.tell(lambda: change(get)))
         return changed
 
@@ -105,9 +102,9 @@ class Later(Generic[A]):
         return found[0]()
 
 
-def now(answer: A | Later[A]) -> A:
+def now(answer: A | ResponseFuture[A]) -> A:
     """The answer, waited for if it comes later."""
-    return answer.wait() if isinstance(answer, Later) else answer
+    return answer.wait() if isinstance(answer, ResponseFuture) else answer
 
 
 def _answer(reads: list[_Read[Q, A]], ask: Callable[[list[Q]], list[A]]) -> None:
@@ -135,7 +132,7 @@ def _tell(reads: list[_Read[Q, A]]) -> None:
             LOG.exception("An answer could not be given")
 
 
-class Line(Generic[Q, A]):
+class Batcher(Generic[Q, A]):
     """``ask`` answers questions, in their order. What it raises, each of those who asked gets. ``linger``: seconds at
     most for which those are waited for who were here when the last message ended. ``writes``: `PATIENCE_TO_WRITE`."""
 
@@ -222,7 +219,7 @@ class Line(Generic[Q, A]):
             following[0].woken.set()
 
 
-class Moment(Generic[Q, A]):
+class BatchWindow(Generic[Q, A]):
     """``ask`` answers together what comes within ``seconds`` of the first, or as soon as there are ``most``. What it
     raises, each of those who asked gets. ``close``: seconds; who comes longer after the one before waits for nobody.
 
@@ -240,10 +237,10 @@ class Moment(Generic[Q, A]):
     def ask(self, question: Q) -> A:
         return now(self.ask_later(question))
 
-    def ask_later(self, question: Q) -> A | Later[A]:
+    def ask_later(self, question: Q) -> A | ResponseFuture[A]:
         with self._lock:
             is_first = not self._waiting
-            read: _Read[Q, A] = _Read(question, None if is_first else Later())
+            read: _Read[Q, A] = _Read(question, None if is_first else ResponseFuture())
             self._waiting.append(read)
             now = time.monotonic()
             is_alone = is_first and now - self._came > self._alone_after

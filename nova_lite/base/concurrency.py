@@ -29,14 +29,16 @@ ENVIRONMENT = "NOVA_LITE_CONCURRENCY"
 #: threads that each do little between two statements. With Python's own 0.005 threads interrupt each other, and each
 #: statement has to wait for the lock once more: creates, 40 a second at 1,000 hosts, were accepted in 240 ms and not in
 #: 90 (1 % of them took 600 and not 250); with 0.001 in 450, with 0.05 in 150 (`benchmarks/soak.py`).
-LONG_TURN = 0.02
+SWITCH_INTERVAL = 0.02
 
 _mode = THREADING
 
 
 def setup(default: str = THREADING, turn: float | None = None) -> str:
-    """Choose the mode for this process; the first thing a ``cmd`` module does. ``turn``: as `LONG_TURN`; None: Python's
-    own. Exits with one line on a bad value."""
+    """Choose the mode of this process. Every ``cmd`` module calls it first.
+
+    ``turn``: the interpreter's switch interval in seconds; None: Python's own. Exits with one line on a bad value.
+    """
     global _mode
     if turn is not None:
         sys.setswitchinterval(turn)

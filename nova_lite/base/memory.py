@@ -11,7 +11,7 @@ _M_ARENA_MAX = -8
 ARENAS = 2
 
 #: What a daemon's units set before it starts, as a running process cannot: no thread keeps what it has freed for
-#: itself. By itself glibc has each thread keep up to seven blocks of each size, which no other uses and `give_back`
+#: itself. By itself glibc has each thread keep up to seven blocks of each size, which no other uses and `trim_heap`
 #: does not reach: with the hundred threads of a conductor ten MB and more, which fill for as long as it runs. Another
 #: C library does not look at it.
 ENVIRONMENT = {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"}
@@ -24,7 +24,7 @@ GIVE_BACK_INTERVAL = 30.0
 YOUNG = 20_000
 
 
-def share_arenas() -> None:
+def limit_malloc_arenas() -> None:
     """Have threads share a few of glibc's arenas. By itself it gives eight for each core, and what one thread has freed
     no other uses again: an API that has answered eight large lists at a time keeps five to ten MB more for it.
 
@@ -46,7 +46,7 @@ def keep_what_is_loaded() -> None:
     gc.freeze()
 
 
-def give_back() -> None:
+def trim_heap() -> None:
     """Look through everything that was not there from the first for garbage, and give back to the system what glibc has
     and nobody uses: after a few large answers that are megabytes, which stay with the daemon as long as anything behind
     them is in use.

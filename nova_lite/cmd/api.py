@@ -21,7 +21,7 @@ from nova_lite import conf as nova_conf  # noqa: E402
 from nova_lite import rpc  # noqa: E402
 from nova_lite.api.compute import create_batcher, flavor_cache, read_batcher  # noqa: E402
 from nova_lite.api.http import deploy, prefork, server, wsgi  # noqa: E402
-from nova_lite.api.http.deadlines import Limits  # noqa: E402
+from nova_lite.api.http.deadlines import ClientLimits  # noqa: E402
 from nova_lite.base import exceptions  # noqa: E402
 from nova_lite.compute.api import API  # noqa: E402
 from nova_lite.compute.rpcapi import ComputeRPC  # noqa: E402
@@ -71,23 +71,23 @@ class Worker(service.Daemon):
         self._number = number
         self._parent = parent
         self._transport: rpc.Transport | None = None
-        self._http: list[server.Server] = []
+        self._http: list[server.HttpServer] = []
 
     def prepare(self) -> None:
         """Connects to nobody yet: with the broker down requests are answered with 503."""
         self._transport = rpc.Transport(self.conf, rpc.API)
         throttled = rpc.Throttled(self._transport, "conductor", priority)
-        client = read_batcher.gathered(rpc.proxy(ConductorRPC, throttled))
+        client = read_batcher.batched(rpc.proxy(ConductorRPC, throttled))
         if self.conf.network.backend != "neutron":  # which is asked about each create first, by a call of its own
-            client = create_batcher.gathered(client)
-        conductor = flavor_cache.kept(client, self.conf.api.flavors_kept)
+            client = create_batcher.batched(client)
+        conductor = flavor_cache.cached(client, self.conf.api.flavors_kept)
         compute = rpc.proxy(ComputeRPC, self._transport)
         self._compute.connect(conductor, compute, load_backend(self.conf, conductor), _volumes(self.conf, conductor))
         self.tell_health(self._transport, self._number)
         if self._parent is not None:
             self.add_periodic("parent", PARENT_CHECK_SECONDS, self._end_with_parent)
         options = self.conf.api
-        limits = Limits(
+        limits = ClientLimits(
             request=options.request_deadline,
             connections=options.max_connections_per_client,
             waiting=options.max_waiting,
@@ -115,7 +115,7 @@ def load_sites(conf: cfg.ConfigOpts, compute: API) -> list[Site]:
     """The sites that can be served. A name that the paste file does not know is logged and skipped."""
     policy = Policy(conf)
     policy.check_rules()
-    services = wsgi.Services(conf, policy, compute)
+    services = wsgi.ConductorServices(conf, policy, compute)
     sites = []
     for name in conf.api.enabled_apis:
         if name not in ADDRESSES:

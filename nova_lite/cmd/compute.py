@@ -50,7 +50,7 @@ class ComputeDaemon(service.Daemon):
         self._lock_host()
         transport = self._transport = self._transport or rpc.Transport(self.conf, rpc.COMPUTE)
         manager = self._manager = self._manager or self._make_manager(
-            report_batcher.gathered(rpc.proxy(ConductorRPC, transport), self.conf.host)
+            report_batcher.batched(rpc.proxy(ConductorRPC, transport), self.conf.host)
         )
         self.tell_health(transport, hypervisor=manager.require_hypervisor, registration=manager.registration.require)
         metrics.state_of(self, manager.states)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nova_lite.base import concurrency
 
-concurrency.setup(turn=concurrency.LONG_TURN)
+concurrency.setup(turn=concurrency.SWITCH_INTERVAL)
 
 # isort: split
 
@@ -49,7 +49,7 @@ class Conductor(service.Daemon):
         manager.db.ping()
         migration.check(self.conf)
         if self.conf.conductor.one_cpu:
-            self.add_periodic("one_cpu", cpu_affinity.INTERVAL, cpu_affinity.OneCpu(), at_once=True)
+            self.add_periodic("one_cpu", cpu_affinity.INTERVAL, cpu_affinity.CpuAffinity(), at_once=True)
         manager.start()
         self.serve_rpc(self.transport, self.conf.host, manager.endpoint, shared=True)
         self._report()

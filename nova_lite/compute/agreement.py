@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Set as AbstractSet
 
 
-class Question:
+class ConsistencyCheck:
     """``digest``: `nova_lite.objects.digest_of_domains` of what the host has. ``touched``: grows by the instances that
     have a job meanwhile, until ``watch`` is closed: of those it may not be true any more. `answer` is None until there
     is one."""

@@ -22,7 +22,7 @@ from nova_lite.compute.rpcapi import ComputeRPC
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.console import tokens
 from nova_lite.image.driver import ImageBackend
-from nova_lite.objects import VIF, ActionTicket, CreateRequest, CreateResult, Diagnostics, Instance, NetworkRequest
+from nova_lite.objects import VIF, ActionCommand, CreateRequest, CreateResult, Diagnostics, Instance, NetworkRequest
 from nova_lite.operations import states
 
 if TYPE_CHECKING:
@@ -80,14 +80,14 @@ class API:
             _nudge("build_instances", uuids, lambda: self.conductor.build_instances(context, uuids))
         return result
 
-    def accept(self, context: RequestContext, instance_uuid: str, kind: str, payload: dict[str, Any]) -> ActionTicket:
+    def accept(self, context: RequestContext, instance_uuid: str, kind: str, payload: dict[str, Any]) -> ActionCommand:
         """Have an operation of `nova_lite.operations` accepted; raises 404, or 409 where its row does not allow it."""
         ticket = _again(lambda: self.conductor.accept_action(context, instance_uuid, kind, payload))
         steps = operations.get(kind, ticket.payload).steps
-        if steps and isinstance(steps[0], operations.Schedule):
+        if steps and isinstance(steps[0], operations.ScheduleStep):
             _nudge(kind, [instance_uuid], lambda: self.conductor.build_instances(context, [instance_uuid]))
         elif steps:
-            _nudge(kind, [instance_uuid], lambda: compute_rpcapi.send_ticket(self.compute, context, ticket))
+            _nudge(kind, [instance_uuid], lambda: compute_rpcapi.send_command(self.compute, context, ticket))
         return ticket
 
     def delete(self, context: RequestContext, instance_uuid: str, soft: bool) -> None:
@@ -157,7 +157,9 @@ class API:
         """Raises `PortNotFound`."""
         self._in_turn(context, instance_uuid, operations.DETACH_INTERFACE.kind, {"port_id": port_id})
 
-    def _in_turn(self, context: RequestContext, instance_uuid: str, kind: str, payload: dict[str, Any]) -> ActionTicket:
+    def _in_turn(
+        self, context: RequestContext, instance_uuid: str, kind: str, payload: dict[str, Any]
+    ) -> ActionCommand:
         """Accept what clients ask for several at a time of one server: while another one is under way it waits, for as
         long as a client does. Then that is the 409 that it is."""
         deadline = time.monotonic() + IN_TURN_SECONDS

@@ -12,19 +12,19 @@ from nova_lite.compute.fencing import ActionResult
 from nova_lite.compute.host import LocalHost
 from nova_lite.compute.operations import WORK, Work
 from nova_lite.compute.reports import exception_message
-from nova_lite.objects import ActionTicket
-from nova_lite.operations import OnHost
+from nova_lite.objects import ActionCommand
+from nova_lite.operations import HostStep
 
 LOG = logging.getLogger(__name__)
 
 
-class Engine:
+class CommandExecutor:
     """Carries out tickets: a late one is dropped, a doubled one only reported again."""
 
     def __init__(self, host: LocalHost) -> None:
         self._host = host
 
-    def run(self, context: RequestContext, step: OnHost, ticket: ActionTicket) -> None:
+    def run(self, context: RequestContext, step: HostStep, ticket: ActionCommand) -> None:
         """Do and report. The whole job, in its own thread.
 
         A step that fences does so before the lock is asked for: a build that holds it stops at its next step.
@@ -41,7 +41,7 @@ class Engine:
         if result is not None:
             self._report(context, ticket, result)
 
-    def _do_once(self, step: OnHost, ticket: ActionTicket) -> ActionResult | None:
+    def _do_once(self, step: HostStep, ticket: ActionCommand) -> ActionResult | None:
         """Carry it out, unless it was finished before; None if it was overtaken while it waited for the lock.
 
         What is finished is noted before it is reported. A lasting step is finished only when it has worked: the same
@@ -55,11 +55,11 @@ class Engine:
         if record.result is not None:
             return record.result
         result = self._carry_out(step, ticket)
-        if result.error is None or not step.lasting:
+        if result.error is None or not step.retry_forever:
             fences.done(uuid, ticket.action_id, result, ticket.position, ticket.request_id)
         return result
 
-    def _carry_out(self, step: OnHost, ticket: ActionTicket) -> ActionResult:
+    def _carry_out(self, step: HostStep, ticket: ActionCommand) -> ActionResult:
         uuid = ticket.instance.uuid
         try:
             answer = work_of(step)(self._host, ticket)
@@ -80,7 +80,7 @@ class Engine:
         except exceptions.VirtDriverError:
             return None
 
-    def _report(self, context: RequestContext, ticket: ActionTicket, result: ActionResult) -> None:
+    def _report(self, context: RequestContext, ticket: ActionCommand, result: ActionResult) -> None:
         """Saying twice how it ended is harmless, so this insists whatever else comes."""
         host, uuid = self._host, ticket.instance.uuid
         try:
@@ -92,7 +92,7 @@ class Engine:
         except exceptions.NovaLiteException as error:
             LOG.info("Instance %s: report of %s %d not wanted: %s", uuid, ticket.action, ticket.action_id, error)
 
-    def _finish(self, context: RequestContext, ticket: ActionTicket, result: ActionResult) -> None:
+    def _finish(self, context: RequestContext, ticket: ActionCommand, result: ActionResult) -> None:
         """A conductor of before takes no request's id."""
         report = functools.partial(
             self._host.conductor.finish_action,
@@ -111,12 +111,12 @@ class Engine:
             report()
 
 
-def work_of(step: OnHost) -> Work:
+def work_of(step: HostStep) -> Work:
     """What to do for a step: the method of the driver that its row names, or a function of `WORK`."""
     return WORK[step.method] if step.driver is None else functools.partial(ask_driver, step.driver)
 
 
-def ask_driver(method: str, host: LocalHost, ticket: ActionTicket) -> None:
+def ask_driver(method: str, host: LocalHost, ticket: ActionCommand) -> None:
     """``driver.method(instance_uuid)``; raises `NotImplementedByDriver` where the driver has no such method."""
     host.require_domain(ticket)
     if not hasattr(host.driver, method):

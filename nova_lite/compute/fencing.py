@@ -98,7 +98,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 make_ready(Record)
 
 
-class FenceStore:
+class FencingTokenStore:
     """Records of one host in ``directory``. Reads take no lock; changes of one instance exclude each other."""
 
     def __init__(self, directory: str) -> None:

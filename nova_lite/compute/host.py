@@ -12,12 +12,12 @@ from oslo_config import cfg
 from nova_lite.base import exceptions, failpoints
 from nova_lite.base.context import get_admin_context
 from nova_lite.compute.claims import Claims
-from nova_lite.compute.fencing import FenceStore
+from nova_lite.compute.fencing import FencingTokenStore
 from nova_lite.compute.jobs import Jobs
 from nova_lite.compute.reports import Retrier
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.image.driver import ImageBackend
-from nova_lite.objects import ActionTicket, BlockDevice, Instance, VolumeSource, block_device
+from nova_lite.objects import ActionCommand, BlockDevice, Instance, VolumeSource, block_device
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.driver import ComputeDriver, DomainInfo, Migrating
 from nova_lite.volume.driver import VolumeBackend
@@ -33,7 +33,7 @@ class LocalHost:
     name: str
     driver: ComputeDriver
     conductor: ConductorRPC
-    fences: FenceStore
+    fences: FencingTokenStore
     claims: Claims
     jobs: Jobs
     retrier: Retrier
@@ -113,7 +113,7 @@ class LocalHost:
 
         return self.retrier.ask(f"Instance {instance_uuid}: whether an order is late", ask, lambda: None)
 
-    def require_domain(self, ticket: ActionTicket) -> None:
+    def require_domain(self, ticket: ActionCommand) -> None:
         """Raises `DomainNotFound` unless the domain is the one that the conductor means, at just that generation, and
         `DomainHeld` while that is held back.
 

@@ -16,8 +16,8 @@ from nova_lite.base import exceptions, metrics
 from nova_lite.base.context import RequestContext
 from nova_lite.compute import consoles
 from nova_lite.compute.claims import Claims
-from nova_lite.compute.engine import Engine
-from nova_lite.compute.fencing import FenceStore
+from nova_lite.compute.engine import CommandExecutor
+from nova_lite.compute.fencing import FencingTokenStore
 from nova_lite.compute.heartbeat import Heartbeat
 from nova_lite.compute.host import LocalHost
 from nova_lite.compute.host_boot import HostBoot
@@ -32,7 +32,7 @@ from nova_lite.compute.reports import Retrier
 from nova_lite.compute.volumes import VolumeWorker
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.image.driver import ImageBackend
-from nova_lite.objects import ActionTicket, BuildRequest, Console, Diagnostics, Image, VolumeWork
+from nova_lite.objects import ActionCommand, BuildRequest, Console, Diagnostics, Image, VolumeWork
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.driver import ComputeDriver, ConsoleOutput, InstanceDiagnostics
 from nova_lite.volume.driver import VolumeBackend
@@ -44,7 +44,7 @@ LOG = logging.getLogger(__name__)
 #: the caller waits for the answer.
 FENCE_WAIT = 20.0
 
-Order = Callable[[RequestContext, ActionTicket], None]
+Order = Callable[[RequestContext, ActionCommand], None]
 
 
 class ComputeManager:
@@ -66,7 +66,7 @@ class ComputeManager:
         self._stopping = threading.Event()
         self.jobs = Jobs()
         self.heartbeat = Heartbeat(conf, host, driver, self.jobs)
-        fences = FenceStore(fences_path(conf, host))
+        fences = FencingTokenStore(fences_path(conf, host))
         self.registration = Registration(conf, self.heartbeat, conductor, fences.identity())
         self.host = LocalHost(
             conf=conf,
@@ -87,9 +87,9 @@ class ComputeManager:
         self.reconciler = DomainReconciler(self.host, conf.compute.reconcile_interval, boot, self.registration.ask)
         self.port_filters = PortFilterKeeper(host, driver, conductor, conf.network.security_group_refresh_interval)
         self._builder = Builder(self.host, self.registration, self.port_filters.plugged)
-        self._engine = Engine(self.host)
+        self._engine = CommandExecutor(self.host)
         self._volume_worker = VolumeWorker(self.host)
-        self.orders = {method: self._order(step) for method, step in operations.order_methods().items()}
+        self.orders = {method: self._order(step) for method, step in operations.command_methods().items()}
         self._image_fetcher = ImageFetcher(driver)
         self._hypervisor_answers = True
 
@@ -191,10 +191,10 @@ class ComputeManager:
     def refresh_security_groups(self, context: RequestContext) -> None:
         self.port_filters.refresh_soon()
 
-    def _order(self, step: operations.OnHost) -> Order:
+    def _order(self, step: operations.HostStep) -> Order:
         """The RPC method that carries out a step."""
 
-        def order(context: RequestContext, ticket: ActionTicket) -> None:
+        def order(context: RequestContext, ticket: ActionCommand) -> None:
             uuid = ticket.instance.uuid
             work = functools.partial(self._if_admitted, uuid, self._engine.run, context, step, ticket)
             self.jobs.start_action(context, uuid, ticket.action_id, work, ticket.position)
@@ -218,7 +218,7 @@ class ComputeManager:
         generations is here. False: it is complete here at just this generation, so its build succeeded.
 
         A build in progress is told first (on disk), so that it stops at its next step; the note that a build is
-        complete and the fence exclude each other in `FenceStore`, so one of the two is always first. Raises
+        complete and the fence exclude each other in `FencingTokenStore`, so one of the two is always first. Raises
         `ServiceUnavailable` if the build does not end within `FENCE_WAIT`; the promise holds, and the answer is found
         by asking again; and at once where that can only be found out from a hypervisor that does not answer.
         """

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import get_admin_context
-from nova_lite.compute.agreement import Question
+from nova_lite.compute.agreement import ConsistencyCheck
 from nova_lite.compute.host import LocalHost
 from nova_lite.compute.host_boot import HostBoot
 from nova_lite.objects import DomainReport, DomainVerdict, Verdict, digest_of_domains
@@ -37,10 +37,12 @@ class DomainReconciler:
     ``boot``: of this machine; ``ask``: has the next heartbeat ask a question.
     """
 
-    def __init__(self, host: LocalHost, interval: float, boot: HostBoot, ask: Callable[[Question], None]) -> None:
+    def __init__(
+        self, host: LocalHost, interval: float, boot: HostBoot, ask: Callable[[ConsistencyCheck], None]
+    ) -> None:
         self._host = host
         self._ask = ask
-        self._question: Question | None = None
+        self._question: ConsistencyCheck | None = None
         #: Until when an answer is waited for.
         self._patience = float("-inf")
         self._boot = boot
@@ -92,7 +94,7 @@ class DomainReconciler:
             if any(host.fences.get(info.uuid).forbids(info.generation) for info in domains):
                 return False
             found = digest_of_domains((info.uuid, info.generation, int(info.power_state)) for info in domains)
-            self._question = Question(found, touched, watch.pop_all())
+            self._question = ConsistencyCheck(found, touched, watch.pop_all())
         self._ask(self._question)
         return True
 

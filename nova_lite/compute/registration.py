@@ -15,7 +15,7 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import get_admin_context
-from nova_lite.compute.agreement import Question
+from nova_lite.compute.agreement import ConsistencyCheck
 from nova_lite.compute.heartbeat import Heartbeat
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.objects import HostReport
@@ -35,7 +35,7 @@ class Registration:
         self._epoch = 0
         self._serving = False
         self._confirmed = float("-inf")
-        self._question: Question | None = None
+        self._question: ConsistencyCheck | None = None
         self.lost = threading.Event()
 
     @property
@@ -67,7 +67,7 @@ class Registration:
         """`confirm`, waiting at most half a lease, so that the next heartbeat comes in time."""
         self.confirm(self._conf.service_down_time / 2)
 
-    def ask(self, question: Question) -> None:
+    def ask(self, question: ConsistencyCheck) -> None:
         """With the next heartbeat, in place of any other question."""
         self._question = question
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from nova_lite.base import exceptions
-from nova_lite.base.batching import Line
+from nova_lite.base.batching import Batcher
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.objects import ActionReport, BuildResult
@@ -20,14 +20,14 @@ Build = tuple[RequestContext, BuildResult]
 Action = tuple[RequestContext, ActionReport]
 
 
-class GatheredReports:
+class ReportBatcher:
     """In place of a conductor's client, on ``host``."""
 
     def __init__(self, conductor: ConductorRPC, host: str) -> None:
         self._conductor = conductor
         self._host = host
-        self._builds: Line[Build, Exception | None] = Line(self._finish_builds, writes=True)
-        self._actions: Line[Action, Exception | None] = Line(self._finish_actions, writes=True)
+        self._builds: Batcher[Build, Exception | None] = Batcher(self._finish_builds, writes=True)
+        self._actions: Batcher[Action, Exception | None] = Batcher(self._finish_actions, writes=True)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._conductor, name)
@@ -86,5 +86,5 @@ def _raised(call: Any) -> Exception | None:
     return None
 
 
-def gathered(conductor: ConductorRPC, host: str) -> ConductorRPC:
-    return typing.cast(ConductorRPC, GatheredReports(conductor, host))
+def batched(conductor: ConductorRPC, host: str) -> ConductorRPC:
+    return typing.cast(ConductorRPC, ReportBatcher(conductor, host))

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from nova_lite import operations, rpc
 from nova_lite.base.context import RequestContext
-from nova_lite.objects import ActionTicket, BuildRequest, Console, Diagnostics, Image, VolumeWork
+from nova_lite.objects import ActionCommand, BuildRequest, Console, Diagnostics, Image, VolumeWork
 
 #: The version that the newest of the calls below came in.
 CALLS = "1.16"
@@ -40,11 +40,11 @@ class ComputeRPC(Protocol):
         context: RequestContext,
         host: rpc.Receiver,
         method: rpc.MethodName,
-        ticket: ActionTicket,
+        ticket: ActionCommand,
         version: rpc.Version = "1.0",
     ) -> None:
         """Carry out a step of an operation; ``method`` is what the operation's row calls it
-        (`nova_lite.operations.OnHost.method`), ``version`` that of this service which the method came in."""
+        (`nova_lite.operations.HostStep.method`), ``version`` that of this service which the method came in."""
 
     @rpc.cast
     def cache_images(self, context: RequestContext, host: rpc.Receiver, images: list[Image]) -> None: ...
@@ -98,10 +98,10 @@ class ComputeRPC(Protocol):
         """Raises `InstanceInvalidState` unless the guest runs."""
 
 
-def send_ticket(compute: ComputeRPC, context: RequestContext, ticket: ActionTicket) -> None:
+def send_command(compute: ComputeRPC, context: RequestContext, ticket: ActionCommand) -> None:
     """Order what ``ticket`` is for from its host; nothing to do when no host is involved."""
     if ticket.host is not None and ticket.build is not None:
         compute.build_and_run_instance(context, ticket.host, ticket.build)
     elif ticket.host is not None:
-        method = ticket.method or operations.order_of(ticket.action, ticket.payload)
-        compute.order(context, ticket.host, method, ticket, version=operations.order_methods()[method].since)
+        method = ticket.method or operations.command_of(ticket.action, ticket.payload)
+        compute.order(context, ticket.host, method, ticket, version=operations.command_methods()[method].since)

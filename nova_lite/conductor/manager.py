@@ -13,24 +13,24 @@ from nova_lite import rpc
 from nova_lite.base import metrics
 from nova_lite.compute.rpcapi import ComputeRPC
 from nova_lite.conductor.endpoints import database
-from nova_lite.conductor.endpoints.images import Images
-from nova_lite.conductor.endpoints.instances import Instances
-from nova_lite.conductor.endpoints.interfaces import Interfaces, Ports
-from nova_lite.conductor.endpoints.live_migrations import LiveMigrations
-from nova_lite.conductor.engine.build_reports import Building
-from nova_lite.conductor.engine.cinder import Cinder
-from nova_lite.conductor.engine.dispatcher import Drives
-from nova_lite.conductor.engine.engine import Engine
+from nova_lite.conductor.endpoints.images import ImageEndpoints
+from nova_lite.conductor.endpoints.instances import InstanceEndpoints
+from nova_lite.conductor.endpoints.interfaces import NetworkServiceEndpoints, PortEndpoints
+from nova_lite.conductor.endpoints.live_migrations import LiveMigrationEndpoints
+from nova_lite.conductor.engine.build_reports import BuildReports
+from nova_lite.conductor.engine.cinder import CinderDriver
+from nova_lite.conductor.engine.dispatcher import ActionDispatcher
+from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.conductor.engine.reconciler import Reconciler
 from nova_lite.conductor.engine.scheduling import Scheduling
-from nova_lite.conductor.hosts.domains import Domains
-from nova_lite.conductor.hosts.filter_publisher import FilterNews
-from nova_lite.conductor.hosts.filter_queries import FilterQuestions
+from nova_lite.conductor.hosts.domains import DomainChecks
+from nova_lite.conductor.hosts.filter_publisher import FilterPublisher
+from nova_lite.conductor.hosts.filter_queries import FilterQueries
 from nova_lite.conductor.hosts.heartbeats import Heartbeats
-from nova_lite.conductor.hosts.publisher import HostNews
+from nova_lite.conductor.hosts.publisher import HostPublisher
 from nova_lite.conductor.hosts.retirement import Retirements
-from nova_lite.conductor.operations.create import Create
-from nova_lite.conductor.replay_cache import Once
+from nova_lite.conductor.operations.create import CreateEndpoints
+from nova_lite.conductor.replay_cache import SharedReplayCache
 from nova_lite.conductor.rpcapi import ConductorRPC, priority
 from nova_lite.db import backlog, engine, purge, services
 from nova_lite.db.cinder import BACKEND as CINDER
@@ -56,33 +56,33 @@ class ConductorManager:
         self.db = Database(conf, before_commit=self._announce)
         network_backend = load_backend(conf)
         image_backend = load_images(conf, conductor)
-        self.engine = Engine(self.db, conf, network_backend, compute, scheduler, image_backend)
-        self.filter_news = FilterNews(self.db, compute)
-        self.host_news = HostNews(self.db, scheduler)
-        filter_questions = FilterQuestions(self.db)
+        self.engine = ActionEngine(self.db, conf, network_backend, compute, scheduler, image_backend)
+        self.filter_news = FilterPublisher(self.db, compute)
+        self.host_news = HostPublisher(self.db, scheduler)
+        filter_questions = FilterQueries(self.db)
         scheduling = Scheduling(self.engine, scheduler, self.host_news, filter_questions)
-        self.cinder = Cinder(self.engine, _cinder_client(conf))
-        self.drives = Drives(lambda wanted: self.engine.guarded(lambda: scheduling.place(wanted)))
+        self.cinder = CinderDriver(self.engine, _cinder_client(conf))
+        self.drives = ActionDispatcher(lambda wanted: self.engine.guarded(lambda: scheduling.place(wanted)))
         self.reconciler = Reconciler(self.engine, scheduling, self.cinder)
         self.endpoint = rpc.Endpoint(
             ConductorRPC,
-            Create(self.db, conf, network_backend, self.drives),
+            CreateEndpoints(self.db, conf, network_backend, self.drives),
             self.engine,
-            Building(self.engine, scheduling, conductor),
-            Instances(self.engine),
-            Ports(self.engine) if network_backend.keeps_ports else Interfaces(self.engine),
-            LiveMigrations(self.db, conf),
-            Domains(self.engine),
+            BuildReports(self.engine, scheduling, conductor),
+            InstanceEndpoints(self.engine),
+            PortEndpoints(self.engine) if network_backend.keeps_ports else NetworkServiceEndpoints(self.engine),
+            LiveMigrationEndpoints(self.db, conf),
+            DomainChecks(self.engine),
             Retirements(self.engine),
             Heartbeats(self.db, conf),
             filter_questions,
-            Images(self.db, conf, compute),
+            ImageEndpoints(self.db, conf, compute),
             self.reconciler.volumes,
             self.cinder,
             database.functions(self.db, conf, network_backend.keeps_ports),
             translate=engine.translate,
             classify=priority,
-            once=Once(self.db, conf),
+            once=SharedReplayCache(self.db, conf),
         )
 
     def start(self) -> None:

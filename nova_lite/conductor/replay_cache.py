@@ -12,7 +12,7 @@ import time
 
 from oslo_config import cfg
 
-from nova_lite.base.batching import Line
+from nova_lite.base.batching import Batcher
 from nova_lite.conductor.rpcapi import changes
 from nova_lite.db import replay_cache
 from nova_lite.db.engine import Database, translate
@@ -22,7 +22,7 @@ from nova_lite.rpc.keys import Peer
 _EXPIRE_EVERY = 60.0
 
 
-class Once:
+class SharedReplayCache:
     """Called with each verified message: whether it may be taken. Raises `DatabaseUnavailable`.
 
     Not kept is what changes nothing when it comes again (`nova_lite.conductor.rpcapi.changes`): what reads, and those
@@ -34,7 +34,7 @@ class Once:
         self._seconds = float(conf.rpc.signature_lifetime + 3 * conf.rpc.clock_skew)
         self._lock = threading.Lock()
         self._expired = time.monotonic()
-        self._line: Line[str, bool] = Line(self._take, writes=True)
+        self._line: Batcher[str, bool] = Batcher(self._take, writes=True)
 
     def __call__(self, sender: Peer, method: str, message_id: str) -> bool:
         if not changes(method):

@@ -13,8 +13,8 @@ from typing import Annotated, Any, Protocol
 from nova_lite import operations, rpc
 from nova_lite.base.context import RequestContext
 from nova_lite.objects import (
+    ActionCommand,
     ActionReport,
-    ActionTicket,
     Aggregate,
     AvailabilityZone,
     BuildNetworks,
@@ -37,7 +37,7 @@ from nova_lite.objects import (
     Instance,
     InstanceAction,
     InstanceFilters,
-    InstanceQuestion,
+    InstanceQuery,
     InstanceUsage,
     KeyPair,
     Limits,
@@ -199,7 +199,7 @@ class ConductorRPC(Protocol):
 
     def accept_action(
         self, context: RequestContext, instance_uuid: str, action: str, payload: dict[str, Any]
-    ) -> ActionTicket:
+    ) -> ActionCommand:
         """Write the action's row and the task state, if the instance's state allows it (else 409). The ticket is then
         cast to its host by the caller."""
 
@@ -207,7 +207,7 @@ class ConductorRPC(Protocol):
         """Of the context's project, or any for an admin; else `InstanceNotFound`."""
 
     @rpc.since("1.7")
-    def instances_get(self, context: RequestContext, questions: list[InstanceQuestion]) -> list[Instance]:
+    def instances_get(self, context: RequestContext, questions: list[InstanceQuery]) -> list[Instance]:
         """Those that there are, once each, and that whoever asks for them may see; for several requests at once."""
 
     def instance_list(

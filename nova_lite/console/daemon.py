@@ -18,7 +18,7 @@ from nova_lite.daemon import service
 from nova_lite.daemon.sockets import listen, tls_context
 
 
-class Kind(NamedTuple):
+class ConsoleKind(NamedTuple):
     """``group``, ``host`` and ``port`` are those of the options. ``page``: a file that is in ``[DEFAULT] web`` if noVNC
     is, None for a proxy without pages."""
 
@@ -30,14 +30,14 @@ class Kind(NamedTuple):
     page: str | None = None
 
 
-NOVNC = Kind("nova-lite-novncproxy", ("novnc",), "vnc", "novncproxy_host", "novncproxy_port", page="vnc.html")
-SERIAL = Kind("nova-lite-serialproxy", ("serial",), "serial_console", "serialproxy_host", "serialproxy_port")
+NOVNC = ConsoleKind("nova-lite-novncproxy", ("novnc",), "vnc", "novncproxy_host", "novncproxy_port", page="vnc.html")
+SERIAL = ConsoleKind("nova-lite-serialproxy", ("serial",), "serial_console", "serialproxy_host", "serialproxy_port")
 
 
 class ConsoleProxy(service.Daemon):
     """It connects to nobody before it is asked: while the broker is away requests are answered with 503."""
 
-    def __init__(self, conf: cfg.ConfigOpts, kind: Kind) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, kind: ConsoleKind) -> None:
         super().__init__(conf, kind.binary)
         self._kind = kind
         self._transport: rpc.Transport | None = None

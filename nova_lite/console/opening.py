@@ -20,7 +20,7 @@ LOG = logging.getLogger(__name__)
 CONNECT_TIMEOUT = 10.0
 
 
-class Refused(Exception):
+class ConsoleRefusal(Exception):
     """With the HTTP status, and a sentence for its user that holds nothing of what was asked."""
 
     def __init__(self, status: http.HTTPStatus, sentence: str) -> None:
@@ -50,29 +50,31 @@ class Opener:
         self._allowed_origins = allowed_origins
 
     def open(self, path: str, origin: str | None, host: str | None) -> Opened:
-        """``path``, ``origin`` and ``host`` are the request's. Raises `Refused`.
+        """``path``, ``origin`` and ``host`` are the request's. Raises `ConsoleRefusal`.
 
         A page that may not ask does not use up the token. A host that does not answer does: it is known by then.
         """
         if not origins.is_allowed(origin, host, self._allowed_origins):
-            raise Refused(http.HTTPStatus.FORBIDDEN, "This page may not open consoles here.")
+            raise ConsoleRefusal(http.HTTPStatus.FORBIDDEN, "This page may not open consoles here.")
         token = tokens.of_path(path)
         if not token:
-            raise Refused(http.HTTPStatus.UNAUTHORIZED, "A console is opened with its token.")
+            raise ConsoleRefusal(http.HTTPStatus.UNAUTHORIZED, "A console is opened with its token.")
         try:
             target = self._take(token)
             if not origins.has_scheme_of(origin, target.console.access_url_base):
-                raise Refused(http.HTTPStatus.FORBIDDEN, "This page may not open consoles here.")
+                raise ConsoleRefusal(http.HTTPStatus.FORBIDDEN, "This page may not open consoles here.")
             return Opened(target, self._connect(target))
         except exceptions.ServiceUnavailable as error:
             LOG.warning("A console cannot be opened: %s", error.message)
-            raise Refused(http.HTTPStatus.SERVICE_UNAVAILABLE, "The cloud does not answer. Please try again.") from None
+            raise ConsoleRefusal(
+                http.HTTPStatus.SERVICE_UNAVAILABLE, "The cloud does not answer. Please try again."
+            ) from None
 
     def _take(self, token: str) -> ConsoleTarget:
         try:
             return self._conductor.console_token_take(get_admin_context(), tokens.digest(token), self._console_types)
         except exceptions.ConsoleTokenNotFound:
-            raise Refused(
+            raise ConsoleRefusal(
                 http.HTTPStatus.UNAUTHORIZED,
                 "This token was used, or its time is over: ask for the console's URL again.",
             ) from None
@@ -85,12 +87,12 @@ class Opener:
             sock = socket.create_connection((console.host, console.port), CONNECT_TIMEOUT)
         except OSError as error:
             LOG.warning("Console of %s at %s port %d: %s", target.instance_uuid, console.host, console.port, error)
-            raise Refused(http.HTTPStatus.BAD_GATEWAY, "The console does not answer.") from None
+            raise ConsoleRefusal(http.HTTPStatus.BAD_GATEWAY, "The console does not answer.") from None
         try:
             if not self._compute.validate_console_port(
                 get_admin_context(), target.compute_host, target.instance_uuid, console.port, console.console_type
             ):
-                raise Refused(http.HTTPStatus.UNAUTHORIZED, "The console has moved: ask for its URL again.")
+                raise ConsoleRefusal(http.HTTPStatus.UNAUTHORIZED, "The console has moved: ask for its URL again.")
         except BaseException:
             sock.close()
             raise

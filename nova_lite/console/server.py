@@ -20,7 +20,7 @@ from typing import Any
 from websockify.websockifyserver import CompatibleWebSocket, WebSockifyRequestHandler
 
 from nova_lite.console import pump
-from nova_lite.console.opening import Opened, Opener, Refused
+from nova_lite.console.opening import ConsoleRefusal, Opened, Opener
 
 LOG = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class ProxyServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
         handshake_timeout: float,
         max_connections: int,
     ) -> None:
-        super().__init__(sock.getsockname()[:2], Handler, bind_and_activate=False)
+        super().__init__(sock.getsockname()[:2], ConsoleHandler, bind_and_activate=False)
         self.socket.close()
         self.socket = sock
         self.opener = opener
@@ -113,7 +113,7 @@ class ProxyServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
                     own.callback(request.close)
                     self._connections[client_address].sock = request
                     request.do_handshake()
-                Handler(request, client_address, self)
+                ConsoleHandler(request, client_address, self)
         finally:
             with self._lock:
                 self._connections.pop(client_address, None)
@@ -137,7 +137,7 @@ class ProxyServer(socketserver.ThreadingMixIn, socketserver.TCPServer):
             LOG.error("Unexpected error at a connection of %s", client_address[0], exc_info=error)
 
 
-class Handler(WebSockifyRequestHandler):  # type: ignore[misc]
+class ConsoleHandler(WebSockifyRequestHandler):  # type: ignore[misc]
     """One connection: pages and their parts, or (at last) a WebSocket."""
 
     server: ProxyServer
@@ -175,18 +175,18 @@ class Handler(WebSockifyRequestHandler):  # type: ignore[misc]
 
     def handle_upgrade(self) -> None:
         if not self.headers.get("Sec-WebSocket-Key") or self.headers.get("Sec-WebSocket-Version") != "13":
-            self._refuse(Refused(http.HTTPStatus.BAD_REQUEST, "This is no request for a WebSocket."))
+            self._refuse(ConsoleRefusal(http.HTTPStatus.BAD_REQUEST, "This is no request for a WebSocket."))
             return
         self.server.opened(self.client_address)
         try:
             opened = self.server.opener.open(self.path, self.headers.get("Origin"), self.headers.get("Host"))
-        except Refused as refusal:
+        except ConsoleRefusal as refusal:
             self._refuse(refusal)
             return
         with opened.sock:
             self._serve(opened)
 
-    def _refuse(self, refusal: Refused) -> None:
+    def _refuse(self, refusal: ConsoleRefusal) -> None:
         """Without a body: clients of WebSockets show none, and some would read it as what the console says."""
         LOG.info("%s is refused a console: %s", self.client_address[0], refusal.sentence)
         self.close_connection = True

@@ -37,7 +37,7 @@ _TIMES = Path("/proc/stat")
 _THREADS = Path("/proc/self/task")
 
 
-class OneCpu:
+class CpuAffinity:
     """To be called every `INTERVAL`. Of the CPUs that the process may use it keeps to one, from the second time on: a
     daemon that begins competes with others that do. If somebody else gives it others meanwhile, it is of those; if
     there is only one, or it may not choose, nothing is done."""

@@ -135,7 +135,7 @@ class _Server(http.server.ThreadingHTTPServer):
 
 
 def _handler(health: Health) -> type[http.server.BaseHTTPRequestHandler]:
-    class Handler(http.server.BaseHTTPRequestHandler):
+    class HealthHandler(http.server.BaseHTTPRequestHandler):
         timeout = 10.0
         server_version = "nova-lite"
         sys_version = ""
@@ -168,4 +168,4 @@ def _handler(health: Health) -> type[http.server.BaseHTTPRequestHandler]:
         def log_message(self, *args: Any) -> None:
             """Each scrape would be a line."""
 
-    return Handler
+    return HealthHandler

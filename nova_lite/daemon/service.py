@@ -80,7 +80,7 @@ class Daemon:
     def __init__(self, conf: cfg.ConfigOpts, binary: str) -> None:
         self.conf = conf
         self.binary = binary
-        memory.share_arenas()
+        memory.limit_malloc_arenas()
         self.stopping = threading.Event()
         self.periodics: list[Periodic] = []
         self.servers: list[SelfCheckingServer] = []
@@ -132,7 +132,7 @@ class Daemon:
         while not self.stopping.is_set():
             try:
                 self.prepare()
-                self.add_periodic("Memory", memory.GIVE_BACK_INTERVAL, memory.give_back)
+                self.add_periodic("Memory", memory.GIVE_BACK_INTERVAL, memory.trim_heap)
                 return
             except (exceptions.ServiceUnavailable, exceptions.HypervisorUnavailable) as error:
                 trouble = error.message

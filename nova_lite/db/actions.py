@@ -315,7 +315,7 @@ def back_off(uow: UnitOfWork, conf: cfg.ConfigOpts, action: InstanceAction, caus
     action.payload = {**action.payload, "last_error": cause}
 
 
-def park(uow: UnitOfWork, action: InstanceAction) -> None:
+def block_on_host(uow: UnitOfWork, action: InstanceAction) -> None:
     """Nobody drives the action before its host is back (`make_due`) or its deadline has passed: what is sent to a host
     that is away only fills its queue."""
     action.lease_owner = None

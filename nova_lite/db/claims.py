@@ -15,7 +15,7 @@ from nova_lite.db import cinder, hosts, numa_claims
 from nova_lite.db.engine import ClaimedHost, UnitOfWork, utcnow
 from nova_lite.db.models import Allocation, ComputeNode, Instance, Port, Service
 from nova_lite.db.services import COMPUTE
-from nova_lite.hardware.numa import WantedNUMA
+from nova_lite.hardware.numa import NUMARequest
 from nova_lite.objects import Flavor, InstanceNUMATopology, Selection
 from nova_lite.objects.host import admission
 
@@ -34,7 +34,7 @@ class Place(NamedTuple):
     numa: dict[str, Any] | None = None
 
 
-def claim(uow: UnitOfWork, instance: Instance, selection: Selection, numa: WantedNUMA | None = None) -> bool:
+def claim(uow: UnitOfWork, instance: Instance, selection: Selection, numa: NUMARequest | None = None) -> bool:
     """Place ``instance`` on the selected node if its host is alive and all of its resources still fit.
 
     The instance gets host, node and the next generation. Its row has to be locked by the caller.
@@ -51,7 +51,7 @@ def take(
     instance: Instance,
     selection: Selection,
     wanted: Mapping[str, int],
-    numa: WantedNUMA | None = None,
+    numa: NUMARequest | None = None,
 ) -> Place | None:
     """Claim ``wanted`` of the selected node for an instance that stays where it is; None when it does not fit. vCPUs
     that get CPUs for themselves (``numa``) are none of those that guests share."""
@@ -163,14 +163,14 @@ def leave(instance: Instance) -> None:
     instance.host = instance.node = instance.numa = None
 
 
-class End(NamedTuple):
+class HeldHost(NamedTuple):
     """Where an instance holds something: a host, and the generation of what is there."""
 
     host: str
     generation: int
 
 
-def ends(uow: UnitOfWork, instance: Instance) -> list[End]:
+def held_hosts(uow: UnitOfWork, instance: Instance) -> list[HeldHost]:
     """Every host that the instance has an allocation of: those that are up first, its own before others. One without
     any (it is over, or an old row) may still be where its row says."""
     return [end for end, *_ in held(uow, instance)]
@@ -188,15 +188,14 @@ _HELD = (
 )
 
 
-def held(uow: UnitOfWork, instance: Instance) -> list[tuple[End, bool, bool]]:
-    """`ends`, whether each one's host is up, and whether the instance has interfaces that users have made (or may have;
-    each row says the same of it)."""
+def held(uow: UnitOfWork, instance: Instance) -> list[tuple[HeldHost, bool, bool]]:
+    """Return `held_hosts`, each with whether it is up and whether the instance may have ports that users made."""
     found = [
-        (End(host, generation), bool(up), bool(ports))
+        (HeldHost(host, generation), bool(up), bool(ports))
         for host, generation, up, ports in uow.session.connection().execute(_HELD, {"instance_uuid": instance.uuid})
     ]
     if not found and instance.host is not None:
-        return [(End(instance.host, instance.generation), hosts.is_up(uow, instance.host), True)]
+        return [(HeldHost(instance.host, instance.generation), hosts.is_up(uow, instance.host), True)]
     return sorted(found, key=lambda each: (not each[1], each[0].host != instance.host))
 
 
@@ -223,7 +222,7 @@ def renew(uow: UnitOfWork, instance: Instance) -> None:
     )
 
 
-def release(uow: UnitOfWork, instance_uuid: str, end: End | None = None) -> None:
+def release(uow: UnitOfWork, instance_uuid: str, end: HeldHost | None = None) -> None:
     """Give back what an instance holds at ``end``, or (None) all of it; nothing if it holds nothing."""
     gone = sa.delete(Allocation).where(Allocation.instance_uuid == instance_uuid)
     if end is not None:

@@ -28,7 +28,7 @@ from nova_lite.objects import (
     Instance,
     InstanceFilters,
     InstanceNUMATopology,
-    InstanceQuestion,
+    InstanceQuery,
     digest_of_domains,
 )
 from nova_lite.operations import states
@@ -100,14 +100,14 @@ def to_objects(uow: UnitOfWork, found: Sequence[models.Instance]) -> list[Instan
     return _whole(uow, [_values(row) for row in found])
 
 
-def bare(row: models.Instance) -> Instance:
+def minimal(row: models.Instance) -> Instance:
     """`to_object` without what is in other tables."""
     return _bare(_values(row))
 
 
 def created(row: models.Instance) -> Instance:
     """`to_object` of one that was just made: all that belongs to it are its tags."""
-    instance = bare(row)
+    instance = minimal(row)
     instance.tags, instance.host_status = sorted(tag.tag for tag in row.tags), ""
     return instance
 
@@ -322,7 +322,7 @@ def get(uow: UnitOfWork, context: RequestContext, instance_uuid: str) -> Instanc
     return found[0]
 
 
-def get_all(uow: UnitOfWork, questions: list[InstanceQuestion]) -> list[Instance]:
+def get_all(uow: UnitOfWork, questions: list[InstanceQuery]) -> list[Instance]:
     """The instances that some question may see, once each, in no order."""
     asked = collections.defaultdict(list)
     for question in questions:

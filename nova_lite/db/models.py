@@ -254,7 +254,7 @@ class PurgedInstance(Base):
     purged_at: Mapped[datetime.datetime] = mapped_column(Time)
 
 
-class TakenMessage(Base):
+class SeenMessage(Base):
     """The id of a message that changed something, until its time would not let it be taken again."""
 
     __tablename__ = "taken_messages"

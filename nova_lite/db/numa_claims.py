@@ -15,7 +15,7 @@ from nova_lite.db import compute_nodes
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import ComputeNode
 from nova_lite.hardware import fitting
-from nova_lite.hardware.numa import WantedNUMA
+from nova_lite.hardware.numa import NUMARequest
 from nova_lite.objects import InstanceNUMATopology
 from nova_lite.objects.numa import given_back, taken
 
@@ -29,13 +29,13 @@ _LOCKED = (
 )
 
 
-def place(uow: UnitOfWork, node_id: int, wanted: WantedNUMA) -> tuple[InstanceNUMATopology, dict[str, Any]] | None:
+def place(uow: UnitOfWork, node_id: int, wanted: NUMARequest) -> tuple[InstanceNUMATopology, dict[str, Any]] | None:
     """Where it fits, and ``numa_used`` when it is there; None if it does not fit."""
     inventory, used, cpu_ratio, ram_ratio = uow.session.connection().execute(_LOCKED, {"node_id": node_id}).one()
     usage = compute_nodes.numa_used(used)
     try:
         topology = fitting.fit(wanted, compute_nodes.numa_cells(inventory), usage, fitting.Ratios(cpu_ratio, ram_ratio))
-    except fitting.Misfit:
+    except fitting.FitError:
         return None
     return topology, msgspec.to_builtins(taken(usage, topology))
 

@@ -18,7 +18,7 @@ from nova_lite.db.models import Port as Row
 from nova_lite.db.statements import insert_unless_taken
 from nova_lite.network import local
 from nova_lite.network.driver import Addresses
-from nova_lite.network.pool import Pool
+from nova_lite.network.pool import AddressPool
 from nova_lite.objects import Network, Port, ipv6
 from nova_lite.objects.security_group import DEFAULT
 
@@ -112,7 +112,7 @@ def _insert(uow: UnitOfWork, network: Network, port: Port, values: dict[str, Any
 
 
 def _address(network: Network, text: str) -> str:
-    found = Pool(network).parse(text)
+    found = AddressPool(network).parse(text)
     if found is None:
         raise exceptions.FixedIpInvalid(address=text, network_id=network.id)
     return str(found)

@@ -38,7 +38,7 @@ NETWORK_RESOURCES = ("fixed_ips", "networks")
 _DEFAULTS = ""
 
 
-class Bounds(NamedTuple):
+class QuotaBounds(NamedTuple):
     """Every resource's limit in a project, and those that a user has of its own in it."""
 
     of_project: dict[str, int]
@@ -53,24 +53,24 @@ class Bounds(NamedTuple):
 _Alike = tuple[tuple[tuple[str, int], ...], tuple[tuple[str, int], ...]]
 
 
-class Taking(NamedTuple):
+class QuotaRequest(NamedTuple):
     """``amounts``: resource to count, of the project's quota. ``user_id``: who uses them, within the limits of this
     user alone, too. ``limits``: as they were read in this transaction."""
 
     project_id: str
     user_id: str | None
     amounts: Mapping[str, int]
-    limits: Bounds
+    limits: QuotaBounds
 
 
 def take(
     uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, amounts: dict[str, int], user_id: str | None = None
 ) -> None:
     """`take_together`, of one."""
-    take_together(uow, [Taking(project_id, user_id, amounts, limits_of(uow, conf, project_id, user_id))])
+    take_together(uow, [QuotaRequest(project_id, user_id, amounts, limits_of(uow, conf, project_id, user_id))])
 
 
-def take_together(uow: UnitOfWork, takings: Iterable[Taking]) -> None:
+def take_together(uow: UnitOfWork, takings: Iterable[QuotaRequest]) -> None:
     """All of them, or none and `QuotaExceeded`, which names each resource that is short.
 
     What a user has already is counted from the rows, so this comes before new ones are written, and a user takes once
@@ -97,7 +97,7 @@ def take_together(uow: UnitOfWork, takings: Iterable[Taking]) -> None:
 def take_by_user(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, user_id: str, amounts: dict[str, int]) -> None:
     """As `take`, of what is counted by user and not by project: key pairs."""
     # What its counter is kept by is no project here.
-    take_together(uow, [Taking(user_id, None, amounts, Bounds(bounds(uow, conf, project_id, user_id), {}))])
+    take_together(uow, [QuotaRequest(user_id, None, amounts, QuotaBounds(bounds(uow, conf, project_id, user_id), {}))])
 
 
 def room(
@@ -177,13 +177,13 @@ def _limits(with_users: bool) -> Any:
     return sa.union_all(query, own.where(of_users.project_id.in_(owners), of_users.user_id.in_(users)))
 
 
-def limits_of(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, user_id: str | None) -> Bounds:
+def limits_of(uow: UnitOfWork, conf: cfg.ConfigOpts, project_id: str, user_id: str | None) -> QuotaBounds:
     return limits_of_several(uow, conf, [(project_id, user_id)])[project_id, user_id]
 
 
 def limits_of_several(
     uow: UnitOfWork, conf: cfg.ConfigOpts, askers: Collection[tuple[str, str | None]]
-) -> dict[tuple[str, str | None], Bounds]:
+) -> dict[tuple[str, str | None], QuotaBounds]:
     """By project and user."""
     projects = sorted({project_id for project_id, _ in askers})
     users = sorted({user_id for _, user_id in askers if user_id})
@@ -194,7 +194,7 @@ def limits_of_several(
     ours: dict[str, int] = {resource: conf.quota[resource] for resource in RESOURCES}
     ours |= found.get((_DEFAULTS, ""), {})
     return {
-        (project_id, user_id): Bounds(
+        (project_id, user_id): QuotaBounds(
             ours | found.get((project_id, ""), {}), found.get((project_id, user_id), {}) if user_id else {}
         )
         for project_id, user_id in askers

@@ -8,7 +8,7 @@ import datetime
 import sqlalchemy as sa
 
 from nova_lite.db.engine import UnitOfWork, utcnow
-from nova_lite.db.models import TakenMessage
+from nova_lite.db.models import SeenMessage
 from nova_lite.db.statements import insert_unless_taken
 
 #: Rows that one call of `expire` removes.
@@ -17,7 +17,7 @@ BATCH = 5000
 
 def message_taken(uow: UnitOfWork, message_id: str) -> bool:
     """False if it was taken before."""
-    return insert_unless_taken(uow, TakenMessage, {"id": message_id, "taken_at": utcnow()})
+    return insert_unless_taken(uow, SeenMessage, {"id": message_id, "taken_at": utcnow()})
 
 
 def messages_taken(uow: UnitOfWork, message_ids: list[str]) -> list[bool]:
@@ -27,7 +27,7 @@ def messages_taken(uow: UnitOfWork, message_ids: list[str]) -> list[bool]:
 
 def expire(uow: UnitOfWork, seconds: float) -> int:
     """Forget those that are older, which nobody takes any more by their time; returns how many, at most `BATCH`."""
-    row, before = TakenMessage, uow.now - datetime.timedelta(seconds=seconds)
+    row, before = SeenMessage, uow.now - datetime.timedelta(seconds=seconds)
     old = uow.session.scalars(sa.select(row.id).where(row.taken_at < before).limit(BATCH)).all()
     if old:
         uow.change(sa.delete(row).where(row.id.in_(old)))

@@ -21,7 +21,7 @@ class Outcome(enum.Enum):
     ELSEWHERE = "not for this hypervisor"
 
 
-class Wins(enum.Enum):
+class Precedence(enum.Enum):
     """Whose word counts where flavor and image both say something. The value is the page's."""
 
     SAME = "flavor and image have to say the same"
@@ -74,7 +74,7 @@ _PARTS = {
 }
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class Definition(msgspec.Struct, frozen=True, kw_only=True):
     """``flavor``, ``image``: the key of the extra spec, of the image property; empty where there is none. Parts of it
     in braces are `_PARTS`. ``older``: names from before that mean the same.
 
@@ -93,7 +93,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     values: Values
     outcome: Outcome
     says: str
-    wins: Wins = Wins.SAME
+    wins: Precedence = Precedence.SAME
     harmless: tuple[str, ...] = ()
     kept: bool = False
     specs: Mapping[str, str] = msgspec.field(default_factory=dict)
@@ -115,13 +115,13 @@ def key_pattern(key: str) -> str:
     return "".join(_PARTS[piece] if index % 2 else re.escape(piece) for index, piece in enumerate(pieces))
 
 
-def honoured(name: str, values: Values, says: str, **more: Any) -> Row:
-    return Row(name=name, values=values, outcome=Outcome.HONOURED, says=says, **more)
+def honoured(name: str, values: Values, says: str, **more: Any) -> Definition:
+    return Definition(name=name, values=values, outcome=Outcome.HONOURED, says=says, **more)
 
 
-def refused(name: str, values: Values, says: str, **more: Any) -> Row:
-    return Row(name=name, values=values, outcome=Outcome.REFUSED, says=says, **more)
+def refused(name: str, values: Values, says: str, **more: Any) -> Definition:
+    return Definition(name=name, values=values, outcome=Outcome.REFUSED, says=says, **more)
 
 
-def elsewhere(name: str, says: str, values: Values = ANYTHING, **more: Any) -> Row:
-    return Row(name=name, values=values, outcome=Outcome.ELSEWHERE, says=says, **more)
+def elsewhere(name: str, says: str, values: Values = ANYTHING, **more: Any) -> Definition:
+    return Definition(name=name, values=values, outcome=Outcome.ELSEWHERE, says=says, **more)

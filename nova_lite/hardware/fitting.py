@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from nova_lite.base import cpu_sets
-from nova_lite.hardware.numa import ANY, ISOLATE, LARGE, REQUIRE, SHARE, SMALL, WantedCell, WantedNUMA
+from nova_lite.hardware.numa import ANY, ISOLATE, LARGE, REQUIRE, SHARE, SMALL, NUMACellRequest, NUMARequest
 from nova_lite.objects import HostState
 from nova_lite.objects.numa import (
     InstanceNUMACell,
@@ -18,7 +18,7 @@ from nova_lite.objects.numa import (
 )
 
 
-class Misfit(Exception):
+class FitError(Exception):
     """Why it does not fit: a few words that do not name the host."""
 
 
@@ -29,9 +29,9 @@ class Ratios(msgspec.Struct, frozen=True):
     ram: float = 1.0
 
 
-def fit(wanted: WantedNUMA, cells: Sequence[NUMACell], usage: NUMAUsage, ratios: Ratios) -> InstanceNUMATopology:
+def fit(wanted: NUMARequest, cells: Sequence[NUMACell], usage: NUMAUsage, ratios: Ratios) -> InstanceNUMATopology:
     """Each of the guest's nodes in a cell of its own: the fullest that will do, so that large guests find room later.
-    Raises `Misfit`."""
+    Raises `FitError`."""
     _check_possible(wanted, cells)
     order = sorted(cells, key=lambda cell: (_free_cpus(cell, usage.get(str(cell.id))), cell.id))
     options: list[dict[int, InstanceNUMACell]] = []
@@ -41,14 +41,14 @@ def fit(wanted: WantedNUMA, cells: Sequence[NUMACell], usage: NUMAUsage, ratios:
         for cell in order:
             try:
                 places[cell.id] = _in_cell(wanted, part, reserve, cell, usage.get(str(cell.id)) or _NOTHING, ratios)
-            except Misfit as miss:
+            except FitError as miss:
                 misses.append(str(miss))
         if not places:
-            raise Misfit(misses[-1])
+            raise FitError(misses[-1])
         options.append(places)
     chosen = _match(options)
     if chosen is None:
-        raise Misfit(f"{len(wanted.cells)} NUMA cells asked for, each has room for fewer of its nodes")
+        raise FitError(f"{len(wanted.cells)} NUMA cells asked for, each has room for fewer of its nodes")
     placed = [options[number][cell] for number, cell in enumerate(chosen)]
     return InstanceNUMATopology(
         cells=placed,
@@ -57,7 +57,7 @@ def fit(wanted: WantedNUMA, cells: Sequence[NUMACell], usage: NUMAUsage, ratios:
     )
 
 
-def fit_host(wanted: WantedNUMA, host: HostState) -> InstanceNUMATopology:
+def fit_host(wanted: NUMARequest, host: HostState) -> InstanceNUMATopology:
     """`fit`, as the scheduler knows the host."""
     return fit(wanted, host.numa, host.numa_used, Ratios(host.cpu_allocation_ratio, host.ram_allocation_ratio))
 
@@ -65,15 +65,15 @@ def fit_host(wanted: WantedNUMA, host: HostState) -> InstanceNUMATopology:
 _NOTHING = NUMACellUsage()
 
 
-def _check_possible(wanted: WantedNUMA, cells: Sequence[NUMACell]) -> None:
+def _check_possible(wanted: NUMARequest, cells: Sequence[NUMACell]) -> None:
     if not cells:
-        raise Misfit("it tells of no NUMA cells")
+        raise FitError("it tells of no NUMA cells")
     if len(wanted.cells) > len(cells):
-        raise Misfit(f"{len(wanted.cells)} NUMA cells asked for, {len(cells)} there")
+        raise FitError(f"{len(wanted.cells)} NUMA cells asked for, {len(cells)} there")
     if wanted.dedicated and not any(cell.dedicated_cpus for cell in cells):
-        raise Misfit("it has no dedicated CPUs")
+        raise FitError("it has no dedicated CPUs")
     if wanted.emulator == SHARE and not any(cell.shared_cpus for cell in cells):
-        raise Misfit("it has no shared CPUs, for the emulator's threads")
+        raise FitError("it has no shared CPUs, for the emulator's threads")
 
 
 def _free_cpus(cell: NUMACell, usage: NUMACellUsage | None) -> int:
@@ -81,7 +81,7 @@ def _free_cpus(cell: NUMACell, usage: NUMACellUsage | None) -> int:
 
 
 def _in_cell(
-    wanted: WantedNUMA, part: WantedCell, reserve: int, cell: NUMACell, usage: NUMACellUsage, ratios: Ratios
+    wanted: NUMARequest, part: NUMACellRequest, reserve: int, cell: NUMACell, usage: NUMACellUsage, ratios: Ratios
 ) -> InstanceNUMACell:
     """``reserve``: CPUs besides those of the vCPUs."""
     pins, held = _cpus(wanted, part, reserve, cell, usage, ratios)
@@ -102,7 +102,7 @@ def _in_cell(
 
 
 def _cpus(
-    wanted: WantedNUMA, part: WantedCell, reserve: int, cell: NUMACell, usage: NUMACellUsage, ratios: Ratios
+    wanted: NUMARequest, part: NUMACellRequest, reserve: int, cell: NUMACell, usage: NUMACellUsage, ratios: Ratios
 ) -> tuple[list[int], list[int]]:
     """The CPUs of its vCPUs, and what is held besides; the ``reserve`` is at the front of the latter."""
     if wanted.dedicated:
@@ -110,7 +110,9 @@ def _cpus(
     have = len(cpu_sets.parse(cell.shared_cpus))
     left = int(have * ratios.cpu) - usage.vcpus
     if len(part.cpus) > have or len(part.cpus) > left:
-        raise Misfit(f"{len(part.cpus)} shared vCPUs asked for in a NUMA cell, at most {max(0, min(have, left))} left")
+        raise FitError(
+            f"{len(part.cpus)} shared vCPUs asked for in a NUMA cell, at most {max(0, min(have, left))} left"
+        )
     return [], []
 
 
@@ -122,7 +124,7 @@ def _dedicated(
     if policy == ISOLATE:
         whole = sorted(core for core in cores if free.issuperset(core))
         if len(whole) < count + reserve:
-            raise Misfit(f"{count + reserve} cores of its own asked for in a NUMA cell, at most {len(whole)} free")
+            raise FitError(f"{count + reserve} cores of its own asked for in a NUMA cell, at most {len(whole)} free")
         mine, rest = whole[:count], whole[count : count + reserve]
         others = [cpu for core in (*mine, *rest) for cpu in core[1:]]
         return [core[0] for core in mine], [*(core[0] for core in rest), *others]
@@ -130,12 +132,12 @@ def _dedicated(
     if policy == REQUIRE:
         chosen = _threads(threads, count)
         if chosen is None:
-            raise Misfit(f"{count} threads of common cores asked for in a NUMA cell, fewer free")
+            raise FitError(f"{count} threads of common cores asked for in a NUMA cell, fewer free")
     else:
         chosen = _packed(threads, count)
     left = [cpu for cpu in sorted(free) if cpu not in chosen]
     if len(chosen) < count or len(left) < reserve:
-        raise Misfit(f"{count + reserve} dedicated CPUs asked for in a NUMA cell, at most {len(free)} free")
+        raise FitError(f"{count + reserve} dedicated CPUs asked for in a NUMA cell, at most {len(free)} free")
     return chosen, left[:reserve]
 
 
@@ -168,20 +170,22 @@ def _packed(cores: Iterable[tuple[int, ...]], count: int) -> list[int]:
     return chosen
 
 
-def _emulator_cpus(wanted: WantedNUMA, first: InstanceNUMACell) -> list[int]:
+def _emulator_cpus(wanted: NUMARequest, first: InstanceNUMACell) -> list[int]:
     return first.held[:1] if wanted.emulator == ISOLATE else []
 
 
 # --- memory
 
 
-def _memory(wanted: WantedNUMA, part: WantedCell, cell: NUMACell, usage: NUMACellUsage, ratios: Ratios) -> int | None:
+def _memory(
+    wanted: NUMARequest, part: NUMACellRequest, cell: NUMACell, usage: NUMACellUsage, ratios: Ratios
+) -> int | None:
     """The size of its pages in KiB; None for ordinary memory."""
     if wanted.page_size is None:
         have = _ordinary_memory(cell)
         left = int(have * ratios.ram) - usage.memory_mb
         if part.memory_mb > min(left, have):
-            raise Misfit(f"{part.memory_mb} MB asked for in a NUMA cell, at most {max(0, left)} MB left")
+            raise FitError(f"{part.memory_mb} MB asked for in a NUMA cell, at most {max(0, left)} MB left")
         return None
     sizes = _sizes(cell)
     asked = {ANY: sizes, SMALL: sizes[-1:], LARGE: sizes[:-1]}
@@ -194,7 +198,7 @@ def _memory(wanted: WantedNUMA, part: WantedCell, cell: NUMACell, usage: NUMACel
             return size
     named = wanted.page_size if isinstance(wanted.page_size, str) else f"{wanted.page_size} KiB"
     left = max((count * size // 1024 for size, count in free.items() if size in allowed), default=0)
-    raise Misfit(f"{part.memory_mb} MB in pages ({named}) asked for in a NUMA cell, at most {max(0, left)} MB free")
+    raise FitError(f"{part.memory_mb} MB in pages ({named}) asked for in a NUMA cell, at most {max(0, left)} MB free")
 
 
 def _sizes(cell: NUMACell) -> list[int]:

@@ -11,7 +11,7 @@ import msgspec
 from oslo_utils import strutils
 
 from nova_lite.base import cpu_sets, exceptions
-from nova_lite.hardware.request import Asked
+from nova_lite.hardware.request import HardwareRequest
 
 SHARED, DEDICATED = "shared", "dedicated"
 PREFER, ISOLATE, REQUIRE = "prefer", "isolate", "require"
@@ -22,7 +22,7 @@ SMALL, LARGE, ANY = "small", "large", "any"
 MAX_NODES = 128
 
 
-class WantedCell(msgspec.Struct, frozen=True):
+class NUMACellRequest(msgspec.Struct, frozen=True):
     """A NUMA node of a guest: which of its vCPUs it has, and how much memory."""
 
     id: int
@@ -30,19 +30,19 @@ class WantedCell(msgspec.Struct, frozen=True):
     memory_mb: int
 
 
-class WantedNUMA(msgspec.Struct, frozen=True, kw_only=True):
+class NUMARequest(msgspec.Struct, frozen=True, kw_only=True):
     """``dedicated``: each vCPU has a CPU of the host for itself; ``thread_policy``: how these may be threads of cores.
     ``page_size``: KiB, or one of the words, or None: ordinary memory. ``emulator``: where the threads of the guest's
     emulator are: ``isolate``, on a CPU of their own, ``share``, on the shared ones, None, where its vCPUs are."""
 
-    cells: tuple[WantedCell, ...]
+    cells: tuple[NUMACellRequest, ...]
     dedicated: bool = False
     thread_policy: str = PREFER
     page_size: str | int | None = None
     emulator: str | None = None
 
 
-def choose(asked: Asked, vcpus: int, memory_mb: int) -> WantedNUMA | None:
+def choose(asked: HardwareRequest, vcpus: int, memory_mb: int) -> NUMARequest | None:
     """None for a guest that may be anywhere in its host. Raises `HardwareRefused` for what cannot be."""
     dedicated = _is_dedicated(asked)
     thread_policy, emulator = asked.value("cpu_thread_policy"), asked.value("emulator_threads_policy")
@@ -57,8 +57,8 @@ def choose(asked: Asked, vcpus: int, memory_mb: int) -> WantedNUMA | None:
             if emulator is not None:
                 raise _refused("hw:emulator_threads_policy goes with CPUs, pages or NUMA nodes that are asked for.")
             return None
-        cells = (WantedCell(0, tuple(range(vcpus)), memory_mb),)
-    return WantedNUMA(
+        cells = (NUMACellRequest(0, tuple(range(vcpus)), memory_mb),)
+    return NUMARequest(
         cells=cells,
         dedicated=dedicated,
         thread_policy=thread_policy or PREFER,
@@ -71,14 +71,14 @@ def _refused(reason: str) -> exceptions.HardwareRefused:
     return exceptions.HardwareRefused(reason=reason)
 
 
-def _is_dedicated(asked: Asked) -> bool:
+def _is_dedicated(asked: HardwareRequest) -> bool:
     flavor, image = asked.flavor.get("cpu_policy"), asked.image.get("cpu_policy")
     if flavor == SHARED and image == DEDICATED:
         raise _refused("The image asks for CPUs of its own, which its flavor rules out: hw:cpu_policy is shared.")
     return DEDICATED in (flavor, image)
 
 
-def _page_size(asked: Asked) -> str | int | None:
+def _page_size(asked: HardwareRequest) -> str | int | None:
     """An image may name a size where its flavor leaves that open."""
     flavor, image = asked.flavor.get("mem_page_size"), asked.image.get("mem_page_size")
     if image is not None and flavor not in (LARGE, ANY):
@@ -93,7 +93,7 @@ def _page_size(asked: Asked) -> str | int | None:
     return size
 
 
-def _cells(asked: Asked, vcpus: int, memory_mb: int) -> tuple[WantedCell, ...]:
+def _cells(asked: HardwareRequest, vcpus: int, memory_mb: int) -> tuple[NUMACellRequest, ...]:
     cpus, memory = _numbered(asked, "numa_cpus"), _numbered(asked, "numa_mem")
     nodes = asked.number("numa_nodes")
     if nodes is None:
@@ -112,13 +112,13 @@ def _cells(asked: Asked, vcpus: int, memory_mb: int) -> tuple[WantedCell, ...]:
     return _described(nodes, cpus, memory, vcpus, memory_mb)
 
 
-def _numbered(asked: Asked, name: str) -> dict[int, str]:
+def _numbered(asked: HardwareRequest, name: str) -> dict[int, str]:
     """What is said of each node."""
     both: Mapping[str, str] = {**asked.flavor, **asked.image}
     return {int(key.partition(".")[2]): value for key, value in both.items() if key.startswith(f"{name}.")}
 
 
-def _alike(nodes: int, vcpus: int, memory_mb: int) -> tuple[WantedCell, ...]:
+def _alike(nodes: int, vcpus: int, memory_mb: int) -> tuple[NUMACellRequest, ...]:
     if vcpus % nodes or memory_mb % nodes:
         raise _refused(
             f"{vcpus} vCPUs and {memory_mb} MB of memory cannot be divided among {nodes} NUMA nodes evenly: "
@@ -126,13 +126,13 @@ def _alike(nodes: int, vcpus: int, memory_mb: int) -> tuple[WantedCell, ...]:
         )
     each = vcpus // nodes
     return tuple(
-        WantedCell(node, tuple(range(node * each, (node + 1) * each)), memory_mb // nodes) for node in range(nodes)
+        NUMACellRequest(node, tuple(range(node * each, (node + 1) * each)), memory_mb // nodes) for node in range(nodes)
     )
 
 
 def _described(
     nodes: int, cpus: Mapping[int, str], memory: Mapping[int, str], vcpus: int, memory_mb: int
-) -> tuple[WantedCell, ...]:
+) -> tuple[NUMACellRequest, ...]:
     found, seen = [], set[int]()
     for node in range(nodes):
         try:
@@ -146,7 +146,7 @@ def _described(
         if not mine:
             raise _refused(f"hw:numa_cpus.{node} names no vCPU.")
         seen |= mine
-        found.append(WantedCell(node, tuple(sorted(mine)), int(memory[node])))
+        found.append(NUMACellRequest(node, tuple(sorted(mine)), int(memory[node])))
     if left := sorted(set(range(vcpus)) - seen):
         raise _refused(f"vCPU {left[0]} is in no NUMA node.")
     total = sum(cell.memory_mb for cell in found)

@@ -9,10 +9,10 @@ from oslo_utils import strutils
 
 from nova_lite.base import exceptions
 from nova_lite.hardware import table
-from nova_lite.hardware.definition import Outcome, Row, Wins
+from nova_lite.hardware.definition import Definition, Outcome, Precedence
 
 
-class Asked(msgspec.Struct):
+class HardwareRequest(msgspec.Struct):
     """By the rows' names: what the flavor says, what the image says; and traits, each ``required`` or ``forbidden``."""
 
     flavor: dict[str, str] = msgspec.field(default_factory=dict)
@@ -33,10 +33,10 @@ class Asked(msgspec.Struct):
         return None if value is None else int(value)
 
 
-def read(specs: Mapping[str, str], properties: Mapping[str, str], strict: bool = True) -> Asked:
+def read(specs: Mapping[str, str], properties: Mapping[str, str], strict: bool = True) -> HardwareRequest:
     """Raises `HardwareRefused` for what the table refuses, what it does not know, and values that it does not take. Not
     ``strict``: leaves these out, for servers that were made when they were not looked at."""
-    asked = Asked()
+    asked = HardwareRequest()
     for key, value in specs.items():
         _note(asked, asked.flavor, "Extra spec", key, value, table.of_spec(key), table.is_ours(key), strict)
     for key, value in properties.items():
@@ -61,7 +61,14 @@ def check_extra_spec(key: str, value: str, with_values: bool) -> None:
 
 
 def _note(
-    asked: Asked, told: dict[str, str], what: str, key: str, value: str, row: Row | None, ours: bool, strict: bool
+    asked: HardwareRequest,
+    told: dict[str, str],
+    what: str,
+    key: str,
+    value: str,
+    row: Definition | None,
+    ours: bool,
+    strict: bool,
 ) -> None:
     if row is None:
         if ours and strict:
@@ -83,28 +90,28 @@ def _note(
         told[row.name_of(key)] = value
 
 
-def _note_trait(asked: Asked, trait: str, value: str, strict: bool) -> None:
+def _note_trait(asked: HardwareRequest, trait: str, value: str, strict: bool) -> None:
     if strict and asked.traits.get(trait, value) != value:
         raise exceptions.HardwareRefused(reason=f"Trait {trait} is both required and forbidden by flavor and image.")
     asked.traits[trait] = value
 
 
-def _settle(asked: Asked, strict: bool) -> None:
+def _settle(asked: HardwareRequest, strict: bool) -> None:
     """Where both say something: whose word counts, or that it cannot be."""
     for name in asked.flavor.keys() & asked.image.keys():
         row = _BY_NAME[name.partition(".")[0]]
         mine, other = asked.flavor[name], asked.image[name]
-        if row.wins is Wins.SAME and strict and _plain(row, mine) != _plain(row, other):
+        if row.wins is Precedence.SAME and strict and _plain(row, mine) != _plain(row, other):
             raise exceptions.HardwareRefused(
                 reason=f"Flavor and image contradict each other: {row.flavor} is {mine}, {row.image} is {other}."
             )
-        if row.wins is Wins.ONE and strict:
+        if row.wins is Precedence.ONE and strict:
             raise exceptions.HardwareRefused(
                 reason=f"Flavor and image both say {row.flavor} ({mine}, {other}): only one of them may."
             )
-        if row.wins is Wins.EITHER:
+        if row.wins is Precedence.EITHER:
             asked.image[name] = str(strutils.bool_from_string(mine) or strutils.bool_from_string(other))
-        if row.wins is Wins.LIMIT and int(other) > int(mine):
+        if row.wins is Precedence.LIMIT and int(other) > int(mine):
             if strict:
                 raise exceptions.HardwareRefused(
                     reason=f"The image asks for more than its flavor allows: {row.image} is {other}, {row.flavor} is "
@@ -116,17 +123,17 @@ def _settle(asked: Asked, strict: bool) -> None:
 _BY_NAME = {row.name: row for row in table.ROWS}
 
 
-def _plain(row: Row, value: str) -> str:
+def _plain(row: Definition, value: str) -> str:
     return str(strutils.bool_from_string(value)) if strutils.is_valid_boolstr(value) else value
 
 
-def _check_value(what: str, key: str, value: str, row: Row) -> None:
+def _check_value(what: str, key: str, value: str, row: Definition) -> None:
     if not row.values.takes(value):
         says = row.values.says.replace("`", "")
         raise exceptions.HardwareRefused(reason=f"{what} '{key}' cannot be {value!r}: it takes {says}.")
 
 
-def _refusal(what: str, key: str, value: str, row: Row) -> exceptions.HardwareRefused:
+def _refusal(what: str, key: str, value: str, row: Definition) -> exceptions.HardwareRefused:
     return exceptions.HardwareRefused(reason=f"{what} '{key}' ({value}) is not supported here: {row.says}.")
 
 

@@ -8,8 +8,8 @@ import msgspec
 
 from nova_lite.base import exceptions
 from nova_lite.hardware import numa, traits
-from nova_lite.hardware.numa import WantedNUMA
-from nova_lite.hardware.request import Asked, read
+from nova_lite.hardware.numa import NUMARequest
+from nova_lite.hardware.request import HardwareRequest, read
 from nova_lite.hardware.topology import Topology, choose
 from nova_lite.objects import Flavor, Image
 
@@ -68,7 +68,7 @@ class Hardware(msgspec.Struct, frozen=True, kw_only=True):
     inbound: dict[str, int] = {}
     outbound: dict[str, int] = {}
     traits: dict[str, str] = {}
-    numa: WantedNUMA | None = None
+    numa: NUMARequest | None = None
 
     @property
     def needs_usb(self) -> bool:
@@ -144,7 +144,7 @@ def resolve(flavor: Flavor, image: Image | None, strict: bool = True) -> Hardwar
     return found
 
 
-def numa_of(flavor: Flavor, image: Image | None) -> WantedNUMA | None:
+def numa_of(flavor: Flavor, image: Image | None) -> NUMARequest | None:
     """What a server of this flavor and image asks of its host's CPUs and memory; None: nothing in particular."""
     keys = (*flavor.extra_specs, *(() if image is None else image.properties))
     if not any(key.startswith(_NUMA_KEYS) for key in keys):
@@ -204,7 +204,7 @@ def _unless(value: str | None, nothing: str) -> str | None:
     return None if value == nothing else value
 
 
-def _inputs(asked: Asked) -> tuple[str | None, str | None]:
+def _inputs(asked: HardwareRequest) -> tuple[str | None, str | None]:
     """The buses of a tablet and of a keyboard."""
     bus = asked.value("input_bus")
     if bus is not None:
@@ -212,13 +212,13 @@ def _inputs(asked: Asked) -> tuple[str | None, str | None]:
     return (USB if asked.value("pointer_model") else None), None
 
 
-def _group(asked: Asked, prefix: str, names: tuple[str, ...]) -> dict[str, int]:
+def _group(asked: HardwareRequest, prefix: str, names: tuple[str, ...]) -> dict[str, int]:
     if not any(said.startswith(prefix) for said in asked.flavor):
         return {}
     return {name: value for name in names if (value := asked.number(prefix + name)) is not None}
 
 
-def _disk_tune(asked: Asked) -> dict[str, int]:
+def _disk_tune(asked: HardwareRequest) -> dict[str, int]:
     return _group(asked, "disk_", _DISK_TUNES)
 
 
@@ -229,14 +229,14 @@ def _with_needed(said: dict[str, str], needed: set[str], strict: bool) -> dict[s
     return {**said, **dict.fromkeys(needed, traits.REQUIRED)}
 
 
-def _check_combinations(asked: Asked) -> None:
+def _check_combinations(asked: HardwareRequest) -> None:
     """What each takes alone and cannot be had together."""
     _check_firmware(asked)
     _check_devices(asked)
     _check_tunes(asked)
 
 
-def _check_firmware(asked: Asked) -> None:
+def _check_firmware(asked: HardwareRequest) -> None:
     machine = asked.value("machine_type") or ""
     if asked.value("secure_boot") == REQUIRED:
         if asked.value("firmware_type") != "uefi":
@@ -250,7 +250,7 @@ def _check_firmware(asked: Asked) -> None:
         raise exceptions.HardwareRefused(reason="A q35 machine has no IDE bus: hw_disk_bus or hw_cdrom_bus is ide.")
 
 
-def _check_devices(asked: Asked) -> None:
+def _check_devices(asked: HardwareRequest) -> None:
     ram = asked.number("video_ram")
     most = asked.number("video_ram_max") or 0
     if ram is not None and ram > most:
@@ -266,7 +266,7 @@ def _check_devices(asked: Asked) -> None:
         raise exceptions.HardwareRefused(reason="hw_pointer_model=usbtablet is on the bus usb, hw_input_bus is not.")
 
 
-def _check_tunes(asked: Asked) -> None:
+def _check_tunes(asked: HardwareRequest) -> None:
     if not any(name.startswith(("disk_", "vif_")) for name in asked.flavor):
         return
     for unit in ("bytes", "iops"):

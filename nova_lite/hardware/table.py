@@ -13,8 +13,8 @@ from nova_lite.hardware.definition import (
     ANYTHING,
     BOOLEAN,
     CPUS,
-    Row,
-    Wins,
+    Definition,
+    Precedence,
     elsewhere,
     honoured,
     key_pattern,
@@ -51,7 +51,7 @@ CPU = (
                 f"how many {part} the guest's CPUs are shown as, if the vCPUs can be divided so",
                 flavor=f"hw:cpu_{part}",
                 image=f"hw_cpu_{part}",
-                wins=Wins.IMAGE,
+                wins=Precedence.IMAGE,
                 properties={f"hw_cpu_{part}": "2"},
             ),
             honoured(
@@ -61,7 +61,7 @@ CPU = (
                 flavor=f"hw:cpu_max_{part}",
                 image=f"hw_cpu_max_{part}",
                 older=(f"hw:max_cpu_{part}",),
-                wins=Wins.LIMIT,
+                wins=Precedence.LIMIT,
                 specs=specs,
                 changes=changes,
             ),
@@ -82,7 +82,7 @@ CPU = (
         flavor="hw:hide_hypervisor_id",
         image="img_hide_hypervisor_id",
         older=("hide_hypervisor_id",),
-        wins=Wins.EITHER,
+        wins=Precedence.EITHER,
         specs={"hw:hide_hypervisor_id": "yes"},
     ),
     honoured(
@@ -108,7 +108,7 @@ CPU = (
         "for that where its flavor says `shared`",
         flavor="hw:cpu_policy",
         image="hw_cpu_policy",
-        wins=Wins.FLAVOR,
+        wins=Precedence.FLAVOR,
         specs={"hw:cpu_policy": "dedicated"},
     ),
     honoured(
@@ -166,7 +166,7 @@ MEMORY = (
         "what pages the guest's memory is of; `any` takes large ones where there are",
         flavor="hw:mem_page_size",
         image="hw_mem_page_size",
-        wins=Wins.OPEN,
+        wins=Precedence.OPEN,
         specs={"hw:mem_page_size": "large"},
     ),
     honoured(
@@ -175,7 +175,7 @@ MEMORY = (
         "how many NUMA nodes the guest has, each in a cell of its host of its own",
         flavor="hw:numa_nodes",
         image="hw_numa_nodes",
-        wins=Wins.ONE,
+        wins=Precedence.ONE,
         specs={"hw:numa_nodes": "2"},
     ),
     honoured(
@@ -184,7 +184,7 @@ MEMORY = (
         "which vCPUs the node has; for all nodes, with their memory, or for none",
         flavor="hw:numa_cpus.{id}",
         image="hw_numa_cpus.{id}",
-        wins=Wins.ONE,
+        wins=Precedence.ONE,
         specs=_NODES,
     ),
     honoured(
@@ -193,7 +193,7 @@ MEMORY = (
         "how much memory the node has (MB)",
         flavor="hw:numa_mem.{id}",
         image="hw_numa_mem.{id}",
-        wins=Wins.ONE,
+        wins=Precedence.ONE,
         specs=_NODES,
     ),
     refused(
@@ -278,7 +278,7 @@ FIRMWARE = (
         "the firmware shows a menu of what to boot",
         flavor="hw:boot_menu",
         image="hw_boot_menu",
-        wins=Wins.IMAGE,
+        wins=Precedence.IMAGE,
         specs={"hw:boot_menu": "yes"},
     ),
     honoured(
@@ -509,7 +509,7 @@ DEVICES = (
         "what becomes of a guest whose watchdog is not fed any more",
         flavor="hw:watchdog_action",
         image="hw_watchdog_action",
-        wins=Wins.IMAGE,
+        wins=Precedence.IMAGE,
         specs={"hw:watchdog_action": "reset"},
     ),
     honoured(
@@ -518,7 +518,7 @@ DEVICES = (
         "serial ports, at least one; an image may not have more than its flavor",
         flavor="hw:serial_port_count",
         image="hw_serial_port_count",
-        wins=Wins.LIMIT,
+        wins=Precedence.LIMIT,
         specs={"hw:serial_port_count": "2"},
     ),
     honoured(
@@ -764,7 +764,7 @@ OTHERS = (
     ),
 )
 
-ROWS: tuple[Row, ...] = (
+ROWS: tuple[Definition, ...] = (
     *CPU,
     *MEMORY,
     *FIRMWARE,
@@ -790,18 +790,18 @@ _GROUPED = re.compile(rf"(trait|resources){key_pattern('{group}')}:.*", re.ASCII
 class Index:
     """Rows by their keys."""
 
-    def __init__(self, keys: list[tuple[str, Row]]) -> None:
+    def __init__(self, keys: list[tuple[str, Definition]]) -> None:
         self._plain = {key: row for key, row in keys if "{" not in key}
         self._grouped = [(key, row) for key, row in keys if "{" in key]
 
-    def find(self, key: str) -> Row | None:
+    def find(self, key: str) -> Definition | None:
         row = self._plain.get(key)
         if row is not None or not (":" in key or "." in key):
             return row
         return next((row for pattern, row in self._patterns if pattern.fullmatch(key)), None)
 
     @functools.cached_property
-    def _patterns(self) -> list[tuple[re.Pattern[str], Row]]:
+    def _patterns(self) -> list[tuple[re.Pattern[str], Definition]]:
         """Made for the first key that needs them, and not for each daemon's start."""
         return [(re.compile(key_pattern(key), re.ASCII), row) for key, row in self._grouped]
 
@@ -815,12 +815,12 @@ _SPECS = Index(_SPEC_KEYS)
 _PROPERTIES = Index(_PROPERTY_KEYS)
 
 
-def of_spec(key: str) -> Row | None:
+def of_spec(key: str) -> Definition | None:
     """The row of an extra spec."""
     return _SPECS.find(key)
 
 
-def of_property(key: str) -> Row | None:
+def of_property(key: str) -> Definition | None:
     """The row of an image property."""
     return _PROPERTIES.find(key)
 

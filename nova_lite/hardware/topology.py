@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from nova_lite.base import exceptions
-from nova_lite.hardware.request import Asked
+from nova_lite.hardware.request import HardwareRequest
 
 _NO_LIMIT = 65536
 _PARTS = ("sockets", "cores", "threads")
@@ -18,7 +18,7 @@ class Topology(NamedTuple):
     threads: int = 1
 
 
-def choose(asked: Asked, vcpus: int, strict: bool = True) -> Topology:
+def choose(asked: HardwareRequest, vcpus: int, strict: bool = True) -> Topology:
     """Of all that make ``vcpus`` and stay below the limits, the one that meets most of the wishes; of several, that
     with most sockets, then cores. Raises `HardwareRefused` where limits leave none, or a wish is above its limit."""
     wishes = tuple(asked.number(f"cpu_{part}") for part in _PARTS)

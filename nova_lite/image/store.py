@@ -57,7 +57,7 @@ def prepare_below(store_path: str, *names: str) -> str:
     return path
 
 
-class Source(Protocol):
+class StoredSource(Protocol):
     """What bytes are read from: a file, or the body of a request."""
 
     def read(self, size: int, /) -> bytes: ...
@@ -66,7 +66,7 @@ class Source(Protocol):
 def add(
     store_path: str,
     image_id: str,
-    source: Source,
+    source: StoredSource,
     progress: Callable[[int], None] | None = None,
     check: Callable[[str], None] | None = None,
 ) -> tuple[int, str]:

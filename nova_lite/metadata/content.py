@@ -48,7 +48,7 @@ NAME = "_name"
 _SEED_BYTES = 512
 
 
-class Content:
+class MetadataDocuments:
     """All of one guest. ``injected_files`` (path to base64) and ``admin_password`` are known while it is built only, so
     they are on its config drive alone. Raises `ValueError` for data that are not base64."""
 

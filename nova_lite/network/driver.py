@@ -65,7 +65,7 @@ class NetworkCall(msgspec.Struct, kw_only=True):
     begun: float | None = None
 
 
-class Resolved(msgspec.Struct, kw_only=True):
+class Resolution(msgspec.Struct, kw_only=True):
     """What RESOLVE finds: each request names its network; groups by their ids, and by their names for who looks."""
 
     requests: list[NetworkRequest] = msgspec.field(default_factory=list)

@@ -10,7 +10,7 @@ from oslo_config import cfg
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.network.driver import AUTO, NONE, Addresses, NetworkBackend, NetworkStore
-from nova_lite.network.pool import Pool
+from nova_lite.network.pool import AddressPool
 from nova_lite.objects import VIF, Network, NetworkRequest, ipv6
 from nova_lite.objects.instance import version_of
 
@@ -82,7 +82,7 @@ class LocalNetworks(NetworkBackend):
 
     @staticmethod
     def _check_fixed_ip(store: NetworkStore, network: Network, text: str) -> str:
-        address = Pool(network).parse(text)
+        address = AddressPool(network).parse(text)
         if address is None:
             raise exceptions.FixedIpInvalid(address=text, network_id=network.id)
         if store.taken(network.id, [str(address)]):
@@ -172,7 +172,7 @@ def free_address(store: NetworkStore, network: Network, rng: random.Random) -> s
     known = store.free.setdefault(network.id, [])
     if known:
         return known.pop()
-    pool = Pool(network)
+    pool = AddressPool(network)
     sample = pool.sample(SAMPLE, rng)
     taken = store.taken(network.id, sample) if sample else set()
     known += [address for address in sample if address not in taken]

@@ -23,8 +23,8 @@ from oslo_utils import uuidutils
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext, get_admin_context
-from nova_lite.network.driver import AUTO, NONE, NetworkBackend, NetworkCall, NetworkStore, Resolved, Verb
-from nova_lite.network.neutron_client import Conversation, NeutronClient, Refused
+from nova_lite.network.driver import AUTO, NONE, NetworkBackend, NetworkCall, NetworkStore, Resolution, Verb
+from nova_lite.network.neutron_client import Conversation, NeutronClient, NeutronRefusal
 from nova_lite.objects import VIF, FixedIp, Network, NetworkRequest
 from nova_lite.objects.instance import version_of
 
@@ -65,11 +65,11 @@ class NeutronNetworks(NetworkBackend):
         }
 
     def call(self, call: NetworkCall) -> Any:
-        """`Resolved` for RESOLVE, networks for NETWORKS, else what the instance has then (ATTACH: the new one)."""
+        """`Resolution` for RESOLVE, networks for NETWORKS, else what the instance has then (ATTACH: the new one)."""
         neutron = self._client.within(self.conf.network.call_timeout, call.begun)
         try:
             return self._verbs[call.verb](neutron, call)
-        except Refused as error:
+        except NeutronRefusal as error:
             LOG.error("Neutron refuses %s for %s: %s", call.verb, call.instance_uuid or "a new server", error.message)
             raise exceptions.InvalidInput(reason=error.message) from error
 
@@ -78,7 +78,7 @@ class NeutronNetworks(NetworkBackend):
     def resolve(
         self, store: NetworkStore, context: RequestContext, networks: str | list[NetworkRequest], answer: Any = None
     ) -> list[NetworkRequest]:
-        assert isinstance(answer, Resolved)
+        assert isinstance(answer, Resolution)
         return answer.requests
 
     def allocate(
@@ -98,9 +98,9 @@ class NeutronNetworks(NetworkBackend):
 # --- what a user asks for
 
 
-def _resolve(neutron: Conversation, call: NetworkCall) -> Resolved:
+def _resolve(neutron: Conversation, call: NetworkCall) -> Resolution:
     groups = [_group(neutron, call.context.project_id or "", each) for each in call.security_groups]
-    return Resolved(
+    return Resolution(
         requests=_requests(neutron, call.context, call.networks),
         security_groups=[group["id"] for group in groups],
         group_names=[group["name"] for group in groups],
@@ -319,7 +319,7 @@ def _regroup(neutron: Conversation, call: NetworkCall, change: Callable[[list[st
                 if port.get("port_security_enabled", True) and wanted != port["security_groups"]:
                     neutron.update("port", port["id"], {"security_groups": wanted}, port.get("revision_number"))
             break
-        except Refused as error:
+        except NeutronRefusal as error:
             if error.status != 412 or attempt == REGROUP_ATTEMPTS - 1:
                 raise
     return _look(neutron, call)
@@ -346,7 +346,7 @@ def _port_for(
             return found if found["binding:host_id"] == call.host else _bound(neutron, call, found)
         try:
             return neutron.create("port", _new_port(call, request, mac_address))
-        except Refused as error:
+        except NeutronRefusal as error:
             if error.kind != "MacAddressInUse":
                 raise _sense_of(error, request) from error
         met = neutron.list("ports", network_id=request.network_id, mac_address=mac_address)
@@ -367,7 +367,7 @@ def _taken(neutron: Conversation, call: NetworkCall, port_id: str) -> Body:
     values = {"device_id": call.instance_uuid, **_binding(call)}
     try:
         return neutron.update("port", port_id, values, port.get("revision_number"))
-    except Refused as error:
+    except NeutronRefusal as error:
         if error.status != 412:
             raise
     _free_port(neutron, context, port_id, call.instance_uuid)
@@ -396,7 +396,7 @@ def mac_of(instance_uuid: str, key: str, attempt: int = 0) -> str:
     return "fa:16:3e:" + ":".join(digest[at : at + 2] for at in (0, 2, 4))
 
 
-def _sense_of(error: Refused, request: NetworkRequest) -> exceptions.NovaLiteException:
+def _sense_of(error: NeutronRefusal, request: NetworkRequest) -> exceptions.NovaLiteException:
     network_id = request.network_id
     known: dict[str, exceptions.NovaLiteException] = {
         "IpAddressGenerationFailure": exceptions.NoMoreFixedIps(network_id=network_id),
@@ -416,7 +416,7 @@ def _let_go(neutron: Conversation, port_id: str, kept: bool) -> None:
         return
     try:
         neutron.update("port", port_id, {"device_id": "", "device_owner": "", "binding:host_id": ""})
-    except Refused as error:
+    except NeutronRefusal as error:
         if error.status != 404:
             raise
 

@@ -21,7 +21,7 @@ LOG = logging.getLogger(__name__)
 MARGIN = 2.0
 
 
-class Refused(Exception):
+class NeutronRefusal(Exception):
     """Neutron says no: ``status``, the ``kind`` of its error, and its sentence."""
 
     def __init__(self, status: int, kind: str, message: str) -> None:
@@ -81,7 +81,7 @@ class NeutronClient:
 
 
 class Conversation:
-    """Several requests, with one deadline (of the monotonic clock). Refusals are `Refused`."""
+    """Several requests, with one deadline (of the monotonic clock). Refusals are `NeutronRefusal`."""
 
     def __init__(self, client: NeutronClient, deadline: float) -> None:
         self._client = client
@@ -97,7 +97,7 @@ class Conversation:
         """None if there is none (any more)."""
         try:
             found: dict[str, Any] = self._ask("GET", f"{what}s/{id}")[what]
-        except Refused as error:
+        except NeutronRefusal as error:
             if error.status == 404:
                 return None
             raise
@@ -117,7 +117,7 @@ class Conversation:
         """Quiet if there is none."""
         try:
             self._ask("DELETE", f"{what}s/{id}")
-        except Refused as error:
+        except NeutronRefusal as error:
             if error.status != 404:
                 raise
 
@@ -125,7 +125,7 @@ class Conversation:
         answer = self._client.send(method, path, self._deadline, **options)
         if answer.status_code >= 400:
             kind, message = _kind(answer)
-            raise Refused(answer.status_code, kind, message or f"Neutron answers {answer.status_code}.")
+            raise NeutronRefusal(answer.status_code, kind, message or f"Neutron answers {answer.status_code}.")
         if answer.status_code == 204:
             return {}
         try:

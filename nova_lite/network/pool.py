@@ -11,7 +11,7 @@ from nova_lite.objects import Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
-class Pool:
+class AddressPool:
     """What a network may give out: ``start`` to ``end``, without its gateway, network and broadcast addresses."""
 
     def __init__(self, network: Network) -> None:

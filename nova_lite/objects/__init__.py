@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from nova_lite.objects.action import ActionReport, ActionTicket, InstanceAction, InstanceActionEvent
+from nova_lite.objects.action import ActionCommand, ActionReport, InstanceAction, InstanceActionEvent
 from nova_lite.objects.aggregate import Aggregate
 from nova_lite.objects.block_device import BlockDevice, DeviceState
 from nova_lite.objects.build import (
@@ -42,7 +42,7 @@ from nova_lite.objects.host import (
     Service,
 )
 from nova_lite.objects.image import Image
-from nova_lite.objects.instance import VIF, Fault, FixedIp, Instance, InstanceFilters, InstanceQuestion
+from nova_lite.objects.instance import VIF, Fault, FixedIp, Instance, InstanceFilters, InstanceQuery
 from nova_lite.objects.keypair import KeyPair
 from nova_lite.objects.live_migration import LiveDestination, LiveSource, MigrationProgress, Wish
 from nova_lite.objects.migration import DiskFile, DiskSource, MigrationFilters, ServerMigration
@@ -82,8 +82,8 @@ from nova_lite.objects.volume import (
 
 __all__ = [
     "VIF",
+    "ActionCommand",
     "ActionReport",
-    "ActionTicket",
     "Aggregate",
     "AvailabilityZone",
     "BlockDevice",
@@ -122,7 +122,7 @@ __all__ = [
     "InstanceGroup",
     "InstanceNUMACell",
     "InstanceNUMATopology",
-    "InstanceQuestion",
+    "InstanceQuery",
     "InstanceUsage",
     "Inventory",
     "KeyPair",

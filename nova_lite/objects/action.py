@@ -52,7 +52,7 @@ class ActionReport(msgspec.Struct, kw_only=True):
     request_id: str | None = None
 
 
-class ActionTicket(msgspec.Struct, kw_only=True):
+class ActionCommand(msgspec.Struct, kw_only=True):
     """The order to a compute host to carry out one accepted action (delete, start, stop, reboot, ...).
 
     ``action_id`` grows with every accepted action of an instance, so a host can tell a late ticket from a new one.

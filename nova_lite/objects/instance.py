@@ -147,7 +147,7 @@ class Instance(msgspec.Struct, kw_only=True):
         return list(dict.fromkeys(own[0] if len(own) == 1 else itertools.chain.from_iterable(own)))
 
 
-class InstanceQuestion(msgspec.Struct, frozen=True, kw_only=True):
+class InstanceQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Who asks for an instance: one of ``project_id``, or an admin of all."""
 
     uuid: str

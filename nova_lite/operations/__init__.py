@@ -85,15 +85,15 @@ from nova_lite.operations.types import (
     COMPENSATE,
     LOST_SOURCE,
     MAKES_IMAGE,
-    MOVE,
-    End,
-    Image,
+    MOVE_ROLES,
+    HostRole,
+    HostStep,
+    ImageStep,
     ImageVerb,
-    Network,
-    OnHost,
+    NetworkStep,
     Operation,
-    Release,
-    Schedule,
+    ReleaseStep,
+    ScheduleStep,
     Step,
     first_wanted,
 )
@@ -134,7 +134,7 @@ __all__ = [
     "LOST_SOURCE",
     "MAKES_IMAGE",
     "MIGRATE",
-    "MOVE",
+    "MOVE_ROLES",
     "OPERATIONS",
     "PAUSE",
     "PERFORM",
@@ -171,20 +171,20 @@ __all__ = [
     "UNRESCUE",
     "UNSHELVE",
     "UNSHELVE_OFFLOADED",
-    "End",
-    "Image",
+    "HostRole",
+    "HostStep",
+    "ImageStep",
     "ImageVerb",
-    "Network",
-    "OnHost",
+    "NetworkStep",
     "Operation",
-    "Release",
-    "Schedule",
+    "ReleaseStep",
+    "ScheduleStep",
     "Step",
+    "command_methods",
+    "command_of",
     "compute_version",
     "first_wanted",
     "get",
-    "order_methods",
-    "order_of",
 ]
 
 #: Every row, by its kind.
@@ -206,20 +206,20 @@ def get(kind: str, payload: Mapping[str, Any]) -> Operation:
     return next((variant for key, value, variant in row.variants if payload.get(key) == value), row)
 
 
-def order_methods() -> dict[str, OnHost]:
+def command_methods() -> dict[str, HostStep]:
     """The RPC methods that carry out a step at a host, with such a step; builds and their undo apart, which are asked
     for in other words."""
     rows = [each for row in OPERATIONS.values() for each in (row, *(variant for _, _, variant in row.variants))]
-    steps = [step for row in rows for step in row.all_steps() if isinstance(step, OnHost)]
+    steps = [step for row in rows for step in row.all_steps() if isinstance(step, HostStep)]
     return {step.method: step for step in steps if step.name not in (BUILD, COMPENSATE)}
 
 
-def order_of(kind: str, payload: Mapping[str, Any]) -> str:
+def command_of(kind: str, payload: Mapping[str, Any]) -> str:
     """The RPC method of the last step at a host: what an action is that does not say at which step it is."""
-    return [step.method for step in get(kind, payload).steps if isinstance(step, OnHost) and step.name != BUILD][-1]
+    return [step.method for step in get(kind, payload).steps if isinstance(step, HostStep) and step.name != BUILD][-1]
 
 
 def compute_version(calls: str) -> str:
     """The compute service's version: that of its newest order, or of its newest ``calls``."""
-    orders = (step.since for step in order_methods().values())
+    orders = (step.since for step in command_methods().values())
     return max((calls, *orders), key=lambda text: [*map(int, text.split("."))])

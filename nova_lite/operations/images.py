@@ -18,14 +18,14 @@ from nova_lite.operations.steps import (
     by_host,
     snapshot_step,
 )
-from nova_lite.operations.types import Image, ImageVerb, OnHost, Operation, Release, Schedule
+from nova_lite.operations.types import HostStep, ImageStep, ImageVerb, Operation, ReleaseStep, ScheduleStep
 
 #: Its host copies the volumes, all as they are at one moment; the image has no more than what they are called.
 CREATE_IMAGE_OF_VOLUMES = Operation(
     "createImage",
     allowed=WITH_DISK,
     steps=(
-        OnHost(
+        HostStep(
             PERFORM,
             "snapshot_volumes",
             task=states.IMAGE_SNAPSHOT_PENDING,
@@ -35,7 +35,7 @@ CREATE_IMAGE_OF_VOLUMES = Operation(
             deadline="snapshot_deadline",
             undo=(DISCARD_STEP,),
         ),
-        Image(PUBLISH, verb=ImageVerb.ACTIVATE, commits=True),
+        ImageStep(PUBLISH, verb=ImageVerb.ACTIVATE, commits=True),
     ),
 )
 
@@ -59,7 +59,7 @@ CREATE_BACKUP = Operation(
     steps=(
         snapshot_step("backup_instance", states.IMAGE_BACKUP, states.IMAGE_PENDING_UPLOAD, states.IMAGE_UPLOADING),
         PUBLISH_STEP,
-        Image(ROTATE, verb=ImageVerb.ROTATE),
+        ImageStep(ROTATE, verb=ImageVerb.ROTATE),
     ),
 )
 
@@ -68,7 +68,7 @@ SHELVE_VOLUME_BACKED = Operation(
     "shelve",
     allowed=WITH_DISK,
     steps=(
-        OnHost(
+        HostStep(
             PERFORM,
             "shelve_volume_backed_instance",
             task=states.SHELVING_OFFLOADING,
@@ -77,7 +77,7 @@ SHELVE_VOLUME_BACKED = Operation(
             fences=True,
             since="1.13",
         ),
-        Release(RELEASE),
+        ReleaseStep(RELEASE),
     ),
 )
 
@@ -100,11 +100,11 @@ SHELVE = Operation(
 SHELVE_OFFLOAD = Operation(
     "shelveOffload",
     allowed=(states.SHELVED, states.SHELVED_OFFLOADED),
-    joins=True,
+    deduplicates=True,
     needs_host=False,
     steps=(
         by_host("shelve_offload", states.SHELVING_OFFLOADING, states.SHELVED_OFFLOADED, fences=True, since="1.3"),
-        Release(RELEASE),
+        ReleaseStep(RELEASE),
     ),
 )
 
@@ -116,7 +116,9 @@ UNSHELVE_OFFLOADED = Operation(
     allowed=(states.SHELVED_OFFLOADED,),
     needs_host=False,
     steps=(
-        Schedule(SCHEDULE, task=states.UNSHELVING, event="conductor_unshelve_instance", undo=(Release(RELEASE),)),
+        ScheduleStep(
+            SCHEDULE, task=states.UNSHELVING, event="conductor_unshelve_instance", undo=(ReleaseStep(RELEASE),)
+        ),
         dataclasses.replace(BUILD_STEP, event="compute_unshelve_instance"),
         _DISCARD_SHELVED,
     ),

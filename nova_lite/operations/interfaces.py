@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from nova_lite.operations import states
 from nova_lite.operations.steps import DISCONNECT, PERFORM, TAKE_BACK
-from nova_lite.operations.types import Network, OnHost, Operation
+from nova_lite.operations.types import HostStep, NetworkStep, Operation
 
 
 def _interface(kind: str, task: str, undo: str, attaches: bool) -> Operation:
     """What a host has begun and not told the end of is taken back there: its port is nobody else's before."""
-    disconnect = (Network(DISCONNECT),)
+    disconnect = (NetworkStep(DISCONNECT),)
     return Operation(
         kind,
         allowed=(states.ACTIVE, states.PAUSED, states.STOPPED),
         steps=(
-            OnHost(
+            HostStep(
                 PERFORM,
                 kind,
                 task=task,
                 event=f"compute_{kind}",
                 since="1.8",
-                undo=(OnHost(TAKE_BACK, undo, lasting=True, since="1.8"), *(disconnect if attaches else ())),
+                undo=(HostStep(TAKE_BACK, undo, retry_forever=True, since="1.8"), *(disconnect if attaches else ())),
             ),
             *(() if attaches else disconnect),
         ),

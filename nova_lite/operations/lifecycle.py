@@ -18,13 +18,15 @@ from nova_lite.operations.steps import (
     by_driver,
     by_host,
 )
-from nova_lite.operations.types import ANY, End, Network, OnHost, Operation, Release, Schedule
+from nova_lite.operations.types import ANY, HostRole, HostStep, NetworkStep, Operation, ReleaseStep, ScheduleStep
 
 CREATE = Operation(
     "create",
     failed=states.ERROR,
     steps=(
-        Schedule(SCHEDULE, task=states.SCHEDULING, event=SCHEDULE_EVENT, undo=(Network(DEALLOCATE), Release(RELEASE))),
+        ScheduleStep(
+            SCHEDULE, task=states.SCHEDULING, event=SCHEDULE_EVENT, undo=(NetworkStep(DEALLOCATE), ReleaseStep(RELEASE))
+        ),
         BUILD_STEP,
     ),
 )
@@ -41,16 +43,16 @@ SOFT_DELETE = Operation(
         *(states.POWERING_OFF, states.POWERING_ON, states.REBOOTING, states.REBOOTING_HARD, states.PAUSING),
         *(states.UNPAUSING, states.SUSPENDING, states.RESUMING, states.SOFT_DELETING),
     ),
-    joins=True,
+    deduplicates=True,
     steps=(
-        OnHost(
+        HostStep(
             PERFORM,
             "soft_delete_instance",
             task=states.SOFT_DELETING,
             event="compute_soft_delete_instance",
             becomes=states.SOFT_DELETED,
-            lasting=True,
-            away=TURN_OFF,
+            retry_forever=True,
+            offline_step=TURN_OFF,
             since="1.2",
         ),
     ),
@@ -58,25 +60,25 @@ SOFT_DELETE = Operation(
 
 DELETE = Operation(
     "delete",
-    takes_over=True,
+    preempts=True,
     during=ANY,
-    joins=True,
+    deduplicates=True,
     needs_host=False,
     steps=(
-        OnHost(
+        HostStep(
             PERFORM,
             "terminate_instance",
             task=states.DELETING,
             event="compute_terminate_instance",
-            at=End.EVERY,
+            at=HostRole.EVERY,
             becomes=states.DELETED,
             fences=True,
-            lasting=True,
-            away=CLEANUP,
-            bare=True,
+            retry_forever=True,
+            offline_step=CLEANUP,
+            minimal=True,
         ),
-        Network(DEALLOCATE),
-        Release(RELEASE),
+        NetworkStep(DEALLOCATE),
+        ReleaseStep(RELEASE),
         dataclasses.replace(DISCARD_STEP, only_if="image_id"),
     ),
     variants=(("soft", True, SOFT_DELETE),),
@@ -121,7 +123,7 @@ REBOOT = Operation(
 #: The same host builds it anew, at a new generation, which replaces what is there: nothing but the build can fail.
 REBUILD = Operation(
     "rebuild",
-    takes_over=True,
+    preempts=True,
     allowed=(states.ACTIVE, states.STOPPED, states.ERROR),
     failed=states.ERROR,
     steps=(
@@ -164,7 +166,7 @@ CHANGE_PASSWORD = Operation(
     method="set_admin_password",
     allowed=(states.ACTIVE,),
     steps=(
-        OnHost(
+        HostStep(
             PERFORM,
             "set_admin_password",
             task=states.UPDATING_PASSWORD,
@@ -181,7 +183,7 @@ CRASH_DUMP = Operation(
     "trigger_crash_dump",
     allowed=(states.ACTIVE, states.PAUSED, states.RESCUED, states.RESIZED, states.ERROR),
     steps=(
-        OnHost(
+        HostStep(
             PERFORM,
             "trigger_crash_dump",
             event="compute_trigger_crash_dump",

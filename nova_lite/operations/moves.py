@@ -26,11 +26,11 @@ from nova_lite.operations.steps import (
     SETTLE,
     by_host,
 )
-from nova_lite.operations.types import LOST_SOURCE, End, OnHost, Operation, Release, Schedule
+from nova_lite.operations.types import LOST_SOURCE, HostRole, HostStep, Operation, ReleaseStep, ScheduleStep
 
 EVACUATE = Operation(
     "evacuate",
-    takes_over=True,
+    preempts=True,
     allowed=(states.ACTIVE, states.STOPPED, states.ERROR, states.RESIZED),
     during=(
         *(states.POWERING_OFF, states.POWERING_ON, states.REBOOTING, states.REBOOTING_HARD),
@@ -41,59 +41,59 @@ EVACUATE = Operation(
     needs_host=False,
     failed=states.ERROR,
     steps=(
-        Schedule(SCHEDULE, task=states.REBUILDING, event=SCHEDULE_EVENT, undo=(Release(RELEASE),)),
+        ScheduleStep(SCHEDULE, task=states.REBUILDING, event=SCHEDULE_EVENT, undo=(ReleaseStep(RELEASE),)),
         dataclasses.replace(BUILD_STEP, begun=states.REBUILD_SPAWNING),
         by_host("stop", states.POWERING_OFF, states.STOPPED, only_if="stop", deadline="action_deadline"),
     ),
 )
 
 #: At the destination nothing is left of the instance, nor will it ever come to be there at that generation.
-_DROP = OnHost(
+_DROP = HostStep(
     DROP,
     "drop_resize",
     task=states.RESIZE_REVERTING,
-    at=End.DESTINATION,
+    at=HostRole.DESTINATION,
     fences=True,
-    lasting=True,
-    revives=True,
+    retry_forever=True,
+    may_complete_late=True,
     since="1.4",
 )
 
 #: At the source the guest is let go on, as it was.
-_RETURN = OnHost(
+_RETURN = HostStep(
     RETURN,
     "finish_revert_resize",
     task=states.RESIZE_REVERTING,
-    at=End.SOURCE,
-    lasting=True,
+    at=HostRole.SOURCE,
+    retry_forever=True,
     since="1.4",
 )
 
 _MOVE = (
-    Schedule(
+    ScheduleStep(
         SCHEDULE,
         task=states.RESIZE_PREP,
         event="conductor_migrate_server",
         moves=False,
-        undo=(Release(RELEASE, end=End.DESTINATION),),
+        undo=(ReleaseStep(RELEASE, end=HostRole.DESTINATION),),
     ),
-    OnHost(
+    HostStep(
         LEAVE,
         "resize_instance",
         task=states.RESIZE_MIGRATING,
         event="compute_resize_instance",
-        at=End.SOURCE,
+        at=HostRole.SOURCE,
         undo=(_RETURN,),
         since="1.4",
     ),
-    OnHost(
+    HostStep(
         ARRIVE,
         "finish_resize",
         task=states.RESIZE_FINISH,
         event="compute_finish_resize",
-        at=End.DESTINATION,
+        at=HostRole.DESTINATION,
         becomes=states.RESIZED,
-        moves_to=End.DESTINATION,
+        moves_to=HostRole.DESTINATION,
         deadline="migration_deadline",
         undo=(_DROP,),
         commits=True,
@@ -107,7 +107,7 @@ RESIZE_SAME_HOST = Operation(
     allowed=(states.ACTIVE, states.STOPPED),
     steps=tuple(
         dataclasses.replace(step, method="set_aside_instance", since="1.6")
-        if isinstance(step, OnHost) and step.name == LEAVE
+        if isinstance(step, HostStep) and step.name == LEAVE
         else step
         for step in _MOVE
     ),
@@ -137,18 +137,18 @@ CONFIRM_RESIZE = Operation(
     "confirmResize",
     allowed=(states.RESIZED,),
     steps=(
-        OnHost(
+        HostStep(
             PERFORM,
             "confirm_resize",
             task=states.RESIZE_CONFIRMING,
             event="compute_confirm_resize",
-            at=End.SOURCE,
+            at=HostRole.SOURCE,
             becomes=states.ACTIVE,
             fences=True,
-            lasting=True,
+            retry_forever=True,
             since="1.4",
         ),
-        Release(RELEASE, end=End.SOURCE),
+        ReleaseStep(RELEASE, end=HostRole.SOURCE),
     ),
     method="confirm_resize",
     action="confirmResize",
@@ -161,9 +161,13 @@ REVERT_RESIZE = Operation(
     allowed=(states.RESIZED,),
     steps=(
         dataclasses.replace(
-            _DROP, method="revert_resize", event="compute_revert_resize", moves_to=End.SOURCE, revives=False
+            _DROP,
+            method="revert_resize",
+            event="compute_revert_resize",
+            moves_to=HostRole.SOURCE,
+            may_complete_late=False,
         ),
-        Release(RELEASE, end=End.DESTINATION),
+        ReleaseStep(RELEASE, end=HostRole.DESTINATION),
         dataclasses.replace(_RETURN, event="compute_finish_revert_resize", becomes=states.ACTIVE),
     ),
     method="revert_resize",
@@ -173,14 +177,16 @@ REVERT_RESIZE = Operation(
 )
 
 
-def _live(name: str, method: str, at: End, event: str | None = None, **fields: Any) -> OnHost:
+def _live(name: str, method: str, at: HostRole, event: str | None = None, **fields: Any) -> HostStep:
     """A step of a live migration, or an undo, which has no event."""
-    return OnHost(name, method, task=states.MIGRATING, event=event and f"compute_{event}", at=at, since="1.5", **fields)
+    return HostStep(
+        name, method, task=states.MIGRATING, event=event and f"compute_{event}", at=at, since="1.5", **fields
+    )
 
 
 #: The source will not tell any more: whether the guest has arrived.
 _FIND = dataclasses.replace(
-    _live(FIND, "find_live_migrated_instance", End.DESTINATION, lasting=True, revives=True),
+    _live(FIND, "find_live_migrated_instance", HostRole.DESTINATION, retry_forever=True, may_complete_late=True),
     only_if=LOST_SOURCE,
     since="1.6",
 )
@@ -191,43 +197,53 @@ LIVE_MIGRATE = Operation(
     "live-migration",
     allowed=(states.ACTIVE, states.PAUSED),
     steps=(
-        Schedule(
+        ScheduleStep(
             SCHEDULE,
             task=states.MIGRATING,
             event="conductor_live_migrate_instance",
             moves=False,
-            undo=(Release(RELEASE, end=End.DESTINATION),),
+            undo=(ReleaseStep(RELEASE, end=HostRole.DESTINATION),),
         ),
-        _live(CHECK, "check_can_live_migrate_source", End.SOURCE, "check_can_live_migrate_source"),
+        _live(CHECK, "check_can_live_migrate_source", HostRole.SOURCE, "check_can_live_migrate_source"),
         _live(
             PREPARE,
             "pre_live_migration",
-            End.DESTINATION,
+            HostRole.DESTINATION,
             "pre_live_migration",
-            undo=(_live(DROP, "rollback_live_migration_at_destination", End.DESTINATION, fences=True, lasting=True),),
+            undo=(
+                _live(
+                    DROP,
+                    "rollback_live_migration_at_destination",
+                    HostRole.DESTINATION,
+                    fences=True,
+                    retry_forever=True,
+                ),
+            ),
         ),
         _live(
             HAND_OVER,
             "live_migration",
-            End.SOURCE,
+            HostRole.SOURCE,
             "live_migration",
             deadline="live_migration_deadline",
             undo=(
-                _live(ROLL_BACK, "rollback_live_migration", End.SOURCE, lasting=True, revives=True),
+                _live(
+                    ROLL_BACK, "rollback_live_migration", HostRole.SOURCE, retry_forever=True, may_complete_late=True
+                ),
                 _FIND,
             ),
             commits=True,
-            moves_to=End.DESTINATION,
+            moves_to=HostRole.DESTINATION,
         ),
         _live(
             SETTLE,
             "post_live_migration_at_destination",
-            End.DESTINATION,
+            HostRole.DESTINATION,
             "post_live_migration_at_destination",
-            lasting=True,
+            retry_forever=True,
         ),
-        _live(CLEAR, "post_live_migration", End.SOURCE, "post_live_migration", fences=True, lasting=True),
-        Release(RELEASE_SOURCE, end=End.SOURCE),
+        _live(CLEAR, "post_live_migration", HostRole.SOURCE, "post_live_migration", fences=True, retry_forever=True),
+        ReleaseStep(RELEASE_SOURCE, end=HostRole.SOURCE),
     ),
     method="os-migrateLive",
     action="os-migrateLive",

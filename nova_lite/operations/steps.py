@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nova_lite.operations import states
-from nova_lite.operations.types import BUILD, COMPENSATE, Image, ImageVerb, OnHost
+from nova_lite.operations.types import BUILD, COMPENSATE, HostStep, ImageStep, ImageVerb
 
 SCHEDULE = "schedule"
 PERFORM = "perform"
@@ -31,9 +31,9 @@ CLEAR = "clear"
 RELEASE_SOURCE = "release_source"
 DETACH = "detach"
 TAKE_BACK = "take_back"
-FENCE_STEP = OnHost(COMPENSATE, "fence_instance", lasting=True, revives=True)
+FENCE_STEP = HostStep(COMPENSATE, "fence_instance", retry_forever=True, may_complete_late=True)
 
-BUILD_STEP = OnHost(
+BUILD_STEP = HostStep(
     BUILD,
     "build_and_run_instance",
     begun=states.SPAWNING,
@@ -41,30 +41,30 @@ BUILD_STEP = OnHost(
     becomes=states.ACTIVE,
     undo=(FENCE_STEP,),
     commits=True,
-    cleans_up=True,
+    self_compensating=True,
 )
 
 SCHEDULE_EVENT = "conductor_schedule_and_build_instances"
-PUBLISH_STEP = Image(PUBLISH, verb=ImageVerb.PUBLISH, commits=True)
-DISCARD_STEP = Image(DISCARD, verb=ImageVerb.DISCARD)
+PUBLISH_STEP = ImageStep(PUBLISH, verb=ImageVerb.PUBLISH, commits=True)
+DISCARD_STEP = ImageStep(DISCARD, verb=ImageVerb.DISCARD)
 
 
-def by_host(kind: str, task: str, becomes: str, **fields: Any) -> OnHost:
+def by_host(kind: str, task: str, becomes: str, **fields: Any) -> HostStep:
     """The only step of an operation that its host carries out: ``<kind>_instance``."""
     method = f"{kind}_instance"
-    return OnHost(PERFORM, method, task=task, event=f"compute_{method}", becomes=becomes, **fields)
+    return HostStep(PERFORM, method, task=task, event=f"compute_{method}", becomes=becomes, **fields)
 
 
-def by_driver(kind: str, task: str, becomes: str, **fields: Any) -> OnHost:
+def by_driver(kind: str, task: str, becomes: str, **fields: Any) -> HostStep:
     """The same, where the driver's method ``<kind>`` is all that it takes."""
     return by_host(kind, task, becomes, driver=kind, **fields)
 
 
-def snapshot_step(method: str, task: str, *tasks: str) -> OnHost:
+def snapshot_step(method: str, task: str, *tasks: str) -> HostStep:
     """The host makes an image file of the server's disk, and uploads it."""
     event = f"compute_{method}"
     deadline = "snapshot_deadline"
-    return OnHost(
+    return HostStep(
         PERFORM, method, task=task, tasks=tasks, event=event, since="1.3", deadline=deadline, undo=(DISCARD_STEP,)
     )
 

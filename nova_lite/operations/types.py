@@ -29,7 +29,7 @@ class ImageVerb(enum.StrEnum):
 MAKES_IMAGE = (ImageVerb.PUBLISH, ImageVerb.ACTIVATE)
 
 
-class End(enum.StrEnum):
+class HostRole(enum.StrEnum):
     """Where a step happens: at the host that the instance is on; at every one where it holds something, in turn; or at
     one of the two ends of a move, which the action's payload names (``source``, ``destination``)."""
 
@@ -40,7 +40,7 @@ class End(enum.StrEnum):
 
 
 #: The ends of a move.
-MOVE = (End.SOURCE, End.DESTINATION)
+MOVE_ROLES = (HostRole.SOURCE, HostRole.DESTINATION)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,11 +64,11 @@ class Step:
     commits: bool = False
     only_if: str | None = None
     deadline: str | None = None
-    moves_to: End | None = None
+    moves_to: HostRole | None = None
 
 
 @dataclasses.dataclass(frozen=True)
-class Schedule(Step):
+class ScheduleStep(Step):
     """The scheduler is asked for a host; it is claimed, and the instance belongs there from then on. Unless it
     ``moves``, it stays where it is: what is claimed is the destination, for the payload's ``flavor``."""
 
@@ -77,42 +77,42 @@ class Schedule(Step):
 
 
 @dataclasses.dataclass(frozen=True)
-class OnHost(Step):
+class HostStep(Step):
     """An order to the host ``at``, by the RPC method ``method`` (of the compute service's version ``since``).
 
     ``begun``: the task state once the host has said that it begins. ``tasks``: those that the host says as it comes to
-    them, in this order. ``driver``: the method of the virt driver that is
-    all there is to do; without one the host's module has it. ``fences``: the host promises to build the instance no
-    more before anything else. ``lasting``: tried until it has worked, neither a failure nor the deadline ends it.
-    ``away``: while the host is away the step counts as done for the owner, and is called this until the host is back.
-    ``cleans_up``: a host that reports its failure has taken back its own part, so that its undo there is left out.
-    ``bare``: its host needs no more of the instance than its own row; interfaces and tags are left out.
-    ``revives``: of an undo; its host may find that what is to be undone was done after all, and then leaves it so.
+    them, in this order. ``driver``: the method of the virt driver that does the whole step; without one the host's module
+    does it. ``fences``: the host first promises never to build the instance again at this generation.
+    ``retry_forever``: repeated until it succeeds; neither a failure nor the deadline ends it.
+    ``offline_step``: the step's name while its host is away; the owner already sees it as done.
+    ``self_compensating``: a host that reports a failure has undone its own part, so the step's undo there is skipped.
+    ``minimal``: the command carries the instance's own row only, without interfaces and tags.
+    ``may_complete_late``: of an undo; the host may find that the step succeeded after all, and then leaves it done.
     """
 
     method: str
     _: dataclasses.KW_ONLY
-    at: End = End.HERE
+    at: HostRole = HostRole.HERE
     begun: str | None = None
     tasks: tuple[str, ...] = ()
     driver: str | None = None
     fences: bool = False
-    lasting: bool = False
+    retry_forever: bool = False
     since: str = "1.0"
-    away: str | None = None
-    cleans_up: bool = False
-    bare: bool = False
-    revives: bool = False
+    offline_step: str | None = None
+    self_compensating: bool = False
+    minimal: bool = False
+    may_complete_late: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
-class Network(Step):
+class NetworkStep(Step):
     """The network backend is told, of all interfaces or (`DISCONNECT`) of the action's; nothing is, and the step joins
     the one before, where it is built in."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Image(Step):
+class ImageStep(Step):
     """The image backend is told ``verb``, about the image ``image_id`` of the action's payload.
 
     What makes no image gives back something that is no part of the server: it goes on until it has worked, also beside
@@ -123,16 +123,16 @@ class Image(Step):
     verb: ImageVerb
 
     @property
-    def goes_on(self) -> bool:
+    def outlives_action(self) -> bool:
         return self.verb not in MAKES_IMAGE
 
 
 @dataclasses.dataclass(frozen=True)
-class Release(Step):
+class ReleaseStep(Step):
     """All that the instance holds of hosts is given back, or what it holds at one ``end`` of a move. A record only."""
 
     _: dataclasses.KW_ONLY
-    end: End = End.EVERY
+    end: HostRole = HostRole.EVERY
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,11 +140,11 @@ class Operation:
     """A row. ``kind`` is what `openstack server event list` shows.
 
     Accepted in the vm states ``allowed`` and, if a task runs, in the task states ``during`` (empty: only without one).
-    ``despite_lock``: also on a locked server. ``joins``: a request while one is open is the same one. ``needs_host``:
-    refused while the server is on no host. ``method``: its name in the texts of refusals.
+    ``despite_lock``: also on a locked server. ``deduplicates``: a request while one is open returns that one.
+    ``needs_host``: refused while the server is on no host. ``method``: its name in the texts of refusals.
 
     ``failed``: the vm state once it has failed and was undone (None: what its guest is). ``supersedes``: closes what is
-    open when it is accepted. ``takes_over``: also what is being undone, since nothing of that can matter any more; else
+    open when it is accepted. ``preempts``: also what is being undone, since nothing of that can matter any more; else
     it is refused until that is over.
 
     ``action``: how it is called at ``/servers/{id}/action`` where that only accepts it, from the minor version
@@ -159,10 +159,10 @@ class Operation:
     during: tuple[str, ...] | None = ()
     steps: tuple[Step, ...] = ()
     despite_lock: bool = False
-    joins: bool = False
+    deduplicates: bool = False
     needs_host: bool = True
     supersedes: bool = True
-    takes_over: bool = False
+    preempts: bool = False
     failed: str | None = None
     method: str = ""
     action: str | None = None
@@ -197,7 +197,7 @@ class Operation:
     @property
     def has_choice(self) -> bool:
         """Whether a build that one host could not do may go to another."""
-        return any(isinstance(step, Schedule) for step in self.steps)
+        return any(isinstance(step, ScheduleStep) for step in self.steps)
 
     def is_undo(self, name: str) -> bool:
         return all(name not in (step.name, getattr(step, "away", None)) for step in self.steps)
@@ -226,7 +226,7 @@ class Operation:
         every = self._undos(self.steps[-1].name) if failed else self.steps
         names = [step.name for step in every]
         done = every[: names.index(name) + 1] if name in names else every
-        orders = [step for step in done if isinstance(step, OnHost) and step.name not in (BUILD, COMPENSATE)]
+        orders = [step for step in done if isinstance(step, HostStep) and step.name not in (BUILD, COMPENSATE)]
         return self.position(orders[-1].name) if orders else None
 
     def position(self, name: str) -> int:
@@ -237,7 +237,7 @@ class Operation:
             every.append(step)
             if step.commits or step is self.steps[-1]:  # what follows may come after an undo that revives
                 every += [undo for undo in self._undos(step.name) if undo not in every]
-        orders = [step for step in every if isinstance(step, OnHost) and step.name not in (BUILD, COMPENSATE)]
+        orders = [step for step in every if isinstance(step, HostStep) and step.name not in (BUILD, COMPENSATE)]
         found = self.step(name)
         return orders.index(found) if found in orders else 0
 

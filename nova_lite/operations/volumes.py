@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nova_lite.operations import states
 from nova_lite.operations.steps import DETACH, PERFORM, TAKE_BACK, WITH_GUEST
-from nova_lite.operations.types import OnHost, Operation
+from nova_lite.operations.types import HostStep, Operation
 
 #: A task of its own, so that nothing that makes the guest anew comes between; a volume whose attachment has failed is
 #: nobody's only when the host has said that the guest does not have it.
@@ -14,13 +14,17 @@ ATTACH_VOLUME = Operation(
     needs_host=False,
     variants=(("offloaded", True, Operation("attach_volume", allowed=(states.SHELVED_OFFLOADED,), needs_host=False)),),
     steps=(
-        OnHost(
+        HostStep(
             PERFORM,
             "attach_volume",
             task=states.ATTACHING_VOLUME,
             event="compute_attach_volume",
-            cleans_up=True,
-            undo=(OnHost(DETACH, "rollback_attach_volume", task=states.DETACHING_VOLUME, lasting=True, since="1.9"),),
+            self_compensating=True,
+            undo=(
+                HostStep(
+                    DETACH, "rollback_attach_volume", task=states.DETACHING_VOLUME, retry_forever=True, since="1.9"
+                ),
+            ),
             since="1.9",
         ),
     ),
@@ -32,7 +36,9 @@ DETACH_VOLUME = Operation(
     allowed=WITH_GUEST,
     needs_host=False,
     variants=(("offloaded", True, Operation("detach_volume", allowed=(states.SHELVED_OFFLOADED,), needs_host=False)),),
-    steps=(OnHost(PERFORM, "detach_volume", task=states.DETACHING_VOLUME, event="compute_detach_volume", since="1.9"),),
+    steps=(
+        HostStep(PERFORM, "detach_volume", task=states.DETACHING_VOLUME, event="compute_detach_volume", since="1.9"),
+    ),
 )
 
 #: The server has both volumes until its host has said which one the guest has. While it copies, the guest has the old
@@ -41,7 +47,7 @@ SWAP_VOLUME = Operation(
     "swap_volume",
     allowed=(states.ACTIVE, states.PAUSED),
     steps=(
-        OnHost(
+        HostStep(
             PERFORM,
             "swap_volume",
             task=states.COPYING_VOLUME,
@@ -49,12 +55,12 @@ SWAP_VOLUME = Operation(
             event="compute_swap_volume",
             deadline="snapshot_deadline",
             undo=(
-                OnHost(
+                HostStep(
                     TAKE_BACK,
                     "rollback_swap_volume",
                     task=states.COPYING_VOLUME,
-                    lasting=True,
-                    revives=True,
+                    retry_forever=True,
+                    may_complete_late=True,
                     since="1.13",
                 ),
             ),

@@ -31,7 +31,7 @@ from nova_lite.rpc.in_process import InProcess
 from nova_lite.rpc.keys import API, COMPUTE, CONDUCTOR, CONSOLE, MANAGE, SCHEDULER, Peer
 from nova_lite.rpc.load_shedding import Throttled
 from nova_lite.rpc.permissions import allow
-from nova_lite.rpc.transport import Server, Transport, require_broker
+from nova_lite.rpc.transport import RpcServer, Transport, require_broker
 
 __all__ = [
     "API",
@@ -46,8 +46,8 @@ __all__ = [
     "MethodName",
     "Peer",
     "Receiver",
+    "RpcServer",
     "Sender",
-    "Server",
     "Since",
     "Throttled",
     "Timeout",

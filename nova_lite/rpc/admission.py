@@ -1,7 +1,7 @@
 """What waits for a thread, in the order in which it matters, and what has to go when there is too much of it.
 
-A daemon that takes all that is asked of it answers nobody in time: each answer comes after its asker has given up. So
-a `Line` holds no more than a number of askers; one too many is refused at once, and that is the least important one.
+A daemon that accepts every request answers none in time: each caller has given up before its reply arrives. So an
+`AdmissionQueue` has a limit. Beyond it, the least important request is refused at once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Priority(enum.IntEnum):
     LIST = 4
 
 
-class Entry(NamedTuple, Generic[T]):
+class QueuedRequest(NamedTuple, Generic[T]):
     """``since``: when it came (`time.monotonic`). ``deadline``: nobody wants it any more after that; None: it holds
     for good. ``refusable``: somebody waits for the answer, and can be told no."""
 
@@ -40,7 +40,7 @@ class Entry(NamedTuple, Generic[T]):
     refusable: bool = True
 
 
-class Line(Generic[T]):
+class AdmissionQueue(Generic[T]):
     """Entries that wait for one of ``threads``. At most ``limit`` wait, beside those that can not be refused.
 
     An eighth of the threads takes nothing less than a delete, so that what is slow does not hold up what is urgent.
@@ -52,7 +52,9 @@ class Line(Generic[T]):
         self.threads = threads
         self._common = threads - (max(1, threads // 8) if threads > 1 else 0)
         self._at_once = min(at_once or self._common, self._common)
-        self._waiting: dict[Priority, collections.deque[Entry[T]]] = {each: collections.deque() for each in Priority}
+        self._waiting: dict[Priority, collections.deque[QueuedRequest[T]]] = {
+            each: collections.deque() for each in Priority
+        }
         self._lock = threading.Lock()
         #: Of threads that wait, what each of them waits for; the last one came last. And how many are on their way.
         self._idle: list[threading.Lock] = []
@@ -63,7 +65,7 @@ class Line(Generic[T]):
         self._finished = 0
         self._closed = False
 
-    def put(self, entry: Entry[T]) -> Entry[T] | None:
+    def put(self, entry: QueuedRequest[T]) -> QueuedRequest[T] | None:
         """Returns the entry that there is no room for: this one, or the newest of the least important ones."""
         with self._lock:
             is_full = self.waiting >= self.limit and not self._begins_at_once(entry)
@@ -76,7 +78,7 @@ class Line(Generic[T]):
             self._wake(1)
         return gone
 
-    def take(self, last: Entry[T] | None = None) -> Entry[T] | None:
+    def take(self, last: QueuedRequest[T] | None = None) -> QueuedRequest[T] | None:
         """Wait for the next entry, to be told to `done` later, or as the ``last`` one of the thread that had it when it
         takes another. None: the line is closed, and nobody waits."""
         with self._lock:
@@ -94,7 +96,7 @@ class Line(Generic[T]):
                     return None
                 self._wait()
 
-    def done(self, entry: Entry[T]) -> None:
+    def done(self, entry: QueuedRequest[T]) -> None:
         with self._lock:
             self._finish(entry)
             if not self._woken and self._next() is not None:
@@ -140,7 +142,7 @@ class Line(Generic[T]):
             firsts = [queue[0].since for queue in self._waiting.values() if queue]
         return time.monotonic() - min(firsts) if firsts else 0.0
 
-    def _finish(self, entry: Entry[T]) -> None:
+    def _finish(self, entry: QueuedRequest[T]) -> None:
         self._count(entry, -1)
         self._finished += 1
         if self._closed:
@@ -164,28 +166,28 @@ class Line(Generic[T]):
             self._lock.acquire()
             self._woken -= 1
 
-    def _next(self) -> collections.deque[Entry[T]] | None:
+    def _next(self) -> collections.deque[QueuedRequest[T]] | None:
         """Where the entry is whose turn it is."""
         for priority, queue in self._waiting.items():
             if queue and (priority <= Priority.DELETE or self._has_room(queue[0])):
                 return queue
         return None
 
-    def _begins_at_once(self, entry: Entry[T]) -> bool:
+    def _begins_at_once(self, entry: QueuedRequest[T]) -> bool:
         """Whether one of the threads that are kept for what is urgent is free for it."""
         before = len(self._waiting[Priority.OWN]) + len(self._waiting[Priority.DELETE])
         return entry.priority <= Priority.DELETE and self._running + before < self.threads
 
-    def _has_room(self, entry: Entry[T]) -> bool:
+    def _has_room(self, entry: QueuedRequest[T]) -> bool:
         return self._running_common < self._common and (not entry.refusable or self._running_refusable < self._at_once)
 
-    def _count(self, entry: Entry[T], one: int) -> None:
+    def _count(self, entry: QueuedRequest[T], one: int) -> None:
         self._running += one
         if entry.priority > Priority.DELETE:
             self._running_common += one
             self._running_refusable += one * entry.refusable
 
-    def _least_important(self, new: Entry[T]) -> Entry[T] | None:
+    def _least_important(self, new: QueuedRequest[T]) -> QueuedRequest[T] | None:
         """Who goes: of equals the one that came last. None if nobody may be refused."""
         for priority in reversed(Priority):
             if priority <= new.priority:

@@ -12,7 +12,7 @@ from typing import Any
 import oslo_messaging as messaging
 
 from nova_lite.base import exceptions, failpoints, metrics
-from nova_lite.base.batching import Later
+from nova_lite.base.batching import ResponseFuture
 from nova_lite.base.context import RequestContext
 from nova_lite.rpc.admission import Priority
 from nova_lite.rpc.client import ECHO, to_plain, to_typed
@@ -31,8 +31,8 @@ class Endpoint:
     """What oslo.messaging serves: each method of the Protocol, carried out by the one function of that name.
 
     ``targets`` are objects, whose public methods with a ``context`` count, or tables of functions by name. Every
-    function is ``def name(context, **typed)``. One that returns a `Later` leaves its thread to others. ``orders``:
-    those that the Protocol's `MethodName` method stands for.
+    function is ``def name(context, **typed)``. One that returns a `ResponseFuture` releases its thread. ``orders``: the
+    functions that the Protocol's `MethodName` method stands for.
     Raises `ConfigurationError` for a method that is missing (unless ``partial``), served twice or has another
     signature.
 
@@ -110,7 +110,7 @@ def _check(service: str, name: str, method: Method, function: Function) -> None:
 
 
 def _as_good_as(hint: Any) -> tuple[Any, ...]:
-    later: Any = Later
+    later: Any = ResponseFuture
     return hint, typing.Optional[hint], typing.Union[hint, later[hint]]  # noqa: UP007, UP045 - made at run time
 
 
@@ -126,9 +126,9 @@ def _typed(name: str, hints: Mapping[str, Any], function: Function, translate: T
         answer = None
         try:
             answer = done(ctxt, lambda: carried_out(ctxt, kwargs))
-            return answer.mapped(lambda get: told(ctxt, began, get)) if isinstance(answer, Later) else answer
+            return answer.mapped(lambda get: told(ctxt, began, get)) if isinstance(answer, ResponseFuture) else answer
         finally:
-            if not isinstance(answer, Later):
+            if not isinstance(answer, ResponseFuture):
                 seconds.observe(time.perf_counter() - began)
 
     def told(ctxt: RequestContext, began: float, get: Callable[[], Any]) -> Any:
@@ -145,7 +145,7 @@ def _typed(name: str, hints: Mapping[str, Any], function: Function, translate: T
     def done(ctxt: RequestContext, get: Callable[[], Any]) -> Any:
         try:
             answer = get()
-            if isinstance(answer, Later):
+            if isinstance(answer, ResponseFuture):
                 return answer
             answer = to_plain(answer)
             failpoints.reach("handle", name, "after")

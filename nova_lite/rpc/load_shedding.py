@@ -27,7 +27,7 @@ from oslo_messaging.rpc import server as messaging_server
 from nova_lite.base import exceptions, metrics
 from nova_lite.base.context import RequestContext
 from nova_lite.rpc import buffered_read
-from nova_lite.rpc.admission import Entry, Line, Priority, Throttle
+from nova_lite.rpc.admission import AdmissionQueue, Priority, QueuedRequest, Throttle
 from nova_lite.rpc.client import ECHO, Message, Sender
 
 LOG = logging.getLogger(__name__)
@@ -84,7 +84,7 @@ class Workers:
         max_workers: int,
         unread: Callable[[], bool] = lambda: False,
     ) -> None:
-        self.line: Line[tuple[Callable[[Any], None], Any]] = Line(limit, max_workers, at_once)
+        self.line: AdmissionQueue[tuple[Callable[[Any], None], Any]] = AdmissionQueue(limit, max_workers, at_once)
         self._unread = unread
         self.expired = 0
         self.refused: collections.Counter[Priority] = collections.Counter()
@@ -108,7 +108,7 @@ class Workers:
         now = time.monotonic()
         timeout = _timeout(message) if is_call else None
         deadline = None if timeout is None else now + timeout
-        gone = self.line.put(Entry((process, incoming), priority, now, deadline, is_call))
+        gone = self.line.put(QueuedRequest((process, incoming), priority, now, deadline, is_call))
         if gone is not None:
             self._refuse(gone)
         elif not is_call:
@@ -129,7 +129,7 @@ class Workers:
         return self._classify(message.message.get("method", ""), message.message.get("args", {}), context)
 
     def _work(self) -> None:
-        entry: Entry[Any] | None = None
+        entry: QueuedRequest[Any] | None = None
         while (entry := self.line.take(entry)) is not None:
             try:
                 process, incoming = entry.item
@@ -153,7 +153,7 @@ class Workers:
         while self._unread() and time.monotonic() < end:
             time.sleep(0.002)
 
-    def _refuse(self, entry: Entry[Any]) -> None:
+    def _refuse(self, entry: QueuedRequest[Any]) -> None:
         with self._counting:
             self.refused[entry.priority] += 1
         metrics.RPC_REFUSED.labels(entry.priority.name.lower()).inc()

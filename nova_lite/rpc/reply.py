@@ -19,7 +19,7 @@ import oslo_messaging as messaging
 from kombu.messaging import Producer
 from oslo_messaging._drivers import amqpdriver, common
 
-from nova_lite.base.batching import Later
+from nova_lite.base.batching import ResponseFuture
 from nova_lite.rpc.keys import COMPUTE
 from nova_lite.rpc.signing import SENDER
 
@@ -34,7 +34,7 @@ def send_simply() -> None:
     reply = amqpdriver.AMQPIncomingMessage.reply
 
     def replied(message: Any, answer: Any = None, failure: Any = None) -> None:
-        if isinstance(answer, Later):
+        if isinstance(answer, ResponseFuture):
             answer.then(functools.partial(_reply_later, message))
         elif not _is_to_host(message) or not _sent(message, answer, failure):
             reply(message, answer, failure)

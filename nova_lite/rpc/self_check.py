@@ -16,13 +16,13 @@ from nova_lite.base import exceptions, metrics
 from nova_lite.base.context import get_admin_context
 from nova_lite.rpc.client import ECHO, Message
 from nova_lite.rpc.endpoint import Endpoint
-from nova_lite.rpc.transport import Server, Transport, require_broker
+from nova_lite.rpc.transport import RpcServer, Transport, require_broker
 
 LOG = logging.getLogger(__name__)
 
 
 class SelfCheckingServer:
-    """A `Server` on ``topic.server`` (and ``topic``), which can be replaced while its daemon works on.
+    """A `RpcServer` on ``topic.server`` (and ``topic``), which can be replaced while its daemon works on.
 
     ``shared``: whether messages to ``topic`` matter, too. ``deaf`` is set by `check` when the server has to be replaced
     by `connect_anew`, and cleared by that, or by an answer that came after all.
@@ -109,11 +109,11 @@ class SelfCheckingServer:
         self.deaf.clear()
         LOG.warning("Messages to %s.%s are taken over new connections", self._topic, self._name)
 
-    def _retire(self, old: Server) -> None:
+    def _retire(self, old: RpcServer) -> None:
         """What was sent to it just now may be lost, as when a daemon is stopped."""
         old.stop()
         old.wait()
         LOG.info("The old server of %s.%s has ended", self._topic, self._name)
 
-    def _make(self) -> Server:
-        return Server(self._transport, self._name, self._endpoint)
+    def _make(self) -> RpcServer:
+        return RpcServer(self._transport, self._name, self._endpoint)

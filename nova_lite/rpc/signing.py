@@ -34,7 +34,7 @@ from oslo_config import cfg
 from oslo_messaging._drivers import common
 
 from nova_lite.base import exceptions
-from nova_lite.base.batching import Later, now
+from nova_lite.base.batching import ResponseFuture, now
 from nova_lite.rpc import keys
 from nova_lite.rpc.client import ECHO, Message, to_typed
 from nova_lite.rpc.endpoint import Endpoint
@@ -126,7 +126,7 @@ class _Ids:
         return True
 
 
-class Seen:
+class ReplayCache:
     """The ids of one sender's messages that were there, for ``lifetime`` seconds of their own time. When there are more
     than ``limit``, the oldest are forgotten, and nothing as old as they is taken any more."""
 
@@ -195,7 +195,7 @@ class Signing:
         self.clock: Clock = beside.clock if beside else Clock()
         self._lifetime, self._skew = float(options.signature_lifetime), float(options.clock_skew)
         self._limit = options.remembered_messages
-        self._seen: dict[tuple[str, str, str], Seen] = {}
+        self._seen: dict[tuple[str, str, str], ReplayCache] = {}
         self._unsigned: set[str] = set()
         self._lock = threading.Lock()
         self._ring: Keyring | None = None
@@ -295,7 +295,7 @@ class Signing:
         oldest = self._check_time(peer, sent)
         with self._lock:
             key = (topic, server, entry.id)
-            seen = self._seen.get(key) or self._seen.setdefault(key, Seen(self._lifetime, self._limit))
+            seen = self._seen.get(key) or self._seen.setdefault(key, ReplayCache(self._lifetime, self._limit))
         if not seen.add(packed, sent, oldest):
             raise _Refused("it was taken before: it is replayed", peer)
         return peer
@@ -366,7 +366,7 @@ class _Refused(Exception):
         self.peer = peer
 
 
-class Guard:
+class SignatureVerifier:
     """Before oslo.messaging's ``dispatcher`` of one server: verifies each message, and signs what is answered."""
 
     def __init__(self, dispatcher: Any, signing: Signing, endpoint: Endpoint, server: str) -> None:
@@ -403,7 +403,7 @@ class Guard:
         except Exception as error:
             LOG.error("RPC method %s cannot be served: %s: %s", method, type(error).__name__, error)
             result, failure = None, sys.exc_info()
-        if isinstance(result, Later):
+        if isinstance(result, ResponseFuture):
             return result.mapped(lambda get: self._answered(incoming, method, get))
         return self._answer(incoming, result, failure)
 

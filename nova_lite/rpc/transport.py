@@ -25,7 +25,7 @@ from nova_lite.rpc.broker import EXCHANGE, reply_queues
 from nova_lite.rpc.client import Message
 from nova_lite.rpc.endpoint import Endpoint
 from nova_lite.rpc.keys import COMPUTE
-from nova_lite.rpc.signing import ALLOWED_REMOTE_EXMODS, SENDER, Guard, Signing
+from nova_lite.rpc.signing import ALLOWED_REMOTE_EXMODS, SENDER, SignatureVerifier, Signing
 
 LOG = logging.getLogger(__name__)
 
@@ -256,7 +256,7 @@ def _oslo_transport(conf: cfg.ConfigOpts) -> Any:
         raise exceptions.ConfigurationError(reason=f"[DEFAULT] transport_url cannot be used: {error}") from error
 
 
-class Server:
+class RpcServer:
     """An RPC server on the endpoint's ``topic`` and ``topic.server``; to be started once, then stopped and waited
     for."""
 
@@ -272,7 +272,7 @@ class Server:
             access_policy=messaging.DefaultRPCAccessPolicy,
             server_cls=load_shedding.server_class(endpoint.classify),
         )
-        self._server.dispatcher = Guard(self._server.dispatcher, transport.signing, endpoint, server)
+        self._server.dispatcher = SignatureVerifier(self._server.dispatcher, transport.signing, endpoint, server)
 
     def start(self) -> None:
         """Raises `MessagingUnavailable` at once when the broker is away or refuses us; oslo.messaging itself would try

@@ -56,7 +56,7 @@ def select_destinations(
         hosts, filters = forced_hosts(hosts, spec), [each for each in filters if each.binds_forced_hosts]
     if spec.stays:
         filters, weighers = [each for each in filters if each.judges_images], []
-    pool = Pool(hosts, spec, filters, weighers)
+    pool = HostPool(hosts, spec, filters, weighers)
     picked: list[HostState] = []
     for uuid in spec.instance_uuids:
         host = pool.place(uuid, options.host_subset_size, rng)
@@ -121,7 +121,7 @@ def _take_cpus(after: HostState, spec: RequestSpec) -> None:
     if wanted is None or not wanted.dedicated:
         after.vcpus_used += spec.flavor.vcpus
     if wanted is not None:
-        with contextlib.suppress(fitting.Misfit):
+        with contextlib.suppress(fitting.FitError):
             after.numa_used = taken(after.numa_used, fitting.fit_host(wanted, after))
 
 
@@ -164,7 +164,7 @@ class Ranking:
         return cost
 
 
-class Pool:
+class HostPool:
     """The hosts that fit, best first, and those that do not, by the filter that took them out.
 
     A filter may say no to a host that it let pass before, when instances were placed meanwhile; never the reverse.

@@ -20,7 +20,7 @@ from nova_lite.scheduler.weights.base import HostWeigher
 
 
 @dataclass(frozen=True)
-class Move:
+class PlannedMove:
     """``target``: name of the host to go to; None if there is none, and ``reason`` says why."""
 
     instance_uuid: str
@@ -29,7 +29,7 @@ class Move:
 
 
 @dataclass(frozen=True)
-class Step:
+class PlanStep:
     """One server that goes from ``source`` to ``target`` (names of hosts); `spread` before and after it."""
 
     instance_uuid: str
@@ -52,7 +52,7 @@ def drain(
     weighers: Sequence[HostWeigher],
     options: core.Options,
     rng: random.Random,
-) -> list[Move]:
+) -> list[PlannedMove]:
     """A move for each of ``specs`` (one instance each, all on host ``source``), the largest first, so that small ones
     fill what is left. Each sees those before it as moved, members of its group included."""
     states = [host for host in hosts if host.host != source]
@@ -65,14 +65,14 @@ def drain(
         try:
             (destination,) = core.select_destinations(states, asked, filters, weighers, options, rng)
         except NoValidHost as error:
-            moves.append(Move(uuid, None, error.message))
+            moves.append(PlannedMove(uuid, None, error.message))
             continue
         target = destination.selected
         chosen = next(n for n, each in enumerate(states) if (each.host, each.node) == (target.host, target.node))
         states[chosen] = core.consume(states[chosen], asked, uuid)
         if asked.instance_group is not None:
             settled.setdefault(asked.instance_group.id, []).append(target.host)
-        moves.append(Move(uuid, target.host))
+        moves.append(PlannedMove(uuid, target.host))
     return moves
 
 
@@ -112,7 +112,7 @@ def rebalance(
     weighers: Sequence[HostWeigher],
     rng: random.Random,
     max_moves: int,
-) -> list[Step]:
+) -> list[PlanStep]:
     """At most ``max_moves`` steps that even out ``hosts``, in their order; each finds the steps before it done.
 
     ``specs``: the servers that may be moved, one instance each, all on some of ``hosts``. The fullest host gives a
@@ -125,7 +125,7 @@ def rebalance(
     waiting: dict[int, list[RequestSpec]] = {}
     for spec in specs:
         waiting.setdefault(at[spec.instance_uuids[0]], []).append(spec)
-    done: list[tuple[RequestSpec, Step]] = []
+    done: list[tuple[RequestSpec, PlanStep]] = []
     while waiting and len(done) < max_moves:
         source = max(waiting, key=lambda position: use(states[position]))
         best = _best(states, source, waiting[source], done, filters, weighers, rng)
@@ -138,7 +138,7 @@ def rebalance(
         states[source] = _without(states[source], spec)
         states[target] = core.consume(states[target], spec, spec.instance_uuids[0])
         names = states[source].host, states[target].host
-        done.append((spec, Step(spec.instance_uuids[0], *names, before, spread(states))))
+        done.append((spec, PlanStep(spec.instance_uuids[0], *names, before, spread(states))))
     return [step for _, step in done]
 
 
@@ -146,7 +146,7 @@ def _best(
     states: Sequence[HostState],
     source: int,
     specs: Sequence[RequestSpec],
-    done: Sequence[tuple[RequestSpec, Step]],
+    done: Sequence[tuple[RequestSpec, PlanStep]],
     filters: Sequence[HostFilter],
     weighers: Sequence[HostWeigher],
     rng: random.Random,
@@ -198,7 +198,7 @@ def _places(
     return [(place.host, place.node) for place in (found.selected, *found.alternates)]
 
 
-def _asked(spec: RequestSpec, source: HostState, done: Sequence[tuple[RequestSpec, Step]]) -> RequestSpec:
+def _asked(spec: RequestSpec, source: HostState, done: Sequence[tuple[RequestSpec, PlanStep]]) -> RequestSpec:
     """``spec`` of a server that may go anywhere, with its group as it is after the steps that are ``done``."""
     group = spec.instance_group
     if group is not None:

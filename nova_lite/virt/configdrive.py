@@ -10,7 +10,7 @@ import pycdlib
 from oslo_config import cfg
 
 from nova_lite.base import exceptions, files
-from nova_lite.metadata.content import EC2_VERSIONS, LATEST, OPENSTACK_VERSIONS, PASSWORD, Content
+from nova_lite.metadata.content import EC2_VERSIONS, LATEST, OPENSTACK_VERSIONS, PASSWORD, MetadataDocuments
 from nova_lite.metadata.vendordata import VendorData
 from nova_lite.objects import VIF
 from nova_lite.virt.driver import SpawnSpec
@@ -44,7 +44,7 @@ class ConfigDrives:
 
 def files_of(spec: SpawnSpec, vendor: VendorData) -> dict[str, bytes]:
     """Path in the volume to content: the OpenStack documents of all versions, and the newest of EC2's."""
-    made = Content(spec.instance, spec.vifs, vendor, spec.injected_files, spec.admin_password)
+    made = MetadataDocuments(spec.instance, spec.vifs, vendor, spec.injected_files, spec.admin_password)
     files = {f"openstack/{path}": data for path, data in made.files.items()}
     for version in (*OPENSTACK_VERSIONS, LATEST):
         dated = OPENSTACK_VERSIONS[-1] if version == LATEST else version

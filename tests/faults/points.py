@@ -75,7 +75,7 @@ BUILD_ONE, BUILD_SEVERAL = "build_and_run_instance", "build_and_run_instances"
 
 VOLUME_WORK = "volume_work"
 
-CASTS = frozenset({NUDGE, NEW_STATES, VOLUME_WORK, BUILD_ONE, BUILD_SEVERAL, *operations.order_methods()})
+CASTS = frozenset({NUDGE, NEW_STATES, VOLUME_WORK, BUILD_ONE, BUILD_SEVERAL, *operations.command_methods()})
 
 #: Points of a compute host after which it writes something.
 WRITES = (
@@ -120,7 +120,7 @@ def of(row: operations.Operation) -> Points:
     parts: list[Points] = [{API: around(f"send/{method}"), CONDUCTOR: around(f"handle/{method}", f"commit/{method}")}]
     for step in row.steps:
         if step.only_if is None:
-            driven = row is operations.CREATE and isinstance(step, operations.Schedule)
+            driven = row is operations.CREATE and isinstance(step, operations.ScheduleStep)
             parts.append(_of_step(step, API if step is row.steps[0] else CONDUCTOR, row.has_choice, driven))
     return join(*parts)
 
@@ -159,16 +159,16 @@ def _of_step(step: operations.Step, sender: str, claimed: bool = False, driven: 
     """``sender``: whose message begins it. What is only recorded is in the step's transaction before. ``claimed``: a
     build got its interfaces with its place, as it does of built-in networks, and asks for none. ``driven``: by the
     conductor that has accepted it, which leased it to itself then."""
-    if isinstance(step, operations.Schedule):
+    if isinstance(step, operations.ScheduleStep):
         placed = {
             CONDUCTOR: around(f"send/{SELECT}", f"commit/{CLAIM}", f"send/{NEW_STATES}"),
             SCHEDULER: around(f"handle/{SELECT}", f"handle/{NEW_STATES}"),
         }
         nudged = {sender: around(f"send/{NUDGE}"), CONDUCTOR: around(f"handle/{NUDGE}", f"commit/{LEASE}")}
         return placed if driven else join(nudged, placed)
-    if isinstance(step, operations.Image):
+    if isinstance(step, operations.ImageStep):
         return of_image(step.verb)
-    if not isinstance(step, operations.OnHost):
+    if not isinstance(step, operations.HostStep):
         return {}
     if step.begun is not None:
         return join(
@@ -201,7 +201,7 @@ def of_image(verb: operations.ImageVerb) -> Points:
     return {CONDUCTOR: around(f"commit/{IMAGE_ASK}", f"image/{verb}", f"commit/{IMAGE_TOLD}")}
 
 
-def _of_tasks(step: operations.OnHost) -> Points:
+def _of_tasks(step: operations.HostStep) -> Points:
     """Of a step with several task states: it makes an image file, or mirrors a volume to another one."""
     swaps = step.method == "swap_volume"
     here = around("swap", f"send/{TASK}") if swaps else [*around("snapshot", f"send/{TASK}"), "upload/after"]
@@ -209,9 +209,9 @@ def _of_tasks(step: operations.OnHost) -> Points:
 
 
 def _of_undo(step: operations.Step) -> Points:
-    if isinstance(step, operations.Image):
+    if isinstance(step, operations.ImageStep):
         return of_image(step.verb)
-    if not isinstance(step, operations.OnHost):
+    if not isinstance(step, operations.HostStep):
         return {}
     return {
         CONDUCTOR: around(f"commit/{SWEEP}", f"send/{step.method}", f"commit/{UNDONE}"),

@@ -88,7 +88,7 @@ def act(body: dict[str, Any], status: str) -> Callable[[Arena], None]:
 
 def _becomes(row: operations.Operation) -> str | None:
     """The vm state after an operation that is one order to its host and that users may ask for; None for others."""
-    if row.action is None or len(row.steps) != 1 or not isinstance(row.steps[0], operations.OnHost):
+    if row.action is None or len(row.steps) != 1 or not isinstance(row.steps[0], operations.HostStep):
         return None
     return row.steps[0].becomes
 
@@ -702,7 +702,9 @@ LATE = "was not finished within 10 s"
 STOPS = (failpoints.KILL, failpoints.ERROR, failpoints.DROP, failpoints.DUPLICATE)
 AT_DEADLINE: Points = {CONDUCTOR: around(f"commit/{points.SWEEP}")}
 UNDONE = points.of_undos(operations.CREATE)
-FENCE = f"send/{next(undo.method for undo in operations.CREATE.undos('build') if isinstance(undo, operations.OnHost))}"
+FENCE = (
+    f"send/{next(undo.method for undo in operations.CREATE.undos('build') if isinstance(undo, operations.HostStep))}"
+)
 
 
 REVIVED: Points = {

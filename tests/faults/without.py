@@ -21,7 +21,7 @@ def reconciler() -> None:
 
 def confirmation() -> None:
     """A build whose host is silent moves to another one, unasked."""
-    from nova_lite.conductor.engine.context import lock_act
+    from nova_lite.conductor.engine.context import lock_action
     from nova_lite.conductor.engine.reconciler import Reconciler
 
     redrive = Reconciler._redrive
@@ -35,7 +35,7 @@ def confirmation() -> None:
             from nova_lite import operations
             from nova_lite.db import claims
 
-            act = lock_act(uow, item.action_id)
+            act = lock_action(uow, item.action_id)
             if act is not None and act.action.step == operations.BUILD:
                 claims.release(uow, item.instance_uuid)
                 act.instance.host = act.instance.node = None
@@ -50,9 +50,9 @@ def confirmation() -> None:
 
 def tombstone() -> None:
     """A host promises nothing: what it gave up or was told not to build, it builds if an order says so."""
-    from nova_lite.compute.fencing import FenceStore
+    from nova_lite.compute.fencing import FencingTokenStore
 
-    FenceStore.refuse = FenceStore._forbid = lambda self, *args: None  # type: ignore[assignment,method-assign]
+    FencingTokenStore.refuse = FencingTokenStore._forbid = lambda self, *args: None  # type: ignore[assignment,method-assign]
 
 
 def conditional_claim() -> None:

@@ -15,7 +15,7 @@ from tests.functional import cloud as clouds
 from tests.functional.cloud import Cloud, wait_for
 from tests.functional.test_volumes import attach, detach, held
 from tests.support import cinder as fake
-from tests.unit.conductor import make
+from tests.support import make
 
 LATEST = "2.95"
 

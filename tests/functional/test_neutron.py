@@ -16,8 +16,8 @@ from nova_lite.db.engine import Database
 from tests.functional import cloud as clouds
 from tests.functional.cloud import Cloud, wait_for
 from tests.functional.test_interfaces import attach
+from tests.support import make
 from tests.support.neutron import Body, FakeNeutron
-from tests.unit.conductor import make
 
 #: Seconds that a call to Neutron has; after them what was not answered is looked for.
 CALL = 6

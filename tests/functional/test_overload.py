@@ -20,7 +20,7 @@ from nova_lite.base.context import RequestContext
 from nova_lite.conductor.rpcapi import ConductorRPC, priority
 from nova_lite.objects import Flavor
 from nova_lite.rpc import load_shedding
-from nova_lite.rpc.transport import Server
+from nova_lite.rpc.transport import RpcServer
 from tests.functional.cloud import rabbitmqctl, wait_for
 
 USER = RequestContext(user_id="u", project_id="p")
@@ -49,7 +49,7 @@ class Site:
     def __init__(self, transport: rpc.Transport) -> None:
         self.slow = Slow()
         endpoint = rpc.Endpoint(ConductorRPC, self.slow, partial=True, classify=priority)
-        self.server = Server(transport, "c1", endpoint)
+        self.server = RpcServer(transport, "c1", endpoint)
         self.server.start()
         self.conductor = rpc.proxy(ConductorRPC, transport)
         self.pool = futures.ThreadPoolExecutor(20)

@@ -20,16 +20,16 @@ Way = tuple[str, str]
 
 @dataclass(frozen=True)
 class ModelStep:
-    """``name``: of the row's step. ``what``: what it does and where. ``undo``: what takes it back. ``away``: its name
-    while its host is away. ``lasting``: only its success ends it. ``revives``: an undo that may find what it is to undo
+    """A step of the model. ``what``: its effect and where. ``undo``: its compensation. ``offline_step``: its name while
+    its host is away. ``retry_forever``: only success ends it. ``may_complete_late``: an undo that may find the step
     done. ``again``: the step that follows a failure which another host may not meet."""
 
     name: str
     what: str = ""
     undo: tuple[ModelStep, ...] = ()
-    away: str = ""
-    lasting: bool = False
-    revives: bool = False
+    offline_step: str = ""
+    retry_forever: bool = False
+    may_complete_late: bool = False
     again: str = ""
 
     @property
@@ -42,19 +42,19 @@ _RELEASE = ModelStep("release", "release at every")
 _BUILD = ModelStep(
     "build",
     "build_and_run_instance at here",
-    undo=(ModelStep("compensate", "fence_instance at here", lasting=True, revives=True),),
+    undo=(ModelStep("compensate", "fence_instance at here", retry_forever=True, may_complete_late=True),),
     again="schedule",
 )
 
 
-_RETURN = ModelStep("return", "finish_revert_resize at source", lasting=True)
+_RETURN = ModelStep("return", "finish_revert_resize at source", retry_forever=True)
 _MOVE = (
     ModelStep("schedule", "schedule", undo=(ModelStep("release", "release at destination"),)),
     ModelStep("leave", "resize_instance at source", undo=(_RETURN,)),
     ModelStep(
         "arrive",
         "finish_resize at destination",
-        undo=(ModelStep("drop", "drop_resize at destination", lasting=True, revives=True),),
+        undo=(ModelStep("drop", "drop_resize at destination", retry_forever=True, may_complete_late=True),),
     ),
 )
 
@@ -69,18 +69,18 @@ _LIVE = (
     ModelStep(
         "prepare",
         "pre_live_migration at destination",
-        undo=(ModelStep("drop", "rollback_live_migration_at_destination at destination", lasting=True),),
+        undo=(ModelStep("drop", "rollback_live_migration_at_destination at destination", retry_forever=True),),
     ),
     ModelStep(
         "hand_over",
         "live_migration at source",
         undo=(
-            ModelStep("roll_back", "rollback_live_migration at source", lasting=True, revives=True),
-            ModelStep("find", "find_live_migrated_instance at destination", lasting=True, revives=True),
+            ModelStep("roll_back", "rollback_live_migration at source", retry_forever=True, may_complete_late=True),
+            ModelStep("find", "find_live_migrated_instance at destination", retry_forever=True, may_complete_late=True),
         ),
     ),
-    ModelStep("settle", "post_live_migration_at_destination at destination", lasting=True),
-    ModelStep("clear", "post_live_migration at source", lasting=True),
+    ModelStep("settle", "post_live_migration_at_destination at destination", retry_forever=True),
+    ModelStep("clear", "post_live_migration at source", retry_forever=True),
     ModelStep("release_source", "release at source"),
 )
 
@@ -90,7 +90,7 @@ MODEL: dict[str, tuple[ModelStep, ...]] = {
         _BUILD,
     ),
     "delete": (
-        _perform("terminate_instance", at="every", away="cleanup", lasting=True),
+        _perform("terminate_instance", at="every", offline_step="cleanup", retry_forever=True),
         ModelStep("deallocate", "network"),
         _RELEASE,
     ),
@@ -102,11 +102,11 @@ MODEL: dict[str, tuple[ModelStep, ...]] = {
     "migrate": _MOVE,
     "live-migration": _LIVE,
     "confirmResize": (
-        ModelStep("perform", "confirm_resize at source", lasting=True),
+        ModelStep("perform", "confirm_resize at source", retry_forever=True),
         ModelStep("release", "release at source"),
     ),
     "revertResize": (
-        ModelStep("drop", "revert_resize at destination", lasting=True),
+        ModelStep("drop", "revert_resize at destination", retry_forever=True),
         ModelStep("release", "release at destination"),
         _RETURN,
     ),
@@ -121,21 +121,23 @@ def of_row(row: operations.Operation) -> tuple[ModelStep, ...]:
     backend, which hold nothing of hosts."""
     found: list[ModelStep] = []
     for step in row.steps:
-        if step.only_if is None and not isinstance(step, operations.Image):
+        if step.only_if is None and not isinstance(step, operations.ImageStep):
             found.append(_of_step(step, found[-1] if found else None))
     return tuple(found)
 
 
 def _of_step(step: operations.Step, before: ModelStep | None = None) -> ModelStep:
-    undo = tuple(_of_step(each) for each in step.undo if not isinstance(each, operations.Image))
-    if isinstance(step, operations.Schedule):
+    undo = tuple(_of_step(each) for each in step.undo if not isinstance(each, operations.ImageStep))
+    if isinstance(step, operations.ScheduleStep):
         return ModelStep(step.name, "schedule", undo)
-    if isinstance(step, operations.OnHost):
+    if isinstance(step, operations.HostStep):
         builds = before is not None and before.what.startswith("schedule") and step.name == operations.BUILD
         again = before.name if before is not None and builds else ""
         what = f"{step.method} at {step.at}"
-        return ModelStep(step.name, what, undo, step.away or "", step.lasting, step.revives, again)
-    if isinstance(step, operations.Release):
+        return ModelStep(
+            step.name, what, undo, step.offline_step or "", step.retry_forever, step.may_complete_late, again
+        )
+    if isinstance(step, operations.ReleaseStep):
         return ModelStep(step.name, f"release at {step.end}", undo)
     return ModelStep(step.name, "network", undo)
 
@@ -165,13 +167,13 @@ def ways(steps: Iterable[ModelStep], end: str = "") -> set[Way]:
         undo = [each for each in step.undo if each.acts]
         back = [*(each.name for each in undo), *older, ""]
         found |= {(step.name, done)}
-        if not step.lasting:
+        if not step.retry_forever:
             found |= set(zip([step.name, *back], back, strict=False))
-        found |= {(each.name, done) for each in undo if each.revives}
+        found |= {(each.name, done) for each in undo if each.may_complete_late}
         if step.again:
             found.add((step.name, step.again))
-        if step.away:
-            found |= {(step.name, step.away), (step.away, "")}
+        if step.offline_step:
+            found |= {(step.name, step.offline_step), (step.offline_step, "")}
         older = [*(each.name for each in undo), *older]
     return {(before, after) for before, after in found if before}
 

@@ -82,10 +82,10 @@ CHANGED = {
     "its undo": dataclasses.replace(
         operations.CREATE, steps=(operations.CREATE.steps[0], dataclasses.replace(operations.CREATE.steps[1], undo=()))
     ),
-    "its end": changed(operations.STOP, at=operations.End.EVERY),
+    "its end": changed(operations.STOP, at=operations.HostRole.EVERY),
     "its method": changed(operations.STOP, method="start_instance"),
-    "its cleanup": changed(operations.DELETE, away=None),
-    "no end": changed(operations.DELETE, lasting=False),
+    "its cleanup": changed(operations.DELETE, offline_step=None),
+    "no end": changed(operations.DELETE, retry_forever=False),
 }
 
 

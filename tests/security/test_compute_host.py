@@ -89,11 +89,11 @@ def test_a_host_makes_images_of_its_own_servers(
 # --- orders
 
 
-@pytest.mark.parametrize("method", sorted(operations.order_methods()))
+@pytest.mark.parametrize("method", sorted(operations.command_methods()))
 def test_no_order_to_another_host(
     cloud: SecuredCloud, attacker: Attacker, servers: dict[str, str], method: str
 ) -> None:
-    order = operations.order_methods()[method]
+    order = operations.command_methods()[method]
     with cloud.refuses(VICTIM, f"Message {method} of compute on compute-1 is refused: {FORBIDDEN}"):
         attacker.order("compute", VICTIM, method, order.since, ticket={"instance": {"uuid": servers[VICTIM]}})
 

@@ -26,7 +26,7 @@ from nova_lite.compute import manager
 from nova_lite.conductor.hosts.domains import LOST
 from nova_lite.db import audit, hosts, instances, models, services
 from nova_lite.db.engine import UnitOfWork
-from nova_lite.objects import ActionTicket, BuildRequest, HostReport
+from nova_lite.objects import ActionCommand, BuildRequest, HostReport
 from nova_lite.operations import states
 from nova_lite.operations.states import PowerState
 from tests.unit.compute.fakes import DEADLINE, Gate, Host
@@ -111,7 +111,7 @@ class Post:
     """What the conductor sends to hosts: kept, to be delivered as often as it pleases."""
 
     def __init__(self) -> None:
-        self.sent: list[tuple[str, BuildRequest | ActionTicket]] = []
+        self.sent: list[tuple[str, BuildRequest | ActionCommand]] = []
         self.alive: dict[str, Life] = {}
 
     def build_and_run_instance(self, context: Any, host: str, request: BuildRequest) -> None:
@@ -120,7 +120,7 @@ class Post:
     def build_and_run_instances(self, context: Any, host: str, requests: list[BuildRequest]) -> None:
         self.sent.extend((host, request) for request in requests)
 
-    def order(self, context: Any, host: str, method: str, ticket: ActionTicket, version: str = "1.0") -> None:
+    def order(self, context: Any, host: str, method: str, ticket: ActionCommand, version: str = "1.0") -> None:
         self.sent.append((host, ticket))
 
     def fence_instance(self, context: Any, host: str, uuid: str, generation: int, timeout: float) -> bool:

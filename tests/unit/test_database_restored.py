@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from nova_lite.conductor.hosts.domains import LOST
 from nova_lite.db import models
-from nova_lite.objects import ActionTicket
+from nova_lite.objects import ActionCommand
 from nova_lite.operations import states
 from nova_lite.operations.states import PowerState
 from tests.unit.test_control_plane import ControlPlane
@@ -44,7 +44,7 @@ class Restored(ControlPlane):
         assert self.row(uuid).vm_state == states.ACTIVE
         return uuid
 
-    def do(self, uuid: str, kind: str) -> ActionTicket:
+    def do(self, uuid: str, kind: str) -> ActionCommand:
         """Accept it, and deliver its order."""
         ticket = self.world.lifecycle.accept_action(self.world.context(admin=True), uuid, kind, {})
         self.post.sent.append((str(ticket.host), ticket))

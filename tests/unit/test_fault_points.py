@@ -24,7 +24,7 @@ def defined() -> set[str]:
 def test_every_named_point_is_in_the_code() -> None:
     every = points.join(*(scenario.points for scenario in matrix.SCENARIOS))
     named = {name.split("/")[1] for names in every.values() for name in names if name.count("/") == 2}
-    orders = {method for method, step in operations.order_methods().items() if step.driver is not None}
+    orders = {method for method, step in operations.command_methods().items() if step.driver is not None}
     named = named - {"spawn", "destroy"} - orders | {*points.TRANSACTIONS, *points.ELSEWHERE}
     assert named - defined() == set()
 
@@ -41,7 +41,7 @@ def test_every_operation_that_does_something_is_in_the_matrix() -> None:
 
 
 def test_a_new_row_of_one_step_joins_by_itself() -> None:
-    step = operations.OnHost("perform", "freeze_instance", task="freezing", becomes=states.PAUSED)
+    step = operations.HostStep("perform", "freeze_instance", task="freezing", becomes=states.PAUSED)
     row = operations.Operation("freeze", allowed=(states.ACTIVE,), steps=(step,), action="freeze")
     back = dataclasses.replace(step, method="thaw_instance", becomes=states.ACTIVE)
     thaw = operations.Operation("thaw", allowed=(states.PAUSED,), steps=(back,), action="thaw")

@@ -9,7 +9,7 @@ from nova_lite.api.compute.schemas import aggregates as schemas
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.views import aggregates as views
 from nova_lite.api.http.microversions import Change
-from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, action, declares
+from nova_lite.api.http.wsgi import Extension, Request, Response, Route, action, declares
 from nova_lite.base import exceptions
 from nova_lite.policies import aggregates as policies
 
@@ -33,53 +33,53 @@ class Aggregates(Extension):
     )
 
     @declares(policies.INDEX, query=queries.NOTHING, answer="aggregates")
-    def index(self, req: Request) -> Answer:
-        return Answer({"aggregates": [views.show(req, each) for each in self.conductor.aggregate_list(req.context)]})
+    def index(self, req: Request) -> Response:
+        return Response({"aggregates": [views.show(req, each) for each in self.conductor.aggregate_list(req.context)]})
 
     @declares(policies.CREATE, body=schemas.CREATE, answer="aggregate")
-    def create(self, req: Request) -> Answer:
+    def create(self, req: Request) -> Response:
         wanted = req.data["aggregate"]
         made = self.conductor.aggregate_create(req.context, wanted["name"], wanted.get("availability_zone"))
-        return Answer({"aggregate": views.created(req, made)})
+        return Response({"aggregate": views.created(req, made)})
 
     @declares(policies.SHOW, query=queries.NOTHING, answer="aggregate")
-    def show(self, req: Request, id: str) -> Answer:
-        return Answer({"aggregate": views.show(req, self.conductor.aggregate_get(req.context, _number(id)))})
+    def show(self, req: Request, id: str) -> Response:
+        return Response({"aggregate": views.show(req, self.conductor.aggregate_get(req.context, _number(id)))})
 
     @declares(policies.UPDATE, body=schemas.UPDATE, answer="aggregate")
-    def update(self, req: Request, id: str) -> Answer:
+    def update(self, req: Request, id: str) -> Response:
         changes = req.data["aggregate"]
         with _refusals_are_bad_requests():
             changed = self.conductor.aggregate_update(req.context, _number(id), changes)
-        return Answer({"aggregate": views.show(req, changed)})
+        return Response({"aggregate": views.show(req, changed)})
 
     @declares(policies.DELETE)
-    def delete(self, req: Request, id: str) -> Answer:
+    def delete(self, req: Request, id: str) -> Response:
         with _refusals_are_bad_requests():
             self.conductor.aggregate_delete(req.context, _number(id))
-        return Answer()
+        return Response()
 
     @declares(policies.ADD_HOST, body=schemas.ADD_HOST, answer="aggregate")
-    def add_host(self, req: Request, id: str) -> Answer:
+    def add_host(self, req: Request, id: str) -> Response:
         host = req.data["add_host"]["host"]
         changed = self.conductor.aggregate_add_host(req.context, _number(id), host)
-        return Answer({"aggregate": views.show(req, changed)})
+        return Response({"aggregate": views.show(req, changed)})
 
     @declares(policies.REMOVE_HOST, body=schemas.REMOVE_HOST, answer="aggregate")
-    def remove_host(self, req: Request, id: str) -> Answer:
+    def remove_host(self, req: Request, id: str) -> Response:
         host = req.data["remove_host"]["host"]
         changed = self.conductor.aggregate_remove_host(req.context, _number(id), host)
-        return Answer({"aggregate": views.show(req, changed)})
+        return Response({"aggregate": views.show(req, changed)})
 
     @declares(policies.SET_METADATA, body=schemas.SET_METADATA, answer="aggregate")
-    def set_metadata(self, req: Request, id: str) -> Answer:
+    def set_metadata(self, req: Request, id: str) -> Response:
         metadata = req.data["set_metadata"]["metadata"]
         with _refusals_are_bad_requests():
             changed = self.conductor.aggregate_set_metadata(req.context, _number(id), metadata)
-        return Answer({"aggregate": views.show(req, changed)})
+        return Response({"aggregate": views.show(req, changed)})
 
     @declares(policies.IMAGES, body=schemas.IMAGES, status=202)
-    def cache_images(self, req: Request, id: str) -> Answer:
+    def cache_images(self, req: Request, id: str) -> Response:
         """202: the hosts fetch the images into their caches when they come to it."""
         images = [each["id"] for each in req.data["cache"]]
         if len(set(images)) < len(images):
@@ -87,7 +87,7 @@ class Aggregates(Extension):
         number = _number(id)
         described = self.images.describe(req.context, images)
         self.conductor.aggregate_cache_images(req.context, number, images, described)
-        return Answer(status=202)
+        return Response(status=202)
 
 
 def _number(aggregate_id: str) -> str:

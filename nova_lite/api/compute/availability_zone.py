@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.views import services as views
-from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
 from nova_lite.policies import hosts as policies
 
 #: The zone of hosts that run no servers; for admins only.
@@ -20,12 +20,12 @@ class AvailabilityZones(Extension):
     )
 
     @declares(policies.ZONES_LIST, query=queries.NOTHING, answer="availabilityZoneInfo")
-    def index(self, req: Request) -> Answer:
+    def index(self, req: Request) -> Response:
         zones = self.conductor.availability_zone_list(req.context)
         shown = [views.zone(zone, with_hosts=False) for zone in zones if zone.name != INTERNAL]
-        return Answer({"availabilityZoneInfo": shown})
+        return Response({"availabilityZoneInfo": shown})
 
     @declares(policies.ZONES_DETAIL, query=queries.NOTHING, answer="availabilityZoneInfo")
-    def detail(self, req: Request) -> Answer:
+    def detail(self, req: Request) -> Response:
         zones = self.conductor.availability_zone_list(req.context)
-        return Answer({"availabilityZoneInfo": [views.zone(zone, with_hosts=True) for zone in zones]})
+        return Response({"availabilityZoneInfo": [views.zone(zone, with_hosts=True) for zone in zones]})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nova_lite.api.compute.schemas import servers as schemas
-from nova_lite.api.http.wsgi import Answer, Extension, Request, action, declares
+from nova_lite.api.http.wsgi import Extension, Request, Response, action, declares
 from nova_lite.policies import servers as policies
 
 
@@ -13,13 +13,13 @@ class ConsoleOutput(Extension):
     routes = (action("servers", "os-getConsoleOutput", "get_console_output"),)
 
     @declares(policies.CONSOLE_OUTPUT, body=schemas.CONSOLE_OUTPUT, answer="output")
-    def get_console_output(self, req: Request, id: str) -> Answer:
+    def get_console_output(self, req: Request, id: str) -> Response:
         length = req.data["os-getConsoleOutput"].get("length")
         lines = int(length) if length is not None and int(length) >= 0 else None
         output = "".join(filter(_is_shown, self.compute.get_console_output(req.context, id, lines)))
         if lines is not None:
             output = output.removesuffix("\n").removesuffix("\r")  # clients count lines by splitting at newlines
-        return Answer({"output": output})
+        return Response({"output": output})
 
 
 def _is_shown(char: str) -> bool:

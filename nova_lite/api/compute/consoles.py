@@ -5,7 +5,7 @@ from __future__ import annotations
 from nova_lite.api.compute.schemas import consoles as schemas
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.http.microversions import Change
-from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, action, declares
+from nova_lite.api.http.wsgi import Extension, Request, Response, Route, action, declares
 from nova_lite.base import exceptions
 from nova_lite.console import tokens
 from nova_lite.policies import consoles as policies
@@ -24,27 +24,27 @@ class RemoteConsoles(Extension):
     )
 
     @declares(policies.REMOTE_CONSOLES, body=schemas.GET_VNC, answer="console")
-    def get_vnc_console(self, req: Request, id: str) -> Answer:
+    def get_vnc_console(self, req: Request, id: str) -> Response:
         return self._old_answer(req, id, "vnc", "os-getVNCConsole")
 
     @declares(policies.REMOTE_CONSOLES, body=schemas.GET_SPICE, answer="console")
-    def get_spice_console(self, req: Request, id: str) -> Answer:
+    def get_spice_console(self, req: Request, id: str) -> Response:
         return self._old_answer(req, id, "spice", "os-getSPICEConsole")
 
     @declares(policies.REMOTE_CONSOLES, body=schemas.GET_SERIAL, answer="console")
-    def get_serial_console(self, req: Request, id: str) -> Answer:
+    def get_serial_console(self, req: Request, id: str) -> Response:
         return self._old_answer(req, id, "serial", "os-getSerialConsole")
 
-    def _old_answer(self, req: Request, id: str, protocol: str, name: str) -> Answer:
+    def _old_answer(self, req: Request, id: str, protocol: str, name: str) -> Response:
         console_type = req.data[name]["type"]
         url = self.compute.get_console_url(req.context, id, protocol, console_type)
-        return Answer({"console": {"type": console_type, "url": url}})
+        return Response({"console": {"type": console_type, "url": url}})
 
     @declares(policies.REMOTE_CONSOLES, body=schemas.CREATE, answer="remote_console")
-    def create(self, req: Request, server_id: str) -> Answer:
+    def create(self, req: Request, server_id: str) -> Response:
         asked = req.data["remote_console"]
         url = self.compute.get_console_url(req.context, server_id, asked["protocol"], asked["type"])
-        return Answer({"remote_console": {"protocol": asked["protocol"], "type": asked["type"], "url": url}})
+        return Response({"remote_console": {"protocol": asked["protocol"], "type": asked["type"], "url": url}})
 
 
 class ConsoleAuthTokens(Extension):
@@ -53,7 +53,7 @@ class ConsoleAuthTokens(Extension):
     routes = (Route("GET", "/os-console-auth-tokens/{id}", "show"),)
 
     @declares(policies.AUTH_TOKENS, query=queries.NOTHING, answer="console", faults=(401,))
-    def show(self, req: Request, id: str) -> Answer:
+    def show(self, req: Request, id: str) -> Response:
         """Before 2.31 those of RDP consoles alone, of which there are none here."""
         console = self.conductor.console_token_get(req.context, tokens.digest(id))
         if not req.has(Change.CONSOLE_TOKENS_OF_ALL_TYPES):
@@ -66,4 +66,4 @@ class ConsoleAuthTokens(Extension):
         }
         if req.has(Change.SPICE_DIRECT):
             where["tls_port"] = None
-        return Answer({"console": where})
+        return Response({"console": where})

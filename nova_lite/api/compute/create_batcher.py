@@ -9,7 +9,7 @@ import typing
 from typing import Any
 
 from nova_lite.base import exceptions
-from nova_lite.base.batching import Line
+from nova_lite.base.batching import Batcher
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.objects import CreateRequest, CreateResult, Creation
@@ -23,12 +23,12 @@ LINGER = 0.04
 LONGEST_USER_DATA = 4096
 
 
-class GatheredCreates:
+class CreateBatcher:
     """In place of a conductor's client."""
 
     def __init__(self, conductor: ConductorRPC) -> None:
         self._conductor = conductor
-        self._creates: Line[Asked, CreateResult | None] = Line(self._create, linger=LINGER, writes=True)
+        self._creates: Batcher[Asked, CreateResult | None] = Batcher(self._create, linger=LINGER, writes=True)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._conductor, name)
@@ -52,5 +52,5 @@ def _is_small(request: CreateRequest) -> bool:
     return request.max_count == 1 and not request.injected_files and len(request.user_data or "") <= LONGEST_USER_DATA
 
 
-def gathered(conductor: ConductorRPC) -> ConductorRPC:
-    return typing.cast(ConductorRPC, GatheredCreates(conductor))
+def batched(conductor: ConductorRPC) -> ConductorRPC:
+    return typing.cast(ConductorRPC, CreateBatcher(conductor))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.views import diagnostics as views
 from nova_lite.api.http.microversions import Change
-from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
 from nova_lite.policies import servers as policies
 
 
@@ -18,15 +18,15 @@ class Diagnostics(Extension):
     )
 
     @declares(policies.DIAGNOSTICS, query=queries.NOTHING, answer=("memory", "memory_details"), faults=(409,))
-    def show(self, req: Request, server_id: str) -> Answer:
+    def show(self, req: Request, server_id: str) -> Response:
         instance, found = self.compute.get_diagnostics(req.context, server_id)
         if req.has(Change.STANDARD_DIAGNOSTICS):
-            return Answer(views.standard(instance, found))
-        return Answer(views.free_form(found))
+            return Response(views.standard(instance, found))
+        return Response(views.free_form(found))
 
     @declares(policies.TOPOLOGY, query=queries.NOTHING, answer=("nodes", "pagesize_kb"))
-    def topology(self, req: Request, server_id: str) -> Answer:
+    def topology(self, req: Request, server_id: str) -> Response:
         """A guest that is bound to no NUMA nodes of its host has an empty list."""
         instance = self.conductor.instance_get(req.context, server_id)
         target = {"project_id": instance.project_id, "user_id": instance.user_id}
-        return Answer(views.topology(instance, with_host=req.allows(policies.TOPOLOGY_HOST, target)))
+        return Response(views.topology(instance, with_host=req.allows(policies.TOPOLOGY_HOST, target)))

@@ -8,7 +8,7 @@ from nova_lite import operations
 from nova_lite.api.compute import passwords
 from nova_lite.api.compute.schemas import servers as schemas
 from nova_lite.api.http.microversions import Change
-from nova_lite.api.http.wsgi import Answer, Extension, Request, action, declares
+from nova_lite.api.http.wsgi import Extension, Request, Response, action, declares
 from nova_lite.base import exceptions
 from nova_lite.policies import servers as policies
 
@@ -19,7 +19,7 @@ class Evacuate(Extension):
     routes = (action("servers", "evacuate", "evacuate"),)
 
     @declares(policies.EVACUATE, body=schemas.EVACUATE)
-    def evacuate(self, req: Request, id: str) -> Answer:
+    def evacuate(self, req: Request, id: str) -> Response:
         """Disks are never shared here, so the server gets a new one from its image. Before 2.29, or with
         ``force``, a ``host`` is taken past the filters, and only the claim judges whether it fits there."""
         body = req.data["evacuate"]
@@ -31,5 +31,5 @@ class Evacuate(Extension):
         payload = {"host": body.get("host"), "forced": forced, "admin_password": password, "stopped": stopped}
         self.compute.accept(req.context, id, operations.EVACUATE.kind, payload)
         if req.has(Change.EVACUATE_AUTO):
-            return Answer(status=200)
-        return Answer({"adminPass": password} if self.conf.api.enable_instance_password else {})
+            return Response(status=200)
+        return Response({"adminPass": password} if self.conf.api.enable_instance_password else {})

@@ -7,7 +7,7 @@ import re
 from typing import Any, NamedTuple
 
 from nova_lite.api.http import router
-from nova_lite.api.http.wsgi import NOT_SERVED, Answer, Extension, Request, Route, declares
+from nova_lite.api.http.wsgi import NOT_SERVED, Extension, Request, Response, Route, declares
 from nova_lite.base import exceptions
 from nova_lite.policies import extensions as policies
 
@@ -133,15 +133,15 @@ class Extensions(Extension):
     )
 
     @declares(policies.EXTENSIONS, answer="extensions")
-    def index(self, req: Request) -> Answer:
-        return Answer({"extensions": [_view(alias, part) for alias, part in served().items()]})
+    def index(self, req: Request) -> Response:
+        return Response({"extensions": [_view(alias, part) for alias, part in served().items()]})
 
     @declares(policies.EXTENSIONS, answer="extension")
-    def show(self, req: Request, id: str) -> Answer:
+    def show(self, req: Request, id: str) -> Response:
         part = served().get(id)
         if part is None:
             raise exceptions.NotFound(f"There is no extension {id[:64]} here.")
-        return Answer({"extension": _view(id, part)})
+        return Response({"extension": _view(id, part)})
 
 
 @functools.cache

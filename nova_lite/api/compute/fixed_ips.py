@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from nova_lite.api.compute.schemas import fixed_ips as schemas
 from nova_lite.api.http.microversions import Change
-from nova_lite.api.http.wsgi import Answer, Extension, Request, action, declares
+from nova_lite.api.http.wsgi import Extension, Request, Response, action, declares
 from nova_lite.base import exceptions
 from nova_lite.objects import NetworkRequest
 from nova_lite.policies import servers as policies
@@ -24,20 +24,20 @@ class FixedIPs(Extension):
     )
 
     @declares(policies.ADD_FIXED_IP, body=schemas.ADD, status=202)
-    def add(self, req: Request, id: str) -> Answer:
+    def add(self, req: Request, id: str) -> Response:
         network_id = str(req.data["addFixedIp"]["networkId"])
         try:
             self.compute.attach_interface(req.context, id, NetworkRequest(network_id=network_id))
         except (exceptions.NetworkUnavailable, exceptions.NoMoreFixedIps) as error:
             raise exceptions.Invalid(error.message) from error
-        return Answer(status=202)
+        return Response(status=202)
 
     @declares(policies.REMOVE_FIXED_IP, body=schemas.REMOVE, status=202)
-    def remove(self, req: Request, id: str) -> Answer:
+    def remove(self, req: Request, id: str) -> Response:
         address = req.data["removeFixedIp"]["address"]
         instance = self.conductor.instance_get(req.context, id)
         port_id = next((vif.id for vif in instance.vifs if vif.address == address), None)
         if port_id is None:
             raise exceptions.FixedIpNotFoundForInstance(instance_uuid=instance.uuid, ip=address)
         self.compute.detach_interface(req.context, id, port_id)
-        return Answer(status=202)
+        return Response(status=202)

@@ -16,7 +16,7 @@ T = TypeVar("T")
 Table = dict[Hashable, Any]
 
 
-class KeptFlavors:
+class FlavorCache:
     """In place of a conductor's client: `flavor_list` and `flavor_get` ask it once in ``seconds``, anything else each
     time. What changes flavors through this client is seen in the next answer; through another process, after
     ``seconds`` at most."""
@@ -58,6 +58,6 @@ class KeptFlavors:
         return found
 
 
-def kept(conductor: ConductorRPC, seconds: float) -> ConductorRPC:
+def cached(conductor: ConductorRPC, seconds: float) -> ConductorRPC:
     """The client itself if nothing is to be kept."""
-    return typing.cast(ConductorRPC, KeptFlavors(conductor, seconds)) if seconds else conductor
+    return typing.cast(ConductorRPC, FlavorCache(conductor, seconds)) if seconds else conductor

@@ -8,7 +8,7 @@ from nova_lite import hardware
 from nova_lite.api.compute.schemas import flavors as schemas
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.http.microversions import Change
-from nova_lite.api.http.wsgi import ANY_KEY, Answer, Extension, Request, Route, declares
+from nova_lite.api.http.wsgi import ANY_KEY, Extension, Request, Response, Route, declares
 from nova_lite.base import exceptions
 from nova_lite.policies import flavors as policies
 
@@ -27,34 +27,34 @@ class FlavorExtraSpecs(Extension):
     )
 
     @declares(policies.SPECS_INDEX, query=queries.NOTHING, answer="extra_specs")
-    def index(self, req: Request, flavor_id: str) -> Answer:
-        return Answer({"extra_specs": self.conductor.flavor_get(req.context, flavor_id).extra_specs})
+    def index(self, req: Request, flavor_id: str) -> Response:
+        return Response({"extra_specs": self.conductor.flavor_get(req.context, flavor_id).extra_specs})
 
     @declares(policies.SPECS_SHOW, query=queries.NOTHING, answer=ANY_KEY)
-    def show(self, req: Request, flavor_id: str, key: str) -> Answer:
+    def show(self, req: Request, flavor_id: str, key: str) -> Response:
         specs = self.conductor.flavor_get(req.context, flavor_id).extra_specs
         if key not in specs:
             raise exceptions.FlavorExtraSpecNotFound(flavor_id=flavor_id, key=key)
-        return Answer({key: specs[key]})
+        return Response({key: specs[key]})
 
     @declares(policies.SPECS_CREATE, body=schemas.EXTRA_SPECS_CREATE, answer="extra_specs")
-    def create(self, req: Request, flavor_id: str) -> Answer:
+    def create(self, req: Request, flavor_id: str) -> Response:
         specs = _checked(req, req.data["extra_specs"])
         self.conductor.flavor_extra_specs_update(req.context, flavor_id, specs)
-        return Answer({"extra_specs": specs})
+        return Response({"extra_specs": specs})
 
     @declares(policies.SPECS_UPDATE, body=schemas.EXTRA_SPECS_UPDATE, answer=ANY_KEY)
-    def update(self, req: Request, flavor_id: str, key: str) -> Answer:
+    def update(self, req: Request, flavor_id: str, key: str) -> Response:
         if key not in req.data:
             raise exceptions.ValidationError(detail="Request body and URI mismatch")
         specs = _checked(req, req.data)
         self.conductor.flavor_extra_specs_update(req.context, flavor_id, specs)
-        return Answer(specs)
+        return Response(specs)
 
     @declares(policies.SPECS_DELETE)
-    def delete(self, req: Request, flavor_id: str, key: str) -> Answer:
+    def delete(self, req: Request, flavor_id: str, key: str) -> Response:
         self.conductor.flavor_extra_spec_delete(req.context, flavor_id, key)
-        return Answer()
+        return Response()
 
 
 def _checked(req: Request, specs: dict[str, Any]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from nova_lite.api.compute.schemas import flavors as schemas
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.views import flavors as views
 from nova_lite.api.http.microversions import Change
-from nova_lite.api.http.wsgi import Answer, Extension, Query, Request, Route, declares
+from nova_lite.api.http.wsgi import Extension, Query, Request, Response, Route, declares
 from nova_lite.base import exceptions
 from nova_lite.objects import Flavor
 from nova_lite.policies import flavors as policies
@@ -29,33 +29,33 @@ class Flavors(Extension):
     )
 
     @declares(policies.INDEX, query=schemas.INDEX, answer="flavors")
-    def index(self, req: Request) -> Answer:
+    def index(self, req: Request) -> Response:
         flavors, links = self._list(req)
-        return Answer({"flavors": views.index(req, flavors), **links})
+        return Response({"flavors": views.index(req, flavors), **links})
 
     @declares(policies.DETAIL, query=schemas.INDEX, answer="flavors")
-    def detail(self, req: Request) -> Answer:
+    def detail(self, req: Request) -> Response:
         flavors, links = self._list(req)
-        return Answer({"flavors": views.detail(req, flavors), **links})
+        return Response({"flavors": views.detail(req, flavors), **links})
 
     @declares(policies.SHOW, query=queries.NOTHING, answer="flavor")
-    def show(self, req: Request, id: str) -> Answer:
-        return Answer({"flavor": views.show(req, self.conductor.flavor_get(req.context, id))})
+    def show(self, req: Request, id: str) -> Response:
+        return Response({"flavor": views.show(req, self.conductor.flavor_get(req.context, id))})
 
     @declares(policies.CREATE, body=schemas.CREATE, answer="flavor")
-    def create(self, req: Request) -> Answer:
+    def create(self, req: Request) -> Response:
         flavor = self.conductor.flavor_create(req.context, _flavor(req.data["flavor"]))
-        return Answer({"flavor": views.show(req, flavor)})
+        return Response({"flavor": views.show(req, flavor)})
 
     @declares(policies.UPDATE, body=schemas.UPDATE, answer="flavor")
-    def update(self, req: Request, id: str) -> Answer:
+    def update(self, req: Request, id: str) -> Response:
         flavor = self.conductor.flavor_update(req.context, id, req.data["flavor"]["description"])
-        return Answer({"flavor": views.show(req, flavor)})
+        return Response({"flavor": views.show(req, flavor)})
 
     @declares(policies.DELETE, status=202)
-    def delete(self, req: Request, id: str) -> Answer:
+    def delete(self, req: Request, id: str) -> Response:
         self.conductor.flavor_delete(req.context, id)
-        return Answer(status=202)
+        return Response(status=202)
 
     def _list(self, req: Request) -> tuple[list[Flavor], dict[str, Any]]:
         query = req.query

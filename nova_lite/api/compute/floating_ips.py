@@ -8,7 +8,7 @@ from typing import Any
 from nova_lite.api.compute import networks
 from nova_lite.api.compute.schemas import floating_ips as schemas
 from nova_lite.api.http.microversions import Change
-from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, action, declares
+from nova_lite.api.http.wsgi import Extension, Request, Response, Route, action, declares
 from nova_lite.objects import FloatingIp
 from nova_lite.policies import floating_ips as policies
 
@@ -30,38 +30,38 @@ class FloatingIps(Extension):
     )
 
     @declares(policies.POOLS, answer="floating_ip_pools")
-    def pools(self, req: Request) -> Answer:
+    def pools(self, req: Request) -> Response:
         found = self.conductor.floating_ip_pool_list(req.context)
-        return Answer({"floating_ip_pools": [{"name": pool.name} for pool in found]})
+        return Response({"floating_ip_pools": [{"name": pool.name} for pool in found]})
 
     @declares(policies.LIST, answer="floating_ips")
-    def index(self, req: Request) -> Answer:
-        return Answer({"floating_ips": [_show(each) for each in self.conductor.floating_ip_list(req.context)]})
+    def index(self, req: Request) -> Response:
+        return Response({"floating_ips": [_show(each) for each in self.conductor.floating_ip_list(req.context)]})
 
     @declares(policies.SHOW, answer="floating_ip")
-    def show(self, req: Request, id: str) -> Answer:
-        return Answer({"floating_ip": _show(self.conductor.floating_ip_get(req.context, id))})
+    def show(self, req: Request, id: str) -> Response:
+        return Response({"floating_ip": _show(self.conductor.floating_ip_get(req.context, id))})
 
     @declares(policies.CREATE, body=schemas.CREATE, answer="floating_ip")
-    def create(self, req: Request) -> Answer:
+    def create(self, req: Request) -> Response:
         pool = (req.data or {}).get("pool") or None
-        return Answer({"floating_ip": _show(self.conductor.floating_ip_create(req.context, pool))})
+        return Response({"floating_ip": _show(self.conductor.floating_ip_create(req.context, pool))})
 
     @declares(policies.DELETE, status=202)
-    def delete(self, req: Request, id: str) -> Answer:
+    def delete(self, req: Request, id: str) -> Response:
         self.conductor.floating_ip_delete(req.context, id)
-        return Answer(status=202)
+        return Response(status=202)
 
     @declares(policies.ADD, body=schemas.ADD, status=202)
-    def add(self, req: Request, id: str) -> Answer:
+    def add(self, req: Request, id: str) -> Response:
         wanted = req.data["addFloatingIp"]
         self.conductor.floating_ip_associate(req.context, id, wanted["address"], wanted.get("fixed_address"))
-        return Answer(status=202)
+        return Response(status=202)
 
     @declares(policies.REMOVE, body=schemas.REMOVE, status=202)
-    def remove(self, req: Request, id: str) -> Answer:
+    def remove(self, req: Request, id: str) -> Response:
         self.conductor.floating_ip_disassociate(req.context, id, req.data["removeFloatingIp"]["address"])
-        return Answer(status=202)
+        return Response(status=202)
 
 
 def _show(found: FloatingIp) -> dict[str, Any]:

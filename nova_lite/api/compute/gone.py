@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nova_lite.api.http.wsgi import NOT_SERVED, Answer, Extension, Request, Route, action, declares
+from nova_lite.api.http.wsgi import NOT_SERVED, Extension, Request, Response, Route, action, declares
 from nova_lite.base import exceptions
 
 #: URL and its verbs.
@@ -55,5 +55,5 @@ class Gone(Extension):
     )
 
     @declares(NOT_SERVED, status=410)
-    def gone(self, req: Request, **variables: str) -> Answer:
+    def gone(self, req: Request, **variables: str) -> Response:
         raise exceptions.Gone()

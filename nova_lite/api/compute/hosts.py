@@ -6,7 +6,7 @@ from nova_lite.api.compute.schemas import hosts as schemas
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.views import hosts as views
 from nova_lite.api.http.microversions import Change
-from nova_lite.api.http.wsgi import Answer, Declaration, Extension, Request, Route, declares
+from nova_lite.api.http.wsgi import Declaration, Extension, Request, Response, Route, declares
 from nova_lite.base import exceptions
 from nova_lite.objects import ComputeNode, InstanceFilters, Service
 from nova_lite.policies import hosts as policies
@@ -32,29 +32,31 @@ class Hosts(Extension):
     )
 
     @declares(policies.HOSTS_LIST, query=schemas.HOSTS, answer="hosts")
-    def index(self, req: Request) -> Answer:
+    def index(self, req: Request) -> Response:
         zone = req.query.one("zone")
         services = self.conductor.service_list(req.context, None, None)
-        return Answer({"hosts": [views.short(item) for item in services if not zone or item.availability_zone == zone]})
+        return Response(
+            {"hosts": [views.short(item) for item in services if not zone or item.availability_zone == zone]}
+        )
 
     @declares(policies.HOSTS_SHOW, query=queries.NOTHING, answer="host")
-    def show(self, req: Request, id: str) -> Answer:
+    def show(self, req: Request, id: str) -> Response:
         nodes = self._nodes(req, id)
         filters = InstanceFilters(host=id, with_user_data=False)
         instances = self.conductor.instance_list(req.context, filters, None, None, ["created_at"], ["asc"])
-        return Answer({"host": views.resources(id, nodes, instances)})
+        return Response({"host": views.resources(id, nodes, instances)})
 
     @declares(policies.HOSTS_UPDATE, body=schemas.HOST_UPDATE, answer=("host", "status"))
-    def update(self, req: Request, id: str) -> Answer:
+    def update(self, req: Request, id: str) -> Response:
         """Maintenance would move the host's servers away, which no driver here can."""
         service = self._service(req, id)
         if req.data.get("maintenance_mode") is not None:
             raise exceptions.NotServed(what="Host maintenance", instead=_DISABLE)
         disabled = req.data["status"] == "disable"
         self.conductor.service_update(req.context, service.uuid, {"disabled": disabled, "disabled_reason": None})
-        return Answer({"host": id, "status": req.data["status"] + "d"})
+        return Response({"host": id, "status": req.data["status"] + "d"})
 
-    def switch(self, req: Request, id: str) -> Answer:
+    def switch(self, req: Request, id: str) -> Response:
         """No driver here switches its host: always an error, for an unknown host another one."""
         self._service(req, id)
         raise exceptions.NotServed(what="Switching hosts on and off", instead=_DISABLE)

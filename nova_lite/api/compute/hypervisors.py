@@ -12,7 +12,7 @@ from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.views import hypervisors as views
 from nova_lite.api.http import validation
 from nova_lite.api.http.microversions import Change
-from nova_lite.api.http.wsgi import Answer, Extension, Query, Request, Route, declares
+from nova_lite.api.http.wsgi import Extension, Query, Request, Response, Route, declares
 from nova_lite.base import exceptions
 from nova_lite.objects import ComputeNode, Instance, InstanceFilters
 from nova_lite.policies import hosts as policies
@@ -38,44 +38,44 @@ class Hypervisors(Extension):
     )
 
     @declares(policies.HYPERVISORS_LIST, query=schemas.HYPERVISORS, answer="hypervisors")
-    def index(self, req: Request) -> Answer:
+    def index(self, req: Request) -> Response:
         nodes, servers, links = self._list(req)
-        return Answer({"hypervisors": [views.short(req, node, servers) for node in nodes], **links})
+        return Response({"hypervisors": [views.short(req, node, servers) for node in nodes], **links})
 
     @declares(policies.HYPERVISORS_DETAIL, query=schemas.HYPERVISORS, answer="hypervisors")
-    def detail(self, req: Request) -> Answer:
+    def detail(self, req: Request) -> Response:
         nodes, servers, links = self._list(req)
-        return Answer({"hypervisors": [views.whole(req, node, servers) for node in nodes], **links})
+        return Response({"hypervisors": [views.whole(req, node, servers) for node in nodes], **links})
 
     @declares(policies.HYPERVISORS_SHOW, query=schemas.HYPERVISOR, answer="hypervisor")
-    def show(self, req: Request, id: str) -> Answer:
+    def show(self, req: Request, id: str) -> Response:
         node = self._get(req, id)
         servers = self._servers(req) if _with_servers(req.query) else None
-        return Answer({"hypervisor": views.whole(req, node, servers)})
+        return Response({"hypervisor": views.whole(req, node, servers)})
 
     @declares(policies.HYPERVISORS_UPTIME, query=queries.NOTHING, answer="hypervisor")
-    def uptime(self, req: Request, id: str) -> Answer:
+    def uptime(self, req: Request, id: str) -> Response:
         node = self._get(req, id)
         if not views.is_up(node):
             raise exceptions.ValidationError(detail=f"Service of host {node.host} is unavailable: it is down.")
         if node.inventory.uptime is None:
             raise exceptions.NotImplementedByDriver(operation="telling its uptime")
-        return Answer({"hypervisor": views.short(req, node, None) | {"uptime": node.inventory.uptime}})
+        return Response({"hypervisor": views.short(req, node, None) | {"uptime": node.inventory.uptime}})
 
     @declares(policies.HYPERVISORS_STATISTICS, query=queries.NOTHING, answer="hypervisor_statistics")
-    def statistics(self, req: Request) -> Answer:
+    def statistics(self, req: Request) -> Response:
         nodes = self.conductor.compute_node_list(req.context, None, None, None)
-        return Answer({"hypervisor_statistics": views.statistics(nodes)})
+        return Response({"hypervisor_statistics": views.statistics(nodes)})
 
     @declares(policies.HYPERVISORS_SEARCH, answer="hypervisors")
-    def search(self, req: Request, id: str) -> Answer:
+    def search(self, req: Request, id: str) -> Response:
         nodes = self._matching(req, id)
-        return Answer({"hypervisors": [views.short(req, node, None) for node in nodes]})
+        return Response({"hypervisors": [views.short(req, node, None) for node in nodes]})
 
     @declares(policies.HYPERVISORS_SERVERS, answer="hypervisors")
-    def servers(self, req: Request, id: str) -> Answer:
+    def servers(self, req: Request, id: str) -> Response:
         nodes, servers = self._matching(req, id), self._servers(req)
-        return Answer({"hypervisors": [views.short(req, node, servers) for node in nodes]})
+        return Response({"hypervisors": [views.short(req, node, servers) for node in nodes]})
 
     def _list(self, req: Request) -> tuple[list[ComputeNode], Servers | None, dict[str, Any]]:
         """A page of hypervisors, their servers if asked for, and the link to the next page."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nova_lite.api.compute.schemas import metadata as schemas
 from nova_lite.api.http.microversions import Change
-from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
 from nova_lite.base import exceptions
 from nova_lite.policies import images as policies
 
@@ -26,37 +26,37 @@ class ImageMetadata(Extension):
     )
 
     @declares(policies.METADATA_SHOW, answer="metadata")
-    def index(self, req: Request, image_id: str) -> Answer:
-        return Answer({"metadata": self._get(req, image_id)})
+    def index(self, req: Request, image_id: str) -> Response:
+        return Response({"metadata": self._get(req, image_id)})
 
     @declares(policies.METADATA_SHOW, answer="meta")
-    def show(self, req: Request, image_id: str, key: str) -> Answer:
-        return Answer({"meta": {key: self._existing(req, image_id, key)}})
+    def show(self, req: Request, image_id: str, key: str) -> Response:
+        return Response({"meta": {key: self._existing(req, image_id, key)}})
 
     @declares(policies.METADATA_CHANGE, body=schemas.ALL, answer="metadata")
-    def create(self, req: Request, image_id: str) -> Answer:
+    def create(self, req: Request, image_id: str) -> Response:
         new = req.data["metadata"]
-        return Answer({"metadata": self._change(req, image_id, self._get(req, image_id), new)})
+        return Response({"metadata": self._change(req, image_id, self._get(req, image_id), new)})
 
     @declares(policies.METADATA_CHANGE, body=schemas.ALL, answer="metadata")
-    def update_all(self, req: Request, image_id: str) -> Answer:
+    def update_all(self, req: Request, image_id: str) -> Response:
         new = req.data["metadata"]
         gone = dict.fromkeys(self._get(req, image_id).keys() - new.keys())
-        return Answer({"metadata": self._change(req, image_id, {}, new, gone)})
+        return Response({"metadata": self._change(req, image_id, {}, new, gone)})
 
     @declares(policies.METADATA_CHANGE, body=schemas.ITEM, answer="meta")
-    def update(self, req: Request, image_id: str, key: str) -> Answer:
+    def update(self, req: Request, image_id: str, key: str) -> Response:
         meta = req.data["meta"]
         if key not in meta:
             raise exceptions.ValidationError(detail="Request body and URI mismatch")
         self._change(req, image_id, self._get(req, image_id), meta)
-        return Answer({"meta": meta})
+        return Response({"meta": meta})
 
     @declares(policies.METADATA_CHANGE, status=204)
-    def delete(self, req: Request, image_id: str, key: str) -> Answer:
+    def delete(self, req: Request, image_id: str, key: str) -> Response:
         self._existing(req, image_id, key)
         self.images.change_properties(req.context, image_id, {key: None})
-        return Answer(status=204)
+        return Response(status=204)
 
     def _get(self, req: Request, image_id: str) -> dict[str, str]:
         return self.images.get(req.context, image_id).properties

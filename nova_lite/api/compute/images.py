@@ -8,7 +8,7 @@ from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.views import images as views
 from nova_lite.api.http import validation
 from nova_lite.api.http.microversions import Change
-from nova_lite.api.http.wsgi import Answer, Extension, Query, Request, Route, declares
+from nova_lite.api.http.wsgi import Extension, Query, Request, Response, Route, declares
 from nova_lite.base import exceptions
 from nova_lite.objects import Image
 from nova_lite.policies import images as policies
@@ -27,23 +27,23 @@ class Images(Extension):
     )
 
     @declares(policies.INDEX, query=queries.IMAGES, answer="images")
-    def index(self, req: Request) -> Answer:
+    def index(self, req: Request) -> Response:
         images, links = self._list(req)
-        return Answer({"images": [views.short(req, image) for image in images], **links})
+        return Response({"images": [views.short(req, image) for image in images], **links})
 
     @declares(policies.DETAIL, query=queries.IMAGES, answer="images")
-    def detail(self, req: Request) -> Answer:
+    def detail(self, req: Request) -> Response:
         images, links = self._list(req)
-        return Answer({"images": [views.whole(req, image) for image in images], **links})
+        return Response({"images": [views.whole(req, image) for image in images], **links})
 
     @declares(policies.SHOW, answer="image")
-    def show(self, req: Request, id: str) -> Answer:
-        return Answer({"image": views.whole(req, self.images.get(req.context, id))})
+    def show(self, req: Request, id: str) -> Response:
+        return Response({"image": views.whole(req, self.images.get(req.context, id))})
 
     @declares(policies.DELETE, status=204)
-    def delete(self, req: Request, id: str) -> Answer:
+    def delete(self, req: Request, id: str) -> Response:
         self.images.delete(req.context, id)
-        return Answer(status=204)
+        return Response(status=204)
 
     def _list(self, req: Request) -> tuple[list[Image], dict[str, Any]]:
         """A page of the images that match, and the link to the next one. There are few images: they are filtered

@@ -7,7 +7,7 @@ from typing import Any
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.views import instance_actions as views
 from nova_lite.api.http.microversions import Change
-from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
 from nova_lite.objects import InstanceAction
 from nova_lite.policies import instance_actions as policies
 
@@ -23,7 +23,7 @@ class InstanceActions(Extension):
     )
 
     @declares(policies.LIST, query=queries.ACTIONS, answer="instanceActions")
-    def index(self, req: Request, server_id: str) -> Answer:
+    def index(self, req: Request, server_id: str) -> Response:
         self._check_not_deleted(req, server_id)
         every = self.conductor.action_list(req.context, server_id)
         since, before = req.query.changes()
@@ -37,13 +37,13 @@ class InstanceActions(Extension):
         links: dict[str, Any] = {}
         if req.has(Change.ACTION_PAGING) and page and page[-1] is not actions[-1]:
             links = req.next_page("links", page, 1, _name)
-        return Answer({"instanceActions": [views.short(req, action) for action in page], **links})
+        return Response({"instanceActions": [views.short(req, action) for action in page], **links})
 
     @declares(policies.SHOW, answer="instanceAction")
-    def show(self, req: Request, server_id: str, request_id: str) -> Answer:
+    def show(self, req: Request, server_id: str, request_id: str) -> Response:
         self._check_not_deleted(req, server_id)
         action = self.conductor.action_get(req.context, server_id, request_id)
-        return Answer({"instanceAction": views.whole(req, action)})
+        return Response({"instanceAction": views.whole(req, action)})
 
     def _check_not_deleted(self, req: Request, server_id: str) -> None:
         """Before 2.21 a deleted server's log was gone with it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.views import servers as views
-from nova_lite.api.http.wsgi import ANY_KEY, Answer, Extension, Request, Route, declares
+from nova_lite.api.http.wsgi import ANY_KEY, Extension, Request, Response, Route, declares
 from nova_lite.base import exceptions
 from nova_lite.policies import servers as policies
 
@@ -20,12 +20,12 @@ class Ips(Extension):
     )
 
     @declares(policies.IPS_INDEX, query=queries.NOTHING, answer="addresses")
-    def index(self, req: Request, server_id: str) -> Answer:
-        return Answer({"addresses": views.addresses(self.conductor.instance_get(req.context, server_id))})
+    def index(self, req: Request, server_id: str) -> Response:
+        return Response({"addresses": views.addresses(self.conductor.instance_get(req.context, server_id))})
 
     @declares(policies.IPS_SHOW, query=queries.NOTHING, answer=ANY_KEY)
-    def show(self, req: Request, server_id: str, label: str) -> Answer:
+    def show(self, req: Request, server_id: str, label: str) -> Response:
         networks = views.addresses(self.conductor.instance_get(req.context, server_id))
         if label not in networks:
             raise exceptions.NotFound("Instance is not a member of specified network")
-        return Answer({label: networks[label]})
+        return Response({label: networks[label]})

@@ -6,7 +6,7 @@ from nova_lite.api.compute import certificates, ssh_keys
 from nova_lite.api.compute.schemas import keypairs as schemas
 from nova_lite.api.compute.views import keypairs as views
 from nova_lite.api.http.microversions import Change, Versioned
-from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
 from nova_lite.objects import KeyPair
 from nova_lite.objects.keypair import SSH, X509
 from nova_lite.policies import keypairs as policies
@@ -26,20 +26,20 @@ class Keypairs(Extension):
     )
 
     @declares(policies.INDEX, authorizes=True, query=schemas.INDEX, answer="keypairs")
-    def index(self, req: Request) -> Answer:
+    def index(self, req: Request) -> Response:
         user_id = _authorized_user(req, req.query.one("user_id"))
         limit = req.query.limit if req.has(Change.KEYPAIR_PAGING) else None
         keypairs = self.conductor.keypair_list(req.context, user_id, limit, req.query.marker)
         links = req.next_page("keypairs_links", keypairs, limit, lambda keypair: keypair.name)
-        return Answer({"keypairs": views.index(req, keypairs), **links})
+        return Response({"keypairs": views.index(req, keypairs), **links})
 
     @declares(policies.SHOW, authorizes=True, query=schemas.ONE, answer="keypair")
-    def show(self, req: Request, name: str) -> Answer:
+    def show(self, req: Request, name: str) -> Response:
         user_id = _authorized_user(req, req.query.one("user_id"))
-        return Answer({"keypair": views.show(req, self.conductor.keypair_get(req.context, user_id, name))})
+        return Response({"keypair": views.show(req, self.conductor.keypair_get(req.context, user_id, name))})
 
     @declares(policies.CREATE, authorizes=True, body=schemas.CREATE, status=_CREATED, answer="keypair")
-    def create(self, req: Request) -> Answer:
+    def create(self, req: Request) -> Response:
         body = req.data["keypair"]
         user_id = _authorized_user(req, body.get("user_id"))
         kind = body.get("type", SSH)
@@ -47,13 +47,13 @@ class Keypairs(Extension):
         private_key, public_key, fingerprint = make(body.get("public_key"), user_id)
         keypair = KeyPair(name=body["name"], user_id=user_id, type=kind, public_key=public_key, fingerprint=fingerprint)
         stored = self.conductor.keypair_create(req.context, keypair)
-        return Answer({"keypair": views.created(req, stored, private_key)}, _CREATED.at(req.version))
+        return Response({"keypair": views.created(req, stored, private_key)}, _CREATED.at(req.version))
 
     @declares(policies.DELETE, authorizes=True, query=schemas.ONE, status=_DELETED)
-    def delete(self, req: Request, name: str) -> Answer:
+    def delete(self, req: Request, name: str) -> Response:
         user_id = _authorized_user(req, req.query.one("user_id"))
         self.conductor.keypair_delete(req.context, user_id, name)
-        return Answer(status=_DELETED.at(req.version))
+        return Response(status=_DELETED.at(req.version))
 
 
 def _authorized_user(req: Request, user_id: str | None) -> str:

@@ -8,7 +8,7 @@ from oslo_utils import strutils
 
 from nova_lite.api.compute.schemas import live_migration as schemas
 from nova_lite.api.http.microversions import Change
-from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
 from nova_lite.base import exceptions
 from nova_lite.policies import servers as policies
 
@@ -36,23 +36,23 @@ class LiveMigrations(Extension):
     )
 
     @declares(policies.MIGRATION_ABORT, status=202)
-    def abort(self, req: Request, server_id: str, id: str) -> Answer:
+    def abort(self, req: Request, server_id: str, id: str) -> Response:
         """The server stays where it was. Since 2.65 also before the migration proper has begun."""
         number = _number(id)
         if number is None:
             raise exceptions.MigrationNotFoundForInstance(migration_id=id, instance_id=server_id)
         early = req.has(Change.ABORT_QUEUED_MIGRATION)
         self.conductor.live_migration_abort(req.context, server_id, number, early=early)
-        return Answer(status=202)
+        return Response(status=202)
 
     @declares(policies.MIGRATION_FORCE_COMPLETE, body=schemas.FORCE_COMPLETE, status=202)
-    def force_complete(self, req: Request, server_id: str, id: str) -> Answer:
+    def force_complete(self, req: Request, server_id: str, id: str) -> Response:
         """The guest is paused, or runs at its destination before all of its memory is there."""
         number = _number(id)
         if number is None:
             raise exceptions.MigrationNotThere(migration_id=id, instance_id=server_id)
         self.conductor.live_migration_force_complete(req.context, server_id, number)
-        return Answer(status=202)
+        return Response(status=202)
 
 
 def _number(migration_id: str) -> int | None:

@@ -7,7 +7,7 @@ from typing import Any
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.views import migrations as views
 from nova_lite.api.http.microversions import Change
-from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
 from nova_lite.base import exceptions
 from nova_lite.objects import MigrationFilters, ServerMigration
 from nova_lite.policies import servers as policies
@@ -28,7 +28,7 @@ class Migrations(Extension):
     )
 
     @declares(policies.MIGRATIONS, query=queries.MIGRATIONS, answer="migrations")
-    def index(self, req: Request) -> Answer:
+    def index(self, req: Request) -> Response:
         """Before 2.59 neither paged nor filtered by time."""
         pages = req.has(Change.MIGRATION_PAGING)
         since, before = req.query.changes() if pages else (None, None)
@@ -39,17 +39,17 @@ class Migrations(Extension):
         links: dict[str, Any] = {}
         if pages:
             links = req.next_page("migrations_links", found, req.query.limit, lambda each: each.uuid)
-        return Answer({"migrations": [views.listed(req, each) for each in found], **links})
+        return Response({"migrations": [views.listed(req, each) for each in found], **links})
 
     @declares(policies.SERVER_MIGRATIONS, answer="migrations")
-    def of_server(self, req: Request, server_id: str) -> Answer:
+    def of_server(self, req: Request, server_id: str) -> Response:
         """Live migrations that are going on."""
         self.conductor.instance_get(req.context, server_id)
         found = self.conductor.migrations_in_progress(req.context, server_id)
-        return Answer({"migrations": [views.live(req, each) for each in found]})
+        return Response({"migrations": [views.live(req, each) for each in found]})
 
     @declares(policies.SERVER_MIGRATION, answer="migration")
-    def show(self, req: Request, server_id: str, id: str) -> Answer:
+    def show(self, req: Request, server_id: str, id: str) -> Response:
         names = {"migration_id": id, "instance_id": server_id}
         self.conductor.instance_get(req.context, server_id)
         if not id.isdecimal() or len(id) > 18:
@@ -59,4 +59,4 @@ class Migrations(Extension):
             raise exceptions.MigrationNotLive(**names)
         if found.status not in views.IN_PROGRESS:
             raise exceptions.MigrationNotInProgress(**names)
-        return Answer({"migration": views.live(req, found)})
+        return Response({"migration": views.live(req, found)})

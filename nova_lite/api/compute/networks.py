@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nova_lite.api.compute.views import networks as views
 from nova_lite.api.http.microversions import Change
-from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
 from nova_lite.base import exceptions
 from nova_lite.objects import Network
 from nova_lite.policies import proxies as policies
@@ -21,13 +21,13 @@ class Networks(Extension):
     )
 
     @declares(policies.NETWORKS_LIST, answer="networks")
-    def index(self, req: Request) -> Answer:
+    def index(self, req: Request) -> Response:
         networks = self.conductor.network_list(req.context)
-        return Answer({"networks": [views.show(req, network) for network in networks]})
+        return Response({"networks": [views.show(req, network) for network in networks]})
 
     @declares(policies.NETWORKS_SHOW, answer="network")
-    def show(self, req: Request, id: str) -> Answer:
-        return Answer({"network": views.show(req, find(self.conductor.network_list(req.context), id))})
+    def show(self, req: Request, id: str) -> Response:
+        return Response({"network": views.show(req, find(self.conductor.network_list(req.context), id))})
 
 
 def find(networks: list[Network], id: str) -> Network:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nova_lite.api.compute import networks
-from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
 from nova_lite.objects import Network
 from nova_lite.policies import proxies as policies
 
@@ -17,12 +17,12 @@ class TenantNetworks(Extension):
     )
 
     @declares(policies.TENANT_NETWORKS_LIST, answer="networks")
-    def index(self, req: Request) -> Answer:
-        return Answer({"networks": [_network(network) for network in self.conductor.network_list(req.context)]})
+    def index(self, req: Request) -> Response:
+        return Response({"networks": [_network(network) for network in self.conductor.network_list(req.context)]})
 
     @declares(policies.TENANT_NETWORKS_SHOW, answer="network")
-    def show(self, req: Request, id: str) -> Answer:
-        return Answer({"network": _network(networks.find(self.conductor.network_list(req.context), id))})
+    def show(self, req: Request, id: str) -> Response:
+        return Response({"network": _network(networks.find(self.conductor.network_list(req.context), id))})
 
 
 def _network(network: Network) -> dict[str, str]:

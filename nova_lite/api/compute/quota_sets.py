@@ -9,7 +9,7 @@ from oslo_utils import strutils
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.schemas import quotas as schemas
 from nova_lite.api.compute.views import quotas as views
-from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
 from nova_lite.base import exceptions
 from nova_lite.policies import quotas as policies
 
@@ -36,35 +36,35 @@ class QuotaSets(Extension):
     )
 
     @declares(policies.SHOW, target={"project_id": "id"}, query=queries.QUOTAS, answer="quota_set")
-    def show(self, req: Request, id: str) -> Answer:
+    def show(self, req: Request, id: str) -> Response:
         limits = self.conductor.limits_get(req.context, id, _user(req))
-        return Answer({"quota_set": {"id": id, **views.limits_of(req, limits)}})
+        return Response({"quota_set": {"id": id, **views.limits_of(req, limits)}})
 
     @declares(policies.DETAIL, target={"project_id": "id"}, query=queries.QUOTAS, answer="quota_set")
-    def detail(self, req: Request, id: str) -> Answer:
+    def detail(self, req: Request, id: str) -> Response:
         limits = self.conductor.limits_get(req.context, id, _user(req))
-        return Answer({"quota_set": {"id": id, **views.detail(req, limits)}})
+        return Response({"quota_set": {"id": id, **views.detail(req, limits)}})
 
     @declares(policies.DEFAULTS, answer="quota_set")
-    def defaults(self, req: Request, id: str) -> Answer:
+    def defaults(self, req: Request, id: str) -> Response:
         limits = self.conductor.quota_defaults_get(req.context)
-        return Answer({"quota_set": {"id": id, **views.limits_of(req, limits)}})
+        return Response({"quota_set": {"id": id, **views.limits_of(req, limits)}})
 
     @declares(
         policies.UPDATE, target={"project_id": "id"}, body=schemas.UPDATE, query=queries.QUOTAS, answer="quota_set"
     )
-    def update(self, req: Request, id: str) -> Answer:
+    def update(self, req: Request, id: str) -> Response:
         user_id = _user(req)
         wanted = req.data["quota_set"]
         force = strutils.bool_from_string(wanted.pop("force", False))
         limits = self.conductor.quota_update(req.context, _project(id), _limits(wanted), force, user_id)
-        return Answer({"quota_set": views.limits_of(req, limits)})
+        return Response({"quota_set": views.limits_of(req, limits)})
 
     @declares(policies.DELETE, target={"project_id": "id"}, query=queries.QUOTAS, status=202)
-    def delete(self, req: Request, id: str) -> Answer:
+    def delete(self, req: Request, id: str) -> Response:
         """The project and its users have the defaults again, or one user the project's limits."""
         self.conductor.quota_delete(req.context, _project(id), _user(req))
-        return Answer(status=202)
+        return Response(status=202)
 
 
 class QuotaClassSets(Extension):
@@ -76,23 +76,23 @@ class QuotaClassSets(Extension):
     )
 
     @declares(policies.CLASS_SHOW, query=queries.NOTHING, answer="quota_class_set")
-    def show(self, req: Request, id: str) -> Answer:
+    def show(self, req: Request, id: str) -> Response:
         """Other classes than ``default`` are kept as if they were users in the project of everybody's defaults."""
         if _class(id) == DEFAULT:
             limits = self.conductor.quota_defaults_get(req.context)
         else:
             limits = self.conductor.limits_get(req.context, _EVERYBODY, id)
-        return Answer({"quota_class_set": {"id": id, **views.class_limits(req, limits)}})
+        return Response({"quota_class_set": {"id": id, **views.class_limits(req, limits)}})
 
     @declares(policies.CLASS_UPDATE, body=schemas.CLASS_UPDATE, answer="quota_class_set")
-    def update(self, req: Request, id: str) -> Answer:
+    def update(self, req: Request, id: str) -> Response:
         """Only those of ``default`` bind anybody, as in Nova; other classes keep what is written there."""
         wanted = _limits(req.data["quota_class_set"])
         if _class(id) == DEFAULT:
             limits = self.conductor.quota_defaults_update(req.context, wanted)
         else:
             limits = self.conductor.quota_update(req.context, _EVERYBODY, wanted, True, id)
-        return Answer({"quota_class_set": views.class_limits(req, limits)})
+        return Response({"quota_class_set": views.class_limits(req, limits)})
 
 
 def _class(name: str) -> str:

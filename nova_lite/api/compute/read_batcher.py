@@ -11,10 +11,10 @@ from collections.abc import Hashable
 from typing import Any
 
 from nova_lite.base import exceptions
-from nova_lite.base.batching import Line
+from nova_lite.base.batching import Batcher
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.objects import Instance, InstanceFilters, InstanceQuestion
+from nova_lite.objects import Instance, InstanceFilters, InstanceQuery
 
 #: Seconds for which a message waits at most for those who were answered together just now: a client that reads one
 #: thing after the other is back within this.
@@ -23,14 +23,14 @@ LINGER = 0.006
 LISTS = 32
 
 
-class GatheredReads:
+class ReadBatcher:
     """In place of a conductor's client. Those who ask share what they are answered, and change nothing of it."""
 
     def __init__(self, conductor: ConductorRPC) -> None:
         self._conductor = conductor
-        self._instances = Line(self._get_instances, linger=LINGER)
+        self._instances = Batcher(self._get_instances, linger=LINGER)
         self._lock = threading.Lock()
-        self._lists: dict[Hashable, tuple[Line[RequestContext, list[Instance]], list[None]]] = {}
+        self._lists: dict[Hashable, tuple[Batcher[RequestContext, list[Instance]], list[None]]] = {}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._conductor, name)
@@ -47,7 +47,7 @@ class GatheredReads:
         if len(asked) == 1:
             return [self._get_instance(*asked[0])]
         questions = [
-            InstanceQuestion(uuid=uuid, project_id=context.project_id, is_admin=bool(context.is_admin))
+            InstanceQuery(uuid=uuid, project_id=context.project_id, is_admin=bool(context.is_admin))
             for context, uuid in asked
         ]
         try:
@@ -74,7 +74,7 @@ class GatheredReads:
         key = (context.project_id, context.is_admin, repr(filters), repr(paging), repr(sorted(named.items())))
         with self._lock:
             if key not in self._lists:
-                self._lists[key] = Line(ask, at_once=1, linger=LINGER), []
+                self._lists[key] = Batcher(ask, at_once=1, linger=LINGER), []
             line, users = self._lists[key]
             users.append(None)
         try:
@@ -86,5 +86,5 @@ class GatheredReads:
                     self._lists = {key: each for key, each in self._lists.items() if each[1]}
 
 
-def gathered(conductor: ConductorRPC) -> ConductorRPC:
-    return typing.cast(ConductorRPC, GatheredReads(conductor))
+def batched(conductor: ConductorRPC) -> ConductorRPC:
+    return typing.cast(ConductorRPC, ReadBatcher(conductor))

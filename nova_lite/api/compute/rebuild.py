@@ -10,7 +10,7 @@ from nova_lite.api.compute import passwords, server_changes
 from nova_lite.api.compute.schemas import servers as schemas
 from nova_lite.api.compute.views import servers as views
 from nova_lite.api.http.microversions import Change
-from nova_lite.api.http.wsgi import Answer, Extension, Request, action, declares
+from nova_lite.api.http.wsgi import Extension, Request, Response, action, declares
 from nova_lite.base import exceptions
 from nova_lite.policies import servers as policies
 
@@ -21,13 +21,13 @@ class Rebuild(Extension):
     routes = (action("servers", "rebuild", "rebuild"),)
 
     @declares(policies.REBUILD, body=schemas.REBUILD, status=202, answer="server")
-    def rebuild(self, req: Request, id: str) -> Answer:
+    def rebuild(self, req: Request, id: str) -> Response:
         """The server keeps its id, its addresses and its host. What the body does not name stays as it is."""
         body = req.data["rebuild"]
         password = passwords.of_body(body)
         instance = self.compute.rebuild(req.context, id, {**_payload(req, body), "admin_password": password})
         shown = password if self.conf.api.enable_instance_password else None
-        return Answer({"server": views.rebuilt(req, instance, shown)}, 202, {"Location": req.link("servers", id)})
+        return Response({"server": views.rebuilt(req, instance, shown)}, 202, {"Location": req.link("servers", id)})
 
 
 def _payload(req: Request, body: dict[str, Any]) -> dict[str, Any]:

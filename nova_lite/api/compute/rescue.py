@@ -5,7 +5,7 @@ from __future__ import annotations
 from nova_lite.api.compute import passwords
 from nova_lite.api.compute.schemas import servers as schemas
 from nova_lite.api.http.microversions import Change
-from nova_lite.api.http.wsgi import Answer, Extension, Request, action, declares
+from nova_lite.api.http.wsgi import Extension, Request, Response, action, declares
 from nova_lite.operations import RESCUE
 
 
@@ -15,10 +15,10 @@ class Rescue(Extension):
     routes = (action("servers", str(RESCUE.action), "rescue"),)
 
     @declares(str(RESCUE.rule), body=schemas.RESCUE, answer="adminPass")
-    def rescue(self, req: Request, id: str) -> Answer:
+    def rescue(self, req: Request, id: str) -> Response:
         """From the image that is named, else from the server's own."""
         body = req.data["rescue"] or {}
         password = passwords.of_body(body)
         allowed = req.has(Change.RESCUE_OF_VOLUMES)
         self.compute.rescue(req.context, id, body.get("rescue_image_ref"), password, allow_bfv_rescue=allowed)
-        return Answer({"adminPass": password} if self.conf.api.enable_instance_password else {})
+        return Response({"adminPass": password} if self.conf.api.enable_instance_password else {})

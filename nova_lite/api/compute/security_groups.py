@@ -9,7 +9,7 @@ from oslo_utils import strutils, uuidutils
 from nova_lite.api.compute import networks
 from nova_lite.api.compute.schemas import security_groups as schemas
 from nova_lite.api.compute.views import security_groups as views
-from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, action, declares
+from nova_lite.api.http.wsgi import Extension, Request, Response, Route, action, declares
 from nova_lite.base import exceptions
 from nova_lite.objects import SecurityGroupRule
 from nova_lite.objects.security_group import IPV4, IPV6
@@ -31,38 +31,38 @@ class SecurityGroups(Extension):
     )
 
     @declares(policies.LIST, query=schemas.INDEX, answer="security_groups")
-    def index(self, req: Request) -> Answer:
+    def index(self, req: Request) -> Response:
         """``all_tenants`` counts for admins."""
         everybody = strutils.bool_from_string(req.query.one("all_tenants") or "", default=False)
         limit = req.query.limit or self.conf.api.max_limit
         offset = int(req.query.one("offset") or 0)
         found = self.conductor.security_group_list(req.context, everybody, limit, offset)
-        return Answer({"security_groups": [views.group(each) for each in found]})
+        return Response({"security_groups": [views.group(each) for each in found]})
 
     @declares(policies.SHOW, answer="security_group")
-    def show(self, req: Request, id: str) -> Answer:
+    def show(self, req: Request, id: str) -> Response:
         """By its id, and by its name, as old clients ask."""
-        return Answer({"security_group": views.group(self.conductor.security_group_get(req.context, id))})
+        return Response({"security_group": views.group(self.conductor.security_group_get(req.context, id))})
 
     @declares(policies.CREATE, body=schemas.CREATE, answer="security_group")
-    def create(self, req: Request) -> Answer:
+    def create(self, req: Request) -> Response:
         wanted = req.data["security_group"]
         made = self.conductor.security_group_create(req.context, wanted["name"], wanted.get("description"))
-        return Answer({"security_group": views.group(made)})
+        return Response({"security_group": views.group(made)})
 
     @declares(policies.UPDATE, body=schemas.UPDATE, answer="security_group")
-    def update(self, req: Request, id: str) -> Answer:
+    def update(self, req: Request, id: str) -> Response:
         _check_id(id)
         wanted = req.data["security_group"]
         name = wanted.get("name")
         made = self.conductor.security_group_update(req.context, id, name, wanted.get("description"))
-        return Answer({"security_group": views.group(made)})
+        return Response({"security_group": views.group(made)})
 
     @declares(policies.DELETE, status=202)
-    def delete(self, req: Request, id: str) -> Answer:
+    def delete(self, req: Request, id: str) -> Response:
         _check_id(id)
         self.conductor.security_group_delete(req.context, id)
-        return Answer(status=202)
+        return Response(status=202)
 
 
 class SecurityGroupRules(Extension):
@@ -74,17 +74,17 @@ class SecurityGroupRules(Extension):
     )
 
     @declares(policies.RULE_CREATE, body=schemas.RULE, answer="security_group_rule")
-    def create(self, req: Request) -> Answer:
+    def create(self, req: Request) -> Response:
         wanted = req.data["security_group_rule"]
         _check_id(wanted["parent_group_id"])
         made = self.conductor.security_group_rule_create(req.context, _rule(wanted))
-        return Answer({"security_group_rule": views.rule(made, req.context.project_id or "")})
+        return Response({"security_group_rule": views.rule(made, req.context.project_id or "")})
 
     @declares(policies.RULE_DELETE, status=202)
-    def delete(self, req: Request, id: str) -> Answer:
+    def delete(self, req: Request, id: str) -> Response:
         _check_id(id)
         self.conductor.security_group_rule_delete(req.context, id)
-        return Answer(status=202)
+        return Response(status=202)
 
 
 class ServerSecurityGroups(Extension):
@@ -97,19 +97,19 @@ class ServerSecurityGroups(Extension):
     )
 
     @declares(policies.SERVER_LIST, answer="security_groups")
-    def index(self, req: Request, server_id: str) -> Answer:
+    def index(self, req: Request, server_id: str) -> Response:
         found = self.conductor.instance_security_groups(req.context, server_id)
-        return Answer({"security_groups": [views.group(each) for each in found]})
+        return Response({"security_groups": [views.group(each) for each in found]})
 
     @declares(policies.SERVER_ADD, body=schemas.ADD, status=202)
-    def add(self, req: Request, id: str) -> Answer:
+    def add(self, req: Request, id: str) -> Response:
         self.conductor.instance_security_group_add(req.context, id, req.data["addSecurityGroup"]["name"])
-        return Answer(status=202)
+        return Response(status=202)
 
     @declares(policies.SERVER_REMOVE, body=schemas.REMOVE, status=202)
-    def remove(self, req: Request, id: str) -> Answer:
+    def remove(self, req: Request, id: str) -> Response:
         self.conductor.instance_security_group_remove(req.context, id, req.data["removeSecurityGroup"]["name"])
-        return Answer(status=202)
+        return Response(status=202)
 
 
 def _check_id(text: str) -> None:

@@ -10,7 +10,7 @@ from nova_lite.api.compute.schemas import live_migration, resize
 from nova_lite.api.compute.schemas import servers as schemas
 from nova_lite.api.http.microversions import Versioned
 from nova_lite.api.http.validation import Schema
-from nova_lite.api.http.wsgi import Answer, Declaration, Extension, Request, action
+from nova_lite.api.http.wsgi import Declaration, Extension, Request, Response, action
 from nova_lite.operations import OPERATIONS
 
 #: By kind, of those whose body says something: its schema, and the operation's payload made of what it says.
@@ -55,9 +55,9 @@ class ServerActions(Extension):
         for row in ROWS
     )
 
-    def accept(self, req: Request, id: str) -> Answer:
+    def accept(self, req: Request, id: str) -> Response:
         name = str(req.route.action)
         row = next(row for row in ROWS if row.action == name)
         payload = BODIES[row.kind][1](req, req.data[name]) if row.kind in BODIES else {}
         self.compute.accept(req.context, id, row.kind, payload)
-        return Answer(status=STATUS.get(row.kind, 202))
+        return Response(status=STATUS.get(row.kind, 202))

@@ -7,7 +7,7 @@ from typing import Any
 from nova_lite.api.compute.schemas import interfaces as schemas
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.http.microversions import Change
-from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
 from nova_lite.base import exceptions
 from nova_lite.objects import VIF, Instance, NetworkRequest
 from nova_lite.operations.states import PowerState
@@ -27,12 +27,12 @@ class ServerAttachments(Extension):
     )
 
     @declares(policies.INTERFACES_LIST, query=queries.NOTHING, answer="interfaceAttachments")
-    def interfaces(self, req: Request, server_id: str) -> Answer:
+    def interfaces(self, req: Request, server_id: str) -> Response:
         instance = self.conductor.instance_get(req.context, server_id)
-        return Answer({"interfaceAttachments": [_interface(req, instance, vif) for vif in instance.vifs]})
+        return Response({"interfaceAttachments": [_interface(req, instance, vif) for vif in instance.vifs]})
 
     @declares(policies.INTERFACES_CREATE, body=schemas.CREATE, answer="interfaceAttachment")
-    def attach(self, req: Request, server_id: str) -> Answer:
+    def attach(self, req: Request, server_id: str) -> Response:
         """Accepted; it is ACTIVE as soon as the guest has it."""
         wanted = req.data["interfaceAttachment"]
         addresses = [each["ip_address"] for each in wanted.get("fixed_ips", [])]
@@ -54,20 +54,20 @@ class ServerAttachments(Extension):
             raise exceptions.Invalid(error.message) from error
         except exceptions.FixedIpInUse as error:
             raise exceptions.Conflict(error.message) from error
-        return Answer({"interfaceAttachment": _interface(req, instance, vif)})
+        return Response({"interfaceAttachment": _interface(req, instance, vif)})
 
     @declares(policies.INTERFACES_DELETE, status=202)
-    def detach(self, req: Request, server_id: str, port_id: str) -> Answer:
+    def detach(self, req: Request, server_id: str, port_id: str) -> Response:
         """Accepted; it is gone as soon as the guest has let it go."""
         self.compute.detach_interface(req.context, server_id, port_id)
-        return Answer(status=202)
+        return Response(status=202)
 
     @declares(policies.INTERFACES_SHOW, query=queries.NOTHING, answer="interfaceAttachment")
-    def interface(self, req: Request, server_id: str, port_id: str) -> Answer:
+    def interface(self, req: Request, server_id: str, port_id: str) -> Response:
         instance = self.conductor.instance_get(req.context, server_id)
         for vif in instance.vifs:
             if vif.id == port_id:
-                return Answer({"interfaceAttachment": _interface(req, instance, vif)})
+                return Response({"interfaceAttachment": _interface(req, instance, vif)})
         raise exceptions.NotFound(f"Instance {server_id} does not have a port with id {port_id[:64]}")
 
 

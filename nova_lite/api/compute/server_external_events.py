@@ -7,7 +7,7 @@ from typing import Any
 
 from nova_lite import operations
 from nova_lite.api.compute.schemas import server_external_events as schemas
-from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
 from nova_lite.base import exceptions
 from nova_lite.objects import Instance, InstanceFilters
 from nova_lite.operations.states import PowerState
@@ -24,7 +24,7 @@ class ServerExternalEvents(Extension):
     routes = (Route("POST", "/os-server-external-events", "create"),)
 
     @declares(policies.CREATE, body=schemas.CREATE, also=(207,), answer="events")
-    def create(self, req: Request) -> Answer:
+    def create(self, req: Request) -> Response:
         """Each event with its own code: 200, 400 (its tag), 404 (no such server), or 422 (nothing can be done of it
         here, or not to this server now). 207 when they are not all 200."""
         events: list[Event] = req.data["events"]
@@ -32,7 +32,7 @@ class ServerExternalEvents(Extension):
         if not servers:
             raise exceptions.NotFound("No instances found for any event")
         told = [self._told(req, event, servers.get(event["server_uuid"].lower())) for event in events]
-        return Answer({"events": told}, 200 if all(event["code"] == 200 for event in told) else 207)
+        return Response({"events": told}, 200 if all(event["code"] == 200 for event in told) else 207)
 
     def _servers(self, req: Request, events: list[Event]) -> dict[str, Instance]:
         uuids = sorted({event["server_uuid"].lower() for event in events})

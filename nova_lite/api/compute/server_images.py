@@ -9,7 +9,7 @@ import msgspec
 from nova_lite import operations
 from nova_lite.api.compute.schemas import server_images as schemas
 from nova_lite.api.http.microversions import Change
-from nova_lite.api.http.wsgi import Answer, Extension, Request, action, declares
+from nova_lite.api.http.wsgi import Extension, Request, Response, action, declares
 from nova_lite.base import exceptions
 from nova_lite.compute.api import API
 from nova_lite.image import snapshots
@@ -33,21 +33,21 @@ class ServerImages(Extension):
     )
 
     @declares(policies.CREATE_IMAGE, body=schemas.CREATE_IMAGE, status=202)
-    def create_image(self, req: Request, id: str) -> Answer:
+    def create_image(self, req: Request, id: str) -> Response:
         body = req.data["createImage"]
         properties = _properties(req, body)
         kind = operations.CREATE_IMAGE.kind
         return _answer(req, make(self.compute, req, id, kind, body["name"], snapshots.SNAPSHOT, properties))
 
     @declares(policies.CREATE_BACKUP, body=schemas.CREATE_BACKUP, status=202)
-    def create_backup(self, req: Request, id: str) -> Answer:
+    def create_backup(self, req: Request, id: str) -> Response:
         """Of a ``rotation`` of 0 nothing is kept, so there is nothing to tell of."""
         body = req.data["createBackup"]
         backup_type, rotation = body["backup_type"], int(body["rotation"])
         properties = {**_properties(req, body), "backup_type": backup_type}
         kind, more = operations.CREATE_BACKUP.kind, {"backup_type": backup_type, "rotation": rotation}
         image = make(self.compute, req, id, kind, body["name"], snapshots.BACKUP, properties, **more)
-        return _answer(req, image) if rotation else Answer(status=202)
+        return _answer(req, image) if rotation else Response(status=202)
 
 
 def make(
@@ -89,7 +89,7 @@ def _properties(req: Request, body: dict[str, Any]) -> dict[str, str]:
     return properties
 
 
-def _answer(req: Request, image: Image) -> Answer:
+def _answer(req: Request, image: Image) -> Response:
     if req.has(Change.IMAGE_ID):
-        return Answer({"image_id": image.id}, 202)
-    return Answer(status=202, headers={"Location": req.link("images", image.id)})
+        return Response({"image_id": image.id}, 202)
+    return Response(status=202, headers={"Location": req.link("images", image.id)})

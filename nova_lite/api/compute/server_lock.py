@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nova_lite.api.compute.schemas import servers as schemas
 from nova_lite.api.http.microversions import Change
-from nova_lite.api.http.wsgi import Answer, Extension, Request, action, declares
+from nova_lite.api.http.wsgi import Extension, Request, Response, action, declares
 from nova_lite.policies import servers as policies
 
 
@@ -17,13 +17,13 @@ class ServerLock(Extension):
     )
 
     @declares(policies.LOCK, body=schemas.LOCK, status=202)
-    def lock(self, req: Request, id: str) -> Answer:
+    def lock(self, req: Request, id: str) -> Response:
         options = req.data["lock"]
         reason = (options or {}).get("locked_reason") if req.has(Change.LOCKED_REASON) else None
         self.conductor.instance_lock(req.context, id, reason)
-        return Answer(status=202)
+        return Response(status=202)
 
     @declares(policies.UNLOCK, body=schemas.UNLOCK, status=202)
-    def unlock(self, req: Request, id: str) -> Answer:
+    def unlock(self, req: Request, id: str) -> Response:
         self.conductor.instance_unlock(req.context, id, req.allows(policies.UNLOCK_OVERRIDE))
-        return Answer(status=202)
+        return Response(status=202)

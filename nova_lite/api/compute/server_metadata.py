@@ -6,7 +6,7 @@ from typing import Any
 
 from nova_lite.api.compute.schemas import metadata as schemas
 from nova_lite.api.compute.schemas import queries
-from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
 from nova_lite.base import exceptions
 from nova_lite.policies import servers as policies
 
@@ -26,36 +26,36 @@ class ServerMetadata(Extension):
     )
 
     @declares(policies.METADATA_INDEX, query=queries.NOTHING, answer="metadata")
-    def index(self, req: Request, server_id: str) -> Answer:
-        return Answer({"metadata": self.conductor.instance_get(req.context, server_id).metadata})
+    def index(self, req: Request, server_id: str) -> Response:
+        return Response({"metadata": self.conductor.instance_get(req.context, server_id).metadata})
 
     @declares(policies.METADATA_CREATE, body=schemas.ALL, answer="metadata")
-    def create(self, req: Request, server_id: str) -> Answer:
-        return Answer({"metadata": self._change(req, server_id, req.data["metadata"], replace=False)})
+    def create(self, req: Request, server_id: str) -> Response:
+        return Response({"metadata": self._change(req, server_id, req.data["metadata"], replace=False)})
 
     @declares(policies.METADATA_UPDATE_ALL, body=schemas.ALL, answer="metadata")
-    def update_all(self, req: Request, server_id: str) -> Answer:
-        return Answer({"metadata": self._change(req, server_id, req.data["metadata"], replace=True)})
+    def update_all(self, req: Request, server_id: str) -> Response:
+        return Response({"metadata": self._change(req, server_id, req.data["metadata"], replace=True)})
 
     @declares(policies.METADATA_SHOW, query=queries.NOTHING, answer="meta")
-    def show(self, req: Request, server_id: str, key: str) -> Answer:
+    def show(self, req: Request, server_id: str, key: str) -> Response:
         metadata = self.conductor.instance_get(req.context, server_id).metadata
         if key not in metadata:
             raise exceptions.MetadataItemNotFound()
-        return Answer({"meta": {key: metadata[key]}})
+        return Response({"meta": {key: metadata[key]}})
 
     @declares(policies.METADATA_UPDATE, body=schemas.ITEM, answer="meta")
-    def update(self, req: Request, server_id: str, key: str) -> Answer:
+    def update(self, req: Request, server_id: str, key: str) -> Response:
         meta = req.data["meta"]
         if key not in meta:
             raise exceptions.ValidationError(detail="Request body and URI mismatch")
         self._change(req, server_id, meta, replace=False)
-        return Answer({"meta": meta})
+        return Response({"meta": meta})
 
     @declares(policies.METADATA_DELETE, status=204)
-    def delete(self, req: Request, server_id: str, key: str) -> Answer:
+    def delete(self, req: Request, server_id: str, key: str) -> Response:
         self.conductor.instance_metadata_delete(req.context, server_id, key)
-        return Answer(status=204)
+        return Response(status=204)
 
     def _change(self, req: Request, server_id: str, metadata: dict[str, str], replace: bool) -> Any:
         return self.conductor.instance_metadata_change(req.context, server_id, metadata, replace)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nova_lite.api.compute.schemas import queries
-from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
 from nova_lite.objects.instance import POSTED_PASSWORD
 from nova_lite.policies import servers as policies
 
@@ -21,13 +21,13 @@ class ServerPassword(Extension):
     )
 
     @declares(policies.PASSWORD_SHOW, query=queries.NOTHING, answer="password")
-    def show(self, req: Request, server_id: str) -> Answer:
+    def show(self, req: Request, server_id: str) -> Response:
         """An empty one as long as there is none."""
         instance = self.conductor.instance_get(req.context, server_id)
-        return Answer({"password": instance.system_metadata.get(POSTED_PASSWORD, "")})
+        return Response({"password": instance.system_metadata.get(POSTED_PASSWORD, "")})
 
     @declares(policies.PASSWORD_CLEAR, status=204)
-    def clear(self, req: Request, server_id: str) -> Answer:
+    def clear(self, req: Request, server_id: str) -> Response:
         """The guest keeps it; only what the cloud knows of it is forgotten."""
         self.conductor.instance_password_clear(req.context, server_id)
-        return Answer(status=204)
+        return Response(status=204)

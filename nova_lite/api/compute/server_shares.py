@@ -5,7 +5,7 @@ from __future__ import annotations
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.schemas import servers as schemas
 from nova_lite.api.http.microversions import Change
-from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
 from nova_lite.base import exceptions
 from nova_lite.operations import states
 from nova_lite.policies import servers as policies
@@ -26,22 +26,22 @@ class ServerShares(Extension):
     )
 
     @declares(policies.SHARES_INDEX, query=queries.NOTHING_STRICT, answer="shares")
-    def index(self, req: Request, server_id: str) -> Answer:
+    def index(self, req: Request, server_id: str) -> Response:
         self.conductor.instance_get(req.context, server_id)
-        return Answer({"shares": []})
+        return Response({"shares": []})
 
     @declares(policies.SHARES_CREATE, body=schemas.SHARE, status=201, answer="share")
-    def create(self, req: Request, server_id: str) -> Answer:
+    def create(self, req: Request, server_id: str) -> Response:
         self._stopped(req, server_id, "create share")
         raise exceptions.Forbidden("Feature not supported until computes have not been updated.")
 
     @declares(policies.SHARES_SHOW, query=queries.NOTHING_STRICT, answer="share")
-    def show(self, req: Request, server_id: str, id: str) -> Answer:
+    def show(self, req: Request, server_id: str, id: str) -> Response:
         self.conductor.instance_get(req.context, server_id)
         raise exceptions.NotFound(f"Share {id[:64]} could not be found.")
 
     @declares(policies.SHARES_DELETE)
-    def delete(self, req: Request, server_id: str, id: str) -> Answer:
+    def delete(self, req: Request, server_id: str, id: str) -> Response:
         self._stopped(req, server_id, "delete share")
         raise exceptions.NotFound(f"Share {id[:64]} could not be found.")
 

@@ -9,7 +9,7 @@ from nova_lite.api.compute.schemas import servers as schemas
 from nova_lite.api.compute.schemas import types as t
 from nova_lite.api.http import validation
 from nova_lite.api.http.microversions import Change
-from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
 from nova_lite.base import exceptions
 from nova_lite.policies import servers as policies
 
@@ -29,36 +29,36 @@ class ServerTags(Extension):
     )
 
     @declares(policies.TAGS_INDEX, query=queries.NOTHING, answer="tags")
-    def index(self, req: Request, server_id: str) -> Answer:
-        return Answer({"tags": self.conductor.instance_get(req.context, server_id).tags})
+    def index(self, req: Request, server_id: str) -> Response:
+        return Response({"tags": self.conductor.instance_get(req.context, server_id).tags})
 
     @declares(policies.TAGS_UPDATE_ALL, body=schemas.TAGS, answer="tags")
-    def update_all(self, req: Request, server_id: str) -> Answer:
+    def update_all(self, req: Request, server_id: str) -> Response:
         tags = req.data["tags"]
-        return Answer({"tags": self.conductor.instance_tags_replace(req.context, server_id, tags)})
+        return Response({"tags": self.conductor.instance_tags_replace(req.context, server_id, tags)})
 
     @declares(policies.TAGS_DELETE_ALL, status=204)
-    def delete_all(self, req: Request, server_id: str) -> Answer:
+    def delete_all(self, req: Request, server_id: str) -> Response:
         self.conductor.instance_tags_replace(req.context, server_id, [])
-        return Answer(status=204)
+        return Response(status=204)
 
     @declares(policies.TAGS_SHOW, query=queries.NOTHING, status=204)
-    def show(self, req: Request, server_id: str, tag: str) -> Answer:
+    def show(self, req: Request, server_id: str, tag: str) -> Response:
         if tag not in self.conductor.instance_get(req.context, server_id).tags:
             raise exceptions.TagNotFound(instance_id=server_id, tag=tag)
-        return Answer(status=204)
+        return Response(status=204)
 
     @declares(policies.TAGS_UPDATE, status=201, also=(204,))
-    def update(self, req: Request, server_id: str, tag: str) -> Answer:
+    def update(self, req: Request, server_id: str, tag: str) -> Response:
         _check(tag)
         if not self.conductor.instance_tag_add(req.context, server_id, tag):
-            return Answer(status=204)
-        return Answer(status=201, headers={"Location": req.link("servers", server_id, "tags", quote(tag, safe=""))})
+            return Response(status=204)
+        return Response(status=201, headers={"Location": req.link("servers", server_id, "tags", quote(tag, safe=""))})
 
     @declares(policies.TAGS_DELETE, status=204)
-    def delete(self, req: Request, server_id: str, tag: str) -> Answer:
+    def delete(self, req: Request, server_id: str, tag: str) -> Response:
         self.conductor.instance_tag_delete(req.context, server_id, tag)
-        return Answer(status=204)
+        return Response(status=204)
 
 
 def _check(tag: str) -> None:

@@ -10,7 +10,7 @@ from nova_lite.api.compute import passwords, server_changes, server_create, serv
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.schemas import servers as schemas
 from nova_lite.api.compute.views import servers as views
-from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, action, declares
+from nova_lite.api.http.wsgi import Extension, Request, Response, Route, action, declares
 from nova_lite.objects import Instance
 from nova_lite.policies import servers as policies
 
@@ -29,46 +29,46 @@ class Servers(Extension):
     )
 
     @declares(policies.INDEX, query=schemas.INDEX, answer="servers")
-    def index(self, req: Request) -> Answer:
+    def index(self, req: Request) -> Response:
         instances, links = self._list(req, policies.INDEX_ALL, with_user_data=False)
-        return Answer({"servers": views.index(req, instances), **links})
+        return Response({"servers": views.index(req, instances), **links})
 
     @declares(policies.DETAIL, query=schemas.INDEX, answer="servers")
-    def detail(self, req: Request) -> Answer:
+    def detail(self, req: Request) -> Response:
         instances, links = self._list(req, policies.DETAIL_ALL, with_user_data=views.may_show_user_data(req))
-        return Answer({"servers": views.detail(req, instances), **links})
+        return Response({"servers": views.detail(req, instances), **links})
 
     @declares(policies.SHOW, query=queries.NOTHING, answer="server")
-    def show(self, req: Request, id: str) -> Answer:
-        return Answer({"server": views.show(req, self.conductor.instance_get(req.context, id))})
+    def show(self, req: Request, id: str) -> Response:
+        return Response({"server": views.show(req, self.conductor.instance_get(req.context, id))})
 
     @declares(policies.CREATE, body=schemas.CREATE, status=202, answer=("server", "reservation_id"))
-    def create(self, req: Request) -> Answer:
+    def create(self, req: Request) -> Response:
         password = passwords.of_body(req.data["server"])
         result = self.compute.create(req.context, server_create.request_of(req, password))
         if strutils.bool_from_string(req.data["server"].get("return_reservation_id", False)):
-            return Answer({"reservation_id": result.reservation_id}, 202)
+            return Response({"reservation_id": result.reservation_id}, 202)
         first = result.instances[0]
         # Whoever repeats a request has either given the password, or cannot be told the one that was made then.
         told = self.conf.api.enable_instance_password and not (result.earlier and "adminPass" not in req.data["server"])
         shown = password if told else None
         location = {"Location": req.link("servers", first.uuid)}
-        return Answer({"server": views.created(req, first, shown)}, 202, location)
+        return Response({"server": views.created(req, first, shown)}, 202, location)
 
     @declares(policies.UPDATE, body=schemas.UPDATE, answer="server")
-    def update(self, req: Request, id: str) -> Answer:
+    def update(self, req: Request, id: str) -> Response:
         instance = self.conductor.instance_update(req.context, id, server_changes.of_body(req, req.data["server"]))
-        return Answer({"server": views.updated(req, instance)})
+        return Response({"server": views.updated(req, instance)})
 
     @declares(policies.DELETE, status=204)
-    def delete(self, req: Request, id: str) -> Answer:
+    def delete(self, req: Request, id: str) -> Response:
         self.compute.delete(req.context, id, soft=self.conf.reclaim_instance_interval > 0)
-        return Answer(status=204)
+        return Response(status=204)
 
     @declares(policies.FORCE_DELETE, status=202)
-    def force_delete(self, req: Request, id: str) -> Answer:
+    def force_delete(self, req: Request, id: str) -> Response:
         self.compute.delete(req.context, id, soft=False)
-        return Answer(status=202)
+        return Response(status=202)
 
     def _list(self, req: Request, all_rule: str, with_user_data: bool) -> tuple[list[Instance], dict[str, Any]]:
         """A page of servers, and the link to the next one."""

@@ -10,7 +10,7 @@ from nova_lite.api.compute.schemas import hosts as schemas
 from nova_lite.api.compute.views import services as views
 from nova_lite.api.http import validation
 from nova_lite.api.http.microversions import Change
-from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
 from nova_lite.base import exceptions
 from nova_lite.policies import hosts as policies
 
@@ -31,45 +31,45 @@ class Services(Extension):
     )
 
     @declares(policies.SERVICES_LIST, query=schemas.SERVICES, answer="services")
-    def index(self, req: Request) -> Answer:
+    def index(self, req: Request) -> Response:
         services = self.conductor.service_list(req.context, req.query.one("host"), req.query.one("binary"))
-        return Answer({"services": [views.show(req, service) for service in services]})
+        return Response({"services": [views.show(req, service) for service in services]})
 
     @declares(policies.SERVICES_UPDATE, body=schemas.SERVICE_SWITCH, answer="service")
-    def enable(self, req: Request) -> Answer:
+    def enable(self, req: Request) -> Response:
         self._update_named(req, {"disabled": False, "disabled_reason": None})
-        return Answer({"service": {**req.data, "status": "enabled"}})
+        return Response({"service": {**req.data, "status": "enabled"}})
 
     @declares(policies.SERVICES_UPDATE, body=schemas.SERVICE_SWITCH, answer="service")
-    def disable(self, req: Request) -> Answer:
+    def disable(self, req: Request) -> Response:
         self._update_named(req, {"disabled": True, "disabled_reason": None})
-        return Answer({"service": {**req.data, "status": "disabled"}})
+        return Response({"service": {**req.data, "status": "disabled"}})
 
     @declares(policies.SERVICES_UPDATE, body=schemas.SERVICE_DISABLE_WITH_REASON, answer="service")
-    def disable_with_reason(self, req: Request) -> Answer:
+    def disable_with_reason(self, req: Request) -> Response:
         self._update_named(req, {"disabled": True, "disabled_reason": req.data["disabled_reason"]})
-        return Answer({"service": {**req.data, "status": "disabled"}})
+        return Response({"service": {**req.data, "status": "disabled"}})
 
     @declares(policies.SERVICES_UPDATE, body=schemas.SERVICE_FORCE_DOWN, answer="service")
-    def force_down(self, req: Request) -> Answer:
+    def force_down(self, req: Request) -> Response:
         forced_down = strutils.bool_from_string(req.data["forced_down"], strict=True)
         self._update_named(req, {"forced_down": forced_down})
-        return Answer({"service": {**req.data, "forced_down": forced_down}})
+        return Response({"service": {**req.data, "forced_down": forced_down}})
 
     @declares(policies.SERVICES_UPDATE, body=schemas.SERVICE_UPDATE, answer="service")
-    def update(self, req: Request, id: str) -> Answer:
+    def update(self, req: Request, id: str) -> Response:
         _check_uuid(id)
         service = self.conductor.service_update(req.context, id, _changes(req.data))
-        return Answer({"service": views.show(req, service)})
+        return Response({"service": views.show(req, service)})
 
     @declares(policies.SERVICES_DELETE, status=204)
-    def delete(self, req: Request, id: str) -> Answer:
+    def delete(self, req: Request, id: str) -> Response:
         if req.has(Change.UUIDS_OF_SERVICES):
             _check_uuid(id)
         elif not id.isdecimal():
             raise exceptions.ValidationError(detail=f"Invalid service id {id[:64]}: it must be an integer.")
         self.conductor.service_delete(req.context, id)
-        return Answer(status=204)
+        return Response(status=204)
 
     def _update_named(self, req: Request, changes: dict[str, Any]) -> None:
         """Change the one service of the body's host and binary, the only name for it before 2.53."""

@@ -11,7 +11,7 @@ from oslo_utils import timeutils
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.views import usage as views
 from nova_lite.api.http.microversions import Change
-from nova_lite.api.http.wsgi import Answer, Extension, Query, Request, Route, declares
+from nova_lite.api.http.wsgi import Extension, Query, Request, Response, Route, declares
 from nova_lite.base import exceptions
 from nova_lite.objects import InstanceUsage
 from nova_lite.policies import usage as policies
@@ -30,20 +30,20 @@ class TenantUsage(Extension):
     )
 
     @declares(policies.LIST, query=queries.USAGE, answer="tenant_usages")
-    def index(self, req: Request) -> Answer:
+    def index(self, req: Request) -> Response:
         start, end = _period(req.query)
         used, links = self._list(req, "tenant_usages_links", None, start, end)
         by_project = itertools.groupby(used, key=lambda usage: usage.project_id)
         detailed = req.query.one("detailed") == "1"
         usages = [views.project(name, list(servers), start, end, detailed) for name, servers in by_project]
-        return Answer({"tenant_usages": usages, **links})
+        return Response({"tenant_usages": usages, **links})
 
     @declares(policies.SHOW, target={"project_id": "id"}, query=queries.USAGE, answer="tenant_usage")
-    def show(self, req: Request, id: str) -> Answer:
+    def show(self, req: Request, id: str) -> Response:
         start, end = _period(req.query)
         used, links = self._list(req, "tenant_usage_links", id, start, end)
         view = views.project(id, used, start, end, detailed=True) if used else {}
-        return Answer({"tenant_usage": view, **links})
+        return Response({"tenant_usage": view, **links})
 
     def _list(
         self, req: Request, key: str, project_id: str | None, start: datetime.datetime, end: datetime.datetime

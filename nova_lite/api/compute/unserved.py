@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nova_lite.api.http.microversions import Change
-from nova_lite.api.http.wsgi import NOT_SERVED, Answer, Extension, Request, Route, declares
+from nova_lite.api.http.wsgi import NOT_SERVED, Extension, Request, Response, Route, declares
 from nova_lite.base import exceptions
 
 _LAST_PROXY = Change.NO_PROXIES - 1
@@ -35,6 +35,6 @@ class Unserved(Extension):
     )
 
     @declares(NOT_SERVED, status=501)
-    def refuse(self, req: Request, **variables: str) -> Answer:
+    def refuse(self, req: Request, **variables: str) -> Response:
         what = next(what for _, path, what, _, _ in ROUTES if path == req.route.path)
         raise exceptions.NotServed(what=what, instead=f" {INSTEAD[what]}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
-from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
 from nova_lite.base import exceptions
 from nova_lite.policies import usage as policies
 
@@ -22,14 +22,14 @@ class UsageAuditLog(Extension):
     )
 
     @declares(policies.AUDIT_LOG_LIST, answer="instance_usage_audit_logs")
-    def index(self, req: Request) -> Answer:
+    def index(self, req: Request) -> Response:
         now = datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
-        return Answer({"instance_usage_audit_logs": self._log(req, now)})
+        return Response({"instance_usage_audit_logs": self._log(req, now)})
 
     @declares(policies.AUDIT_LOG_SHOW, answer="instance_usage_audit_log")
-    def show(self, req: Request, id: str) -> Answer:
+    def show(self, req: Request, id: str) -> Response:
         """``id``: a time; the month is the last one that was over then."""
-        return Answer({"instance_usage_audit_log": self._log(req, _time(id))})
+        return Response({"instance_usage_audit_log": self._log(req, _time(id))})
 
     def _log(self, req: Request, before: datetime.datetime) -> dict[str, Any]:
         hosts = sorted(service.host for service in self.conductor.service_list(req.context, None, _COMPUTE))

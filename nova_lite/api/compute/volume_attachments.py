@@ -11,7 +11,7 @@ from nova_lite import operations
 from nova_lite.api.compute.schemas import queries
 from nova_lite.api.compute.schemas import volume_attachments as schemas
 from nova_lite.api.http.microversions import Change
-from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
 from nova_lite.base import exceptions
 from nova_lite.objects import BlockDevice, Instance
 from nova_lite.policies import servers as policies
@@ -32,27 +32,27 @@ class VolumeAttachments(Extension):
     )
 
     @declares(policies.VOLUMES_INDEX, query=queries.VOLUME_ATTACHMENTS, answer="volumeAttachments")
-    def index(self, req: Request, server_id: str) -> Answer:
+    def index(self, req: Request, server_id: str) -> Response:
         instance = self.conductor.instance_get(req.context, server_id)
         attached = [_shown(req, instance, each) for each in instance.block_devices if each.volume_id is not None]
         offset = int(req.query.one("offset") or 0)
-        return Answer({"volumeAttachments": attached[offset:][: req.query.limit]})
+        return Response({"volumeAttachments": attached[offset:][: req.query.limit]})
 
     @declares(policies.VOLUMES_SHOW, query=queries.NOTHING, answer="volumeAttachment")
-    def show(self, req: Request, server_id: str, id: str) -> Answer:
+    def show(self, req: Request, server_id: str, id: str) -> Response:
         instance = self.conductor.instance_get(req.context, server_id)
-        return Answer({"volumeAttachment": _shown(req, instance, _find(instance, id))})
+        return Response({"volumeAttachment": _shown(req, instance, _find(instance, id))})
 
     @declares(policies.VOLUMES_CREATE, body=schemas.CREATE, answer="volumeAttachment")
-    def create(self, req: Request, server_id: str) -> Answer:
+    def create(self, req: Request, server_id: str) -> Response:
         instance = self._attach(req, server_id)
         device = _find(instance, req.data["volumeAttachment"]["volumeId"])
-        return Answer({"volumeAttachment": _shown(req, instance, device)})
+        return Response({"volumeAttachment": _shown(req, instance, device)})
 
     @declares(policies.VOLUMES_CREATE, body=schemas.CREATE, status=202)
-    def accept(self, req: Request, server_id: str) -> Answer:
+    def accept(self, req: Request, server_id: str) -> Response:
         self._attach(req, server_id)
-        return Answer(status=202)
+        return Response(status=202)
 
     def _attach(self, req: Request, server_id: str) -> Instance:
         """The guest's name of it is the cloud's choice: whatever ``device`` asks for, guests find it by its id."""
@@ -66,7 +66,7 @@ class VolumeAttachments(Extension):
         return self.compute.attach_volume(req.context, server_id, payload)
 
     @declares(policies.VOLUMES_UPDATE, body=schemas.UPDATE, status=202)
-    def update(self, req: Request, server_id: str, id: str) -> Answer:
+    def update(self, req: Request, server_id: str, id: str) -> Response:
         wanted = req.data["volumeAttachment"]
         instance = self.conductor.instance_get(req.context, server_id)
         device = _find(instance, id)
@@ -74,7 +74,7 @@ class VolumeAttachments(Extension):
             req.authorize(policies.VOLUMES_SWAP)
             payload = {"volume_id": id, "new_volume_id": wanted["volumeId"]}
             self.compute.accept(req.context, server_id, operations.SWAP_VOLUME.kind, payload)
-            return Answer(status=202)
+            return Response(status=202)
         for name, value in (
             ("device", device.device_name),
             ("tag", device.tag),
@@ -86,12 +86,12 @@ class VolumeAttachments(Extension):
         if "delete_on_termination" in wanted:
             flag = strutils.bool_from_string(wanted["delete_on_termination"])
             self.conductor.attachment_update(req.context, server_id, id, flag)
-        return Answer(status=202)
+        return Response(status=202)
 
     @declares(policies.VOLUMES_DELETE, status=202)
-    def delete(self, req: Request, server_id: str, id: str) -> Answer:
+    def delete(self, req: Request, server_id: str, id: str) -> Response:
         self.compute.accept(req.context, server_id, operations.DETACH_VOLUME.kind, {"volume_id": id})
-        return Answer(status=202)
+        return Response(status=202)
 
 
 def _find(instance: Instance, volume_id: str) -> BlockDevice:

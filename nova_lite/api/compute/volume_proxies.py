@@ -16,7 +16,7 @@ from nova_lite.api.compute.schemas import volume_proxies as schemas
 from nova_lite.api.compute.servers import Servers
 from nova_lite.api.http import validation
 from nova_lite.api.http.microversions import Change
-from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
 from nova_lite.base import exceptions
 from nova_lite.objects import Volume, VolumeFilters, VolumeSnapshot
 from nova_lite.policies import proxies as policies
@@ -43,24 +43,24 @@ class Volumes(Extension):
     )
 
     @declares(policies.VOLUMES_LIST, query=queries.VOLUME_ATTACHMENTS, answer="volumes")
-    def index(self, req: Request) -> Answer:
+    def index(self, req: Request) -> Response:
         return self._volumes(req)
 
     @declares(policies.VOLUMES_DETAIL, query=queries.VOLUME_ATTACHMENTS, answer="volumes")
-    def detail(self, req: Request) -> Answer:
+    def detail(self, req: Request) -> Response:
         return self._volumes(req)
 
-    def _volumes(self, req: Request) -> Answer:
+    def _volumes(self, req: Request) -> Response:
         filters = VolumeFilters(project_id=req.context.project_id)
         found = self.conductor.volume_list(req.context, filters, None, None, [], [], 0)
-        return Answer({"volumes": [_volume(each) for each in _page(req, found)]})
+        return Response({"volumes": [_volume(each) for each in _page(req, found)]})
 
     @declares(policies.VOLUMES_SHOW, answer="volume")
-    def show(self, req: Request, id: str) -> Answer:
-        return Answer({"volume": _volume(self.conductor.volume_get(req.context, _id(id, exceptions.VolumeNotFound)))})
+    def show(self, req: Request, id: str) -> Response:
+        return Response({"volume": _volume(self.conductor.volume_get(req.context, _id(id, exceptions.VolumeNotFound)))})
 
     @declares(policies.VOLUMES_CREATE, body=schemas.CREATE, answer="volume")
-    def create(self, req: Request) -> Answer:
+    def create(self, req: Request) -> Response:
         wanted = req.data["volume"]
         kind = self.conf.volume.default_type
         if wanted.get("volume_type") not in (None, "", kind):
@@ -80,35 +80,35 @@ class Volumes(Extension):
             snapshot_id=wanted.get("snapshot_id") or None,
         )
         made = self.conductor.volume_create(req.context, volume, {})
-        return Answer({"volume": _volume(made)}, headers={"Location": req.link("os-volumes", made.id)})
+        return Response({"volume": _volume(made)}, headers={"Location": req.link("os-volumes", made.id)})
 
     @declares(policies.VOLUMES_DELETE, status=202)
-    def delete(self, req: Request, id: str) -> Answer:
+    def delete(self, req: Request, id: str) -> Response:
         self.conductor.volume_delete(req.context, _id(id, exceptions.VolumeNotFound))
-        return Answer(status=202)
+        return Response(status=202)
 
     # --- snapshots
 
     @declares(policies.SNAPSHOTS_LIST, query=queries.VOLUME_ATTACHMENTS, answer="snapshots")
-    def snapshots(self, req: Request) -> Answer:
+    def snapshots(self, req: Request) -> Response:
         return self._snapshots(req)
 
     @declares(policies.SNAPSHOTS_DETAIL, query=queries.VOLUME_ATTACHMENTS, answer="snapshots")
-    def snapshots_detail(self, req: Request) -> Answer:
+    def snapshots_detail(self, req: Request) -> Response:
         return self._snapshots(req)
 
-    def _snapshots(self, req: Request) -> Answer:
+    def _snapshots(self, req: Request) -> Response:
         filters = VolumeFilters(project_id=req.context.project_id)
         found = self.conductor.snapshot_list(req.context, filters, None, None, [], [], 0)
-        return Answer({"snapshots": [_snapshot(each) for each in _page(req, found)]})
+        return Response({"snapshots": [_snapshot(each) for each in _page(req, found)]})
 
     @declares(policies.SNAPSHOTS_SHOW, answer="snapshot")
-    def snapshot(self, req: Request, id: str) -> Answer:
+    def snapshot(self, req: Request, id: str) -> Response:
         found = self.conductor.snapshot_get(req.context, _id(id, exceptions.SnapshotNotFound))
-        return Answer({"snapshot": _snapshot(found)})
+        return Response({"snapshot": _snapshot(found)})
 
     @declares(policies.SNAPSHOTS_CREATE, body=schemas.CREATE_SNAPSHOT, answer="snapshot")
-    def create_snapshot(self, req: Request) -> Answer:
+    def create_snapshot(self, req: Request) -> Response:
         """``force``: also of one that a server has."""
         wanted = req.data["snapshot"]
         snapshot = VolumeSnapshot(
@@ -119,12 +119,12 @@ class Volumes(Extension):
             description=wanted.get("display_description"),
         )
         force = {"force": True} if strutils.bool_from_string(wanted.get("force") or False) else {}
-        return Answer({"snapshot": _snapshot(self.conductor.snapshot_create(req.context, snapshot, **force))})
+        return Response({"snapshot": _snapshot(self.conductor.snapshot_create(req.context, snapshot, **force))})
 
     @declares(policies.SNAPSHOTS_DELETE, status=202)
-    def delete_snapshot(self, req: Request, id: str) -> Answer:
+    def delete_snapshot(self, req: Request, id: str) -> Response:
         self.conductor.snapshot_delete(req.context, _id(id, exceptions.SnapshotNotFound))
-        return Answer(status=202)
+        return Response(status=202)
 
 
 class VolumesBoot(Servers):

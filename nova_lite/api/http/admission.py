@@ -15,7 +15,7 @@ from typing import Any
 
 from nova_lite.api.http import wsgi
 from nova_lite.base import metrics
-from nova_lite.rpc.admission import Entry, Line, Priority
+from nova_lite.rpc.admission import AdmissionQueue, Priority, QueuedRequest
 
 _REQUEST = re.compile(rb"([A-Z]+) (?:https?://[^/ ]+)?([^? ]*)")
 _OF_METHODS = {b"DELETE": Priority.DELETE, b"GET": Priority.READ, b"HEAD": Priority.READ}
@@ -34,13 +34,13 @@ def priority(seen: bytes) -> Priority:
     return of_method
 
 
-class Requests:
+class RequestQueue:
     """In place of the queue of cheroot's thread pool: connections whose request is here, most important first.
 
     ``refuse`` is given those that there is no room for, or that waited for ``wait`` seconds."""
 
     def __init__(self, limit: int, threads: int, wait: float, refuse: Callable[[Any], None]) -> None:
-        self.line: Line[Any] = Line(limit, threads)
+        self.line: AdmissionQueue[Any] = AdmissionQueue(limit, threads)
         self._wait = wait
         self._refuse = refuse
         self._own = threading.local()
@@ -49,7 +49,9 @@ class Requests:
     def put(self, conn: Any, block: bool = True, timeout: float | None = None) -> None:
         """A connection, or cheroot's word that one thread shall end, which comes after all that waits."""
         is_request = hasattr(conn, "priority")
-        entry = Entry(conn, conn.priority if is_request else Priority.LIST, time.monotonic(), refusable=is_request)
+        entry = QueuedRequest(
+            conn, conn.priority if is_request else Priority.LIST, time.monotonic(), refusable=is_request
+        )
         gone = self.line.put(entry)
         if gone is not None:
             self._tell(gone)
@@ -68,7 +70,7 @@ class Requests:
             self._tell(entry)
         raise queue.Empty
 
-    def _tell(self, gone: Entry[Any]) -> None:
+    def _tell(self, gone: QueuedRequest[Any]) -> None:
         metrics.REFUSED_REQUESTS.labels(gone.priority.name.lower()).inc()
         self._refuse(gone.item)
 

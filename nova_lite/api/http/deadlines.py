@@ -22,7 +22,7 @@ _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d{1,9})[ \t]*\r\n", re.IGNORE
 _EXPECT = re.compile(rb"\r\nexpect:", re.IGNORECASE)
 
 
-class Limits(NamedTuple):
+class ClientLimits(NamedTuple):
     """``idle``: seconds that a connection may be silent between two requests, or while it is written to. ``request``:
     seconds that a client may keep the server waiting for one request, headers and body, and one more for each
     `MIN_RATE` bytes of it. ``connections``: how many a client's address may have. ``waiting``: how many whole requests
@@ -40,7 +40,7 @@ class TimedReader(io.RawIOBase):
 
     Only waiting counts, not what the application does between two reads."""
 
-    def __init__(self, raw: Any, sock: Any, limits: Limits) -> None:
+    def __init__(self, raw: Any, sock: Any, limits: ClientLimits) -> None:
         self._raw = raw
         self._sock = sock
         self._limits = limits

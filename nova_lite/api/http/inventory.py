@@ -8,7 +8,7 @@ from nova_lite.api.http import microversions, router, wsgi
 from nova_lite.api.http.microversions import Version
 
 
-class Entry(NamedTuple):
+class RouteEntry(NamedTuple):
     """One route, or one action of a route (``action`` is then its name). ``resource``: the extension's title.
 
     Served by the minor versions ``since`` to ``until`` (None: there is no end).
@@ -33,10 +33,10 @@ class Entry(NamedTuple):
         return maximum if self.until is None else min(maximum, Version(maximum.major, self.until))
 
 
-def entries() -> list[Entry]:
+def entries() -> list[RouteEntry]:
     """Of all installed extensions; by path, verb, action, newest first."""
     rows = [
-        Entry(row.method, row.path, row.action, made.title, row.since, row.until, row.declaration(made))
+        RouteEntry(row.method, row.path, row.action, made.title, row.since, row.until, row.declaration(made))
         for made in router.extension_classes()
         for row in made.routes
     ]

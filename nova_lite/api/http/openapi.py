@@ -16,7 +16,7 @@ from typing import Any
 import webob
 
 from nova_lite.api.http import deploy, microversions, wsgi
-from nova_lite.api.http.inventory import Entry, entries
+from nova_lite.api.http.inventory import RouteEntry, entries
 from nova_lite.api.http.microversions import Version, Versioned
 from nova_lite.api.http.validation import Schema
 from nova_lite.base import version
@@ -67,7 +67,7 @@ class Document:
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD") or environ.get("PATH_INFO", "") not in ("", "/"):
             return wsgi.unknown_url()
         root = wsgi.root_url(environ, self._link_prefix)
-        return wsgi.to_response(wsgi.Answer({**document(), "servers": [{"url": f"{root}/v2.1"}]}))
+        return wsgi.to_response(wsgi.Response({**document(), "servers": [{"url": f"{root}/v2.1"}]}))
 
 
 @functools.cache
@@ -109,7 +109,7 @@ def _paths() -> dict[str, Any]:
     return paths
 
 
-def _one(rows: list[Entry]) -> dict[str, Any]:
+def _one(rows: list[RouteEntry]) -> dict[str, Any]:
     """A route; ``rows`` are its version ranges, the newest first."""
     row = max(rows, key=lambda row: row.newest)
     described = _frame(row, row.newest)
@@ -125,7 +125,7 @@ def _one(rows: list[Entry]) -> dict[str, Any]:
     return described
 
 
-def _actions(rows: list[Entry]) -> dict[str, Any]:
+def _actions(rows: list[RouteEntry]) -> dict[str, Any]:
     """The route that leads to actions: a body of each action that the newest version has."""
     newest = max(row.newest for row in rows)
     described = _frame(rows[0], newest)
@@ -135,14 +135,14 @@ def _actions(rows: list[Entry]) -> dict[str, Any]:
     return described
 
 
-def _action_body(row: Entry) -> Schema:
+def _action_body(row: RouteEntry) -> Schema:
     if row.declared.body:
         schema: Schema = _schema(row.declared.body.at(row.newest))
         return schema
     return {"type": "object", "properties": {row.action: {}}, "required": [row.action], "additionalProperties": False}
 
 
-def _frame(row: Entry, asked: Version) -> dict[str, Any]:
+def _frame(row: RouteEntry, asked: Version) -> dict[str, Any]:
     name = "_".join((row.method.lower(), *re.findall(r"\w+", row.path)))
     variables = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
@@ -170,7 +170,7 @@ def _body(schema: Schema) -> dict[str, Any]:
     return {"required": True, "content": {"application/json": {"schema": schema}}}
 
 
-def _responses(rows: Iterable[Entry], method: str) -> dict[str, Any]:
+def _responses(rows: Iterable[RouteEntry], method: str) -> dict[str, Any]:
     bodies: dict[int, list[Schema | None]] = {}
     for row in rows:
         if row.served:
@@ -204,7 +204,7 @@ def _answer(keys: tuple[str, ...] | None) -> Schema | None:
     return {"type": "object", "anyOf": [{"required": [key]} for key in keys]}
 
 
-def _history(row: Entry) -> dict[str, Any]:
+def _history(row: RouteEntry) -> dict[str, Any]:
     found: dict[str, Any] = _range(row.since, row.until)
     found["policy"] = row.declared.policy or None
     for name, schemas in (("bodies", row.declared.body), ("queries", row.declared.query)):
@@ -213,7 +213,7 @@ def _history(row: Entry) -> dict[str, Any]:
     return found
 
 
-def _variants(row: Entry, schemas: Versioned[Schema]) -> list[dict[str, Any]]:
+def _variants(row: RouteEntry, schemas: Versioned[Schema]) -> list[dict[str, Any]]:
     """The schemas of all versions that have the operation, the newest first."""
     return [
         {**_range(max(since, row.since), row.until if until is None else until), "schema": _schema(schema)}

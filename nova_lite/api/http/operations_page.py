@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nova_lite import operations
 from nova_lite.api.http import inventory, reference
-from nova_lite.operations import End, OnHost, Operation, Schedule, Step
+from nova_lite.operations import HostRole, HostStep, Operation, ScheduleStep, Step
 
 #: What is above this line in the page is written by hand.
 MARK = "<!-- Made by `nova-lite-manage api operations` from here on. -->\n"
@@ -51,7 +51,7 @@ def _section(title: str, row: Operation) -> str:
     if row.kind != operations.CREATE.kind:
         facts.append(f"- Refused with 409: {'; '.join(_refusals(row)) or 'never by its row'}.")
         facts.append(f"- When it is accepted, an open action is {'closed' if row.supersedes else 'left as it is'}.")
-    if row.joins:
+    if row.deduplicates:
         facts.append("- A request while one is open is the same one.")
     if row.steps:
         columns = ("step", "where", "RPC method", "task state", "event", "deadline", "then it is", "undo", "notes")
@@ -80,7 +80,7 @@ def _refusals(row: Operation) -> Iterator[str]:
         yield f'{wrong} vm_state {{state}}"'
     if row.during is not None:
         yield f'{wrong} task_state {{state}}"'
-    if row.supersedes and not row.takes_over:
+    if row.supersedes and not row.preempts:
         yield f'{wrong} unfinished action {{operation}}" (one that has failed and is being undone)'
     if row.needs_host:
         yield '"Instance {id} is not ready" (it is on no host)'
@@ -89,13 +89,13 @@ def _refusals(row: Operation) -> Iterator[str]:
 def _line(row: Operation, step: Step) -> str:
     is_undo = row.is_undo(step.name)
     where, method = "conductor", ""
-    if isinstance(step, Schedule):
+    if isinstance(step, ScheduleStep):
         where, method = "conductor, scheduler", "select_destinations"
-    elif isinstance(step, operations.Network):
+    elif isinstance(step, operations.NetworkStep):
         where = "network backend"
-    elif isinstance(step, operations.Image):
+    elif isinstance(step, operations.ImageStep):
         where = "image backend"
-    elif isinstance(step, OnHost):
+    elif isinstance(step, HostStep):
         where, method = _WHERE[step.at], step.method
     task = " then ".join(map(_code, _tasks(step)))
     cells = (
@@ -113,20 +113,20 @@ def _line(row: Operation, step: Step) -> str:
 
 
 _WHERE = {
-    End.HERE: "its host",
-    End.EVERY: "every host where it holds something",
-    End.SOURCE: "source",
-    End.DESTINATION: "destination",
+    HostRole.HERE: "its host",
+    HostRole.EVERY: "every host where it holds something",
+    HostRole.SOURCE: "source",
+    HostRole.DESTINATION: "destination",
 }
 
 
 def _deadline(step: Step, is_undo: bool) -> str:
     """What ends the step if nothing else does."""
-    if isinstance(step, OnHost) and step.lasting:
-        return "none" if is_undo or step.at in operations.MOVE else "only reported"
-    if isinstance(step, operations.Image) and step.goes_on:
+    if isinstance(step, HostStep) and step.retry_forever:
+        return "none" if is_undo or step.at in operations.MOVE_ROLES else "only reported"
+    if isinstance(step, operations.ImageStep) and step.outlives_action:
         return "none"
-    if isinstance(step, Schedule | OnHost | operations.Image):
+    if isinstance(step, ScheduleStep | HostStep | operations.ImageStep):
         return _code(f"[conductor] {step.deadline}") if step.deadline else "the action's"
     return ""
 
@@ -136,21 +136,21 @@ def _notes(step: Step) -> Iterator[str]:
         yield "point of no return"
     if step.moves_to:
         yield f"then it is at the {_WHERE[step.moves_to]}"
-    if isinstance(step, Schedule) and not step.moves:
+    if isinstance(step, ScheduleStep) and not step.moves:
         yield "claims the destination"
-    if isinstance(step, operations.Release) and step.end in operations.MOVE:
+    if isinstance(step, operations.ReleaseStep) and step.end in operations.MOVE_ROLES:
         yield f"of the {_WHERE[step.end]}"
     if step.only_if:
         yield f"only if `{step.only_if}`"
-    if isinstance(step, operations.Image) and step.goes_on:
+    if isinstance(step, operations.ImageStep) and step.outlives_action:
         yield "until it has worked, beside later operations"
-    if isinstance(step, OnHost):
+    if isinstance(step, HostStep):
         if step.fences:
             yield "fenced first"
-        if step.lasting:
+        if step.retry_forever:
             yield "until it has worked"
-        if step.away:
-            yield f"`{step.away}` while the host is away"
+        if step.offline_step:
+            yield f"`{step.offline_step}` while the host is away"
         if step.driver:
             yield f"driver's `{step.driver}`"
         if step.since != "1.0":
@@ -175,16 +175,16 @@ def _becomes(row: Operation) -> str:
 
 def _tasks(step: Step) -> list[str]:
     """Its task states, in order."""
-    on_host = (step.begun, *step.tasks) if isinstance(step, OnHost) else ()
+    on_host = (step.begun, *step.tasks) if isinstance(step, HostStep) else ()
     return [state for state in (step.task, *on_host) if state]
 
 
 def _failed(row: Operation) -> str:
     if row.failed:
         return row.failed
-    lasting = [step for step in row.steps if isinstance(step, OnHost) and step.lasting]
-    if lasting:
-        return "it goes on" if lasting[0].at in operations.MOVE else "error, and it goes on"
+    retry_forever = [step for step in row.steps if isinstance(step, HostStep) and step.retry_forever]
+    if retry_forever:
+        return "it goes on" if retry_forever[0].at in operations.MOVE_ROLES else "error, and it goes on"
     if any(step.undo for step in row.steps):
         return "as it was"
     return "as its guest is" if row.steps else ""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from nova_lite import policies
 from nova_lite.api.http import microversions
-from nova_lite.api.http.inventory import Entry, entries
+from nova_lite.api.http.inventory import RouteEntry, entries
 from nova_lite.policies import base
 
 _HEAD = """# Reference of the REST API
@@ -44,7 +44,7 @@ def markdown() -> str:
     return "\n".join(parts)
 
 
-def _lines(rows: Iterable[Entry]) -> Iterator[str]:
+def _lines(rows: Iterable[RouteEntry]) -> Iterator[str]:
     for row in rows:
         rule = row.declared.policy
         yield f"| {_name(row)} | {_versions(row)} | `{rule}` | {who_may(rule)} |\n"
@@ -56,11 +56,11 @@ def who_may(rule: str) -> str:
     return _WHO.get(check, check)
 
 
-def _name(row: Entry) -> str:
+def _name(row: RouteEntry) -> str:
     return f"`{row.method} {row.path}`" + (f" `{row.action}`" if row.action else "")
 
 
-def _versions(row: Entry) -> str:
+def _versions(row: RouteEntry) -> str:
     major = microversions.MAXIMUM.major
     since = f"{major}.{row.since} on" if row.since > microversions.MINIMUM.minor else ""
     until = f"to {major}.{row.until}" if row.until is not None else ""

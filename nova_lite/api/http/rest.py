@@ -1,6 +1,6 @@
 """A REST application of one table of routes, without microversions: what identity and image services are made of.
 
-Handlers take the `Request` and the variables of the URL, as those of the compute API do, and return an `Answer` or a
+Handlers take the `Request` and the variables of the URL, as those of the compute API do, and return an `Response` or a
 whole response. The table says which rule is asked before; nothing is answered that was not authorized.
 """
 
@@ -70,7 +70,7 @@ class Application:
 
     routes: tuple[Route, ...]
 
-    def __init__(self, services: wsgi.Services) -> None:
+    def __init__(self, services: wsgi.ConductorServices) -> None:
         self.services = services
         self.conf = services.conf
         self._rows: dict[str, dict[str, Route]] = {}
@@ -95,12 +95,12 @@ class Application:
         req.authorized = False
         try:
             answer = self._handle(req)
-            response = wsgi.to_response(answer) if isinstance(answer, wsgi.Answer) else answer
+            response = wsgi.to_response(answer) if isinstance(answer, wsgi.Response) else answer
         except Exception as error:
             response = self._fault_of(req, error)
         return response(environ, start_response)
 
-    def _handle(self, req: Request) -> wsgi.Answer | webob.Response:
+    def _handle(self, req: Request) -> wsgi.Response | webob.Response:
         path = req.environ.get("PATH_INFO", "").encode("latin-1", "replace").decode("utf-8", "replace")
         match = self._mapper.match(path.rstrip("/") or "/")
         if match is None:
@@ -117,7 +117,7 @@ class Application:
         if not route.streams:
             _check_size(req)
         req.admit(wsgi.Declaration(route.policy, target=route.target, authorizes=route.authorizes), match)
-        answer: wsgi.Answer | webob.Response = getattr(self, route.handler)(req, **match)
+        answer: wsgi.Response | webob.Response = getattr(self, route.handler)(req, **match)
         if route.policy != PUBLIC and not req.authorized:
             raise RuntimeError(f"{req.method} {req.path} was answered without authorization")
         return answer

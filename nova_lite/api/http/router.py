@@ -26,7 +26,7 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> Router:
     return Router(services, load_extensions(services), legacy=local_conf.get("legacy", "").lower() == "true")
 
 
-def load_extensions(services: wsgi.Services) -> list[wsgi.Extension]:
+def load_extensions(services: wsgi.ConductorServices) -> list[wsgi.Extension]:
     """Every extension that can be loaded, by alias; one that cannot is logged and left out."""
     manager: Any = stevedore_extension.ExtensionManager(
         NAMESPACE,
@@ -83,7 +83,9 @@ def _mapper(paths: frozenset[str]) -> routes.Mapper:
 class Router:
     """WSGI application: finds what a URL leads to and hands over to the dispatcher."""
 
-    def __init__(self, services: wsgi.Services, extensions: list[wsgi.Extension], legacy: bool = False) -> None:
+    def __init__(
+        self, services: wsgi.ConductorServices, extensions: list[wsgi.Extension], legacy: bool = False
+    ) -> None:
         self.extensions = extensions
         self._dispatcher = wsgi.Dispatcher(services, legacy)
         self._endpoints: dict[str, list[wsgi.Endpoint]] = {}

@@ -19,7 +19,7 @@ from cheroot import server as cheroot_server
 from cheroot import wsgi as cheroot_wsgi
 
 from nova_lite.api.http import admission, deadlines
-from nova_lite.api.http.deadlines import Clients, Limits, TimedReader
+from nova_lite.api.http.deadlines import ClientLimits, Clients, TimedReader
 from nova_lite.api.http.deploy import App
 from nova_lite.base import concurrency
 from nova_lite.daemon.sockets import BACKLOG, listen
@@ -32,7 +32,7 @@ MAX_KEEP_ALIVE = 1000
 MAX_UNREAD_BYTES = deadlines.MAX_AWAITED_BODY
 
 
-class Server(Protocol):
+class HttpServer(Protocol):
     def start(self) -> None: ...
 
     def stop(self, timeout: float) -> None: ...
@@ -49,14 +49,14 @@ def listen_apart(address: str, port: int, count: int, early: bool = False) -> li
 
 
 def make(
-    sock: socket.socket, app: App, threads: int, context: ssl.SSLContext | None, limits: Limits | None = None
-) -> Server:
+    sock: socket.socket, app: App, threads: int, context: ssl.SSLContext | None, limits: ClientLimits | None = None
+) -> HttpServer:
     """A server on ``sock``, over TLS with ``context``, in the concurrency mode of this process."""
     if context is not None:
         # The handshake is left to the connection's own thread: a slow client holds up nobody else.
         sock = context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
         app = _Https(app)
-    limits = limits or Limits()
+    limits = limits or ClientLimits()
     if concurrency.is_eventlet():
         reader = functools.partial(TimedReader, limits=limits)
         log = LOG.getChild("eventlet")
@@ -78,7 +78,7 @@ class _Https:
 class _ThreadedServer:
     """A WSGI server of native threads; idle connections wait in one selector and hold none of them."""
 
-    def __init__(self, sock: socket.socket, app: App, threads: int, limits: Limits) -> None:
+    def __init__(self, sock: socket.socket, app: App, threads: int, limits: ClientLimits) -> None:
         self._http = _Cheroot(sock, app, threads, limits)
         self._thread = threading.Thread(target=self._http.serve, name="wsgi", daemon=True)
 
@@ -101,7 +101,7 @@ class _Request(cheroot_server.HTTPRequest):
 
 
 class _Reader(cheroot_makefile.StreamReader):
-    def __init__(self, sock: socket.socket, limits: Limits) -> None:
+    def __init__(self, sock: socket.socket, limits: ClientLimits) -> None:
         self.timed = TimedReader(socket.SocketIO(sock, "r"), sock, limits)
         super(cheroot_makefile.StreamReader, self).__init__(self.timed, io.DEFAULT_BUFFER_SIZE)
         self.bytes_read = 0
@@ -135,14 +135,14 @@ class _Connection(cheroot_server.HTTPConnection):
 class _Cheroot(cheroot_wsgi.Server):
     ConnectionClass = _Connection
 
-    def __init__(self, sock: socket.socket, app: App, threads: int, limits: Limits) -> None:
+    def __init__(self, sock: socket.socket, app: App, threads: int, limits: ClientLimits) -> None:
         super().__init__(
             sock.getsockname()[:2], app, numthreads=threads, request_queue_size=BACKLOG, timeout=int(limits.idle)
         )
         self._listening = sock
         self.limits = limits
         self.clients = Clients(limits.connections)
-        self.waiting = admission.Requests(limits.waiting, threads, limits.wait, self._refuse)
+        self.waiting = admission.RequestQueue(limits.waiting, threads, limits.wait, self._refuse)
         self.requests._queue = self.waiting
         self.requests.get = self.waiting.get
         self.max_request_header_size = deadlines.MAX_HEADER_BYTES

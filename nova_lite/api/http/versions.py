@@ -30,13 +30,13 @@ _PATHS = {"v2.0": "/v2/", "v2.1": "/v2.1/"}
 _MEDIA = {"v2.0": "2", "v2.1": "2.1"}
 
 
-def app_factory(global_conf: dict[str, str], **local_conf: str) -> Versions:
+def app_factory(global_conf: dict[str, str], **local_conf: str) -> ComputeVersions:
     """Paste factory. ``show = v2.1`` (or v2.0) serves that version's document, otherwise all are listed."""
     del global_conf
-    return Versions(deploy.conf().api.compute_link_prefix, local_conf.get("show"))
+    return ComputeVersions(deploy.conf().api.compute_link_prefix, local_conf.get("show"))
 
 
-class Versions:
+class ComputeVersions:
     """WSGI application for one version's document, or for the list at the root."""
 
     def __init__(self, link_prefix: str | None, show: str | None) -> None:
@@ -53,13 +53,13 @@ class Versions:
             response = wsgi.fault_of(error)
         return response(environ, start_response)
 
-    def _answer(self, environ: dict[str, Any]) -> wsgi.Answer:
+    def _answer(self, environ: dict[str, Any]) -> wsgi.Response:
         if self._show:
-            return wsgi.Answer({"version": self._document(environ, self._show)})
+            return wsgi.Response({"version": self._document(environ, self._show)})
         path = environ.get("PATH_INFO", "")
         if path in ("", "/"):
-            return wsgi.Answer({"versions": [self._summary(environ, version) for version in _KNOWN]})
-        return wsgi.Answer({"choices": [self._choice(environ, version, path) for version in _KNOWN]}, 300)
+            return wsgi.Response({"versions": [self._summary(environ, version) for version in _KNOWN]})
+        return wsgi.Response({"choices": [self._choice(environ, version, path) for version in _KNOWN]}, 300)
 
     def _root(self, environ: dict[str, Any]) -> str:
         """The root is one segment above a version's application, and the list's own place."""

@@ -70,7 +70,7 @@ MALFORMED_BODY = "Malformed request body"
 _HOST = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?")
 
 
-class Services(NamedTuple):
+class ConductorServices(NamedTuple):
     """What handlers work with: built once at the root (`nova_lite.cmd.api`), or of fakes by the tests."""
 
     conf: cfg.ConfigOpts
@@ -173,7 +173,7 @@ class Endpoint(NamedTuple):
     """A row with the function that answers."""
 
     route: Route
-    handler: Callable[..., Answer]
+    handler: Callable[..., Response]
     declared: Declaration
 
 
@@ -186,7 +186,7 @@ class Extension:
     title: str
     routes: tuple[Route, ...] = ()
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: ConductorServices) -> None:
         self.conf = services.conf
         self.compute = services.compute
         self.endpoints = [Endpoint(row, getattr(self, row.handler), row.declaration(self)) for row in self.routes]
@@ -200,7 +200,7 @@ class Extension:
         return self.compute.images
 
 
-class Answer:
+class Response:
     """What a handler returns: a JSON body or none, a status, headers."""
 
     def __init__(self, body: Any = None, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
@@ -212,7 +212,7 @@ class Answer:
 class Request(webob.Request):  # type: ignore[misc]
     """A request on its way to a handler."""
 
-    services: Services
+    services: ConductorServices
     version: Version
     project_url: str
     route: Route
@@ -426,7 +426,7 @@ class Target(NamedTuple):
 class Dispatcher:
     """The WSGI application under the router: from `Target` (which the router leaves in environ) to the handler."""
 
-    def __init__(self, services: Services, legacy: bool) -> None:
+    def __init__(self, services: ConductorServices, legacy: bool) -> None:
         self._services = services
         self._legacy = legacy
 
@@ -451,7 +451,7 @@ class Dispatcher:
         seconds.observe(time.perf_counter() - started)
         return response(environ, start_response)
 
-    def _handle(self, req: Request, target: Target | None) -> Answer:
+    def _handle(self, req: Request, target: Target | None) -> Response:
         if target is None:
             raise UnknownUrl()
         if target.project_id is not None and target.project_id != req.context.project_id:
@@ -500,7 +500,7 @@ class UnknownUrl(Exception):
     """Nothing is at this URL, or not for this verb."""
 
 
-def to_response(answer: Answer) -> webob.Response:
+def to_response(answer: Response) -> webob.Response:
     response = webob.Response(status=answer.status, headerlist=[])
     if answer.body is not None:
         response.content_type = "application/json"
@@ -535,7 +535,7 @@ def fault(code: int, message: str, retry_after: int | None = None) -> webob.Resp
         body["retryAfter"] = headers["Retry-After"] = "0"
     if code == 503:
         headers["Retry-After"] = str(retry_after or 2)
-    return to_response(Answer({name: body}, code, headers))
+    return to_response(Response({name: body}, code, headers))
 
 
 def unknown_url() -> webob.Response:

@@ -9,13 +9,13 @@ import webob
 
 from nova_lite.api.http import deploy, rest, wsgi
 from nova_lite.api.http.rest import PUBLIC, Request, Route
-from nova_lite.api.http.wsgi import Answer
+from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import views
 from nova_lite.api.identity.authority import UNSCOPED, Authority, Identity, Scope
 from nova_lite.api.identity.catalog import Catalog
 from nova_lite.api.identity.changes import Changes, found
 from nova_lite.api.identity.directory import DOMAIN_ID, DOMAIN_NAME, ROLES, User
-from nova_lite.api.identity.refused import Refused
+from nova_lite.api.identity.refused import UnservedIdentity
 from nova_lite.api.identity.tokens import Token
 from nova_lite.base import exceptions
 from nova_lite.policies import identity as policies
@@ -33,10 +33,10 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> IdentityApp:
     return IdentityApp(services, authority)
 
 
-class IdentityApp(Changes, Refused, rest.Application):
+class IdentityApp(Changes, UnservedIdentity, rest.Application):
     routes = (
         *Changes.routes,
-        *Refused.routes,
+        *UnservedIdentity.routes,
         Route("GET", "/", "versions", PUBLIC),
         Route("GET", "/v3", "version", PUBLIC),
         Route("POST", "/v3/auth/tokens", "issue", PUBLIC),
@@ -63,7 +63,7 @@ class IdentityApp(Changes, Refused, rest.Application):
         Route("GET", "/v3/regions/{id}", "show", policies.REGIONS_SHOW),
     )
 
-    def __init__(self, services: wsgi.Services, authority: Authority) -> None:
+    def __init__(self, services: wsgi.ConductorServices, authority: Authority) -> None:
         super().__init__(services)
         self.authority = authority
         self.listed = Catalog(services.conf)
@@ -73,21 +73,21 @@ class IdentityApp(Changes, Refused, rest.Application):
 
     # --- versions
 
-    def versions(self, req: Request) -> Answer:
-        return Answer({"versions": {"values": [views.version(req.base_url)]}}, 300, {"Vary": "X-Auth-Token"})
+    def versions(self, req: Request) -> Response:
+        return Response({"versions": {"values": [views.version(req.base_url)]}}, 300, {"Vary": "X-Auth-Token"})
 
-    def version(self, req: Request) -> Answer:
-        return Answer({"version": views.version(req.base_url)}, 200, {"Vary": "X-Auth-Token"})
+    def version(self, req: Request) -> Response:
+        return Response({"version": views.version(req.base_url)}, 200, {"Vary": "X-Auth-Token"})
 
     # --- tokens
 
-    def issue(self, req: Request) -> Answer:
+    def issue(self, req: Request) -> Response:
         auth = _object(req.json_object(), "auth")
         scope = _scope(auth.get("scope"))
         who, parent = self._authenticate(_object(auth, "identity"), scope, req.remote_addr or "")
         text, token = self.authority.issue(who, parent)
         catalog = None if "nocatalog" in req.GET else self.listed
-        return Answer(views.token(token, who, catalog), 201, {SUBJECT: text, "Vary": "X-Auth-Token"})
+        return Response(views.token(token, who, catalog), 201, {SUBJECT: text, "Vary": "X-Auth-Token"})
 
     def _authenticate(self, identity: dict[str, Any], scope: Scope, address: str) -> tuple[Identity, Token | None]:
         methods = identity.get("methods")
@@ -108,17 +108,17 @@ class IdentityApp(Changes, Refused, rest.Application):
         domain_ok = _is_default_domain(user.get("domain"))
         return self.authority.by_password(password, address, name=_text(user, "name"), domain_ok=domain_ok)
 
-    def validate(self, req: Request) -> Answer:
+    def validate(self, req: Request) -> Response:
         text, token, who = self._subject(req)
         req.authorize(req.declared.policy, {"user_id": who.user.id})
         catalog = None if "nocatalog" in req.GET else self.listed
-        return Answer(views.token(token, who, catalog), 200, {SUBJECT: text, "Vary": "X-Auth-Token"})
+        return Response(views.token(token, who, catalog), 200, {SUBJECT: text, "Vary": "X-Auth-Token"})
 
-    def revoke(self, req: Request) -> Answer:
+    def revoke(self, req: Request) -> Response:
         _, token, who = self._subject(req)
         req.authorize(req.declared.policy, {"user_id": who.user.id})
         self.authority.tokens.revoke(token)
-        return Answer(status=204)
+        return Response(status=204)
 
     def _subject(self, req: Request) -> tuple[str, Token, Identity]:
         text = req.headers.get(SUBJECT, "")
@@ -129,35 +129,35 @@ class IdentityApp(Changes, Refused, rest.Application):
 
     # --- oneself
 
-    def catalog(self, req: Request) -> Answer:
+    def catalog(self, req: Request) -> Response:
         if req.context.project_id is None:
             raise exceptions.Forbidden("Only a token for a project has a catalog.")
-        return Answer({"catalog": self.listed.entries, "links": _links(f"{req.base_url}/v3/auth/catalog")})
+        return Response({"catalog": self.listed.entries, "links": _links(f"{req.base_url}/v3/auth/catalog")})
 
-    def own_projects(self, req: Request) -> Answer:
+    def own_projects(self, req: Request) -> Response:
         return self._projects_of(req, str(req.context.user_id))
 
-    def own_domains(self, req: Request) -> Answer:
+    def own_domains(self, req: Request) -> Response:
         return _list(req, "domains", [])
 
-    def user_projects(self, req: Request, id: str) -> Answer:
+    def user_projects(self, req: Request, id: str) -> Response:
         return self._projects_of(req, id)
 
-    def _projects_of(self, req: Request, user_id: str) -> Answer:
+    def _projects_of(self, req: Request, user_id: str) -> Response:
         user = found("user", user_id, self.authority.content.user(user_id))
         projects = self.authority.content.projects_of(user)
         return _list(req, "projects", (views.project(project, req.base_url) for project in projects))
 
     # --- all there is
 
-    def index(self, req: Request) -> Answer:
+    def index(self, req: Request) -> Response:
         kind = _kind(req)
         return _list(req, kind, self._all(req, kind))
 
-    def show(self, req: Request, id: str) -> Answer:
+    def show(self, req: Request, id: str) -> Response:
         kind = _kind(req)
         singular = kind.removesuffix("s")
-        return Answer({singular: found(singular, id, next((x for x in self._all(req, kind) if x["id"] == id), None))})
+        return Response({singular: found(singular, id, next((x for x in self._all(req, kind) if x["id"] == id), None))})
 
     def _all(self, req: Request, kind: str) -> list[dict[str, Any]]:
         content, url = self.authority.content, req.base_url
@@ -176,7 +176,7 @@ class IdentityApp(Changes, Refused, rest.Application):
                 items = self.listed.services if kind == "services" else self.listed.endpoints
                 return [views.linked(item, url, kind) for item in items]
 
-    def role_assignments(self, req: Request) -> Answer:
+    def role_assignments(self, req: Request) -> Response:
         wanted = {key: req.GET.get(f"{key}.id") for key in ("user", "role")}
         project_id = req.GET.get("scope.project.id")
         with_names = req.GET.get("include_names", "0").lower() not in ("0", "false")
@@ -193,14 +193,14 @@ class IdentityApp(Changes, Refused, rest.Application):
             if all(value is None or one[key]["id"] == value for key, value in wanted.items())
             and (project_id is None or one["scope"]["project"]["id"] == project_id)
         ]
-        return Answer({"role_assignments": chosen, "links": _links(f"{req.base_url}/v3/role_assignments")})
+        return Response({"role_assignments": chosen, "links": _links(f"{req.base_url}/v3/role_assignments")})
 
 
 def fault(code: int, message: str, auth_url: str | None = None) -> webob.Response:
     """Keystone's form: ``{"error": {"code": ..., "message": ..., "title": ...}}``"""
     title = _TITLES.get(code) or webob.exc.status_map[code].title
     headers = {"WWW-Authenticate": f'Keystone uri="{auth_url}"'} if code == 401 and auth_url else {}
-    return wsgi.to_response(Answer({"error": {"code": code, "message": message, "title": title}}, code, headers))
+    return wsgi.to_response(Response({"error": {"code": code, "message": message, "title": title}}, code, headers))
 
 
 def _kind(req: Request) -> str:
@@ -209,7 +209,7 @@ def _kind(req: Request) -> str:
     return kind
 
 
-def _list(req: Request, kind: str, items: Iterable[dict[str, Any]]) -> Answer:
+def _list(req: Request, kind: str, items: Iterable[dict[str, Any]]) -> Response:
     """Those that match every filter of the query, each of them a field and its value."""
     found = list(items)
     for name, value in req.GET.items():
@@ -217,7 +217,7 @@ def _list(req: Request, kind: str, items: Iterable[dict[str, Any]]) -> Answer:
             found = [item for item in found if _same(item.get(name), value)]
         elif name == "domain_id" and value != DOMAIN_ID:
             found = []
-    return Answer({kind: found, "links": _links(f"{req.base_url}/v3/{kind}")})
+    return Response({kind: found, "links": _links(f"{req.base_url}/v3/{kind}")})
 
 
 def _same(value: Any, wanted: str) -> bool:

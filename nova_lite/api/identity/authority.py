@@ -11,8 +11,8 @@ from typing import NamedTuple
 from oslo_config import cfg
 
 from nova_lite.api.identity import passwords
-from nova_lite.api.identity.directory import Content, Directory, Project, User, implied
-from nova_lite.api.identity.throttle import Throttle
+from nova_lite.api.identity.directory import Directory, Project, User, UsersFile, implied
+from nova_lite.api.identity.throttle import PasswordThrottle
 from nova_lite.api.identity.tokens import Token, Tokens, new_token
 from nova_lite.base import exceptions
 
@@ -48,7 +48,7 @@ class Authority:
         self.tokens = Tokens(conf.identity.tokens_path)
         self._secret = os.urandom(32)
         self._good: dict[bytes, None] = {}
-        self._throttle = Throttle()
+        self._throttle = PasswordThrottle()
 
     def check(self) -> None:
         """Raises `ConfigurationError` when users or keys cannot be read."""
@@ -56,7 +56,7 @@ class Authority:
         self.tokens.keys.fernet()
 
     @property
-    def content(self) -> Content:
+    def content(self) -> UsersFile:
         return self.directory.content
 
     def by_password(

@@ -11,7 +11,7 @@ _INTERFACES = ("public", "internal", "admin")
 _ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
 
 
-class Service(NamedTuple):
+class CatalogService(NamedTuple):
     """``api``: its name in ``[api] enabled_apis``; ``listen``, ``port``: options of ``[api]``."""
 
     api: str
@@ -24,12 +24,12 @@ class Service(NamedTuple):
 
 
 _SERVICES = (
-    Service("identity", "identity", "keystone", "identity_endpoint", "identity_listen", "identity_port", "/v3"),
-    Service("osapi_compute", "compute", "nova", "compute_endpoint", "listen", "port", "/v2.1"),
-    Service("image", "image", "glance", "image_endpoint", "image_listen", "image_port", ""),
-    Service("volume", "volumev3", "cinderv3", "volume_endpoint", "volume_listen", "volume_port", "/v3"),
-    Service("volume", "block-storage", "cinder", "volume_endpoint", "volume_listen", "volume_port", "/v3"),
-    Service("network", "network", "neutron", "network_endpoint", "network_listen", "network_port", ""),
+    CatalogService("identity", "identity", "keystone", "identity_endpoint", "identity_listen", "identity_port", "/v3"),
+    CatalogService("osapi_compute", "compute", "nova", "compute_endpoint", "listen", "port", "/v2.1"),
+    CatalogService("image", "image", "glance", "image_endpoint", "image_listen", "image_port", ""),
+    CatalogService("volume", "volumev3", "cinderv3", "volume_endpoint", "volume_listen", "volume_port", "/v3"),
+    CatalogService("volume", "block-storage", "cinder", "volume_endpoint", "volume_listen", "volume_port", "/v3"),
+    CatalogService("network", "network", "neutron", "network_endpoint", "network_listen", "network_port", ""),
 )
 
 
@@ -77,7 +77,7 @@ def url_of(conf: cfg.ConfigOpts, kind: str) -> str:
     return next(_url(conf, service) for service in _SERVICES if service.type == kind)
 
 
-def _url(conf: cfg.ConfigOpts, service: Service) -> str:
+def _url(conf: cfg.ConfigOpts, service: CatalogService) -> str:
     told = conf.identity[service.option]
     if told:
         return str(told).rstrip("/")

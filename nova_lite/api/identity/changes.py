@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from nova_lite.api.http.rest import Request, Route
-from nova_lite.api.http.wsgi import Answer
+from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import directory, views
 from nova_lite.api.identity.authority import Authority
-from nova_lite.api.identity.directory import DOMAIN_ID, ROLES, Content, Project, User, role_id
+from nova_lite.api.identity.directory import DOMAIN_ID, ROLES, Project, User, UsersFile, role_id
 from nova_lite.base import exceptions
 from nova_lite.policies import identity as policies
 
@@ -34,13 +34,13 @@ class Changes:
         Route("DELETE", "/v3/projects/{project_id}/users/{user_id}/roles/{role}", "revoke_role", policies.ROLES_REVOKE),
     )
 
-    def create_project(self, req: Request) -> Answer:
+    def create_project(self, req: Request) -> Response:
         wanted = _wanted(req, "project", name=str, description=str | None)
         with self._changing() as content:
             made = directory.add_project(content, wanted["name"], wanted["description"] or "")
-        return Answer({"project": views.project(made, req.base_url)}, 201)
+        return Response({"project": views.project(made, req.base_url)}, 201)
 
-    def update_project(self, req: Request, id: str) -> Answer:
+    def update_project(self, req: Request, id: str) -> Response:
         wanted = _said(req, "project", name=str, description=str | None, enabled=bool)
         with self._changing() as content:
             project = _project(content, id)
@@ -48,23 +48,23 @@ class Changes:
                 directory.rename(content, "project", project, wanted["name"])
             project.description = wanted.get("description", project.description) or ""
             project.enabled = wanted.get("enabled", project.enabled)
-        return Answer({"project": views.project(project, req.base_url)})
+        return Response({"project": views.project(project, req.base_url)})
 
-    def delete_project(self, req: Request, id: str) -> Answer:
+    def delete_project(self, req: Request, id: str) -> Response:
         """What the project has stays: servers are for admins to delete."""
         with self._changing() as content:
             directory.remove_project(content, _project(content, id))
-        return Answer(status=204)
+        return Response(status=204)
 
-    def create_user(self, req: Request) -> Answer:
+    def create_user(self, req: Request) -> Response:
         wanted = _wanted(req, "user", name=str, password=str | None, default_project_id=str | None)
         with self._changing() as content:
             project_id = wanted["default_project_id"]
             project = _project(content, project_id) if project_id is not None else None
             made = directory.add_user(content, wanted["name"], wanted["password"], project)
-        return Answer({"user": views.user(made, req.base_url)}, 201)
+        return Response({"user": views.user(made, req.base_url)}, 201)
 
-    def update_user(self, req: Request, id: str) -> Answer:
+    def update_user(self, req: Request, id: str) -> Response:
         wanted = _said(req, "user", name=str, password=str, enabled=bool, default_project_id=str | None)
         with self._changing() as content:
             user = _user(content, id)
@@ -76,33 +76,33 @@ class Changes:
             user.enabled = wanted.get("enabled", user.enabled)
             if "password" in wanted:
                 directory.set_password(user, wanted["password"])
-        return Answer({"user": views.user(user, req.base_url)})
+        return Response({"user": views.user(user, req.base_url)})
 
-    def change_password(self, req: Request, id: str) -> Answer:
+    def change_password(self, req: Request, id: str) -> Response:
         """One's own, by who knows the old one."""
         wanted = _wanted(req, "user", password=str, original_password=str)
         self.authority.by_password(wanted["original_password"], req.remote_addr or "", user_id=id)
         with self._changing() as content:
             directory.set_password(_user(content, id), wanted["password"])
-        return Answer(status=204)
+        return Response(status=204)
 
-    def delete_user(self, req: Request, id: str) -> Answer:
+    def delete_user(self, req: Request, id: str) -> Response:
         with self._changing() as content:
             content.users.remove(_user(content, id))
-        return Answer(status=204)
+        return Response(status=204)
 
-    def grant(self, req: Request, project_id: str, user_id: str, role: str) -> Answer:
+    def grant(self, req: Request, project_id: str, user_id: str, role: str) -> Response:
         with self._changing() as content:
             directory.grant(_user(content, user_id), _project(content, project_id), _role(role))
-        return Answer(status=204)
+        return Response(status=204)
 
-    def revoke_role(self, req: Request, project_id: str, user_id: str, role: str) -> Answer:
+    def revoke_role(self, req: Request, project_id: str, user_id: str, role: str) -> Response:
         with self._changing() as content:
             directory.revoke(_user(content, user_id), _project(content, project_id), _role(role))
-        return Answer(status=204)
+        return Response(status=204)
 
     @contextlib.contextmanager
-    def _changing(self) -> Iterator[Content]:
+    def _changing(self) -> Iterator[UsersFile]:
         try:
             with self.authority.directory.changing() as content:
                 yield content
@@ -142,11 +142,11 @@ def _checked(kind: str, name: str, value: Any, type_: Any) -> Any:
     return value
 
 
-def _project(content: Content, project_id: str) -> Project:
+def _project(content: UsersFile, project_id: str) -> Project:
     return found("project", project_id, content.project(project_id))
 
 
-def _user(content: Content, user_id: str) -> User:
+def _user(content: UsersFile, user_id: str) -> User:
     return found("user", user_id, content.user(user_id))
 
 

@@ -67,7 +67,7 @@ class User(msgspec.Struct, kw_only=True):
     roles: dict[str, list[str]] = msgspec.field(default_factory=dict)
 
 
-class Content(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class UsersFile(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """What the file holds."""
 
     projects: list[Project] = msgspec.field(default_factory=list)
@@ -106,15 +106,15 @@ class Directory:
         self.path = path
         self._lock = threading.Lock()
         self._seen: tuple[int, ...] | None = None
-        self._content = Content()
+        self._content = UsersFile()
 
-    def load(self) -> Content:
+    def load(self) -> UsersFile:
         """The file as it is now; raises `ConfigurationError` when it cannot be used."""
         self._content, self._seen = self._read()
         return self._content
 
     @property
-    def content(self) -> Content:
+    def content(self) -> UsersFile:
         """What the file says. While an edited file is wrong, what it said before counts."""
         with self._lock:
             try:
@@ -137,7 +137,7 @@ class Directory:
         except OSError:
             return ()
 
-    def _read(self) -> tuple[Content, tuple[int, ...]]:
+    def _read(self) -> tuple[UsersFile, tuple[int, ...]]:
         try:
             with open(self.path, "rb") as file:
                 found = os.fstat(file.fileno())
@@ -158,14 +158,14 @@ class Directory:
         return exceptions.ConfigurationError(reason=f"[identity] users_file = {self.path}: {why}.")
 
     @contextlib.contextmanager
-    def changing(self) -> Iterator[Content]:
+    def changing(self) -> Iterator[UsersFile]:
         """The content, to be changed; written when the block ends without an error. One writer at a time."""
         directory = os.path.dirname(os.path.abspath(self.path))
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             # Not what is in memory: a change that is refused, or cannot be written, is nobody's.
-            content = self._read()[0] if os.path.exists(self.path) else Content()
+            content = self._read()[0] if os.path.exists(self.path) else UsersFile()
             yield content
             data = yaml.safe_dump(msgspec.to_builtins(content), sort_keys=False).encode()
             parse(data)
@@ -174,9 +174,9 @@ class Directory:
             os.close(descriptor)
 
 
-def parse(data: bytes) -> Content:
+def parse(data: bytes) -> UsersFile:
     """Raises ValueError, msgspec's or YAML's error when it is not a users file, or contradicts itself."""
-    content = msgspec.convert(yaml.safe_load(data) or {}, Content)
+    content = msgspec.convert(yaml.safe_load(data) or {}, UsersFile)
     for kind, items in (("user", content.users), ("project", content.projects)):
         for field in ("id", "name"):
             values = [getattr(item, field) for item in items]
@@ -210,7 +210,7 @@ def check_name(kind: str, name: str) -> str:
     return name
 
 
-def add_project(content: Content, name: str, description: str = "") -> Project:
+def add_project(content: UsersFile, name: str, description: str = "") -> Project:
     if content.project_named(check_name("project", name)) is not None:
         raise exceptions.Conflict(f"Project {name} already exists.")
     project = Project(id=uuid.uuid4().hex, name=name, description=description)
@@ -218,7 +218,7 @@ def add_project(content: Content, name: str, description: str = "") -> Project:
     return project
 
 
-def rename(content: Content, kind: str, item: Project | User, name: str) -> None:
+def rename(content: UsersFile, kind: str, item: Project | User, name: str) -> None:
     """``kind``: project or user."""
     other = content.project_named(name) if kind == "project" else content.user_named(name)
     if other is not None and other is not item:
@@ -226,7 +226,7 @@ def rename(content: Content, kind: str, item: Project | User, name: str) -> None
     item.name = check_name(kind, name)
 
 
-def remove_project(content: Content, project: Project) -> None:
+def remove_project(content: UsersFile, project: Project) -> None:
     content.projects.remove(project)
     for user in content.users:
         user.roles.pop(project.id, None)
@@ -234,7 +234,7 @@ def remove_project(content: Content, project: Project) -> None:
             user.default_project_id = None
 
 
-def add_user(content: Content, name: str, password: str | None, project: Project | None = None) -> User:
+def add_user(content: UsersFile, name: str, password: str | None, project: Project | None = None) -> User:
     """``password`` None: nobody can log in as the user yet."""
     if content.user_named(check_name("user", name)) is not None:
         raise exceptions.Conflict(f"User {name} already exists.")

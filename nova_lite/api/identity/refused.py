@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nova_lite.api.http.rest import Request, Route
-from nova_lite.api.http.wsgi import Answer
+from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity.directory import ROLES
 from nova_lite.base import exceptions
 from nova_lite.policies import identity as policies
@@ -24,7 +24,7 @@ KINDS: dict[str, tuple[str, str, str, str]] = {
 }
 
 
-class Refused:
+class UnservedIdentity:
     """Handlers for `IdentityApp`."""
 
     routes: tuple[Route, ...] = tuple(
@@ -34,6 +34,6 @@ class Refused:
         for verb in verbs.split()
     )
 
-    def refuse(self, req: Request, id: str = "") -> Answer:
+    def refuse(self, req: Request, id: str = "") -> Response:
         _, _, what, instead = KINDS[req.path_info.split("/")[2]]
         raise exceptions.NotServed(what=what, instead=f" {instead}")

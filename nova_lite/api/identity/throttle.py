@@ -21,7 +21,7 @@ MAX_REMEMBERED = 10_000
 _Key = tuple[str, str]
 
 
-class Throttle:
+class PasswordThrottle:
     """In this process alone: as many workers, as many guesses. What is asked of it is quick, and bounded in memory."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -14,7 +14,7 @@ from webob.static import FileIter
 
 from nova_lite.api.http import deploy, rest, wsgi
 from nova_lite.api.http.rest import Request, Route
-from nova_lite.api.http.wsgi import Answer
+from nova_lite.api.http.wsgi import Response
 from nova_lite.api.image import changes, listing, views
 from nova_lite.base import exceptions
 from nova_lite.image import formats, store
@@ -62,7 +62,7 @@ class ImageApp(rest.Application):
         Route("GET", "/schemas/images", "list_schema", policies.SCHEMAS),
     )
 
-    def __init__(self, services: wsgi.Services) -> None:
+    def __init__(self, services: wsgi.ConductorServices) -> None:
         super().__init__(services)
         self.store_path = self.conf.image.store_path
 
@@ -72,23 +72,23 @@ class ImageApp(rest.Application):
 
     # --- metadata
 
-    def index(self, req: Request) -> Answer:
+    def index(self, req: Request) -> Response:
         images = self.conductor.image_list(req.context, None, None, None, None)
-        return Answer(listing.page(req, images, self.conf.api.max_limit))
+        return Response(listing.page(req, images, self.conf.api.max_limit))
 
-    def show(self, req: Request, id: str) -> Answer:
-        return Answer(views.show(self.conductor.image_get(req.context, id)))
+    def show(self, req: Request, id: str) -> Response:
+        return Response(views.show(self.conductor.image_get(req.context, id)))
 
-    def tasks(self, req: Request, id: str) -> Answer:
+    def tasks(self, req: Request, id: str) -> Response:
         """What Glance's imports have left to do: there are no imports here."""
         self.conductor.image_get(req.context, id)
-        return Answer({"tasks": []})
+        return Response({"tasks": []})
 
-    def create(self, req: Request) -> Answer:
+    def create(self, req: Request) -> Response:
         image = self._new(req, req.json_object())
         self._authorize_visibility(req, image.visibility, image.owner)
         made = self.conductor.image_create(req.context, image)
-        return Answer(views.show(made), 201, {"Location": f"{req.base_url}/images/{made.id}"})
+        return Response(views.show(made), 201, {"Location": f"{req.base_url}/images/{made.id}"})
 
     def _new(self, req: Request, body: dict[str, Any]) -> Image:
         fields = {name: changes.field(name, value) for name, value in body.items() if name in views.FIELDS}
@@ -109,7 +109,7 @@ class ImageApp(rest.Application):
         }
         return Image(status="queued", properties=own, **{**defaults, **fields})
 
-    def update(self, req: Request, id: str) -> Answer:
+    def update(self, req: Request, id: str) -> Response:
         image = self._owned(req, id)
         if req.content_type not in PATCH_TYPES:
             raise webob.exc.HTTPUnsupportedMediaType(explanation=f"Content-Type has to be {PATCH_TYPES[0]}.")
@@ -121,28 +121,28 @@ class ImageApp(rest.Application):
         # An upload that began meanwhile has its format checked: it must not change any more.
         expected = "queued" if {"disk_format", "container_format"} & wanted.keys() else None
         changed = self.conductor.image_update(req.context, image.id, wanted, expected) if wanted else image
-        return Answer(views.show(changed))
+        return Response(views.show(changed))
 
-    def delete(self, req: Request, id: str) -> Answer:
+    def delete(self, req: Request, id: str) -> Response:
         image = self._owned(req, id)
         self.conductor.image_delete(req.context, image.id)
         store.remove(self.store_path, image.id)
-        return Answer(status=204)
+        return Response(status=204)
 
-    def add_tag(self, req: Request, id: str, tag: str) -> Answer:
+    def add_tag(self, req: Request, id: str, tag: str) -> Response:
         image = self._owned(req, id)
         wanted = changes.tags([*image.tags, tag])
         if wanted != image.tags:
             self.conductor.image_update(req.context, image.id, {"tags": wanted}, None)
-        return Answer(status=204)
+        return Response(status=204)
 
-    def remove_tag(self, req: Request, id: str, tag: str) -> Answer:
+    def remove_tag(self, req: Request, id: str, tag: str) -> Response:
         image = self._owned(req, id)
         if tag not in image.tags:
             raise exceptions.NotFound(f"Image {image.id} has no tag {tag[:64]}.")
         left = [each for each in image.tags if each != tag]
         self.conductor.image_update(req.context, image.id, {"tags": left}, None)
-        return Answer(status=204)
+        return Response(status=204)
 
     def _owned(self, req: Request, id: str) -> Image:
         """An image that may be changed: 404 for who may not see it, 403 for who may."""
@@ -157,7 +157,7 @@ class ImageApp(rest.Application):
 
     # --- bytes
 
-    def upload(self, req: Request, id: str) -> Answer:
+    def upload(self, req: Request, id: str) -> Response:
         """The image is ``saving`` from the first byte to the last, so of two uploads one is refused; after a failure it
         is ``queued`` again. Its file has its name only when it is whole, and is active only after that."""
         image = self._owned(req, id)
@@ -180,7 +180,7 @@ class ImageApp(rest.Application):
         except (exceptions.ImageNotFound, exceptions.ImageStatusConflict) as error:
             store.remove(self.store_path, image.id)
             raise webob.exc.HTTPGone(explanation=f"Image {image.id} was deleted during its upload.") from error
-        return Answer(status=204)
+        return Response(status=204)
 
     def _store(self, image: Image, body: Body) -> tuple[int, str]:
         try:
@@ -202,7 +202,7 @@ class ImageApp(rest.Application):
     def download(self, req: Request, id: str) -> webob.Response:
         image = self.conductor.image_get(req.context, id)
         if image.status != "active":
-            return wsgi.to_response(Answer(status=204))
+            return wsgi.to_response(Response(status=204))
         try:
             file = open(file_path(self.store_path, image.id), "rb")  # noqa: SIM115 - the answer closes it
         except OSError as error:
@@ -215,11 +215,11 @@ class ImageApp(rest.Application):
 
     # --- schemas
 
-    def schema(self, req: Request) -> Answer:
-        return Answer(views.SCHEMA)
+    def schema(self, req: Request) -> Response:
+        return Response(views.SCHEMA)
 
-    def list_schema(self, req: Request) -> Answer:
-        return Answer(views.LIST_SCHEMA)
+    def list_schema(self, req: Request) -> Response:
+        return Response(views.LIST_SCHEMA)
 
 
 class Body:

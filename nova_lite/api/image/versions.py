@@ -10,12 +10,12 @@ from nova_lite.api.http import wsgi
 _VERSIONS = ("v2.5", "v2.4", "v2.3", "v2.2", "v2.1", "v2.0")
 
 
-def app_factory(global_conf: dict[str, str], **local_conf: str) -> Versions:
+def app_factory(global_conf: dict[str, str], **local_conf: str) -> ImageVersions:
     del global_conf, local_conf
-    return Versions()
+    return ImageVersions()
 
 
-class Versions:
+class ImageVersions:
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         path = environ.get("PATH_INFO", "").rstrip("/")
         if path not in ("", "/versions", "/v2"):
@@ -30,4 +30,4 @@ class Versions:
             for version in _VERSIONS
         ]
         status = 300 if path == "" else 200
-        return wsgi.to_response(wsgi.Answer({"versions": versions}, status))(environ, start_response)
+        return wsgi.to_response(wsgi.Response({"versions": versions}, status))(environ, start_response)

@@ -17,7 +17,7 @@ from nova_lite.api.metadata.callers import Caller
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.metadata import content
-from nova_lite.metadata.content import EC2_VERSIONS, LATEST, OPENSTACK_VERSIONS, Content
+from nova_lite.metadata.content import EC2_VERSIONS, LATEST, OPENSTACK_VERSIONS, MetadataDocuments
 from nova_lite.metadata.vendordata import VendorData
 from nova_lite.objects import Instance
 from nova_lite.objects.instance import POSTED_PASSWORD
@@ -39,7 +39,7 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> MetadataApp:
 class MetadataApp:
     """WSGI application. Answers are plain text, as scripts of guests expect them, but the OpenStack documents."""
 
-    def __init__(self, services: wsgi.Services, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, services: wsgi.ConductorServices, clock: Callable[[], float] = time.monotonic) -> None:
         conf = services.conf
         self._services = services
         self._callers = callers.load(conf)
@@ -93,8 +93,8 @@ class MetadataApp:
                     self._known[caller] = instance
         return instance
 
-    def _content(self, instance: Instance) -> Content:
-        return Content(instance, instance.vifs, self._vendor)
+    def _content(self, instance: Instance) -> MetadataDocuments:
+        return MetadataDocuments(instance, instance.vifs, self._vendor)
 
     def _ec2(self, instance: Instance, path: list[str]) -> webob.Response:
         """Raises `KeyError` for what is not there."""

@@ -58,7 +58,7 @@ class NoAuth2:
         project = environ.get("HTTP_X_AUTH_PROJECT_ID", ADMIN)
         url = wsgi.root_url(environ, None) + wsgi.version_path(environ)
         headers = {"X-Auth-Token": f"{user}:{project}", "X-Server-Management-Url": f"{url}/{wsgi.quote_path(project)}"}
-        return wsgi.to_response(wsgi.Answer(None, 204, headers))
+        return wsgi.to_response(wsgi.Response(None, 204, headers))
 
 
 def context_of(user: str, project: str, request_id: str | None) -> RequestContext:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from nova_lite.api.http import deploy
 from nova_lite.api.http.rest import Route
-from nova_lite.api.network.floating_ips import FloatingIps
-from nova_lite.api.network.networks import Networks
-from nova_lite.api.network.others import Others
-from nova_lite.api.network.ports import Ports
-from nova_lite.api.network.security_groups import SecurityGroups
+from nova_lite.api.network.floating_ips import FloatingIpResource
+from nova_lite.api.network.networks import NetworkResource
+from nova_lite.api.network.others import OtherResources
+from nova_lite.api.network.ports import PortResource
+from nova_lite.api.network.security_groups import SecurityGroupResource
 from nova_lite.base import exceptions
 from nova_lite.policies import network_service as policies
 
@@ -30,7 +30,7 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> NetworkApp:
     return NetworkApp(services)
 
 
-class NetworkApp(Networks, Ports, SecurityGroups, FloatingIps, Others):
+class NetworkApp(NetworkResource, PortResource, SecurityGroupResource, FloatingIpResource, OtherResources):
     """Mounted at ``/v2.0``."""
 
     routes = (

@@ -37,7 +37,7 @@ def of(error: exceptions.NovaLiteException) -> tuple[str, int]:
 
 
 def response(kind: str, code: int, message: str) -> webob.Response:
-    answer = wsgi.Answer({"NeutronError": {"type": kind, "message": message, "detail": ""}}, code)
+    answer = wsgi.Response({"NeutronError": {"type": kind, "message": message, "detail": ""}}, code)
     return wsgi.to_response(answer)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nova_lite.api.http.rest import Request
-from nova_lite.api.http.wsgi import Answer
+from nova_lite.api.http.wsgi import Response
 from nova_lite.api.network import listing, requests, views
 from nova_lite.api.network.part import Part
 from nova_lite.objects import FloatingIp
@@ -17,12 +17,12 @@ _KNOWN = (
 _FIXED = ("dns_name", "dns_domain", "qos_policy_id", "subnet_id", "tags")
 
 
-class FloatingIps(Part):
-    def floating_ips(self, req: Request) -> Answer:
+class FloatingIpResource(Part):
+    def floating_ips(self, req: Request) -> Response:
         found = self.conductor.floating_ip_list(req.context, True)
         return self.listed(req, "floatingips", self._views(req, found))
 
-    def floating_ip(self, req: Request, id: str) -> Answer:
+    def floating_ip(self, req: Request, id: str) -> Response:
         return listing.shown(req, "floatingip", self._one(req, self.conductor.floating_ip_get(req.context, id)))
 
     def _one(self, req: Request, floating_ip: FloatingIp) -> dict[str, Any]:
@@ -33,7 +33,7 @@ class FloatingIps(Part):
         ports = {port.id: port for port in self.conductor.port_list(req.context, {"id": ids})} if ids else {}
         return [views.floating_ip(each, ports.get(each.port_id or "")) for each in found]
 
-    def create_floating_ip(self, req: Request) -> Answer:
+    def create_floating_ip(self, req: Request) -> Response:
         wanted = requests.body(req, "floatingip", _KNOWN, _FIXED)
         said = FloatingIp(
             id="",
@@ -46,9 +46,9 @@ class FloatingIps(Part):
             description=requests.text(wanted, "description"),
         )
         made = self.conductor.floating_ip_create(req.context, None, said)
-        return Answer({"floatingip": self._one(req, made)}, 201)
+        return Response({"floatingip": self._one(req, made)}, 201)
 
-    def update_floating_ip(self, req: Request, id: str) -> Answer:
+    def update_floating_ip(self, req: Request, id: str) -> Response:
         """Without a port (null, or none said with a fixed address) it leads nowhere."""
         wanted = requests.body(req, "floatingip", ("port_id", "fixed_ip_address", "description"), _FIXED)
         changes: dict[str, Any] = dict(requests.texts(wanted, "description"))
@@ -57,11 +57,11 @@ class FloatingIps(Part):
             changes["fixed_address"] = _address(wanted, "fixed_ip_address")
         found = self.conductor.floating_ip_get(req.context, id)
         made = self.conductor.floating_ip_update(req.context, found.id, changes)
-        return Answer({"floatingip": self._one(req, made)})
+        return Response({"floatingip": self._one(req, made)})
 
-    def delete_floating_ip(self, req: Request, id: str) -> Answer:
+    def delete_floating_ip(self, req: Request, id: str) -> Response:
         self.conductor.floating_ip_delete(req.context, self.conductor.floating_ip_get(req.context, id).id)
-        return Answer(status=204)
+        return Response(status=204)
 
 
 def _address(wanted: dict[str, Any], name: str) -> str | None:

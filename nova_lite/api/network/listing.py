@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from nova_lite.api.http.rest import Request
-from nova_lite.api.http.wsgi import Answer
+from nova_lite.api.http.wsgi import Response
 from nova_lite.base import exceptions
 
 View = dict[str, Any]
@@ -19,18 +19,18 @@ _NOBODYS = ("tags", "tags-any", "changed_since")
 _NEGATIVE = ("not-tags", "not-tags-any")
 
 
-def shown(req: Request, key: str, view: View) -> Answer:
+def shown(req: Request, key: str, view: View) -> Response:
     """One thing, with the fields that are asked for."""
-    return Answer({key: _cut(req, view)})
+    return Response({key: _cut(req, view)})
 
 
-def listed(req: Request, key: str, views: list[View], attributes: set[str], max_limit: int) -> Answer:
+def listed(req: Request, key: str, views: list[View], attributes: set[str], max_limit: int) -> Response:
     """``key``: the collection's; ``attributes``: those that its things have, also where there are none. Raises a 400
     for a filter or a sort key that there is not."""
     found = [view for view in views if all(_passes(view, *each) for each in _filters(req, attributes))]
     found = _sorted(req, found, attributes)
     page, links = _page(req, key, found, max_limit)
-    return Answer({key: [_cut(req, view) for view in page], **links})
+    return Response({key: [_cut(req, view) for view in page], **links})
 
 
 def _cut(req: Request, view: View) -> View:

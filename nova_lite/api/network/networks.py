@@ -7,7 +7,7 @@ import uuid
 from typing import Any
 
 from nova_lite.api.http.rest import Request
-from nova_lite.api.http.wsgi import Answer
+from nova_lite.api.http.wsgi import Response
 from nova_lite.api.network import listing, requests, views
 from nova_lite.api.network.part import Part
 from nova_lite.base import exceptions
@@ -31,15 +31,15 @@ _SUBNET_FIXED = (
 _UNCHANGEABLE = "Hosts have been told of it: make another one instead"
 
 
-class Networks(Part):
-    def networks(self, req: Request) -> Answer:
+class NetworkResource(Part):
+    def networks(self, req: Request) -> Response:
         """The networks of servers, and those of floating addresses."""
         for_admin = req.allows(policies.PROVIDER_GET)
         shown = [views.network(each, for_admin) for each in self.conductor.network_record_list(req.context)]
         shown += [views.pool(each, for_admin) for each in self.conductor.floating_ip_pool_list(req.context)]
         return self.listed(req, "networks", shown)
 
-    def network(self, req: Request, id: str) -> Answer:
+    def network(self, req: Request, id: str) -> Response:
         found, for_admin = self._find(req, id), req.allows(policies.PROVIDER_GET)
         view = views.pool(found, for_admin) if isinstance(found, FloatingIpPool) else views.network(found, for_admin)
         return listing.shown(req, "network", view)
@@ -53,7 +53,7 @@ class Networks(Part):
                 return pool
         raise exceptions.NetworkNotFound(network_id=id[:64])
 
-    def create_network(self, req: Request) -> Answer:
+    def create_network(self, req: Request) -> Response:
         wanted = requests.body(req, "network", _NETWORK, _NETWORK_FIXED)
         project_id: str | None = requests.project(req, wanted)
         if requests.flag(wanted, "shared"):
@@ -70,20 +70,20 @@ class Networks(Part):
             project_id=project_id,
         )
         made = self.conductor.network_create(req.context, network)
-        return Answer({"network": views.network(made, req.allows(policies.PROVIDER_GET))}, 201)
+        return Response({"network": views.network(made, req.allows(policies.PROVIDER_GET))}, 201)
 
-    def update_network(self, req: Request, id: str) -> Answer:
+    def update_network(self, req: Request, id: str) -> Response:
         wanted = requests.body(req, "network", _NETWORK, _NETWORK_FIXED)
         found = self._changeable(req, id)
         now: dict[str, Any] = {"mtu": found.mtu, "shared": found.project_id is None}
         _require_same(wanted, now | dict.fromkeys(("project_id", "tenant_id"), found.project_id or ""))
         made = self.conductor.network_update(req.context, id, requests.texts(wanted, "name", "description"))
-        return Answer({"network": views.network(made, req.allows(policies.PROVIDER_GET))})
+        return Response({"network": views.network(made, req.allows(policies.PROVIDER_GET))})
 
-    def delete_network(self, req: Request, id: str) -> Answer:
+    def delete_network(self, req: Request, id: str) -> Response:
         self._changeable(req, id)
         self.conductor.network_delete(req.context, id)
-        return Answer(status=204)
+        return Response(status=204)
 
     def _changeable(self, req: Request, id: str) -> NetworkRecord:
         found = self._find(req, id)
@@ -93,7 +93,7 @@ class Networks(Part):
 
     # --- subnets
 
-    def subnets(self, req: Request) -> Answer:
+    def subnets(self, req: Request) -> Response:
         return self.listed(req, "subnets", self._subnets(req))
 
     def _subnets(self, req: Request) -> list[views.View]:
@@ -101,7 +101,7 @@ class Networks(Part):
         shown = [view for each in networks for view in views.subnets(each)]
         return shown + [views.subnet_of_pool(each) for each in self.conductor.floating_ip_pool_list(req.context)]
 
-    def subnet(self, req: Request, id: str) -> Answer:
+    def subnet(self, req: Request, id: str) -> Response:
         for view in self._subnets(req):
             if view["id"] == id:
                 return listing.shown(req, "subnet", view)
@@ -119,7 +119,7 @@ class Networks(Part):
             raise exceptions.SubnetNotFound(subnet_id=id[:64])
         return found
 
-    def create_subnet(self, req: Request) -> Answer:
+    def create_subnet(self, req: Request) -> Response:
         wanted = requests.body(req, "subnet", _SUBNET, _SUBNET_FIXED)
         network = self._changeable(req, requests.needed_id(wanted, "network_id"))
         cidr = requests.text(wanted, "cidr")
@@ -137,22 +137,22 @@ class Networks(Part):
             subnet_name=requests.text(wanted, "name") or "",
             subnet_description=requests.text(wanted, "description") or "",
         )
-        return Answer({"subnet": views.subnet(self.conductor.subnet_create(req.context, subnet))}, 201)
+        return Response({"subnet": views.subnet(self.conductor.subnet_create(req.context, subnet))}, 201)
 
-    def update_subnet(self, req: Request, id: str) -> Answer:
+    def update_subnet(self, req: Request, id: str) -> Response:
         wanted = requests.body(req, "subnet", _SUBNET, _SUBNET_FIXED)
         found = self._find_subnet(req, id)
         if isinstance(found, FloatingIpPool):
             found = self._changeable(req, id)
         _require_same(wanted, views.subnet(found))
         changes = {f"subnet_{name}": value for name, value in requests.texts(wanted, "name", "description").items()}
-        return Answer({"subnet": views.subnet(self.conductor.network_update(req.context, id, changes))})
+        return Response({"subnet": views.subnet(self.conductor.network_update(req.context, id, changes))})
 
-    def delete_subnet(self, req: Request, id: str) -> Answer:
+    def delete_subnet(self, req: Request, id: str) -> Response:
         if isinstance(self._find_subnet(req, id), FloatingIpPool):
             self._changeable(req, id)
         self.conductor.subnet_delete(req.context, id)
-        return Answer(status=204)
+        return Response(status=204)
 
 
 def _require_same(wanted: dict[str, Any], now: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ import webob
 
 from nova_lite.api.http import rest
 from nova_lite.api.http.rest import Request
-from nova_lite.api.http.wsgi import Answer
+from nova_lite.api.http.wsgi import Response
 from nova_lite.api.network import faults, listing, views
 from nova_lite.base import exceptions
 
@@ -26,5 +26,5 @@ class Part(rest.Application):
                 return faults.response(kind, code, error.message)
         return super()._fault_of(req, error)
 
-    def listed(self, req: Request, key: str, shown: list[dict[str, Any]]) -> Answer:
+    def listed(self, req: Request, key: str, shown: list[dict[str, Any]]) -> Response:
         return listing.listed(req, key, shown, views.ATTRIBUTES[key], self.conf.api.max_limit)

@@ -6,7 +6,7 @@ import uuid
 from typing import Any
 
 from nova_lite.api.http.rest import Request
-from nova_lite.api.http.wsgi import Answer
+from nova_lite.api.http.wsgi import Response
 from nova_lite.api.network import listing, requests, views
 from nova_lite.api.network.part import Part
 from nova_lite.base import exceptions
@@ -30,8 +30,8 @@ _NARROW = {
 }
 
 
-class Ports(Part):
-    def ports(self, req: Request) -> Answer:
+class PortResource(Part):
+    def ports(self, req: Request) -> Response:
         filters: dict[str, list[str]] = {}
         for asked, known in _NARROW.items():
             if values := [value for value in req.GET.getall(asked) if value]:
@@ -40,13 +40,13 @@ class Ports(Part):
         found = self.conductor.port_list(req.context, filters)
         return self.listed(req, "ports", [views.port(each, for_admin) for each in found])
 
-    def port(self, req: Request, id: str) -> Answer:
+    def port(self, req: Request, id: str) -> Response:
         return listing.shown(req, "port", self._view(req, self.conductor.port_get(req.context, id)))
 
     def _view(self, req: Request, port: Port) -> dict[str, Any]:
         return views.port(port, req.allows(policies.PORT_GET_BINDING))
 
-    def create_port(self, req: Request) -> Answer:
+    def create_port(self, req: Request) -> Response:
         wanted = requests.body(req, "port", _PORT, _PORT_FIXED)
         _require_no_device(wanted, "", "", "")
         network_id = requests.needed_id(wanted, "network_id")
@@ -60,9 +60,9 @@ class Ports(Part):
             mac_address=requests.mac_address(wanted),
             security_groups=requests.ids(wanted, "security_groups"),
         )
-        return Answer({"port": self._view(req, self.conductor.port_create(req.context, port))}, 201)
+        return Response({"port": self._view(req, self.conductor.port_create(req.context, port))}, 201)
 
-    def update_port(self, req: Request, id: str) -> Answer:
+    def update_port(self, req: Request, id: str) -> Response:
         wanted = requests.body(req, "port", _PORT, _PORT_FIXED)
         found = self.conductor.port_get(req.context, id)
         now = views.port(found, for_admin=True)
@@ -75,11 +75,11 @@ class Ports(Part):
             changes["security_groups"] = groups
         if address := requests.fixed_address(wanted, found.network_id):
             changes["address"] = address
-        return Answer({"port": self._view(req, self.conductor.port_update(req.context, id, changes))})
+        return Response({"port": self._view(req, self.conductor.port_update(req.context, id, changes))})
 
-    def delete_port(self, req: Request, id: str) -> Answer:
+    def delete_port(self, req: Request, id: str) -> Response:
         self.conductor.port_delete(req.context, id)
-        return Answer(status=204)
+        return Response(status=204)
 
 
 def _require_no_device(wanted: dict[str, Any], device_id: str, device_owner: str, host: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nova_lite.api.http.rest import Request
-from nova_lite.api.http.wsgi import Answer
+from nova_lite.api.http.wsgi import Response
 from nova_lite.api.network import listing, requests, views
 from nova_lite.api.network.part import Part
 from nova_lite.base import exceptions
@@ -25,8 +25,8 @@ _PROTOCOLS = {"1": "icmp", "6": "tcp", "17": "udp", "58": "icmp", "icmpv6": "icm
 _ANY = ("", "any", "0")
 
 
-class SecurityGroups(Part):
-    def security_groups(self, req: Request) -> Answer:
+class SecurityGroupResource(Part):
+    def security_groups(self, req: Request) -> Response:
         return self.listed(req, "security_groups", [views.security_group(each) for each in self._groups(req)])
 
     def _groups(self, req: Request) -> list[SecurityGroup]:
@@ -37,7 +37,7 @@ class SecurityGroups(Part):
             found = {group.id: group for group in everybodys} | found
         return list(found.values())
 
-    def security_group(self, req: Request, id: str) -> Answer:
+    def security_group(self, req: Request, id: str) -> Response:
         return listing.shown(req, "security_group", views.security_group(self._group(req, id)))
 
     def _group(self, req: Request, id: str) -> SecurityGroup:
@@ -47,46 +47,46 @@ class SecurityGroups(Part):
             raise exceptions.SecurityGroupNotFound(group_id=id[:64])
         return found
 
-    def create_security_group(self, req: Request) -> Answer:
+    def create_security_group(self, req: Request) -> Response:
         wanted = requests.body(req, "security_group", _GROUP, _GROUP_FIXED)
         _require_own(req, wanted)
         name = _name(wanted)
         made = self.conductor.security_group_create(req.context, name, requests.text(wanted, "description") or "")
-        return Answer({"security_group": views.security_group(made)}, 201)
+        return Response({"security_group": views.security_group(made)}, 201)
 
-    def update_security_group(self, req: Request, id: str) -> Answer:
+    def update_security_group(self, req: Request, id: str) -> Response:
         wanted = requests.body(req, "security_group", _GROUP, _GROUP_FIXED)
         name = _name(wanted) if "name" in wanted else None
         description = requests.texts(wanted, "description").get("description")
         made = self.conductor.security_group_update(req.context, self._group(req, id).id, name, description)
-        return Answer({"security_group": views.security_group(made)})
+        return Response({"security_group": views.security_group(made)})
 
-    def delete_security_group(self, req: Request, id: str) -> Answer:
+    def delete_security_group(self, req: Request, id: str) -> Response:
         self.conductor.security_group_delete(req.context, self._group(req, id).id)
-        return Answer(status=204)
+        return Response(status=204)
 
     # --- rules
 
-    def security_group_rules(self, req: Request) -> Answer:
+    def security_group_rules(self, req: Request) -> Response:
         shown = [views.rule(each, group.project_id) for group in self._groups(req) for each in group.rules]
         return self.listed(req, "security_group_rules", shown)
 
-    def security_group_rule(self, req: Request, id: str) -> Answer:
+    def security_group_rule(self, req: Request, id: str) -> Response:
         for group in self._groups(req):
             for each in group.rules:
                 if each.id == id:
                     return listing.shown(req, "security_group_rule", views.rule(each, group.project_id))
         raise exceptions.SecurityGroupRuleNotFound(rule_id=id[:64])
 
-    def create_security_group_rule(self, req: Request) -> Answer:
+    def create_security_group_rule(self, req: Request) -> Response:
         wanted = requests.body(req, "security_group_rule", _RULE, _RULE_FIXED)
         group = self._group(req, requests.needed_id(wanted, "security_group_id"))
         made = self.conductor.security_group_rule_create(req.context, _rule(wanted, group.id))
-        return Answer({"security_group_rule": views.rule(made, group.project_id)}, 201)
+        return Response({"security_group_rule": views.rule(made, group.project_id)}, 201)
 
-    def delete_security_group_rule(self, req: Request, id: str) -> Answer:
+    def delete_security_group_rule(self, req: Request, id: str) -> Response:
         self.conductor.security_group_rule_delete(req.context, id)
-        return Answer(status=204)
+        return Response(status=204)
 
 
 def _require_own(req: Request, wanted: dict[str, Any]) -> None:

@@ -7,12 +7,12 @@ from typing import Any
 from nova_lite.api.http import wsgi
 
 
-def app_factory(global_conf: dict[str, str], **local_conf: str) -> Versions:
+def app_factory(global_conf: dict[str, str], **local_conf: str) -> NetworkVersions:
     del global_conf, local_conf
-    return Versions()
+    return NetworkVersions()
 
 
-class Versions:
+class NetworkVersions:
     """At ``/`` what versions there are, at ``/v2.0/`` what resources the one has."""
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
@@ -30,8 +30,8 @@ class Versions:
                     ("floatingip", "floatingips", "floatingips"),
                 )
             ]
-            return wsgi.to_response(wsgi.Answer({"resources": resources}))(environ, start_response)
+            return wsgi.to_response(wsgi.Response({"resources": resources}))(environ, start_response)
         if path:
             return wsgi.unknown_url()(environ, start_response)
         version = {"id": "v2.0", "status": "CURRENT", "links": [{"rel": "self", "href": f"{root}/v2.0/"}]}
-        return wsgi.to_response(wsgi.Answer({"versions": [version]}))(environ, start_response)
+        return wsgi.to_response(wsgi.Response({"versions": [version]}))(environ, start_response)

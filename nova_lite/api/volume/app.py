@@ -12,7 +12,7 @@ import webob.exc
 
 from nova_lite.api.http import deploy, rest, wsgi
 from nova_lite.api.http.rest import Request, Route
-from nova_lite.api.http.wsgi import Answer
+from nova_lite.api.http.wsgi import Response
 from nova_lite.api.volume import requests, versions, views
 from nova_lite.base import exceptions
 from nova_lite.objects import Image, Volume, VolumeSnapshot
@@ -76,7 +76,7 @@ class VolumeApp(rest.Application):
         Route("GET", "/extensions", "extensions", policies.EXTENSIONS),
     )
 
-    def __init__(self, services: wsgi.Services) -> None:
+    def __init__(self, services: wsgi.ConductorServices) -> None:
         super().__init__(services)
         self._places = {route.path.split("/")[1] for route in self.routes}
 
@@ -96,14 +96,14 @@ class VolumeApp(rest.Application):
 
     # --- volumes
 
-    def index(self, req: Request) -> Answer:
+    def index(self, req: Request) -> Response:
         found, links = self._volumes(req)
-        return Answer({"volumes": [views.summary(req, each) for each in found], **links})
+        return Response({"volumes": [views.summary(req, each) for each in found], **links})
 
-    def detail(self, req: Request) -> Answer:
+    def detail(self, req: Request) -> Response:
         found, links = self._volumes(req)
         minor = versions.minor_of(req.headers)
-        return Answer({"volumes": [views.volume(req, each, minor) for each in found], **links})
+        return Response({"volumes": [views.volume(req, each, minor) for each in found], **links})
 
     def _volumes(self, req: Request) -> tuple[list[Volume], dict[str, Any]]:
         asked = requests.page(req, self.conf.api.max_limit)
@@ -119,11 +119,11 @@ class VolumeApp(rest.Application):
         url = f"{req.base_url}{req.environ['PATH_INFO']}?{urlencode([*query, ('marker', last)])}"
         return {key: [{"rel": "next", "href": url}]}
 
-    def show(self, req: Request, id: str) -> Answer:
+    def show(self, req: Request, id: str) -> Response:
         volume = self.conductor.volume_get(req.context, id)
-        return Answer({"volume": views.volume(req, volume, versions.minor_of(req.headers))})
+        return Response({"volume": views.volume(req, volume, versions.minor_of(req.headers))})
 
-    def create(self, req: Request) -> Answer:
+    def create(self, req: Request) -> Response:
         wanted = requests.body(req, "volume")
         kind = requests.text(wanted, "volume_type") or self.conf.volume.default_type
         self._require_type(kind)
@@ -153,7 +153,7 @@ class VolumeApp(rest.Application):
             source_volid=source,
         )
         made = self.conductor.volume_create(req.context, volume, images)
-        return Answer({"volume": views.changed(req, made, versions.minor_of(req.headers))}, 202)
+        return Response({"volume": views.changed(req, made, versions.minor_of(req.headers))}, 202)
 
     def _require_type(self, kind: str) -> None:
         if kind not in (self.conf.volume.default_type, views.type_id(self.conf.volume.default_type)):
@@ -166,16 +166,16 @@ class VolumeApp(rest.Application):
             raise exceptions.ValidationError(detail=f"Invalid input received: Availability zone '{zone}' is invalid.")
         return default
 
-    def update(self, req: Request, id: str) -> Answer:
+    def update(self, req: Request, id: str) -> Response:
         wanted = requests.body(req, "volume")
         volume = self.conductor.volume_update(req.context, id, _changes(wanted))
-        return Answer({"volume": views.changed(req, volume, versions.minor_of(req.headers))})
+        return Response({"volume": views.changed(req, volume, versions.minor_of(req.headers))})
 
-    def delete(self, req: Request, id: str) -> Answer:
+    def delete(self, req: Request, id: str) -> Response:
         self.conductor.volume_delete(req.context, id)
-        return Answer(status=202)
+        return Response(status=202)
 
-    def act(self, req: Request, id: str) -> Answer:
+    def act(self, req: Request, id: str) -> Response:
         name, wanted = _action(req)
         if name == "os-extend":
             req.authorize(policies.EXTEND)
@@ -189,53 +189,53 @@ class VolumeApp(rest.Application):
             self.conductor.volume_update(
                 req.context, id, {"bootable": requests.flag(wanted.get("bootable"), "bootable")}
             )
-            return Answer(status=200)
+            return Response(status=200)
         else:
             raise exceptions.ValidationError(detail=f"There is no such action: {name[:64]}")
-        return Answer(status=202)
+        return Response(status=202)
 
     # --- metadata
 
-    def metadata(self, req: Request, id: str) -> Answer:
-        return Answer({"metadata": self.conductor.volume_get(req.context, id).metadata})
+    def metadata(self, req: Request, id: str) -> Response:
+        return Response({"metadata": self.conductor.volume_get(req.context, id).metadata})
 
-    def metadata_item(self, req: Request, id: str, key: str) -> Answer:
+    def metadata_item(self, req: Request, id: str, key: str) -> Response:
         metadata = self.conductor.volume_get(req.context, id).metadata
-        return Answer({"meta": {key: _item(metadata, key)}})
+        return Response({"meta": {key: _item(metadata, key)}})
 
-    def add_metadata(self, req: Request, id: str) -> Answer:
+    def add_metadata(self, req: Request, id: str) -> Response:
         metadata = self.conductor.volume_get(req.context, id).metadata
         return self._keep(req, id, {**metadata, **requests.metadata(requests.body(req, "metadata"))})
 
-    def set_metadata(self, req: Request, id: str) -> Answer:
+    def set_metadata(self, req: Request, id: str) -> Response:
         return self._keep(req, id, requests.metadata(requests.body(req, "metadata")))
 
-    def remove_metadata(self, req: Request, id: str, key: str) -> Answer:
+    def remove_metadata(self, req: Request, id: str, key: str) -> Response:
         self._keep(req, id, _without(self.conductor.volume_get(req.context, id).metadata, key))
-        return Answer(status=200)
+        return Response(status=200)
 
-    def _keep(self, req: Request, id: str, metadata: dict[str, str]) -> Answer:
-        return Answer({"metadata": self.conductor.volume_update(req.context, id, {"metadata": metadata}).metadata})
+    def _keep(self, req: Request, id: str, metadata: dict[str, str]) -> Response:
+        return Response({"metadata": self.conductor.volume_update(req.context, id, {"metadata": metadata}).metadata})
 
     # --- snapshots
 
-    def snapshots(self, req: Request) -> Answer:
+    def snapshots(self, req: Request) -> Response:
         return self._snapshots(req, whole=False)
 
-    def snapshots_detail(self, req: Request) -> Answer:
+    def snapshots_detail(self, req: Request) -> Response:
         return self._snapshots(req, whole=True)
 
-    def _snapshots(self, req: Request, whole: bool) -> Answer:
+    def _snapshots(self, req: Request, whole: bool) -> Response:
         asked = requests.page(req, self.conf.api.max_limit)
         found = self.conductor.snapshot_list(req.context, **asked)
         last = found[-1].id if len(found) == asked["limit"] and found else None
         shown = [views.snapshot(each, whole) for each in found]
-        return Answer({"snapshots": shown, **self._next(req, "snapshots_links", last)})
+        return Response({"snapshots": shown, **self._next(req, "snapshots_links", last)})
 
-    def show_snapshot(self, req: Request, id: str) -> Answer:
-        return Answer({"snapshot": views.snapshot(self.conductor.snapshot_get(req.context, id), whole=True)})
+    def show_snapshot(self, req: Request, id: str) -> Response:
+        return Response({"snapshot": views.snapshot(self.conductor.snapshot_get(req.context, id), whole=True)})
 
-    def create_snapshot(self, req: Request) -> Answer:
+    def create_snapshot(self, req: Request) -> Response:
         wanted = requests.body(req, "snapshot")
         volume_id = requests.an_id(wanted, "volume_id")
         if volume_id is None:
@@ -250,53 +250,53 @@ class VolumeApp(rest.Application):
         )
         force = requests.flag(wanted.get("force") or False, "force")
         made = self.conductor.snapshot_create(req.context, snapshot, **({"force": True} if force else {}))
-        return Answer({"snapshot": views.snapshot(made, whole=False)}, 202)
+        return Response({"snapshot": views.snapshot(made, whole=False)}, 202)
 
-    def update_snapshot(self, req: Request, id: str) -> Answer:
+    def update_snapshot(self, req: Request, id: str) -> Response:
         changes = _changes(requests.body(req, "snapshot"))
-        return Answer({"snapshot": views.snapshot(self.conductor.snapshot_update(req.context, id, changes), False)})
+        return Response({"snapshot": views.snapshot(self.conductor.snapshot_update(req.context, id, changes), False)})
 
-    def delete_snapshot(self, req: Request, id: str) -> Answer:
+    def delete_snapshot(self, req: Request, id: str) -> Response:
         self.conductor.snapshot_delete(req.context, id)
-        return Answer(status=202)
+        return Response(status=202)
 
-    def act_on_snapshot(self, req: Request, id: str) -> Answer:
+    def act_on_snapshot(self, req: Request, id: str) -> Response:
         name, wanted = _action(req)
         if name != "os-reset_status":
             raise exceptions.ValidationError(detail=f"There is no such action: {name[:64]}")
         req.authorize(policies.SNAPSHOT_RESET_STATUS)
         self.conductor.snapshot_update(req.context, id, {"status": _state(wanted)})
-        return Answer(status=202)
+        return Response(status=202)
 
-    def snapshot_metadata(self, req: Request, id: str) -> Answer:
-        return Answer({"metadata": self.conductor.snapshot_get(req.context, id).metadata})
+    def snapshot_metadata(self, req: Request, id: str) -> Response:
+        return Response({"metadata": self.conductor.snapshot_get(req.context, id).metadata})
 
-    def add_snapshot_metadata(self, req: Request, id: str) -> Answer:
+    def add_snapshot_metadata(self, req: Request, id: str) -> Response:
         metadata = self.conductor.snapshot_get(req.context, id).metadata
         return self._keep_of_snapshot(req, id, {**metadata, **requests.metadata(requests.body(req, "metadata"))})
 
-    def set_snapshot_metadata(self, req: Request, id: str) -> Answer:
+    def set_snapshot_metadata(self, req: Request, id: str) -> Response:
         return self._keep_of_snapshot(req, id, requests.metadata(requests.body(req, "metadata")))
 
-    def remove_snapshot_metadata(self, req: Request, id: str, key: str) -> Answer:
+    def remove_snapshot_metadata(self, req: Request, id: str, key: str) -> Response:
         self._keep_of_snapshot(req, id, _without(self.conductor.snapshot_get(req.context, id).metadata, key))
-        return Answer(status=200)
+        return Response(status=200)
 
-    def _keep_of_snapshot(self, req: Request, id: str, metadata: dict[str, str]) -> Answer:
-        return Answer({"metadata": self.conductor.snapshot_update(req.context, id, {"metadata": metadata}).metadata})
+    def _keep_of_snapshot(self, req: Request, id: str, metadata: dict[str, str]) -> Response:
+        return Response({"metadata": self.conductor.snapshot_update(req.context, id, {"metadata": metadata}).metadata})
 
     # --- attachments: the compute API makes and ends them
 
-    def attachments(self, req: Request) -> Answer:
-        return Answer({"attachments": [views.attachment(each, whole=False) for each in self._attached(req)]})
+    def attachments(self, req: Request) -> Response:
+        return Response({"attachments": [views.attachment(each, whole=False) for each in self._attached(req)]})
 
-    def attachments_detail(self, req: Request) -> Answer:
-        return Answer({"attachments": [views.attachment(each, whole=True) for each in self._attached(req)]})
+    def attachments_detail(self, req: Request) -> Response:
+        return Response({"attachments": [views.attachment(each, whole=True) for each in self._attached(req)]})
 
-    def attachment(self, req: Request, id: str) -> Answer:
+    def attachment(self, req: Request, id: str) -> Response:
         for volume in self._attached(req):
             if volume.attachment_id == id:
-                return Answer({"attachment": views.attachment(volume, whole=True)})
+                return Response({"attachment": views.attachment(volume, whole=True)})
         raise exceptions.NotFound(f"Volume attachment could not be found with filter: attachment_id = {id[:64]}.")
 
     def _attached(self, req: Request) -> list[Volume]:
@@ -307,36 +307,36 @@ class VolumeApp(rest.Application):
 
     # --- what there is besides
 
-    def types(self, req: Request) -> Answer:
-        return Answer({"volume_types": [views.volume_type(self.conf.volume.default_type)]})
+    def types(self, req: Request) -> Response:
+        return Response({"volume_types": [views.volume_type(self.conf.volume.default_type)]})
 
-    def type(self, req: Request, id: str) -> Answer:
+    def type(self, req: Request, id: str) -> Response:
         if id != "default":
             self._require_type(id)
-        return Answer({"volume_type": views.volume_type(self.conf.volume.default_type)})
+        return Response({"volume_type": views.volume_type(self.conf.volume.default_type)})
 
-    def extra_specs(self, req: Request, id: str) -> Answer:
+    def extra_specs(self, req: Request, id: str) -> Response:
         self._require_type(id)
-        return Answer({"extra_specs": {}})
+        return Response({"extra_specs": {}})
 
-    def limits(self, req: Request) -> Answer:
-        return Answer({"limits": views.limits(self.conductor.volume_usage(req.context, str(req.context.project_id)))})
+    def limits(self, req: Request) -> Response:
+        return Response({"limits": views.limits(self.conductor.volume_usage(req.context, str(req.context.project_id)))})
 
-    def quotas(self, req: Request, id: str) -> Answer:
+    def quotas(self, req: Request, id: str) -> Response:
         with_usage = req.GET.get("usage", "").lower() in ("true", "1")
         use = self.conductor.volume_usage(req.context, id)
-        return Answer({"quota_set": views.quota_set(use, id, with_usage)})
+        return Response({"quota_set": views.quota_set(use, id, with_usage)})
 
-    def quota_defaults(self, req: Request, id: str) -> Answer:
+    def quota_defaults(self, req: Request, id: str) -> Response:
         use = self.conductor.volume_usage(req.context, id)
-        return Answer({"quota_set": views.quota_set(use, id, with_usage=False)})
+        return Response({"quota_set": views.quota_set(use, id, with_usage=False)})
 
-    def zones(self, req: Request) -> Answer:
+    def zones(self, req: Request) -> Response:
         zone = {"zoneName": self.conf.compute.default_availability_zone, "zoneState": {"available": True}}
-        return Answer({"availabilityZoneInfo": [zone]})
+        return Response({"availabilityZoneInfo": [zone]})
 
-    def extensions(self, req: Request) -> Answer:
-        return Answer({"extensions": []})
+    def extensions(self, req: Request) -> Response:
+        return Response({"extensions": []})
 
 
 def _named(image_ref: str) -> Image:

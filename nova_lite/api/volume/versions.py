@@ -19,9 +19,9 @@ HEADER = "OpenStack-API-Version"
 _SERVICES = ("volume", "block-storage", "volumev3")
 
 
-def app_factory(global_conf: dict[str, str], **local_conf: str) -> Versions:
+def app_factory(global_conf: dict[str, str], **local_conf: str) -> VolumeVersions:
     del global_conf, local_conf
-    return Versions()
+    return VolumeVersions()
 
 
 def minor_of(headers: Mapping[str, str]) -> int:
@@ -57,7 +57,7 @@ def told(environ: dict[str, Any], start_response: Any) -> Any:
     return start
 
 
-class Versions:
+class VolumeVersions:
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         path = environ.get("PATH_INFO", "").rstrip("/")
         script = environ.get("SCRIPT_NAME", "")
@@ -74,4 +74,4 @@ class Versions:
             "media-types": [{"base": "application/json", "type": "application/vnd.openstack.volume+json;version=3"}],
         }
         status = 300 if path == "" else 200
-        return wsgi.to_response(wsgi.Answer({"versions": [version]}, status))(environ, start_response)
+        return wsgi.to_response(wsgi.Response({"versions": [version]}, status))(environ, start_response)

@@ -8,7 +8,7 @@ import os
 import sys
 
 from nova_lite.api.identity import directory
-from nova_lite.api.identity.directory import ROLES, Content, Directory, Project, User
+from nova_lite.api.identity.directory import ROLES, Directory, Project, User, UsersFile
 from nova_lite.api.identity.tokens import Keys
 from nova_lite.base import exceptions, files
 from nova_lite.cmd.manage.app import App, Commands
@@ -168,14 +168,14 @@ def _keys(app: App) -> Keys:
     return Keys(app.conf.identity.tokens_path)
 
 
-def _user(content: Content, name: str) -> User:
+def _user(content: UsersFile, name: str) -> User:
     user = content.user_named(name) or content.user(name)
     if user is None:
         raise exceptions.NotFound(f"There is no user {name}.")
     return user
 
 
-def _project(content: Content, name: str) -> Project:
+def _project(content: UsersFile, name: str) -> Project:
     project = content.project_named(name) or content.project(name)
     if project is None:
         raise exceptions.NotFound(f"There is no project {name}.")

@@ -22,9 +22,9 @@ from nova_lite.compute.operations import (
     snapshot,
     volumes,
 )
-from nova_lite.objects import ActionTicket
+from nova_lite.objects import ActionCommand
 
-Work = Callable[[LocalHost, ActionTicket], dict[str, Any] | None]
+Work = Callable[[LocalHost, ActionCommand], dict[str, Any] | None]
 
 WORK: dict[str, Work] = {
     "terminate_instance": delete.terminate_instance,

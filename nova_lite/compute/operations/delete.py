@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from nova_lite.compute.host import LocalHost
 from nova_lite.compute.operations import power
-from nova_lite.objects import ActionTicket
+from nova_lite.objects import ActionCommand
 
 
-def terminate_instance(host: LocalHost, ticket: ActionTicket) -> None:
+def terminate_instance(host: LocalHost, ticket: ActionCommand) -> None:
     """Remove the instance for good, also one of a later generation, which then may not come back either."""
     found = host.domain(ticket.instance.uuid)
     if found is not None and found.generation > ticket.generation:
@@ -15,13 +15,13 @@ def terminate_instance(host: LocalHost, ticket: ActionTicket) -> None:
     host.remove_all(ticket.instance.uuid)
 
 
-def soft_delete_instance(host: LocalHost, ticket: ActionTicket) -> None:
+def soft_delete_instance(host: LocalHost, ticket: ActionCommand) -> None:
     """Turn the guest off, and leave its disks. One that was never made, or is gone, is off."""
     found = host.domain(ticket.instance.uuid)
     if found is not None and found.generation == ticket.generation:
         host.driver.power_off(ticket.instance.uuid, host.conf.compute.shutdown_timeout)
 
 
-def restore_instance(host: LocalHost, ticket: ActionTicket) -> None:
+def restore_instance(host: LocalHost, ticket: ActionCommand) -> None:
     """Start what a soft delete has turned off."""
     power.start_instance(host, ticket)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from nova_lite.base import exceptions
 from nova_lite.base.context import get_admin_context
 from nova_lite.compute.host import LocalHost
-from nova_lite.objects import VIF, ActionTicket, Instance
+from nova_lite.objects import VIF, ActionCommand, Instance
 from nova_lite.virt.driver import AttachingInterfaces
 
 LOG = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ ASK_EACH = 5
 _PAUSE = threading.Event()
 
 
-def attach_interface(host: LocalHost, ticket: ActionTicket) -> None:
+def attach_interface(host: LocalHost, ticket: ActionCommand) -> None:
     """``payload["port_id"]``: which of the instance's interfaces. One that is there stays."""
     host.require_domain(ticket)
     driver, vif = _driver(host), _vif(ticket)
@@ -31,30 +31,30 @@ def attach_interface(host: LocalHost, ticket: ActionTicket) -> None:
     driver.attach_interface(ticket.instance.uuid, vif)
 
 
-def detach_interface(host: LocalHost, ticket: ActionTicket) -> None:
+def detach_interface(host: LocalHost, ticket: ActionCommand) -> None:
     """Nothing of it is left here, on its bridge either."""
     host.require_domain(ticket)
     _driver(host).detach_interface(ticket.instance.uuid, _vif(ticket))
 
 
-def take_back_interface(host: LocalHost, ticket: ActionTicket) -> None:
+def take_back_interface(host: LocalHost, ticket: ActionCommand) -> None:
     """An attach has failed: detached, as far as there is a guest."""
     if _is_here(host, ticket):
         detach_interface(host, ticket)
 
 
-def give_back_interface(host: LocalHost, ticket: ActionTicket) -> None:
+def give_back_interface(host: LocalHost, ticket: ActionCommand) -> None:
     """A detach has failed: attached, as far as there is a guest; one that is made anew has it."""
     if _is_here(host, ticket):
         attach_interface(host, ticket)
 
 
-def _is_here(host: LocalHost, ticket: ActionTicket) -> bool:
+def _is_here(host: LocalHost, ticket: ActionCommand) -> bool:
     found = host.domain(ticket.instance.uuid)
     return found is not None and found.generation == ticket.generation
 
 
-def _vif(ticket: ActionTicket) -> VIF:
+def _vif(ticket: ActionCommand) -> VIF:
     port_id = ticket.payload["port_id"]
     for vif in ticket.instance.vifs:
         if vif.id == port_id:

@@ -7,12 +7,12 @@ import msgspec
 from nova_lite.base import exceptions
 from nova_lite.base.context import get_admin_context
 from nova_lite.compute.host import LocalHost
-from nova_lite.objects import ActionTicket, Image, Instance, InstanceNUMATopology
-from nova_lite.operations import End
+from nova_lite.objects import ActionCommand, Image, Instance, InstanceNUMATopology
+from nova_lite.operations import HostRole
 from nova_lite.virt.driver import SpawnSpec
 
 
-def require_wanted(host: LocalHost, ticket: ActionTicket) -> None:
+def require_wanted(host: LocalHost, ticket: ActionCommand) -> None:
     """Ask whether the guest is still to come here, for as long as it takes; raises `Fenced` or `StaleReport`."""
     uuid, generation = ticket.instance.uuid, ticket.generation
     wanted = host.retrier.ask(
@@ -24,20 +24,20 @@ def require_wanted(host: LocalHost, ticket: ActionTicket) -> None:
         raise exceptions.StaleReport(instance_id=uuid, generation=generation, host=host.name)
 
 
-def require_generation(host: LocalHost, ticket: ActionTicket) -> None:
+def require_generation(host: LocalHost, ticket: ActionCommand) -> None:
     """Raises `DomainNotFound` unless the domain, which may be held back, it is of just the ticket's generation."""
     found = host.driver.get_info(ticket.instance.uuid)
     if found.generation != ticket.generation:
         raise exceptions.DomainNotFound(instance_uuid=found.uuid)
 
 
-def numa_at(ticket: ActionTicket, end: End) -> InstanceNUMATopology | None:
+def numa_at(ticket: ActionCommand, end: HostRole) -> InstanceNUMATopology | None:
     """Where the instance is, or is to be, in the NUMA cells of that end of a move."""
     place = ticket.payload.get(end.value) or {}
     return msgspec.convert(place.get("numa"), InstanceNUMATopology | None)
 
 
-def spawn_spec(host: LocalHost, ticket: ActionTicket, instance: Instance) -> SpawnSpec:
+def spawn_spec(host: LocalHost, ticket: ActionCommand, instance: Instance) -> SpawnSpec:
     """Of a guest that comes here with its disks: it gets nothing that only a build puts in."""
     image = None if ticket.payload.get("image") is None else msgspec.convert(ticket.payload["image"], Image)
     images = msgspec.convert(ticket.payload.get("boot_images") or {}, dict[str, Image])
@@ -54,7 +54,7 @@ def spawn_spec(host: LocalHost, ticket: ActionTicket, instance: Instance) -> Spa
     )
 
 
-def remove_end(host: LocalHost, ticket: ActionTicket) -> None:
+def remove_end(host: LocalHost, ticket: ActionCommand) -> None:
     """Nothing of this generation is left, which is fenced by now. A later one has come since, and stays."""
     found = host.domain(ticket.instance.uuid)
     if found is None or found.generation <= ticket.generation:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from nova_lite.base import exceptions
 from nova_lite.compute.host import LocalHost
-from nova_lite.objects import ActionTicket
+from nova_lite.objects import ActionCommand
 from nova_lite.virt.driver import SettingPasswords
 
 
-def set_admin_password(host: LocalHost, ticket: ActionTicket) -> None:
+def set_admin_password(host: LocalHost, ticket: ActionCommand) -> None:
     """``payload``: ``user``, whose it is, and ``admin_password``."""
     host.require_domain(ticket)
     if not isinstance(host.driver, SettingPasswords):

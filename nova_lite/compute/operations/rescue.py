@@ -6,11 +6,11 @@ import msgspec
 
 from nova_lite.base import exceptions
 from nova_lite.compute.host import LocalHost
-from nova_lite.objects import ActionTicket, Image
+from nova_lite.objects import ActionCommand, Image
 from nova_lite.virt.driver import Rescuing, SpawnSpec
 
 
-def rescue_instance(host: LocalHost, ticket: ActionTicket) -> None:
+def rescue_instance(host: LocalHost, ticket: ActionCommand) -> None:
     """``payload``: ``image`` to boot from, its kernel and ramdisk in ``images``, ``admin_password``."""
     driver = _rescuing(host, ticket)
     image = msgspec.convert(ticket.payload["image"], Image)
@@ -29,13 +29,13 @@ def rescue_instance(host: LocalHost, ticket: ActionTicket) -> None:
     driver.rescue(spec, host.conf.compute.shutdown_timeout)
 
 
-def unrescue_instance(host: LocalHost, ticket: ActionTicket) -> None:
+def unrescue_instance(host: LocalHost, ticket: ActionCommand) -> None:
     driver = _rescuing(host, ticket)
     host.driver.plug_vifs(ticket.instance, ticket.instance.vifs)
     driver.unrescue(ticket.instance.uuid)
 
 
-def _rescuing(host: LocalHost, ticket: ActionTicket) -> Rescuing:
+def _rescuing(host: LocalHost, ticket: ActionCommand) -> Rescuing:
     host.require_domain(ticket)
     if not isinstance(host.driver, Rescuing):
         raise exceptions.NotImplementedByDriver(operation="rescue")

@@ -15,12 +15,12 @@ from nova_lite.base import exceptions
 from nova_lite.compute.claims import Resources
 from nova_lite.compute.host import LocalHost
 from nova_lite.compute.operations import interfaces, moves
-from nova_lite.objects import ActionTicket, DiskSource, Flavor
-from nova_lite.operations import End
+from nova_lite.objects import ActionCommand, DiskSource, Flavor
+from nova_lite.operations import HostRole
 from nova_lite.virt.driver import Migrating
 
 
-def resize_instance(host: LocalHost, ticket: ActionTicket) -> dict[str, Any]:
+def resize_instance(host: LocalHost, ticket: ActionCommand) -> dict[str, Any]:
     """At the source: the guest goes off and stays so; answers where its disks can be fetched."""
     uuid = ticket.instance.uuid
     driver = _driver(host)
@@ -30,7 +30,7 @@ def resize_instance(host: LocalHost, ticket: ActionTicket) -> dict[str, Any]:
     return {"disks": msgspec.to_builtins(source)}
 
 
-def set_aside_instance(host: LocalHost, ticket: ActionTicket) -> dict[str, Any]:
+def set_aside_instance(host: LocalHost, ticket: ActionCommand) -> dict[str, Any]:
     """At the source, which is the destination too: the guest goes off, and makes room for what comes."""
     uuid, driver = ticket.instance.uuid, _driver(host)
     found = host.domain(uuid)
@@ -41,7 +41,7 @@ def set_aside_instance(host: LocalHost, ticket: ActionTicket) -> dict[str, Any]:
     return {"disks": msgspec.to_builtins(source)}
 
 
-def finish_resize(host: LocalHost, ticket: ActionTicket) -> None:
+def finish_resize(host: LocalHost, ticket: ActionCommand) -> None:
     """At the destination: make the guest of the source's disks, and start it if it ran.
 
     The payload names the flavor, images, whether it ran, and the source's answer. A failure leaves the disks as far as
@@ -57,7 +57,7 @@ def finish_resize(host: LocalHost, ticket: ActionTicket) -> None:
         host.clear(uuid)
     driver = _driver(host)
     flavor = msgspec.convert(payload["flavor"], Flavor)
-    numa = moves.numa_at(ticket, End.DESTINATION)
+    numa = moves.numa_at(ticket, HostRole.DESTINATION)
     resources = Resources.of(flavor, numa)
     host.claims.instance_claim(uuid, resources, payload.get("limits", {}))
     instance = msgspec.structs.replace(ticket.instance, flavor=flavor, numa=numa)
@@ -70,7 +70,7 @@ def finish_resize(host: LocalHost, ticket: ActionTicket) -> None:
     host.fences.built(uuid, generation, resources)
 
 
-def drop_resize(host: LocalHost, ticket: ActionTicket) -> dict[str, Any]:
+def drop_resize(host: LocalHost, ticket: ActionCommand) -> dict[str, Any]:
     """At the destination, where the move was given up. If it was completed before the fence came, nobody had heard of
     that: it is left as it is, what its guest has written since included, and the answer says so."""
     found = host.domain(ticket.instance.uuid)
@@ -81,18 +81,18 @@ def drop_resize(host: LocalHost, ticket: ActionTicket) -> dict[str, Any]:
     return {"done": done}
 
 
-def confirm_resize(host: LocalHost, ticket: ActionTicket) -> None:
+def confirm_resize(host: LocalHost, ticket: ActionCommand) -> None:
     """At the source, after the move."""
     moves.remove_end(host, ticket)
     _driver(host).forget_aside(ticket.instance.uuid)
 
 
-def revert_resize(host: LocalHost, ticket: ActionTicket) -> None:
+def revert_resize(host: LocalHost, ticket: ActionCommand) -> None:
     """At the destination, which is given up."""
     moves.remove_end(host, ticket)
 
 
-def finish_revert_resize(host: LocalHost, ticket: ActionTicket) -> None:
+def finish_revert_resize(host: LocalHost, ticket: ActionCommand) -> None:
     """At the source: the guest is let go on, and runs if it ran before."""
     uuid = ticket.instance.uuid
     if _is_one_host(ticket):
@@ -106,15 +106,15 @@ def finish_revert_resize(host: LocalHost, ticket: ActionTicket) -> None:
         interfaces.bind(host, ticket.instance)
 
 
-def _is_one_host(ticket: ActionTicket) -> bool:
+def _is_one_host(ticket: ActionCommand) -> bool:
     source, destination = ticket.payload.get("source"), ticket.payload.get("destination")
     return bool(source and destination and source["host"] == destination["host"])
 
 
-def _take_back(host: LocalHost, ticket: ActionTicket) -> None:
+def _take_back(host: LocalHost, ticket: ActionCommand) -> None:
     """What was set aside is here again. While this host was forced down nobody told it to drop what took its place."""
     uuid = ticket.instance.uuid
-    resources = Resources.of(ticket.instance.flavor, moves.numa_at(ticket, End.SOURCE))
+    resources = Resources.of(ticket.instance.flavor, moves.numa_at(ticket, HostRole.SOURCE))
     found = host.domain(uuid)
     if found is not None and found.generation > ticket.generation:
         host.fences.forbid(uuid, found.generation)

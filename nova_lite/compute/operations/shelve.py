@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from nova_lite.compute.host import LocalHost
 from nova_lite.compute.operations import power, snapshot
-from nova_lite.objects import ActionTicket
+from nova_lite.objects import ActionCommand
 
 
-def shelve_instance(host: LocalHost, ticket: ActionTicket) -> None:
+def shelve_instance(host: LocalHost, ticket: ActionCommand) -> None:
     """Shut the guest down, and make the image that it may be built of again."""
     power.stop_instance(host, ticket)
     snapshot.upload_snapshot(host, ticket)
 
 
-def shelve_volume_backed_instance(host: LocalHost, ticket: ActionTicket) -> None:
+def shelve_volume_backed_instance(host: LocalHost, ticket: ActionCommand) -> None:
     """Shut the guest down, so that its volumes have all that it has written, and remove what is here of it."""
     if host.domain(ticket.instance.uuid) is not None:
         power.stop_instance(host, ticket)
     host.remove(ticket.instance.uuid)
 
 
-def shelve_offload_instance(host: LocalHost, ticket: ActionTicket) -> None:
+def shelve_offload_instance(host: LocalHost, ticket: ActionCommand) -> None:
     """Remove all that is here of the instance, which never comes back at this generation."""
     host.remove(ticket.instance.uuid)
 
 
-def unshelve_instance(host: LocalHost, ticket: ActionTicket) -> None:
+def unshelve_instance(host: LocalHost, ticket: ActionCommand) -> None:
     """It was not offloaded: start it."""
     power.start_instance(host, ticket)

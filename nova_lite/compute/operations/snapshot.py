@@ -15,7 +15,7 @@ from nova_lite import operations
 from nova_lite.base import exceptions, failpoints, files
 from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.compute.host import LocalHost
-from nova_lite.objects import ActionTicket, Image
+from nova_lite.objects import ActionCommand, Image
 from nova_lite.virt.driver import Snapshots, snapshots_path
 
 LOG = logging.getLogger(__name__)
@@ -28,18 +28,18 @@ WAIT_SECONDS = 0.5
 DIRECTORY_MODE = 0o711
 
 
-def snapshot_instance(host: LocalHost, ticket: ActionTicket) -> None:
+def snapshot_instance(host: LocalHost, ticket: ActionCommand) -> None:
     """Make the image ``payload["image"]`` of the instance, running or not."""
     host.require_domain(ticket)
     upload_snapshot(host, ticket)
 
 
-def backup_instance(host: LocalHost, ticket: ActionTicket) -> None:
+def backup_instance(host: LocalHost, ticket: ActionCommand) -> None:
     """The same: that it is one of several which are kept is the conductor's business."""
     snapshot_instance(host, ticket)
 
 
-def upload_snapshot(host: LocalHost, ticket: ActionTicket) -> None:
+def upload_snapshot(host: LocalHost, ticket: ActionCommand) -> None:
     """Raises `ActionOver` when somebody has asked for something else meanwhile, as for a delete."""
     driver = host.driver
     if not isinstance(driver, Snapshots):
@@ -75,12 +75,14 @@ def upload_snapshot(host: LocalHost, ticket: ActionTicket) -> None:
 class Progress:
     """What the conductor is told of the work on an order, and whether it is still wanted."""
 
-    def __init__(self, host: LocalHost, ticket: ActionTicket) -> None:
+    def __init__(self, host: LocalHost, ticket: ActionCommand) -> None:
         self._host = host
         self._ticket = ticket
         self._context: RequestContext = get_admin_context()
         row = operations.get(ticket.action, ticket.payload)
-        step = next(step for step in row.steps if isinstance(step, operations.OnHost) and step.method == ticket.method)
+        step = next(
+            step for step in row.steps if isinstance(step, operations.HostStep) and step.method == ticket.method
+        )
         self.tasks = step.tasks
         self._task = step.task or ""
         self._asked_at = time.monotonic()

@@ -9,13 +9,13 @@ from typing import Any
 from nova_lite.base import exceptions, failpoints
 from nova_lite.compute.host import LocalHost
 from nova_lite.compute.operations.snapshot import Progress
-from nova_lite.objects import ActionTicket, BlockDevice, VolumeSource
+from nova_lite.objects import ActionCommand, BlockDevice, VolumeSource
 from nova_lite.virt.driver import VolumeAttaching, VolumeCopying
 
 GIB = 1024**3
 
 
-def attach_volume(host: LocalHost, ticket: ActionTicket) -> None:
+def attach_volume(host: LocalHost, ticket: ActionCommand) -> None:
     """``payload["volume_id"]``: of one of the instance's block devices, which the guest is to have."""
     driver = _attaching(host)
     host.require_domain(ticket)
@@ -23,7 +23,7 @@ def attach_volume(host: LocalHost, ticket: ActionTicket) -> None:
     driver.attach_volume(ticket.instance.uuid, device, _source(host, ticket, device))
 
 
-def detach_volume(host: LocalHost, ticket: ActionTicket) -> None:
+def detach_volume(host: LocalHost, ticket: ActionCommand) -> None:
     """The guest does not have it any more. A guest that is not here has nothing."""
     driver = _attaching(host)
     volume_id = str(ticket.payload["volume_id"])
@@ -32,7 +32,7 @@ def detach_volume(host: LocalHost, ticket: ActionTicket) -> None:
     host.volumes.disconnect(ticket.instance.uuid, volume_id)
 
 
-def _source(host: LocalHost, ticket: ActionTicket, device: BlockDevice) -> VolumeSource:
+def _source(host: LocalHost, ticket: ActionCommand, device: BlockDevice) -> VolumeSource:
     """Raises `VirtDriverError` when another service does not say where it is within ``[cinder] connect_timeout``."""
     if not host.volumes.remote:
         return host.volumes.require(str(device.volume_id))
@@ -45,7 +45,7 @@ def _source(host: LocalHost, ticket: ActionTicket, device: BlockDevice) -> Volum
     return host.volume_source(ticket.instance, device, check)
 
 
-def snapshot_volumes(host: LocalHost, ticket: ActionTicket) -> None:
+def snapshot_volumes(host: LocalHost, ticket: ActionCommand) -> None:
     """``payload["snapshots"]``: ids of the snapshots to make, by those of the instance's volumes."""
     host.require_domain(ticket)
     driver = _copying(host)
@@ -62,7 +62,7 @@ def snapshot_volumes(host: LocalHost, ticket: ActionTicket) -> None:
     failpoints.reach("snapshot", "after")
 
 
-def swap_volume(host: LocalHost, ticket: ActionTicket) -> None:
+def swap_volume(host: LocalHost, ticket: ActionCommand) -> None:
     """``payload["new_volume_id"]``, of ``size`` GB, takes the place of ``payload["volume_id"]`` in the guest, with all
     that this holds.
     What is left of a failure is ended by `rollback_swap_volume`."""
@@ -82,7 +82,7 @@ def swap_volume(host: LocalHost, ticket: ActionTicket) -> None:
     failpoints.reach("swap", "after")
 
 
-def rollback_swap_volume(host: LocalHost, ticket: ActionTicket) -> dict[str, Any]:
+def rollback_swap_volume(host: LocalHost, ticket: ActionCommand) -> dict[str, Any]:
     """Whether the guest has the new volume (``done``); else it has the old one, and nothing is copied any more."""
     driver = _copying(host)
     uuid, new = ticket.instance.uuid, str(ticket.payload["new_volume_id"])
@@ -106,7 +106,7 @@ def _attaching(host: LocalHost) -> VolumeAttaching:
     return host.driver
 
 
-def _device(ticket: ActionTicket) -> BlockDevice:
+def _device(ticket: ActionCommand) -> BlockDevice:
     for device in ticket.instance.block_devices:
         if device.volume_id == ticket.payload["volume_id"]:
             return device

@@ -157,7 +157,7 @@ WRITES: dict[str, Function] = {
 #: What these are about belongs to the network service, where that keeps the ports.
 _OF_PORTS = ("security_group_", "floating_ip_")
 
-#: Then it is asked for these (`nova_lite.conductor.endpoints.interfaces.Ports`).
+#: Then it is asked for these (`nova_lite.conductor.endpoints.interfaces.PortEndpoints`).
 _ASKED_FOR = (
     "network_list",
     "instance_security_groups",

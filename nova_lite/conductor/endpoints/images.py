@@ -19,7 +19,7 @@ from nova_lite.rpc.keys import COMPUTE
 LOG = logging.getLogger(__name__)
 
 
-class Images:
+class ImageEndpoints:
     def __init__(self, db: Database, conf: cfg.ConfigOpts, compute: ComputeRPC) -> None:
         self.db = db
         self.conf = conf

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from nova_lite.base.context import RequestContext
-from nova_lite.conductor.engine.engine import Engine
+from nova_lite.conductor.engine.engine import ActionEngine
 
 
-class Instances:
-    def __init__(self, engine: Engine) -> None:
+class InstanceEndpoints:
+    def __init__(self, engine: ActionEngine) -> None:
         self.engine = engine
 
     def instance_lock(self, context: RequestContext, instance_uuid: str, reason: str | None) -> None:

@@ -11,18 +11,18 @@ import msgspec
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.conductor.engine import network_calls
-from nova_lite.conductor.engine.engine import Engine
+from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.db import instances, networks, security_groups
 from nova_lite.db.engine import UnitOfWork
-from nova_lite.network.driver import NetworkCall, Resolved, Verb
+from nova_lite.network.driver import NetworkCall, Resolution, Verb
 from nova_lite.objects import VIF, BuildNetworks, SecurityGroup
 from nova_lite.objects import Network as NetworkObject
 
 PLUGGED, UNPLUGGED = "network-vif-plugged", "network-vif-unplugged"
 
 
-class Interfaces:
-    def __init__(self, engine: Engine) -> None:
+class NetworkServiceEndpoints:
+    def __init__(self, engine: ActionEngine) -> None:
         self.db = engine.db
         self.network = engine.network
 
@@ -91,7 +91,7 @@ class Interfaces:
         return vifs
 
 
-class Ports(Interfaces):
+class PortEndpoints(NetworkServiceEndpoints):
     """And what is the network service's where that keeps the ports: networks, and the security groups of servers."""
 
     # --- security groups of a server
@@ -120,7 +120,7 @@ class Ports(Interfaces):
         owner = get_admin_context()
         owner.project_id = call.project_id
         try:
-            found: Resolved = self.network.call(
+            found: Resolution = self.network.call(
                 NetworkCall(verb=Verb.RESOLVE, context=owner, networks=[], security_groups=[name])
             )
         except exceptions.SecurityGroupUnavailable as error:

@@ -10,7 +10,7 @@ from oslo_config import cfg
 from nova_lite import operations
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.conductor.engine.context import ordered
+from nova_lite.conductor.engine.context import action_for_command
 from nova_lite.db import actions, instances, server_migrations
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.db.models import Instance, InstanceAction, Migration
@@ -20,7 +20,7 @@ from nova_lite.operations import states
 KIND = operations.LIVE_MIGRATE.kind
 
 
-class LiveMigrations:
+class LiveMigrationEndpoints:
     """RPC methods of the source's host, and of the API."""
 
     def __init__(self, db: Database, conf: cfg.ConfigOpts) -> None:
@@ -34,17 +34,17 @@ class LiveMigrations:
 
     def _progress(self, uow: UnitOfWork, host: str, action_id: int, position: int, progress: MigrationProgress) -> Wish:
         """A migration that nobody waits for any more is to end."""
-        act = ordered(uow, host, action_id, position)
-        row = None if act is None else server_migrations.current(uow, act.instance.uuid)
-        if act is None or row is None:
+        ctx = action_for_command(uow, host, action_id, position)
+        row = None if ctx is None else server_migrations.current(uow, ctx.instance.uuid)
+        if ctx is None or row is None:
             return Wish.ABORT
         values = {f"{what}_{part}_bytes": getattr(progress, f"{what}_{part}") for what in _WHAT for part in _PARTS}
         row.progress = {**(row.progress or {}), **values}
         row.updated_at = uow.now
         total, remaining = progress.memory_total, progress.memory_remaining
-        act.instance.progress = 0 if not total else max(0, min(100, 100 - 100 * remaining // total))
-        actions.extend(uow, self.conf, act.action, self.conf.conductor.live_migration_deadline)
-        return Wish(act.action.payload.get("wish", Wish.GO_ON))
+        ctx.instance.progress = 0 if not total else max(0, min(100, 100 - 100 * remaining // total))
+        actions.extend(uow, self.conf, ctx.action, self.conf.conductor.live_migration_deadline)
+        return Wish(ctx.action.payload.get("wish", Wish.GO_ON))
 
     def live_migration_abort(
         self, context: RequestContext, instance_uuid: str, migration_id: int, early: bool = False

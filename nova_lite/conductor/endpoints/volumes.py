@@ -14,7 +14,7 @@ from typing import Any
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext, get_admin_context
-from nova_lite.conductor.engine.engine import Engine
+from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.conductor.operations import volume_sources
 from nova_lite.db import block_devices, instances, models, volume_tasks, volumes
 from nova_lite.db.engine import UnitOfWork
@@ -29,8 +29,8 @@ _NAMESPACE = uuid.UUID("0f3c52a4-6a0b-4ad1-9a8f-6b7d1f1f4c55")
 _DELETABLE = (volumes.AVAILABLE, volumes.ERROR, "error_deleting", "error_extending")
 
 
-class Volumes:
-    def __init__(self, engine: Engine) -> None:
+class VolumeEndpoints:
+    def __init__(self, engine: ActionEngine) -> None:
         self.engine = engine
         self.db = engine.db
         self.conf = engine.conf

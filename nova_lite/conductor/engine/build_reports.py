@@ -13,11 +13,11 @@ import msgspec
 
 from nova_lite import operations
 from nova_lite.base import exceptions, metrics
-from nova_lite.base.batching import Line
+from nova_lite.base.batching import Batcher
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.engine import network_calls
-from nova_lite.conductor.engine.context import Act, begun, requested_networks
-from nova_lite.conductor.engine.engine import Engine
+from nova_lite.conductor.engine.context import ActionContext, begun, requested_networks
+from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.conductor.engine.scheduling import Scheduling
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.db import actions, block_devices, claims, hosts, instances, networks
@@ -33,17 +33,17 @@ LOG = logging.getLogger(__name__)
 LINGER = 0.1
 
 
-class Building:
+class BuildReports:
     """``conductor`` is the client side of this very service: rescheduling is a message to whoever is free."""
 
-    def __init__(self, engine: Engine, scheduling: Scheduling, conductor: ConductorRPC) -> None:
+    def __init__(self, engine: ActionEngine, scheduling: Scheduling, conductor: ConductorRPC) -> None:
         self.engine = engine
         self.scheduling = scheduling
         self.db = engine.db
         self.conf = engine.conf
         self.network = engine.network
         self.conductor = conductor
-        self._reports: Line[BuildResult, bool | Exception] = Line(self._settle, linger=LINGER, writes=True)
+        self._reports: Batcher[BuildResult, bool | Exception] = Batcher(self._settle, linger=LINGER, writes=True)
 
     # --- it begins
 
@@ -90,19 +90,19 @@ class Building:
             instance.network_call_until = None
 
     def _plan_networks(self, uow: UnitOfWork, instance_uuid: str, host: str, generation: int) -> NetworkCall:
-        act = _building(uow, instance_uuid, host, generation)
+        ctx = _building(uow, instance_uuid, host, generation)
         seconds = self.conf.network.call_timeout
-        act.instance.network_call_until = uow.now + datetime.timedelta(seconds=seconds)
-        actions.extend(uow, self.conf, act.action, seconds)
-        return network_calls.plan(uow, self.network, act.instance, act.context, Verb.ALLOCATE)
+        ctx.instance.network_call_until = uow.now + datetime.timedelta(seconds=seconds)
+        actions.extend(uow, self.conf, ctx.action, seconds)
+        return network_calls.plan(uow, self.network, ctx.instance, ctx.context, Verb.ALLOCATE)
 
     def _start_build(
         self, uow: UnitOfWork, instance_uuid: str, host: str, generation: int, answer: object = None
     ) -> list[VIF]:
-        act = _building(uow, instance_uuid, host, generation)
-        vifs = self.network.allocate(networks.Store(uow), instance_uuid, requested_networks(act), answer)
-        begun(act)
-        actions.extend(uow, self.conf, act.action)
+        ctx = _building(uow, instance_uuid, host, generation)
+        vifs = self.network.allocate(networks.Store(uow), instance_uuid, requested_networks(ctx), answer)
+        begun(ctx)
+        actions.extend(uow, self.conf, ctx.action)
         return vifs
 
     # --- it has ended
@@ -162,15 +162,15 @@ class Building:
             self._built(uow, result, locked)
             return False
         try:
-            act = _building(uow, result.instance_uuid, result.host, result.generation, locked)
+            ctx = _building(uow, result.instance_uuid, result.host, result.generation, locked)
         except (exceptions.InstanceGone, exceptions.StaleReport):
             return False
-        act.instance.power_state = states.PowerState.NOSTATE
-        if result.outcome == Outcome.RESCHEDULED and act.row.has_choice:
-            if act.instance.node is not None:
-                hosts.build_failed(uow, result.host, act.instance.node)
-            return self._rescheduled(act, result)
-        self.engine.fail(act, result.message, result.details, answered=True)
+        ctx.instance.power_state = states.PowerState.NOSTATE
+        if result.outcome == Outcome.RESCHEDULED and ctx.row.has_choice:
+            if ctx.instance.node is not None:
+                hosts.build_failed(uow, result.host, ctx.instance.node)
+            return self._rescheduled(ctx, result)
+        self.engine.fail(ctx, result.message, result.details, answered=True)
         return False
 
     def _built(self, uow: UnitOfWork, result: BuildResult, locked: _Rows | None) -> None:
@@ -179,36 +179,40 @@ class Building:
         instance, action, failed_builds = _open(uow, result.instance_uuid, locked)
         if instance is not None and _is_current(instance, result):
             if action is not None and action.step == operations.COMPENSATE:
-                built(self.engine, Act(uow, instance, action), result.power_state, result.root_device_name)
+                built(self.engine, ActionContext(uow, instance, action), result.power_state, result.root_device_name)
                 return
             if instance.launched_at and (action is None or action.step != operations.BUILD):
                 return
-        act = _still_building(uow, instance, action, result.instance_uuid, result.host, result.generation)
-        built(self.engine, act, result.power_state, result.root_device_name, failed_builds)
+        ctx = _still_building(uow, instance, action, result.instance_uuid, result.host, result.generation)
+        built(self.engine, ctx, result.power_state, result.root_device_name, failed_builds)
 
-    def _rescheduled(self, act: Act, result: BuildResult) -> bool:
+    def _rescheduled(self, ctx: ActionContext, result: BuildResult) -> bool:
         """The host has fenced this generation and holds nothing: another one may be tried. Networks are kept."""
-        uow, instance, action = act.uow, act.instance, act.action
+        uow, instance, action = ctx.uow, ctx.instance, ctx.action
         tried = [*action.payload.get("tried", []), result.host]
         errors = [*action.payload.get("errors", []), result.message]
         if len(tried) >= self.conf.conductor.max_attempts:
             message = f"Exceeded maximum number of retries. Last error: {result.message}"
-            self.engine.fail(act, message, result.details, answered=True)
+            self.engine.fail(ctx, message, result.details, answered=True)
             return False
         claims.release(uow, instance.uuid)
         claims.leave(instance)
         instance.updated_at = uow.now
         action.payload = {**action.payload, "tried": tried, "errors": errors}
-        self.engine.again(act, operations.SCHEDULE, result.message, result.details)
+        self.engine.again(ctx, operations.SCHEDULE, result.message, result.details)
         return True
 
 
 def built(
-    engine: Engine, act: Act, power_state: int, root_device_name: str | None, failed_builds: int | None = None
+    engine: ActionEngine,
+    ctx: ActionContext,
+    power_state: int,
+    root_device_name: str | None,
+    failed_builds: int | None = None,
 ) -> None:
     """The guest runs. What only the build needed is forgotten, some of it is secret. ``failed_builds``: of its node, if
     that was read."""
-    uow, instance = act.uow, act.instance
+    uow, instance = ctx.uow, ctx.instance
     if failed_builds != 0 and instance.host is not None and instance.node is not None:
         hosts.build_succeeded(uow, instance.host, instance.node)
     instance.power_state = power_state
@@ -217,11 +221,13 @@ def built(
     instance.request = {}
     instance.root_device_name = root_device_name or instance.root_device_name
     block_devices.all_attached(uow, instance)
-    act.action.step = operations.BUILD
-    engine.done(act)
+    ctx.action.step = operations.BUILD
+    engine.done(ctx)
 
 
-def _building(uow: UnitOfWork, instance_uuid: str, host: str, generation: int, locked: _Rows | None = None) -> Act:
+def _building(
+    uow: UnitOfWork, instance_uuid: str, host: str, generation: int, locked: _Rows | None = None
+) -> ActionContext:
     """The instance and its open build, locked; raises `InstanceGone` or `StaleReport` when that build is over."""
     instance, action, _ = _open(uow, instance_uuid, locked)
     return _still_building(uow, instance, action, instance_uuid, host, generation)
@@ -255,12 +261,12 @@ def _still_building(
     instance_uuid: str,
     host: str,
     generation: int,
-) -> Act:
+) -> ActionContext:
     if instance is None or instance.deleted or instance.task_state == states.DELETING:
         raise exceptions.InstanceGone(instance_id=instance_uuid)
     if action is None or action.step != operations.BUILD or (instance.host, instance.generation) != (host, generation):
         raise exceptions.StaleReport(instance_id=instance_uuid, generation=generation, host=host)
-    return Act(uow, instance, action)
+    return ActionContext(uow, instance, action)
 
 
 def _is_current(instance: Instance, result: BuildResult) -> bool:

@@ -20,7 +20,7 @@ import msgspec
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.conductor.engine.engine import Engine
+from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.db import cinder, claims, instances, volume_tasks
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import CinderAttachment as Row
@@ -70,10 +70,10 @@ class _Work(msgspec.Struct):
     error: str | None
 
 
-class Cinder:
+class CinderDriver:
     """``client`` None: volumes are the built-in backend's, and all of this is refused."""
 
-    def __init__(self, engine: Engine, client: CinderClient | None) -> None:
+    def __init__(self, engine: ActionEngine, client: CinderClient | None) -> None:
         self.engine = engine
         self.db = engine.db
         self.conf = engine.conf
@@ -316,11 +316,11 @@ class Cinder:
             error=row.error,
         )
 
-    def _at(self, work: _Work, act: Callable[[], T]) -> T:
+    def _at(self, work: _Work, ctx: Callable[[], T]) -> T:
         """Do it while the row is leased, and give that back: settled, or due again."""
         again: float | None = TRY_AGAIN
         try:
-            answer = act()
+            answer = ctx()
             again = None
             return answer
         except exceptions.VolumeNotReady:
@@ -409,7 +409,7 @@ def _hosts(uow: UnitOfWork, instance: Instance | None, row: Row) -> tuple[list[s
     """Where the instance is or holds something; and where its guest has the volume for sure."""
     if instance is None or not row.wanted:
         return [], None
-    hosts = sorted({end.host for end in claims.ends(uow, instance)})
+    hosts = sorted({end.host for end in claims.held_hosts(uow, instance)})
     device = cinder.device_of(instance, row.id)
     attached = device is not None and device.state == DeviceState.ATTACHED
     settled = attached and instance.launched_at is not None and instance.task_state is None

@@ -14,22 +14,25 @@ from nova_lite.db import actions, claims, hosts, instances
 from nova_lite.db import block_devices as db_block_devices
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance, InstanceAction
-from nova_lite.objects import ActionTicket, BuildRequest, NetworkRequest
+from nova_lite.objects import ActionCommand, BuildRequest, NetworkRequest
 from nova_lite.objects import Image as ImageObject
 from nova_lite.objects import Instance as InstanceObject
 from nova_lite.objects.build import Reimage
-from nova_lite.operations import MOVE, End, OnHost, Operation, Step
+from nova_lite.operations import MOVE_ROLES, HostRole, HostStep, Operation, Step
 
 #: In the payload of a build: its instance got its interfaces with its place, under this registration of the host.
 CONNECTED = "connected"
 
 
 @dataclasses.dataclass
-class Act:
-    """An action and its instance, locked until the transaction ends. ``cause`` and ``details``: why it fails.
-    ``ordered``: the step whose order goes out with the commit. ``swept``: the reconciler sends it. ``retiring``: a host
-    is being retired, which decides what becomes of the instances on it. ``up``: whether its ends' hosts are, as far as
-    that was read. ``has_users_ports``: whether users have made some of the instance's interfaces, or may have."""
+class ActionContext:
+    """An open action and its instance, both locked until the transaction ends.
+
+    ``cause`` and ``details`` say why it fails. ``ordered``: the step whose command is sent after the commit.
+    ``from_reconciler``: the reconciler sends the command. ``retiring``: a host is being retired, which decides the fate
+    of its instances. ``up``: by host, whether it is up, as far as that was read. ``has_users_ports``: whether users may
+    have made some of the instance's ports.
+    """
 
     uow: UnitOfWork
     instance: Instance
@@ -37,7 +40,7 @@ class Act:
     cause: str = ""
     details: str = ""
     ordered: str = ""
-    swept: bool = False
+    from_reconciler: bool = False
     retiring: bool = False
     up: dict[str, bool] = dataclasses.field(default_factory=dict)
     has_users_ports: bool = True
@@ -64,65 +67,65 @@ class Act:
         )
 
 
-def lock_act(uow: UnitOfWork, action_id: int) -> Act | None:
+def lock_action(uow: UnitOfWork, action_id: int) -> ActionContext | None:
     """An open action and its instance, as they are now; None when it is over."""
     instance, action = actions.lock(uow, action_id) or (None, None)
-    return None if action is None or action.finish_time is not None else Act(uow, instance, action)
+    return None if action is None or action.finish_time is not None else ActionContext(uow, instance, action)
 
 
-def ordered(
+def action_for_command(
     uow: UnitOfWork, host: str, action_id: int, position: int | None, request_id: str | None = None
-) -> Act | None:
+) -> ActionContext | None:
     """The action, if it waits for this order of this host: a late report is about another step. ``position`` None:
     whichever it is; ``request_id``: of the request that made it, if that is told."""
-    act = lock_act(uow, action_id)
-    if act is None or act.action.host != host or not isinstance(act.step, OnHost):
+    ctx = lock_action(uow, action_id)
+    if ctx is None or ctx.action.host != host or not isinstance(ctx.step, HostStep):
         return None
-    if request_id not in (None, act.action.request_id):
+    if request_id not in (None, ctx.action.request_id):
         return None
-    return act if position in (None, act.row.position(act.step.name)) else None
+    return ctx if position in (None, ctx.row.position(ctx.step.name)) else None
 
 
-def ticket(act: Act) -> ActionTicket:
+def command_of(ctx: ActionContext) -> ActionCommand:
     """The order to the host, made from the rows; ``host`` is None when there is nothing to send."""
-    action = act.action
-    step = act.step if action.finish_time is None else None
-    wanted = isinstance(step, OnHost) and step.method in operations.order_methods()
+    action = ctx.action
+    step = ctx.step if action.finish_time is None else None
+    wanted = isinstance(step, HostStep) and step.method in operations.command_methods()
     builds = step is not None and step.name == operations.BUILD
-    return ActionTicket(
+    return ActionCommand(
         action_id=action.id,
         action=action.action,
-        method=step.method if isinstance(step, OnHost) else "",
-        instance=_told(act, step),
+        method=step.method if isinstance(step, HostStep) else "",
+        instance=_told(ctx, step),
         generation=action.generation,
         host=action.host if wanted or builds else None,
         request_id=action.request_id,
         payload=action.payload,
-        position=act.row.position(act.step.name) if wanted else 0,
-        build=build_request(act) if builds else None,
+        position=ctx.row.position(ctx.step.name) if wanted else 0,
+        build=build_request(ctx) if builds else None,
     )
 
 
-def _told(act: Act, step: Step | None) -> InstanceObject:
+def _told(ctx: ActionContext, step: Step | None) -> InstanceObject:
     """What the order says of the instance."""
-    if isinstance(step, OnHost) and step.bare:
-        return instances.bare(act.instance)
-    return instances.to_object(act.uow, act.instance)
+    if isinstance(step, HostStep) and step.minimal:
+        return instances.minimal(ctx.instance)
+    return instances.to_object(ctx.uow, ctx.instance)
 
 
-def build_request(act: Act) -> BuildRequest:
+def build_request(ctx: ActionContext) -> BuildRequest:
     """The order to build, made from the rows as they are now; a redrive makes the same."""
-    return build_requests(act.uow, [act])[0]
+    return build_requests(ctx.uow, [ctx])[0]
 
 
-def build_requests(uow: UnitOfWork, acts: list[Act]) -> list[BuildRequest]:
+def build_requests(uow: UnitOfWork, contexts: list[ActionContext]) -> list[BuildRequest]:
     """`build_request` of each; what belongs to all their instances is read by one statement."""
-    told = instances.to_objects(uow, [act.instance for act in acts])
-    return [_build_request(act, instance) for act, instance in zip(acts, told, strict=True)]
+    told = instances.to_objects(uow, [ctx.instance for ctx in contexts])
+    return [_build_request(ctx, instance) for ctx, instance in zip(contexts, told, strict=True)]
 
 
-def _build_request(act: Act, told: InstanceObject) -> BuildRequest:
-    instance, action = act.instance, act.action
+def _build_request(ctx: ActionContext, told: InstanceObject) -> BuildRequest:
+    instance, action = ctx.instance, ctx.action
     source = instance.shelved_image or instance.image
     image = None if source is None else msgspec.convert(source, ImageObject)
     boot_images = msgspec.convert(instance.boot_images or {}, dict[str, ImageObject])
@@ -138,51 +141,51 @@ def _build_request(act: Act, told: InstanceObject) -> BuildRequest:
         admin_password=instance.request.get("admin_password"),
         connected=action.payload.get(CONNECTED, ""),
         reimage=msgspec.convert(action.payload.get("reimage"), Reimage | None),
-        volume_images=block_devices.images_to_make(act.uow, db_block_devices.of(instance)),
+        volume_images=block_devices.images_to_make(ctx.uow, db_block_devices.of(instance)),
     )
 
 
-def begun(act: Act) -> None:
+def begun(ctx: ActionContext) -> None:
     """The host has what it needs to begin with the step."""
-    assert isinstance(act.step, OnHost)
-    act.instance.task_state = act.step.begun
-    act.instance.network_call_until = None
-    act.instance.updated_at = act.uow.now
+    assert isinstance(ctx.step, HostStep)
+    ctx.instance.task_state = ctx.step.begun
+    ctx.instance.network_call_until = None
+    ctx.instance.updated_at = ctx.uow.now
 
 
-def requested_networks(act: Act) -> list[NetworkRequest]:
-    return [msgspec.convert(item, NetworkRequest) for item in act.instance.request.get("networks", [])]
+def requested_networks(ctx: ActionContext) -> list[NetworkRequest]:
+    return [msgspec.convert(item, NetworkRequest) for item in ctx.instance.request.get("networks", [])]
 
 
-def ends(act: Act, at: End) -> list[claims.End]:
+def ends(ctx: ActionContext, at: HostRole) -> list[claims.HeldHost]:
     """Where a step happens, in order."""
-    instance = act.instance
-    if at is End.EVERY:
-        held = claims.held(act.uow, instance)
-        act.up = {end.host: up for end, up, _ in held}
-        act.has_users_ports = any(ports for *_, ports in held)
+    instance = ctx.instance
+    if at is HostRole.EVERY:
+        held = claims.held(ctx.uow, instance)
+        ctx.up = {end.host: up for end, up, _ in held}
+        ctx.has_users_ports = any(ports for *_, ports in held)
         return [end for end, *_ in held]
-    if at in MOVE:
-        return [claims.End(there.host, there.generation)] if (there := place(act, at)) is not None else []
-    return [] if instance.host is None else [claims.End(instance.host, instance.generation)]
+    if at in MOVE_ROLES:
+        return [claims.HeldHost(there.host, there.generation)] if (there := place(ctx, at)) is not None else []
+    return [] if instance.host is None else [claims.HeldHost(instance.host, instance.generation)]
 
 
-def place(act: Act, end: End) -> claims.Place | None:
+def place(ctx: ActionContext, end: HostRole) -> claims.Place | None:
     """An end of a move, as the action's payload has it; None for a destination that is not claimed yet."""
-    found = act.action.payload.get(end.value)
+    found = ctx.action.payload.get(end.value)
     return None if found is None else claims.Place(**found)
 
 
-def is_away(act: Act) -> bool:
+def is_away(ctx: ActionContext) -> bool:
     """Whether its host is not up."""
-    host = act.action.host
+    host = ctx.action.host
     if host is None:
         return False
-    return not (act.up[host] if host in act.up else hosts.is_up(act.uow, host))
+    return not (ctx.up[host] if host in ctx.up else hosts.is_up(ctx.uow, host))
 
 
-def is_retired(act: Act) -> bool:
-    return isinstance(act.step, OnHost) and act.action.host in act.action.payload.get("retired", ())
+def is_retired(ctx: ActionContext) -> bool:
+    return isinstance(ctx.step, HostStep) and ctx.action.host in ctx.action.payload.get("retired", ())
 
 
 def check(context: RequestContext, instance: Instance, row: Operation) -> None:

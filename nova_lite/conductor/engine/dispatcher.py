@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from concurrent import futures
 
-from nova_lite.conductor.engine.placement_request import Wanted
+from nova_lite.conductor.engine.placement_request import PlacementRequest
 
 #: Batches that are driven at a time: while the scheduler is asked about one, places are claimed for another.
 AT_ONCE = 2
@@ -27,14 +27,14 @@ MOMENT = 0.25
 PATIENCE = 10.0
 
 
-class Drives:
+class ActionDispatcher:
     """``place``: drives a batch, and raises nothing. Until it is started, nothing is driven here: who has accepted
     leaves it to whoever is nudged."""
 
-    def __init__(self, place: Callable[[list[Wanted]], None]) -> None:
+    def __init__(self, place: Callable[[list[PlacementRequest]], None]) -> None:
         self._place = place
         self._changed = threading.Condition()
-        self._waiting: list[list[Wanted]] = []
+        self._waiting: list[list[PlacementRequest]] = []
         self._under_way = 0
         self._came = float("-inf")
         self._ready = float("-inf")
@@ -60,7 +60,7 @@ class Drives:
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def add(self, wanted: list[Wanted]) -> None:
+    def add(self, wanted: list[PlacementRequest]) -> None:
         """One request's, leased and committed."""
         with self._changed:
             now = time.monotonic()
@@ -84,10 +84,10 @@ class Drives:
         while batch := self._next():
             self._place(batch)
 
-    def _next(self) -> list[Wanted]:
+    def _next(self) -> list[PlacementRequest]:
         """Empty when there is no more, or another thread waits for more; this one has ended then."""
         with self._changed:
-            batch: list[Wanted] = []
+            batch: list[PlacementRequest] = []
             if not self._gathers:
                 self._gather()
                 while self._waiting and (not batch or len(batch) + len(self._waiting[0]) <= MOST):

@@ -18,19 +18,40 @@ from oslo_config import cfg
 from nova_lite import operations
 from nova_lite.base import exceptions, metrics
 from nova_lite.base.context import RequestContext
-from nova_lite.compute.rpcapi import ComputeRPC, send_ticket
+from nova_lite.compute.rpcapi import ComputeRPC, send_command
 from nova_lite.conductor.engine import faults
-from nova_lite.conductor.engine.context import Act, check, ends, is_away, is_retired, lock_act, ordered, place, ticket
-from nova_lite.conductor.engine.network_attach import Attaches
-from nova_lite.conductor.engine.service_calls import Calls
-from nova_lite.conductor.operations.registry import own
+from nova_lite.conductor.engine.context import (
+    ActionContext,
+    action_for_command,
+    check,
+    command_of,
+    ends,
+    is_away,
+    is_retired,
+    lock_action,
+    place,
+)
+from nova_lite.conductor.engine.network_attach import InterfaceAttacher
+from nova_lite.conductor.engine.service_calls import ServiceCalls
+from nova_lite.conductor.operations.registry import handler_for
 from nova_lite.db import actions, block_devices, cinder, claims, hosts, instances, networks
 from nova_lite.db.engine import Database, UnitOfWork, translate
 from nova_lite.db.models import Instance, InstanceAction
 from nova_lite.image.driver import ImageBackend
 from nova_lite.network.driver import NetworkBackend
-from nova_lite.objects import ActionReport, ActionTicket, RequestSpec
-from nova_lite.operations import MOVE, End, Image, Network, OnHost, Operation, Release, Schedule, Step, states
+from nova_lite.objects import ActionCommand, ActionReport, RequestSpec
+from nova_lite.operations import (
+    MOVE_ROLES,
+    HostRole,
+    HostStep,
+    ImageStep,
+    NetworkStep,
+    Operation,
+    ReleaseStep,
+    ScheduleStep,
+    Step,
+    states,
+)
 from nova_lite.operations.states import PowerState
 from nova_lite.scheduler.rpcapi import SchedulerRPC
 
@@ -49,7 +70,7 @@ NO_USERS_PORTS = "no_users_ports"
 NO_DEADLINE = datetime.timedelta(days=3650)
 
 
-class Engine:
+class ActionEngine:
     """Accepts and drives operations. `nova_lite.conductor.engine.build_reports` adds how builds are reported."""
 
     def __init__(
@@ -67,8 +88,8 @@ class Engine:
         self.compute = compute
         self.scheduler = scheduler
         self.images = image_backend
-        self.calls = Calls(self)
-        self.attaches = Attaches(self)
+        self.calls = ServiceCalls(self)
+        self.attaches = InterfaceAttacher(self)
         self.effects: futures.Executor = futures.ThreadPoolExecutor(PARALLEL_EFFECTS, thread_name_prefix="effect")
 
     def stop(self) -> None:
@@ -78,15 +99,15 @@ class Engine:
 
     def accept_action(
         self, context: RequestContext, instance_uuid: str, action: str, payload: dict[str, Any]
-    ) -> ActionTicket:
+    ) -> ActionCommand:
         """Write the action, or raise 404 or 409; the ticket is the order to its host. A repeated request gets its
         ticket again."""
         if action == operations.ATTACH_INTERFACE.kind and self.network.keeps_ports:
             return self.attaches.accept(context, instance_uuid, payload)
-        if own(action).asks:
-            question = self.db.read(self._question, context, instance_uuid, action, payload)
-            if question is not None:
-                self._agree(context, question)
+        if handler_for(action).has_preflight:
+            preflight = self.db.read(self._question, context, instance_uuid, action, payload)
+            if preflight is not None:
+                self._agree(context, preflight)
         return self.db.write(self._accept_action, context, instance_uuid, action, payload)
 
     def _question(
@@ -96,115 +117,115 @@ class Engine:
         if instance.deleted or actions.find_by_request(uow, context.request_id, kind, instance_uuid) is not None:
             return None
         check(context, instance, operations.get(kind, payload))
-        return own(kind).question(uow, self.conf, context, instance, payload)
+        return handler_for(kind).preflight(uow, self.conf, context, instance, payload)
 
-    def _agree(self, context: RequestContext, question: RequestSpec) -> None:
+    def _agree(self, context: RequestContext, preflight: RequestSpec) -> None:
         """Raises `UnsuitableHost` if the scheduler says no."""
         try:
-            self.scheduler.select_destinations(context, question)
+            self.scheduler.select_destinations(context, preflight)
         except exceptions.NoValidHost as error:
             raise exceptions.UnsuitableHost(reason=error.kwargs.get("reason", error.message)) from error
 
     def accept_in(
         self, uow: UnitOfWork, context: RequestContext, instance_uuid: str, kind: str, payload: dict[str, Any]
-    ) -> ActionTicket:
+    ) -> ActionCommand:
         """`accept_action` in a transaction that is under way; the reconciler sends the order."""
         return self._accept_action(uow, context, instance_uuid, kind, payload)
 
     def _accept_action(
         self, uow: UnitOfWork, context: RequestContext, instance_uuid: str, kind: str, payload: dict[str, Any]
-    ) -> ActionTicket:
+    ) -> ActionCommand:
         instance = instances.get_row(uow, context, instance_uuid, deleted=True, lock=True)
         known = actions.open_or_of(uow, instance_uuid, context.request_id, kind)
         of_kind = [action for action in known if action.action == kind]
         repeated = next((action for action in of_kind if action.request_id == context.request_id), None)
         if repeated is not None:
-            return ticket(Act(uow, instance, repeated))
+            return command_of(ActionContext(uow, instance, repeated))
         if instance.deleted:
             raise exceptions.InstanceNotFound(instance_id=instance_uuid)
         try:
             row = operations.get(kind, payload)
         except KeyError:
             raise exceptions.InvalidInput(reason=f"there is no action {kind!r}") from None
-        joins = row.joins and instance.task_state == row.steps[0].task
-        if joins and of_kind:
-            return ticket(Act(uow, instance, of_kind[0]))
+        deduplicates = row.deduplicates and instance.task_state == row.steps[0].task
+        if deduplicates and of_kind:
+            return command_of(ActionContext(uow, instance, of_kind[0]))
         check(context, instance, row)
-        kept = own(kind).accept(uow, context, instance, payload)
+        kept = handler_for(kind).accept(uow, context, instance, payload)
         if kept is None:
             return nothing_to_do(uow, context, instance, kind)
         if row.supersedes:
             self._supersede(uow, instance, row, known)
         instance.updated_at = uow.now
-        act = Act(uow, instance, actions.open_action(uow, self.conf, context, instance, kind, kept))
-        row = act.row
+        ctx = ActionContext(uow, instance, actions.open_action(uow, self.conf, context, instance, kind, kept))
+        row = ctx.row
         if row.steps:
-            self._begin(act, row.steps[0])
+            self._begin(ctx, row.steps[0])
         else:
-            act.action.step = operations.PERFORM
-            actions.start_event(uow, act.action, f"api_{kind}", self.conf.host)
-            actions.finish(uow, act.action)
+            ctx.action.step = operations.PERFORM
+            actions.start_event(uow, ctx.action, f"api_{kind}", self.conf.host)
+            actions.finish(uow, ctx.action)
         uow.session.flush()
-        return ticket(act)
+        return command_of(ctx)
 
     def _supersede(self, uow: UnitOfWork, instance: Instance, row: Operation, known: list[InstanceAction]) -> None:
         """Close what is ``known`` to be open; raises `InstanceInvalidState` while something is undone that has to end
         first. What an action has of the image backend is given back beside the later one."""
         for earlier in known:
-            act = Act(uow, instance, earlier)
-            step = act.step
-            if isinstance(step, Image) and step.goes_on:
+            ctx = ActionContext(uow, instance, earlier)
+            step = ctx.step
+            if isinstance(step, ImageStep) and step.outlives_action:
                 continue
-            undone = act.row.is_undo(step.name)
-            if undone and not row.takes_over:
+            undone = ctx.row.is_undo(step.name)
+            if undone and not row.preempts:
                 raise exceptions.InstanceInvalidState(
                     method=row.method, instance_id=instance.uuid, attr="unfinished action", state=earlier.action
                 )
-            undos = () if undone else act.row.undos(step.name)
-            discard = next((undo for undo in undos if isinstance(undo, Image)), None)
+            undos = () if undone else ctx.row.undos(step.name)
+            discard = next((undo for undo in undos if isinstance(undo, ImageStep)), None)
             if discard is None:
                 actions.finish(uow, earlier, f"superseded by {row.kind}")
-                own(earlier.action).superseded(uow, instance)
+                handler_for(earlier.action).superseded(uow, instance)
                 continue
             actions.finish_events(uow, earlier, f"superseded by {row.kind}")
             actions.free(uow, earlier)
             earlier.payload = {**earlier.payload, "superseded": f"superseded by {row.kind}"}
-            self._begin(act, discard)
+            self._begin(ctx, discard)
         uow.session.flush()
 
     # --- plan
 
-    def _begin(self, act: Act, step: Step) -> None:
+    def _begin(self, ctx: ActionContext, step: Step) -> None:
         """Plan a step: write its name, task state, host and deadline. One without an effect is recorded at once."""
-        uow, instance, action = act.uow, act.instance, act.action
+        uow, instance, action = ctx.uow, ctx.instance, ctx.action
         action.step = step.name
         if step.task is not None:
             instance.task_state = step.task
         if step.deadline is not None:
             action.deadline = uow.now + datetime.timedelta(seconds=self.conf.conductor[step.deadline])
-        if isinstance(step, Schedule):
+        if isinstance(step, ScheduleStep):
             action.host = None
-        elif isinstance(step, OnHost):
-            self._begin_at(act, step, ends(act, step.at))
-        elif isinstance(step, Network) and self._is_told(step):
+        elif isinstance(step, HostStep):
+            self._begin_at(ctx, step, ends(ctx, step.at))
+        elif isinstance(step, NetworkStep) and self._is_told(step):
             action.deadline = uow.now + NO_DEADLINE
             uow.after_commit.append(lambda: self.in_background(lambda: self.calls.to_network(action.id)))
-        elif isinstance(step, Image):
-            if step.goes_on:
+        elif isinstance(step, ImageStep):
+            if step.outlives_action:
                 action.deadline = uow.now + NO_DEADLINE
             uow.after_commit.append(lambda: self.in_background(lambda: self.calls.to_images(action.id)))
         else:
-            if isinstance(step, Network) and step.name == operations.DEALLOCATE:
+            if isinstance(step, NetworkStep) and step.name == operations.DEALLOCATE:
                 own_alone = [instance.uuid] if action.payload.get(NO_USERS_PORTS) else []
                 self.network.deallocate(networks.Store(uow, own_alone=own_alone), instance.uuid)
-            elif isinstance(step, Release):
-                self._release(act, step)
-            self.advance(act)
+            elif isinstance(step, ReleaseStep):
+                self._release(ctx, step)
+            self.advance(ctx)
 
-    def _release(self, act: Act, step: Release) -> None:
-        uow, instance = act.uow, act.instance
-        if step.end in MOVE:
-            for end in ends(act, step.end):
+    def _release(self, ctx: ActionContext, step: ReleaseStep) -> None:
+        uow, instance = ctx.uow, ctx.instance
+        if step.end in MOVE_ROLES:
+            for end in ends(ctx, step.end):
                 claims.release(uow, instance.uuid, end)
             return
         claims.release(uow, instance.uuid)
@@ -215,61 +236,65 @@ class Engine:
 
     def _takes_time(self, step: Step) -> bool:
         """Whether anybody else is asked; else it is recorded where it is planned."""
-        return isinstance(step, Schedule | OnHost | Image) or (isinstance(step, Network) and self._is_told(step))
+        return isinstance(step, ScheduleStep | HostStep | ImageStep) or (
+            isinstance(step, NetworkStep) and self._is_told(step)
+        )
 
-    def _is_told(self, step: Network) -> bool:
+    def _is_told(self, step: NetworkStep) -> bool:
         """Whether there is another service to tell of it."""
         return self.network.keeps_ports if step.name == operations.DISCONNECT else self.network.remote
 
-    def _begin_at(self, act: Act, step: OnHost, ends: list[claims.End]) -> None:
+    def _begin_at(self, ctx: ActionContext, step: HostStep, ends: list[claims.HeldHost]) -> None:
         """Address the order to the first of these ends. Without any the step is done."""
-        uow, action = act.uow, act.action
+        uow, action = ctx.uow, ctx.action
         if not ends:
-            self.done(act)
+            self.done(ctx)
             return
         before = action.host
         action.host, action.generation = ends[0]
-        if step.at is End.EVERY and len(ends) == 1:
+        if step.at is HostRole.EVERY and len(ends) == 1:
             action.payload = {**action.payload, ONLY_END: True}
-        if act.action.action == operations.DELETE.kind and not act.has_users_ports:  # from now on it gets none
+        if ctx.action.action == operations.DELETE.kind and not ctx.has_users_ports:  # from now on it gets none
             action.payload = {**action.payload, NO_USERS_PORTS: True}
         if step.event is not None:
             actions.start_event(uow, action, step.event, action.host)
-        if is_retired(act):
-            self._pass_retired(act)
-        elif step.away is not None and is_away(act):
-            self._leave_for_later(act, step)
-        elif step.lasting and (act.row.is_undo(step.name) or step.at in MOVE):
+        if is_retired(ctx):
+            self._pass_retired(ctx)
+        elif step.offline_step is not None and is_away(ctx):
+            self._leave_for_later(ctx, step)
+        elif step.retry_forever and (ctx.row.is_undo(step.name) or step.at in MOVE_ROLES):
             action.deadline = uow.now + NO_DEADLINE
-        elif step.at in MOVE and action.host != before and is_away(act):  # it has just reported, if it is the same
-            self.fail(act, f"Host {action.host} is not up.", answered=False, begun=False)
+        elif (
+            step.at in MOVE_ROLES and action.host != before and is_away(ctx)
+        ):  # it has just reported, if it is the same
+            self.fail(ctx, f"Host {action.host} is not up.", answered=False, begun=False)
 
-    def _leave_for_later(self, act: Act, step: OnHost) -> None:
+    def _leave_for_later(self, ctx: ActionContext, step: HostStep) -> None:
         """The host is down: record the step for the owner now; the action stays open until the host is back."""
-        assert step.away is not None
-        own(act.action.action).record(act.uow, act.instance, step)
-        act.action.step = step.away
-        act.action.deadline = act.uow.now + NO_DEADLINE
+        assert step.offline_step is not None
+        handler_for(ctx.action.action).record(ctx.uow, ctx.instance, step)
+        ctx.action.step = step.offline_step
+        ctx.action.deadline = ctx.uow.now + NO_DEADLINE
 
     # --- record
 
-    def done(self, act: Act) -> None:
+    def done(self, ctx: ActionContext) -> None:
         """The step is done."""
-        act.instance.updated_at = act.uow.now
-        if act.step.moves_to is not None:
-            there = place(act, act.step.moves_to)
+        ctx.instance.updated_at = ctx.uow.now
+        if ctx.step.moves_to is not None:
+            there = place(ctx, ctx.step.moves_to)
             assert there is not None
-            claims.move(act.instance, there)
-            act.uow.refiltered_projects.add(act.instance.project_id)
-            cinder.news(act.uow, act.instance.uuid)
-        own(act.action.action).record(act.uow, act.instance, act.step)
-        self.advance(act)
+            claims.move(ctx.instance, there)
+            ctx.uow.refiltered_projects.add(ctx.instance.project_id)
+            cinder.news(ctx.uow, ctx.instance.uuid)
+        handler_for(ctx.action.action).record(ctx.uow, ctx.instance, ctx.step)
+        self.advance(ctx)
 
-    def advance(self, act: Act, driven: bool = False) -> None:
+    def advance(self, ctx: ActionContext, driven: bool = False) -> None:
         """On to the next step or undo, which is due at once unless it is ``driven``; after the last one the action is
         closed."""
-        uow, action, row = act.uow, act.action, act.row
-        name = act.step.name
+        uow, action, row = ctx.uow, ctx.action, ctx.row
+        name = ctx.step.name
         following = row.after(name, action.payload)
         if following is not None:
             if not row.is_undo(name) and self._takes_time(following):
@@ -277,70 +302,70 @@ class Engine:
             if not driven:
                 actions.free(uow, action)
             action.attempts = 0
-            self._begin(act, following)
+            self._begin(ctx, following)
             if not driven:
-                self._order(act)
+                self._order(ctx)
             return
-        if not isinstance(act.step, Image):  # beside it, a later operation may have begun
-            act.instance.request = {}
+        if not isinstance(ctx.step, ImageStep):  # beside it, a later operation may have begun
+            ctx.instance.request = {}
         if not row.is_undo(name):
-            self._lose_if_retired(act)
+            self._lose_if_retired(ctx)
             actions.finish(uow, action)
             return
-        if not isinstance(act.step, Image):
-            act.instance.task_state = None
-        fault = act.instance.fault or {}
-        causes = (act.cause, action.payload.get("superseded"), action.payload.get("cause"), fault.get("message"))
+        if not isinstance(ctx.step, ImageStep):
+            ctx.instance.task_state = None
+        fault = ctx.instance.fault or {}
+        causes = (ctx.cause, action.payload.get("superseded"), action.payload.get("cause"), fault.get("message"))
         cause = next(filter(None, causes), "It was given up.")
-        actions.finish(uow, action, cause, act.details)
-        own(action.action).failed(uow, act.instance)
-        self._lose_if_retired(act)
+        actions.finish(uow, action, cause, ctx.details)
+        handler_for(action.action).failed(uow, ctx.instance)
+        self._lose_if_retired(ctx)
 
-    def _order(self, act: Act) -> None:
+    def _order(self, ctx: ActionContext) -> None:
         """Send the order of a step that was just begun as soon as that is committed; if it is lost, the reconciler
         sends it a moment later."""
-        if act.swept or act.action.finish_time is not None or act.ordered == act.action.step:
+        if ctx.from_reconciler or ctx.action.finish_time is not None or ctx.ordered == ctx.action.step:
             return
-        order, context = ticket(act), act.context
+        order, context = command_of(ctx), ctx.context
         if order.host is not None:
-            act.ordered = act.action.step
-            actions.begin_later(act.uow, self.conf, act.action)
-            act.uow.after_commit.append(lambda: self.in_background(lambda: self.send(order, context)))
+            ctx.ordered = ctx.action.step
+            actions.begin_later(ctx.uow, self.conf, ctx.action)
+            ctx.uow.after_commit.append(lambda: self.in_background(lambda: self.send(order, context)))
 
-    def again(self, act: Act, name: str, error: str, details: str) -> None:
+    def again(self, ctx: ActionContext, name: str, error: str, details: str) -> None:
         """The step has failed in a way that others may do better: back to an earlier one."""
-        actions.finish_events(act.uow, act.action, error, details)
-        actions.free(act.uow, act.action)
-        self._begin(act, act.row.step(name))
+        actions.finish_events(ctx.uow, ctx.action, error, details)
+        actions.free(ctx.uow, ctx.action)
+        self._begin(ctx, ctx.row.step(name))
 
-    def fail(self, act: Act, cause: str, details: str = "", *, answered: bool, begun: bool = True) -> None:
+    def fail(self, ctx: ActionContext, cause: str, details: str = "", *, answered: bool, begun: bool = True) -> None:
         """The step has failed for good: undo it and what came before. ``answered``: its host says so. Not ``begun``:
         nobody was told of it, so that only what came before has to be undone."""
-        act.cause, act.details = cause, details
-        uow, instance, row, step = act.uow, act.instance, act.row, act.step
-        undos = () if act.is_undone else row.undos(step.name, begun)
+        ctx.cause, ctx.details = cause, details
+        uow, instance, row, step = ctx.uow, ctx.instance, ctx.row, ctx.step
+        undos = () if ctx.is_undone else row.undos(step.name, begun)
         instance.task_state = None
         instance.updated_at = uow.now
         if undos and row.failed is not None:
             faults.set_error(uow, instance, cause, details)
-            reason = "not_placed" if isinstance(step, operations.Schedule) else "reported" if answered else "silent"
+            reason = "not_placed" if isinstance(step, operations.ScheduleStep) else "reported" if answered else "silent"
             metrics.BUILDS_FAILED.labels(reason).inc()
         elif undos:
-            act.action.payload = {**act.action.payload, "cause": cause}
-        if answered and (all(isinstance(undo, Image) for undo in undos) if undos else step.becomes is not None):
+            ctx.action.payload = {**ctx.action.payload, "cause": cause}
+        if answered and (all(isinstance(undo, ImageStep) for undo in undos) if undos else step.becomes is not None):
             _settle(uow, instance, cause, details)
-        if answered and isinstance(step, OnHost) and step.cleans_up:
+        if answered and isinstance(step, HostStep) and step.self_compensating:
             undos = undos[1:]
-        undo = operations.first_wanted(undos, act.action.payload)
+        undo = operations.first_wanted(undos, ctx.action.payload)
         if undo is None:
             instance.request = {}
-            actions.finish(uow, act.action, cause, details)
-            own(act.action.action).failed(uow, instance)
+            actions.finish(uow, ctx.action, cause, details)
+            handler_for(ctx.action.action).failed(uow, instance)
             return
-        actions.finish_events(uow, act.action, cause, details)
-        actions.free(uow, act.action)
-        self._begin(act, undo)
-        self._order(act)
+        actions.finish_events(uow, ctx.action, cause, details)
+        actions.free(uow, ctx.action)
+        self._begin(ctx, undo)
+        self._order(ctx)
 
     # --- what hosts report
 
@@ -382,10 +407,10 @@ class Engine:
     def order_is_open(
         self, context: RequestContext, host: str, action_id: int, position: int | None, request_id: str
     ) -> bool:
-        return self.db.write(ordered, host, action_id, position, request_id) is not None
+        return self.db.write(action_for_command, host, action_id, position, request_id) is not None
 
     def order_is_wanted(self, context: RequestContext, host: str, action_id: int, position: int) -> bool:
-        return self.db.write(ordered, host, action_id, position) is not None
+        return self.db.write(action_for_command, host, action_id, position) is not None
 
     def _finish_action(
         self,
@@ -399,60 +424,60 @@ class Engine:
         answer: dict[str, Any] | None,
         request_id: str | None,
     ) -> None:
-        act = ordered(uow, host, action_id, position, request_id)
-        if act is None or not isinstance(act.step, OnHost):
+        ctx = action_for_command(uow, host, action_id, position, request_id)
+        if ctx is None or not isinstance(ctx.step, HostStep):
             return
-        step, action = act.step, act.action
+        step, action = ctx.step, ctx.action
         if power_state is not None:
-            act.instance.power_state = power_state
-        if error is None and step.revives and (answer or {}).get("done"):
-            LOG.info("The %s of %s was done after all", action.action, act.instance.uuid)
-            action.step = act.row.undone_by(step.name).name
-            self.done(act)
+            ctx.instance.power_state = power_state
+        if error is None and step.may_complete_late and (answer or {}).get("done"):
+            LOG.info("The %s of %s was done after all", action.action, ctx.instance.uuid)
+            action.step = ctx.row.undone_by(step.name).name
+            self.done(ctx)
         elif error is None:
             if answer is not None:
                 action.payload = {**action.payload, "answers": {**action.payload.get("answers", {}), step.name: answer}}
-            self._done_at_end(act, step)
-        elif step.lasting:
-            LOG.warning("%s of %s failed on %s: %s", action.action, act.instance.uuid, host, error)
+            self._done_at_end(ctx, step)
+        elif step.retry_forever:
+            LOG.warning("%s of %s failed on %s: %s", action.action, ctx.instance.uuid, host, error)
             actions.finish_events(uow, action, error, details)
             actions.back_off(uow, self.conf, action, error)
         else:
-            self.fail(act, error, details, answered=True)
+            self.fail(ctx, error, details, answered=True)
 
-    def _done_at_end(self, act: Act, step: OnHost) -> None:
+    def _done_at_end(self, ctx: ActionContext, step: HostStep) -> None:
         """The step is done at one end: release it and order the next one, or finish the step."""
-        action = act.action
-        every = [] if action.payload.get(ONLY_END) else ends(act, step.at)
+        action = ctx.action
+        every = [] if action.payload.get(ONLY_END) else ends(ctx, step.at)
         left = [end for end in every if end != (action.host, action.generation)]
         if not left:
-            self.done(act)
+            self.done(ctx)
             return
-        claims.release(act.uow, act.instance.uuid, claims.End(str(action.host), action.generation))
-        actions.finish_events(act.uow, action)
-        actions.free(act.uow, action)
+        claims.release(ctx.uow, ctx.instance.uuid, claims.HeldHost(str(action.host), action.generation))
+        actions.finish_events(ctx.uow, action)
+        actions.free(ctx.uow, action)
         action.step = step.name
-        self._begin_at(act, step, left)
-        self._order(act)
+        self._begin_at(ctx, step, left)
+        self._order(ctx)
 
     def report_task(self, context: RequestContext, host: str, action_id: int, task_state: str) -> bool:
         """A host has come to a task state of its step; whether the action is still wanted."""
         return self.db.write(self._report_task, host, action_id, task_state)
 
     def _report_task(self, uow: UnitOfWork, host: str, action_id: int, task_state: str) -> bool:
-        act = lock_act(uow, action_id)
-        if act is None or act.action.host != host or not isinstance(act.step, OnHost):
+        ctx = lock_action(uow, action_id)
+        if ctx is None or ctx.action.host != host or not isinstance(ctx.step, HostStep):
             return False
-        order = (act.step.task, *act.step.tasks)
-        now = act.instance.task_state
+        order = (ctx.step.task, *ctx.step.tasks)
+        now = ctx.instance.task_state
         if task_state in order and now in order and order.index(now) < order.index(task_state):
-            act.instance.task_state = task_state
-            act.instance.updated_at = uow.now
+            ctx.instance.task_state = task_state
+            ctx.instance.updated_at = uow.now
         return True
 
     # --- deadlines
 
-    def take_due(self, uow: UnitOfWork, owner: str, ids: Iterable[int]) -> list[Act]:
+    def take_due(self, uow: UnitOfWork, owner: str, ids: Iterable[int]) -> list[ActionContext]:
         """For the reconciler: lease to ``owner`` what is due of these actions, end what is past its deadline, and
         settle in the same transaction what needs no other daemon. What is left has to be driven; what its host would
         have to do that is away waits for it."""
@@ -462,120 +487,120 @@ class Engine:
             uow.session.refresh(action)
             if instance is None or action.finish_time is not None:
                 continue
-            act = Act(uow, instance, action, swept=True)
+            ctx = ActionContext(uow, instance, action, from_reconciler=True)
             try:
-                step = act.step
+                step = ctx.step
             except LookupError:
                 LOG.error("Action %d is a %s at step %s: none of this version's", action.id, action.action, action.step)
                 continue
             if action.deadline <= uow.now:
-                self._expire(act, step)
-            elif isinstance(step, OnHost) and step.away and step.away != action.step and is_away(act):
-                self._leave_for_later(act, step)
+                self._expire(ctx, step)
+            elif isinstance(step, HostStep) and step.offline_step and step.offline_step != action.step and is_away(ctx):
+                self._leave_for_later(ctx, step)
             else:
-                self._pass_forced_down(act)
-            if action.finish_time is None and not self._parked(act):
+                self._pass_forced_down(ctx)
+            if action.finish_time is None and not self._block_on_host(ctx):
                 if action.lease_owner != owner:
                     actions.take_up(uow, self.conf, action, owner)
-                due.append(act)
+                due.append(ctx)
         return due
 
-    def _parked(self, act: Act) -> bool:
+    def _block_on_host(self, ctx: ActionContext) -> bool:
         """Whether only a host could go on with it that is away; then it waits for that."""
-        if not isinstance(act.step, OnHost) or not is_away(act):
+        if not isinstance(ctx.step, HostStep) or not is_away(ctx):
             return False
-        actions.park(act.uow, act.action)
+        actions.block_on_host(ctx.uow, ctx.action)
         return True
 
-    def _expire(self, act: Act, step: Step) -> None:
+    def _expire(self, ctx: ActionContext, step: Step) -> None:
         """Past its deadline: fail the action, which keeps its claim until its host has answered. A lasting step only
         shows the cause, and goes on."""
-        uow, instance, action = act.uow, act.instance, act.action
-        cause = self._why_late(act)
+        uow, instance, action = ctx.uow, ctx.instance, ctx.action
+        cause = self._why_late(ctx)
         LOG.warning("Giving up %s of %s: %s", action.action, instance.uuid, cause)
-        if isinstance(step, OnHost) and step.lasting:
+        if isinstance(step, HostStep) and step.retry_forever:
             faults.set_error(uow, instance, cause)
             instance.task_state = step.task
             action.deadline = uow.now + datetime.timedelta(seconds=self.conf.conductor.action_deadline)
         else:
-            self.fail(act, cause, answered=False)
+            self.fail(ctx, cause, answered=False)
 
-    def _pass_forced_down(self, act: Act) -> None:
+    def _pass_forced_down(self, ctx: ActionContext) -> None:
         """By the operator's word an end of a move is off, and what does not belong there is destroyed before it serves
         again: there is nothing left to remove. What it had to do otherwise has failed, or waits until it is back. Who
         was to say whether a guest has moved says nothing any more; one that has needs nothing there meanwhile."""
-        while act.action.finish_time is None:
-            step = act.step
-            if not isinstance(step, OnHost) or step.at not in MOVE:
+        while ctx.action.finish_time is None:
+            step = ctx.step
+            if not isinstance(step, HostStep) or step.at not in MOVE_ROLES:
                 return
-            if not hosts.is_forced_down(act.uow, str(act.action.host)):
+            if not hosts.is_forced_down(ctx.uow, str(ctx.action.host)):
                 return
-            if act.is_undone and step.revives and not step.fences:
-                self._skip(act, step)
-            elif step.fences or (step.at is End.DESTINATION and step.lasting):
-                self.done(act)
-            elif not step.lasting:
-                self.fail(act, f"Host {act.action.host} is forced down.", answered=False)
+            if ctx.is_undone and step.may_complete_late and not step.fences:
+                self._skip(ctx, step)
+            elif step.fences or (step.at is HostRole.DESTINATION and step.retry_forever):
+                self.done(ctx)
+            elif not step.retry_forever:
+                self.fail(ctx, f"Host {ctx.action.host} is forced down.", answered=False)
             else:
                 return
 
-    def _skip(self, act: Act, step: OnHost) -> None:
+    def _skip(self, ctx: ActionContext, step: HostStep) -> None:
         """An undo at a host that does nothing any more: what only it could have told has to be found out elsewhere."""
-        if step.revives and step.at is End.SOURCE:
-            act.action.payload = {**act.action.payload, operations.LOST_SOURCE: True}
-        self.advance(act)
+        if step.may_complete_late and step.at is HostRole.SOURCE:
+            ctx.action.payload = {**ctx.action.payload, operations.LOST_SOURCE: True}
+        self.advance(ctx)
 
-    def retire(self, act: Act, host: str) -> None:
+    def retire(self, ctx: ActionContext, host: str) -> None:
         """``host`` is gone for good: the action asks it for nothing any more, at this step or a later one."""
-        act.action.payload = {**act.action.payload, "retired": [*act.action.payload.get("retired", []), host]}
-        act.retiring = True
-        self._pass_retired(act)
+        ctx.action.payload = {**ctx.action.payload, "retired": [*ctx.action.payload.get("retired", []), host]}
+        ctx.retiring = True
+        self._pass_retired(ctx)
 
     def lose(self, uow: UnitOfWork, instance: Instance) -> None:
         """Its host is gone for good, and the instance with it."""
         cause = f"Host {instance.host} was retired: the server and its disks are lost."
-        for end in claims.ends(uow, instance):
+        for end in claims.held_hosts(uow, instance):
             if end.host == instance.host:
                 claims.release(uow, instance.uuid, end)
         claims.leave(instance)
         instance.power_state = PowerState.NOSTATE
         faults.set_error(uow, instance, cause)
 
-    def _lose_if_retired(self, act: Act) -> None:
+    def _lose_if_retired(self, ctx: ActionContext) -> None:
         """A move that went on while its end was retired may have led there."""
-        gone = act.action.payload.get("retired", ())
-        if act.instance.host in gone and not act.instance.deleted and not act.retiring:
-            self.lose(act.uow, act.instance)
+        gone = ctx.action.payload.get("retired", ())
+        if ctx.instance.host in gone and not ctx.instance.deleted and not ctx.retiring:
+            self.lose(ctx.uow, ctx.instance)
 
-    def _pass_retired(self, act: Act) -> None:
+    def _pass_retired(self, ctx: ActionContext) -> None:
         """What was to be removed or taken back at a host that is retired went with it. What else it had to do has
         failed; a build that it had can be made by nobody any more."""
-        while act.action.finish_time is None and is_retired(act):
-            step = act.step
-            assert isinstance(step, OnHost)
-            if act.is_undone and not step.fences:
-                act.instance.power_state = PowerState.NOSTATE
-                self._skip(act, step)
-            elif step.lasting or step.fences:
-                self._done_at_end(act, step)
+        while ctx.action.finish_time is None and is_retired(ctx):
+            step = ctx.step
+            assert isinstance(step, HostStep)
+            if ctx.is_undone and not step.fences:
+                ctx.instance.power_state = PowerState.NOSTATE
+                self._skip(ctx, step)
+            elif step.retry_forever or step.fences:
+                self._done_at_end(ctx, step)
             else:
-                self.fail(act, f"Host {act.action.host} is retired.", answered=False)
+                self.fail(ctx, f"Host {ctx.action.host} is retired.", answered=False)
 
-    def _why_late(self, act: Act) -> str:
-        action = act.action
+    def _why_late(self, ctx: ActionContext) -> str:
+        action = ctx.action
         what = f"The {action.action} was not finished within {self.conf.conductor.action_deadline} s"
-        if is_away(act):
+        if is_away(ctx):
             return f"{what}: its compute host does not answer."
         last_error = action.payload.get("last_error")
         return f"{what}: {last_error}" if last_error else f"{what}."
 
     # --- effects
 
-    def send(self, order: ActionTicket, context: RequestContext) -> None:
+    def send(self, order: ActionCommand, context: RequestContext) -> None:
         """Cast an action's order to its host; what no queue takes is sent again by the reconciler. What the host is too
         old for has failed, as if the host had said so."""
         try:
-            send_ticket(self.compute, context, order)
+            send_command(self.compute, context, order)
         except exceptions.ServiceTooOld as error:
             self.finish_action(context, str(order.host), order.action_id, None, error.message, "")
         except exceptions.MessagingUnavailable as error:
@@ -596,9 +621,9 @@ class Engine:
                 LOG.exception("A step could not be driven; it is repeated after its lease")
 
 
-def nothing_to_do(uow: UnitOfWork, context: RequestContext, instance: Instance, kind: str) -> ActionTicket:
+def nothing_to_do(uow: UnitOfWork, context: RequestContext, instance: Instance, kind: str) -> ActionCommand:
     """The answer to a request that would change nothing; no action is written for it."""
-    return ActionTicket(
+    return ActionCommand(
         action_id=0,
         action=kind,
         instance=instances.to_object(uow, instance),

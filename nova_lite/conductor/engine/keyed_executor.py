@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from concurrent import futures
 
 
-class Lane:
+class KeyedExecutor:
     """Threads for drives that may wait for the same kind of daemon, so that they hold up no others.
 
     Drives of one ``key`` run one after another. While any of them is under way, what comes for that key is dropped:

@@ -24,10 +24,10 @@ from nova_lite.conductor.operations import interfaces
 from nova_lite.db import actions, instances, pending_attaches
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.network.driver import NetworkCall, Verb
-from nova_lite.objects import ActionTicket, NetworkRequest
+from nova_lite.objects import ActionCommand, NetworkRequest
 
 if TYPE_CHECKING:
-    from nova_lite.conductor.engine.engine import Engine
+    from nova_lite.conductor.engine.engine import ActionEngine
 
 LOG = logging.getLogger(__name__)
 
@@ -37,13 +37,13 @@ KIND = operations.ATTACH_INTERFACE.kind
 TRY_AGAIN = 10.0
 
 
-class Attaches:
-    def __init__(self, engine: Engine) -> None:
+class InterfaceAttacher:
+    def __init__(self, engine: ActionEngine) -> None:
         self.engine = engine
         self.db = engine.db
         self.network = engine.network
 
-    def accept(self, context: RequestContext, instance_uuid: str, payload: dict[str, Any]) -> ActionTicket:
+    def accept(self, context: RequestContext, instance_uuid: str, payload: dict[str, Any]) -> ActionCommand:
         """Raises what RESOLVE and ATTACH raise, and what the action is refused with."""
         request = msgspec.convert(payload["request"], NetworkRequest)
         if self.db.read(_was_accepted, context, instance_uuid):
@@ -123,7 +123,7 @@ class Attaches:
             pending_attaches.drop(uow, instance_uuid, key)
             return None
         brought = [NetworkRequest(port_id=each.port_id) for each in found if each.port_id]
-        # From now on the action is not accepted any more: see `interfaces.AttachInterface`.
+        # From now on the action is not accepted any more: see `interfaces.AttachInterfaceHandler`.
         pending_attaches.put_off(uow, instance_uuid, key, 0.0)
         return NetworkCall(
             verb=Verb.DETACH, context=get_admin_context(), instance_uuid=instance_uuid, networks=brought, key=key

@@ -1,4 +1,4 @@
-"""What is asked of the scheduler for an action at the step `Schedule`."""
+"""What is asked of the scheduler for an action at the step `ScheduleStep`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nova_lite.objects import Flavor, Image, RequestedDestination, RequestSpec
 NOWHERE = "00000000-0000-0000-0000-000000000000"
 
 
-class Wanted(msgspec.Struct):
+class PlacementRequest(msgspec.Struct):
     """One action, leased to ``owner``, and what the scheduler has to know of its instance. ``since``: when this attempt
     began. ``is_new``: it was never on a host, and has no interfaces yet. ``group``: the same for those that one
     question is about."""
@@ -34,8 +34,10 @@ class Wanted(msgspec.Struct):
     spec: RequestSpec
 
 
-def wanted_of(uow: UnitOfWork, context: RequestContext, action: InstanceAction, row: Instance) -> Wanted:
-    """What is asked for an action at `Schedule`, which is leased to somebody."""
+def placement_request_of(
+    uow: UnitOfWork, context: RequestContext, action: InstanceAction, row: Instance
+) -> PlacementRequest:
+    """What is asked for an action at `ScheduleStep`, which is leased to somebody."""
     payload = action.payload
     tried, excluded = list(payload.get("tried", [])), payload.get("excluded", [])
     spec = request_spec(uow, row, tried, excluded, payload.get("flavor"))
@@ -44,12 +46,12 @@ def wanted_of(uow: UnitOfWork, context: RequestContext, action: InstanceAction, 
     group = (row.reservation_id, spec.forced_host or "", destination or "", size, *spec.ignore_hosts)
     given = any(each.get("port_id") for each in row.request.get("networks", ()))
     is_new = action.action == operations.CREATE.kind and not tried and not given
-    return Wanted(action.id, row.uuid, str(action.lease_owner), context, uow.now, is_new, group, spec)
+    return PlacementRequest(action.id, row.uuid, str(action.lease_owner), context, uow.now, is_new, group, spec)
 
 
-def grouped(wanted: list[Wanted]) -> list[list[Wanted]]:
+def grouped(wanted: list[PlacementRequest]) -> list[list[PlacementRequest]]:
     """What one question can be about; each in the order in which it came."""
-    groups: dict[tuple[str, ...], list[Wanted]] = {}
+    groups: dict[tuple[str, ...], list[PlacementRequest]] = {}
     for item in wanted:
         groups.setdefault(item.group, []).append(item)
     return list(groups.values())

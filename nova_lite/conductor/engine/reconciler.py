@@ -18,17 +18,17 @@ import msgspec
 from nova_lite import operations
 from nova_lite.base import exceptions, metrics
 from nova_lite.base.context import RequestContext, get_admin_context
-from nova_lite.conductor.endpoints.volumes import Volumes
+from nova_lite.conductor.endpoints.volumes import VolumeEndpoints
 from nova_lite.conductor.engine import build_reports
-from nova_lite.conductor.engine.cinder import Cinder
-from nova_lite.conductor.engine.context import build_request, lock_act, ticket
-from nova_lite.conductor.engine.engine import Engine
-from nova_lite.conductor.engine.keyed_executor import Lane
+from nova_lite.conductor.engine.cinder import CinderDriver
+from nova_lite.conductor.engine.context import build_request, command_of, lock_action
+from nova_lite.conductor.engine.engine import ActionEngine
+from nova_lite.conductor.engine.keyed_executor import KeyedExecutor
 from nova_lite.conductor.engine.scheduling import Scheduling
 from nova_lite.db import actions, instances, server_migrations, services
 from nova_lite.db.due import Due, look
 from nova_lite.db.engine import UnitOfWork, translate
-from nova_lite.objects import ActionTicket, BuildRequest
+from nova_lite.objects import ActionCommand, BuildRequest
 from nova_lite.operations.states import PowerState
 
 LOG = logging.getLogger(__name__)
@@ -55,21 +55,21 @@ class _Due(msgspec.Struct):
     generation: int
     context: RequestContext
     build: BuildRequest | None = None
-    ticket: ActionTicket | None = None
+    command_of: ActionCommand | None = None
 
 
 class Reconciler:
-    def __init__(self, engine: Engine, scheduling: Scheduling, cinder: Cinder | None = None) -> None:
+    def __init__(self, engine: ActionEngine, scheduling: Scheduling, cinder: CinderDriver | None = None) -> None:
         self.engine = engine
-        self.cinder = cinder or Cinder(engine, None)
-        self.volumes = Volumes(engine)
+        self.cinder = cinder or CinderDriver(engine, None)
+        self.volumes = VolumeEndpoints(engine)
         self.scheduling = scheduling
         self.db = engine.db
         self.conf = engine.conf
         self._last_sweep = self._listening_since = time.monotonic()
-        self._scheduler = Lane("schedule", 1)
-        self._fences = Lane("fence", PARALLEL_DRIVES)
-        self._orders = Lane("order", PARALLEL_DRIVES)
+        self._scheduler = KeyedExecutor("schedule", 1)
+        self._fences = KeyedExecutor("fence", PARALLEL_DRIVES)
+        self._orders = KeyedExecutor("order", PARALLEL_DRIVES)
         self.lanes = (self._scheduler, self._fences, self._orders)
 
     def sweep(self) -> int:
@@ -204,22 +204,22 @@ class Reconciler:
 
     def _take_due(self, uow: UnitOfWork, ids: list[int], owner: str) -> list[_Due]:
         due = []
-        for act in self.engine.take_due(uow, owner, ids):
-            action, step = act.action, act.step
+        for ctx in self.engine.take_due(uow, owner, ids):
+            action, step = ctx.action, ctx.step
             item = _Due(
                 action_id=action.id,
                 kind=action.action,
                 step=action.step,
-                method=step.method if isinstance(step, operations.OnHost) else "",
+                method=step.method if isinstance(step, operations.HostStep) else "",
                 instance_uuid=action.instance_uuid,
                 host=action.host,
                 generation=action.generation,
-                context=act.context,
+                context=ctx.context,
             )
             if action.step == operations.BUILD:
-                item.build = build_request(act)
+                item.build = build_request(ctx)
             elif item.method:
-                item.ticket = ticket(act)
+                item.command_of = command_of(ctx)
             due.append(item)
         return due
 
@@ -233,8 +233,8 @@ class Reconciler:
             self.scheduling.send(item.context, item.host, item.build)
         elif item.method == "fence_instance":
             self._fence(item)
-        elif item.ticket is not None:
-            self.engine.send(item.ticket, item.context)
+        elif item.command_of is not None:
+            self.engine.send(item.command_of, item.context)
         else:
             self.engine.calls.make(item.action_id)
 
@@ -255,16 +255,16 @@ class Reconciler:
 
     def _fenced(self, uow: UnitOfWork, action_id: int) -> None:
         """The host has confirmed: nothing of the instance is there, nor will be."""
-        act = lock_act(uow, action_id)
-        if act is not None and act.action.step == operations.COMPENSATE and not act.instance.deleted:
-            act.instance.power_state = PowerState.NOSTATE
-            self.engine.advance(act)
+        ctx = lock_action(uow, action_id)
+        if ctx is not None and ctx.action.step == operations.COMPENSATE and not ctx.instance.deleted:
+            ctx.instance.power_state = PowerState.NOSTATE
+            self.engine.advance(ctx)
 
     def _revived(self, uow: UnitOfWork, action_id: int) -> None:
         """The build had succeeded after all: the instance is what its owner asked for."""
-        act = lock_act(uow, action_id)
-        if act is not None and act.action.step == operations.COMPENSATE and not act.instance.deleted:
-            build_reports.built(self.engine, act, PowerState.RUNNING, None)
+        ctx = lock_action(uow, action_id)
+        if ctx is not None and ctx.action.step == operations.COMPENSATE and not ctx.instance.deleted:
+            build_reports.built(self.engine, ctx, PowerState.RUNNING, None)
 
 
 def _raise_if_unavailable(error: Exception) -> None:

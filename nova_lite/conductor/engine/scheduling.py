@@ -1,4 +1,4 @@
-"""The step `Schedule`: ask the scheduler, claim, and hand each instance to its host.
+"""The step `ScheduleStep`: ask the scheduler, claim, and hand each instance to its host.
 
 `Scheduling.run` may be nudged twice, late, or never: the lease on the action decides who drives it, and the claim is
 one transaction that re-checks everything. What cannot go on now (no scheduler, no broker) is left to the reconciler.
@@ -14,17 +14,24 @@ import msgspec
 from nova_lite import hardware, operations
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.conductor.engine.context import CONNECTED, Act, begun, build_requests, requested_networks, ticket
-from nova_lite.conductor.engine.engine import Engine
-from nova_lite.conductor.engine.placement_request import Wanted, grouped, wanted_of
-from nova_lite.conductor.hosts.filter_queries import FilterQuestions
-from nova_lite.conductor.hosts.publisher import HostNews
-from nova_lite.conductor.operations.registry import own
+from nova_lite.conductor.engine.context import (
+    CONNECTED,
+    ActionContext,
+    begun,
+    build_requests,
+    command_of,
+    requested_networks,
+)
+from nova_lite.conductor.engine.engine import ActionEngine
+from nova_lite.conductor.engine.placement_request import PlacementRequest, grouped, placement_request_of
+from nova_lite.conductor.hosts.filter_queries import FilterQueries
+from nova_lite.conductor.hosts.publisher import HostPublisher
+from nova_lite.conductor.operations.registry import handler_for
 from nova_lite.db import actions, claims, networks, server_groups
 from nova_lite.db.engine import UnitOfWork, translate
 from nova_lite.db.models import InstanceAction
 from nova_lite.objects import (
-    ActionTicket,
+    ActionCommand,
     BuildRequest,
     Destination,
     Placement,
@@ -32,12 +39,12 @@ from nova_lite.objects import (
     RequestSpec,
     Selection,
 )
-from nova_lite.operations import End, Schedule
+from nova_lite.operations import HostRole, ScheduleStep
 from nova_lite.scheduler.rpcapi import SchedulerRPC
 
 LOG = logging.getLogger(__name__)
 
-Order = BuildRequest | ActionTicket
+Order = BuildRequest | ActionCommand
 
 #: How often in one go the scheduler is asked again because others were faster to claim.
 CLAIM_ROUNDS = 5
@@ -52,10 +59,10 @@ class Scheduling:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: ActionEngine,
         scheduler: SchedulerRPC,
-        news: HostNews | None = None,
-        filters: FilterQuestions | None = None,
+        news: HostPublisher | None = None,
+        filters: FilterQueries | None = None,
     ) -> None:
         self.engine = engine
         self.db = engine.db
@@ -69,7 +76,7 @@ class Scheduling:
         token = owner or actions.new_owner()
         self.place(self.db.write(self._lease, context, token, list(instance_uuids), owner is not None))
 
-    def place(self, wanted: list[Wanted]) -> None:
+    def place(self, wanted: list[PlacementRequest]) -> None:
         """Ask the scheduler, claim and send, all of these together; more than one request's, perhaps."""
         for _ in range(CLAIM_ROUNDS):
             if not wanted:
@@ -81,7 +88,7 @@ class Scheduling:
 
     # --- ask
 
-    def _choose(self, groups: list[list[Wanted]]) -> dict[str, Destination]:
+    def _choose(self, groups: list[list[PlacementRequest]]) -> dict[str, Destination]:
         """By instance, where those can go that can go somewhere. What becomes of the others is recorded."""
         chosen: dict[str, Destination] = {}
         for group, answer in self._answers(groups):
@@ -94,8 +101,8 @@ class Scheduling:
         return chosen
 
     def _answers(
-        self, groups: list[list[Wanted]]
-    ) -> Iterator[tuple[list[Wanted], list[Destination] | exceptions.NovaLiteException]]:
+        self, groups: list[list[PlacementRequest]]
+    ) -> Iterator[tuple[list[PlacementRequest], list[Destination] | exceptions.NovaLiteException]]:
         """Who finds no host is asked for again once the scheduler knows of all that has become free meanwhile."""
         known = self.news.count if self.news else 0
         if self.news:
@@ -108,7 +115,7 @@ class Scheduling:
                     continue
             yield group, answer
 
-    def _ask(self, groups: list[list[Wanted]]) -> list[list[Destination] | exceptions.NovaLiteException]:
+    def _ask(self, groups: list[list[PlacementRequest]]) -> list[list[Destination] | exceptions.NovaLiteException]:
         """By one message. A scheduler of before is asked for one group after the other."""
         if len(groups) > 1:
             try:
@@ -121,25 +128,25 @@ class Scheduling:
                 return [error] * len(groups)
         return [self._ask_one(group) for group in groups]
 
-    def _ask_one(self, group: list[Wanted]) -> list[Destination] | exceptions.NovaLiteException:
+    def _ask_one(self, group: list[PlacementRequest]) -> list[Destination] | exceptions.NovaLiteException:
         try:
             return self.scheduler.select_destinations(group[0].context, self._spec(group))
         except exceptions.NovaLiteException as error:
             return error
 
-    def _spec(self, wanted: list[Wanted]) -> RequestSpec:
+    def _spec(self, wanted: list[PlacementRequest]) -> RequestSpec:
         uuids = [item.instance_uuid for item in wanted]
         group = self.db.read(server_groups.of_instance, uuids[0]) if wanted[0].spec.instance_group else None
         return msgspec.structs.replace(wanted[0].spec, instance_uuids=uuids, instance_group=group)
 
     # --- send
 
-    def _send(self, placed: list[tuple[str, Wanted, Order]]) -> None:
+    def _send(self, placed: list[tuple[str, PlacementRequest, Order]]) -> None:
         """Send the orders, a host's builds together. A build that no queue takes is retried before its lease lapses:
         nobody has begun it."""
-        builds: dict[str, list[tuple[Wanted, BuildRequest]]] = {}
+        builds: dict[str, list[tuple[PlacementRequest, BuildRequest]]] = {}
         for host, item, order in placed:
-            if isinstance(order, ActionTicket):
+            if isinstance(order, ActionCommand):
                 self.engine.send(order, item.context)
             else:
                 builds.setdefault(host, []).append((item, order))
@@ -153,7 +160,7 @@ class Scheduling:
         if unsent:
             self.db.write(actions.retry_later, self.conf, unsent, "its compute host could not be reached")
 
-    def _filters(self, builds: Mapping[str, Sequence[tuple[Wanted, BuildRequest]]]) -> dict[str, PortFilters]:
+    def _filters(self, builds: Mapping[str, Sequence[tuple[PlacementRequest, BuildRequest]]]) -> dict[str, PortFilters]:
         """What these hosts have to filter, if several builds go out: of a single one its host asks while it builds."""
         if self.filters is None or sum(map(len, builds.values())) < 2:
             return {}
@@ -163,7 +170,9 @@ class Scheduling:
         }
         return self.filters.of_builds({host: theirs for host, theirs in projects.items() if theirs})
 
-    def _send_builds(self, host: str, orders: Sequence[tuple[Wanted, BuildRequest]]) -> list[Wanted]:
+    def _send_builds(
+        self, host: str, orders: Sequence[tuple[PlacementRequest, BuildRequest]]
+    ) -> list[PlacementRequest]:
         """By one message, or to a host of before one by one; those that no queue took."""
         requests = [request for _, request in orders]
         context = orders[0][0].context
@@ -187,11 +196,11 @@ class Scheduling:
             return False
         return True
 
-    def _retry_later(self, wanted: list[Wanted], cause: str) -> None:
+    def _retry_later(self, wanted: list[PlacementRequest], cause: str) -> None:
         LOG.info("%d build(s) will be tried again: %s", len(wanted), cause)
         self.db.write(self._put_off, wanted, cause)
 
-    def _put_off(self, uow: UnitOfWork, wanted: list[Wanted], cause: str) -> None:
+    def _put_off(self, uow: UnitOfWork, wanted: list[PlacementRequest], cause: str) -> None:
         items = {item.action_id: item for item in wanted}
         leases = {item.action_id: item.owner for item in wanted}
         for action in actions.retry_later(uow, self.conf, leases, cause):
@@ -201,35 +210,37 @@ class Scheduling:
 
     def _lease(
         self, uow: UnitOfWork, context: RequestContext, token: str, instance_uuids: list[str], leased: bool
-    ) -> list[Wanted]:
+    ) -> list[PlacementRequest]:
         if not leased:
             actions.lease(uow, self.conf, token, instance_uuids, operations.SCHEDULE)
         found = actions.leased(uow, token, instance_uuids, operations.SCHEDULE)
-        return [wanted_of(uow, context, action, row) for action, row in found]
+        return [placement_request_of(uow, context, action, row) for action, row in found]
 
     # --- record
 
-    def _locked(self, uow: UnitOfWork, wanted: list[Wanted]) -> list[tuple[Wanted, Act]]:
+    def _locked(self, uow: UnitOfWork, wanted: list[PlacementRequest]) -> list[tuple[PlacementRequest, ActionContext]]:
         """Those that are still leased to us, locked with their instances; in the order in which they came."""
         uuids = {item.action_id: item.instance_uuid for item in wanted}
         owners = {item.action_id: item.owner for item in wanted}
         found = actions.still_leased(uow, uuids, owners, operations.SCHEDULE)
-        acts = [(item, Act(uow, *found[item.action_id])) for item in wanted if item.action_id in found]
+        contexts = [(item, ActionContext(uow, *found[item.action_id])) for item in wanted if item.action_id in found]
         ours = [
-            (item, act) for item, act in acts if not act.instance.deleted and act.instance.task_state == act.step.task
+            (item, ctx)
+            for item, ctx in contexts
+            if not ctx.instance.deleted and ctx.instance.task_state == ctx.step.task
         ]
-        for item, act in ours:
-            self._note(uow, item, act.action)
+        for item, ctx in ours:
+            self._note(uow, item, ctx.action)
         return ours
 
-    def _note(self, uow: UnitOfWork, item: Wanted, action: InstanceAction) -> None:
+    def _note(self, uow: UnitOfWork, item: PlacementRequest, action: InstanceAction) -> None:
         """Write that the step has begun, together with what came of it."""
         event = operations.get(action.action, action.payload).step(operations.SCHEDULE).event
         actions.start_event(uow, action, str(event), self.conf.host, item.since)
 
     def _claim_together(
-        self, wanted: list[Wanted], destinations: dict[str, Destination]
-    ) -> tuple[list[tuple[str, Wanted, Order]], list[Wanted]]:
+        self, wanted: list[PlacementRequest], destinations: dict[str, Destination]
+    ) -> tuple[list[tuple[str, PlacementRequest, Order]], list[PlacementRequest]]:
         """`_claim` in one transaction. If that cannot be, because a row makes no sense, each request's in its own: what
         fails then is left to its lease."""
         groups = grouped(wanted)
@@ -241,11 +252,11 @@ class Scheduling:
             if isinstance(translate(error), exceptions.DatabaseUnavailable):
                 raise
             LOG.warning("Places are claimed for one request after the other, one of them cannot be: %r", error)
-        placed: list[tuple[str, Wanted, Order]] = []
-        lost: list[Wanted] = []
+        placed: list[tuple[str, PlacementRequest, Order]] = []
+        lost: list[PlacementRequest] = []
         for group in groups:
 
-            def claim(group: list[Wanted] = group) -> None:
+            def claim(group: list[PlacementRequest] = group) -> None:
                 more, full = self.db.write(self._claim, group, destinations)
                 placed.extend(more)
                 lost.extend(full)
@@ -254,61 +265,61 @@ class Scheduling:
         return placed, lost
 
     def _claim(
-        self, uow: UnitOfWork, wanted: list[Wanted], destinations: dict[str, Destination]
-    ) -> tuple[list[tuple[str, Wanted, Order]], list[Wanted]]:
+        self, uow: UnitOfWork, wanted: list[PlacementRequest], destinations: dict[str, Destination]
+    ) -> tuple[list[tuple[str, PlacementRequest, Order]], list[PlacementRequest]]:
         """Claim what can be claimed; the orders to send, and the instances whose hosts were all full by now.
 
         Two conductors do not lock the same rows the other way round: first come all instances, then all hosts, then in
         the order of the hosts their nodes, then networks.
         """
-        placed: list[tuple[str, Wanted, Act]] = []
-        lost: list[Wanted] = []
+        placed: list[tuple[str, PlacementRequest, ActionContext]] = []
+        lost: list[PlacementRequest] = []
         store = networks.Store(uow, new=[item.instance_uuid for item in wanted if item.is_new])
         with uow.session.no_autoflush:  # one update of each row says it all
             ours = self._locked(uow, wanted)
             claims.lock_hosts(uow, [destinations[item.instance_uuid].selected.host for item, _ in ours])
-            for item, act in sorted(ours, key=lambda each: destinations[each[0].instance_uuid].selected.host):
+            for item, ctx in sorted(ours, key=lambda each: destinations[each[0].instance_uuid].selected.host):
                 if placed and item.spec.instance_group is not None:
                     uow.session.flush()  # other members of its group may be among those
-                selection = _claim_one(act, item, destinations[item.instance_uuid])
+                selection = _claim_one(ctx, item, destinations[item.instance_uuid])
                 if selection is None:
                     lost.append(item)
                     continue
-                self._go_on(act, selection, store)
-                if act.action.finish_time is None:
-                    placed.append((selection.host, item, act))
-        orders = _orders(uow, [act for *_, act in placed])
+                self._go_on(ctx, selection, store)
+                if ctx.action.finish_time is None:
+                    placed.append((selection.host, item, ctx))
+        orders = _orders(uow, [ctx for *_, ctx in placed])
         return [(host, item, orders[item.instance_uuid]) for host, item, _ in placed], lost
 
-    def _go_on(self, act: Act, selection: Selection, store: networks.Store) -> None:
+    def _go_on(self, ctx: ActionContext, selection: Selection, store: networks.Store) -> None:
         """The place is claimed."""
-        act.action.payload = {**act.action.payload, "limits": selection.limits}
-        actions.extend(act.uow, self.conf, act.action)
-        self.engine.advance(act, driven=True)
-        self._connect(act, store)
+        ctx.action.payload = {**ctx.action.payload, "limits": selection.limits}
+        actions.extend(ctx.uow, self.conf, ctx.action)
+        self.engine.advance(ctx, driven=True)
+        self._connect(ctx, store)
 
-    def _connect(self, act: Act, store: networks.Store) -> None:
+    def _connect(self, ctx: ActionContext, store: networks.Store) -> None:
         """Addresses that are rows are taken with the place, so that the host need not ask for them. What speaks against
         that is told to the host when it asks."""
         network = self.engine.network
-        if act.action.step != operations.BUILD or network.remote:
+        if ctx.action.step != operations.BUILD or network.remote:
             return
         try:
-            network.allocate(store, act.instance.uuid, requested_networks(act))
+            network.allocate(store, ctx.instance.uuid, requested_networks(ctx))
         except exceptions.NovaLiteException as error:
-            LOG.info("Instance %s has no interfaces yet: %s", act.instance.uuid, error.message)
-            network.deallocate(store, act.instance.uuid)
+            LOG.info("Instance %s has no interfaces yet: %s", ctx.instance.uuid, error.message)
+            network.deallocate(store, ctx.instance.uuid)
             return
-        host = act.uow.hosts[str(act.instance.host)]
+        host = ctx.uow.hosts[str(ctx.instance.host)]
         assert host is not None
-        act.action.payload = {**act.action.payload, CONNECTED: host.admission}
-        begun(act)
+        ctx.action.payload = {**ctx.action.payload, CONNECTED: host.admission}
+        begun(ctx)
 
-    def _not_placed(self, uow: UnitOfWork, wanted: list[Wanted], message: str, details: str) -> None:
-        for _, act in self._locked(uow, wanted):
-            errors = act.action.payload.get("errors", [])
+    def _not_placed(self, uow: UnitOfWork, wanted: list[PlacementRequest], message: str, details: str) -> None:
+        for _, ctx in self._locked(uow, wanted):
+            errors = ctx.action.payload.get("errors", [])
             earlier = f" (an earlier host failed: {errors[-1]})" if errors else ""
-            self.engine.fail(act, message + earlier, details, answered=False)
+            self.engine.fail(ctx, message + earlier, details, answered=False)
 
 
 def _answer_of(placement: Placement) -> list[Destination] | exceptions.NovaLiteException:
@@ -317,32 +328,32 @@ def _answer_of(placement: Placement) -> list[Destination] | exceptions.NovaLiteE
     return exceptions.NoValidHost(placement.reason, details=placement.details)
 
 
-def _claim_one(act: Act, item: Wanted, destination: Destination) -> Selection | None:
+def _claim_one(ctx: ActionContext, item: PlacementRequest, destination: Destination) -> Selection | None:
     """The host that has the place; None if none of those that the scheduler chose has room any more."""
     chosen = (destination.selected, *destination.alternates)
-    return next((selection for selection in chosen if _claimed(act, item, selection)), None)
+    return next((selection for selection in chosen if _claimed(ctx, item, selection)), None)
 
 
-def _claimed(act: Act, item: Wanted, selection: Selection) -> bool:
+def _claimed(ctx: ActionContext, item: PlacementRequest, selection: Selection) -> bool:
     """Claim one instance's place; a host that breaks the policy of its server group counts as full."""
-    uow, instance = act.uow, act.instance
+    uow, instance = ctx.uow, ctx.instance
     if item.spec.instance_group is not None and not server_groups.keeps_policy(uow, instance.uuid, selection.host):
         return False
-    step, numa = act.step, hardware.numa_of(item.spec.flavor, item.spec.image)
-    if not isinstance(step, Schedule) or step.moves:
+    step, numa = ctx.step, hardware.numa_of(item.spec.flavor, item.spec.image)
+    if not isinstance(step, ScheduleStep) or step.moves:
         return claims.claim(uow, instance, selection, numa)
     place = claims.take(uow, instance, selection, claims.needs(item.spec.flavor), numa)
     if place is None:
         return False
     same = place.host == instance.host
-    act.action.payload = {**act.action.payload, End.DESTINATION.value: place._asdict(), "same_host": same}
-    own(act.action.action).claimed(uow, instance, place)
+    ctx.action.payload = {**ctx.action.payload, HostRole.DESTINATION.value: place._asdict(), "same_host": same}
+    handler_for(ctx.action.action).claimed(uow, instance, place)
     return True
 
 
-def _orders(uow: UnitOfWork, acts: list[Act]) -> dict[str, Order]:
+def _orders(uow: UnitOfWork, contexts: list[ActionContext]) -> dict[str, Order]:
     """What follows the claims, by instance: a build, or an order of another step."""
-    builds = [act for act in acts if act.action.step == operations.BUILD]
-    others = [act for act in acts if act.action.step != operations.BUILD]
-    orders: dict[str, Order] = {act.instance.uuid: ticket(act) for act in others}
+    builds = [ctx for ctx in contexts if ctx.action.step == operations.BUILD]
+    others = [ctx for ctx in contexts if ctx.action.step != operations.BUILD]
+    orders: dict[str, Order] = {ctx.instance.uuid: command_of(ctx) for ctx in others}
     return orders | {request.instance.uuid: request for request in build_requests(uow, builds)}

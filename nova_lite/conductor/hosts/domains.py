@@ -7,7 +7,7 @@ import logging
 from nova_lite import operations
 from nova_lite.base.context import RequestContext, get_admin_context
 from nova_lite.conductor.engine import faults
-from nova_lite.conductor.engine.engine import Engine
+from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.db import actions, claims, instances, purge
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance
@@ -24,10 +24,10 @@ LOST = (
 )
 
 
-class Domains:
+class DomainChecks:
     """The RPC methods `reconcile_domains`, `domains_expected` and `domain_lost`."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: ActionEngine) -> None:
         self.engine = engine
         self.db = engine.db
 

@@ -27,7 +27,7 @@ PARALLEL = 4
 MOST = 20
 
 
-class FilterNews:
+class FilterPublisher:
     def __init__(self, db: Database, compute: ComputeRPC) -> None:
         self._db = db
         self._compute = compute

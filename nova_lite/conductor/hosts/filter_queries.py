@@ -14,7 +14,7 @@ import time
 from collections.abc import Collection, Mapping
 
 from nova_lite.base import exceptions
-from nova_lite.base.batching import Later, Moment
+from nova_lite.base.batching import BatchWindow, ResponseFuture
 from nova_lite.base.context import RequestContext
 from nova_lite.db import security_groups
 from nova_lite.db.engine import Database, translate
@@ -32,21 +32,23 @@ MOST = 32
 ASKS = 600.0
 
 
-class FilterQuestions:
+class FilterQueries:
     """The RPC method `port_filters_get`. That a host asks for itself alone was checked before (`ALLOWED`)."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self._moment: Moment[FilterQuestion, PortFilters | Exception] = Moment(self._answer, MOMENT, MOST, CLOSE)
+        self._moment: BatchWindow[FilterQuestion, PortFilters | Exception] = BatchWindow(
+            self._answer, MOMENT, MOST, CLOSE
+        )
         #: When each host has asked last, by the monotonic clock.
         self._asked: dict[str, float] = {}
 
     def port_filters_get(
         self, context: RequestContext, host: str, instance_uuids: list[str]
-    ) -> PortFilters | Later[PortFilters]:
+    ) -> PortFilters | ResponseFuture[PortFilters]:
         self._asked[host] = time.monotonic()
         told = self._moment.ask_later(FilterQuestion(host, instance_uuids))
-        return told.mapped(lambda get: _raised(get())) if isinstance(told, Later) else _raised(told)
+        return told.mapped(lambda get: _raised(get())) if isinstance(told, ResponseFuture) else _raised(told)
 
     def of_builds(self, projects: Mapping[str, Collection[str]]) -> dict[str, PortFilters]:
         """By host, what it has to filter of these projects, whose servers it is about to build. To be asked once the

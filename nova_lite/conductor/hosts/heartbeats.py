@@ -16,7 +16,7 @@ from collections.abc import Callable
 from oslo_config import cfg
 
 from nova_lite.base import exceptions
-from nova_lite.base.batching import Later, Moment
+from nova_lite.base.batching import BatchWindow, ResponseFuture
 from nova_lite.base.context import RequestContext
 from nova_lite.db import hosts, instances
 from nova_lite.db.engine import Database, translate
@@ -38,20 +38,22 @@ class Heartbeats:
     def __init__(self, db: Database, conf: cfg.ConfigOpts) -> None:
         self._db = db
         self._conf = conf
-        self._quiet: Moment[HostReport, tuple[bool, bool | None]] = Moment(self._renew, MOMENT, MOST)
+        self._quiet: BatchWindow[HostReport, tuple[bool, bool | None]] = BatchWindow(self._renew, MOMENT, MOST)
         self._lock = threading.Lock()
         #: By host: of the last one that was reported in full here, its daemon's start, its epoch, and when the next is.
         self._known: dict[str, tuple[str, int, float]] = {}
 
-    def report_state(self, context: RequestContext, report: HostReport) -> bool | Later[bool | None] | None:
+    def report_state(self, context: RequestContext, report: HostReport) -> bool | ResponseFuture[bool | None] | None:
         renewed = self._quiet.ask_later(report) if self._seems_quiet(report) else (False, None)
-        if not isinstance(renewed, Later):
+        if not isinstance(renewed, ResponseFuture):
             return self._told(report, *renewed)
-        told: Later[bool | None] = Later()
+        told: ResponseFuture[bool | None] = ResponseFuture()
         renewed.then(lambda get: self._tell(told, report, get))
         return told
 
-    def _tell(self, told: Later[bool | None], report: HostReport, get: Callable[[], tuple[bool, bool | None]]) -> None:
+    def _tell(
+        self, told: ResponseFuture[bool | None], report: HostReport, get: Callable[[], tuple[bool, bool | None]]
+    ) -> None:
         """By the thread that has renewed this one with others, which does not wait for what takes longer."""
         try:
             renewed, agrees = get()

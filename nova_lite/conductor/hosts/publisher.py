@@ -33,7 +33,7 @@ FREED_PAUSE = 10.0
 FREED_LATELY = 2 * FREED_PAUSE
 
 
-class HostNews:
+class HostPublisher:
     """Until it is started, what is added is told at once, by whoever adds it. ``count``: of announcements."""
 
     def __init__(self, db: Database, scheduler: SchedulerRPC) -> None:

@@ -12,14 +12,14 @@ import logging
 from nova_lite import operations
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.conductor.engine.context import Act
-from nova_lite.conductor.engine.engine import Engine
+from nova_lite.conductor.engine.context import ActionContext
+from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.conductor.operations.resize import give_back_extra
 from nova_lite.db import actions, claims, instances, server_migrations, services
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance, Service
 from nova_lite.objects import RetiredServer, Retirement
-from nova_lite.operations import End, Network, OnHost, Operation, Schedule, states
+from nova_lite.operations import HostRole, HostStep, NetworkStep, Operation, ScheduleStep, states
 
 LOG = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class _InTheWay(Exception):
 class Retirements:
     """The RPC method `host_retire`."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: ActionEngine) -> None:
         self.engine = engine
         self.db = engine.db
         self.conf = engine.conf
@@ -72,16 +72,16 @@ class Retirements:
         rows = [row for uuid in instances.concerned_with(uow, host) if (row := instances.lock(uow, uuid)) is not None]
         closed = 0
         for instance in rows:
-            for act in _open(uow, instance):
-                if _names(act, host):
-                    self.engine.retire(act, host)
-                closed += act.action.finish_time is not None
+            for ctx in _open(uow, instance):
+                if _names(ctx, host):
+                    self.engine.retire(ctx, host)
+                closed += ctx.action.finish_time is not None
         there = [row for row in rows if row.host == host and not row.deleted and not self._leaves(uow, row)]
         if there and not with_instances:
             raise _InTheWay([_server(row, HINTS.get(row.vm_state, OTHERWISE)) for row in there])
         servers = [self._give_up(uow, context, row, host) for row in there]
         for instance in rows:
-            for end in claims.ends(uow, instance):
+            for end in claims.held_hosts(uow, instance):
                 if end.host == host:
                     claims.release(uow, instance.uuid, end)
             if instance.host == host and not instance.deleted:
@@ -110,9 +110,9 @@ class Retirements:
     def _leaves(self, uow: UnitOfWork, instance: Instance) -> bool:
         """Whether it is on its way from the host anyhow: deleted, or given back once the network service was told."""
         return any(
-            (isinstance(act.step, OnHost) and act.step.at is End.EVERY)
-            or (isinstance(act.step, Network) and act.is_undone)
-            for act in _open(uow, instance)
+            (isinstance(ctx.step, HostStep) and ctx.step.at is HostRole.EVERY)
+            or (isinstance(ctx.step, NetworkStep) and ctx.is_undone)
+            for ctx in _open(uow, instance)
         )
 
     def _give_up(self, uow: UnitOfWork, context: RequestContext, instance: Instance, host: str) -> RetiredServer:
@@ -125,13 +125,13 @@ class Retirements:
             except exceptions.Conflict as error:
                 LOG.info("Instance %s is lost: %s", instance.uuid, error.message)
             else:
-                for act in _open(uow, instance):
-                    self.engine.retire(act, host)
+                for ctx in _open(uow, instance):
+                    self.engine.retire(ctx, host)
                 if instance.deleted or instance.host != host:
                     return _server(instance, outcome, before)
-        for act in _open(uow, instance):
-            if not act.is_undone and isinstance(act.step, OnHost | Schedule):
-                self.engine.fail(act, f"Host {host} was retired.", answered=False)
+        for ctx in _open(uow, instance):
+            if not ctx.is_undone and isinstance(ctx.step, HostStep | ScheduleStep):
+                self.engine.fail(ctx, f"Host {host} was retired.", answered=False)
         self.engine.lose(uow, instance)
         migration = server_migrations.current(uow, instance.uuid)
         if migration is not None and not _open(uow, instance):
@@ -140,14 +140,14 @@ class Retirements:
         return _server(instance, "lost: in error, to be deleted or evacuated", before)
 
 
-def _open(uow: UnitOfWork, instance: Instance) -> list[Act]:
-    return [Act(uow, instance, action) for action in actions.all_open(uow, instance.uuid)]
+def _open(uow: UnitOfWork, instance: Instance) -> list[ActionContext]:
+    return [ActionContext(uow, instance, action) for action in actions.all_open(uow, instance.uuid)]
 
 
-def _names(act: Act, host: str) -> bool:
+def _names(ctx: ActionContext, host: str) -> bool:
     """Whether the action has to do with the host, now or at a later step."""
-    ends = [(act.action.payload.get(end.value) or {}).get("host") for end in operations.MOVE]
-    return host in (act.action.host, act.instance.host, *ends)
+    ends = [(ctx.action.payload.get(end.value) or {}).get("host") for end in operations.MOVE_ROLES]
+    return host in (ctx.action.host, ctx.instance.host, *ends)
 
 
 def _server(instance: Instance, outcome: str, before: str | None = None) -> RetiredServer:

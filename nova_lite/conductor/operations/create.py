@@ -16,10 +16,10 @@ from oslo_config import cfg
 
 from nova_lite import hardware, operations
 from nova_lite.base import exceptions
-from nova_lite.base.batching import MOST, Line
+from nova_lite.base.batching import MOST, Batcher
 from nova_lite.base.context import RequestContext
-from nova_lite.conductor.engine.dispatcher import Drives
-from nova_lite.conductor.engine.placement_request import Wanted, wanted_of
+from nova_lite.conductor.engine.dispatcher import ActionDispatcher
+from nova_lite.conductor.engine.placement_request import PlacementRequest, placement_request_of
 from nova_lite.conductor.operations import block_devices, image_devices, volume_sources
 from nova_lite.db import (
     actions,
@@ -70,18 +70,18 @@ class _Asked(NamedTuple):
     answer: Any
 
 
-class Create:
+class CreateEndpoints:
     """The RPC methods `create_instances` and `create_instances_together`."""
 
     def __init__(
-        self, db: Database, conf: cfg.ConfigOpts, network: NetworkBackend, drives: Drives | None = None
+        self, db: Database, conf: cfg.ConfigOpts, network: NetworkBackend, drives: ActionDispatcher | None = None
     ) -> None:
         """``drives``: who drives what was accepted; None: whoever is nudged."""
         self.db = db
         self.conf = conf
         self.network = network
         self.drives = drives
-        self._line: Line[list[_Asked], list[CreateResult | Exception]] = Line(self._accept_all, writes=True)
+        self._line: Batcher[list[_Asked], list[CreateResult | Exception]] = Batcher(self._accept_all, writes=True)
 
     def create_instances(self, context: RequestContext, request: CreateRequest) -> CreateResult:
         """Write ``request.min_count`` to ``max_count`` instances, as many as the quota allows, or refuse all of it; the
@@ -143,18 +143,20 @@ class Create:
         self._drive(wanted)
         return result
 
-    def _create_instances(self, uow: UnitOfWork, asked: list[_Asked]) -> list[tuple[CreateResult, list[Wanted]]]:
+    def _create_instances(
+        self, uow: UnitOfWork, asked: list[_Asked]
+    ) -> list[tuple[CreateResult, list[PlacementRequest]]]:
         drive = self.drives is not None and self.drives.started
         return create_instances(uow, self.conf, self.network, asked, drive)
 
-    def _drive(self, wanted: list[Wanted]) -> None:
+    def _drive(self, wanted: list[PlacementRequest]) -> None:
         if wanted and self.drives is not None:
             self.drives.add(wanted)
 
 
 def create_instances(
     uow: UnitOfWork, conf: cfg.ConfigOpts, network: NetworkBackend, asked: list[_Asked], drive: bool = False
-) -> list[tuple[CreateResult, list[Wanted]]]:
+) -> list[tuple[CreateResult, list[PlacementRequest]]]:
     """What was created of each, and (``drive``) what its maker has to drive from now on, which is leased. All or
     none."""
     done = _earlier(uow, asked)
@@ -169,7 +171,7 @@ def create_instances(
     uow.session.flush()
     for each, plan in plans.items():
         pairs = zip(opened[each], rows[each], strict=True)
-        wanted = [wanted_of(uow, plan.context, *pair) for pair in pairs] if drive else []
+        wanted = [placement_request_of(uow, plan.context, *pair) for pair in pairs] if drive else []
         result = _result(rows[each], [instances.created(row) for row in rows[each]])
         result.driven = drive
         done[each] = result, wanted
@@ -188,7 +190,7 @@ class _Plan(NamedTuple):
     image: Image | None
     boot_images: dict[str, Image]
     key: KeyPair | None
-    limits: quotas.Bounds
+    limits: quotas.QuotaBounds
     groups: list[str]
     group_ids: list[str]
     networks: list[NetworkRequest]
@@ -199,7 +201,7 @@ class _Plan(NamedTuple):
         return sum(not each.port_id for each in self.networks)
 
 
-def _earlier(uow: UnitOfWork, asked: list[_Asked]) -> dict[int, tuple[CreateResult, list[Wanted]]]:
+def _earlier(uow: UnitOfWork, asked: list[_Asked]) -> dict[int, tuple[CreateResult, list[PlacementRequest]]]:
     """What some of them, by their place, were answered before."""
     for each in asked:
         if not each.context.project_id:
@@ -210,7 +212,7 @@ def _earlier(uow: UnitOfWork, asked: list[_Asked]) -> dict[int, tuple[CreateResu
     for index, (first, (context, request, _)) in enumerate(zip(firsts, asked, strict=True)):
         if found.get(first) == context.project_id:
             repeated = instances.of_request(uow, first, context.project_id)
-            earlier[index] = _again(uow, context, request, repeated), list[Wanted]()
+            earlier[index] = _again(uow, context, request, repeated), list[PlacementRequest]()
         elif request.idempotency_key is not None and purge.purged(uow, [first]):
             raise exceptions.IdempotencyKeyReused(
                 "The server that was made with this Idempotency-Key was deleted, long ago: take a new key for a new "
@@ -233,7 +235,7 @@ def _planned(
     uow: UnitOfWork,
     network: NetworkBackend,
     store: networks.Store,
-    limits_of: Mapping[tuple[str, str | None], quotas.Bounds],
+    limits_of: Mapping[tuple[str, str | None], quotas.QuotaBounds],
     asked: _Asked,
 ) -> _Plan:
     context, request, answer = asked
@@ -494,7 +496,7 @@ def _take_quota(
                 room = quotas.room(uow, conf, project_id, user_id, one, plan.request.max_count)
                 count = counts[each] = max(count, room)
             amounts.update({resource: amount * count for resource, amount in one.items()})
-        takings.append(quotas.Taking(project_id, user_id, amounts, plans[mine[0]].limits))
+        takings.append(quotas.QuotaRequest(project_id, user_id, amounts, plans[mine[0]].limits))
     quotas.take_together(uow, takings)
     if not network.remote:
         for (project_id, _), mine in by_user.items():

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from nova_lite.base.context import RequestContext
-from nova_lite.conductor.operations.handler import Own
+from nova_lite.conductor.operations.handler import OperationHandler
 from nova_lite.db import quotas, server_groups, server_migrations
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance
 from nova_lite.operations import Step, states
 
 
-class Delete(Own):
+class DeleteHandler(OperationHandler):
     """``payload``: ``soft``, if it is to be one."""
 
     def accept(
@@ -54,7 +54,7 @@ class Delete(Own):
                 server_migrations.end_with_instance(uow, instance.uuid)
 
 
-class Restore(Own):
+class RestoreHandler(OperationHandler):
     def accept(
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any] | None:

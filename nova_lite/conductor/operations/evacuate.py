@@ -11,16 +11,16 @@ from typing import Any
 from nova_lite import operations
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.conductor.operations.handler import Own
+from nova_lite.conductor.operations.handler import OperationHandler
 from nova_lite.conductor.operations.rebuild import REIMAGE
 from nova_lite.conductor.operations.resize import give_back_extra
 from nova_lite.db import actions, block_devices, claims, hosts, server_migrations
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance, InstanceAction
-from nova_lite.operations import OnHost, states
+from nova_lite.operations import HostStep, states
 
 
-class Evacuate(Own):
+class EvacuateHandler(OperationHandler):
     def accept(
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any] | None:
@@ -72,7 +72,7 @@ def _end_move(uow: UnitOfWork, instance: Instance) -> str:
 
 def _is_at_another_host(action: InstanceAction, instance: Instance) -> bool:
     step = operations.get(action.action, action.payload).step(action.step)
-    return isinstance(step, OnHost) and action.host != instance.host
+    return isinstance(step, HostStep) and action.host != instance.host
 
 
 def _check(uow: UnitOfWork, instance: Instance, target: str | None) -> None:

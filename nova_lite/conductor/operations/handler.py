@@ -14,13 +14,13 @@ from nova_lite.objects import Image, RequestSpec
 from nova_lite.operations import Step
 
 
-class Own:
+class OperationHandler:
     """Hooks of an operation. They run in the engine's transactions, with the instance locked: SQL only."""
 
-    #: Whether `question` has one.
-    asks = False
+    #: Whether `preflight` has one.
+    has_preflight = False
 
-    def question(
+    def preflight(
         self,
         uow: UnitOfWork,
         conf: cfg.ConfigOpts,

@@ -12,7 +12,7 @@ from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.engine import network_calls
 from nova_lite.conductor.engine.network_calls import PORT_ID
-from nova_lite.conductor.operations.handler import Own
+from nova_lite.conductor.operations.handler import OperationHandler
 from nova_lite.db import networks, pending_attaches
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance
@@ -27,7 +27,7 @@ MADE = "made"
 ATTACHING, DETACHING = "attaching", "detaching"
 
 
-class AttachInterface(Own):
+class AttachInterfaceHandler(OperationHandler):
     """Until its host has it, or has nothing of it any more, the port keeps its address."""
 
     def accept(
@@ -57,7 +57,7 @@ class AttachInterface(Own):
             networks.Store(uow).remove_port(instance.uuid, _port_of(uow, instance, ATTACHING))
 
 
-class DetachInterface(Own):
+class DetachInterfaceHandler(OperationHandler):
     """Where its host could not, the port is what it was."""
 
     def accept(

@@ -9,7 +9,7 @@ import msgspec
 from nova_lite import operations
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.conductor.operations.handler import Own
+from nova_lite.conductor.operations.handler import OperationHandler
 from nova_lite.db import claims, hosts, server_migrations
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance
@@ -25,7 +25,7 @@ _STATUS = {
 }
 
 
-class LiveMigrate(Own):
+class LiveMigrateHandler(OperationHandler):
     """``payload``: ``host`` (where to; None: the scheduler chooses), whether it is ``forced`` (past the filters), and
     whether disks are to be moved (``block``; None: if they have to be)."""
 
@@ -39,7 +39,7 @@ class LiveMigrate(Own):
             raise exceptions.ComputeHostUnknown(host=target)
         if target == source.host:
             raise exceptions.UnableToMigrateToSelf(instance_id=instance.uuid, host=target)
-        if len(claims.ends(uow, instance)) > 1:
+        if len(claims.held_hosts(uow, instance)) > 1:
             raise exceptions.InstanceInvalidState(
                 method="os-migrateLive", instance_id=instance.uuid, attr="migration", state="unfinished"
             )

@@ -6,7 +6,7 @@ from typing import Any
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.conductor.operations.handler import Own
+from nova_lite.conductor.operations.handler import OperationHandler
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance
 
@@ -15,7 +15,7 @@ OWNER = "owner"
 ADMIN = "admin"
 
 
-class Lock(Own):
+class LockHandler(OperationHandler):
     def accept(
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any] | None:
@@ -28,7 +28,7 @@ class Lock(Own):
         return {}
 
 
-class Unlock(Own):
+class UnlockHandler(OperationHandler):
     def accept(
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any] | None:

@@ -8,7 +8,7 @@ from oslo_utils import strutils
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.conductor.operations.handler import Own
+from nova_lite.conductor.operations.handler import OperationHandler
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance
 from nova_lite.objects.image import GUEST_AGENT
@@ -17,7 +17,7 @@ from nova_lite.objects.image import GUEST_AGENT
 ADMINISTRATORS = {"windows": "Administrator"}
 
 
-class ChangePassword(Own):
+class ChangePasswordHandler(OperationHandler):
     def accept(
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any] | None:

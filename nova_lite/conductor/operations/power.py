@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from nova_lite.base.context import RequestContext
-from nova_lite.conductor.operations.handler import Own
+from nova_lite.conductor.operations.handler import OperationHandler
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance
 
 
-class Reboot(Own):
+class RebootHandler(OperationHandler):
     def accept(
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any] | None:

@@ -16,7 +16,7 @@ from nova_lite import hardware
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.operations import create
-from nova_lite.conductor.operations.handler import Own
+from nova_lite.conductor.operations.handler import OperationHandler
 from nova_lite.db import block_devices, claims, keypairs, quotas, volumes
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance
@@ -36,14 +36,14 @@ CHANGEABLE = (
 REIMAGE = "reimage"
 
 
-class Rebuild(Own):
+class RebuildHandler(OperationHandler):
     """``payload``: ``image_ref``; ``images``, by id, where the API describes them; ``changes``, of `CHANGEABLE`;
     ``key_name`` (None: no key any more), if it is to change; ``injected_files``, path to base64; ``admin_password``;
     whether the volume that the server boots from is made anew (``reimage_boot_volume``), else that stays as it is."""
 
-    asks = True
+    has_preflight = True
 
-    def question(
+    def preflight(
         self,
         uow: UnitOfWork,
         conf: cfg.ConfigOpts,

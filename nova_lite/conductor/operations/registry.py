@@ -2,51 +2,56 @@
 
 from __future__ import annotations
 
-from nova_lite.conductor.operations.delete import Delete, Restore
-from nova_lite.conductor.operations.evacuate import Evacuate
-from nova_lite.conductor.operations.handler import Own
-from nova_lite.conductor.operations.interfaces import AttachInterface, DetachInterface
-from nova_lite.conductor.operations.live_migration import LiveMigrate
-from nova_lite.conductor.operations.lock import Lock, Unlock
-from nova_lite.conductor.operations.password import ChangePassword
-from nova_lite.conductor.operations.power import Reboot
-from nova_lite.conductor.operations.rebuild import Rebuild
-from nova_lite.conductor.operations.rescue import Rescue
-from nova_lite.conductor.operations.reset_state import ResetState
-from nova_lite.conductor.operations.resize import ConfirmResize, Migrate, Resize, RevertResize
-from nova_lite.conductor.operations.shelve import Shelve, ShelveOffload, Unshelve
-from nova_lite.conductor.operations.snapshot import CreateImage, Snapshot
-from nova_lite.conductor.operations.volumes import AttachVolume, DetachVolume, SwapVolume
+from nova_lite.conductor.operations.delete import DeleteHandler, RestoreHandler
+from nova_lite.conductor.operations.evacuate import EvacuateHandler
+from nova_lite.conductor.operations.handler import OperationHandler
+from nova_lite.conductor.operations.interfaces import AttachInterfaceHandler, DetachInterfaceHandler
+from nova_lite.conductor.operations.live_migration import LiveMigrateHandler
+from nova_lite.conductor.operations.lock import LockHandler, UnlockHandler
+from nova_lite.conductor.operations.password import ChangePasswordHandler
+from nova_lite.conductor.operations.power import RebootHandler
+from nova_lite.conductor.operations.rebuild import RebuildHandler
+from nova_lite.conductor.operations.rescue import RescueHandler
+from nova_lite.conductor.operations.reset_state import ResetStateHandler
+from nova_lite.conductor.operations.resize import (
+    ConfirmResizeHandler,
+    MigrateHandler,
+    ResizeHandler,
+    RevertResizeHandler,
+)
+from nova_lite.conductor.operations.shelve import ShelveHandler, ShelveOffloadHandler, UnshelveHandler
+from nova_lite.conductor.operations.snapshot import CreateImageHandler, SnapshotHandler
+from nova_lite.conductor.operations.volumes import AttachVolumeHandler, DetachVolumeHandler, SwapVolumeHandler
 
-_OWN: dict[str, Own] = {
-    "delete": Delete(),
-    "evacuate": Evacuate(),
-    "lock": Lock(),
-    "unlock": Unlock(),
-    "reboot": Reboot(),
-    "rebuild": Rebuild(),
-    "rescue": Rescue(),
-    "changePassword": ChangePassword(),
-    "restore": Restore(),
-    "reset_state": ResetState(),
-    "resize": Resize(),
-    "migrate": Migrate(),
-    "confirmResize": ConfirmResize(),
-    "revertResize": RevertResize(),
-    "live-migration": LiveMigrate(),
-    "createImage": CreateImage(),
-    "createBackup": Snapshot(),
-    "shelve": Shelve(),
-    "shelveOffload": ShelveOffload(),
-    "unshelve": Unshelve(),
-    "attach_volume": AttachVolume(),
-    "detach_volume": DetachVolume(),
-    "swap_volume": SwapVolume(),
-    "attach_interface": AttachInterface(),
-    "detach_interface": DetachInterface(),
+_HANDLERS: dict[str, OperationHandler] = {
+    "delete": DeleteHandler(),
+    "evacuate": EvacuateHandler(),
+    "lock": LockHandler(),
+    "unlock": UnlockHandler(),
+    "reboot": RebootHandler(),
+    "rebuild": RebuildHandler(),
+    "rescue": RescueHandler(),
+    "changePassword": ChangePasswordHandler(),
+    "restore": RestoreHandler(),
+    "reset_state": ResetStateHandler(),
+    "resize": ResizeHandler(),
+    "migrate": MigrateHandler(),
+    "confirmResize": ConfirmResizeHandler(),
+    "revertResize": RevertResizeHandler(),
+    "live-migration": LiveMigrateHandler(),
+    "createImage": CreateImageHandler(),
+    "createBackup": SnapshotHandler(),
+    "shelve": ShelveHandler(),
+    "shelveOffload": ShelveOffloadHandler(),
+    "unshelve": UnshelveHandler(),
+    "attach_volume": AttachVolumeHandler(),
+    "detach_volume": DetachVolumeHandler(),
+    "swap_volume": SwapVolumeHandler(),
+    "attach_interface": AttachInterfaceHandler(),
+    "detach_interface": DetachInterfaceHandler(),
 }
-_NOTHING = Own()
+_DEFAULT = OperationHandler()
 
 
-def own(kind: str) -> Own:
-    return _OWN.get(kind, _NOTHING)
+def handler_for(kind: str) -> OperationHandler:
+    return _HANDLERS.get(kind, _DEFAULT)

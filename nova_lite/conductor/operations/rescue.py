@@ -10,7 +10,7 @@ from nova_lite import hardware
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.operations import create
-from nova_lite.conductor.operations.handler import Own
+from nova_lite.conductor.operations.handler import OperationHandler
 from nova_lite.db import block_devices
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance
@@ -18,7 +18,7 @@ from nova_lite.objects import Image
 from nova_lite.objects.block_device import root_volume
 
 
-class Rescue(Own):
+class RescueHandler(OperationHandler):
     def accept(
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any] | None:

@@ -7,14 +7,14 @@ from typing import Any
 from nova_lite import operations
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.conductor.operations.handler import Own
+from nova_lite.conductor.operations.handler import OperationHandler
 from nova_lite.db import actions
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance
 from nova_lite.operations import states
 
 
-class ResetState(Own):
+class ResetStateHandler(OperationHandler):
     def accept(
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any] | None:
@@ -40,5 +40,5 @@ class ResetState(Own):
 def _ends_by_itself(kind: str, name: str, payload: dict[str, Any]) -> bool:
     row = operations.get(kind, payload)
     step = row.step(name)
-    lasts = not isinstance(step, operations.OnHost) or step.lasting
+    lasts = not isinstance(step, operations.HostStep) or step.retry_forever
     return lasts or row.is_undo(name) or bool(row.undos(name))

@@ -14,7 +14,7 @@ from nova_lite import operations
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.operations.create import check_flavor_fits
-from nova_lite.conductor.operations.handler import Own
+from nova_lite.conductor.operations.handler import OperationHandler
 from nova_lite.db import claims, flavors, hosts, quotas, server_migrations
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance, Migration
@@ -23,7 +23,7 @@ from nova_lite.operations import Step, states
 from nova_lite.operations.states import PowerState
 
 
-class Resize(Own):
+class ResizeHandler(OperationHandler):
     """``payload``: ``flavor_id``, and ``auto_disk_config`` if it is to change."""
 
     kind = server_migrations.RESIZE
@@ -98,7 +98,7 @@ class Resize(Own):
             server_migrations.turn(uow, row, server_migrations.ERROR)
 
 
-class Migrate(Resize):
+class MigrateHandler(ResizeHandler):
     """``payload``: ``host``, or None where the scheduler is to choose."""
 
     kind = server_migrations.MIGRATION
@@ -115,7 +115,7 @@ class Migrate(Resize):
         return msgspec.convert(instance.flavor, Flavor)
 
 
-class ConfirmResize(Own):
+class ConfirmResizeHandler(OperationHandler):
     def accept(
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any] | None:
@@ -131,7 +131,7 @@ class ConfirmResize(Own):
         server_migrations.turn(uow, _open(uow, instance), server_migrations.CONFIRMED)
 
 
-class RevertResize(Own):
+class RevertResizeHandler(OperationHandler):
     def accept(
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any] | None:
@@ -171,12 +171,12 @@ def _finished(uow: UnitOfWork, instance: Instance) -> Migration:
 
 def _has_source(uow: UnitOfWork, instance: Instance, row: Migration) -> bool:
     """Whether the source still has it; not when that host was retired."""
-    return claims.End(row.source["host"], row.source["generation"]) in claims.ends(uow, instance)
+    return claims.HeldHost(row.source["host"], row.source["generation"]) in claims.held_hosts(uow, instance)
 
 
 def _check_one_end(uow: UnitOfWork, instance: Instance, payload: dict[str, Any]) -> None:
     """Raises a 409 for an instance that still holds something elsewhere: an admin has reset its state amid a move."""
-    if len(claims.ends(uow, instance)) > 1:
+    if len(claims.held_hosts(uow, instance)) > 1:
         raise exceptions.InstanceInvalidState(
             method="resize" if "flavor_id" in payload else "migrate",
             instance_id=instance.uuid,

@@ -9,8 +9,8 @@ import msgspec
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.conductor.operations.handler import Own
-from nova_lite.conductor.operations.snapshot import Snapshot
+from nova_lite.conductor.operations.handler import OperationHandler
+from nova_lite.conductor.operations.snapshot import SnapshotHandler
 from nova_lite.db import hosts, services
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance
@@ -21,7 +21,7 @@ from nova_lite.operations import Step, states
 RETRY = datetime.timedelta(minutes=5)
 
 
-class Shelve(Snapshot):
+class ShelveHandler(SnapshotHandler):
     def of_volumes(
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any]:
@@ -30,7 +30,7 @@ class Shelve(Snapshot):
     def record(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
         super().record(uow, instance, step)
         if step.becomes == states.SHELVED_OFFLOADED:
-            Own.record(self, uow, instance, step)
+            OperationHandler.record(self, uow, instance, step)
             instance.power_state = states.PowerState.NOSTATE
 
     def published(self, uow: UnitOfWork, instance: Instance, image: Image) -> None:
@@ -38,7 +38,7 @@ class Shelve(Snapshot):
         instance.shelved_at = uow.now
 
 
-class ShelveOffload(Own):
+class ShelveOffloadHandler(OperationHandler):
     def accept(
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any] | None:
@@ -53,7 +53,7 @@ class ShelveOffload(Own):
         instance.shelved_at = None
 
 
-class Unshelve(Own):
+class UnshelveHandler(OperationHandler):
     def accept(
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any] | None:

@@ -10,7 +10,7 @@ import msgspec
 from nova_lite import operations
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.conductor.operations.handler import Own
+from nova_lite.conductor.operations.handler import OperationHandler
 from nova_lite.db import block_devices, images, volume_tasks, volumes
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance
@@ -20,7 +20,7 @@ from nova_lite.objects.block_device import volumes as volumes_among
 from nova_lite.operations import Step
 
 
-class Snapshot(Own):
+class SnapshotHandler(OperationHandler):
     def accept(
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any] | None:
@@ -37,11 +37,11 @@ class Snapshot(Own):
 
     def record(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
         """The task ends when the image is there."""
-        if isinstance(step, operations.Image):
+        if isinstance(step, operations.ImageStep):
             super().record(uow, instance, step)
 
 
-class CreateImage(Snapshot):
+class CreateImageHandler(SnapshotHandler):
     def of_volumes(
         self, uow: UnitOfWork, context: RequestContext, instance: Instance, payload: dict[str, Any]
     ) -> dict[str, Any]:
@@ -57,7 +57,7 @@ class CreateImage(Snapshot):
         return {**payload, "image_id": image.id, "volume_backed": True}
 
     def record(self, uow: UnitOfWork, instance: Instance, step: Step) -> None:
-        if not isinstance(step, operations.Image):
+        if not isinstance(step, operations.ImageStep):
             for row in volumes.snapshots_for(uow, instance.uuid):
                 volumes.change(row, uow, {"status": volumes.AVAILABLE, "instance_uuid": None})
         super().record(uow, instance, step)

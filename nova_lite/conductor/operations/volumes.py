@@ -14,7 +14,7 @@ import msgspec
 from nova_lite import operations
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.conductor.operations.handler import Own
+from nova_lite.conductor.operations.handler import OperationHandler
 from nova_lite.db import block_devices, cinder, volumes
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance
@@ -27,7 +27,7 @@ from nova_lite.operations import Step, states
 OFFLOADED = {"offloaded": True}
 
 
-class AttachVolume(Own):
+class AttachVolumeHandler(OperationHandler):
     """``payload``: ``volume_id``, ``attachment_id``, ``tag``, ``delete_on_termination``; ``volume``: as Cinder says,
     where it is Cinder's."""
 
@@ -91,7 +91,7 @@ def _reserved(
     return volume
 
 
-class DetachVolume(Own):
+class DetachVolumeHandler(OperationHandler):
     """``payload``: ``volume_id``."""
 
     def accept(
@@ -127,7 +127,7 @@ class DetachVolume(Own):
         """The guest may have it."""
 
 
-class SwapVolume(Own):
+class SwapVolumeHandler(OperationHandler):
     """``payload``: ``volume_id``, which the server has, and ``new_volume_id``, which takes its place."""
 
     def accept(

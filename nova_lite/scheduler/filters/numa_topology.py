@@ -8,7 +8,7 @@ import msgspec
 
 from nova_lite import hardware
 from nova_lite.hardware import fitting
-from nova_lite.hardware.numa import WantedNUMA
+from nova_lite.hardware.numa import NUMARequest
 from nova_lite.objects import HostState, RequestSpec
 from nova_lite.scheduler.filters.base import HostFilter
 
@@ -47,14 +47,14 @@ class NUMATopologyFilter(HostFilter):
         return "" if wanted is None else _misfit(host, wanted)
 
 
-def _misfit(host: HostState, wanted: WantedNUMA) -> str:
+def _misfit(host: HostState, wanted: NUMARequest) -> str:
     """Empty for a host that will do."""
     try:
         fitting.fit_host(wanted, host)
-    except fitting.Misfit as miss:
+    except fitting.FitError as miss:
         return str(miss)
     return ""
 
 
-def _wanted(spec: RequestSpec) -> WantedNUMA | None:
+def _wanted(spec: RequestSpec) -> NUMARequest | None:
     return hardware.numa_of(spec.flavor, spec.image)

@@ -68,16 +68,16 @@ from nova_lite.virt.libvirt.disks import CONFIG_DRIVE, DiskMaker, DiskSet
 from nova_lite.virt.libvirt.domains import Domains
 from nova_lite.virt.libvirt.events import EventRelay
 from nova_lite.virt.libvirt.imagecache import ImageCache
-from nova_lite.virt.libvirt.interfaces import Interfaces
+from nova_lite.virt.libvirt.interfaces import InterfaceDevices
 from nova_lite.virt.libvirt.moved import MovedDisks
-from nova_lite.virt.libvirt.networks import Networks
+from nova_lite.virt.libvirt.networks import HostNetworks
 from nova_lite.virt.libvirt.records import Records
-from nova_lite.virt.libvirt.rescue import Rescue
+from nova_lite.virt.libvirt.rescue import RescueBoot
 from nova_lite.virt.libvirt.security_groups import PortFirewall
 from nova_lite.virt.libvirt.snapshots import Snapshotter
 from nova_lite.virt.libvirt.tunnels import Tunnels
 from nova_lite.virt.libvirt.volumecopies import VolumeCopies
-from nova_lite.virt.libvirt.volumes import Volumes
+from nova_lite.virt.libvirt.volumes import VolumeDevices
 
 LOG = logging.getLogger(__name__)
 
@@ -96,8 +96,8 @@ class LibvirtDriver(ComputeDriver):
         self._events = EventRelay(self._records.owns)
         self._connection = Connection(conf.libvirt.connection_uri, host, self._events.register)
         self._domains = Domains(self._connection, host)
-        self._networks = Networks(conf, self._connection)
-        self._interfaces = Interfaces(self._connection, conf.libvirt.device_detach_timeout)
+        self._networks = HostNetworks(conf, self._connection)
+        self._interfaces = InterfaceDevices(self._connection, conf.libvirt.device_detach_timeout)
         self._port_firewall = PortFirewall(conf, host, self._records.instances_path)
         self._tunnels = Tunnels(conf, host, self._records.instances_path)
         self._consoles = Consoles(conf, self._connection)
@@ -106,8 +106,8 @@ class LibvirtDriver(ComputeDriver):
         self._snapshots = Snapshotter(self._connection, self._domains, qemu_img)
         self._disks = DiskMaker(self._cache, qemu_img, ConfigDrives(conf, self._networks.reach_metadata))
         self._moved = MovedDisks(conf, self._disks, self._cache, qemu_img)
-        self._rescue = Rescue(self._connection, self._domains, self._records, self._disks)
-        self._volumes = Volumes(self._connection, self._domains)
+        self._rescue = RescueBoot(self._connection, self._domains, self._records, self._disks)
+        self._volumes = VolumeDevices(self._connection, self._domains)
         self._volume_copies = VolumeCopies(self._connection, self._domains, self._volumes, self._snapshots)
         self._virt_type = conf.libvirt.virt_type
         self._capabilities: str | None = None
@@ -437,10 +437,10 @@ class LibvirtDriver(ComputeDriver):
         self, instance_uuid: str, destination: LiveDestination, watch: Callable[[MigrationProgress], Wish]
     ) -> None:
         domain, _ = self._domains.get(instance_uuid)
-        migration.Migration(self.conf, self._connection, instance_uuid, destination).run(domain, watch)
+        migration.LiveMigrator(self.conf, self._connection, instance_uuid, destination).run(domain, watch)
 
     def settle_live_migration(self, instance_uuid: str, destination: LiveDestination) -> bool:
-        return migration.Migration(self.conf, self._connection, instance_uuid, destination).settle()
+        return migration.LiveMigrator(self.conf, self._connection, instance_uuid, destination).settle()
 
     def has_arrived(self, instance_uuid: str) -> bool:
         domain, _ = self._domains.get(instance_uuid)

@@ -23,7 +23,7 @@ LOG = logging.getLogger(__name__)
 _ARP = 0x0806
 
 
-class Addresses:
+class FloatingAddresses:
     """What of these the machine has is kept in a file, written before it gets one: nothing is ever left that nobody
     knows."""
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from nova_lite import hardware
 from nova_lite.base import exceptions
 from nova_lite.hardware import fitting, table
-from nova_lite.hardware.definition import Outcome, Row, Wins
+from nova_lite.hardware.definition import Definition, Outcome, Precedence
 from nova_lite.objects import VIF, Flavor, Image, Instance, Network, NUMACell, NUMAPages
 from nova_lite.virt.driver import SpawnSpec
 from nova_lite.virt.libvirt import guestxml, kvm
@@ -53,12 +53,12 @@ def markdown() -> str:
     return "\n".join([MARK, *(_section(title, rows) for title, rows in _SECTIONS)])
 
 
-def _section(title: str, rows: tuple[Row, ...]) -> str:
+def _section(title: str, rows: tuple[Definition, ...]) -> str:
     head = "| extra spec | image property | takes | outcome | example, and what it makes |\n|---|---|---|---|---|\n"
     return f"## {title}\n\n{head}" + "".join(_line(row) for row in rows)
 
 
-def _line(row: Row) -> str:
+def _line(row: Definition) -> str:
     cells = (_code(row.flavor), _code(row.image), row.values.says, _outcome(row), _shown(row))
     return f"| {' | '.join(cells)} |\n"
 
@@ -67,7 +67,7 @@ def _code(text: str) -> str:
     return f"`{text}`" if text else ""
 
 
-def _outcome(row: Row) -> str:
+def _outcome(row: Definition) -> str:
     says = f"**{row.outcome.value}**: {row.says}"
     if row.outcome is Outcome.REFUSED and row.kept:
         says += "; a flavor may have it, its servers are refused"
@@ -75,17 +75,19 @@ def _outcome(row: Row) -> str:
         says += f"; `{row.harmless[0]}` asks for nothing"
     if row.flavor and row.image and row.outcome is Outcome.HONOURED and row.name != "traits":
         says += (
-            f"; {row.wins.value}" if row.wins is not Wins.SAME else "; flavor and image may not contradict each other"
+            f"; {row.wins.value}"
+            if row.wins is not Precedence.SAME
+            else "; flavor and image may not contradict each other"
         )
     return says
 
 
-def _shown(row: Row) -> str:
+def _shown(row: Definition) -> str:
     example = " ".join(f"`{key}={value}`" for key, value in {**row.specs, **row.properties}.items())
     return f"{example}: {effect(row)}"
 
 
-def effect(row: Row) -> str:
+def effect(row: Definition) -> str:
     """What the example makes, found by running it: a refusal's sentence, the XML that is there with it and not without
     it, or in words what else it changes."""
     try:
@@ -100,7 +102,7 @@ def effect(row: Row) -> str:
     return row.changes or "nothing"
 
 
-def _without(row: Row) -> str:
+def _without(row: Definition) -> str:
     """The guest of the example, but for what the row is about."""
     specs = {key: value for key, value in row.specs.items() if table.of_spec(key) is not row}
     properties = {key: value for key, value in row.properties.items() if table.of_property(key) is not row}

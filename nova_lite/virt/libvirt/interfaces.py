@@ -26,7 +26,7 @@ _UNDER_WAY = (libvirt.VIR_ERR_DEVICE_MISSING, libvirt.VIR_ERR_OPERATION_FAILED, 
 _LIVE, _CONFIG = libvirt.VIR_DOMAIN_AFFECT_LIVE, libvirt.VIR_DOMAIN_AFFECT_CONFIG
 
 
-class Interfaces:
+class InterfaceDevices:
     """``timeout``: seconds that a guest has to let a device go."""
 
     def __init__(self, connection: Connection, timeout: float) -> None:

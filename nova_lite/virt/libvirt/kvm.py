@@ -103,7 +103,7 @@ def _verdict(ran: bool, result: subprocess.CompletedProcess[bytes]) -> str:
     return f"failed: status {result.returncode}, {lines[-1] if lines else 'no message'}"
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ProbeResult(msgspec.Struct, frozen=True):
     """What was found out, and for which machine state it holds."""
 
     key: list[str]
@@ -119,7 +119,7 @@ def choose_virt_type(cache_path: str, timeout: float, device: str = DEVICE) -> s
     known = _read(cache_path)
     if known is not None and known.key == key:
         return known.virt_type
-    answer = Answer(key=key, virt_type=KVM if runs_guests("kvm", timeout) else QEMU)
+    answer = ProbeResult(key=key, virt_type=KVM if runs_guests("kvm", timeout) else QEMU)
     os.makedirs(os.path.dirname(cache_path), exist_ok=True)
     files.write_atomically(cache_path, msgspec.json.encode(answer), durable=False)
     return answer.virt_type
@@ -132,10 +132,10 @@ def _machine_state(timeout: float) -> list[str]:
     return [boot_id, platform.release(), version.partition("\n")[0], CPU_MODELS[KVM], str(ROUNDS), str(timeout)]
 
 
-def _read(path: str) -> Answer | None:
+def _read(path: str) -> ProbeResult | None:
     try:
         with open(path, "rb") as file:
-            return msgspec.json.decode(file.read(), type=Answer)
+            return msgspec.json.decode(file.read(), type=ProbeResult)
     except (OSError, msgspec.MsgspecError) as error:
         LOG.debug("No usable answer in %s: %s", path, error)
         return None

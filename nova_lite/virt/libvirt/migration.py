@@ -1,7 +1,7 @@
 """Live migration: libvirtd at the source hands a guest that runs to libvirtd at the destination.
 
 The source's libvirtd does it by itself (peer to peer), so it goes on when this daemon dies; who is started next ends it
-(`Migration.settle`) and sees where the guest is. libvirt removes the guest at the source once it runs at the
+(`LiveMigrator.settle`) and sees where the guest is. libvirt removes the guest at the source once it runs at the
 destination, in that order, and not before.
 """
 
@@ -143,7 +143,7 @@ def take_over(call: Callable[..., Any], domain: Any) -> None:
         call(domain.suspend)
 
 
-class Migration:
+class LiveMigrator:
     """Of one guest, away from this host."""
 
     def __init__(

@@ -43,7 +43,7 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,120}")
 ET.register_namespace("dnsmasq", _DNSMASQ)
 
 
-class Networks:
+class HostNetworks:
     def __init__(self, conf: cfg.ConfigOpts, connection: Connection) -> None:
         self._connection = connection
         self._firewall = Firewall(conf)

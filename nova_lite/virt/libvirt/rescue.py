@@ -24,7 +24,7 @@ from nova_lite.virt.libvirt.records import Records
 SAVED = "unrescue.xml"
 
 
-class Rescue:
+class RescueBoot:
     def __init__(self, connection: Connection, domains: Domains, records: Records, disks: DiskMaker) -> None:
         self._connection = connection
         self._domains = domains

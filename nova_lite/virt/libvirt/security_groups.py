@@ -50,7 +50,7 @@ class PortFirewall:
         self.enabled: bool = conf.network.security_groups
         self._table = table_name(host)
         self._path = os.path.join(directory, f"_port-filters@{host}.json")
-        self._floating = floating.Addresses(directory, host, conf.network.public_interface)
+        self._floating = floating.FloatingAddresses(directory, host, conf.network.public_interface)
         self._lock = threading.Lock()
         self._ports: dict[str, list[VIF]] = {}
         self._filters = PortFilters()

@@ -22,7 +22,16 @@ from nova_lite.virt.libvirt.connection import Connection
 from nova_lite.virt.libvirt.disks import volume_disk
 from nova_lite.virt.libvirt.domains import Domains
 from nova_lite.virt.libvirt.snapshots import Snapshotter
-from nova_lite.virt.libvirt.volumes import CONFIG, CONFIG_XML, Volumes, id_in, is_on, is_volume, target_of, volume_of
+from nova_lite.virt.libvirt.volumes import (
+    CONFIG,
+    CONFIG_XML,
+    VolumeDevices,
+    id_in,
+    is_on,
+    is_volume,
+    target_of,
+    volume_of,
+)
 
 _FLAGS = libvirt.VIR_DOMAIN_BLOCK_COPY_REUSE_EXT | libvirt.VIR_DOMAIN_BLOCK_COPY_TRANSIENT_JOB
 #: What the guest writes is in both before it counts as written.
@@ -34,7 +43,7 @@ _COPY = ("cp", "--reflink=auto", "--sparse=always", "--no-preserve=all")
 
 
 class VolumeCopies:
-    def __init__(self, connection: Connection, domains: Domains, volumes: Volumes, mirrors: Snapshotter) -> None:
+    def __init__(self, connection: Connection, domains: Domains, volumes: VolumeDevices, mirrors: Snapshotter) -> None:
         self._connection = connection
         self._domains = domains
         self._volumes = volumes

@@ -40,7 +40,7 @@ _PLACES = ("file", "dev", "name")
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 
 
-class Volumes:
+class VolumeDevices:
     def __init__(self, connection: Connection, domains: Domains) -> None:
         self._connection = connection
         self._domains = domains

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nova_lite import operations
-from nova_lite.operations import End, OnHost, Operation, Release, Schedule, states
+from nova_lite.operations import HostRole, HostStep, Operation, ReleaseStep, ScheduleStep, states
 
 #: After a failure the server is what its guest is (`conductor/engine/engine.py`).
 SETTLED = (states.ACTIVE, states.STOPPED, states.PAUSED, states.ERROR)
@@ -109,8 +109,8 @@ def tasks_of(row: Operation) -> list[str]:
     """All task states of an operation, in order."""
     found = []
     for step in row.all_steps():
-        begun = (step.begun,) if isinstance(step, OnHost) else ()
-        tasks = step.tasks if isinstance(step, OnHost) else ()
+        begun = (step.begun,) if isinstance(step, HostStep) else ()
+        tasks = step.tasks if isinstance(step, HostStep) else ()
         found += [task for task in (step.task, *begun, *tasks) if task is not None]
     return found
 
@@ -148,7 +148,7 @@ def _outcomes(action: Mapping[str, Any], done: Transaction) -> set[str]:
     found |= {str(step.becomes) for step in steps}
     if row.kind in MOVES and (steps or row.kind == "live-migration"):
         found |= set(AS_BEFORE)
-    lasting = any(isinstance(step, OnHost) and step.lasting for step in row.all_steps())
+    lasting = any(isinstance(step, HostStep) and step.lasting for step in row.all_steps())
     failed = (not is_open(after) and after["message"]) or (is_open(after) and row.is_undo(after["step"]))
     if failed or (lasting and is_open(after)):
         found |= {row.failed} if row.failed else set(SETTLED)
@@ -217,7 +217,7 @@ def _places(done: Transaction) -> Iterator[str]:
 
 def _moves(row: Operation) -> bool:
     return any(
-        isinstance(step, Schedule | Release) or step.moves_to is not None or step.name == operations.BUILD
+        isinstance(step, ScheduleStep | ReleaseStep) or step.moves_to is not None or step.name == operations.BUILD
         for step in row.all_steps()
     )
 
@@ -248,4 +248,4 @@ def last_outcome(action: Mapping[str, Any]) -> tuple[str, ...] | None:
 def touches_guest(row: Operation) -> bool:
     """Whether it is one order to the host that the server is on, after which its guest is what the state means."""
     step = row.steps[0] if len(row.steps) == 1 else None
-    return isinstance(step, OnHost) and step.at is End.HERE and step.becomes in (*AS_BEFORE, states.PAUSED)
+    return isinstance(step, HostStep) and step.at is HostRole.HERE and step.becomes in (*AS_BEFORE, states.PAUSED)

@@ -12,8 +12,8 @@ from nova_lite.db import migration
 from nova_lite.db.engine import Database
 from nova_lite.db.models import Base
 from tests.functional.conftest import database_url
-from tests.unit.conductor import make
-from tests.unit.conductor.conftest import bus, conductor, manager  # noqa: F401
+from tests.support import make
+from tests.support.database import bus, conductor, manager  # noqa: F401
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -8,7 +8,7 @@ import uuid
 from nova_lite.db import due, models
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.operations import states
-from tests.unit.conductor import make
+from tests.support import make
 
 
 def test_what_is_due_and_what_is_not(db: Database) -> None:

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from nova_lite.db import models, purge
 from nova_lite.db.engine import Database, UnitOfWork
-from tests.unit.conductor import make
+from tests.support import make
 
 DAY = datetime.timedelta(days=1)
 

@@ -16,7 +16,7 @@ from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.network import define
 from nova_lite.objects import InstanceFilters
 from tests.functional.cloud import wait_for_none
-from tests.unit.conductor import make
+from tests.support import make
 
 HOSTS = 40
 ON_EACH = 50

@@ -12,7 +12,7 @@ from nova_lite.db import block_devices, models, volume_tasks, volumes
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.objects import BlockDevice, DeviceState, Image, Volume, VolumeFilters, VolumeVerb
 from nova_lite.objects.block_device import Source
-from tests.unit.conductor import make
+from tests.support import make
 
 
 def add(db: Database, **values: object) -> str:

@@ -39,7 +39,7 @@ def test_an_installed_filter_and_weigher_decide(config: Path, transport: Any, in
             "[scheduler]\nenabled_filters = ComputeFilter,RamFilter,QuietFilter\nweight_classes = NameWeigher\n"
         )
     conductor = Conductor([host(1), host(2, instances=["a", "b"]), host(3, instances=["a", "b", "c"])])
-    server = rpc.Server(transport, "conductor1", rpc.Endpoint(ConductorRPC, conductor, partial=True))
+    server = rpc.RpcServer(transport, "conductor1", rpc.Endpoint(ConductorRPC, conductor, partial=True))
     server.start()
     log = tmp_path / "scheduler.log"
     with log.open("wb") as stream:

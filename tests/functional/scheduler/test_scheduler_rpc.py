@@ -99,7 +99,7 @@ def test_a_scheduler_and_its_conductor(transport: Any, log: Path) -> None:
         scheduler.select_destinations(CONTEXT, spec())
 
     conductor = Conductor([host(1), host(2, memory_mb_used=4096), host(3, up=False)])
-    server = rpc.Server(transport, "conductor1", rpc.Endpoint(ConductorRPC, conductor, partial=True))
+    server = rpc.RpcServer(transport, "conductor1", rpc.Endpoint(ConductorRPC, conductor, partial=True))
     server.start()
     try:
         wait_for("the hosts are loaded", lambda: "Host states are loaded: 3 hosts" in log.read_text())

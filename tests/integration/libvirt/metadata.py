@@ -26,7 +26,7 @@ class Service:
         conf = make_conf(path)
         compute = API()
         compute.connect(self.conductor, FakeCompute(), load_backend(conf, self.conductor))  # type: ignore[arg-type]
-        app = deploy.load_app("metadata", wsgi.Services(conf, Policy(conf), compute))
+        app = deploy.load_app("metadata", wsgi.ConductorServices(conf, Policy(conf), compute))
         self.http = server.make(sockets.listen(self.address, self.port, early=True), app, 4, None)
         self.http.start()
 

@@ -22,7 +22,7 @@ from nova_lite.db import engine, flavors, hosts, migration, networks, quotas
 from nova_lite.db.engine import Database
 from nova_lite.objects import (
     VIF,
-    ActionTicket,
+    ActionCommand,
     AvailabilityZone,
     ComputeNode,
     Console,
@@ -47,7 +47,7 @@ from nova_lite.objects import (
 )
 from nova_lite.objects.instance import POSTED_PASSWORD
 from nova_lite.operations import states
-from tests.unit.conductor import make
+from tests.support import make
 
 NOW = datetime.datetime(2026, 11, 21, 8, 20, 32, 425308)
 IMAGE_ID = "70a599e0-31e7-49b7-b260-868f441e862b"
@@ -234,10 +234,10 @@ class FakeConductor:
 
     def accept_action(
         self, context: RequestContext, instance_uuid: str, action: str, payload: dict[str, Any]
-    ) -> ActionTicket:
+    ) -> ActionCommand:
         self._note(context, "accept_action", instance_uuid, action, payload)
         instance = self._get(context, instance_uuid)
-        return ActionTicket(
+        return ActionCommand(
             action_id=1,
             action=action,
             instance=instance,
@@ -491,7 +491,7 @@ class FakeCompute:
             raise self.error
 
     def order(
-        self, context: RequestContext, host: str, method: str, ticket: ActionTicket, version: str = "1.0"
+        self, context: RequestContext, host: str, method: str, ticket: ActionCommand, version: str = "1.0"
     ) -> None:
         self._note(method, host, ticket)
 

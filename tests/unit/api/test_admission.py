@@ -12,7 +12,7 @@ import pytest
 import requests
 
 from nova_lite.api.http import admission, server
-from nova_lite.api.http.deadlines import Limits
+from nova_lite.api.http.deadlines import ClientLimits
 from nova_lite.daemon.sockets import listen
 from nova_lite.rpc.admission import Priority
 from tests.functional.cloud import wait_for
@@ -56,7 +56,7 @@ class Slow:
 
 
 class Site:
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ClientLimits) -> None:
         sock = listen("127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{sock.getsockname()[1]}"
         self.app = Slow()
@@ -88,7 +88,7 @@ def site(request: pytest.FixtureRequest) -> Iterator[Site]:
     made.http.stop(10)
 
 
-@pytest.mark.parametrize("site", [Limits(waiting=3)], indirect=True)
+@pytest.mark.parametrize("site", [ClientLimits(waiting=3)], indirect=True)
 def test_lists_go_before_reads_before_creates_before_deletes(site: Site) -> None:
     busy = site.occupy()
     lists = [site.send("GET", "/servers") for _ in range(3)]
@@ -110,7 +110,7 @@ def test_lists_go_before_reads_before_creates_before_deletes(site: Site) -> None
     assert site.send("GET", "/servers").result(5).status_code == 200, "all is as before"
 
 
-@pytest.mark.parametrize("site", [Limits(wait=0.2)], indirect=True)
+@pytest.mark.parametrize("site", [ClientLimits(wait=0.2)], indirect=True)
 def test_what_waited_too_long_is_told_so_and_not_carried_out(site: Site) -> None:
     busy = site.occupy()
     late = site.send("POST", "/servers")
@@ -122,7 +122,7 @@ def test_what_waited_too_long_is_told_so_and_not_carried_out(site: Site) -> None
     assert "POST" not in site.app.methods
 
 
-@pytest.mark.parametrize("site", [Limits()], indirect=True)
+@pytest.mark.parametrize("site", [ClientLimits()], indirect=True)
 def test_it_stops_with_all_its_threads(site: Site) -> None:
     site.app.may_end.set()
     assert site.send("GET", "/servers").result(5).status_code == 200

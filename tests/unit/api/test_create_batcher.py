@@ -61,7 +61,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def post(conductor: Conductor, *others: tuple[str, CreateRequest]) -> list[Any]:
     """What the askers of these get, by project and request, who come while a first one is under way."""
-    client: Any = create_batcher.gathered(conductor)  # type: ignore[arg-type]
+    client: Any = create_batcher.batched(conductor)  # type: ignore[arg-type]
     with ThreadPoolExecutor(20) as pool:
         try:
             first = pool.submit(client.create_instances, context(), request("first"))

@@ -270,7 +270,7 @@ def test_an_unknown_api_is_skipped(tmp_path: Path) -> None:
 
 def test_no_sql_is_loaded() -> None:
     code = (
-        "import sys, nova_lite.cmd.api; from nova_lite.api import router; router.extension_classes(); "
+        "import sys, nova_lite.cmd.api; from nova_lite.api.http import router; router.extension_classes(); "
         "sys.exit(any(name.split('.')[0] in ('sqlalchemy', 'alembic') for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=False).returncode == 0

@@ -14,7 +14,7 @@ import pytest
 import requests
 
 from nova_lite.api.http import deadlines
-from nova_lite.api.http.deadlines import Clients, Limits, TimedReader, missing
+from nova_lite.api.http.deadlines import ClientLimits, Clients, TimedReader, missing
 from tests.unit.api.test_daemon import MODES, Daemon, running, wait_for
 
 HEAD = b"POST /v2.1/servers HTTP/1.1\r\nHost: x\r\n"
@@ -52,7 +52,7 @@ def test_clients_are_counted() -> None:
 def test_a_trickle_ends_at_the_deadline_and_idleness_is_not_counted() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        timed = TimedReader(socket.SocketIO(ours, "r"), ours, Limits(idle=5.0, request=0.5))
+        timed = TimedReader(socket.SocketIO(ours, "r"), ours, ClientLimits(idle=5.0, request=0.5))
         reader = io.BufferedReader(timed)
         stop = threading.Event()
 

@@ -10,7 +10,7 @@ from oslo_config import cfg
 
 from nova_lite.api.compute.schemas import keypairs, queries
 from nova_lite.api.http import router, wsgi
-from nova_lite.api.http.wsgi import Answer, Extension, Request, Route, declares
+from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
 from nova_lite.base.context import RequestContext
 from nova_lite.compute.api import API
 from nova_lite.policies import flavors as policies
@@ -29,36 +29,36 @@ class Sample(Extension):
         Route("GET", "/forgets", "forgets"),
     )
 
-    def __init__(self, services: wsgi.Services) -> None:
+    def __init__(self, services: wsgi.ConductorServices) -> None:
         super().__init__(services)
         self.ran: list[str] = []
 
     @declares(policies.CREATE, body=keypairs.CREATE, query=queries.QUOTAS)
-    def make(self, req: Request) -> Answer:
+    def make(self, req: Request) -> Response:
         self.ran.append("make")
-        return Answer({"given": req.data, "user": req.query.one("user_id"), "others": sorted(req.query)})
+        return Response({"given": req.data, "user": req.query.one("user_id"), "others": sorted(req.query)})
 
     @declares(policies.INDEX)
-    def index(self, req: Request) -> Answer:
-        return Answer({})
+    def index(self, req: Request) -> Response:
+        return Response({})
 
     @declares(policies.SPECS_INDEX, target={"project_id": "id"})
-    def of_project(self, req: Request, id: str) -> Answer:
-        return Answer({})
+    def of_project(self, req: Request, id: str) -> Response:
+        return Response({})
 
     @declares(policies.CREATE, authorizes=True)
-    def asks(self, req: Request) -> Answer:
+    def asks(self, req: Request) -> Response:
         req.authorize(req.declared.policy)
-        return Answer({})
+        return Response({})
 
     @declares(policies.CREATE, authorizes=True)
-    def forgets(self, req: Request) -> Answer:
-        return Answer({"secret": 1})
+    def forgets(self, req: Request) -> Response:
+        return Response({"secret": 1})
 
 
 class Client:
     def __init__(self, conf: cfg.ConfigOpts) -> None:
-        services = wsgi.Services(conf, Policy(conf), API())
+        services = wsgi.ConductorServices(conf, Policy(conf), API())
         self.sample = Sample(services)
         self._app = router.Router(services, [self.sample])
 
@@ -107,8 +107,8 @@ def test_a_handler_without_a_declaration_is_refused_at_start(conf: cfg.ConfigOpt
         title = "Undeclared"
         routes = (Route("GET", "/one", "one"),)
 
-        def one(self, req: Request) -> Answer:
-            return Answer()
+        def one(self, req: Request) -> Response:
+            return Response()
 
     with pytest.raises(TypeError, match=r"undeclared: one needs @declares\(\.\.\.\)"):
-        Undeclared(wsgi.Services(conf, Policy(conf), API()))
+        Undeclared(wsgi.ConductorServices(conf, Policy(conf), API()))

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from nova_lite.base import exceptions
-from nova_lite.objects import ActionTicket
+from nova_lite.objects import ActionCommand
 from tests.unit.api.conftest import STRANGER, Client, fault
 from tests.unit.api.fakes import NETWORK_ID
 
@@ -21,7 +21,7 @@ def act(api: Client, body: Any, version: str = "2.43", **more: Any) -> Any:
 def test_an_address_comes_with_an_interface(api: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     accept = api.conductor.accept_action
 
-    def accepted(context: Any, server_id: str, kind: str, payload: dict[str, Any]) -> ActionTicket:
+    def accepted(context: Any, server_id: str, kind: str, payload: dict[str, Any]) -> ActionCommand:
         ticket = accept(context, server_id, kind, payload)
         return msgspec.structs.replace(ticket, payload={"port_id": ticket.instance.vifs[0].id})
 

@@ -34,7 +34,7 @@ def fake() -> FakeConductor:
 
 @pytest.fixture
 def client(fake: FakeConductor) -> ConductorRPC:
-    return flavor_cache.kept(fake, 1.0)  # type: ignore[arg-type]
+    return flavor_cache.cached(fake, 1.0)  # type: ignore[arg-type]
 
 
 def asked(fake: FakeConductor) -> list[str]:
@@ -90,4 +90,4 @@ def test_other_questions_are_asked_each_time(now: list[float], fake: FakeConduct
     for _ in range(2):
         client.network_list(context())
     assert asked(fake) == ["network_list"] * 2
-    assert flavor_cache.kept(client, 0) is client
+    assert flavor_cache.cached(client, 0) is client

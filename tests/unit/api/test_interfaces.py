@@ -10,7 +10,7 @@ import pytest
 
 from nova_lite.base import exceptions
 from nova_lite.compute import api as compute_api
-from nova_lite.objects import ActionTicket
+from nova_lite.objects import ActionCommand
 from tests.unit.api.conftest import STRANGER, Client, fault
 from tests.unit.api.fakes import NETWORK_ID
 
@@ -22,7 +22,7 @@ def server(api: Client, monkeypatch: pytest.MonkeyPatch) -> str:
     """Whatever is asked for, the server has a port more in the answer."""
     accept = api.conductor.accept_action
 
-    def accepted(context: Any, server_id: str, kind: str, payload: dict[str, Any]) -> ActionTicket:
+    def accepted(context: Any, server_id: str, kind: str, payload: dict[str, Any]) -> ActionCommand:
         ticket = accept(context, server_id, kind, payload)
         port = msgspec.structs.replace(ticket.instance.vifs[0], id=PORT, state="attaching", tag="t")
         instance = msgspec.structs.replace(ticket.instance, vifs=[*ticket.instance.vifs, port])
@@ -114,7 +114,7 @@ def test_several_at_a_time_take_their_turns(api: Client, server: str, monkeypatc
         method="attach_interface", instance_id=server, attr="task_state", state="attaching_interface"
     )
 
-    def accepted(*arguments: Any) -> ActionTicket:
+    def accepted(*arguments: Any) -> ActionCommand:
         if len(waits) < 2:
             raise busy
         return accept(*arguments)

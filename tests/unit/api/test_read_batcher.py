@@ -12,9 +12,9 @@ import pytest
 
 from nova_lite.api.compute import read_batcher
 from nova_lite.base import batching, exceptions
-from nova_lite.base.batching import AT_ONCE, Line
+from nova_lite.base.batching import AT_ONCE, Batcher
 from nova_lite.base.context import RequestContext
-from nova_lite.objects import Instance, InstanceFilters, InstanceQuestion
+from nova_lite.objects import Instance, InstanceFilters, InstanceQuery
 from tests.unit.api.fakes import make_instance
 
 DEADLINE = 30
@@ -60,7 +60,7 @@ class Conductor:
             raise exceptions.InstanceNotFound(instance_id=instance_uuid)
         return found
 
-    def instances_get(self, context: RequestContext, questions: list[InstanceQuestion]) -> list[Instance]:
+    def instances_get(self, context: RequestContext, questions: list[InstanceQuery]) -> list[Instance]:
         if self.old:
             raise exceptions.ServiceTooOld(service="conductor", where="", method="x", spoken="1.0", needed="1.7")
         self._answer([each.uuid for each in questions])
@@ -102,7 +102,7 @@ def under_way(run: Run, conductor: Conductor, client: Any, uuid: str) -> list[Fu
 def test_those_that_wait_travel_together(run: Run) -> None:
     one, other, foreign = make_instance(), make_instance(), make_instance(project_id="another")
     conductor = Conductor(one, other, foreign)
-    client: Any = read_batcher.gathered(conductor)  # type: ignore[arg-type]
+    client: Any = read_batcher.batched(conductor)  # type: ignore[arg-type]
     alone = under_way(run, conductor, client, one.uuid)
     assert conductor.came == [one.uuid] * AT_ONCE
     together = [run(client.instance_get, context(), each.uuid) for each in (one, other, one)]
@@ -125,7 +125,7 @@ def test_while_one_is_quick_all_others_are_one_message(run: Run, monkeypatch: py
     monkeypatch.setattr(batching, "PATIENCE", DEADLINE)
     one = make_instance()
     conductor = Conductor(one)
-    client: Any = read_batcher.gathered(conductor)  # type: ignore[arg-type]
+    client: Any = read_batcher.batched(conductor)  # type: ignore[arg-type]
     alone = run(client.instance_get, context(), one.uuid)
     conductor.wait_for(1)
     together = [run(client.instance_get, context(), one.uuid) for _ in range(7)]
@@ -138,7 +138,7 @@ def test_while_one_is_quick_all_others_are_one_message(run: Run, monkeypatch: py
 def test_what_was_asked_before_is_no_answer(run: Run) -> None:
     one = make_instance(vm_state="building")
     conductor = Conductor(one)
-    client: Any = read_batcher.gathered(conductor)  # type: ignore[arg-type]
+    client: Any = read_batcher.batched(conductor)  # type: ignore[arg-type]
     before = under_way(run, conductor, client, one.uuid)
     after = run(client.instance_get, context(), one.uuid)
     waiting(client, 1)
@@ -154,7 +154,7 @@ def test_what_was_asked_before_is_no_answer(run: Run) -> None:
 def test_a_failure_is_everybodys_and_the_next_are_asked_for(run: Run, failure: BaseException) -> None:
     one = make_instance()
     conductor = Conductor(one)
-    client: Any = read_batcher.gathered(conductor)  # type: ignore[arg-type]
+    client: Any = read_batcher.batched(conductor)  # type: ignore[arg-type]
     alone = under_way(run, conductor, client, one.uuid)
     together = [run(client.instance_get, context(), one.uuid) for _ in range(3)]
     waiting(client, 3)
@@ -170,7 +170,7 @@ def test_a_failure_is_everybodys_and_the_next_are_asked_for(run: Run, failure: B
 def test_an_old_conductor_is_asked_one_by_one(run: Run) -> None:
     one, other = make_instance(), make_instance()
     conductor = Conductor(one, other, old=True)
-    client: Any = read_batcher.gathered(conductor)  # type: ignore[arg-type]
+    client: Any = read_batcher.batched(conductor)  # type: ignore[arg-type]
     under_way(run, conductor, client, one.uuid)
     together = [run(client.instance_get, context(), each.uuid) for each in (one, other)]
     waiting(client, 2)
@@ -180,7 +180,7 @@ def test_an_old_conductor_is_asked_one_by_one(run: Run) -> None:
 
 def test_the_same_list_is_asked_for_once(run: Run) -> None:
     conductor = Conductor(make_instance())
-    client: Any = read_batcher.gathered(conductor)  # type: ignore[arg-type]
+    client: Any = read_batcher.batched(conductor)  # type: ignore[arg-type]
     lists = [run(client.instance_list, context(), InstanceFilters(), 50)]
     conductor.wait_for(1)
     others = (context("p2"), InstanceFilters(), 50), (context(), InstanceFilters(host="h"), 50)
@@ -203,7 +203,7 @@ def test_few_lists_are_remembered(run: Run, monkeypatch: pytest.MonkeyPatch) -> 
     """One that is being read among them."""
     monkeypatch.setattr(read_batcher, "LISTS", 2)
     conductor = Conductor(make_instance())
-    client: Any = read_batcher.gathered(conductor)  # type: ignore[arg-type]
+    client: Any = read_batcher.batched(conductor)  # type: ignore[arg-type]
     first = run(client.instance_list, context(), InstanceFilters(), 1)
     conductor.wait_for(1)
     for limit in (2, 3):
@@ -218,7 +218,7 @@ def test_few_lists_are_remembered(run: Run, monkeypatch: pytest.MonkeyPatch) -> 
 
 def lingering(
     monkeypatch: pytest.MonkeyPatch, seconds: float
-) -> tuple[Line[int, int], list[list[int]], threading.Event]:
+) -> tuple[Batcher[int, int], list[list[int]], threading.Event]:
     """A line, what each of its messages asked, and what the first one waits for."""
     monkeypatch.setattr(batching, "PATIENCE", DEADLINE)
     asked: list[list[int]] = []
@@ -230,10 +230,10 @@ def lingering(
             gate.wait(DEADLINE)
         return questions
 
-    return Line(ask, linger=seconds), asked, gate
+    return Batcher(ask, linger=seconds), asked, gate
 
 
-def in_line(line: Line[int, int], count: int) -> None:
+def in_line(line: Batcher[int, int], count: int) -> None:
     for _ in range(DEADLINE * 100):
         if len(line._waiting) == count:
             return
@@ -317,7 +317,7 @@ def test_a_message_carries_only_so_many(run: Run, monkeypatch: pytest.MonkeyPatc
         asked.append(len(questions))
         return questions
 
-    line: Line[int, int] = Line(ask, at_once=1)
+    line: Batcher[int, int] = Batcher(ask, at_once=1)
     futures = [run(line.ask, number) for number in range(8)]
     for _ in range(DEADLINE * 100):
         if len(line._waiting) == 7:

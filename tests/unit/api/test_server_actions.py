@@ -16,14 +16,15 @@ from tests.unit.api.conftest import ADMIN, Client
 #: In a process of its own: a row is added before anything is made of the rows.
 CODE = """
 import json
-from nova_lite import operations, states
-step = operations.OnHost("perform", "melt_instance")
+from nova_lite import operations
+from nova_lite.operations import states
+step = operations.HostStep("perform", "melt_instance")
 operations.OPERATIONS["melt"] = operations.Operation(
     "melt", allowed=(states.ACTIVE,), steps=(step,), action="melt",
     rule="os_compute_api:os-melt:melt", admin=True, summary="Melt a server",
 )
 from nova_lite import policies
-from nova_lite.api import inventory
+from nova_lite.api.http import inventory
 found = [entry for entry in inventory.entries() if entry.action == "melt"]
 rule = next(rule for rule in policies.list_rules() if rule.name == "os_compute_api:os-melt:melt")
 print(json.dumps({

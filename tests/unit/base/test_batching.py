@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nova_lite.base.batching import Later, Moment, now
+from nova_lite.base.batching import BatchWindow, ResponseFuture, now
 
 DEADLINE = 30.0
 
@@ -26,7 +26,7 @@ def fails() -> int:
 
 @pytest.mark.parametrize("told_first", [True, False])
 def test_a_listener_hears_of_it_once(told_first: bool) -> None:
-    later: Later[int] = Later()
+    later: ResponseFuture[int] = ResponseFuture()
     heard: list[int] = []
     if told_first:
         later.tell(number(3))
@@ -46,21 +46,21 @@ def test_it_is_changed_on_its_way_and_so_is_an_error(told_first: bool) -> None:
             return str(error)
 
     for get, expected in ((number(4), "4"), (fails, "there is none")):
-        later: Later[int] = Later()
+        later: ResponseFuture[int] = ResponseFuture()
         if told_first:
             later.tell(get)
         changed = later.mapped(caught)
         if not told_first:
             later.tell(get)
         assert changed.wait() == expected
-    later = Later()
+    later = ResponseFuture()
     later.tell(fails)
     with pytest.raises(LookupError):
         later.mapped(lambda get: get()).wait()
 
 
 def test_who_waits_for_it() -> None:
-    later: Later[int] = Later()
+    later: ResponseFuture[int] = ResponseFuture()
     with ThreadPoolExecutor(1) as pool:
         waits = pool.submit(now, later)
         later.tell(number(5))
@@ -74,13 +74,13 @@ class Message:
 
 @pytest.mark.parametrize("told_first", [True, False])
 def test_nothing_is_kept_once_it_is_told(told_first: bool) -> None:
-    moment: Moment[int, int] = Moment(lambda asked: asked, DEADLINE, 2)
+    moment: BatchWindow[int, int] = BatchWindow(lambda asked: asked, DEADLINE, 2)
     gc.disable()
     try:
         with ThreadPoolExecutor(1) as pool:
             first = pool.submit(moment.ask, 1)
             later = None
-            while not isinstance(later, Later):  # until the other one is the first
+            while not isinstance(later, ResponseFuture):  # until the other one is the first
                 if moment._waiting:
                     later = moment.ask_later(2)
             message = Message()
@@ -102,7 +102,7 @@ def test_nothing_is_kept_once_it_is_told(told_first: bool) -> None:
 
 
 def test_one_that_cannot_be_told_keeps_it_from_none() -> None:
-    moment: Moment[int, int] = Moment(lambda asked: asked, DEADLINE, 4)
+    moment: BatchWindow[int, int] = BatchWindow(lambda asked: asked, DEADLINE, 4)
     told: list[int] = []
 
     def refuses(get: Callable[[], int]) -> None:
@@ -113,11 +113,11 @@ def test_one_that_cannot_be_told_keeps_it_from_none() -> None:
         while not moment._waiting:
             pass
         bad, good = moment.ask_later(2), moment.ask_later(3)
-        assert isinstance(bad, Later) and isinstance(good, Later)
+        assert isinstance(bad, ResponseFuture) and isinstance(good, ResponseFuture)
         bad.then(refuses)
         good.then(lambda get: told.append(get()))
         last = moment.ask_later(4)
-        assert isinstance(last, Later)
+        assert isinstance(last, ResponseFuture)
         last.then(lambda get: told.append(get()))
         assert first.result(DEADLINE) == 1
     assert sorted(told) == [3, 4]
@@ -127,7 +127,7 @@ def test_what_goes_wrong_is_told_to_each() -> None:
     def ask(asked: list[int]) -> list[int]:
         raise LookupError("there is none")
 
-    moment: Moment[int, int] = Moment(ask, DEADLINE, 2)
+    moment: BatchWindow[int, int] = BatchWindow(ask, DEADLINE, 2)
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(moment.ask, 1)
         while not moment._waiting:
@@ -140,7 +140,7 @@ def test_what_goes_wrong_is_told_to_each() -> None:
 
 
 def test_only_the_first_one_takes_a_thread() -> None:
-    moment: Moment[int, int] = Moment(lambda asked: asked, DEADLINE, 50)
+    moment: BatchWindow[int, int] = BatchWindow(lambda asked: asked, DEADLINE, 50)
     came = threading.Semaphore(0)
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(moment.ask, 0)
@@ -148,7 +148,7 @@ def test_only_the_first_one_takes_a_thread() -> None:
             pass
         for asked in range(1, 50):
             later = moment.ask_later(asked)
-            assert isinstance(later, Later)
+            assert isinstance(later, ResponseFuture)
             later.then(lambda get: came.release())
         assert first.result(DEADLINE) == 0
     assert all(came.acquire(timeout=DEADLINE) for _ in range(49))

@@ -17,7 +17,7 @@ from nova_lite.base import memory
 
 BLOCK, COUNT = 65536, 1000
 
-UNITS = Path(__file__).resolve().parents[2] / "etc" / "systemd"
+UNITS = Path(__file__).resolve().parents[3] / "etc" / "systemd"
 
 
 def resident() -> int:
@@ -86,7 +86,7 @@ def test_what_is_free_below_something_in_use_is_given_back() -> None:
     for block in blocks[:-1]:
         libc.free(block)
     before = resident()
-    memory.give_back()
+    memory.trim_heap()
     assert before - resident() > BLOCK * COUNT // 2
     libc.free(blocks[-1])
 
@@ -105,10 +105,10 @@ def test_garbage_that_has_grown_old_is_given_back() -> None:
     del ring
     gc.collect(0)
     assert gone() is not None
-    memory.give_back()
+    memory.trim_heap()
     assert gone() is None
 
 
 def test_a_c_library_without_it_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
-    memory.give_back()
+    memory.trim_heap()

@@ -9,7 +9,7 @@ import pytest
 
 from nova_lite.base import metrics
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "metrics.md"
 MARK = "<!-- Made by `nova-lite-manage api metrics` from here on. -->\n"
 
 

@@ -20,7 +20,7 @@ from nova_lite.db import hosts as db_hosts
 from nova_lite.db import images as db_images
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.db.models import Allocation, ComputeNode, Instance, InstanceAction, PurgedInstance
-from tests.unit.conductor import make
+from tests.support import make
 
 
 class Tool:

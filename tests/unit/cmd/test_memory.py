@@ -13,7 +13,7 @@ from nova_lite.base import memory
 
 SCRIPT = """
 import ctypes, threading
-from nova_lite import memory
+from nova_lite.base import memory
 if {share}:
     memory.share_arenas()
 libc = ctypes.CDLL(None)
@@ -67,7 +67,7 @@ print(young, *gc.get_threshold())
 def test_what_is_loaded_is_not_looked_through() -> None:
     script = """
 import gc
-from nova_lite import memory
+from nova_lite.base import memory
 class Kept: pass
 kept = Kept()
 memory.keep_what_is_loaded()

@@ -21,7 +21,7 @@ UNUSED = {
 
 SCRIPT = """
 import sys
-from nova_lite import concurrency
+from nova_lite.base import concurrency
 concurrency.setup()
 import nova_lite.cmd.{0}
 print(*(name for name, module in sys.modules.items() if module is not None and "." not in name))

@@ -18,7 +18,7 @@ from nova_lite.compute import manager
 from nova_lite.image import local
 from nova_lite.objects import (
     VIF,
-    ActionTicket,
+    ActionCommand,
     BuildNetworks,
     BuildRequest,
     BuildResult,
@@ -81,9 +81,9 @@ def build_request(generation: int = 1, uuid: str = UUID, **values: Any) -> Build
     return BuildRequest(generation=generation, **{**fields, **values})
 
 
-def ticket(action: str, action_id: int = LATER, generation: int = 1, uuid: str = UUID, **values: Any) -> ActionTicket:
+def ticket(action: str, action_id: int = LATER, generation: int = 1, uuid: str = UUID, **values: Any) -> ActionCommand:
     fields = {"host": HOST, "request_id": f"req-{action}", "instance": make_instance(uuid, vifs=VIFS)}
-    return ActionTicket(action=action, action_id=action_id, generation=generation, **{**fields, **values})
+    return ActionCommand(action=action, action_id=action_id, generation=generation, **{**fields, **values})
 
 
 class FakeConductor:
@@ -271,7 +271,7 @@ class Host:
     def build(self, generation: int = 1, **values: Any) -> None:
         self.manager.build_and_run_instance(self.context, build_request(generation, **values))
 
-    def act(self, order: ActionTicket) -> None:
+    def act(self, order: ActionCommand) -> None:
         self.manager.orders[METHODS.get(order.action, f"{order.action}_instance")](self.context, order)
 
     def settle(self) -> None:

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nova_lite.base import exceptions
-from nova_lite.compute.fencing import FenceStore
+from nova_lite.compute.fencing import FencingTokenStore
 from tests.unit.compute.fakes import LATER, UUID, Host, ticket
 
 GENERATIONS = st.integers(1, 3)
@@ -98,7 +98,7 @@ def test_without_the_fence_they_do_not(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The test above can fail: switch the tombstone's effect off, and a late order brings a guest back."""
-    monkeypatch.setattr(FenceStore, "check", lambda *_: None)
+    monkeypatch.setattr(FencingTokenStore, "check", lambda *_: None)
     monkeypatch.setattr(
         "nova_lite.compute.operations.create.Builder._repeat_refusal",
         lambda self, request: self._build_or_undo(None, request),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nova_lite.base import exceptions
-from nova_lite.compute.fencing import FenceStore, Record
+from nova_lite.compute.fencing import FencingTokenStore, Record
 from nova_lite.compute.operations.create import aborts
 from nova_lite.objects import Image
 from nova_lite.operations.states import PowerState
@@ -113,7 +113,7 @@ def test_a_failure_at_any_step_leaves_nothing_and_is_fenced_before_it_is_reporte
     seen: list[Any] = []
 
     def at_report(_: Any) -> None:
-        on_disk = FenceStore(host.manager.host.fences._directory).get(UUID)
+        on_disk = FencingTokenStore(host.manager.host.fences._directory).get(UUID)
         seen.append((host.traces(), on_disk.fenced_generation))
 
     host.conductor.hooks["finish_build"] = at_report
@@ -337,10 +337,10 @@ def test_the_driver_asks_the_fence_right_before_the_domain_exists(host: Host, mo
     host.settle()
     assert existed == []
 
-    def without_check(self: FenceStore, instance_uuid: str, generation: int) -> None:
+    def without_check(self: FencingTokenStore, instance_uuid: str, generation: int) -> None:
         return None
 
-    monkeypatch.setattr(FenceStore, "creating", without_check)
+    monkeypatch.setattr(FencingTokenStore, "creating", without_check)
     host.driver.hooks["spawn_before_domain"] = lambda: host.manager.host.fences.forbid(UUID, 2)
     host.build(2)
     host.settle()

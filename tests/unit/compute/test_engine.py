@@ -10,7 +10,7 @@ import pytest
 from nova_lite import operations
 from nova_lite.base import exceptions
 from nova_lite.compute.operations import WORK
-from nova_lite.operations import OnHost, Operation
+from nova_lite.operations import HostStep, Operation
 from nova_lite.operations.states import PowerState
 from nova_lite.virt import driver
 from tests.unit.compute.fakes import LATER, UUID, Gate, Host, eventually, ticket
@@ -222,14 +222,14 @@ def test_a_completed_instance_is_kept_when_its_delete_was_not_carried_out(host: 
 
 
 def test_there_is_work_for_every_step() -> None:
-    steps = operations.order_methods().values()
+    steps = operations.command_methods().values()
     assert set(WORK) == {step.method for step in steps if step.driver is None}
 
 
 @pytest.fixture
 def sleepy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     """A host in a world with one more operation, which is one method of the driver, and lasts."""
-    row = Operation("doze", steps=(OnHost("perform", "doze_instance", driver="doze", lasting=True),))
+    row = Operation("doze", steps=(HostStep("perform", "doze_instance", driver="doze", lasting=True),))
     monkeypatch.setattr(operations, "OPERATIONS", {**operations.OPERATIONS, "doze": row})
     return Host(tmp_path)
 

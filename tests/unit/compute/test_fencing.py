@@ -11,32 +11,32 @@ from hypothesis import strategies as st
 
 from nova_lite.base import exceptions, files
 from nova_lite.compute.claims import Resources
-from nova_lite.compute.fencing import ActionResult, FenceStore, Record
+from nova_lite.compute.fencing import ActionResult, FencingTokenStore, Record
 from nova_lite.objects import BuildResult, Outcome
 
 UUID = "11111111-1111-4111-8111-111111111111"
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> FenceStore:
-    return FenceStore(str(tmp_path / "fences"))
+def store(tmp_path: Path) -> FencingTokenStore:
+    return FencingTokenStore(str(tmp_path / "fences"))
 
 
-def again(store: FenceStore) -> FenceStore:
+def again(store: FencingTokenStore) -> FencingTokenStore:
     """The store of the next life."""
-    return FenceStore(store._directory)
+    return FencingTokenStore(store._directory)
 
 
 def failure(generation: int) -> BuildResult:
     return BuildResult(instance_uuid=UUID, generation=generation, host="h", outcome=Outcome.ABORTED, message="why")
 
 
-def test_nothing_is_fenced_at_first(store: FenceStore) -> None:
+def test_nothing_is_fenced_at_first(store: FencingTokenStore) -> None:
     store.check(UUID, 0)
     assert store.get(UUID) == Record(uuid=UUID)
 
 
-def test_a_fence_holds_for_it_and_all_below_and_over_a_restart(store: FenceStore) -> None:
+def test_a_fence_holds_for_it_and_all_below_and_over_a_restart(store: FencingTokenStore) -> None:
     store.forbid(UUID, 3)
     store.forbid(UUID, 2)
     for life in (store, again(store)):
@@ -46,7 +46,7 @@ def test_a_fence_holds_for_it_and_all_below_and_over_a_restart(store: FenceStore
         life.check(UUID, 4)
 
 
-def test_the_promise_is_synced_before_forbid_returns(store: FenceStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_promise_is_synced_before_forbid_returns(store: FencingTokenStore, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[str] = []
     fsync, replace = files.os.fsync, files.os.replace
     monkeypatch.setattr(files.os, "fsync", lambda fd: (synced.append("sync"), fsync(fd))[1])
@@ -55,7 +55,7 @@ def test_the_promise_is_synced_before_forbid_returns(store: FenceStore, monkeypa
     assert synced == ["sync", "rename", "sync"]
 
 
-def test_a_failed_write_changes_nothing(store: FenceStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_changes_nothing(store: FencingTokenStore, monkeypatch: pytest.MonkeyPatch) -> None:
     store.forbid(UUID, 1)
 
     def full(*_: object) -> None:
@@ -70,7 +70,7 @@ def test_a_failed_write_changes_nothing(store: FenceStore, monkeypatch: pytest.M
     assert len(list(Path(store._directory).iterdir())) == 1
 
 
-def test_complete_and_fenced_exclude_each_other(store: FenceStore) -> None:
+def test_complete_and_fenced_exclude_each_other(store: FencingTokenStore) -> None:
     store.creating(UUID, 1)
     store.built(UUID, 1, Resources(vcpus=1))
     assert store.forbid_unless_built(UUID, 1) is False
@@ -83,7 +83,7 @@ def test_complete_and_fenced_exclude_each_other(store: FenceStore) -> None:
     assert not store.get(UUID).forbids(1), "fenced or not, what was completed is not given up on"
 
 
-def test_of_many_threads_either_the_build_or_the_fence_wins(store: FenceStore) -> None:
+def test_of_many_threads_either_the_build_or_the_fence_wins(store: FencingTokenStore) -> None:
     for generation in range(1, 40):
         won: list[str] = []
 
@@ -106,7 +106,7 @@ def test_of_many_threads_either_the_build_or_the_fence_wins(store: FenceStore) -
         assert len(won) == 1
 
 
-def test_a_refusal_is_remembered_with_its_report(store: FenceStore) -> None:
+def test_a_refusal_is_remembered_with_its_report(store: FencingTokenStore) -> None:
     store.creating(UUID, 2)
     store.refuse(failure(2))
     record = again(store).get(UUID)
@@ -117,13 +117,13 @@ def test_a_refusal_is_remembered_with_its_report(store: FenceStore) -> None:
     assert not again(store).get(UUID).is_here
 
 
-def test_a_refusal_does_not_lower_a_fence(store: FenceStore) -> None:
+def test_a_refusal_does_not_lower_a_fence(store: FencingTokenStore) -> None:
     store.forbid(UUID, 5)
     store.refuse(failure(4))
     assert store.get(UUID).fenced_generation == 5
 
 
-def test_admission(store: FenceStore) -> None:
+def test_admission(store: FencingTokenStore) -> None:
     done = ActionResult(power_state=4)
     assert store.admit(UUID, 7)
     assert store.admit(UUID, 7), "seen, not finished"
@@ -138,13 +138,13 @@ def test_admission(store: FenceStore) -> None:
     assert (after.get(UUID).result, after.get(UUID).fenced_generation) == (None, 3)
 
 
-def test_a_dropped_delete_fences_nothing(store: FenceStore) -> None:
+def test_a_dropped_delete_fences_nothing(store: FencingTokenStore) -> None:
     store.admit(UUID, 8)
     assert not store.admit(UUID, 7, forbid_generation=9)
     store.check(UUID, 9)
 
 
-def test_pruning_forgets_only_what_is_not_here(store: FenceStore) -> None:
+def test_pruning_forgets_only_what_is_not_here(store: FencingTokenStore) -> None:
     here, gone = UUID, "22222222-2222-4222-8222-222222222222"
     store.creating(here, 1)
     store.forbid(gone, 1)
@@ -154,7 +154,7 @@ def test_pruning_forgets_only_what_is_not_here(store: FenceStore) -> None:
     assert again(store).get(gone) == Record(uuid=gone)
 
 
-def test_resources_of_completed_builds(store: FenceStore) -> None:
+def test_resources_of_completed_builds(store: FencingTokenStore) -> None:
     store.built(UUID, 1, Resources(memory_mb=5))
     store.forbid(UUID, 1)
     assert again(store).resources() == {UUID: Resources(memory_mb=5)}
@@ -162,7 +162,7 @@ def test_resources_of_completed_builds(store: FenceStore) -> None:
     assert again(store).resources() == {}
 
 
-def test_an_unreadable_record_stops_the_daemon_with_one_line(store: FenceStore) -> None:
+def test_an_unreadable_record_stops_the_daemon_with_one_line(store: FencingTokenStore) -> None:
     store.forbid(UUID, 1)
     path = Path(store._directory) / f"{UUID}.json"
     path.write_bytes(b"{")
@@ -170,13 +170,13 @@ def test_an_unreadable_record_stops_the_daemon_with_one_line(store: FenceStore) 
         again(store)
 
 
-def test_a_file_half_written_at_a_kill_is_ignored_and_removed(store: FenceStore) -> None:
+def test_a_file_half_written_at_a_kill_is_ignored_and_removed(store: FencingTokenStore) -> None:
     (Path(store._directory) / f"{files.TEMPORARY}x").write_bytes(b"{")
     again(store)
     assert list(Path(store._directory).iterdir()) == []
 
 
-def test_a_uuid_never_leaves_the_directory(store: FenceStore) -> None:
+def test_a_uuid_never_leaves_the_directory(store: FencingTokenStore) -> None:
     store.forbid("../../evil", 1)
     assert [path.name for path in Path(store._directory).iterdir()] == ["evil.json"]
 
@@ -201,7 +201,7 @@ EVENTS = st.lists(
 def test_whatever_happens_a_given_up_generation_is_never_made_again(
     events: list[tuple[str, int]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    store = FenceStore(str(tmp_path_factory.mktemp("fences")))
+    store = FencingTokenStore(str(tmp_path_factory.mktemp("fences")))
     given_up = 0
     for event, generation in events:
         if event == "restart":
@@ -226,15 +226,15 @@ def test_whatever_happens_a_given_up_generation_is_never_made_again(
         assert max(0, store.get(UUID).fenced_generation) == given_up
 
 
-def test_a_host_keeps_its_identity_and_another_has_another(store: FenceStore, tmp_path: Path) -> None:
+def test_a_host_keeps_its_identity_and_another_has_another(store: FencingTokenStore, tmp_path: Path) -> None:
     identity = store.identity()
     assert again(store).identity() == identity
-    assert FenceStore(str(tmp_path / "other")).identity() != identity
+    assert FencingTokenStore(str(tmp_path / "other")).identity() != identity
     again(store).prune(before=1e12)
     assert again(store).identity() == identity
 
 
-def test_an_identity_that_cannot_be_read_is_not_replaced(store: FenceStore) -> None:
+def test_an_identity_that_cannot_be_read_is_not_replaced(store: FencingTokenStore) -> None:
     Path(store._directory, "identity").write_text("what")
     with pytest.raises(exceptions.ConfigurationError, match="identity"):
         store.identity()

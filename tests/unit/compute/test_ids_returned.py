@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from nova_lite.base import exceptions
-from nova_lite.objects import ActionTicket
+from nova_lite.objects import ActionCommand
 from nova_lite.operations.states import PowerState
 from tests.unit.compute.fakes import LATER, UUID, Host, ticket
 
 RUNNING, SHUTDOWN = PowerState.RUNNING, PowerState.SHUTDOWN
 
 
-def order(host: Host, action: str, action_id: int, request_id: str, is_open: bool = True) -> ActionTicket:
+def order(host: Host, action: str, action_id: int, request_id: str, is_open: bool = True) -> ActionCommand:
     if is_open:
         host.conductor.open_requests.add(request_id)
     made = ticket(action, action_id, request_id=request_id)

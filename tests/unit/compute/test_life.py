@@ -9,7 +9,7 @@ import pytest
 
 from nova_lite import operations
 from nova_lite.compute.operations import password, rescue
-from nova_lite.objects import ActionTicket, Image
+from nova_lite.objects import ActionCommand, Image
 from nova_lite.operations.states import PowerState
 from tests.unit.compute.fakes import LATER, UUID, Host, ticket
 
@@ -23,8 +23,8 @@ RESCUE: dict[str, Any] = {
 
 def order(host: Host, method: str, number: int = 0, generation: int = 1, **payload: Any) -> tuple[int | None, Any]:
     """Carry it out; what is reported of it: the power state and the error."""
-    step = operations.order_methods()[method]
-    given: ActionTicket = ticket(method, LATER + number, generation, payload=payload)
+    step = operations.command_methods()[method]
+    given: ActionCommand = ticket(method, LATER + number, generation, payload=payload)
     host.manager.orders[step.method](host.context, given)
     host.settle()
     action_id, power_state, error = host.conductor.of("finish_action")[-1]

@@ -11,7 +11,7 @@ import pytest
 from nova_lite.base import exceptions
 from nova_lite.base.batching import AT_ONCE
 from nova_lite.base.context import get_admin_context
-from nova_lite.compute.report_batcher import gathered
+from nova_lite.compute.report_batcher import batched
 from nova_lite.objects import ActionReport, BuildResult, Outcome
 
 DEADLINE = 30
@@ -72,7 +72,7 @@ def build(uuid: str) -> BuildResult:
 
 def report_all(conductor: Conductor, builds: list[str], first: int) -> list[Future[None]]:
     """The first ones are under way when the others come."""
-    client: Any = gathered(conductor, "h1")  # type: ignore[arg-type]
+    client: Any = batched(conductor, "h1")  # type: ignore[arg-type]
     pool = ThreadPoolExecutor(len(builds))
     futures = []
     for number, uuid in enumerate(builds):
@@ -124,7 +124,7 @@ def test_a_conductor_of_before_gets_one_after_the_other() -> None:
 def test_an_action_alone_is_reported_as_ever(request_id: str | None) -> None:
     conductor = Conductor()
     conductor.let()
-    client: Any = gathered(conductor, "h1")  # type: ignore[arg-type]
+    client: Any = batched(conductor, "h1")  # type: ignore[arg-type]
     more = {} if request_id is None else {"request_id": request_id}
     client.finish_action(get_admin_context(), "h1", 7, 1, None, "", position=0, answer=None, **more)
     assert conductor.came == [["7"]]

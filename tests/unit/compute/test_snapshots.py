@@ -12,7 +12,7 @@ import pytest
 from nova_lite.base import exceptions
 from nova_lite.compute.operations import snapshot
 from nova_lite.image.store import uploads_path
-from nova_lite.objects import ActionTicket, Image
+from nova_lite.objects import ActionCommand, Image
 from nova_lite.operations import states
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.driver import snapshots_path
@@ -27,7 +27,7 @@ def host(host: Host) -> Host:
     return host.built()
 
 
-def order(**values: Any) -> ActionTicket:
+def order(**values: Any) -> ActionCommand:
     payload = {"image": msgspec.to_builtins(IMAGE)}
     return ticket("createImage", payload=payload, method="snapshot_instance", **values)
 

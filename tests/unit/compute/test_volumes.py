@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nova_lite.compute.volumes import VolumeWorker
-from nova_lite.objects import ActionTicket, BlockDevice, Image, VolumeVerb, VolumeWork
+from nova_lite.objects import ActionCommand, BlockDevice, Image, VolumeVerb, VolumeWork
 from nova_lite.objects.block_device import Source
 from nova_lite.objects.build import Reimage
 from nova_lite.operations import states
@@ -37,18 +37,18 @@ def host(host: Host) -> Host:
     return host.built(instance=make_instance(block_devices=[device()]))
 
 
-def order(kind: str, **values: Any) -> ActionTicket:
+def order(kind: str, **values: Any) -> ActionCommand:
     made = ticket(kind, **values)
     made.instance.block_devices = [device()]
     return made
 
 
-def swap(method: str = "swap_volume", **values: Any) -> ActionTicket:
+def swap(method: str = "swap_volume", **values: Any) -> ActionCommand:
     payload = {"volume_id": OLD, "new_volume_id": NEW, "size": 2}
     return order("swap_volume", payload=payload, method=method, **values)
 
 
-def act(host: Host, made: ActionTicket) -> None:
+def act(host: Host, made: ActionCommand) -> None:
     host.manager.orders[made.method](host.context, made)
 
 

@@ -20,7 +20,7 @@ from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.compute.user_volumes import UserVolumes
 from nova_lite.conductor.engine import cinder as driving
-from nova_lite.conductor.engine.cinder import Cinder as Driver
+from nova_lite.conductor.engine.cinder import CinderDriver as Driver
 from nova_lite.conf import cinder as options
 from nova_lite.db import claims, instances, models
 from nova_lite.db.engine import UnitOfWork
@@ -65,13 +65,13 @@ class Cloud(World):
         context.auth_token = f"u1:{project}"
         return context
 
-    def accept(self, volume_id: str, server: str = "", project: str = "p1") -> objects.ActionTicket:
+    def accept(self, volume_id: str, server: str = "", project: str = "p1") -> objects.ActionCommand:
         """As the API does: it looks first, with the user's token."""
         context = self.user(project)
         volume = self.users.attachable(context, volume_id)
         return self.accept_of(context, objects.Volume(**_fields(volume)), server or self.uuid)
 
-    def accept_of(self, context: RequestContext, volume: objects.Volume, server: str) -> objects.ActionTicket:
+    def accept_of(self, context: RequestContext, volume: objects.Volume, server: str) -> objects.ActionCommand:
         payload = {
             "volume_id": volume.id,
             "attachment_id": str(uuid.uuid4()),
@@ -87,7 +87,7 @@ class Cloud(World):
             self.context(), host or self.host, server or self.uuid, device_uuid, connector
         )
 
-    def finish(self, ticket: objects.ActionTicket, error: str | None = None) -> None:
+    def finish(self, ticket: objects.ActionCommand, error: str | None = None) -> None:
         self.reports.finish_action(self.context(), str(ticket.host), ticket.action_id, 1, error, "", 0)
 
     def attached(self, **values: Any) -> str:
@@ -539,7 +539,7 @@ def test_an_evacuated_server_has_its_volume_at_its_new_host_alone(world: Cloud) 
         instance = instances.lock(uow, world.uuid)
         assert instance is not None
         instance.task_state = None
-        claims.release(uow, world.uuid, claims.End(old, world.generation))
+        claims.release(uow, world.uuid, claims.HeldHost(old, world.generation))
 
     world.db.write(released)
     assert world.cinder.held(volume_id) == [(world.uuid, "attached", new)]

@@ -16,7 +16,7 @@ from nova_lite.db import claims, console_tokens
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.db.models import ConsoleAuthToken, Instance
 from nova_lite.objects import Console
-from tests.unit.conductor import make
+from tests.support import make
 
 CONSOLE = Console(console_type="novnc", host="192.0.2.1", port=5900, access_url_base="http://proxy/vnc.html")
 TYPES = ["novnc"]

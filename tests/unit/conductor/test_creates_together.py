@@ -15,13 +15,13 @@ from nova_lite import objects
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.operations import create as create_module
-from nova_lite.conductor.operations.create import Create, _Asked
+from nova_lite.conductor.operations.create import CreateEndpoints, _Asked
 from nova_lite.db import flavor_access, flavors, hosts, images, networks, quotas
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.db.models import Instance
 from nova_lite.network.driver import load_backend
 from nova_lite.objects import CreateResult, Creation
-from tests.unit.conductor import make
+from tests.support import make
 from tests.unit.conductor.test_statements import counting
 
 DEADLINE = 30
@@ -33,11 +33,11 @@ MORE_ON_SQLITE = 2
 
 
 @pytest.fixture
-def create(db: Database, conf: cfg.ConfigOpts) -> Create:
+def create(db: Database, conf: cfg.ConfigOpts) -> CreateEndpoints:
     db.write(hosts.register_host, conf, make.report())
     db.write(flavors.create, make.flavor())
     db.write(networks.create, make.network(is_default=True))
-    return Create(db, conf, load_backend(conf))
+    return CreateEndpoints(db, conf, load_backend(conf))
 
 
 @pytest.fixture
@@ -61,7 +61,9 @@ def uuid_of(accepted: CreateResult | Exception) -> str:
 
 
 @pytest.mark.parametrize("projects", [1, 4])
-def test_what_all_of_them_read_is_read_once(db: Database, create: Create, image: objects.Image, projects: int) -> None:
+def test_what_all_of_them_read_is_read_once(
+    db: Database, create: CreateEndpoints, image: objects.Image, projects: int
+) -> None:
     expected = ACCEPTED + (3 * MORE_ON_SQLITE if db.is_sqlite else 0)
     for number in range(projects):
         create._accept([asked(image, f"p{number}", "first")])  # it makes the project's counters
@@ -73,7 +75,7 @@ def test_what_all_of_them_read_is_read_once(db: Database, create: Create, image:
     assert (counted.transactions, len(counted.statements)) == (1, expected), counted.statements
 
 
-def test_each_is_its_own_projects(db: Database, create: Create, image: objects.Image) -> None:
+def test_each_is_its_own_projects(db: Database, create: CreateEndpoints, image: objects.Image) -> None:
     """The answers are those of the questions, in whatever order they are written."""
     projects = ["p3", "p1", "p2", "p1"]
     accepted = create._accept([asked(image, each, f"vm{number}") for number, each in enumerate(projects)])
@@ -86,7 +88,7 @@ def test_each_is_its_own_projects(db: Database, create: Create, image: objects.I
     assert used == {"p1": 2, "p2": 1, "p3": 1}
 
 
-def test_one_that_is_refused_takes_no_other_along(db: Database, create: Create, image: objects.Image) -> None:
+def test_one_that_is_refused_takes_no_other_along(db: Database, create: CreateEndpoints, image: objects.Image) -> None:
     bad = [asked(image, name="bad", flavor="none"), asked(image, "", "nobodys")]
     accepted = create._accept([asked(image, name="one"), *bad, asked(image, name="two")])
     assert isinstance(accepted[1], exceptions.FlavorUnavailable)
@@ -95,7 +97,7 @@ def test_one_that_is_refused_takes_no_other_along(db: Database, create: Create, 
     assert named(db) == [("p1", "one"), ("p1", "two")]
 
 
-def test_together_they_get_no_more_than_the_quota(db: Database, create: Create, image: objects.Image) -> None:
+def test_together_they_get_no_more_than_the_quota(db: Database, create: CreateEndpoints, image: objects.Image) -> None:
     db.write(quotas.set_limit, "p1", "instances", 3)
     accepted = create._accept([asked(image, name=f"vm{number}") for number in range(5)])
     assert [type(each) for each in accepted] == [CreateResult] * 3 + [exceptions.QuotaExceeded] * 2
@@ -103,7 +105,9 @@ def test_together_they_get_no_more_than_the_quota(db: Database, create: Create, 
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_what_is_one_projects_own_is_no_others(db: Database, create: Create, image: objects.Image, order: int) -> None:
+def test_what_is_one_projects_own_is_no_others(
+    db: Database, create: CreateEndpoints, image: objects.Image, order: int
+) -> None:
     """Neither an image, nor a flavor, nor a network, though what they asked for was read together."""
     private = db.write(images.create, make.image(id="i2", name="own", visibility="private", owner="p1"))
     db.write(flavors.create, make.flavor(flavorid="2", name="own", is_public=False))
@@ -127,7 +131,9 @@ def test_what_is_one_projects_own_is_no_others(db: Database, create: Create, ima
     assert asked_for["p1"]["networks"][0]["network_id"] == own.id != asked_for["p2"]["networks"][0]["network_id"]
 
 
-def test_a_flavor_is_not_refused_for_whom_it_was_given(db: Database, create: Create, image: objects.Image) -> None:
+def test_a_flavor_is_not_refused_for_whom_it_was_given(
+    db: Database, create: CreateEndpoints, image: objects.Image
+) -> None:
     db.write(flavors.create, make.flavor(flavorid="2", name="own", is_public=False))
     for project in ("p1", "p2"):
         db.write(flavor_access.add, make.ADMIN, "2", project, False)
@@ -135,7 +141,7 @@ def test_a_flavor_is_not_refused_for_whom_it_was_given(db: Database, create: Cre
     assert [result.instances[0].project_id for result, _ in accepted] == ["p1", "p2"]
 
 
-def test_each_project_has_a_limit_of_its_own(db: Database, create: Create, image: objects.Image) -> None:
+def test_each_project_has_a_limit_of_its_own(db: Database, create: CreateEndpoints, image: objects.Image) -> None:
     db.write(quotas.set_limit, "p1", "instances", 1)
     db.write(quotas.set_limit, "p2", "cores", 64)
     asks = [asked(image, each, f"{each}{number}") for number in range(2) for each in ("p1", "p2", "p3")]
@@ -147,7 +153,7 @@ def test_each_project_has_a_limit_of_its_own(db: Database, create: Create, image
     assert used == [1, 2, 2]
 
 
-def test_two_users_of_a_project_share_its_limit(db: Database, create: Create, image: objects.Image) -> None:
+def test_two_users_of_a_project_share_its_limit(db: Database, create: CreateEndpoints, image: objects.Image) -> None:
     db.write(quotas.set_limit, "p1", "instances", 3)
     db.write(quotas.set_limit, "p1", "instances", 1, "u2")
 
@@ -162,7 +168,7 @@ def test_two_users_of_a_project_share_its_limit(db: Database, create: Create, im
     assert db.read(quotas.get, create.conf, "p1").quotas["instances"].used == 3
 
 
-def test_a_request_that_comes_twice_at_once_is_one(db: Database, create: Create, image: objects.Image) -> None:
+def test_a_request_that_comes_twice_at_once_is_one(db: Database, create: CreateEndpoints, image: objects.Image) -> None:
     one, other = asked(image, name="vm"), asked(image, name="other")
     accepted = create._accept([one, other, one])
     assert uuid_of(accepted[0]) == uuid_of(accepted[2]) != uuid_of(accepted[1])
@@ -170,7 +176,7 @@ def test_a_request_that_comes_twice_at_once_is_one(db: Database, create: Create,
 
 
 def test_those_that_find_others_under_way_are_one_transaction(
-    db: Database, create: Create, image: objects.Image, monkeypatch: pytest.MonkeyPatch
+    db: Database, create: CreateEndpoints, image: objects.Image, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Through the front door, with many threads; one for several servers goes by itself."""
     monkeypatch.setattr("nova_lite.base.batching.PATIENCE_TO_WRITE", DEADLINE)
@@ -209,7 +215,7 @@ def test_those_that_find_others_under_way_are_one_transaction(
     assert len(create.create_instances(several.context, several.request).instances) == 2
 
 
-def test_of_one_that_is_refused_in_the_line_its_own_asker_hears(create: Create, image: objects.Image) -> None:
+def test_of_one_that_is_refused_in_the_line_its_own_asker_hears(create: CreateEndpoints, image: objects.Image) -> None:
     context, request, _ = asked(image, flavor="none")
     with pytest.raises(exceptions.FlavorUnavailable):
         create.create_instances(context, request)
@@ -221,7 +227,7 @@ def creation(*args: Any, **kwargs: Any) -> Creation:
 
 
 def test_those_of_one_message_are_one_transaction_and_each_is_its_own_askers(
-    db: Database, create: Create, image: objects.Image, monkeypatch: pytest.MonkeyPatch
+    db: Database, create: CreateEndpoints, image: objects.Image, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     creates = [creation(image, project=f"p{number}", name=f"vm{number}") for number in (2, 1)]
     transactions = []
@@ -236,7 +242,7 @@ def test_those_of_one_message_are_one_transaction_and_each_is_its_own_askers(
 
 
 def test_of_one_message_the_refused_one_is_to_be_asked_for_by_itself(
-    db: Database, create: Create, image: objects.Image
+    db: Database, create: CreateEndpoints, image: objects.Image
 ) -> None:
     creates = [creation(image), creation(image, flavor="none"), creation(image, name="other")]
     answers = create.create_instances_together(make.context(), creates)
@@ -245,7 +251,7 @@ def test_of_one_message_the_refused_one_is_to_be_asked_for_by_itself(
 
 
 def test_where_a_network_service_is_asked_first_each_is_asked_for_by_itself(
-    db: Database, create: Create, image: objects.Image, monkeypatch: pytest.MonkeyPatch
+    db: Database, create: CreateEndpoints, image: objects.Image, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(create.network, "remote", True)
     assert create.create_instances_together(make.context(), [creation(image), creation(image)]) == [None, None]
@@ -253,7 +259,7 @@ def test_where_a_network_service_is_asked_first_each_is_asked_for_by_itself(
 
 
 def test_many_messages_are_several_transactions(
-    db: Database, create: Create, image: objects.Image, monkeypatch: pytest.MonkeyPatch
+    db: Database, create: CreateEndpoints, image: objects.Image, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(create_module, "MOST", 2)
     sizes = []

@@ -18,17 +18,17 @@ import sqlalchemy as sa
 from nova_lite import objects, operations
 from nova_lite.base import batching, exceptions
 from nova_lite.conductor.engine import dispatcher, scheduling
-from nova_lite.conductor.engine.dispatcher import AT_ONCE, MOST, Drives
-from nova_lite.conductor.engine.placement_request import Wanted
-from nova_lite.conductor.operations.create import Create
+from nova_lite.conductor.engine.dispatcher import AT_ONCE, MOST, ActionDispatcher
+from nova_lite.conductor.engine.placement_request import PlacementRequest
+from nova_lite.conductor.operations.create import CreateEndpoints
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import Instance, InstanceAction
 from nova_lite.network.driver import load_backend
 from tests.unit.conductor.test_lifecycle import BUILT, World
 
 DEADLINE = 30.0
-#: Of no create: `Drives` does not look into what it drives.
-NOTHING: Wanted = typing.cast(Wanted, None)
+#: Of no create: `ActionDispatcher` does not look into what it drives.
+NOTHING: PlacementRequest = typing.cast(PlacementRequest, None)
 
 
 class DrivenWorld(World):
@@ -37,10 +37,10 @@ class DrivenWorld(World):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self.placing = scheduling.Scheduling(self.engine, self.scheduler)  # type: ignore[arg-type]
-        self.drives = Drives(lambda wanted: self.engine.guarded(lambda: self.placing.place(wanted)))
+        self.drives = ActionDispatcher(lambda wanted: self.engine.guarded(lambda: self.placing.place(wanted)))
         self.held: list[Callable[[], None]] = []
         self.drives.start(self.held.append)
-        create = Create(self.db, self.conf, load_backend(self.conf), self.drives)
+        create = CreateEndpoints(self.db, self.conf, load_backend(self.conf), self.drives)
         self.lifecycle.parts = (create, *self.lifecycle.parts[1:])
 
     def drive(self) -> None:
@@ -284,16 +284,16 @@ def test_what_was_accepted_right_before_the_end_is_accepted(world: DrivenWorld) 
 
 
 class Placed:
-    """What `Drives` places, batch by batch: how many, and after how many seconds; one batch may be held."""
+    """What `ActionDispatcher` places, batch by batch: how many, and after how many seconds; one batch may be held."""
 
     def __init__(self) -> None:
         self.batches: queue.SimpleQueue[tuple[int, float]] = queue.SimpleQueue()
         self.hold = threading.Event()
         self.hold.set()
-        self.drives = Drives(self._place)
+        self.drives = ActionDispatcher(self._place)
         self.began = time.monotonic()
 
-    def _place(self, wanted: list[Wanted]) -> None:
+    def _place(self, wanted: list[PlacementRequest]) -> None:
         self.batches.put((len(wanted), time.monotonic() - self.began))
         assert self.hold.wait(DEADLINE)
 

@@ -17,7 +17,7 @@ from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.db import aggregates, hosts, images, models
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.objects import Image
-from tests.unit.conductor import make
+from tests.support import make
 
 
 def test_deleting_an_image_removes_its_file(db: Database, conductor: ConductorRPC, tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ import pytest
 
 from nova_lite.base import exceptions
 from nova_lite.conductor.hosts import filter_publisher
-from nova_lite.conductor.hosts.filter_publisher import FilterNews
+from nova_lite.conductor.hosts.filter_publisher import FilterPublisher
 from nova_lite.db.engine import Database
-from tests.unit.conductor import make
+from tests.support import make
 
 
 class Compute:
@@ -30,18 +30,18 @@ def compute() -> Compute:
 
 
 @pytest.fixture
-def news(db: Database, compute: Compute) -> FilterNews:
+def news(db: Database, compute: Compute) -> FilterPublisher:
     for host in ("h1", "h2"):
         db.write(make.instance, host=host)
-    return FilterNews(db, compute)  # type: ignore[arg-type]
+    return FilterPublisher(db, compute)  # type: ignore[arg-type]
 
 
-def told(news: FilterNews) -> None:
+def told(news: FilterPublisher) -> None:
     for each in news.tell():
         each.result()
 
 
-def test_each_host_is_told_once(news: FilterNews, compute: Compute) -> None:
+def test_each_host_is_told_once(news: FilterPublisher, compute: Compute) -> None:
     for _ in range(3):
         news.add({"p1"}, set())
     told(news)
@@ -53,7 +53,7 @@ def test_each_host_is_told_once(news: FilterNews, compute: Compute) -> None:
 
 
 def test_servers_that_come_and_go_are_told_to_a_few_hosts_at_a_time(
-    news: FilterNews, db: Database, compute: Compute, monkeypatch: pytest.MonkeyPatch
+    news: FilterPublisher, db: Database, compute: Compute, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(filter_publisher, "MOST", 2)
     for number in range(3, 6):
@@ -77,7 +77,7 @@ def test_servers_that_come_and_go_are_told_to_a_few_hosts_at_a_time(
     [exceptions.MessagingUnavailable(what="x"), exceptions.ServiceTooOld("old")],
 )
 def test_a_host_that_cannot_be_told_keeps_no_other_from_hearing(
-    news: FilterNews, compute: Compute, error: Exception
+    news: FilterPublisher, compute: Compute, error: Exception
 ) -> None:
     compute.error = error
     news.add({"p1"}, set())
@@ -86,7 +86,7 @@ def test_a_host_that_cannot_be_told_keeps_no_other_from_hearing(
 
 
 def test_what_could_not_be_looked_up_is_told_later(
-    news: FilterNews, db: Database, compute: Compute, monkeypatch: pytest.MonkeyPatch
+    news: FilterPublisher, db: Database, compute: Compute, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(db, "read", lambda *_: 1 / 0)
@@ -98,7 +98,7 @@ def test_what_could_not_be_looked_up_is_told_later(
 
 
 def test_a_host_that_does_not_answer_keeps_no_other_waiting(
-    news: FilterNews, compute: Compute, monkeypatch: pytest.MonkeyPatch
+    news: FilterPublisher, compute: Compute, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hangs, heard = threading.Event(), threading.Event()
 

@@ -11,7 +11,7 @@ from oslo_config import cfg
 
 from nova_lite.base.batching import now
 from nova_lite.conductor.hosts import filter_queries
-from nova_lite.conductor.hosts.filter_queries import FilterQuestions
+from nova_lite.conductor.hosts.filter_queries import FilterQueries
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.db import floating_ips, security_groups
 from nova_lite.db.engine import Database, UnitOfWork
@@ -19,7 +19,7 @@ from nova_lite.db.models import Instance, Port
 from nova_lite.db.security_groups import FilterQuestion
 from nova_lite.objects import PortFilters
 from nova_lite.objects.security_group import default_id
-from tests.unit.conductor import make
+from tests.support import make
 from tests.unit.conductor.test_statements import counting
 from tests.unit.db.test_security_groups import made, tcp
 from tests.unit.db.test_spanning import guest, host, span
@@ -165,7 +165,7 @@ def test_a_project_of_a_host_is_all_that_is_there_of_it(db: Database, cloud: Clo
 
 
 def test_hosts_that_ask_are_told_with_their_orders(db: Database, cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    questions = FilterQuestions(db)
+    questions = FilterQueries(db)
     projects = {"h1": ["p2"], "h2": ["p1"], "h4": ["p2"]}
     assert questions.of_builds(projects) == {}, "they may filter nothing"
     for name in ("h1", "h2"):
@@ -185,7 +185,7 @@ def test_of_which_it_cannot_be_told_they_ask(
     db: Database, cloud: Cloud, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     """Orders are sent in any case."""
-    questions = FilterQuestions(db)
+    questions = FilterQueries(db)
     for name in ("h1", "h2"):
         questions.port_filters_get(make.ADMIN, name, [])
 
@@ -199,7 +199,7 @@ def test_of_which_it_cannot_be_told_they_ask(
 # --- who asks soon after another one
 
 
-def ask(questions: FilterQuestions, question: FilterQuestion) -> PortFilters | Exception:
+def ask(questions: FilterQueries, question: FilterQuestion) -> PortFilters | Exception:
     try:
         return timeless(now(questions.port_filters_get(make.ADMIN, *question[:2])))
     except Exception as error:
@@ -212,7 +212,7 @@ def soon_after_another(
     """What these are answered, that all ask soon after another one, which has its answer at once."""
     for name, value in (("CLOSE", DEADLINE), ("MOMENT", DEADLINE), ("MOST", len(asked))):
         monkeypatch.setattr(filter_queries, name, value)
-    questions = FilterQuestions(db)
+    questions = FilterQueries(db)
     assert ask(questions, FilterQuestion("first", [])) == PortFilters(peers={})
     with ThreadPoolExecutor(len(asked)) as pool:
         return list(pool.map(lambda each: ask(questions, each), asked))
@@ -239,7 +239,7 @@ def test_one_that_is_alone_is_answered_at_once(db: Database, cloud: Cloud, monke
     asked = all_of(db, cloud)[0]
     monkeypatch.setattr(filter_queries, "MOMENT", 10 * DEADLINE)
     with counting() as counted:
-        told = FilterQuestions(db).port_filters_get(make.ADMIN, *asked[:2])
+        told = FilterQueries(db).port_filters_get(make.ADMIN, *asked[:2])
     assert timeless(told) == timeless(db.read(security_groups.filters, *asked))
     assert len(counted.statements) == STATEMENTS, counted.statements
 

@@ -20,7 +20,7 @@ from nova_lite.conductor.hosts.heartbeats import Heartbeats
 from nova_lite.db import compute_nodes, hosts, models, services
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.objects import HostReport
-from tests.unit.conductor import make
+from tests.support import make
 from tests.unit.conductor.test_statements import counting
 from tests.unit.db.test_hosts import age, state
 
@@ -96,13 +96,13 @@ def test_a_host_that_counted_as_down_is_up_again(db: Database, conf: cfg.ConfigO
     """And what was not sent to it meanwhile is due: that is more than a lease."""
     db.write(age, conf.service_down_time + 10)
     assert db.write(services.expire, conf) == HOSTS
-    waits = db.write(park, "h1")
+    waits = db.write(block_on_host, "h1")
     fleet.report_state(make.ADMIN, beat())
     assert db.read(hosts.is_up, "h1") and not db.read(hosts.is_up, "h2")
     assert db.read(is_due, waits)
 
 
-def park(uow: UnitOfWork, host: str) -> int:
+def block_on_host(uow: UnitOfWork, host: str) -> int:
     later = uow.now + datetime.timedelta(hours=1)
     uuid = make.instance(uow, host=host)
     return make.action(uow, uuid, action="stop", step="perform", host=host, lease_expires_at=later, deadline=later).id

@@ -8,12 +8,12 @@ import pytest
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.conductor.endpoints.images import Images
+from nova_lite.conductor.endpoints.images import ImageEndpoints
 from nova_lite.db import host_images, images
 from nova_lite.db.engine import Database
 from nova_lite.objects import Image
 from nova_lite.rpc.keys import API, COMPUTE, Peer
-from tests.unit.conductor import make
+from tests.support import make
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_once_it_is_whole_it_is_no_hosts_business(db: Database, image: Image) ->
 
 def test_who_asks_is_who_signed(db: Database, image: Image) -> None:
     """A message that says it is an admin's, by a host, is a host's."""
-    served = Images(db, None, None)  # type: ignore[arg-type]
+    served = ImageEndpoints(db, None, None)  # type: ignore[arg-type]
     context = RequestContext(is_admin=True, overwrite=False)
     assert served.image_get(context, image.id) == image
     context.sender = Peer(API, "controller")

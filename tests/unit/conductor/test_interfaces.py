@@ -14,7 +14,7 @@ from nova_lite.base import exceptions
 from nova_lite.db import models, networks
 from nova_lite.network.fake import FakeNetworks
 from nova_lite.objects import NetworkRequest
-from tests.unit.conductor import make
+from tests.support import make
 from tests.unit.conductor.test_lifecycle import World
 
 ATTACH, DETACH = "attach_interface", "detach_interface"
@@ -25,16 +25,16 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-def attach(world: World, uuid: str, project: str = "p1", **request: Any) -> objects.ActionTicket:
+def attach(world: World, uuid: str, project: str = "p1", **request: Any) -> objects.ActionCommand:
     payload = {"request": msgspec.to_builtins(NetworkRequest(**request))}
     return world.lifecycle.accept_action(world.context(project=project), uuid, ATTACH, payload)
 
 
-def detach(world: World, uuid: str, port_id: str) -> objects.ActionTicket:
+def detach(world: World, uuid: str, port_id: str) -> objects.ActionCommand:
     return world.lifecycle.accept_action(world.context(), uuid, DETACH, {"port_id": port_id})
 
 
-def report(world: World, ticket: objects.ActionTicket, error: str | None = None) -> None:
+def report(world: World, ticket: objects.ActionCommand, error: str | None = None) -> None:
     world.reports.finish_action(
         world.context(), str(ticket.host), ticket.action_id, 1, error, "", position=ticket.position
     )

@@ -19,13 +19,13 @@ from nova_lite import objects, operations
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.engine import faults, reconciler, scheduling
-from nova_lite.conductor.engine.build_reports import Building
-from nova_lite.conductor.engine.engine import Engine
+from nova_lite.conductor.engine.build_reports import BuildReports
+from nova_lite.conductor.engine.engine import ActionEngine
 from nova_lite.conductor.engine.reconciler import Reconciler
-from nova_lite.conductor.hosts.domains import Domains
+from nova_lite.conductor.hosts.domains import DomainChecks
 from nova_lite.conductor.operations import create
-from nova_lite.conductor.operations.handler import Own
-from nova_lite.conductor.operations.registry import own
+from nova_lite.conductor.operations.handler import OperationHandler
+from nova_lite.conductor.operations.registry import handler_for
 from nova_lite.db import (
     action_log,
     actions,
@@ -92,7 +92,7 @@ class Compute:
 
     def __init__(self) -> None:
         self.builds: list[tuple[str, objects.BuildRequest]] = []
-        self.tickets: list[objects.ActionTicket] = []
+        self.tickets: list[objects.ActionCommand] = []
         self.fenced: bool | Exception = True
         self.away = False
         self.messages = 0
@@ -111,7 +111,7 @@ class Compute:
         self.messages += 1
         self.builds.append((host, request))
 
-    def order(self, context: Any, host: str, method: str, ticket: objects.ActionTicket, version: str = "1.0") -> None:
+    def order(self, context: Any, host: str, method: str, ticket: objects.ActionCommand, version: str = "1.0") -> None:
         self.tickets.append(ticket)
 
     def fence_instance(self, context: Any, host: str, uuid: str, generation: int, timeout: float) -> bool:
@@ -174,12 +174,12 @@ class World:
         backend = network(conf)
         conf.set_override("store_path", str(path / "images"), "image")
         image_backend = LocalImages(conf, None)  # type: ignore[arg-type]
-        self.engine = Engine(self.db, conf, backend, self.compute, self.scheduler, image_backend)  # type: ignore[arg-type]
+        self.engine = ActionEngine(self.db, conf, backend, self.compute, self.scheduler, image_backend)  # type: ignore[arg-type]
         self.engine.effects = AtOnce()
         placing = scheduling.Scheduling(self.engine, self.scheduler)  # type: ignore[arg-type]
-        self.building = building = Building(self.engine, placing, self.conductor)  # type: ignore[arg-type]
-        self.lifecycle = Parts(create.Create(self.db, conf, backend), self.engine, building)
-        self.reports = Parts(self.engine, building, Domains(self.engine))
+        self.building = building = BuildReports(self.engine, placing, self.conductor)  # type: ignore[arg-type]
+        self.lifecycle = Parts(create.CreateEndpoints(self.db, conf, backend), self.engine, building)
+        self.reports = Parts(self.engine, building, DomainChecks(self.engine))
         self.reconciler = Reconciler(self.engine, placing)
         for lane in self.reconciler.lanes:
             lane.pool = AtOnce()
@@ -697,8 +697,8 @@ def test_the_action_table_says_which_state_allows_what(world: World) -> None:
 ORDERS = [
     row
     for row in operations.OPERATIONS.values()
-    if len(row.steps) == 1 and isinstance(row.steps[0], operations.OnHost) and row.allowed
-    if row.steps[0].becomes and type(own(row.kind)) is Own
+    if len(row.steps) == 1 and isinstance(row.steps[0], operations.HostStep) and row.allowed
+    if row.steps[0].becomes and type(handler_for(row.kind)) is OperationHandler
 ]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nova_lite.base import exceptions
-from nova_lite.conductor.endpoints.live_migrations import LiveMigrations
+from nova_lite.conductor.endpoints.live_migrations import LiveMigrationEndpoints
 from nova_lite.db import server_migrations
 from nova_lite.objects import MigrationProgress, Outcome, Wish
 from nova_lite.operations import states
@@ -24,7 +24,7 @@ PROGRESS = MigrationProgress(memory_total=100, memory_processed=40, memory_remai
 class Live(Moving):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self.live = LiveMigrations(self.db, self.conf)
+        self.live = LiveMigrationEndpoints(self.db, self.conf)
 
     def expect(self, method: str, host: str, generation: int) -> None:
         assert (self.order.method, self.order.host, self.order.generation) == (method, host, generation)

@@ -9,7 +9,7 @@ from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.db import action_log, instances
 from nova_lite.db.engine import Database
 from nova_lite.objects import Instance, InstanceFilters
-from tests.unit.conductor import make
+from tests.support import make
 
 
 def show(db: Database, uuid: str) -> Instance:

@@ -10,7 +10,7 @@ from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.db import instance_metadata, instances, quotas, server_groups
 from nova_lite.db.engine import Database
 from nova_lite.objects import InstanceFilters, ServerGroup
-from tests.unit.conductor import make
+from tests.support import make
 
 
 def test_metadata(conductor: ConductorRPC, db: Database) -> None:

@@ -10,7 +10,7 @@ from nova_lite.db import instances, networks
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.network.driver import Addresses
 from nova_lite.objects.instance import POSTED_PASSWORD
-from tests.unit.conductor import make
+from tests.support import make
 
 
 def at(uow: UnitOfWork, network: str, address: str, mac_address: str, **values: object) -> str:

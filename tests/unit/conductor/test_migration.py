@@ -21,7 +21,7 @@ from nova_lite.base import exceptions
 from nova_lite.db import action_log, migration, migrations, models
 from nova_lite.db.engine import Database
 from nova_lite.db.models import Base
-from tests.unit.conductor import make
+from tests.support import make
 
 
 def test_migrations_make_the_models(db: Database) -> None:

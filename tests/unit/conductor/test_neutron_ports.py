@@ -11,7 +11,7 @@ import pytest
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import get_admin_context
-from nova_lite.conductor.endpoints.interfaces import Ports
+from nova_lite.conductor.endpoints.interfaces import PortEndpoints
 from nova_lite.db import instances
 from nova_lite.network import neutron_client
 from nova_lite.network.driver import NetworkCall, Verb
@@ -327,7 +327,7 @@ def test_a_delete_gives_back_what_an_attach_had_begun(world: World, neutron: Fak
 def test_a_port_is_connected_when_neutron_says_so_or_is_asked(world: World, neutron: FakeNeutron) -> None:
     neutron.network()
     uuid, host, _ = world.built()
-    interfaces = Ports(world.engine)
+    interfaces = PortEndpoints(world.engine)
     (port,) = neutron.ports
     assert not interfaces.interfaces_active(world.context(), uuid, host, ask=True)
     interfaces.interfaces_event(world.context(), uuid, "network-vif-plugged", port["id"])
@@ -345,7 +345,7 @@ def test_a_port_that_was_deleted_is_not_shown(world: World, neutron: FakeNeutron
     uuid, _, _ = world.built()
     (port,) = neutron.ports
     neutron.rows["ports"].clear()
-    Ports(world.engine).interfaces_event(world.context(), uuid, "network-vif-deleted", port["id"])
+    PortEndpoints(world.engine).interfaces_event(world.context(), uuid, "network-vif-deleted", port["id"])
     assert instance(world, uuid).vifs == []
 
 
@@ -353,9 +353,9 @@ def test_binding_follows_the_server(world: World, neutron: FakeNeutron) -> None:
     neutron.network()
     uuid, host, _ = world.built()
     with pytest.raises(exceptions.StaleReport):
-        Ports(world.engine).interfaces_bind(world.context(), uuid, "host9")
+        PortEndpoints(world.engine).interfaces_bind(world.context(), uuid, "host9")
     neutron.ports[0]["binding:host_id"] = "host9"
-    (vif,) = Ports(world.engine).interfaces_bind(world.context(), uuid, host).vifs
+    (vif,) = PortEndpoints(world.engine).interfaces_bind(world.context(), uuid, host).vifs
     assert (vif.id, neutron.ports[0]["binding:host_id"]) == (neutron.ports[0]["id"], host)
 
 
@@ -363,7 +363,7 @@ def test_security_groups_of_a_server(world: World, neutron: FakeNeutron) -> None
     web = neutron.add("security-groups", name="web", project_id="p1")
     neutron.network()
     uuid, _, _ = world.built(security_groups=["web"])
-    interfaces = Ports(world.engine)
+    interfaces = PortEndpoints(world.engine)
     assert neutron.ports[0]["security_groups"] == [web["id"]]
     interfaces.instance_security_group_add(world.context(), uuid, "default")
     assert [each.name for each in interfaces.instance_security_groups(world.context(), uuid)] == ["web", "default"]

@@ -21,7 +21,7 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-def accept(world: World, kind: str, properties: dict[str, str], vm_state: str = "active") -> objects.ActionTicket:
+def accept(world: World, kind: str, properties: dict[str, str], vm_state: str = "active") -> objects.ActionCommand:
     world.db.write(images.create, objects.Image(id="i", name="i", properties=properties))
     uuid, _, _ = world.built(image_ref="i")
     query = sa.update(models.Instance).values(vm_state=vm_state)

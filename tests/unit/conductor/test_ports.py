@@ -15,7 +15,7 @@ from nova_lite.db import audit, floating_ips, models, ports, security_groups
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.objects import NetworkRequest, Port
 from nova_lite.objects.build import Outcome
-from tests.unit.conductor import make
+from tests.support import make
 from tests.unit.conductor.test_interfaces import attach, detach, report
 from tests.unit.conductor.test_lifecycle import World
 

@@ -10,11 +10,11 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions
 from nova_lite.conductor.hosts import publisher
-from nova_lite.conductor.hosts.publisher import HostNews
+from nova_lite.conductor.hosts.publisher import HostPublisher
 from nova_lite.db import claims, hosts, instances, services
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.objects import HostState, Selection
-from tests.unit.conductor import make
+from tests.support import make
 
 DEADLINE = 30
 
@@ -49,13 +49,13 @@ def nodes(db: Database, conf: cfg.ConfigOpts) -> dict[str, HostState]:
 
 def test_before_it_is_started_it_is_told_at_once(db: Database, nodes: dict[str, HostState]) -> None:
     scheduler = Scheduler()
-    HostNews(db, scheduler).add({nodes["h1"].id}, {})  # type: ignore[arg-type]
+    HostPublisher(db, scheduler).add({nodes["h1"].id}, {})  # type: ignore[arg-type]
     assert scheduler.told == [["h1"]]
 
 
 def test_what_comes_meanwhile_is_told_together(db: Database, nodes: dict[str, HostState]) -> None:
     scheduler = Scheduler()
-    news = HostNews(db, scheduler)  # type: ignore[arg-type]
+    news = HostPublisher(db, scheduler)  # type: ignore[arg-type]
     news.start()
     scheduler.may.clear()
     news.add({nodes["h1"].id}, {})
@@ -74,7 +74,7 @@ def test_who_changes_a_host_waits_until_it_is_told(
 ) -> None:
     monkeypatch.setattr(publisher, "PAUSE", 2 * DEADLINE)
     scheduler = Scheduler()
-    news = HostNews(db, scheduler)  # type: ignore[arg-type]
+    news = HostPublisher(db, scheduler)  # type: ignore[arg-type]
     news.start()
     news.add({nodes["h1"].id}, {})
     scheduler.wait_for(1)
@@ -99,7 +99,7 @@ def test_a_host_that_is_disabled_is_told_at_once(
 def test_after_a_failure_it_goes_on(db: Database, nodes: dict[str, HostState], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publisher, "PAUSE", 0.0)
     scheduler = Scheduler()
-    news = HostNews(db, scheduler)  # type: ignore[arg-type]
+    news = HostPublisher(db, scheduler)  # type: ignore[arg-type]
     news.start()
     for number, failure in enumerate((exceptions.MessagingUnavailable(what="it"), ValueError("no"), None)):
         scheduler.failure = failure
@@ -110,7 +110,7 @@ def test_after_a_failure_it_goes_on(db: Database, nodes: dict[str, HostState], m
 
 def test_free_places_are_told_with_what_is_told_next(db: Database, nodes: dict[str, HostState]) -> None:
     scheduler = Scheduler()
-    news = HostNews(db, scheduler)  # type: ignore[arg-type]
+    news = HostPublisher(db, scheduler)  # type: ignore[arg-type]
     news.start()
     news.add_freed({nodes["h1"].id})
     news.add_freed({nodes["h2"].id})
@@ -123,7 +123,7 @@ def test_free_places_are_told_with_what_is_told_next(db: Database, nodes: dict[s
 
 def test_free_places_are_told_before_a_scheduler_is_asked(db: Database, nodes: dict[str, HostState]) -> None:
     scheduler = Scheduler()
-    news = HostNews(db, scheduler)  # type: ignore[arg-type]
+    news = HostPublisher(db, scheduler)  # type: ignore[arg-type]
     news.start()
     news.tell_freed()
     news.add_freed({nodes["h1"].id})
@@ -138,7 +138,7 @@ def test_free_places_are_told_after_a_while_in_any_case(
 ) -> None:
     monkeypatch.setattr(publisher, "FREED_PAUSE", 0.01)
     scheduler = Scheduler()
-    news = HostNews(db, scheduler)  # type: ignore[arg-type]
+    news = HostPublisher(db, scheduler)  # type: ignore[arg-type]
     news.start()
     news.add_freed({nodes["h1"].id})
     scheduler.wait_for(1)
@@ -147,7 +147,7 @@ def test_free_places_are_told_after_a_while_in_any_case(
 
 def test_a_conductor_that_stops_tells_them(db: Database, nodes: dict[str, HostState]) -> None:
     scheduler = Scheduler()
-    news = HostNews(db, scheduler)  # type: ignore[arg-type]
+    news = HostPublisher(db, scheduler)  # type: ignore[arg-type]
     news.start()
     news.add_freed({nodes["h1"].id})
     news.stop()
@@ -159,7 +159,7 @@ def test_what_another_conductor_has_freed_is_told_before_anybody_is_refused(
 ) -> None:
     """That one may wait for its next announcement, or have died. What is known to be told is not told again."""
     scheduler = Scheduler()
-    news = HostNews(db, scheduler)  # type: ignore[arg-type]
+    news = HostPublisher(db, scheduler)  # type: ignore[arg-type]
     news.start()
     news.refused()
     assert scheduler.told == []

@@ -17,7 +17,7 @@ from nova_lite.db import claims, hosts, models, purge, server_migrations, servic
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.objects import BuildResult, CreateRequest, DomainReport, Outcome, Verdict
 from nova_lite.operations import states
-from tests.unit.conductor import make
+from tests.support import make
 from tests.unit.conductor.test_evacuate import force_down
 from tests.unit.conductor.test_lifecycle import heartbeat
 from tests.unit.conductor.test_live_migration import Live

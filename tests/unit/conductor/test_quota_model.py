@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from nova_lite.base import exceptions
 from nova_lite.db import models, quotas
 from nova_lite.db.engine import Database, UnitOfWork
-from tests.unit.conductor import make
+from tests.support import make
 
 PROJECTS = st.sampled_from(["p1", "p2"])
 USERS = st.sampled_from(["u1", "u2"])

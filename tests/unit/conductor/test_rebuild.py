@@ -27,7 +27,7 @@ def world(tmp_path: Path) -> World:
     return made
 
 
-def rebuild(world: World, uuid: str, image: str = "old", **payload: Any) -> objects.ActionTicket:
+def rebuild(world: World, uuid: str, image: str = "old", **payload: Any) -> objects.ActionCommand:
     described = msgspec.to_builtins({"new": NEW, "k": KERNEL}) if image == "new" else {}
     whole = {"image_ref": image, "images": described, "changes": {}, "injected_files": {}, **payload}
     return world.lifecycle.accept_action(world.context(), uuid, "rebuild", whole)
@@ -38,7 +38,7 @@ def set_row(world: World, uuid: str, **values: Any) -> None:
     world.db.write(lambda uow: uow.session.execute(query))
 
 
-def begin(world: World, ticket: objects.ActionTicket) -> objects.BuildRequest:
+def begin(world: World, ticket: objects.ActionCommand) -> objects.BuildRequest:
     assert ticket.build is not None
     world.reports.start_build(world.context(), ticket.instance.uuid, ticket.host, ticket.build.generation)
     return ticket.build

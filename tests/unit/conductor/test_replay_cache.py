@@ -11,11 +11,11 @@ from oslo_config import cfg
 
 from nova_lite import rpc
 from nova_lite.base import exceptions
-from nova_lite.conductor.replay_cache import Once
+from nova_lite.conductor.replay_cache import SharedReplayCache
 from nova_lite.conductor.rpcapi import ALLOWED, ConductorRPC, changes
 from nova_lite.db import replay_cache
 from nova_lite.db.engine import Database
-from nova_lite.db.models import TakenMessage
+from nova_lite.db.models import SeenMessage
 from nova_lite.rpc import keys
 from tests.unit.conductor.test_statements import counting
 
@@ -41,7 +41,7 @@ HARMLESS = {
 
 
 def taken(db: Database) -> set[str]:
-    return set(db.read(lambda uow: uow.session.scalars(sa.select(TakenMessage.id)).all()))
+    return set(db.read(lambda uow: uow.session.scalars(sa.select(SeenMessage.id)).all()))
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -49,7 +49,7 @@ def test_what_changes_something_is_taken_once_by_all_conductors(
     db: Database, conf: cfg.ConfigOpts, method: str
 ) -> None:
     sender = HOST if ALLOWED[method].roles == {rpc.COMPUTE} else API
-    first, second = Once(db, conf), Once(Database(conf), conf)
+    first, second = SharedReplayCache(db, conf), SharedReplayCache(Database(conf), conf)
     message_id = uuid.uuid4().hex
     assert first(sender, method, message_id)
     repeatable = method.endswith(("_get", "_list")) or method in HARMLESS
@@ -59,7 +59,7 @@ def test_what_changes_something_is_taken_once_by_all_conductors(
 
 
 def test_what_hosts_report_most_costs_no_row(db: Database, conf: cfg.ConfigOpts) -> None:
-    once = Once(db, conf)
+    once = SharedReplayCache(db, conf)
     for number, method in enumerate(("report_state", "finish_build", "finish_builds")):
         assert once(HOST, method, f"{number}" * 32)
     assert taken(db) == set()
@@ -71,14 +71,14 @@ def test_ids_are_forgotten_when_their_time_is_over(db: Database) -> None:
     db.write(replay_cache.message_taken, "1" * 32)
     assert db.write(replay_cache.expire, 60.0) == 0
     before = datetime.timedelta(seconds=61)
-    db.write(lambda uow: uow.change(sa.update(TakenMessage).values(taken_at=uow.now - before)))
+    db.write(lambda uow: uow.change(sa.update(SeenMessage).values(taken_at=uow.now - before)))
     db.write(replay_cache.message_taken, "2" * 32)
     assert db.write(replay_cache.expire, 60.0) == 1
     assert taken(db) == {"2" * 32}
 
 
 def test_they_are_forgotten_by_and_by(db: Database, conf: cfg.ConfigOpts, monkeypatch: pytest.MonkeyPatch) -> None:
-    once = Once(db, conf)
+    once = SharedReplayCache(db, conf)
     assert once(API, "flavor_create", "1" * 32)
     monkeypatch.setattr(once, "_expired", once._expired - 61)
     monkeypatch.setattr(once, "_seconds", -1.0)
@@ -92,7 +92,7 @@ def test_nothing_is_taken_without_the_database(
     def fails(*arguments: object) -> None:
         raise sa.exc.OperationalError("INSERT", {}, Exception("gone"))
 
-    once = Once(db, conf)
+    once = SharedReplayCache(db, conf)
     monkeypatch.setattr(db, "write", fails)
     with pytest.raises(exceptions.DatabaseUnavailable):
         once(API, "flavor_create", "1" * 32)
@@ -100,7 +100,7 @@ def test_nothing_is_taken_without_the_database(
 
 def test_those_that_come_together_are_one_transaction(db: Database, conf: cfg.ConfigOpts) -> None:
     """Each is told of itself, whatever order they are written in."""
-    once = Once(db, conf)
+    once = SharedReplayCache(db, conf)
     assert once(API, "flavor_create", "2" * 32)
     with counting() as counted:
         assert once._take(["2" * 32, "3" * 32, "1" * 32]) == [False, True, True]

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from nova_lite import rpc
 from nova_lite.base import exceptions
-from nova_lite.conductor.endpoints.interfaces import Interfaces
+from nova_lite.conductor.endpoints.interfaces import NetworkServiceEndpoints
 from nova_lite.conductor.hosts import heartbeats
 from nova_lite.conductor.rpcapi import ALLOWED, ConductorRPC, changes
 from nova_lite.db import hosts, models, services
@@ -46,7 +46,7 @@ class Recorder:
         parts = world.reports
         self.functions: dict[str, Callable[..., Any]] = {
             "report_state": lambda report: self.heartbeats.report_state(world.context(), report),
-            "interfaces_active": self._of(Interfaces(world.engine), "interfaces_active"),
+            "interfaces_active": self._of(NetworkServiceEndpoints(world.engine), "interfaces_active"),
             **{name: self._of(parts, name) for name in METHODS - {"report_state", "interfaces_active"}},
         }
 

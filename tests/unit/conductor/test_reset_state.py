@@ -12,7 +12,7 @@ from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.db import action_log, actions, instances
 from nova_lite.db.engine import Database
 from nova_lite.objects import InstanceAction
-from tests.unit.conductor import make
+from tests.support import make
 
 
 def log(db: Database, uuid: str) -> list[InstanceAction]:

@@ -31,7 +31,7 @@ class Moving(World):
         )
         self.uuid, self.source, self.generation = self.built()
 
-    def act(self, kind: str, **payload: Any) -> objects.ActionTicket:
+    def act(self, kind: str, **payload: Any) -> objects.ActionCommand:
         """Accept it, and send what the API would."""
         ticket = self.lifecycle.accept_action(self.context(admin=True), self.uuid, kind, payload)
         if ticket.host is not None:
@@ -40,7 +40,7 @@ class Moving(World):
         return ticket
 
     @property
-    def order(self) -> objects.ActionTicket:
+    def order(self) -> objects.ActionCommand:
         return self.compute.tickets[-1]
 
     def answer(self, power_state: int | None = None, error: str | None = None, answer: Any = None) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from nova_lite.conductor.engine import placement_request
 from nova_lite.db import instances
 from nova_lite.db.engine import Database, UnitOfWork
-from tests.unit.conductor import make
+from tests.support import make
 
 
 def hints_of(db: Database, hints: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import pytest
 
 from nova_lite import objects, operations
 from nova_lite.base import exceptions
-from nova_lite.conductor.engine.context import lock_act
+from nova_lite.conductor.engine.context import lock_action
 from nova_lite.db import images, instances, models
 from nova_lite.image import store
 from nova_lite.operations import states
@@ -31,7 +31,7 @@ class Snapshots(World):
         self.uuid, self.host, self.generation = self.built()
         self.store = store.prepare_below(self.conf.image.store_path)
 
-    def snapshot(self, kind: str = "createImage", image_id: str = IMAGE, **payload: Any) -> objects.ActionTicket:
+    def snapshot(self, kind: str = "createImage", image_id: str = IMAGE, **payload: Any) -> objects.ActionCommand:
         image = objects.Image(
             id=image_id, name="snap", status="queued", owner="p1", visibility="private", properties={"a": "b"}
         )
@@ -46,7 +46,7 @@ class Snapshots(World):
         self.db.write(images.update, self.context(admin=True), image_id, changes)
         return path
 
-    def finish(self, ticket: objects.ActionTicket, error: str | None = None, power_state: int = 1) -> None:
+    def finish(self, ticket: objects.ActionCommand, error: str | None = None, power_state: int = 1) -> None:
         self.reports.finish_action(self.context(), self.host, ticket.action_id, power_state, error, "")
 
     def image(self, image_id: str = IMAGE) -> objects.Image | None:
@@ -306,7 +306,7 @@ def test_the_order_is_sent_again_with_the_same_image(world: Snapshots) -> None:
     world.let_time_pass(60)
     world.reconciler.sweep()
     assert world.compute.tickets[-1].payload["image"] == ticket.payload["image"]
-    assert world.db.write(lock_act, ticket.action_id) is not None
+    assert world.db.write(lock_action, ticket.action_id) is not None
     assert operations.get(ticket.action, ticket.payload) is operations.CREATE_IMAGE
 
 

@@ -23,11 +23,11 @@ def world(tmp_path: Path) -> World:
     return made
 
 
-def accept(world: World, uuid: str, kind: str, **payload: Any) -> objects.ActionTicket:
+def accept(world: World, uuid: str, kind: str, **payload: Any) -> objects.ActionCommand:
     return world.lifecycle.accept_action(world.context(), uuid, kind, payload)
 
 
-def finish(world: World, ticket: objects.ActionTicket, power_state: int | None = 4, error: str | None = None) -> None:
+def finish(world: World, ticket: objects.ActionCommand, power_state: int | None = 4, error: str | None = None) -> None:
     world.reports.finish_action(world.context(), str(ticket.host), ticket.action_id, power_state, error, "")
 
 

@@ -26,7 +26,7 @@ from nova_lite.objects import (
     Selection,
 )
 from nova_lite.scheduler.rpcapi import SchedulerRPC
-from tests.unit.conductor import make
+from tests.support import make
 
 ME = make.context()
 
@@ -164,8 +164,8 @@ def test_a_server_is_read_with_its_parts(db: Database, conductor: ConductorRPC, 
 def test_several_that_are_asked_for_together_need_no_more_than_one(db: Database, conductor: ConductorRPC) -> None:
     db.write(fill, 5)
     uuids = [each.uuid for each in conductor.instance_list(ME, InstanceFilters(project_id="p1"), 5, None, [], [])]
-    mine = [objects.InstanceQuestion(uuid=uuid, project_id="p1") for uuid in [*uuids[:4], uuids[0], "no-such"]]
-    foreign = objects.InstanceQuestion(uuid=uuids[4], project_id="p2")
+    mine = [objects.InstanceQuery(uuid=uuid, project_id="p1") for uuid in [*uuids[:4], uuids[0], "no-such"]]
+    foreign = objects.InstanceQuery(uuid=uuids[4], project_id="p2")
     with counting() as read:
         found = conductor.instances_get(ME, [*mine, foreign])
     assert sorted(each.uuid for each in found) == sorted(uuids[:4])

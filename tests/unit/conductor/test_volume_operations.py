@@ -38,13 +38,13 @@ class Booted(Volumes):
         self.uuid, self.host, self.generation = self.built(block_devices=[volume(self.root)])
         self.data = self.attached()
 
-    def act(self, kind: str, admin: bool = False, **payload: Any) -> objects.ActionTicket:
+    def act(self, kind: str, admin: bool = False, **payload: Any) -> objects.ActionCommand:
         return self.lifecycle.accept_action(self.context(admin=admin), self.uuid, kind, payload)
 
-    def rebuild(self, image: Image, **payload: Any) -> objects.ActionTicket:
+    def rebuild(self, image: Image, **payload: Any) -> objects.ActionCommand:
         return self.act("rebuild", image_ref=image.id, images={}, changes={}, injected_files={}, **payload)
 
-    def make_image(self) -> tuple[objects.ActionTicket, str, dict[str, str]]:
+    def make_image(self) -> tuple[objects.ActionCommand, str, dict[str, str]]:
         instance = self.instance(self.uuid)
         image = snapshots.image_of(self.context(), instance, "copy", snapshots.SNAPSHOT, {})
         image, named = snapshots.of_volumes(image, instance)
@@ -293,11 +293,11 @@ def test_volumes_of_a_server_that_is_on_no_host_come_and_go_at_once(world: Boote
 # --- swap
 
 
-def swap(world: Booted, new: str, old: str = "") -> objects.ActionTicket:
+def swap(world: Booted, new: str, old: str = "") -> objects.ActionCommand:
     return world.act("swap_volume", admin=True, volume_id=old or world.data, new_volume_id=new)
 
 
-def copied(world: Booted, ticket: objects.ActionTicket) -> None:
+def copied(world: Booted, ticket: objects.ActionCommand) -> None:
     assert world.reports.report_task(world.context(), world.host, ticket.action_id, states.SWAPPING_VOLUME)
 
 

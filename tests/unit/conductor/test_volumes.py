@@ -66,7 +66,7 @@ class Volumes(World):
         shown = self.show(volume_id)
         return shown.status, shown.instance_uuid
 
-    def attach(self, volume_id: str, server: str = "", **values: Any) -> objects.ActionTicket:
+    def attach(self, volume_id: str, server: str = "", **values: Any) -> objects.ActionCommand:
         payload = {
             "volume_id": volume_id,
             "attachment_id": str(uuid.uuid4()),
@@ -76,10 +76,10 @@ class Volumes(World):
         uuid_ = server or self.uuid
         return self.lifecycle.accept_action(self.context(), uuid_, "attach_volume", {**payload, **values})
 
-    def detach(self, volume_id: str) -> objects.ActionTicket:
+    def detach(self, volume_id: str) -> objects.ActionCommand:
         return self.lifecycle.accept_action(self.context(), self.uuid, "detach_volume", {"volume_id": volume_id})
 
-    def finish(self, ticket: objects.ActionTicket, error: str | None = None, position: int = 0) -> None:
+    def finish(self, ticket: objects.ActionCommand, error: str | None = None, position: int = 0) -> None:
         self.reports.finish_action(self.context(), self.host, ticket.action_id, 1, error, "", position)
 
     def attached(self) -> str:
@@ -91,7 +91,7 @@ class Volumes(World):
     def devices(self) -> list[tuple[str | None, DeviceState]]:
         return [(each.volume_id, each.state) for each in self.instance(self.uuid).block_devices]
 
-    def delete(self) -> objects.ActionTicket:
+    def delete(self) -> objects.ActionCommand:
         return self.lifecycle.accept_action(self.context(), self.uuid, "delete", {})
 
     def let_leases_lapse(self, seconds: float) -> None:

@@ -23,11 +23,10 @@ from nova_lite.console.server import ProxyServer
 from nova_lite.daemon.sockets import listen
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.db.models import Instance, Service
-from tests.support import consoles
+from tests.support import consoles, make
 from tests.support.consoles import GREETING, EchoConsole, read
+from tests.support.database import bus, conductor, conf, db, empty_database, manager  # noqa: F401 fixtures
 from tests.unit.compute.fakes import UUID, Host
-from tests.unit.conductor import make
-from tests.unit.conductor.conftest import bus, conductor, conf, db, empty_database, manager  # noqa: F401 fixtures
 
 HOST = "host-a"
 

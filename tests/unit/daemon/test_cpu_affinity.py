@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from nova_lite.daemon import cpu_affinity
-from nova_lite.daemon.cpu_affinity import OneCpu
+from nova_lite.daemon.cpu_affinity import CpuAffinity
 
-TOP = Path(__file__).resolve().parents[2]
+TOP = Path(__file__).resolve().parents[3]
 
 
 class Machine:
@@ -45,9 +45,9 @@ class Machine:
         self.times.write_text("\n".join(["cpu  1 2 3 4 5 6 7 8 9 10", *lines, "intr 1 2 3", "ctxt 4"]) + "\n")
 
 
-def begun(machine: Machine) -> OneCpu:
+def begun(machine: Machine) -> CpuAffinity:
     """On the first CPU, which was the least busy one."""
-    keeper = OneCpu()
+    keeper = CpuAffinity()
     keeper()
     assert not machine.moves, "a daemon that begins competes with others that do"
     machine.goes_on(*([1.0] + [0.9] * (len(machine.ticks) - 1)))

@@ -11,7 +11,7 @@ from nova_lite.base import exceptions
 from nova_lite.db import aggregates, hosts, services
 from nova_lite.db.engine import Database
 from nova_lite.objects import HostState
-from tests.unit.conductor import make
+from tests.support import make
 
 
 def report(db: Database, conf: cfg.ConfigOpts, host: str = "h1", **values: Any) -> None:

@@ -10,7 +10,7 @@ from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.network.driver import Addresses
 from nova_lite.network.local import LocalNetworks
 from nova_lite.objects import KeyPair, NetworkRequest, Selection
-from tests.unit.conductor import make
+from tests.support import make
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from nova_lite.base import exceptions
 from nova_lite.db import flavors, images, keypairs, quotas
 from nova_lite.db.engine import Database
 from nova_lite.objects import KeyPair
-from tests.unit.conductor import make
+from tests.support import make
 
 ME = make.context()
 

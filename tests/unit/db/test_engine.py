@@ -17,7 +17,7 @@ from nova_lite.base import exceptions
 from nova_lite.db import engine, instances, models, quotas
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.objects import InstanceFilters
-from tests.unit.conductor import make
+from tests.support import make
 
 
 def test_connections_are_kept(conf: cfg.ConfigOpts, db: Database, monkeypatch: pytest.MonkeyPatch) -> None:

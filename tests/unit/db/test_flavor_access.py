@@ -8,7 +8,7 @@ from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.db import flavor_access, flavors
 from nova_lite.db.engine import Database
-from tests.unit.conductor import make
+from tests.support import make
 
 ME, OTHER = make.context("p1"), make.context("p2")
 

@@ -16,7 +16,7 @@ from nova_lite.base import exceptions
 from nova_lite.db import claims, compute_nodes, hosts, instances, models, services
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.objects import HostState, Selection
-from tests.unit.conductor import make
+from tests.support import make
 
 
 def touched_by(db: Database, func: Any, *args: Any) -> set[int]:

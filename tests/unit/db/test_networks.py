@@ -14,7 +14,7 @@ from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.network.driver import Addresses
 from nova_lite.network.local import LocalNetworks
 from nova_lite.objects import VIF, NetworkRequest, ipv6
-from tests.unit.conductor import make
+from tests.support import make
 
 ME = make.context()
 

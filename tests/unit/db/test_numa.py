@@ -11,16 +11,16 @@ from oslo_config import cfg
 
 from nova_lite.db import audit, claims, compute_nodes, hosts, instances, models
 from nova_lite.db.engine import Database, UnitOfWork
-from nova_lite.hardware.numa import WantedCell, WantedNUMA
+from nova_lite.hardware.numa import NUMACellRequest, NUMARequest
 from nova_lite.objects import InstanceNUMATopology, NUMACell, NUMACellUsage, NUMAPages, Selection
-from tests.unit.conductor import make
+from tests.support import make
 from tests.unit.db.test_races import overlap
 
 CELL = NUMACell(
     id=0, memory_mb=1024, shared_cpus="0-1", dedicated_cpus="2-7", pages=[NUMAPages(size_kb=4, total=262144)]
 )
-PINNED = WantedNUMA(cells=(WantedCell(0, (0, 1), 64),), dedicated=True)
-FLOATING = WantedNUMA(cells=(WantedCell(0, (0,), 64),), page_size="small")
+PINNED = NUMARequest(cells=(NUMACellRequest(0, (0, 1), 64),), dedicated=True)
+FLOATING = NUMARequest(cells=(NUMACellRequest(0, (0,), 64),), page_size="small")
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def host(db: Database, conf: cfg.ConfigOpts) -> Selection:
     return Selection(host="h1", node="n1")
 
 
-def claim(uow: UnitOfWork, uuid: str, host: Selection, wanted: WantedNUMA = PINNED) -> list[int] | None:
+def claim(uow: UnitOfWork, uuid: str, host: Selection, wanted: NUMARequest = PINNED) -> list[int] | None:
     """The CPUs that it got; None: there was no place."""
     row = instances.lock(uow, uuid)
     assert row is not None
@@ -92,7 +92,7 @@ def test_two_ends_are_given_back_one_by_one(db: Database, host: Selection) -> No
     assert place.numa is not None
     assert used(db)["0"].cpus == [2, 3, 4, 5]
     assert problems(db) == []
-    db.write(claims.release, uuid, claims.End("h1", 1))
+    db.write(claims.release, uuid, claims.HeldHost("h1", 1))
     assert used(db)["0"].cpus == [4, 5]
 
 

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from nova_lite.db import instances, purge, usage
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.objects import InstanceFilters
-from tests.unit.conductor import make
+from tests.support import make
 
 DAY = datetime.timedelta(days=1)
 

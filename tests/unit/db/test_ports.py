@@ -14,7 +14,7 @@ from nova_lite.db import network_quotas, network_records, networks, ports
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.network.local import LocalNetworks
 from nova_lite.objects import NetworkRecord, NetworkRequest, Port
-from tests.unit.conductor import make
+from tests.support import make
 
 ME, OTHER, ADMIN = make.context(), make.context(project="p2", user="u2"), make.ADMIN
 

@@ -12,7 +12,7 @@ from nova_lite.base import exceptions
 from nova_lite.db import claims, hosts, models, quotas
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.objects import Selection
-from tests.unit.conductor import make
+from tests.support import make
 
 THREADS = 8
 

@@ -12,14 +12,14 @@ import pytest
 import sqlalchemy as sa
 from oslo_config import cfg
 
-from nova_lite.conductor.engine.context import lock_act
+from nova_lite.conductor.engine.context import lock_action
 from nova_lite.conductor.hosts import domains
 from nova_lite.db import actions, claims, hosts, instances, models, services
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.objects import DomainReport, Selection
 from nova_lite.operations import states
 from nova_lite.operations.states import PowerState
-from tests.unit.conductor import make
+from tests.support import make
 
 #: Seconds for which the first transaction stays open when the second one waits for it, as it has to.
 HELD = 1.0
@@ -70,7 +70,7 @@ def test_an_action_that_was_closed_meanwhile_is_over(db: Database) -> None:
     action_id = db.write(lambda uow: make.action(uow, uuid, lease_owner="me").id)
 
     def close(uow: UnitOfWork) -> None:
-        act = lock_act(uow, action_id)
+        act = lock_action(uow, action_id)
         assert act is not None
         act.instance.vm_state = states.ERROR
         actions.finish(uow, act.action)
@@ -82,7 +82,7 @@ def test_an_action_that_was_closed_meanwhile_is_over(db: Database) -> None:
         return instance.vm_state, action.finish_time is not None
 
     assert overlap(db, close, seen) == (states.ERROR, True)
-    assert db.write(lock_act, action_id) is None
+    assert db.write(lock_action, action_id) is None
 
 
 def test_an_instance_is_locked_before_its_action(db: Database) -> None:
@@ -99,7 +99,7 @@ def test_an_instance_is_locked_before_its_action(db: Database) -> None:
         with db.sessions() as session:
             return session.scalars(of_instance.with_for_update(skip_locked=True)).first() is None
 
-    for lock in (lambda uow: lock_act(uow, action_id), lambda uow: actions.lock(uow, action_id, uuid)):
+    for lock in (lambda uow: lock_action(uow, action_id), lambda uow: actions.lock(uow, action_id, uuid)):
         with ThreadPoolExecutor(1) as pool, db.sessions() as session:
             session.execute(of_action.with_for_update())
             waiting = pool.submit(db.write, lock)

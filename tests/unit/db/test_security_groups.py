@@ -15,7 +15,7 @@ from nova_lite.db.models import Instance, Port
 from nova_lite.network.driver import Addresses
 from nova_lite.objects import SecurityGroup, SecurityGroupRule
 from nova_lite.objects.security_group import default_group, default_id
-from tests.unit.conductor import make
+from tests.support import make
 
 ME, OTHER = make.context(), make.context("p2")
 

@@ -13,7 +13,7 @@ from nova_lite.db import audit, quotas, server_groups
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.db.models import Instance
 from nova_lite.objects import ServerGroup
-from tests.unit.conductor import make
+from tests.support import make
 
 
 def made(db: Database, conf: cfg.ConfigOpts, policy: str = "anti-affinity", **values: Any) -> str:

@@ -13,7 +13,7 @@ from nova_lite.db.models import Allocation, ComputeNode, Service
 from nova_lite.network import define
 from nova_lite.network.driver import Addresses
 from nova_lite.objects import Network, NetworkRecord
-from tests.unit.conductor import make
+from tests.support import make
 
 
 def span(db: Database, name: str = "wide", vni: int | None = 77, number: int = 0) -> Network:

@@ -9,7 +9,7 @@ import pytest
 from nova_lite.base import exceptions
 from nova_lite.db import usage
 from nova_lite.db.engine import Database
-from tests.unit.conductor import make
+from tests.support import make
 
 START = datetime.datetime(2026, 11, 1)
 END = datetime.datetime(2026, 11, 2)

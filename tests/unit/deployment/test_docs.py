@@ -24,7 +24,7 @@ def rpc_methods() -> list[str]:
     found: list[str] = []
     for protocol in (ConductorRPC, SchedulerRPC, ComputeRPC):
         found += rpc.contract_of(protocol).methods
-    return sorted({*found, *operations.order_methods()})
+    return sorted({*found, *operations.command_methods()})
 
 
 @pytest.mark.parametrize("method", rpc_methods())

@@ -15,9 +15,9 @@ from nova_lite import hardware
 from nova_lite.api.compute import image_properties
 from nova_lite.base import exceptions
 from nova_lite.conductor.operations import create
-from nova_lite.conductor.operations.password import ChangePassword
+from nova_lite.conductor.operations.password import ChangePasswordHandler
 from nova_lite.hardware import table, traits
-from nova_lite.hardware.definition import Outcome, Row
+from nova_lite.hardware.definition import Definition, Outcome
 from nova_lite.objects import Flavor, HostAggregate, Image
 from nova_lite.scheduler.filters.aggregates import AggregateInstanceExtraSpecsFilter
 from nova_lite.scheduler.filters.base import HostFilter
@@ -49,7 +49,7 @@ NOVA_SPECS = """
 """
 
 
-def of(row: Row) -> tuple[Flavor, Image]:
+def of(row: Definition) -> tuple[Flavor, Image]:
     """The row's example."""
     own = {key: value for key, value in row.properties.items() if key != "disk_format"}
     flavor = Flavor(flavorid="1", name="f", vcpus=4, memory_mb=512, root_gb=1, extra_specs=dict(row.specs))
@@ -86,14 +86,14 @@ def test_names_are_of_one_row_each() -> None:
 
 
 @pytest.mark.parametrize("row", table.ROWS, ids=lambda row: row.name)
-def test_a_row_does_what_its_page_says(row: Row, libvirtd: Any) -> None:
+def test_a_row_does_what_its_page_says(row: Definition, libvirtd: Any) -> None:
     assert row.flavor in row.specs or row.image in row.properties or "{" in row.flavor + row.image
     effect = hardware_page.effect(row)
     CHECKS[row.outcome](row, effect, libvirtd)
     assert hardware_page._line(row) in PAGE.read_text()
 
 
-def check_refused(row: Row, effect: str, libvirtd: Any) -> None:
+def check_refused(row: Definition, effect: str, libvirtd: Any) -> None:
     with pytest.raises(exceptions.HardwareRefused) as refusal:
         create.check_flavor_fits(of(row)[1], of(row)[0])
     assert refusal.value.code == 400
@@ -111,7 +111,7 @@ def check_refused(row: Row, effect: str, libvirtd: Any) -> None:
             hardware.check(Flavor(flavorid="1", name="f", vcpus=1, memory_mb=1, root_gb=1, extra_specs=specs), None)
 
 
-def check_honoured(row: Row, effect: str, libvirtd: Any) -> None:
+def check_honoured(row: Definition, effect: str, libvirtd: Any) -> None:
     flavor, image = of(row)
     create.check_flavor_fits(image, flavor)
     for key, value in row.specs.items():
@@ -124,12 +124,12 @@ def check_honoured(row: Row, effect: str, libvirtd: Any) -> None:
         OWN[row.name](row)
 
 
-def check_elsewhere(row: Row, effect: str, libvirtd: Any) -> None:
+def check_elsewhere(row: Definition, effect: str, libvirtd: Any) -> None:
     create.check_flavor_fits(of(row)[1], of(row)[0])
     assert effect == "nothing"
 
 
-CHECKS: dict[Outcome, Callable[[Row, str, Any], None]] = {
+CHECKS: dict[Outcome, Callable[[Definition, str, Any], None]] = {
     Outcome.REFUSED: check_refused,
     Outcome.HONOURED: check_honoured,
     Outcome.ELSEWHERE: check_elsewhere,
@@ -139,10 +139,10 @@ CHECKS: dict[Outcome, Callable[[Row, str, Any], None]] = {
 # --- rows whose effect is not in the domain that a server is made with
 
 
-def chosen(subject: HostFilter, **host: Any) -> Callable[[Row], None]:
+def chosen(subject: HostFilter, **host: Any) -> Callable[[Definition], None]:
     """The example rules an ordinary host out, and lets this one pass."""
 
-    def check(row: Row) -> None:
+    def check(row: Definition) -> None:
         flavor, image = of(row)
         request = builders.spec(flavor=flavor, image=image)
         assert subject.applies(request)
@@ -152,27 +152,27 @@ def chosen(subject: HostFilter, **host: Any) -> Callable[[Row], None]:
     return check
 
 
-def check_max_threads(row: Row) -> None:
+def check_max_threads(row: Definition) -> None:
     flavor, _ = of(row)
     with pytest.raises(exceptions.HardwareRefused, match="2 CPU threads are asked for"):
         hardware.check(flavor, Image(id="i", name="i", properties={"hw_cpu_threads": "2"}))
 
 
-def check_rescue(row: Row) -> None:
+def check_rescue(row: Definition) -> None:
     assert hardware.check_rescue(of(row)[1]).stable
     assert not hardware.check_rescue(Image(id="i", name="i")).stable
 
 
-def check_rng_model(row: Row) -> None:
+def check_rng_model(row: Definition) -> None:
     assert "<rng" in hardware_page.xml({}, {})
     assert "<rng" in hardware_page.xml({}, row.properties)
 
 
-def check_config_drive(row: Row) -> None:
+def check_config_drive(row: Definition) -> None:
     assert create._wants_config_drive(of(row)[1])
 
 
-def check_command_line(row: Row) -> None:
+def check_command_line(row: Definition) -> None:
     maker = DiskMaker.__new__(DiskMaker)
     maker._boot_file = lambda others, image_id: f"/{image_id}"  # type: ignore[method-assign]
     image = Image(id="i", name="i", properties={**row.properties, "kernel_id": "k", "hw_disk_bus": "scsi"})
@@ -181,17 +181,17 @@ def check_command_line(row: Row) -> None:
     assert direct.command_line == "root=/dev/sda console=ttyS0 quiet"
 
 
-def check_admin_user(row: Row) -> None:
+def check_admin_user(row: Definition) -> None:
     properties = {**row.properties, "hw_qemu_guest_agent": "yes"}
     instance: Any = SimpleNamespace(image={"properties": properties})
-    accepted = ChangePassword().accept(None, None, instance, {"admin_password": "x"})  # type: ignore[arg-type]
+    accepted = ChangePasswordHandler().accept(None, None, instance, {"admin_password": "x"})  # type: ignore[arg-type]
     assert accepted is not None
     assert accepted["user"] == "debian"
 
 
 aggregate = {"id": 1, "name": "a", "metadata": {"ssd": "true"}}
 
-OWN: dict[str, Callable[[Row], None]] = {
+OWN: dict[str, Callable[[Definition], None]] = {
     "cpu_max_threads": check_max_threads,
     "rescue_bus": check_rescue,
     "rescue_device": check_rescue,

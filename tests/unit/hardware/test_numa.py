@@ -9,15 +9,15 @@ import pytest
 from nova_lite import hardware
 from nova_lite.base import cpu_sets, exceptions
 from nova_lite.hardware import fitting
-from nova_lite.hardware.fitting import Misfit, Ratios
-from nova_lite.hardware.numa import WantedCell, WantedNUMA
+from nova_lite.hardware.fitting import FitError, Ratios
+from nova_lite.hardware.numa import NUMACellRequest, NUMARequest
 from nova_lite.objects import Flavor, Image, InstanceNUMATopology, NUMACell, NUMACellUsage, NUMAPages, NUMAUsage
 from nova_lite.objects.numa import given_back, taken, usage_of
 
 
 def wanted(
     vcpus: int = 2, memory_mb: int = 256, image: dict[str, str] | None = None, **specs: str
-) -> WantedNUMA | None:
+) -> NUMARequest | None:
     named = {f"hw:{key.replace('__', '.')}": value for key, value in specs.items()}
     flavor = Flavor(flavorid="1", name="f", vcpus=vcpus, memory_mb=memory_mb, root_gb=1, extra_specs=named)
     described = Image(id="i", name="i", properties=image or {})
@@ -41,7 +41,7 @@ def cell(number: int = 0, shared: str = "0-1", dedicated: str = "2-7", threads: 
 
 
 def fit(
-    asked: WantedNUMA | None, *cells: NUMACell, usage: NUMAUsage | None = None, ratios: Ratios | None = None
+    asked: NUMARequest | None, *cells: NUMACell, usage: NUMAUsage | None = None, ratios: Ratios | None = None
 ) -> InstanceNUMATopology:
     assert asked is not None
     return fitting.fit(asked, cells or (cell(),), usage or {}, ratios or Ratios())
@@ -64,16 +64,16 @@ def test_cpus_of_its_own_make_one_node() -> None:
     asked = wanted(cpu_policy="dedicated")
     assert asked is not None
     assert asked.dedicated
-    assert asked.cells == (WantedCell(0, (0, 1), 256),)
+    assert asked.cells == (NUMACellRequest(0, (0, 1), 256),)
 
 
 def test_nodes_are_alike_or_as_described() -> None:
     alike = wanted(4, 256, numa_nodes="2")
     assert alike is not None
-    assert alike.cells == (WantedCell(0, (0, 1), 128), WantedCell(1, (2, 3), 128))
+    assert alike.cells == (NUMACellRequest(0, (0, 1), 128), NUMACellRequest(1, (2, 3), 128))
     own = wanted(4, 256, numa_nodes="2", numa_cpus__0="0,3", numa_mem__0="64", numa_cpus__1="1-2", numa_mem__1="192")
     assert own is not None
-    assert own.cells == (WantedCell(0, (0, 3), 64), WantedCell(1, (1, 2), 192))
+    assert own.cells == (NUMACellRequest(0, (0, 3), 64), NUMACellRequest(1, (1, 2), 192))
 
 
 @pytest.mark.parametrize(("said", "size"), [("2MB", 2048), ("2048", 2048), ("1GB", 1048576), ("large", "large")])
@@ -143,12 +143,12 @@ def test_each_vcpu_gets_a_cpu_that_is_free() -> None:
     assert pins(fit(wanted(cpu_policy="dedicated"))) == [2, 3]
     usage = {"0": NUMACellUsage(cpus=[2, 3, 4])}
     assert pins(fit(wanted(cpu_policy="dedicated"), usage=usage)) == [6, 7]
-    with pytest.raises(Misfit, match="4 dedicated CPUs asked for in a NUMA cell, at most 3 free"):
+    with pytest.raises(FitError, match="4 dedicated CPUs asked for in a NUMA cell, at most 3 free"):
         fit(wanted(4, cpu_policy="dedicated"), usage=usage)
-    with pytest.raises(Misfit, match="no dedicated CPUs"):
+    with pytest.raises(FitError, match="no dedicated CPUs"):
         fit(wanted(cpu_policy="dedicated"), cell(dedicated=""))
-    with pytest.raises(Misfit, match="tells of no NUMA cells"):
-        fitting.fit(WantedNUMA(cells=(WantedCell(0, (0,), 1),)), [], {}, Ratios())
+    with pytest.raises(FitError, match="tells of no NUMA cells"):
+        fitting.fit(NUMARequest(cells=(NUMACellRequest(0, (0,), 1),)), [], {}, Ratios())
 
 
 def test_threads_of_common_cores_are_preferred() -> None:
@@ -162,9 +162,9 @@ def test_threads_of_common_cores_are_preferred() -> None:
 def test_threads_of_common_cores_can_be_required() -> None:
     asked = wanted(cpu_policy="dedicated", cpu_thread_policy="require")
     assert pins(fit(asked, usage={"0": NUMACellUsage(cpus=[2, 4])})) == [6, 7]
-    with pytest.raises(Misfit, match="2 threads of common cores"):
+    with pytest.raises(FitError, match="2 threads of common cores"):
         fit(asked, usage={"0": NUMACellUsage(cpus=[2, 4, 6])})
-    with pytest.raises(Misfit, match="2 threads of common cores"):
+    with pytest.raises(FitError, match="2 threads of common cores"):
         fit(asked, cell(threads=False))
 
 
@@ -174,10 +174,10 @@ def test_a_core_of_its_own_is_nobody_elses() -> None:
     assert (pins(placed), placed.host_cpus) == ([4, 6], [4, 5, 6, 7])
     usage = taken({"0": NUMACellUsage(cpus=[3])}, placed)
     assert usage["0"].cpus == [3, 4, 5, 6, 7]
-    with pytest.raises(Misfit, match="2 cores of its own asked for in a NUMA cell, at most 0 free"):
+    with pytest.raises(FitError, match="2 cores of its own asked for in a NUMA cell, at most 0 free"):
         fit(asked, usage=usage)
     # A core whose other thread guests share is none.
-    with pytest.raises(Misfit, match="at most 1 free"):
+    with pytest.raises(FitError, match="at most 1 free"):
         fit(asked, cell(shared="0-2,4", dedicated="3,5-7"))
     assert pins(fit(asked, cell(threads=False))) == [2, 3]
 
@@ -186,13 +186,13 @@ def test_the_emulators_threads_have_a_cpu_of_their_own() -> None:
     asked = wanted(cpu_policy="dedicated", emulator_threads_policy="isolate")
     placed = fit(asked)
     assert (pins(placed), placed.emulator_cpus, placed.host_cpus) == ([2, 3], [4], [2, 3, 4])
-    with pytest.raises(Misfit, match="3 dedicated CPUs asked for"):
+    with pytest.raises(FitError, match="3 dedicated CPUs asked for"):
         fit(asked, usage={"0": NUMACellUsage(cpus=[2, 3, 4, 5])})
     both = fit(wanted(1, cpu_policy="dedicated", cpu_thread_policy="isolate", emulator_threads_policy="isolate"))
     assert (pins(both), both.emulator_cpus, both.host_cpus) == ([2], [4], [2, 3, 4, 5])
     share = wanted(cpu_policy="dedicated", emulator_threads_policy="share")
     assert fit(share).emulator_shared
-    with pytest.raises(Misfit, match="no shared CPUs"):
+    with pytest.raises(FitError, match="no shared CPUs"):
         fit(share, cell(shared=""))
 
 
@@ -200,10 +200,10 @@ def test_shared_vcpus_of_a_node_are_counted_by_the_ratio() -> None:
     asked = wanted(2, numa_nodes="1")
     assert pins(fit(asked)) == []
     usage = {"0": NUMACellUsage(vcpus=2)}
-    with pytest.raises(Misfit, match="2 shared vCPUs asked for in a NUMA cell, at most 0 left"):
+    with pytest.raises(FitError, match="2 shared vCPUs asked for in a NUMA cell, at most 0 left"):
         fit(asked, usage=usage)
     assert fit(asked, usage=usage, ratios=Ratios(cpu=2.0)).cells[0].cell == 0
-    with pytest.raises(Misfit, match="at most 2 left"):
+    with pytest.raises(FitError, match="at most 2 left"):
         fit(wanted(3, numa_nodes="1"), ratios=Ratios(cpu=16.0))
 
 
@@ -213,9 +213,9 @@ def test_shared_vcpus_of_a_node_are_counted_by_the_ratio() -> None:
 def test_ordinary_memory_is_what_is_not_in_large_pages() -> None:
     asked = wanted(1, 512, numa_nodes="1")
     assert fit(asked, usage={"0": NUMACellUsage(memory_mb=256)}).cells[0].page_kb is None
-    with pytest.raises(Misfit, match="512 MB asked for in a NUMA cell, at most 511 MB left"):
+    with pytest.raises(FitError, match="512 MB asked for in a NUMA cell, at most 511 MB left"):
         fit(asked, usage={"0": NUMACellUsage(memory_mb=257)})
-    with pytest.raises(Misfit, match="769 MB asked for"):
+    with pytest.raises(FitError, match="769 MB asked for"):
         fit(wanted(1, 769, numa_nodes="1"), ratios=Ratios(ram=4.0))
 
 
@@ -227,20 +227,20 @@ def test_pages() -> None:
     assert usage["0"].pages == {"2048": 64}
     assert fit(wanted(1, 128, mem_page_size="any"), usage=usage).cells[0].page_kb == 2048
     full = taken(usage, placed)
-    with pytest.raises(Misfit, match=r"128 MB in pages \(large\) asked for in a NUMA cell, at most 0 MB free"):
+    with pytest.raises(FitError, match=r"128 MB in pages \(large\) asked for in a NUMA cell, at most 0 MB free"):
         fit(large, usage=full, ratios=Ratios(cpu=4.0))
     some = fit(wanted(1, 128, mem_page_size="any"), usage=full, ratios=Ratios(cpu=4.0)).cells[0]
     assert (some.page_kb, some.huge) == (4, False)
     assert not fit(wanted(1, 128, mem_page_size="small")).cells[0].huge
-    with pytest.raises(Misfit, match=r"pages \(1048576 KiB\)"):
+    with pytest.raises(FitError, match=r"pages \(1048576 KiB\)"):
         fit(wanted(1, 1024, mem_page_size="1GB"))
-    with pytest.raises(Misfit, match=r"pages \(2048 KiB\)"):
+    with pytest.raises(FitError, match=r"pages \(2048 KiB\)"):
         fit(wanted(1, 127, mem_page_size="2MB"))
 
 
 def test_reserved_pages_are_not_given_out() -> None:
     fit(wanted(1, 128, mem_page_size="2MB"), cell(reserved=64))
-    with pytest.raises(Misfit, match="at most 126 MB free"):
+    with pytest.raises(FitError, match="at most 126 MB free"):
         fit(wanted(1, 128, mem_page_size="2MB"), cell(reserved=65))
 
 
@@ -251,10 +251,10 @@ def test_each_node_has_a_cell_of_its_own() -> None:
     asked = wanted(4, 256, cpu_policy="dedicated", numa_nodes="2")
     placed = fit(asked, cell(0), cell(1))
     assert [(each.cell, each.pins) for each in placed.cells] == [(0, [2, 3]), (1, [10, 11])]
-    with pytest.raises(Misfit, match="2 NUMA cells asked for, 1 there"):
+    with pytest.raises(FitError, match="2 NUMA cells asked for, 1 there"):
         fit(asked, cell(0))
     full = {"1": NUMACellUsage(cpus=[10, 11, 12, 13, 14])}
-    with pytest.raises(Misfit, match="each has room for fewer of its nodes"):
+    with pytest.raises(FitError, match="each has room for fewer of its nodes"):
         fit(asked, cell(0), cell(1), usage=full)
 
 
@@ -271,7 +271,7 @@ def test_a_node_makes_room_for_one_that_fits_nowhere_else() -> None:
     usage = {"1": NUMACellUsage(memory_mb=600)}
     placed = fit(asked, cell(0, dedicated="2-3"), cell(1), usage=usage)
     assert [each.cell for each in placed.cells] == [1, 0]
-    with pytest.raises(Misfit, match="each has room for fewer of its nodes"):
+    with pytest.raises(FitError, match="each has room for fewer of its nodes"):
         fit(asked, cell(0, dedicated="2-3"), cell(1), usage={"1": NUMACellUsage(memory_mb=768)})
 
 
@@ -294,7 +294,7 @@ def test_whatever_is_given_back_leaves_nothing() -> None:
         else:
             try:
                 topology = fit(chance.choice(kinds), *cells, usage=usage, ratios=Ratios(cpu=8.0))
-            except Misfit:
+            except FitError:
                 continue
             placed.append(topology)
             usage = taken(usage, topology)

@@ -45,7 +45,7 @@ class Glance:
         self.conductor.images = {}
         api = API()
         api.connect(self.conductor, FakeCompute(), load_backend(conf, self.conductor))  # type: ignore[arg-type]
-        self._app = deploy.load_app("image", wsgi.Services(conf, Policy(conf), api))
+        self._app = deploy.load_app("image", wsgi.ConductorServices(conf, Policy(conf), api))
         self.troubles: list[Callable[[dict[str, Any], Any], Any]] = []
         self.asked: list[tuple[str, str, str]] = []
         sock = sockets.listen("127.0.0.1", 0)

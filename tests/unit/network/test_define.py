@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nova_lite.base import exceptions
 from nova_lite.network import define
-from nova_lite.network.pool import Pool
+from nova_lite.network.pool import AddressPool
 from nova_lite.objects import ipv6
 
 
@@ -45,7 +45,7 @@ def test_ipv6_besides() -> None:
 
 def test_no_gateway() -> None:
     made = define.network("n", "10.1.0.0/30", gateway="none")
-    assert (made.gateway, list(Pool(made).all())) == (None, ["10.1.0.1", "10.1.0.2"])
+    assert (made.gateway, list(AddressPool(made).all())) == (None, ["10.1.0.1", "10.1.0.2"])
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_wrong(wrong: dict[str, object]) -> None:
 @given(st.integers(8, 30), st.integers(0, 2**32 - 1))
 def test_pool_is_all_but_three_addresses(prefix: int, number: int) -> None:
     cidr = ipaddress.ip_network((number, prefix), strict=False)
-    pool = Pool(define.network("n", str(cidr)))
+    pool = AddressPool(define.network("n", str(cidr)))
     assert pool.last - pool.first + 1 == cidr.num_addresses - 3
     assert not any(pool.usable(address) for address in (cidr[0], cidr[1], cidr[-1]))
     assert pool.usable(cidr[2])

@@ -13,7 +13,7 @@ import pytest
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.network import neutron_client
-from nova_lite.network.driver import NetworkCall, Resolved, Verb, load_backend
+from nova_lite.network.driver import NetworkCall, Resolution, Verb, load_backend
 from nova_lite.network.neutron import NeutronNetworks, mac_of
 from nova_lite.objects import VIF, NetworkRequest
 from tests.support.neutron import FakeNeutron
@@ -45,9 +45,9 @@ def backend(tmp_path: Path, neutron: FakeNeutron) -> NeutronNetworks:
     return backend_of(tmp_path, neutron.url)
 
 
-def resolve(backend: NeutronNetworks, networks: Any = "auto", context: RequestContext = ME, **more: Any) -> Resolved:
+def resolve(backend: NeutronNetworks, networks: Any = "auto", context: RequestContext = ME, **more: Any) -> Resolution:
     call = NetworkCall(verb=Verb.RESOLVE, context=context, networks=networks, **more)
-    found: Resolved = backend.call(call)
+    found: Resolution = backend.call(call)
     return found
 
 

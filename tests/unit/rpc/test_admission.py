@@ -9,14 +9,14 @@ from collections.abc import Callable
 import pytest
 
 from nova_lite.rpc import admission
-from nova_lite.rpc.admission import Entry, Line, Priority, Throttle
+from nova_lite.rpc.admission import AdmissionQueue, Priority, QueuedRequest, Throttle
 
 
-def entry(name: str, priority: Priority, refusable: bool = True) -> Entry[str]:
-    return Entry(name, priority, time.monotonic(), refusable=refusable)
+def entry(name: str, priority: Priority, refusable: bool = True) -> QueuedRequest[str]:
+    return QueuedRequest(name, priority, time.monotonic(), refusable=refusable)
 
 
-def taken(line: Line[str]) -> list[str]:
+def taken(line: AdmissionQueue[str]) -> list[str]:
     line.close()
     names = []
     while (each := line.take()) is not None:
@@ -26,7 +26,7 @@ def taken(line: Line[str]) -> list[str]:
 
 
 def test_the_most_important_is_first_and_equals_keep_their_order() -> None:
-    line: Line[str] = Line(10, threads=2)
+    line: AdmissionQueue[str] = AdmissionQueue(10, threads=2)
     for name, priority in (
         ("l", "LIST"),
         ("c1", "CHANGE"),
@@ -40,7 +40,7 @@ def test_the_most_important_is_first_and_equals_keep_their_order() -> None:
 
 
 def test_one_too_many_is_the_newest_of_the_least_important() -> None:
-    line: Line[str] = Line(2, threads=1)
+    line: AdmissionQueue[str] = AdmissionQueue(2, threads=1)
     line.put(entry("busy", Priority.CHANGE))
     busy = line.take()
     assert busy is not None
@@ -57,7 +57,7 @@ def test_one_too_many_is_the_newest_of_the_least_important() -> None:
 
 
 def test_a_delete_that_a_thread_is_free_for_has_nobody_refused() -> None:
-    line: Line[str] = Line(1, threads=2)
+    line: AdmissionQueue[str] = AdmissionQueue(1, threads=2)
     line.put(entry("busy", Priority.LIST))
     assert line.take() is not None
     line.put(entry("list", Priority.LIST))
@@ -66,7 +66,7 @@ def test_a_delete_that_a_thread_is_free_for_has_nobody_refused() -> None:
 
 
 def test_the_control_planes_own_and_casts_are_never_refused() -> None:
-    line: Line[str] = Line(1, threads=1)
+    line: AdmissionQueue[str] = AdmissionQueue(1, threads=1)
     for number in range(3):
         assert line.put(entry(f"cast{number}", Priority.CHANGE, refusable=False)) is None
         assert line.put(entry(f"own{number}", Priority.OWN)) is None
@@ -75,11 +75,11 @@ def test_the_control_planes_own_and_casts_are_never_refused() -> None:
 
 
 def test_lists_leave_threads_to_deletes() -> None:
-    line: Line[str] = Line(100, threads=8)
+    line: AdmissionQueue[str] = AdmissionQueue(100, threads=8)
     for _ in range(20):
         line.put(entry("list", Priority.LIST))
     busy = [line.take() for _ in range(7)]
-    got: list[Entry[str] | None] = []
+    got: list[QueuedRequest[str] | None] = []
     last = threading.Thread(target=lambda: got.append(line.take()), daemon=True)
     last.start()
     last.join(0.2)
@@ -140,7 +140,7 @@ def test_what_it_refuses_itself_keeps_it_shut_no_longer(monkeypatch: pytest.Monk
 
 
 def test_so_many_calls_are_under_way_and_casts_and_deletes_beside_them() -> None:
-    line: Line[str] = Line(100, threads=8, at_once=2)
+    line: AdmissionQueue[str] = AdmissionQueue(100, threads=8, at_once=2)
     for name in ("read1", "read2", "read3"):
         line.put(entry(name, Priority.READ))
     assert [each.item for each in (line.take(), line.take()) if each] == ["read1", "read2"]
@@ -152,7 +152,7 @@ def test_so_many_calls_are_under_way_and_casts_and_deletes_beside_them() -> None
 
 def test_the_thread_that_was_idle_last_is_taken_first() -> None:
     """However many there are: those that are not needed never begin."""
-    line: Line[str] = Line(10, threads=3)
+    line: AdmissionQueue[str] = AdmissionQueue(10, threads=3)
     got: list[str] = []
 
     def work(name: str) -> None:
@@ -179,7 +179,7 @@ def test_the_thread_that_was_idle_last_is_taken_first() -> None:
 
 
 def test_a_thread_is_done_with_the_last_one_as_it_takes_the_next() -> None:
-    line: Line[str] = Line(10, threads=2)
+    line: AdmissionQueue[str] = AdmissionQueue(10, threads=2)
     for name in "ab":
         line.put(entry(name, Priority.LIST))
     first = line.take()

@@ -11,7 +11,7 @@ from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.compute.rpcapi import ComputeRPC
 from nova_lite.conductor.rpcapi import ConductorRPC
-from nova_lite.objects import ActionTicket
+from nova_lite.objects import ActionCommand
 from nova_lite.scheduler.manager import SchedulerManager
 from nova_lite.scheduler.rpcapi import SchedulerRPC
 
@@ -115,8 +115,8 @@ def test_schedulers_serve_theirs() -> None:
 
 def test_orders_are_those_of_the_operations() -> None:
     order = rpc.contract_of(ComputeRPC).order
-    assert order is not None and order.arguments == {"ticket": ActionTicket}
-    assert not set(operations.order_methods()) & set(rpc.contract_of(ComputeRPC).methods)
+    assert order is not None and order.arguments == {"ticket": ActionCommand}
+    assert not set(operations.command_methods()) & set(rpc.contract_of(ComputeRPC).methods)
 
 
 def test_nobody_pins_what_there_is_not() -> None:

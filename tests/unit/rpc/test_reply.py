@@ -13,7 +13,7 @@ import pytest
 from oslo_messaging._drivers import amqpdriver
 
 from nova_lite.base import exceptions
-from nova_lite.base.batching import Later
+from nova_lite.base.batching import ResponseFuture
 from nova_lite.rpc.keys import API, COMPUTE, Peer
 from nova_lite.rpc.signing import SENDER
 
@@ -145,7 +145,7 @@ def test_what_fails_is_sent_by_oslo(oslo: Oslo) -> None:
 
 @pytest.mark.parametrize("sender", [HOST, Peer(API, "api")])
 def test_what_comes_later_is_sent_then(oslo: Oslo, sender: Peer) -> None:
-    later: Later[str] = Later()
+    later: ResponseFuture[str] = ResponseFuture()
     Message(oslo, sender).reply(later)
     assert not oslo.own and not oslo.plain
     later.tell(lambda: "a")
@@ -163,7 +163,7 @@ def test_so_is_an_error(oslo: Oslo) -> None:
         raise LookupError("x")
 
     for get in (expected, unexpected):
-        later: Later[str] = Later()
+        later: ResponseFuture[str] = ResponseFuture()
         Message(oslo, Peer(API, "api")).reply(later)
         later.tell(get)
     assert [failure[0] for _, failure in oslo.own] == [exceptions.HostForcedDown, LookupError]

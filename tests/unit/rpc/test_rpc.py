@@ -16,7 +16,7 @@ from oslo_config import cfg
 from nova_lite import conf as configuration
 from nova_lite import objects, rpc
 from nova_lite.base import exceptions
-from nova_lite.base.batching import Later
+from nova_lite.base.batching import ResponseFuture
 from nova_lite.base.context import RequestContext
 from nova_lite.conf.libraries import PREFETCH
 from nova_lite.rpc.transport import ContextSerializer
@@ -62,9 +62,9 @@ class NewRPC(Protocol):
     ) -> None: ...
 
 
-def told_later(get: Callable[[], T]) -> Later[T]:
+def told_later(get: Callable[[], T]) -> ResponseFuture[T]:
     """By another thread, when whoever was asked has gone on."""
-    later: Later[T] = Later()
+    later: ResponseFuture[T] = ResponseFuture()
     threading.Timer(0.05, later.tell, [get]).start()
     return later
 
@@ -83,7 +83,7 @@ class New:
     def refuse(self, context: RequestContext) -> None:
         raise exceptions.InstanceNotFound(instance_id="i1")
 
-    def lose_the_database(self, context: RequestContext) -> Later[None] | None:
+    def lose_the_database(self, context: RequestContext) -> ResponseFuture[None] | None:
         def gone() -> None:
             raise ConnectionError("gone")
 
@@ -92,7 +92,7 @@ class New:
     def tell(self, context: RequestContext, what: str, how: str = "loud") -> None:
         self.heard.append((what, how))
 
-    def ask(self, context: RequestContext) -> str | Later[str]:
+    def ask(self, context: RequestContext) -> str | ResponseFuture[str]:
         return told_later(lambda: f"{context.user_id} {context.auth_token}")
 
     def whisper(self, context: RequestContext, what: str) -> None:
@@ -149,7 +149,7 @@ class Bus:
             "new": rpc.Endpoint(NewRPC, self.new, orders={"turn": self.new._turn}, translate=translate),
             "old": rpc.Endpoint(OldRPC, self.old),
         }
-        self.servers: list[rpc.Server] = []
+        self.servers: list[rpc.RpcServer] = []
         self.transport: Any
         if kind == "in process":
             self.transport = rpc.InProcess(conf)
@@ -157,7 +157,7 @@ class Bus:
                 self.transport.serve(endpoint, name)
         else:
             self.transport = rpc.Transport(conf)
-            self.servers = [rpc.Server(self.transport, name, endpoint) for name, endpoint in endpoints.items()]
+            self.servers = [rpc.RpcServer(self.transport, name, endpoint) for name, endpoint in endpoints.items()]
         for server in self.servers:
             server.start()
         self.client = rpc.proxy(NewRPC, self.transport)

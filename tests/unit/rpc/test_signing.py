@@ -24,7 +24,7 @@ from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.rpc import keys, permissions, signing
 from nova_lite.rpc.client import Message
 from nova_lite.rpc.keys import Keyring, PrivateKey
-from nova_lite.rpc.signing import ANSWER, SIGNATURE, Clock, Seen
+from nova_lite.rpc.signing import ANSWER, SIGNATURE, Clock, ReplayCache
 from nova_lite.scheduler.rpcapi import SchedulerRPC
 
 ALLOWED = {
@@ -123,7 +123,7 @@ class Bench:
         self.conf_ = self.conf()
         self.transport = rpc.Transport(self.conf_, rpc.CONDUCTOR)
         self.endpoint = rpc.Endpoint(ThingRPC, self.things, orders={"turn": self.things._turn})
-        self.server = rpc.Server(self.transport, "controller", self.endpoint)
+        self.server = rpc.RpcServer(self.transport, "controller", self.endpoint)
         self.server.start()
 
     def client(self, role: str, host: str) -> Any:
@@ -591,7 +591,7 @@ def an_id(number: int) -> bytes:
 
 
 def test_ids_are_remembered_as_long_as_they_could_be_replayed() -> None:
-    seen = Seen(80, limit=1000)
+    seen = ReplayCache(80, limit=1000)
     assert seen.add(an_id(1), 100.0, 20.0)
     assert not seen.add(an_id(1), 100.0, 20.0)
     assert not seen.add(an_id(1), 100.0, 99.0), "it is not older than what is taken"
@@ -601,7 +601,7 @@ def test_ids_are_remembered_as_long_as_they_could_be_replayed() -> None:
 
 
 def test_each_of_many_ids_of_one_moment_is_remembered() -> None:
-    seen = Seen(80, limit=10_000)
+    seen = ReplayCache(80, limit=10_000)
     for number in range(3000):
         assert seen.add(an_id(number), 100.0, 20.0)
         assert not seen.add(an_id(number), 100.0, 20.0)
@@ -610,7 +610,7 @@ def test_each_of_many_ids_of_one_moment_is_remembered() -> None:
 
 
 def test_a_sender_does_not_choose_how_many_ids_are_looked_through() -> None:
-    seen = Seen(80, limit=10_000)
+    seen = ReplayCache(80, limit=10_000)
     alike = [bytes(12) + number.to_bytes(4, "big") for number in range(4000)]
     assert all(seen.add(each, 100.0, 20.0) for each in alike)
     assert not any(seen.add(each, 100.0, 20.0) for each in alike)
@@ -620,7 +620,7 @@ def test_a_sender_does_not_choose_how_many_ids_are_looked_through() -> None:
 
 def test_a_sender_of_few_messages_takes_little_memory() -> None:
     """There may be thousands of them."""
-    seen = Seen(80, limit=1000)
+    seen = ReplayCache(80, limit=1000)
     for number in range(48):
         assert seen.add(an_id(number), 100.0 + number * 80 / 48, 20.0)
     assert len(seen) == 48
@@ -629,7 +629,7 @@ def test_a_sender_of_few_messages_takes_little_memory() -> None:
 
 
 def test_the_end_of_one_id_and_the_beginning_of_the_next_are_none() -> None:
-    seen = Seen(80, limit=1000)
+    seen = ReplayCache(80, limit=1000)
     first, second = bytes(range(16)), bytes(range(16, 32))
     for each in (first, second, first[8:] + second[:8]):
         assert seen.add(each, 100.0, 20.0)
@@ -637,7 +637,7 @@ def test_the_end_of_one_id_and_the_beginning_of_the_next_are_none() -> None:
 
 
 def test_memory_is_bounded_and_what_was_forgotten_is_refused() -> None:
-    seen = Seen(80, limit=100)
+    seen = ReplayCache(80, limit=100)
     taken = [number for number in range(1000) if seen.add(an_id(number), 1000.0 + number / 20, 920.0)]
     assert len(taken) == 1000
     assert len(seen) <= 100 + 200, "one part may be over the limit"

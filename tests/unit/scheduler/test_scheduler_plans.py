@@ -66,7 +66,7 @@ def holding(number: int, specs: list[RequestSpec], **changes: object) -> HostSta
     return state
 
 
-def rebalance(hosts: list[HostState], specs: list[RequestSpec], max_moves: int = 100) -> list[plans.Step]:
+def rebalance(hosts: list[HostState], specs: list[RequestSpec], max_moves: int = 100) -> list[plans.PlanStep]:
     return plans.rebalance(hosts, specs, FILTERS, WEIGHERS, random.Random(1), max_moves)
 
 

@@ -18,7 +18,7 @@ from nova_lite.objects import BlockDevice, Image, NetworkDisk, VolumeConnection
 from nova_lite.objects.block_device import Source
 from nova_lite.virt.libvirt import disks, guestxml, volumes
 from nova_lite.volume.cinder import CinderVolumes, rbd_disk
-from tests.unit.conductor import make
+from tests.support import make
 
 VOLUME, SERVER, SECRET = str(uuid.uuid4()), str(uuid.uuid4()), str(uuid.uuid4())
 RBD: dict[str, Any] = {

@@ -15,7 +15,7 @@ from nova_lite.objects import BlockDevice, Image, VolumeVerb, VolumeWork
 from nova_lite.objects.block_device import Source
 from nova_lite.virt import images as disk_images
 from nova_lite.volume.local import GIB, LocalVolumes
-from tests.unit.conductor import make
+from tests.support import make
 
 DATA = b"what an image says" * 1000
 

@@ -119,7 +119,7 @@ def test_an_open_file_is_refused(tmp_path: Path, mode: int) -> None:
 @pytest.mark.parametrize("name", ["", " a", "a ", "a/b", "a\nb", "x" * 256])
 def test_names(name: str) -> None:
     with pytest.raises(exceptions.InvalidInput):
-        directory.add_project(directory.Content(), name)
+        directory.add_project(directory.UsersFile(), name)
 
 
 def test_implied_roles() -> None:
@@ -131,7 +131,7 @@ def test_implied_roles() -> None:
 
 
 def test_roles_are_given_and_taken() -> None:
-    content = directory.Content()
+    content = directory.UsersFile()
     project = directory.add_project(content, "demo")
     user = User(id="u", name="u", password="")
     content.users.append(user)

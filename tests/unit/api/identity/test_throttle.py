@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nova_lite.api.identity import throttle
-from nova_lite.api.identity.throttle import FREE_OF_ADDRESS, FREE_OF_USER, LONGEST_WAIT, MEMORY, Throttle
+from nova_lite.api.identity.throttle import FREE_OF_ADDRESS, FREE_OF_USER, LONGEST_WAIT, MEMORY, PasswordThrottle
 from nova_lite.base import exceptions
 from tests.unit.api.identity.conftest import World
 from tests.unit.api.identity.test_identity_api import error
@@ -18,7 +18,7 @@ class Clock:
         return self.now
 
 
-def wait(guard: Throttle, clock: Clock, user: str = "alice", address: str = "a") -> float:
+def wait(guard: PasswordThrottle, clock: Clock, user: str = "alice", address: str = "a") -> float:
     """Seconds until the next try."""
     before = clock.now
     while True:
@@ -31,7 +31,7 @@ def wait(guard: Throttle, clock: Clock, user: str = "alice", address: str = "a")
 
 def test_each_wrong_one_doubles_the_wait_up_to_a_minute() -> None:
     clock = Clock()
-    guard = Throttle(clock)
+    guard = PasswordThrottle(clock)
     waits = []
     for _ in range(FREE_OF_USER + 10):
         guard.failed("alice", "a")
@@ -47,7 +47,7 @@ def test_each_wrong_one_doubles_the_wait_up_to_a_minute() -> None:
 
 def test_many_users_from_one_address() -> None:
     clock = Clock()
-    guard = Throttle(clock)
+    guard = PasswordThrottle(clock)
     for number in range(FREE_OF_ADDRESS):
         guard.check(f"user-{number}", "a")
         guard.failed(f"user-{number}", "a")
@@ -58,7 +58,7 @@ def test_many_users_from_one_address() -> None:
 
 def test_what_is_old_or_too_much_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
-    guard = Throttle(clock)
+    guard = PasswordThrottle(clock)
     for _ in range(FREE_OF_USER):
         guard.failed("alice", "a")
     clock.now += MEMORY

@@ -8,7 +8,7 @@ import pytest
 
 from nova_lite.base import exceptions
 from nova_lite.virt.libvirt import floating
-from nova_lite.virt.libvirt.floating import Addresses
+from nova_lite.virt.libvirt.floating import FloatingAddresses
 from tests.unit.virt.builders import make_vif
 
 A, B = "192.0.2.1", "192.0.2.2"
@@ -22,7 +22,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_the_machine_has_those_of_its_guests_and_no_others(tmp_path: Path, ran: list[str]) -> None:
-    addresses = Addresses(str(tmp_path), "h", "lo")
+    addresses = FloatingAddresses(str(tmp_path), "h", "lo")
     addresses.have(set())
     assert ran == []
     addresses.have({A})
@@ -36,9 +36,9 @@ def test_the_machine_has_those_of_its_guests_and_no_others(tmp_path: Path, ran: 
 
 def test_after_a_restart_nothing_is_left_and_nothing_missing(tmp_path: Path, ran: list[str]) -> None:
     """The machine may have been started anew meanwhile, and has none then."""
-    Addresses(str(tmp_path), "h", "lo").have({A, B})
+    FloatingAddresses(str(tmp_path), "h", "lo").have({A, B})
     ran.clear()
-    Addresses(str(tmp_path), "h", "lo").have({B})
+    FloatingAddresses(str(tmp_path), "h", "lo").have({B})
     assert ran == [f"replace {A}/32 dev lo", f"del {A}/32 dev lo", f"replace {B}/32 dev lo"]
 
 
@@ -49,10 +49,10 @@ def test_what_was_begun_is_known_to_the_next_life(tmp_path: Path, monkeypatch: p
     with monkeypatch.context() as patch:
         patch.setattr(floating.images, "run", fails)
         with pytest.raises(exceptions.VirtDriverError):
-            Addresses(str(tmp_path), "h", "lo").have({A})
+            FloatingAddresses(str(tmp_path), "h", "lo").have({A})
     ran: list[str] = []
     monkeypatch.setattr(floating.images, "run", lambda *command: ran.append(" ".join(command[2:])))
-    Addresses(str(tmp_path), "h", "lo").have(set())
+    FloatingAddresses(str(tmp_path), "h", "lo").have(set())
     assert ran[-1] == f"del {A}/32 dev lo"
 
 

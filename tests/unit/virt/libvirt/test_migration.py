@@ -13,7 +13,7 @@ from oslo_config import cfg
 from nova_lite.base import exceptions
 from nova_lite.objects import LiveDestination
 from nova_lite.virt.libvirt.connection import Connection
-from nova_lite.virt.libvirt.migration import Migration
+from nova_lite.virt.libvirt.migration import LiveMigrator
 from tests.unit.virt.libvirt.test_connection import failing, libvirt_error
 
 UUID = "2b2e0a7a-55c5-4d5a-a9fd-6d2b9a3d9c11"
@@ -56,7 +56,7 @@ def settle(conf: cfg.ConfigOpts, monkeypatch: pytest.MonkeyPatch) -> Callable[[A
             return there
 
         monkeypatch.setattr(libvirt, "open", open_)
-        return Migration(conf, Connection("test:///default", "h1"), UUID, THERE).settle()
+        return LiveMigrator(conf, Connection("test:///default", "h1"), UUID, THERE).settle()
 
     return find
 

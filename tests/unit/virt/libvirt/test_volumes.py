@@ -141,7 +141,7 @@ class Hypervisor:
 def test_a_scsi_volume_beside_local_scsi_disks_gets_a_name_of_its_own(tmp_path: Path) -> None:
     local_disks = [disks.Disk(path=f"/i/{name}", device=name, format="raw", bus="scsi") for name in ("sda", "sdb")]
     guest = Domain(*local_disks)
-    attaching: Any = volumes.Volumes(*[Hypervisor(guest)] * 2)  # type: ignore[arg-type]
+    attaching: Any = volumes.VolumeDevices(*[Hypervisor(guest)] * 2)  # type: ignore[arg-type]
     path = str(tmp_path / VOLUME_ID)
     for _ in range(2):
         attaching.attach("u", volume("/dev/sdb", disk_bus="scsi"), path)
@@ -151,7 +151,7 @@ def test_a_scsi_volume_beside_local_scsi_disks_gets_a_name_of_its_own(tmp_path: 
 
 def test_a_daemon_that_was_killed_between_goes_on_with_the_same_name(tmp_path: Path) -> None:
     guest = Domain(disks.Disk(path="/i/disk", device="vdc", format="raw"))
-    attaching: Any = volumes.Volumes(*[Hypervisor(guest)] * 2)  # type: ignore[arg-type]
+    attaching: Any = volumes.VolumeDevices(*[Hypervisor(guest)] * 2)  # type: ignore[arg-type]
     attaching.attach("u", volume("/dev/vdc"), str(tmp_path / VOLUME_ID))
     devices = guest.running.find("devices")
     assert devices is not None

@@ -80,10 +80,10 @@ class ScheduleStep(Step):
 class HostStep(Step):
     """An order to the host ``at``, by the RPC method ``method`` (of the compute service's version ``since``).
 
-    ``begun``: the task state once the host has said that it begins. ``tasks``: those that the host says as it comes to
-    them, in this order. ``driver``: the method of the virt driver that does the whole step; without one the host's module
-    does it. ``fences``: the host first promises never to build the instance again at this generation.
-    ``retry_forever``: repeated until it succeeds; neither a failure nor the deadline ends it.
+    ``begun``: the task state once the host has reported that it starts. ``tasks``: the task states that the host
+    reports as it reaches them, in this order. ``driver``: the method of the virt driver that does the whole step;
+    without one the host's module does it. ``fences``: the host first promises never to build the instance again at this
+    generation. ``retry_forever``: repeated until it succeeds; neither a failure nor the deadline ends it.
     ``offline_step``: the step's name while its host is away; the owner already sees it as done.
     ``self_compensating``: a host that reports a failure has undone its own part, so the step's undo there is skipped.
     ``minimal``: the command carries the instance's own row only, without interfaces and tags.

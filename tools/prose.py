@@ -33,16 +33,108 @@ TOP = Path(__file__).resolve().parents[1]
 MOST_WORDS = 35
 MOST_COLUMNS = 240
 
-_OPENING = (
-    "What Who Whose Whom Whether Of One Ones Those That Which Where How By As So With It They This These Such Nothing "
-    "Nobody Nowhere From To For In On At Here There If When While Until After Before Because Since Also Then Not Only "
-    "Else Than Into Between Beside Besides Within Without Unless Anything Anybody Everything Everybody Both"
-).split()
+_OPENING = [
+    "What",
+    "Who",
+    "Whose",
+    "Whom",
+    "Whether",
+    "Of",
+    "One",
+    "Ones",
+    "Those",
+    "That",
+    "Which",
+    "Where",
+    "How",
+    "By",
+    "As",
+    "So",
+    "With",
+    "It",
+    "They",
+    "This",
+    "These",
+    "Such",
+    "Nothing",
+    "Nobody",
+    "Nowhere",
+    "From",
+    "To",
+    "For",
+    "In",
+    "On",
+    "At",
+    "Here",
+    "There",
+    "If",
+    "When",
+    "While",
+    "Until",
+    "After",
+    "Before",
+    "Because",
+    "Since",
+    "Also",
+    "Then",
+    "Not",
+    "Only",
+    "Else",
+    "Than",
+    "Into",
+    "Between",
+    "Beside",
+    "Besides",
+    "Within",
+    "Without",
+    "Unless",
+    "Anything",
+    "Anybody",
+    "Everything",
+    "Everybody",
+    "Both",
+]
 #: Openings that are fine at the head of a test page or of an option's text, but not of a docstring.
-_TEST_OPENING = (
-    "what who whose whom which where how one ones those that it they this these such nothing nobody of by as so with "
-    "from to for in on at all_that if when while until after before not only"
-).split()
+_TEST_OPENING = [
+    "what",
+    "who",
+    "whose",
+    "whom",
+    "which",
+    "where",
+    "how",
+    "one",
+    "ones",
+    "those",
+    "that",
+    "it",
+    "they",
+    "this",
+    "these",
+    "such",
+    "nothing",
+    "nobody",
+    "of",
+    "by",
+    "as",
+    "so",
+    "with",
+    "from",
+    "to",
+    "for",
+    "in",
+    "on",
+    "at",
+    "all_that",
+    "if",
+    "when",
+    "while",
+    "until",
+    "after",
+    "before",
+    "not",
+    "only",
+]
 #: Terms of our own that have a standard name. Checked in docstrings, comments, pages, and names of functions.
 _WORDS = {
     r"\b(is|are|was|were|be|been|being) told\b": "notified, reported, passed",
@@ -223,13 +315,16 @@ def _page(path: Path, text: str) -> Iterator[Finding]:
         paragraph.append(re.sub(r"^\s*([-*>]|\d+\.)\s+", "", line).strip())
 
 
+_SENTENCE_END = re.compile(r"(?<=[.;:?!])[\"')\]]*\s+(?=[`A-Z\[\"'(*])|;\s|(?<=``):\s|\.\s(?=``)")
+
+
 def sentences(text: str) -> list[str]:
     """Split running text into sentences. Literal blocks and field lists are left out."""
     text = re.sub(r"::\n\n(?:[ \t]+.*\n?|\n)+", " ", text)
     text = re.sub(r"\]\([^)]*\)", "]", text)
     parts: list[str] = []
     for block in re.split(r"\n\s*\n|\n\s*(?:[-*]|\d+\.)\s", text):
-        parts += re.split(r"(?<=[.;:?!])[\"')\]]*\s+(?=[`A-Z\[\"'(*])|;\s|(?<=``):\s|\.\s(?=``)", block.replace("\n", " "))
+        parts += re.split(_SENTENCE_END, block.replace("\n", " "))
     return [part.strip() for part in parts if part.strip()]
 
 

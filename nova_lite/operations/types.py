@@ -178,7 +178,7 @@ class Operation:
     def step(self, name: str) -> Step:
         """The step of this name, an undo or the name of one while its host is away included; raises `LookupError`."""
         for step in self.all_steps():
-            if name in (step.name, getattr(step, "away", None)):
+            if name in (step.name, getattr(step, "offline_step", None)):
                 return step
         raise LookupError(f"{self.kind} has no step {name}")
 
@@ -200,7 +200,7 @@ class Operation:
         return any(isinstance(step, ScheduleStep) for step in self.steps)
 
     def is_undo(self, name: str) -> bool:
-        return all(name not in (step.name, getattr(step, "away", None)) for step in self.steps)
+        return all(name not in (step.name, getattr(step, "offline_step", None)) for step in self.steps)
 
     def undone_by(self, name: str) -> Step:
         """The step that the undo of this name takes back."""

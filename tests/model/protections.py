@@ -200,7 +200,7 @@ PROTECTIONS = [
     Protection(
         "source confirms first",
         "a moved guest is off before it is made elsewhere",
-        "operations.py: the order of its steps",
+        "operations/moves.py: the order of its steps",
         RESIZE,
         twice=True,
     ),
@@ -214,7 +214,7 @@ PROTECTIONS = [
     Protection(
         "destination fenced first",
         "the way back begins when the destination has promised",
-        "operations.py: the undo of `finish_resize`",
+        "operations/moves.py: the undo of `finish_resize`",
         RESIZE,
         twice=True,
     ),
@@ -227,7 +227,7 @@ PROTECTIONS = [
     Protection(
         "order of steps",
         "a late order of the way there does not stop what has come back",
-        "compute/fencing.py: admit; operations.py: position",
+        "compute/fencing.py: admit; operations/types.py: position",
         RESIZE,
     ),
     Protection(
@@ -245,7 +245,7 @@ PROTECTIONS = [
     Protection(
         "source is asked",
         "a hand-over that nobody has heard of, or that failed, is not undone on a guess",
-        "operations.py: the undo of `live_migration`",
+        "operations/moves.py: the undo of `live_migration`",
         LIVE_MIGRATE,
     ),
     Protection(
@@ -270,7 +270,7 @@ PROTECTIONS = [
     Protection(
         "source cleared first",
         "a guest's old end holds its claim until it has nothing",
-        "operations.py: the order of its steps",
+        "operations/moves.py: the order of its steps",
         LIVE_MIGRATE,
     ),
     Protection(
@@ -289,7 +289,7 @@ PROTECTIONS = [
     Protection(
         "order of live steps",
         "a late order does not start what has moved",
-        "compute/fencing.py: admit; operations.py: position",
+        "compute/fencing.py: admit; operations/types.py: position",
         LIVE_MIGRATE,
         twice=True,
     ),

@@ -148,7 +148,7 @@ def _outcomes(action: Mapping[str, Any], done: Transaction) -> set[str]:
     found |= {str(step.becomes) for step in steps}
     if row.kind in MOVES and (steps or row.kind == "live-migration"):
         found |= set(AS_BEFORE)
-    lasting = any(isinstance(step, HostStep) and step.lasting for step in row.all_steps())
+    lasting = any(isinstance(step, HostStep) and step.retry_forever for step in row.all_steps())
     failed = (not is_open(after) and after["message"]) or (is_open(after) and row.is_undo(after["step"]))
     if failed or (lasting and is_open(after)):
         found |= {row.failed} if row.failed else set(SETTLED)

@@ -15,7 +15,7 @@ SCRIPT = """
 import ctypes, threading
 from nova_lite.base import memory
 if {share}:
-    memory.share_arenas()
+    memory.limit_malloc_arenas()
 libc = ctypes.CDLL(None)
 libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
 together = threading.Barrier(12)

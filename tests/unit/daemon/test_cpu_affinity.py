@@ -147,11 +147,11 @@ def test_the_unit_and_devstack_let_it_choose_and_go_first() -> None:
 
 PROGRAM = """
 import os, threading, time
-from nova_lite.daemon.cpu_affinity import OneCpu
+from nova_lite.daemon.cpu_affinity import CpuAffinity
 stop = threading.Event()
 before = [threading.Thread(target=stop.wait) for _ in range(8)]
 for each in before: each.start()
-keeper = OneCpu()
+keeper = CpuAffinity()
 keeper()
 time.sleep(0.1)
 keeper()

@@ -114,7 +114,7 @@ def test_who_has_to_go_is_told_so_and_deletes_are_done(pool: Callable[..., Pool]
     assert not any(each.failures for each in deletes)
     assert made.workers.refused == {Priority.LIST: 5}
     failure = common.serialize_remote_exception(lists[0].failures[0])
-    error = common.deserialize_remote_exception(failure, ["nova_lite.base.exceptions"])
+    error = common.deserialize_remote_exception(failure, [exceptions.WIRE_MODULE])
     assert isinstance(error, exceptions.ServiceUnavailable)
     assert load_shedding.is_overloaded(error)
     assert 1 <= error.kwargs["retry_after"] <= 3

@@ -16,7 +16,7 @@ from nova_lite.base import exceptions, metrics
 from nova_lite.base.context import RequestContext
 from nova_lite.compute import consoles
 from nova_lite.compute.claims import Claims
-from nova_lite.compute.engine import CommandExecutor
+from nova_lite.compute.executor import CommandExecutor
 from nova_lite.compute.fencing import FencingTokenStore
 from nova_lite.compute.heartbeat import Heartbeat
 from nova_lite.compute.host import LocalHost

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import get_admin_context
-from nova_lite.compute.agreement import ConsistencyCheck
+from nova_lite.compute.consistency_check import ConsistencyCheck
 from nova_lite.compute.host import LocalHost
 from nova_lite.compute.host_boot import HostBoot
 from nova_lite.objects import DomainReport, DomainVerdict, Verdict, digest_of_domains

@@ -15,7 +15,7 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import get_admin_context
-from nova_lite.compute.agreement import ConsistencyCheck
+from nova_lite.compute.consistency_check import ConsistencyCheck
 from nova_lite.compute.heartbeat import Heartbeat
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.objects import HostReport

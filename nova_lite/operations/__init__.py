@@ -1,7 +1,7 @@
 """Every operation on a server, as data: what allows it, its steps in order, what each becomes, and what undoes it.
 
 No I/O. The conductor's engine (`nova_lite.conductor.engine.engine`) drives the rows, the host's
-(`nova_lite.compute.engine`) carries out its steps; only what is an operation's own is code, in the module
+(`nova_lite.compute.executor`) carries out its steps; only what is an operation's own is code, in the module
 of its name beside each engine. Routes, rules, the table of states in the docs, and the fault matrix are made of these
 rows.
 """

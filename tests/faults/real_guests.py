@@ -25,7 +25,8 @@ import libvirt
 
 from nova_lite.base import failpoints
 from nova_lite.operations.states import PowerState
-from nova_lite.virt.libvirt import dhcp, guestxml
+from nova_lite.virt.libvirt.domain import guest_xml
+from nova_lite.virt.libvirt.net import dhcp
 from tests.faults import arena as arenas
 from tests.faults import matrix, scenarios
 from tests.faults.arena import Arena, Site
@@ -78,7 +79,7 @@ class RealCloud(cloud.Cloud):
         found = {}
         for domain in self.libvirt.listAllDomains():
             with contextlib.suppress(libvirt.libvirtError):  # gone meanwhile, or not of our kind
-                owner = guestxml.parse_owner(domain.metadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, guestxml.NAMESPACE))
+                owner = guest_xml.parse_owner(domain.metadata(libvirt.VIR_DOMAIN_METADATA_ELEMENT, guest_xml.NAMESPACE))
                 if owner is not None and owner.host == self.host:
                     found[domain.UUIDString()] = bool(domain.isActive())
         return found

@@ -251,20 +251,20 @@ PROTECTIONS = [
     Protection(
         "later order ends it",
         "who is asked where the guest is ends its hand-over first",
-        "compute/operations/live_migration.py: _wish; virt/libvirt/migration.py: settle",
+        "compute/operations/live_migration.py: _wish; virt/libvirt/domain/live_migration.py: settle",
         LIVE_MIGRATE,
     ),
     Protection(
         "destination is asked",
         "a guest that is off at the source may run at the destination",
-        "virt/libvirt/migration.py: settle",
+        "virt/libvirt/domain/live_migration.py: settle",
         LIVE_MIGRATE,
         twice=True,
     ),
     Protection(
         "what has arrived counts",
         "a guest that ran at the destination is there, also when it is off by now",
-        "virt/libvirt/migration.py: _has_arrived_there",
+        "virt/libvirt/domain/live_migration.py: _has_arrived_there",
         LIVE_MIGRATE,
     ),
     Protection(

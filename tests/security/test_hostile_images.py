@@ -22,8 +22,8 @@ from nova_lite.base import exceptions
 from nova_lite.image import local
 from nova_lite.objects import Image
 from nova_lite.virt import images
-from nova_lite.virt.libvirt.disks import DiskMaker
-from nova_lite.virt.libvirt.imagecache import ImageCache
+from nova_lite.virt.libvirt.disks.disks import DiskMaker
+from nova_lite.virt.libvirt.disks.image_cache import ImageCache
 from tests.security.hostile_images import DECLARED, MIB, Hostile, corpus
 from tests.unit.api.image.test_image_api import Images
 from tests.unit.virt.builders import make_flavor, make_image, make_instance, make_spec

@@ -42,7 +42,7 @@ def operations(app: App, args: argparse.Namespace) -> None:
 
 def hardware(app: App, args: argparse.Namespace) -> None:
     """Needs libvirt's Python binding, as each example is run through the driver's own XML."""
-    from nova_lite.virt.libvirt import hardware_page as made
+    from nova_lite.virt.libvirt.domain import hardware_page as made
 
     print(made.markdown(), end="")
 

@@ -48,36 +48,25 @@ from nova_lite.virt.driver import (
     instances_path,
     snapshots_path,
 )
-from nova_lite.virt.libvirt import (
-    console,
-    cpumodel,
-    diagnostics,
-    diskuse,
-    guestxml,
-    hosttopology,
-    hosttraits,
-    inventory,
-    kvm,
-    migration,
-    monitor,
-    transfer,
-)
 from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
-from nova_lite.virt.libvirt.consoles import Consoles
-from nova_lite.virt.libvirt.disks import CONFIG_DRIVE, DiskMaker, DiskSet
-from nova_lite.virt.libvirt.domains import Domains
-from nova_lite.virt.libvirt.events import EventRelay
-from nova_lite.virt.libvirt.imagecache import ImageCache
-from nova_lite.virt.libvirt.interfaces import InterfaceDevices
-from nova_lite.virt.libvirt.moved import MovedDisks
-from nova_lite.virt.libvirt.networks import HostNetworks
+from nova_lite.virt.libvirt.disks import disk_usage, transfer
+from nova_lite.virt.libvirt.disks.disks import CONFIG_DRIVE, DiskMaker, DiskSet
+from nova_lite.virt.libvirt.disks.image_cache import ImageCache
+from nova_lite.virt.libvirt.disks.moved_disks import MovedDisks
+from nova_lite.virt.libvirt.disks.snapshots import Snapshotter
+from nova_lite.virt.libvirt.disks.volume_copies import VolumeCopies
+from nova_lite.virt.libvirt.disks.volumes import VolumeDevices
+from nova_lite.virt.libvirt.domain import console_log, diagnostics, guest_xml, live_migration
+from nova_lite.virt.libvirt.domain.consoles import Consoles
+from nova_lite.virt.libvirt.domain.domains import Domains
+from nova_lite.virt.libvirt.domain.events import EventRelay
+from nova_lite.virt.libvirt.domain.rescue import RescueBoot
+from nova_lite.virt.libvirt.host import cpu_model, cpu_monitor, host_topology, host_traits, inventory, kvm
+from nova_lite.virt.libvirt.net.interfaces import InterfaceDevices
+from nova_lite.virt.libvirt.net.networks import HostNetworks
+from nova_lite.virt.libvirt.net.security_groups import PortFirewall
+from nova_lite.virt.libvirt.net.tunnels import Tunnels
 from nova_lite.virt.libvirt.records import Records
-from nova_lite.virt.libvirt.rescue import RescueBoot
-from nova_lite.virt.libvirt.security_groups import PortFirewall
-from nova_lite.virt.libvirt.snapshots import Snapshotter
-from nova_lite.virt.libvirt.tunnels import Tunnels
-from nova_lite.virt.libvirt.volumecopies import VolumeCopies
-from nova_lite.virt.libvirt.volumes import VolumeDevices
 
 LOG = logging.getLogger(__name__)
 
@@ -111,10 +100,10 @@ class LibvirtDriver(ComputeDriver):
         self._volume_copies = VolumeCopies(self._connection, self._domains, self._volumes, self._snapshots)
         self._virt_type = conf.libvirt.virt_type
         self._capabilities: str | None = None
-        self._given = guestxml.Host(machine=conf.libvirt.hw_machine_type)
+        self._given = guest_xml.Host(machine=conf.libvirt.hw_machine_type)
         self._traits: list[str] = []
         self._cells: list[NUMACell] = []
-        self._monitor = monitor.CpuMonitor(self._connection) if monitor.NAME in conf.compute_monitors else None
+        self._monitor = cpu_monitor.CpuMonitor(self._connection) if cpu_monitor.NAME in conf.compute_monitors else None
 
     # --- the host
 
@@ -148,20 +137,20 @@ class LibvirtDriver(ComputeDriver):
         try:
             capabilities = [
                 self._connection.connect_call(
-                    "getDomainCapabilities", None, hosttraits.ARCHITECTURE, machine, self._virt_type, 0
+                    "getDomainCapabilities", None, host_traits.ARCHITECTURE, machine, self._virt_type, 0
                 )
-                for machine in hosttraits.MACHINES
+                for machine in host_traits.MACHINES
             ]
         except LibvirtFailure as error:
             raise exceptions.ConfigurationError(
                 reason=f"libvirt cannot run {self._virt_type} guests on host {self.host}: {error.kwargs['reason']}"
             ) from error
-        model = cpumodel.choose(self.conf, self._virt_type, capabilities[0])
-        found = hosttraits.of_domains(capabilities) | set(self.conf.custom_traits)
-        found |= hosttraits.of_cpu(self._connection, self._virt_type, model, capabilities[0])
+        model = cpu_model.choose(self.conf, self._virt_type, capabilities[0])
+        found = host_traits.of_domains(capabilities) | set(self.conf.custom_traits)
+        found |= host_traits.of_cpu(self._connection, self._virt_type, model, capabilities[0])
         self._traits = sorted(found)
         machine = self.conf.libvirt.hw_machine_type
-        self._given = guestxml.Host(cpu=model, machine=machine, secure_boot=traits.SECURE_BOOT in found)
+        self._given = guest_xml.Host(cpu=model, machine=machine, secure_boot=traits.SECURE_BOOT in found)
 
     def get_inventory(self) -> Inventory:
         running = sum(info.power_state == PowerState.RUNNING for info in self._domains.all())
@@ -182,7 +171,7 @@ class LibvirtDriver(ComputeDriver):
 
     def _learn_topology(self) -> None:
         """The machine's NUMA cells, and what of them is given out; pages are counted at the start."""
-        machine = hosttopology.parse(self._host_capabilities())
+        machine = host_topology.parse(self._host_capabilities())
         self._cells = topology.given_out(self.conf, machine)
         shared = topology.shared_of(self.conf, machine)
         self._given = msgspec.structs.replace(self._given, shared_cpus=shared)
@@ -281,7 +270,7 @@ class LibvirtDriver(ComputeDriver):
         networks = self._networks.run_by_libvirt(spec.vifs)
         cache = self.conf.libvirt.tb_cache_mb
         listeners = self._consoles.listeners()
-        return guestxml.guest_xml(
+        return guest_xml.guest_xml(
             *(spec, self.host, directory, disks, self._virt_type, cache, networks, listeners),
             hardware=_hardware(spec),
             given=self._given,
@@ -395,7 +384,7 @@ class LibvirtDriver(ComputeDriver):
         if info.power_state not in (PowerState.RUNNING, PowerState.PAUSED):
             raise exceptions.MigrationPreCheckError(reason="the guest does not run")
         with _files_errors():
-            found = migration.source_of(
+            found = live_migration.source_of(
                 self.conf, self._connection.call(domain.XMLDesc, 0), self._records.directory(instance_uuid)
             )
         sizes = {name: self._capacity(domain, instance_uuid, name) for name in found.disks}
@@ -437,18 +426,18 @@ class LibvirtDriver(ComputeDriver):
         self, instance_uuid: str, destination: LiveDestination, watch: Callable[[MigrationProgress], Wish]
     ) -> None:
         domain, _ = self._domains.get(instance_uuid)
-        migration.LiveMigrator(self.conf, self._connection, instance_uuid, destination).run(domain, watch)
+        live_migration.LiveMigrator(self.conf, self._connection, instance_uuid, destination).run(domain, watch)
 
     def settle_live_migration(self, instance_uuid: str, destination: LiveDestination) -> bool:
-        return migration.LiveMigrator(self.conf, self._connection, instance_uuid, destination).settle()
+        return live_migration.LiveMigrator(self.conf, self._connection, instance_uuid, destination).settle()
 
     def has_arrived(self, instance_uuid: str) -> bool:
         domain, _ = self._domains.get(instance_uuid)
-        return migration.has_arrived(self._connection.call, domain)
+        return live_migration.has_arrived(self._connection.call, domain)
 
     def take_over_paused(self, instance_uuid: str) -> None:
         domain, _ = self._domains.get(instance_uuid)
-        migration.take_over(self._connection.call, domain)
+        live_migration.take_over(self._connection.call, domain)
 
     # --- power
 
@@ -589,11 +578,11 @@ class LibvirtDriver(ComputeDriver):
 
     def _used_images(self) -> set[str]:
         """Also by domains that are older than records of what they use, which start their kernels themselves."""
-        used = diskuse.bases(self._records.instances_path)
+        used = disk_usage.bases(self._records.instances_path)
         for info in self._domains.all():
             with contextlib.suppress(exceptions.DomainNotFound):
                 domain, _ = self._domains.get(info.uuid)
-                used |= guestxml.boot_files(self._connection.call(domain.XMLDesc, libvirt.VIR_DOMAIN_XML_INACTIVE))
+                used |= guest_xml.boot_files(self._connection.call(domain.XMLDesc, libvirt.VIR_DOMAIN_XML_INACTIVE))
         return used
 
     def suspend(self, instance_uuid: str) -> None:
@@ -611,9 +600,9 @@ class LibvirtDriver(ComputeDriver):
 
     def get_console_output(self, instance_uuid: str, length: int | None) -> str:
         self._domains.get(instance_uuid)
-        path = os.path.join(self._records.directory(instance_uuid), guestxml.CONSOLE_LOG)
+        path = os.path.join(self._records.directory(instance_uuid), guest_xml.CONSOLE_LOG)
         with _files_errors():
-            return console.tail(path, length)
+            return console_log.tail(path, length)
 
     def get_vnc_console(self, instance_uuid: str) -> ConsoleAddress:
         domain, _ = self._domains.get(instance_uuid)

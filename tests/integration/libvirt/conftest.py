@@ -21,8 +21,8 @@ from nova_lite import conf as configuration
 from nova_lite.image import local
 from nova_lite.objects import VIF, Image, Network
 from nova_lite.virt.driver import SpawnSpec
-from nova_lite.virt.libvirt import dhcp, firewall, networks
 from nova_lite.virt.libvirt.driver import LibvirtDriver
+from nova_lite.virt.libvirt.net import dhcp, firewall, networks
 from tests.integration.libvirt.metadata import Service
 from tests.unit.virt.builders import make_flavor, make_image, make_instance, make_network, make_spec, make_vif
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from nova_lite.objects import Image
-from nova_lite.virt.libvirt import kvm
 from nova_lite.virt.libvirt.driver import LibvirtDriver
+from nova_lite.virt.libvirt.host import kvm
 from tests.integration.libvirt.conftest import MakeDriver, boot
 from tests.unit.virt.builders import make_flavor, make_instance, make_spec
 

@@ -18,7 +18,7 @@ from nova_lite.base import exceptions
 from nova_lite.objects import DiskSource, Image
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.driver import SpawnSpec
-from nova_lite.virt.libvirt import transfer
+from nova_lite.virt.libvirt.disks import transfer
 from nova_lite.virt.libvirt.driver import LibvirtDriver
 from tests.integration import scripts
 from tests.integration.libvirt import hosts

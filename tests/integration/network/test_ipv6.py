@@ -10,7 +10,7 @@ import msgspec
 
 from nova_lite.objects import VIF, PortFilters, SecurityGroup, SecurityGroupRule, ipv6
 from nova_lite.objects.security_group import default_group
-from nova_lite.virt.libvirt.security_groups import ruleset
+from nova_lite.virt.libvirt.net.security_groups import ruleset
 from tests.integration.libvirt.conftest import wait_for
 from tests.integration.network.conftest import BRIDGE, NETWORK, Room, within_patience
 

@@ -6,8 +6,8 @@ import sys
 
 from nova_lite.objects import PortFilters, SecurityGroup, SecurityGroupRule
 from nova_lite.objects.security_group import default_group, outward_rules
-from nova_lite.virt.libvirt.floating import ruleset as floating_ruleset
-from nova_lite.virt.libvirt.security_groups import ruleset
+from nova_lite.virt.libvirt.net.floating_ips import ruleset as floating_ruleset
+from nova_lite.virt.libvirt.net.security_groups import ruleset
 from tests.integration.network.conftest import BRIDGE, HOST_ADDRESS, OUTSIDE, Room, within_patience
 
 

@@ -14,8 +14,8 @@ import pytest
 
 from nova_lite.objects import VIF, PortFilters, SecurityGroup
 from nova_lite.objects.security_group import default_group
-from nova_lite.virt.libvirt.names import bridge_mac
-from nova_lite.virt.libvirt.security_groups import ruleset
+from nova_lite.virt.libvirt.net.names import bridge_mac
+from nova_lite.virt.libvirt.net.security_groups import ruleset
 from tests.integration.network.conftest import BRIDGE, HOST_ADDRESS, NETWORK, Room, run
 from tests.integration.network.test_port_filters import pinged, tcp, unpinged
 
@@ -28,7 +28,7 @@ import json, sys
 from types import SimpleNamespace
 import msgspec
 from nova_lite.objects import VIF
-from nova_lite.virt.libvirt.tunnels import Tunnels
+from nova_lite.virt.libvirt.net.tunnels import Tunnels
 wanted = json.load(sys.stdin)
 conf = SimpleNamespace(my_ip="127.0.0.1", vxlan=SimpleNamespace(local_ip=wanted["local_ip"], dstport=4789))
 tunnels = Tunnels(conf, "t", wanted["directory"])

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from nova_lite.virt.libvirt import dhcp
+from nova_lite.virt.libvirt.net import dhcp
 
 TOP = pathlib.Path(__file__).parents[3]
 UNITS = sorted((TOP / "etc/systemd").glob("*.service"))

@@ -24,8 +24,8 @@ from nova_lite.scheduler.filters.base import HostFilter
 from nova_lite.scheduler.filters.compute_capabilities import ComputeCapabilitiesFilter
 from nova_lite.scheduler.filters.image_properties import ImagePropertiesFilter
 from nova_lite.scheduler.filters.traits import TraitsFilter
-from nova_lite.virt.libvirt import hardware_page
-from nova_lite.virt.libvirt.disks import DiskMaker
+from nova_lite.virt.libvirt.disks.disks import DiskMaker
+from nova_lite.virt.libvirt.domain import hardware_page
 from tests.unit.scheduler import builders
 
 PAGE = Path(__file__).parents[3] / "docs" / "hardware.md"

@@ -16,7 +16,8 @@ import pytest
 from nova_lite.base import exceptions
 from nova_lite.objects import BlockDevice, Image, NetworkDisk, VolumeConnection
 from nova_lite.objects.block_device import Source
-from nova_lite.virt.libvirt import disks, guestxml, volumes
+from nova_lite.virt.libvirt.disks import disks, volumes
+from nova_lite.virt.libvirt.domain import guest_xml
 from nova_lite.volume.cinder import CinderVolumes, rbd_disk
 from tests.support import make
 
@@ -120,7 +121,7 @@ def test_its_xml() -> None:
     device = BlockDevice(
         uuid=SERVER, source_type=Source.VOLUME, destination_type="volume", volume_id=VOLUME, device_name="/dev/vdb"
     )
-    element = guestxml.disk_element(disks.volume_disk(device, rbd_disk(RBD)))
+    element = guest_xml.disk_element(disks.volume_disk(device, rbd_disk(RBD)))
     assert ET.tostring(element, encoding="unicode") == (
         '<disk type="network" device="disk"><driver name="qemu" type="raw" discard="unmap" cache="none" />'
         f'<source protocol="rbd" name="volumes/volume-{VOLUME}"><host name="10.0.0.1" port="6789" />'
@@ -206,6 +207,6 @@ def test_a_block_device_in_xml() -> None:
     device = BlockDevice(
         uuid=SERVER, source_type=Source.VOLUME, destination_type="volume", volume_id=VOLUME, device_name="/dev/vdb"
     )
-    element = guestxml.disk_element(disks.volume_disk(device, "/dev/disk/by-path/one"))
+    element = guest_xml.disk_element(disks.volume_disk(device, "/dev/disk/by-path/one"))
     source = element.find("source")
     assert (element.get("type"), source is not None and source.attrib) == ("block", {"dev": "/dev/disk/by-path/one"})

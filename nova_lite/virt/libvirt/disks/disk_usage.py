@@ -1,0 +1,77 @@
+"""What the files of all instances below one directory use: of the disk, and of the image cache.
+
+Whose they are does not matter: daemons, and machines, may share the directory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+import msgspec
+
+from nova_lite.virt.libvirt import records
+from nova_lite.virt.libvirt.disks import disks, qcow2
+
+_SECTOR = 512
+
+#: Files of an instance that may begin as a cached image.
+OVERLAYS = (disks.ROOT, disks.RESCUE)
+_GROWING = (*OVERLAYS, *disks.EPHEMERALS, disks.SWAP)
+
+
+class _Images(msgspec.Struct):
+    """The part of an instance's record that is read here."""
+
+    images: list[str] = []
+
+
+def growth(instances_path: str) -> int:
+    """By how many bytes the disks there may still grow."""
+    total = 0
+    for directory in _directories(instances_path):
+        for name in _GROWING:
+            with contextlib.suppress(FileNotFoundError):
+                total += _growth(os.path.join(directory, name))
+    return total
+
+
+def _growth(path: str) -> int:
+    found = os.stat(path)
+    header = qcow2.read(path) if os.path.basename(path) in OVERLAYS else None
+    size = found.st_size if header is None else header.size
+    return max(0, size - found.st_blocks * _SECTOR)
+
+
+def bases(instances_path: str) -> set[str]:
+    """Names in the image cache that instances there begin as, or boot, or are being made of. Raises OSError where that
+    cannot be told."""
+    used: set[str] = set()
+    for directory in _directories(instances_path):
+        with contextlib.suppress(FileNotFoundError):
+            used |= _recorded(os.path.join(directory, records.RECORD))
+        for name in OVERLAYS:
+            with contextlib.suppress(FileNotFoundError):
+                header = qcow2.read(os.path.join(directory, name))
+                if header is not None and header.backing:
+                    used.add(os.path.basename(header.backing))
+    return used
+
+
+def _recorded(path: str) -> set[str]:
+    with open(path, "rb") as file:
+        try:
+            return set(msgspec.json.decode(file.read(), type=_Images).images)
+        except msgspec.MsgspecError as error:
+            raise OSError(f"{path} cannot be read: {error}") from error
+
+
+def _directories(instances_path: str) -> Iterator[str]:
+    """Those half made included, whose records say already what they are to begin as."""
+    with os.scandir(instances_path) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False) and (
+                records.uuid_of(entry.name) is not None or entry.name.startswith(records.UNFINISHED)
+            ):
+                yield entry.path

@@ -1,0 +1,194 @@
+"""A guest's disks: made from its images and its flavor, in the instance's directory."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from nova_lite import hardware
+from nova_lite.base import exceptions, files
+from nova_lite.objects import BlockDevice, Flavor, Image, NetworkDisk, VolumeSource
+from nova_lite.objects import block_device as devices
+from nova_lite.virt import images
+from nova_lite.virt.configdrive import ConfigDrives
+from nova_lite.virt.driver import SpawnSpec
+from nova_lite.virt.libvirt.disks.image_cache import ImageCache
+from nova_lite.virt.libvirt.disks.overlays import Overlays
+
+ROOT = "disk"
+#: As many as an instance may have.
+EPHEMERALS = ("disk.eph0", "disk.eph1", "disk.eph2")
+SWAP = "disk.swap"
+CONFIG_DRIVE = "disk.config"
+RESCUE = "disk.rescue"
+#: The variables of a UEFI guest's firmware, which libvirt makes.
+NVRAM = "nvram.fd"
+RESCUE_CONFIG_DRIVE = "disk.config.rescue"
+
+#: Of images: the root disk is a drive with it.
+ISO = "iso"
+
+_MIB = 1024**2
+
+
+class Disk(msgspec.Struct, frozen=True):
+    """``device``: what the guest is meant to call it (vda). ``format``: qemu's name. ``serial``: of a volume, its id;
+    ``direct``: past the host's page cache, so that another host sees what was written. ``network``: where it is instead
+    of at a path."""
+
+    path: str
+    device: str
+    format: str
+    read_only: bool = False
+    bus: str = "virtio"
+    serial: str | None = None
+    direct: bool = False
+    network: NetworkDisk | None = None
+
+
+class DirectBoot(msgspec.Struct, frozen=True):
+    """A kernel that the hypervisor starts itself (AMI style)."""
+
+    kernel: str
+    ramdisk: str | None
+    command_line: str
+
+
+class DiskSet(msgspec.Struct, frozen=True):
+    disks: list[Disk]
+    direct_boot: DirectBoot | None
+
+
+class DiskMaker:
+    def __init__(self, cache: ImageCache, qemu_img: images.QemuImg, config_drives: ConfigDrives) -> None:
+        self._cache = cache
+        self._overlays = Overlays(qemu_img)
+        self.config_drives = config_drives
+
+    def make(self, directory: str, spec: SpawnSpec) -> DiskSet:
+        """Make all disks of the flavor, root first; raises `Invalid` children where image or flavor are at fault."""
+        require_root(spec)
+        flavor, asked = spec.instance.flavor, spec.instance.block_devices
+        names = local_names(asked)
+        disks = []
+        if devices.root_volume(asked) is None:
+            assert spec.image is not None
+            disks.append(self._root(directory, spec.image, flavor.root_gb, next(names)))
+        for name, size, kind in ephemerals(spec.instance.flavor, asked):
+            disks.append(formatted(directory, name, size, next(names), kind))
+        swap = devices.swap_mb(flavor, asked)
+        if swap:
+            disks.append(formatted(directory, SWAP, swap * _MIB, next(names), SWAP_AREA))
+        if self.config_drives.is_wanted(spec):
+            path = os.path.join(directory, CONFIG_DRIVE)
+            self.config_drives.make(path, spec)
+            disks.append(Disk(path=path, device=next(names), format="raw", read_only=True))
+        return DiskSet(disks=[*disks, *volume_disks(spec)], direct_boot=self.direct_boot(spec.image, spec.images))
+
+    def make_rescue(self, directory: str, spec: SpawnSpec) -> DiskSet:
+        """A root disk of the rescue image, as big as that is, and a config drive if the guest has one. What an earlier
+        try has left is replaced."""
+        assert spec.image is not None
+        for name in (RESCUE, RESCUE_CONFIG_DRIVE):
+            files.remove(os.path.join(directory, name))
+        disks = [self._overlay(os.path.join(directory, RESCUE), spec.image, 0, "vda")]
+        if os.path.exists(os.path.join(directory, CONFIG_DRIVE)):
+            path = os.path.join(directory, RESCUE_CONFIG_DRIVE)
+            self.config_drives.make(path, spec)
+            disks.append(Disk(path=path, device="", format="raw", read_only=True))
+        return DiskSet(disks=disks, direct_boot=self.direct_boot(spec.image, spec.images))
+
+    def _root(self, directory: str, image: Image, root_gb: int, device: str) -> Disk:
+        """A CD is as big as it is."""
+        size = 0 if image.disk_format == ISO else root_gb
+        return self._overlay(os.path.join(directory, ROOT), image, size, device)
+
+    def _overlay(self, path: str, image: Image, root_gb: int, device: str) -> Disk:
+        """An overlay as big as the flavor says (0: as the image is), so that all guests share the image's blocks."""
+        base = self._cache.get(image)
+        images.check_fits(base.virtual_size, root_gb)
+        size = root_gb * images.GIB or base.virtual_size
+        self._overlays.make(path, base.path, base.format, size)
+        return Disk(path=path, device=device, format="qcow2")
+
+    def direct_boot(self, image: Image | None, others: dict[str, Image]) -> DirectBoot | None:
+        """How the image says that it is started: its kernel and ramdisk, from the cache."""
+        if image is None or image.kernel_id is None:
+            return None
+        ramdisk = self._boot_file(others, image.ramdisk_id) if image.ramdisk_id else None
+        options = [f"root={hardware.root_device(image)}", "console=ttyS0", image.properties.get("os_command_line", "")]
+        command_line = " ".join(options).strip()
+        if not command_line.isprintable():
+            raise exceptions.ImageUnacceptable(image_id=image.id, reason="os_command_line has control characters")
+        return DirectBoot(kernel=self._boot_file(others, image.kernel_id), ramdisk=ramdisk, command_line=command_line)
+
+    def _boot_file(self, others: dict[str, Image], image_id: str) -> str:
+        if image_id not in others:
+            raise exceptions.ImageGone(image_id=image_id, reason="there is no such kernel or ramdisk image")
+        return self._cache.get(others[image_id]).path
+
+
+#: How an ephemeral disk is formatted, by what was asked for.
+FORMATS = {name: (f"mkfs.{name}", "-q", "-F", "-L", "ephemeral0") for name in ("ext2", "ext3", "ext4")}
+EXT4 = FORMATS["ext4"]
+SWAP_AREA = ("mkswap", "-L", "swap")
+
+
+def formatted(directory: str, name: str, size: int, device: str, command: tuple[str, ...]) -> Disk:
+    """A sparse file of ``size`` bytes, with an empty file system or swap area in it."""
+    path = os.path.join(directory, name)
+    with open(path, "wb", opener=files.private_opener) as file:
+        file.truncate(size)
+    images.run(*command, path)
+    return Disk(path=path, device=device, format="raw")
+
+
+def require_root(spec: SpawnSpec) -> None:
+    """Raises `ImageUnacceptable` where there is nothing to boot from."""
+    if spec.image is None and devices.root_volume(spec.instance.block_devices) is None:
+        raise exceptions.ImageUnacceptable(image_id="", reason="a server without an image has nothing to boot from")
+
+
+def local_names(asked: Iterable[BlockDevice]) -> Iterator[str]:
+    """Names of disks that are no volumes."""
+    taken = [each.device_name for each in devices.volumes(asked)]
+    return (f"vd{letter}" for letter in devices.letters(taken))
+
+
+def ephemerals(flavor: Flavor, asked: list[BlockDevice]) -> list[tuple[str, int, tuple[str, ...]]]:
+    """Name of its file, size in bytes and how to format it, of each ephemeral disk."""
+    formats = [FORMATS.get(each.guest_format or "", EXT4) for each in asked if each.is_ephemeral] or [EXT4]
+    sizes = [size * images.GIB for size in devices.ephemeral_gb(flavor, asked)]
+    return list(zip(EPHEMERALS, sizes, formats, strict=False))
+
+
+def volume_disks(spec: SpawnSpec) -> list[Disk]:
+    asked = spec.instance.block_devices
+    return [volume_disk(each, spec.volumes[each.volume_id]) for each in asked if each.volume_id is not None]
+
+
+def volume_disk(device: BlockDevice, source: VolumeSource) -> Disk:
+    network = None if isinstance(source, str) else source
+    path = source if isinstance(source, str) else ""
+    return Disk(
+        path=path,
+        network=network,
+        device=(device.device_name or "").removeprefix("/dev/"),
+        format="raw",
+        bus=device.disk_bus or "virtio",
+        serial=device.volume_id,
+        direct=network is not None or path.startswith("/dev/") or takes_direct(os.path.dirname(path)),
+    )
+
+
+def takes_direct(directory: str) -> bool:
+    """Whether files there can be read and written past the page cache, which not every file system allows."""
+    try:
+        with tempfile.NamedTemporaryFile(dir=directory, prefix=".direct-") as file:
+            os.close(os.open(file.name, os.O_RDWR | os.O_DIRECT))
+    except OSError:
+        return False
+    return True

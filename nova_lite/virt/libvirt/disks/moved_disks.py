@@ -1,0 +1,186 @@
+"""The disks of a guest that came from another host: made fit for this one, and for the flavor that it is to have."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import Any
+
+import msgspec
+from oslo_config import cfg
+
+from nova_lite.base import exceptions, files
+from nova_lite.objects import Image, LiveSource
+from nova_lite.objects import block_device as devices
+from nova_lite.virt import images
+from nova_lite.virt.driver import SpawnSpec
+from nova_lite.virt.libvirt.disks import disks, qcow2, transfer
+from nova_lite.virt.libvirt.disks.disks import Disk, DiskMaker, DiskSet
+from nova_lite.virt.libvirt.disks.image_cache import CachedImage, ImageCache
+from nova_lite.virt.libvirt.disks.transfer import Fetcher
+from nova_lite.virt.libvirt.domain import guest_xml, live_migration
+
+LOG = logging.getLogger(__name__)
+
+#: The cached image of the source, while it is merged into the disk.
+BASE = "disk.base"
+
+_MIB = 1024**2
+
+
+class MovedDisks:
+    def __init__(self, conf: cfg.ConfigOpts, maker: DiskMaker, cache: ImageCache, qemu_img: images.QemuImg) -> None:
+        self._conf = conf
+        self._maker = maker
+        self._cache = cache
+        self._qemu_img = qemu_img
+
+    def adopt(self, directory: str, spec: SpawnSpec, fetcher: Fetcher | None) -> DiskSet:
+        """The disks that were fetched into the directory: the root disk on this host's image and as big as the flavor
+        says, ephemeral disk grown, swap made anew where its size differs. None is ever made smaller. Without
+        ``fetcher`` they were made on this host, and what they begin with is here."""
+        disks.require_root(spec)
+        flavor, asked = spec.instance.flavor, spec.instance.block_devices
+        names = disks.local_names(asked)
+        found = []
+        if devices.root_volume(asked) is None:
+            assert spec.image is not None
+            found.append(self._root(directory, spec.image, flavor.root_gb, next(names), fetcher))
+        ephemerals = disks.ephemerals(flavor, asked)
+        for name, size, kind in ephemerals:
+            found.append(_ephemeral(directory, name, size, next(names), kind))
+        swap = devices.swap_mb(flavor, asked)
+        if swap:
+            found.append(_swap(directory, swap * _MIB, next(names)))
+        path = os.path.join(directory, disks.CONFIG_DRIVE)
+        if os.path.exists(path) or self._maker.config_drives.is_wanted(spec):
+            if not os.path.exists(path):
+                self._maker.config_drives.make(path, spec)
+            found.append(Disk(path=path, device=next(names), format="raw", read_only=True))
+        for name in {*disks.EPHEMERALS, disks.SWAP} - {name for name, _, _ in ephemerals}:
+            if name != disks.SWAP or not swap:
+                files.remove(os.path.join(directory, name))
+        return DiskSet(
+            disks=[*found, *disks.volume_disks(spec)], direct_boot=self._maker.direct_boot(spec.image, spec.images)
+        )
+
+    def make_ready(self, directory: str, spec: SpawnSpec, source: LiveSource) -> tuple[dict[str, str], bool]:
+        """Files for a guest that runs elsewhere to come to: empty disks of the sizes that it has. Returns the path of
+        each by its name, and whether the root disk has to be brought with all that its image holds."""
+        disks.require_root(spec)
+        missing = sorted(
+            volume_id for volume_id, path in spec.volumes.items() if isinstance(path, str) and not os.path.exists(path)
+        )
+        if missing:
+            raise exceptions.MigrationPreCheckError(reason=f"volumes {', '.join(missing)} are not to be had there")
+        paths: dict[str, str] = {}
+        whole = False
+        for name, size in source.disks.items():
+            if name not in transfer.TRAVELLING:
+                raise exceptions.VirtDriverError(reason=f"{name!r} is not a file of an instance")
+            paths[name] = os.path.join(directory, name)
+            if name == disks.ROOT:
+                assert spec.image is not None
+                whole = not self._begin_root(paths[name], spec.image, size)
+            else:
+                with open(paths[name], "wb", opener=files.private_opener) as file:
+                    file.truncate(size)
+        if source.files is not None:
+            fetcher = transfer.Fetcher(self._conf, source.files, spec.instance.uuid, directory)
+            fetcher.fetch()
+            names = [file.name for file in source.files.files if file.name != transfer.MARKER]
+            if disks.ROOT in names:
+                assert spec.image is not None
+                self._set_base(directory, os.path.join(directory, disks.ROOT), spec.image, fetcher)
+            paths |= {name: os.path.join(directory, name) for name in names}
+        direct = self._maker.direct_boot(spec.image, spec.images)
+        if direct is not None:
+            paths[live_migration.KERNEL] = direct.kernel
+            if direct.ramdisk:
+                paths[live_migration.RAMDISK] = direct.ramdisk
+        for name in (guest_xml.CONSOLE_LOG, disks.NVRAM):
+            paths[name] = os.path.join(directory, name)
+        return paths, whole
+
+    def _begin_root(self, path: str, image: Image, size: int) -> bool:
+        """Whether it begins as its image; else it is empty."""
+        try:
+            base = self._cache.get(image)
+        except exceptions.NovaLiteException as error:
+            LOG.warning("Image %s is not to be had, the disk is brought whole: %s", image.id, error.message)
+            images.run("qemu-img", "create", "-q", "-f", "qcow2", path, str(size))
+        else:
+            self._qemu_img.create_overlay(path, base.path, base.format, size)
+            os.chmod(path, 0o600)
+            return True
+        os.chmod(path, 0o600)
+        return False
+
+    def _root(self, directory: str, image: Image, root_gb: int, device: str, fetcher: Fetcher | None) -> Disk:
+        path = os.path.join(directory, disks.ROOT)
+        header = qcow2.read(path) if fetcher is None else None
+        if header is None:
+            header = _header(self._qemu_img, path)
+        if header.backing and fetcher is not None:
+            self._set_base(directory, path, image, fetcher)
+        wanted = 0 if image.disk_format == disks.ISO else root_gb * images.GIB
+        if wanted > header.size:
+            images.run("qemu-img", "resize", "-q", "-f", "qcow2", path, str(wanted))
+        elif wanted:
+            images.check_fits(header.size, root_gb)
+        return Disk(path=path, device=device, format="qcow2")
+
+    def _set_base(self, directory: str, path: str, image: Image, fetcher: Fetcher) -> None:
+        """An overlay names a file of the source's: from now on this host's copy of the same image, or none, if that
+        image is not to be had any more but there."""
+        try:
+            base = self._cache.get(image)
+        except exceptions.NovaLiteException as error:
+            LOG.warning("Image %s is not to be had, the disk gets all of it: %s", image.id, error.message)
+            self._flatten(directory, path, image, fetcher)
+        else:
+            _rebase(path, base)
+
+    def _flatten(self, directory: str, path: str, image: Image, fetcher: Fetcher) -> None:
+        base = os.path.join(directory, BASE)
+        kept = images.qemu_format(image) if images.qemu_format(image) in images.KEPT_FORMATS else "raw"
+        try:
+            fetcher.fetch_base(image.id, base)
+            if kept != "raw" and self._qemu_img.info(base, kept).data_files:
+                raise exceptions.ImageUnacceptable(image_id=image.id, reason="it refers to other files")
+            _rebase(path, CachedImage(path=base, format=kept, virtual_size=0))
+            images.run("qemu-img", "rebase", "-q", "-f", "qcow2", "-b", "", path)
+        finally:
+            files.remove(base)
+
+
+def _rebase(path: str, base: CachedImage) -> None:
+    images.run("qemu-img", "rebase", "-q", "-u", "-f", "qcow2", "-b", base.path, "-F", base.format, path)
+
+
+def _header(qemu_img: images.QemuImg, path: str) -> qcow2.Header:
+    """What the header of a disk of another host's says; raises `VirtDriverError` for one that refers to anything but a
+    base."""
+    qemu_img.info(path, "qcow2")  # under limits, before anything else reads it
+    output = images.run("qemu-img", "info", "--output=json", "-f", "qcow2", path)
+    header: dict[str, Any] = msgspec.json.decode(output)
+    if ((header.get("format-specific") or {}).get("data") or {}).get("data-file"):
+        raise exceptions.VirtDriverError(reason="the root disk refers to another file")
+    return qcow2.Header(size=header["virtual-size"], backing=header.get("backing-filename") or "")
+
+
+def _ephemeral(directory: str, name: str, size: int, device: str, kind: tuple[str, ...]) -> Disk:
+    path = os.path.join(directory, name)
+    if not os.path.exists(path):
+        return disks.formatted(directory, name, size, device, kind)
+    if os.path.getsize(path) < size:
+        os.truncate(path, size)
+    return Disk(path=path, device=device, format="raw")
+
+
+def _swap(directory: str, size: int, device: str) -> Disk:
+    path = os.path.join(directory, disks.SWAP)
+    if os.path.exists(path) and os.path.getsize(path) == size:
+        return Disk(path=path, device=device, format="raw")
+    files.remove(path)
+    return disks.formatted(directory, disks.SWAP, size, device, disks.SWAP_AREA)

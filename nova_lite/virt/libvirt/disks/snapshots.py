@@ -1,0 +1,160 @@
+"""Images of guests' disks: of the overlay itself while the guest is off, of a copy that qemu makes while it runs.
+
+The copy is a mirror of the overlay only, so it is as small as what the guest has written; when it has caught up, the
+guest's file systems are frozen if an agent answers, and the mirror ends there: that is the moment of the image. The
+image's blocks below are then added in a second step, beside the guest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import libvirt
+
+from nova_lite.base import exceptions, files
+from nova_lite.operations.states import PowerState
+from nova_lite.virt import images
+from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
+from nova_lite.virt.libvirt.disks.disks import ROOT
+from nova_lite.virt.libvirt.domain import guest_xml
+from nova_lite.virt.libvirt.domain.domains import Domains
+
+LOG = logging.getLogger(__name__)
+
+POLL_SECONDS = 0.2
+LOG_SECONDS = 10.0
+#: The copy of a running guest's overlay is called like the image file and this.
+COPY = ".copy"
+
+_COPY_FLAGS = (
+    libvirt.VIR_DOMAIN_BLOCK_COPY_SHALLOW
+    | libvirt.VIR_DOMAIN_BLOCK_COPY_REUSE_EXT
+    | libvirt.VIR_DOMAIN_BLOCK_COPY_TRANSIENT_JOB
+)
+
+
+class Snapshotter:
+    def __init__(self, connection: Connection, domains: Domains, qemu_img: images.QemuImg) -> None:
+        self._connection = connection
+        self._domains = domains
+        self._qemu_img = qemu_img
+
+    def snapshot(self, instance_uuid: str, directory: str, target: str, check: Callable[[], None]) -> None:
+        """``directory``: the instance's. ``target``, ``check``: as in `nova_lite.virt.driver.Snapshots`."""
+        disk = os.path.join(directory, ROOT)
+        domain, info = self._domains.get(instance_uuid)
+        if info.power_state in (PowerState.SHUTDOWN, PowerState.CRASHED):
+            self._qemu_img.flatten(disk, "qcow2", target, check)
+            return
+        copy = target + COPY
+        try:
+            self._copy(domain, disk, copy, check)
+            self._qemu_img.flatten(copy, "qcow2", target, check)
+        finally:
+            files.remove(copy)
+
+    def end_copies(self, directory: str) -> None:
+        """End the mirrors into ``directory`` that a daemon which was killed has left."""
+        for info in self._domains.all():
+            with contextlib.suppress(exceptions.DomainNotFound):
+                domain, _ = self._domains.get(info.uuid)
+                self._end_copies(domain, directory)
+
+    def _end_copies(self, domain: Any, directory: str) -> None:
+        xml = ET.fromstring(self._connection.call(domain.XMLDesc, 0))  # noqa: S314 libvirt's own
+        for disk in xml.iterfind("./devices/disk[mirror]"):
+            source, target = disk.find("mirror/source"), disk.find("target")
+            file = "" if source is None else source.get("file", "")
+            if target is not None and os.path.dirname(file) == os.path.abspath(directory):
+                self.abort(domain, target.get("dev", ""))
+
+    def _copy(self, domain: Any, disk: str, copy: str, check: Callable[[], None]) -> None:
+        self._end_copies(domain, os.path.dirname(copy))
+        device, backing, backing_format = self._root_of(domain, disk)
+        files.remove(copy)
+        self._qemu_img.create_overlay(copy, backing, backing_format, self._qemu_img.info(disk, "qcow2").virtual_size)
+        xml = ET.Element("disk", type="file")
+        ET.SubElement(xml, "source", file=os.path.abspath(copy))
+        ET.SubElement(xml, "driver", type="qcow2")
+        self._connection.call(domain.blockCopy, device, ET.tostring(xml, encoding="unicode"), {}, _COPY_FLAGS)
+        try:
+            self.catch_up(domain, device, check)
+            with self.quiesced(domain):
+                self._connection.call(domain.blockJobAbort, device, 0)
+        except BaseException:
+            self.abort(domain, device)
+            raise
+
+    def _root_of(self, domain: Any, disk: str) -> tuple[str, str, str]:
+        """What the guest is told to call its root disk; the file below it, and that file's format."""
+        xml = ET.fromstring(self._connection.call(domain.XMLDesc, 0))  # noqa: S314 libvirt's own
+        for element in xml.iterfind("./devices/disk"):
+            source, target = element.find("source"), element.find("target")
+            if source is None or target is None or source.get("file") != os.path.abspath(disk):
+                continue
+            below, kind = element.find("backingStore/source"), element.find("backingStore/format")
+            if below is None or kind is None:
+                break
+            return target.get("dev", ""), below.get("file", ""), kind.get("type", "")
+        raise exceptions.VirtDriverError(reason="its root disk is not an overlay of an image")
+
+    def catch_up(self, domain: Any, device: str, check: Callable[[], None]) -> None:
+        """Until the mirror of this disk is the same as the disk, and stays so."""
+        said = time.monotonic()
+        while True:
+            check()
+            job = self._connection.call(domain.blockJobInfo, device, 0)
+            if not job:
+                raise exceptions.VirtDriverError(reason="the copy of its disk broke off")
+            if job["end"] and job["cur"] == job["end"] and self._is_ready(domain, device):
+                return
+            if time.monotonic() - said >= LOG_SECONDS:
+                said = time.monotonic()
+                LOG.info("Domain %s: %d of %d bytes are copied", domain.UUIDString(), job["cur"], job["end"])
+            time.sleep(POLL_SECONDS)
+
+    def _is_ready(self, domain: Any, device: str) -> bool:
+        xml = ET.fromstring(self._connection.call(domain.XMLDesc, 0))  # noqa: S314 libvirt's own
+        for disk in xml.iterfind("./devices/disk[mirror]"):
+            target, mirror = disk.find("target"), disk.find("mirror")
+            if target is not None and mirror is not None and target.get("dev") == device:
+                return mirror.get("ready") == "yes"
+        return False
+
+    def abort(self, domain: Any, device: str) -> None:
+        """End the mirror of this disk, if there is one."""
+        try:
+            self._connection.call(domain.blockJobAbort, device, 0)
+        except LibvirtFailure as error:
+            LOG.debug("There is no copy of %s of %s to end: %s", device, domain.UUIDString(), error.message)
+
+    def _has_to_bequiesced(self, domain: Any) -> bool:
+        metadata = self._connection.call(
+            domain.metadata, libvirt.VIR_DOMAIN_METADATA_ELEMENT, guest_xml.NAMESPACE, libvirt.VIR_DOMAIN_AFFECT_CURRENT
+        )
+        return guest_xml.needs_quiesce(metadata)
+
+    @contextlib.contextmanager
+    def quiesced(self, domain: Any) -> Iterator[None]:
+        """The guest's file systems are frozen inside, if there is an agent that does it."""
+        try:
+            self._connection.call(domain.fsFreeze, None, 0)
+        except LibvirtFailure as error:
+            if self._has_to_bequiesced(domain):
+                raise exceptions.VirtDriverError(
+                    reason="its image has os_require_quiesce, and its guest agent does not freeze its file systems: "
+                    f"{error.kwargs['reason']}"
+                ) from error
+            LOG.info("Domain %s is not quiesced: %s", domain.UUIDString(), error.kwargs["reason"])
+            yield
+            return
+        try:
+            yield
+        finally:
+            self._connection.call(domain.fsThaw, None, 0)

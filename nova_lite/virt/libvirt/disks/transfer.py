@@ -1,0 +1,205 @@
+"""How the files of an instance travel from one host to another.
+
+The source offers them, with their sizes and checksums. The destination copies them where it can see the source's own
+directory (a marker that the source has just written tells, not the configuration), else fetches them with rsync over
+SSH; what a killed fetch has brought is not brought again. The key of `[libvirt] migration_ssh_key` is bound to the
+source's instances directory there (``rrsync -ro``), so remote paths begin below that.
+
+What the other side says is not trusted: files have names of ours, are plain, lie in the instance's own directory, and
+are what was offered, byte for byte.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+import secrets
+import shlex
+import shutil
+import stat
+import subprocess
+import time
+
+from oslo_config import cfg
+
+from nova_lite.base import exceptions, files
+from nova_lite.objects import DiskFile, DiskSource
+from nova_lite.virt.libvirt import records
+from nova_lite.virt.libvirt.disks import disks
+
+LOG = logging.getLogger(__name__)
+
+DRIVER = "libvirt"
+MARKER = ".offered"
+
+#: Of an instance's directory: what may travel.
+TRAVELLING = (disks.ROOT, *disks.EPHEMERALS, disks.SWAP, disks.CONFIG_DRIVE, disks.NVRAM)
+
+_ADDRESS = re.compile(r"[A-Za-z0-9\[][A-Za-z0-9.:_\]-]{0,252}")
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,120}")
+_CHUNK = 1024**2
+
+#: Attempts at a connection that breaks; each goes on where the one before ended.
+ATTEMPTS = 3
+PAUSE_SECONDS = 2.0
+#: rsync: an error of the socket, the protocol's stream, a timeout, or ssh's own.
+_BROKEN = (10, 12, 30, 35, 255)
+
+
+def offer(conf: cfg.ConfigOpts, directory: str, names: tuple[str, ...] = TRAVELLING) -> DiskSource:
+    """What of the instance's directory another host may fetch from here, as it is now; its guest is off."""
+    offered = [_describe(directory, name) for name in names if os.path.exists(os.path.join(directory, name))]
+    files.write_atomically(os.path.join(directory, MARKER), secrets.token_hex(16).encode(), durable=False)
+    return DiskSource(
+        driver=DRIVER,
+        host=conf.libvirt.live_migration_inbound_addr or conf.my_ip,
+        location=directory,
+        files=[*offered, _describe(directory, MARKER)],
+    )
+
+
+def _describe(directory: str, name: str) -> DiskFile:
+    path = os.path.join(directory, name)
+    return DiskFile(name=name, size=os.path.getsize(path), checksum=checksum(path))
+
+
+def checksum(path: str) -> str:
+    """SHA-256 of a file's bytes."""
+    digest = hashlib.sha256()
+    with open(path, "rb", buffering=0) as file:
+        while block := file.read(_CHUNK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+class Fetcher:
+    """The destination's side: fetches what ``source`` offers for one instance into ``directory``."""
+
+    def __init__(self, conf: cfg.ConfigOpts, source: DiskSource, instance_uuid: str, directory: str) -> None:
+        self._conf = conf.libvirt
+        self._source = source
+        self._directory = directory
+        name = os.path.basename(source.location)
+        if source.driver != DRIVER:
+            raise exceptions.VirtDriverError(reason=f"disks of driver {source.driver} cannot be used here")
+        if not _ADDRESS.fullmatch(source.host) or records.uuid_of(name) != instance_uuid:
+            raise exceptions.VirtDriverError(reason=f"{source.host}:{source.location} is not a place of disks")
+        self._name = name
+        self._is_local = self._sees_source()
+
+    def _sees_source(self) -> bool:
+        """Whether the source's directory is one of this machine's: its marker is there, and is the one offered."""
+        offered = next((file for file in self._source.files if file.name == MARKER), None)
+        path = os.path.join(self._source.location, MARKER)
+        if offered is None or not os.path.isabs(self._source.location) or os.path.islink(path):
+            return False
+        try:
+            return os.path.getsize(path) == offered.size and checksum(path) == offered.checksum
+        except OSError:
+            return False
+
+    def fetch(self) -> None:
+        """Have every file that is offered here; raises `VirtDriverError`, also when they do not fit."""
+        wanted = [file for file in self._source.files if file.name != MARKER]
+        for file in wanted:
+            if file.name not in TRAVELLING:
+                raise exceptions.VirtDriverError(reason=f"{file.name!r} is not a file of an instance")
+        self._check_room(wanted)
+        for file in wanted:
+            path = os.path.join(self._directory, file.name)
+            self._bring(os.path.join(self._name, file.name), path)
+            _verify(path, file)
+
+    def fetch_base(self, image_id: str, path: str) -> None:
+        """The source's cached image, where this host cannot get it from the image service any more."""
+        if not _PLAIN_NAME.fullmatch(image_id):
+            raise exceptions.ImageUnacceptable(image_id=image_id, reason="its id is not a plain name")
+        self._bring(os.path.join(records.BASE, image_id), path)
+
+    def _check_room(self, wanted: list[DiskFile]) -> None:
+        """Sparse files take less than their size, so only what surely does not fit is refused at once."""
+        largest = max((file.size for file in wanted if file.name == disks.ROOT), default=0)
+        have = os.path.join(self._directory, disks.ROOT)
+        missing = largest - (os.path.getsize(have) if os.path.exists(have) else 0)
+        if missing > shutil.disk_usage(self._directory).free:
+            raise exceptions.VirtDriverError(reason=f"no room for {largest} bytes in {self._directory}")
+
+    def _bring(self, remote: str, path: str) -> None:
+        """``remote``: a path below the source's instances directory."""
+        with open(path, "ab", opener=files.private_opener):
+            pass
+        if self._is_local:
+            _copy(os.path.join(os.path.dirname(self._source.location), remote), path)
+        else:
+            self._fetch_remote(remote, path)
+
+    def _fetch_remote(self, remote: str, path: str) -> None:
+        host = f"[{self._source.host}]" if ":" in self._source.host.strip("[]") else self._source.host
+        place = f"{self._conf.migration_ssh_user}@{host.replace('[[', '[').replace(']]', ']')}:{remote}"
+        command = ["rsync", "--partial", "--inplace", "--sparse", f"--timeout={self._conf.migration_timeout}"]
+        command += ["--rsh", shlex.join(self._ssh()), "--", place, path]
+        for attempt in range(1, ATTEMPTS + 1):
+            status, complaint = _run(command)
+            if status == 0:
+                return
+            LOG.warning("Fetching %s from %s failed: %s", remote, self._source.host, complaint)
+            if status not in _BROKEN or attempt == ATTEMPTS:
+                raise exceptions.VirtDriverError(reason=f"{remote} of {self._source.host}: {complaint}")
+            time.sleep(PAUSE_SECONDS)
+
+    def _ssh(self) -> list[str]:
+        """Nobody is asked anything, and a host that is not known is not talked to."""
+        options = {
+            "BatchMode": "yes",
+            "StrictHostKeyChecking": "yes",
+            "ConnectTimeout": "10",
+            "ServerAliveInterval": "10",
+            "Port": str(self._conf.migration_ssh_port),
+        }
+        if self._conf.migration_ssh_known_hosts:
+            options["UserKnownHostsFile"] = self._conf.migration_ssh_known_hosts
+        key = self._conf.migration_ssh_key
+        identity = ["-i", key, "-o", "IdentitiesOnly=yes"] if key else []
+        return ["ssh", *identity, *(word for name, value in options.items() for word in ("-o", f"{name}={value}"))]
+
+
+def _copy(origin: str, path: str) -> None:
+    """Copy a plain file of this machine, by reference where the file system can."""
+    try:
+        descriptor = os.open(origin, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError as error:
+        raise exceptions.VirtDriverError(reason=f"{origin}: {error.strerror}") from error
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise exceptions.VirtDriverError(reason=f"{origin} is not a plain file")
+        command = ["cp", "--reflink=auto", "--sparse=always", "--", f"/dev/fd/{descriptor}", path]
+        status, complaint = _run(command, descriptor)
+        if status != 0:
+            raise exceptions.VirtDriverError(reason=complaint)
+    finally:
+        os.close(descriptor)
+
+
+def _run(command: list[str], *descriptors: int) -> tuple[int, str]:
+    """Its status, and the last line of its complaint."""
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, check=False, pass_fds=descriptors, errors="replace"
+        )
+    except OSError as error:
+        raise exceptions.VirtDriverError(reason=f"{command[0]} cannot be run: {error.strerror}") from error
+    lines = [line for line in done.stderr.strip().splitlines() if line]
+    complaint = next((line for line in lines if "No space left" in line), lines[0] if lines else "")
+    return done.returncode, complaint or f"{command[0]} ended with status {done.returncode}"
+
+
+def _verify(path: str, file: DiskFile) -> None:
+    """Raises `VirtDriverError` unless the file is the one that was offered; then it is removed, not to be gone on
+    with."""
+    found = os.lstat(path)
+    if stat.S_ISREG(found.st_mode) and found.st_size == file.size and checksum(path) == file.checksum:
+        return
+    files.remove(path)
+    raise exceptions.VirtDriverError(reason=f"{file.name} is not what its host has offered")

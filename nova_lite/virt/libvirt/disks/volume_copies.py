@@ -1,0 +1,176 @@
+"""What guests' volumes hold, copied while they write to them: mirrors of qemu's, to a file that is kept as it is in the
+end, or to the volume that the guest goes on with.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import libvirt
+import msgspec
+
+from nova_lite.base import exceptions
+from nova_lite.objects import BlockDevice
+from nova_lite.operations.states import PowerState
+from nova_lite.virt import images
+from nova_lite.virt.libvirt.connection import Connection
+from nova_lite.virt.libvirt.disks.disks import volume_disk
+from nova_lite.virt.libvirt.disks.snapshots import Snapshotter
+from nova_lite.virt.libvirt.disks.volumes import (
+    CONFIG,
+    CONFIG_XML,
+    VolumeDevices,
+    id_in,
+    is_on,
+    is_volume,
+    target_of,
+    volume_of,
+)
+from nova_lite.virt.libvirt.domain import guest_xml
+from nova_lite.virt.libvirt.domain.domains import Domains
+
+_FLAGS = libvirt.VIR_DOMAIN_BLOCK_COPY_REUSE_EXT | libvirt.VIR_DOMAIN_BLOCK_COPY_TRANSIENT_JOB
+#: What the guest writes is in both before it counts as written.
+_BOTH = libvirt.VIR_DOMAIN_BLOCK_COPY_SYNCHRONOUS_WRITES
+_PIVOT = libvirt.VIR_DOMAIN_BLOCK_JOB_ABORT_PIVOT
+
+#: Where the file system can, without copying a block.
+_COPY = ("cp", "--reflink=auto", "--sparse=always", "--no-preserve=all")
+
+
+class VolumeCopies:
+    def __init__(self, connection: Connection, domains: Domains, volumes: VolumeDevices, mirrors: Snapshotter) -> None:
+        self._connection = connection
+        self._domains = domains
+        self._volumes = volumes
+        self._mirrors = mirrors
+
+    def end_copies(self) -> None:
+        """End what a daemon that was killed was copying to files that nobody will have. What was to be swapped goes on:
+        its order comes again."""
+        for info in self._domains.all():
+            with contextlib.suppress(exceptions.DomainNotFound):
+                domain, _ = self._domains.get(info.uuid)
+                for disk in self._volumes.disks(domain, 0):
+                    mirror = disk.find("mirror/source")
+                    if is_volume(disk) and mirror is not None and id_in(mirror) is None:
+                        self._mirrors.abort(domain, target_of(disk))
+
+    # --- as they are at one moment
+
+    def copy(self, instance_uuid: str, copies: Mapping[str, tuple[str, str]], check: Callable[[], None]) -> None:
+        """See `nova_lite.virt.driver.VolumeCopying`."""
+        domain, info = self._domains.get(instance_uuid)
+        devices = {}
+        if is_on(info.power_state):
+            devices = {volume_of(disk): target_of(disk) for disk in self._volumes.disks(domain, 0)}
+        for volume_id, (source, target) in copies.items():
+            if volume_id not in devices:
+                images.run_checked(check, *_COPY, source, target)
+        mirrors = {devices[each]: target for each, (_, target) in copies.items() if each in devices}
+        if not mirrors:
+            return
+        try:
+            for device, target in mirrors.items():
+                self._mirrors.abort(domain, device)
+                self._begin(domain, device, raw_disk(target), _FLAGS)
+            for device in mirrors:
+                self._mirrors.catch_up(domain, device, check)
+            with self._mirrors.quiesced(domain), self._stopped(domain, len(mirrors) > 1):
+                for device in mirrors:
+                    self._connection.call(domain.blockJobAbort, device, 0)
+        except BaseException:
+            for device in mirrors:
+                self._mirrors.abort(domain, device)
+            raise
+
+    def _begin(self, domain: Any, device: str, disk: ET.Element, flags: int) -> None:
+        self._connection.call(domain.blockCopy, device, ET.tostring(disk, encoding="unicode"), {}, flags)
+
+    @contextlib.contextmanager
+    def _stopped(self, domain: Any, wanted: bool) -> Iterator[None]:
+        """The guest stands still inside, so that mirrors which end one after the other are of one moment."""
+        runs = wanted and self._domains.get(domain.UUIDString())[1].power_state == PowerState.RUNNING
+        if runs:
+            self._connection.call(domain.suspend)
+        try:
+            yield
+        finally:
+            if runs:
+                self._connection.call(domain.resume)
+
+    # --- one volume in another's place
+
+    def swap(
+        self,
+        instance_uuid: str,
+        old: BlockDevice,
+        new_id: str,
+        path: str,
+        size: int,
+        check: Callable[[], None],
+        copied: Callable[[], None],
+    ) -> None:
+        """See `nova_lite.virt.driver.VolumeCopying`. A mirror that an earlier try has begun is gone on with."""
+        domain, info = self._domains.get(instance_uuid)
+        if self._has(domain, info.power_state, new_id):
+            self._settle(domain, info.power_state, new_id, size)
+            return
+        disk = self._find(domain, 0, str(old.volume_id)) if is_on(info.power_state) else None
+        if disk is None:
+            raise exceptions.VirtDriverError(reason=f"the guest does not run with volume {old.volume_id}")
+        device = target_of(disk)
+        if id_in(disk.find("mirror/source")) != new_id:
+            self._mirrors.abort(domain, device)
+            new = msgspec.structs.replace(old, volume_id=new_id)
+            # qemu mirrors to what is just as big; what there is more is the guest's when it has the volume.
+            os.truncate(path, self._connection.call(domain.blockInfo, device, 0)[0])
+            self._begin(domain, device, guest_xml.disk_element(volume_disk(new, path)), _FLAGS | _BOTH)
+        try:
+            self._mirrors.catch_up(domain, device, check)
+        except BaseException:
+            self._mirrors.abort(domain, device)
+            raise
+        copied()
+        self._connection.call(domain.blockJobAbort, device, _PIVOT)
+        self._settle(domain, info.power_state, new_id, size)
+
+    def end_swap(self, instance_uuid: str, old_id: str, new_id: str, size: int) -> bool:
+        """See `nova_lite.virt.driver.VolumeCopying`."""
+        domain, info = self._domains.get(instance_uuid)
+        if self._has(domain, info.power_state, new_id):
+            self._settle(domain, info.power_state, new_id, size)
+            return True
+        disk = self._find(domain, 0, old_id)
+        if disk is not None and disk.find("mirror") is not None:
+            self._connection.call(domain.blockJobAbort, target_of(disk), 0)
+        return False
+
+    def _has(self, domain: Any, power_state: PowerState, volume_id: str) -> bool:
+        """libvirt changes the definition together with the guest."""
+        return self._find(domain, 0 if is_on(power_state) else CONFIG_XML, volume_id) is not None
+
+    def _settle(self, domain: Any, power_state: PowerState, new_id: str, size: int) -> None:
+        """All of it is the guest's; from its next start the guest knows it by its own serial number."""
+        disk = self._find(domain, 0, new_id)
+        if is_on(power_state) and disk is not None:
+            self._connection.call(domain.blockResize, target_of(disk), size, libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
+        kept = self._find(domain, CONFIG_XML, new_id)
+        serial = None if kept is None else kept.find("serial")
+        if kept is not None and serial is not None and serial.text != new_id:
+            serial.text = new_id
+            self._connection.call(domain.updateDeviceFlags, ET.tostring(kept, encoding="unicode"), CONFIG)
+
+    def _find(self, domain: Any, flags: int, volume_id: str) -> ET.Element | None:
+        return next((disk for disk in self._volumes.disks(domain, flags) if volume_of(disk) == volume_id), None)
+
+
+def raw_disk(path: str) -> ET.Element:
+    disk = ET.Element("disk", type="file")
+    ET.SubElement(disk, "source", file=path)
+    ET.SubElement(disk, "driver", type="raw")
+    return disk

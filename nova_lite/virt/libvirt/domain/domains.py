@@ -1,0 +1,169 @@
+"""This host's domains in libvirt: finding them, telling their state, turning them on and off.
+
+Ours are those whose metadata names this host. All others, of other tools or of other compute daemons on the same
+libvirtd, are never touched.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Any
+
+import libvirt
+
+from nova_lite.base import exceptions
+from nova_lite.operations.states import PowerState
+from nova_lite.virt.driver import DomainInfo
+from nova_lite.virt.libvirt.connection import Connection, LibvirtFailure
+from nova_lite.virt.libvirt.domain import guest_xml
+
+LOG = logging.getLogger(__name__)
+
+POLL_SECONDS = 0.5
+#: How often a guest is asked again to shut down: early in its boot it does not hear.
+ASK_AGAIN_SECONDS = 5
+SHUTDOWN_POLL_SECONDS = 0.2
+
+_POWER_STATES = {
+    libvirt.VIR_DOMAIN_NOSTATE: PowerState.NOSTATE,
+    libvirt.VIR_DOMAIN_RUNNING: PowerState.RUNNING,
+    libvirt.VIR_DOMAIN_BLOCKED: PowerState.RUNNING,
+    libvirt.VIR_DOMAIN_PAUSED: PowerState.PAUSED,
+    libvirt.VIR_DOMAIN_SHUTDOWN: PowerState.RUNNING,
+    libvirt.VIR_DOMAIN_SHUTOFF: PowerState.SHUTDOWN,
+    libvirt.VIR_DOMAIN_CRASHED: PowerState.CRASHED,
+    libvirt.VIR_DOMAIN_PMSUSPENDED: PowerState.SUSPENDED,
+}
+
+_OFF = (PowerState.SHUTDOWN, PowerState.CRASHED)
+
+_UNDEFINE_FLAGS = (
+    libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE
+    | libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
+    | libvirt.VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA
+    # The variables of a guest's firmware are in its directory, and go, or stay, with that.
+    | libvirt.VIR_DOMAIN_UNDEFINE_KEEP_NVRAM
+)
+
+_GONE = (libvirt.VIR_ERR_NO_DOMAIN,)
+#: libvirt's word for "it is not running" and "it is already running".
+_ALREADY = (libvirt.VIR_ERR_OPERATION_INVALID,)
+
+
+class Domains:
+    def __init__(self, connection: Connection, host: str) -> None:
+        self._connection = connection
+        self._host = host
+
+    # --- finding
+
+    def all(self) -> list[DomainInfo]:
+        domains = self._connection.connect_call("listAllDomains", 0)
+        return [info for info in (self._info(domain) for domain in domains) if info is not None]
+
+    def get(self, instance_uuid: str) -> tuple[Any, DomainInfo]:
+        """libvirt's object and our view; raises `DomainNotFound` also for a domain that is not ours."""
+        domain = self._lookup(instance_uuid)
+        info = None if domain is None else self._info(domain)
+        if info is None:
+            raise exceptions.DomainNotFound(instance_uuid=instance_uuid)
+        return domain, info
+
+    def is_foreign(self, instance_uuid: str) -> bool:
+        """Whether a domain has this uuid that is not ours."""
+        domain = self._lookup(instance_uuid)
+        return domain is not None and self._info(domain) is None
+
+    def has(self, instance_uuid: str) -> bool:
+        """Whether any domain has this uuid, ours or not."""
+        return self._lookup(instance_uuid) is not None
+
+    def _lookup(self, instance_uuid: str) -> Any:
+        return self._connection.call_unless(_GONE, self._connection.get().lookupByUUIDString, instance_uuid)
+
+    def _info(self, domain: Any) -> DomainInfo | None:
+        """None if the domain is not ours, or vanished meanwhile."""
+        metadata = self._connection.call_unless(
+            (*_GONE, libvirt.VIR_ERR_NO_DOMAIN_METADATA),
+            domain.metadata,
+            libvirt.VIR_DOMAIN_METADATA_ELEMENT,
+            guest_xml.NAMESPACE,
+            0,
+        )
+        owner = guest_xml.parse_owner(metadata) if metadata else None
+        if owner is None or owner.host != self._host:
+            return None
+        state = self._connection.call_unless(_GONE, domain.state, 0)
+        if state is None:
+            return None
+        power_state = _POWER_STATES.get(state[0], PowerState.NOSTATE)
+        return DomainInfo(uuid=domain.UUIDString(), generation=owner.generation, power_state=power_state)
+
+    # --- making and removing
+
+    def define(self, xml: str) -> Any:
+        return self._connection.connect_call("defineXMLFlags", xml, libvirt.VIR_DOMAIN_DEFINE_VALIDATE)
+
+    def remove(self, instance_uuid: str) -> None:
+        """Cut its power and forget it; quiet if it is not there or not ours."""
+        try:
+            domain, _ = self.get(instance_uuid)
+        except exceptions.DomainNotFound:
+            return
+        self.cut_power(domain)
+        self._connection.call_unless(_GONE, domain.undefineFlags, _UNDEFINE_FLAGS)
+
+    # --- power
+
+    def start(self, domain: Any, instance_uuid: str, timeout: float, paused: bool = False) -> None:
+        """Start it and wait until it runs, or is paused; raises `InstancePowerOnFailure`."""
+        wanted = PowerState.PAUSED if paused else PowerState.RUNNING
+        try:
+            self._connection.call_filtering(domain.createWithFlags, libvirt.VIR_DOMAIN_START_PAUSED if paused else 0)
+        except LibvirtFailure as error:
+            if error.error_code not in _ALREADY or self.state(instance_uuid) in _OFF:
+                raise exceptions.InstancePowerOnFailure(
+                    instance_uuid=instance_uuid, reason=error.kwargs["reason"]
+                ) from error
+        deadline = time.monotonic() + timeout
+        while (state := self.state(instance_uuid)) != wanted:
+            if state in _OFF:
+                raise exceptions.InstancePowerOnFailure(
+                    instance_uuid=instance_uuid, reason="it stopped as soon as it was started"
+                )
+            if time.monotonic() >= deadline:
+                raise exceptions.InstancePowerOnFailure(
+                    instance_uuid=instance_uuid, reason=f"it did not run within {timeout:g} s"
+                )
+            time.sleep(POLL_SECONDS)
+
+    def state(self, instance_uuid: str) -> PowerState:
+        return self.get(instance_uuid)[1].power_state
+
+    def shut_down(self, domain: Any, instance_uuid: str, timeout: float, changed: threading.Event) -> bool:
+        """Press the guest's power button, now and then, for up to ``timeout`` seconds. Returns whether it is off, as
+        soon as ``changed`` is set."""
+        deadline = time.monotonic() + timeout
+        ask_at = time.monotonic()
+        while self.state(instance_uuid) not in _OFF:
+            now = time.monotonic()
+            if now >= deadline:
+                return False
+            if now >= ask_at:
+                self._press_power_button(domain)
+                ask_at = now + ASK_AGAIN_SECONDS
+            changed.wait(min(SHUTDOWN_POLL_SECONDS, deadline - now))
+            changed.clear()
+        return True
+
+    def _press_power_button(self, domain: Any) -> None:
+        """A guest that just turned off, or whose machine has no button, is seen by its state."""
+        try:
+            self._connection.call(domain.shutdownFlags, libvirt.VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN)
+        except LibvirtFailure as error:
+            LOG.info("Domain %s was not asked to shut down: %s", domain.UUIDString(), error.message)
+
+    def cut_power(self, domain: Any) -> None:
+        self._connection.call_unless((*_GONE, *_ALREADY), domain.destroyFlags, 0)

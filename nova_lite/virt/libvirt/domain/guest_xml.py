@@ -1,0 +1,284 @@
+"""The guest as libvirt's XML, and what we write into and read from its metadata.
+
+All of it is built as a tree, so whatever a value holds is escaped.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import xml.etree.ElementTree as ET
+from collections.abc import Collection
+
+import msgspec
+
+from nova_lite import hardware as wanted
+from nova_lite.base.version import VERSION
+from nova_lite.hardware import DEFAULT, Hardware
+from nova_lite.objects import VIF, NetworkDisk
+from nova_lite.virt.driver import SpawnSpec
+from nova_lite.virt.libvirt.disks.disks import NVRAM, ROOT, DirectBoot, Disk, DiskSet
+from nova_lite.virt.libvirt.domain import consoles, hardware_xml, numa_xml
+from nova_lite.virt.libvirt.domain.consoles import Listeners
+from nova_lite.virt.libvirt.host import cpu_model, kvm
+from nova_lite.virt.libvirt.host.cpu_model import CpuModel
+from nova_lite.virt.libvirt.net import dual_stack, names, neutron
+
+#: Our namespace in a domain's metadata.
+NAMESPACE = "urn:nova-lite:instance:1"
+PREFIX = "novalite"
+
+CONSOLE_LOG = "console.log"
+
+#: In our metadata, of a guest whose snapshots need its agent.
+QUIESCE = "quiesce"
+
+#: Where qemu's guest agent listens in the guest.
+AGENT_CHANNEL = "org.qemu.guest_agent.0"
+
+ET.register_namespace(PREFIX, NAMESPACE)
+
+
+class Host(msgspec.Struct, frozen=True):
+    """What guests are given by their host: the CPU model (None: by the type of virtualisation), the machine type where
+    an image names none, whether its firmware can start signed systems only, and the CPUs that guests share
+    (`nova_lite.virt.topology.shared_of`)."""
+
+    cpu: CpuModel | None = None
+    machine: str = "pc"
+    secure_boot: bool = False
+    shared_cpus: dict[str, str] = {}
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """Whose a domain is, and of which build attempt."""
+
+    host: str
+    generation: int
+
+
+def guest_xml(
+    spec: SpawnSpec,
+    host: str,
+    directory: str,
+    disks: DiskSet,
+    virt_type: str,
+    tb_cache_mb: int,
+    libvirt_networks: Collection[str] = (),
+    listeners: Listeners = consoles.NONE,
+    hardware: Hardware | None = None,
+    given: Host | None = None,
+) -> str:
+    """The whole domain. ``tb_cache_mb`` bounds qemu's cache of translated code (emulation only; 0: its default).
+    ``libvirt_networks``: ids of the networks that libvirt runs; the bridges of others are the operator's.
+    ``listeners``: where its consoles listen. ``hardware`` None: what flavor and image ask for. ``given``: by the
+    host."""
+    instance = spec.instance
+    hardware = hardware or wanted.resolve(instance.flavor, spec.image)
+    given = given or Host()
+    machine = hardware_xml.machine(hardware, given.machine)
+    secure = is_secure(hardware, machine, given)
+    domain = ET.Element("domain", type=virt_type)
+    _text(domain, "name", instance.name)
+    _text(domain, "uuid", instance.uuid)
+    _metadata(domain, spec, host, hardware)
+    _text(domain, "memory", str(instance.flavor.memory_mb), unit="MiB")
+    _text(domain, "vcpu", str(instance.flavor.vcpus))
+    hardware_xml.cpu_tune(domain, hardware)
+    numa_xml.place(domain, instance.numa, given.shared_cpus)
+    _sysinfo(domain, instance.uuid)
+    _boot(domain, disks, hardware, machine, secure, os.path.join(directory, NVRAM))
+    features = ET.SubElement(domain, "features")
+    ET.SubElement(features, "acpi")
+    ET.SubElement(features, "apic")
+    if virt_type == kvm.QEMU and tb_cache_mb:
+        _text(ET.SubElement(features, "tcg"), "tb-cache", str(tb_cache_mb), unit="MiB")
+    hardware_xml.features(features, hardware, virt_type, secure)
+    hardware_xml.cpu(domain, hardware, given.cpu or cpu_model.default(virt_type), instance.numa)
+    hardware_xml.clock(domain, hardware, virt_type)
+    _text(domain, "on_poweroff", "destroy")
+    _text(domain, "on_reboot", "restart")
+    _text(domain, "on_crash", "destroy")
+    console_log = os.path.join(directory, CONSOLE_LOG)
+    devices = _devices(domain, spec.vifs, libvirt_networks, disks.disks, hardware, hardware_xml.is_q35(machine))
+    consoles.add(devices, listeners, console_log)
+    hardware_xml.serial_ports(devices, hardware)
+    hardware_xml.video(devices, hardware)
+    _more_devices(devices, hardware)
+    return ET.tostring(domain, encoding="unicode")
+
+
+def is_secure(hardware: Hardware, machine: str, given: Host) -> bool:
+    """Whether the guest's firmware starts signed systems only."""
+    can = hardware_xml.is_q35(machine) and given.secure_boot
+    return hardware.secure_boot == wanted.REQUIRED or (hardware.secure_boot == wanted.OPTIONAL and can)
+
+
+def _text(parent: ET.Element, tag: str, text: str, **attributes: str) -> ET.Element:
+    element = ET.SubElement(parent, tag, attributes)
+    element.text = text
+    return element
+
+
+def _metadata(domain: ET.Element, spec: SpawnSpec, host: str, hardware: Hardware) -> None:
+    metadata = ET.SubElement(domain, "metadata")
+    instance = ET.SubElement(metadata, f"{{{NAMESPACE}}}instance")
+    created = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    for tag, text in (
+        ("host", host),
+        ("generation", str(spec.generation)),
+        ("project", spec.instance.project_id),
+        ("created", created),
+    ):
+        _text(instance, f"{{{NAMESPACE}}}{tag}", text)
+    if hardware.quiesce:
+        _text(instance, f"{{{NAMESPACE}}}{QUIESCE}", "required")
+
+
+def parse_owner(metadata: str) -> Owner | None:
+    """From the metadata element as libvirt returns it; None if it is not of the form that we write."""
+    try:
+        root = ET.fromstring(metadata)  # noqa: S314 our own element, out of libvirt's parsed tree
+        values = {child.tag.rpartition("}")[2]: child.text or "" for child in root}
+        return Owner(host=values["host"], generation=int(values["generation"]))
+    except (ET.ParseError, KeyError, ValueError):
+        return None
+
+
+def needs_quiesce(metadata: str) -> bool:
+    """From the metadata element as libvirt returns it: whether a snapshot needs the guest's agent."""
+    root = ET.fromstring(metadata)  # noqa: S314 our own element, out of libvirt's parsed tree
+    return root.find(f"{{{NAMESPACE}}}{QUIESCE}") is not None
+
+
+def boot_files(xml: str) -> set[str]:
+    """Names of the files that the hypervisor starts a guest with: kernel and ramdisk."""
+    root = ET.fromstring(xml)  # noqa: S314 libvirt's own
+    found = (root.findtext(f"os/{tag}") for tag in ("kernel", "initrd"))
+    return {os.path.basename(path) for path in found if path}
+
+
+def _sysinfo(domain: ET.Element, instance_uuid: str) -> None:
+    """DMI strings; by the product's name cloud-init knows an OpenStack cloud, and looks for its config drive."""
+    system = ET.SubElement(ET.SubElement(domain, "sysinfo", type="smbios"), "system")
+    for name, value in (
+        ("manufacturer", "nova_lite"),
+        ("product", "OpenStack Compute"),
+        ("version", VERSION),
+        ("serial", instance_uuid),
+        ("uuid", instance_uuid),
+    ):
+        _text(system, "entry", value, name=name)
+
+
+def _boot(domain: ET.Element, disks: DiskSet, hardware: Hardware, machine: str, secure: bool, nvram: str) -> None:
+    os_element = ET.SubElement(domain, "os")
+    _text(os_element, "type", "hvm", arch="x86_64", machine=machine)
+    hardware_xml.firmware(os_element, hardware, secure, nvram)
+    add_boot(os_element, disks.direct_boot, hardware.cdrom)
+    hardware_xml.boot_menu(os_element, hardware)
+    ET.SubElement(os_element, "smbios", mode="sysinfo")
+
+
+def add_boot(os_element: ET.Element, direct: DirectBoot | None, cdrom: bool = False) -> None:
+    """What the guest boots: its first disk (or drive), or a kernel that the hypervisor starts itself."""
+    if direct is None:
+        ET.SubElement(os_element, "boot", dev="cdrom" if cdrom else "hd")
+    else:
+        _text(os_element, "kernel", direct.kernel)
+        if direct.ramdisk:
+            _text(os_element, "initrd", direct.ramdisk)
+        _text(os_element, "cmdline", direct.command_line)
+
+
+def _devices(
+    domain: ET.Element,
+    vifs: list[VIF],
+    libvirt_networks: Collection[str],
+    disks: list[Disk],
+    hardware: Hardware,
+    q35: bool,
+) -> ET.Element:
+    devices = ET.SubElement(domain, "devices")
+    for disk in disks:
+        element = disk_element(disk)
+        if disk.serial is None:
+            hardware_xml.disk(element, hardware, os.path.basename(disk.path) == ROOT, q35)
+        devices.append(element)
+    hardware_xml.controllers(devices, hardware)
+    hardware_xml.add_controllers(devices, {disk.bus for disk in disks})
+    for vif in vifs:
+        devices.append(_interface(vif, vif.network.id in libvirt_networks, hardware))
+    return devices
+
+
+def _more_devices(devices: ET.Element, hardware: Hardware) -> None:
+    if hardware.agent:
+        channel = ET.SubElement(devices, "channel", type="unix")
+        ET.SubElement(channel, "target", type="virtio", name=AGENT_CHANNEL)
+    balloon = ET.SubElement(devices, "memballoon", model="virtio")
+    ET.SubElement(balloon, "stats", period="10")
+    hardware_xml.more(devices, hardware)
+
+
+def disk_element(disk: Disk) -> ET.Element:
+    is_block = disk.path.startswith("/dev/")
+    kind = "network" if disk.network is not None else "block" if is_block else "file"
+    element = ET.Element("disk", type=kind, device="disk")
+    driver = ET.SubElement(element, "driver", name="qemu", type=disk.format, discard="unmap")
+    if disk.direct:
+        driver.set("cache", "none")
+        if disk.network is None:
+            driver.set("io", "native")
+    if disk.network is not None:
+        _network_source(element, disk.network)
+    else:
+        ET.SubElement(element, "source", {"dev" if is_block else "file": disk.path})
+    ET.SubElement(element, "target", dev=disk.device, bus=disk.bus)
+    if disk.serial is not None:
+        _text(element, "serial", disk.serial)
+    if disk.read_only:
+        ET.SubElement(element, "readonly")
+    return element
+
+
+def _network_source(element: ET.Element, where: NetworkDisk) -> None:
+    source = ET.SubElement(element, "source", protocol=where.protocol, name=where.name)
+    for name, port in where.hosts:
+        ET.SubElement(source, "host", name=name, port=port)
+    if where.secret is not None:
+        auth = ET.SubElement(source, "auth", username=str(where.user))
+        ET.SubElement(auth, "secret", type="ceph", uuid=where.secret)
+
+
+def interface_xml(vif: VIF, on_libvirt_network: bool) -> str:
+    """One interface, for a domain that there is already."""
+    return ET.tostring(_interface(vif, on_libvirt_network), encoding="unicode")
+
+
+def _interface(vif: VIF, on_libvirt_network: bool, hardware: Hardware = DEFAULT) -> ET.Element:
+    """A tap on the network's bridge that lets through only frames of the VIF's own MAC and IP address.
+
+    A libvirt network is named as such, so that libvirt knows who is on it and plugs guests in again when it restarts.
+    What Neutron has is filtered by its agent.
+    """
+    if vif.vif_type is not None:
+        element = neutron.interface(vif)
+        _common(element, vif)
+        hardware_xml.interface(element, hardware)
+        return element
+    kind = "network" if on_libvirt_network else "bridge"
+    source = names.network_name(vif.network) if on_libvirt_network else names.bridge_name(vif.network)
+    element = ET.Element("interface", type=kind)
+    ET.SubElement(element, "source", {kind: source})
+    _common(element, vif)
+    element.append(dual_stack.filterref(vif))
+    hardware_xml.interface(element, hardware)
+    return element
+
+
+def _common(element: ET.Element, vif: VIF) -> None:
+    ET.SubElement(element, "mac", address=vif.mac_address)
+    ET.SubElement(element, "target", dev=names.tap_name(vif))
+    ET.SubElement(element, "model", type="virtio")
+    ET.SubElement(element, "mtu", size=str(vif.network.mtu))

@@ -1,0 +1,175 @@
+"""``docs/hardware.md``, made from the table of hardware by running each row's example; its head is written by hand."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from nova_lite import hardware
+from nova_lite.base import exceptions
+from nova_lite.hardware import fitting, table
+from nova_lite.hardware.definition import Definition, Outcome, Precedence
+from nova_lite.objects import VIF, Flavor, Image, Instance, Network, NUMACell, NUMAPages
+from nova_lite.virt.driver import SpawnSpec
+from nova_lite.virt.libvirt.disks.disks import Disk, DiskSet
+from nova_lite.virt.libvirt.domain import guest_xml
+from nova_lite.virt.libvirt.domain.consoles import Listeners
+from nova_lite.virt.libvirt.host import kvm
+
+#: What is above this line in the page is written by hand.
+MARK = "<!-- Made by `nova-lite-manage api hardware` from here on. -->\n"
+
+_SECTIONS = (
+    ("CPU", table.CPU),
+    ("Memory and NUMA", table.MEMORY),
+    ("Firmware and machine", table.FIRMWARE),
+    ("Disks", table.DISKS),
+    ("Interfaces", table.INTERFACES),
+    ("Other devices", table.DEVICES),
+    ("CPU limits, and those of other hypervisors", table.QUOTA),
+    ("Where servers go", table.PLACEMENT),
+    ("The system inside", table.SYSTEM),
+    ("Not for this hypervisor", table.OTHERS),
+)
+
+_CELLS = [
+    NUMACell(
+        id=number,
+        memory_mb=4096,
+        shared_cpus=f"{first}-{first + 3}",
+        dedicated_cpus=f"{first + 4}-{first + 11}",
+        siblings=[f"{core}-{core + 1}" for core in range(first, first + 12, 2)],
+        pages=[NUMAPages(size_kb=4, total=786432), NUMAPages(size_kb=2048, total=512)],
+    )
+    for number, first in ((0, 0), (1, 12))
+]
+
+#: In an example's properties: of the image itself.
+_FORMAT = "disk_format"
+
+
+def markdown() -> str:
+    """The made part of the page, its mark included."""
+    return "\n".join([MARK, *(_section(title, rows) for title, rows in _SECTIONS)])
+
+
+def _section(title: str, rows: tuple[Definition, ...]) -> str:
+    head = "| extra spec | image property | takes | outcome | example, and what it makes |\n|---|---|---|---|---|\n"
+    return f"## {title}\n\n{head}" + "".join(_line(row) for row in rows)
+
+
+def _line(row: Definition) -> str:
+    cells = (_code(row.flavor), _code(row.image), row.values.says, _outcome(row), _shown(row))
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _code(text: str) -> str:
+    return f"`{text}`" if text else ""
+
+
+def _outcome(row: Definition) -> str:
+    says = f"**{row.outcome.value}**: {row.says}"
+    if row.outcome is Outcome.REFUSED and row.kept:
+        says += "; a flavor may have it, its servers are refused"
+    if row.harmless:
+        says += f"; `{row.harmless[0]}` asks for nothing"
+    if row.flavor and row.image and row.outcome is Outcome.HONOURED and row.name != "traits":
+        says += (
+            f"; {row.wins.value}"
+            if row.wins is not Precedence.SAME
+            else "; flavor and image may not contradict each other"
+        )
+    return says
+
+
+def _shown(row: Definition) -> str:
+    example = " ".join(f"`{key}={value}`" for key, value in {**row.specs, **row.properties}.items())
+    return f"{example}: {effect(row)}"
+
+
+def effect(row: Definition) -> str:
+    """What the example makes, found by running it: a refusal's sentence, the XML that is there with it and not without
+    it, or in words what else it changes."""
+    try:
+        made = xml(row.specs, row.properties)
+    except exceptions.HardwareRefused as error:
+        return f"400, “{error.message}”"
+    new = added(_without(row), made)
+    if new:
+        return " ".join(f"`{line}`" for line in new)
+    if gone := added(made, _without(row)):
+        return "without " + " ".join(f"`{line}`" for line in gone)
+    return row.changes or "nothing"
+
+
+def _without(row: Definition) -> str:
+    """The guest of the example, but for what the row is about."""
+    specs = {key: value for key, value in row.specs.items() if table.of_spec(key) is not row}
+    properties = {key: value for key, value in row.properties.items() if table.of_property(key) is not row}
+    return xml(specs, properties, strict=False)
+
+
+def xml(specs: Mapping[str, str], properties: Mapping[str, str], strict: bool = True) -> str:
+    """The domain of a guest with four vCPUs, a disk, an interface and a screen on a host with KVM and two NUMA cells,
+    of four shared and eight dedicated CPUs each; raises `HardwareRefused`."""
+    own = {key: value for key, value in properties.items() if key != _FORMAT}
+    image = Image(id="image", name="image", disk_format=properties.get(_FORMAT, "qcow2"), properties=own)
+    flavor = Flavor(flavorid="1", name="flavor", vcpus=4, memory_mb=512, root_gb=1, extra_specs=dict(specs))
+    network = Network(id="network", name="net", cidr="10.0.0.0/24", gateway="10.0.0.1", bridge="br0")
+    vif = VIF(id="vif", mac_address="fa:16:3e:00:00:01", address="10.0.0.2", network=network)
+    instance = Instance(
+        uuid="00000000-0000-4000-8000-000000000000",
+        project_id="project",
+        user_id="user",
+        display_name="server",
+        hostname="server",
+        vm_state="building",
+        flavor=flavor,
+    )
+    spec = SpawnSpec(
+        instance=instance,
+        generation=1,
+        vifs=[vif],
+        image=image,
+        images={},
+        injected_files={},
+        admin_password=None,
+        fence=lambda: None,
+    )
+    wanted = hardware.resolve(flavor, image, strict)
+    if wanted.numa is not None:
+        instance.numa = fitting.fit(wanted.numa, _CELLS, {}, fitting.Ratios())
+    disks = DiskSet(disks=[Disk(path="/instances/disk", device="vda", format="qcow2")], direct_boot=None)
+    given = guest_xml.Host(shared_cpus={str(cell.id): cell.shared_cpus for cell in _CELLS})
+    listeners = Listeners(vnc="127.0.0.1")
+    return guest_xml.guest_xml(spec, "host", "/instances", disks, kvm.KVM, 0, (), listeners, wanted, given)
+
+
+def added(before: str, after: str) -> list[str]:
+    """The elements of ``after`` that are not in ``before``, each with the path to it, in order."""
+    have = Counter(_elements(before))
+    new = []
+    for line in _elements(after):
+        if have[line]:
+            have[line] -= 1
+        else:
+            new.append(line)
+    return new
+
+
+def _elements(text: str) -> Iterator[str]:
+    root = ET.fromstring(text)  # noqa: S314 our own
+    yield from _below(root, "")
+
+
+def _below(element: ET.Element, path: str) -> Iterator[str]:
+    for child in element:
+        if child.tag == "metadata":
+            yield from (f"metadata/{part.tag.rpartition('}')[2]}" for part in child[0] if "created" not in part.tag)
+            continue
+        attributes = "".join(f' {name}="{value}"' for name, value in child.attrib.items())
+        content = f">{child.text}</{child.tag}>" if child.text else "/>"
+        if attributes or child.text or len(child) == 0:
+            yield f"{path}<{child.tag}{attributes}{content}"
+        yield from _below(child, f"{path}{child.tag}/")

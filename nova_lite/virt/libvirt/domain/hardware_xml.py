@@ -1,0 +1,201 @@
+"""What a guest's hardware, as its flavor and image ask for it, is in its domain."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping
+
+from nova_lite.hardware import settings
+from nova_lite.hardware.settings import DEFAULT, Hardware
+from nova_lite.objects import InstanceNUMATopology
+from nova_lite.virt.libvirt.domain import numa_xml
+from nova_lite.virt.libvirt.host import kvm
+from nova_lite.virt.libvirt.host.cpu_model import CpuModel
+
+#: The USB controller of guests that need one.
+USB_MODEL = "qemu-xhci"
+
+#: How many times a guest of Windows tries for a spin lock before it tells the hypervisor.
+_SPIN_RETRIES = "8191"
+
+
+def machine(hardware: Hardware, default: str = "pc") -> str:
+    """The machine type; secure boot is only to be had with q35."""
+    if hardware.machine_type:
+        return hardware.machine_type
+    return "q35" if hardware.secure_boot == settings.REQUIRED and "q35" not in default else default
+
+
+def is_q35(machine_type: str) -> bool:
+    return "q35" in machine_type
+
+
+def firmware(os_element: ET.Element, hardware: Hardware, secure: bool, nvram: str) -> None:
+    """libvirt finds the firmware by what it is to do. ``nvram``: the file of its variables. ``secure``: signed systems
+    only. Comes right after the type of the machine."""
+    if not hardware.uefi:
+        return
+    os_element.set("firmware", "efi")
+    features = ET.SubElement(os_element, "firmware")
+    ET.SubElement(features, "feature", enabled=_yes(secure), name="enrolled-keys")
+    ET.SubElement(features, "feature", enabled=_yes(secure), name="secure-boot")
+    if secure:
+        ET.SubElement(os_element, "loader", secure="yes")
+    ET.SubElement(os_element, "nvram").text = nvram
+
+
+def boot_menu(os_element: ET.Element, hardware: Hardware) -> None:
+    if hardware.boot_menu:
+        ET.SubElement(os_element, "bootmenu", enable="yes")
+
+
+def cpu_tune(domain: ET.Element, hardware: Hardware) -> None:
+    if hardware.cpu_tune:
+        tune = ET.SubElement(domain, "cputune")
+        for name, value in hardware.cpu_tune.items():
+            ET.SubElement(tune, name).text = str(value)
+
+
+def features(element: ET.Element, hardware: Hardware, virt_type: str, secure: bool) -> None:
+    if hardware.windows and virt_type == kvm.KVM:
+        hyperv = ET.SubElement(element, "hyperv")
+        ET.SubElement(hyperv, "relaxed", state="on")
+        ET.SubElement(hyperv, "vapic", state="on")
+        ET.SubElement(hyperv, "spinlocks", state="on", retries=_SPIN_RETRIES)
+    if hardware.hidden:
+        ET.SubElement(ET.SubElement(element, "kvm"), "hidden", state="on")
+    if hardware.pmu is not None:
+        ET.SubElement(element, "pmu", state="on" if hardware.pmu else "off")
+    if secure:
+        ET.SubElement(element, "smm", state="on")
+
+
+def cpu(domain: ET.Element, hardware: Hardware, model: CpuModel, numa: InstanceNUMATopology | None = None) -> None:
+    element = model.element()
+    sockets, cores, threads = (str(number) for number in hardware.topology)
+    ET.SubElement(element, "topology", sockets=sockets, cores=cores, threads=threads)
+    if hardware.maxphysaddr_mode:
+        bounds = ET.SubElement(element, "maxphysaddr", mode=hardware.maxphysaddr_mode)
+        if hardware.maxphysaddr_bits:
+            bounds.set("bits", str(hardware.maxphysaddr_bits))
+    numa_xml.guest_nodes(element, numa)
+    model.add_features(element, {"hypervisor": "disable"} if hardware.hidden else {})
+    domain.append(element)
+
+
+def clock(domain: ET.Element, hardware: Hardware, virt_type: str) -> None:
+    element = ET.SubElement(domain, "clock", offset="localtime" if hardware.windows else "utc")
+    if virt_type == kvm.KVM:
+        ET.SubElement(element, "timer", name="pit", tickpolicy="delay")
+        ET.SubElement(element, "timer", name="rtc", tickpolicy="catchup")
+        if hardware.windows:
+            ET.SubElement(element, "timer", name="hypervclock", present="yes")
+    ET.SubElement(element, "timer", name="hpet", present=_yes(hardware.hpet))
+
+
+def disk(element: ET.Element, hardware: Hardware, first: bool, q35: bool) -> None:
+    """``element`` as a virtio disk is; ``first``: the root disk."""
+    target, driver = element.find("target"), element.find("driver")
+    assert target is not None and driver is not None
+    bus = hardware.disk_bus
+    if first and hardware.cdrom:
+        bus = hardware.cdrom_bus or (settings.SATA if q35 else settings.IDE)
+        make_drive(element)
+    target.set("bus", bus)
+    target.set("dev", device(target.get("dev", ""), bus))
+    if hardware.packed_ring and bus == settings.VIRTIO:
+        driver.set("packed", "on")
+    if hardware.disk_tune and element.get("device") == "disk":
+        tune = ET.SubElement(element, "iotune")
+        for name, value in hardware.disk_tune.items():
+            ET.SubElement(tune, name).text = str(value)
+
+
+def make_drive(element: ET.Element) -> None:
+    """Of a disk."""
+    driver = element.find("driver")
+    assert driver is not None
+    element.set("device", "cdrom")
+    driver.attrib.pop("discard", None)
+    if element.find("readonly") is None:
+        ET.SubElement(element, "readonly")
+
+
+def device(name: str, bus: str) -> str:
+    """``vda`` as a guest calls the disk on another bus."""
+    return settings.DEVICE_PREFIX[bus] + name[2:]
+
+
+def interface(element: ET.Element, hardware: Hardware) -> None:
+    """``element``: as a virtio interface without limits is."""
+    model = element.find("model")
+    assert model is not None
+    model.set("type", hardware.vif_model)
+    if hardware.vif_model == settings.VIRTIO:
+        driver = ({"queues": str(hardware.queues)} if hardware.queues > 1 else {}) | (
+            {"packed": "on"} if hardware.packed_ring else {}
+        )
+        if driver:
+            ET.SubElement(element, "driver", driver)
+    if hardware.inbound or hardware.outbound:
+        bandwidth = ET.SubElement(element, "bandwidth")
+        for way, limits in (("inbound", hardware.inbound), ("outbound", hardware.outbound)):
+            if limits:
+                ET.SubElement(bandwidth, way, _texts(limits))
+
+
+def controllers(devices: ET.Element, hardware: Hardware) -> None:
+    if settings.SCSI in (hardware.disk_bus, hardware.cdrom_bus):
+        ET.SubElement(devices, "controller", type="scsi", index="0", model=hardware.scsi_model)
+    usb = (hardware.usb_model or USB_MODEL) if hardware.needs_usb else "none"
+    ET.SubElement(devices, "controller", type="usb", model=usb)
+
+
+def add_controllers(devices: ET.Element, buses: set[str]) -> None:
+    """What disks that join a guest need besides; libvirt adds controllers of other buses by itself."""
+    if settings.SCSI in buses and devices.find("controller[@type='scsi']") is None:
+        ET.SubElement(devices, "controller", type="scsi", index="0", model=DEFAULT.scsi_model)
+    none = devices.find("controller[@type='usb'][@model='none']")
+    if settings.USB in buses and none is not None:
+        none.set("model", USB_MODEL)
+
+
+def video(devices: ET.Element, hardware: Hardware) -> None:
+    """The graphics card, which a guest with a screen has in any case."""
+    element = devices.find("video/model")
+    if element is None:
+        if hardware.video_model is None:
+            return
+        element = ET.SubElement(ET.SubElement(devices, "video"), "model", type="vga")
+    element.set("type", hardware.video_model or "vga")
+    if hardware.video_ram_mb and hardware.video_model != "none":
+        element.set("vram", str(hardware.video_ram_mb * 1024))
+
+
+def serial_ports(devices: ET.Element, hardware: Hardware) -> None:
+    """Those behind the first one, which is the console."""
+    for port in range(1, hardware.serial_ports):
+        ET.SubElement(ET.SubElement(devices, "serial", type="pty"), "target", port=str(port))
+
+
+def more(devices: ET.Element, hardware: Hardware) -> None:
+    for kind, bus in (("tablet", hardware.tablet), ("keyboard", hardware.keyboard)):
+        if bus is not None:
+            ET.SubElement(devices, "input", type=kind, bus=bus)
+    if hardware.sound_model is not None:
+        ET.SubElement(devices, "sound", model=hardware.sound_model)
+    if hardware.watchdog is not None:
+        ET.SubElement(devices, "watchdog", model="i6300esb", action=hardware.watchdog)
+    if hardware.rng:
+        rng = ET.SubElement(devices, "rng", model="virtio")
+        if hardware.rng_bytes:
+            ET.SubElement(rng, "rate", bytes=str(hardware.rng_bytes), period=str(hardware.rng_period))
+        ET.SubElement(rng, "backend", model="random").text = "/dev/urandom"
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+def _texts(values: Mapping[str, int]) -> dict[str, str]:
+    return {name: str(value) for name, value in values.items()}

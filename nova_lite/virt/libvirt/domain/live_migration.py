@@ -1,0 +1,304 @@
+"""Live migration: libvirtd at the source hands a guest that runs to libvirtd at the destination.
+
+The source's libvirtd does it by itself (peer to peer), so it goes on when this daemon dies; who is started next ends it
+(`LiveMigrator.settle`) and sees where the guest is. libvirt removes the guest at the source once it runs at the
+destination, in that order, and not before.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from typing import Any
+
+import libvirt
+from oslo_config import cfg
+
+from nova_lite.base import concurrency, exceptions
+from nova_lite.objects import LiveDestination, LiveSource, MigrationProgress, Wish
+from nova_lite.virt import images
+from nova_lite.virt.libvirt.connection import Connection, one_line
+from nova_lite.virt.libvirt.disks import disks, transfer, volumes
+from nova_lite.virt.libvirt.domain import consoles, guest_xml, numa_xml
+
+LOG = logging.getLogger(__name__)
+
+#: In a domain's files that its XML names besides its disks.
+KERNEL, RAMDISK = "kernel", "ramdisk"
+
+POLL_SECONDS = 0.25
+#: How often who watches is told.
+TELL_SECONDS = 1.0
+#: Until a migration that was told to end has ended.
+END_SECONDS = 60.0
+
+_FLAGS = (
+    libvirt.VIR_MIGRATE_LIVE
+    | libvirt.VIR_MIGRATE_PEER2PEER
+    | libvirt.VIR_MIGRATE_PERSIST_DEST
+    | libvirt.VIR_MIGRATE_UNDEFINE_SOURCE
+    | libvirt.VIR_MIGRATE_ABORT_ON_ERROR
+)
+_GONE = (libvirt.VIR_ERR_NO_DOMAIN,)
+#: There is no job, or it does not know that yet; or the guest is off.
+_IDLE = (*_GONE, libvirt.VIR_ERR_OPERATION_INVALID)
+_PAUSED_BY_MIGRATION = (
+    libvirt.VIR_DOMAIN_PAUSED_MIGRATION,
+    libvirt.VIR_DOMAIN_PAUSED_POSTCOPY,
+    libvirt.VIR_DOMAIN_PAUSED_POSTCOPY_FAILED,
+)
+
+
+def source_of(conf: cfg.ConfigOpts, xml: str, directory: str) -> LiveSource:
+    """What the guest with this XML consists of. A disk that is only read is not brought by the migration."""
+    sizes: dict[str, int] = {}
+    read_only = []
+    for disk in ET.fromstring(xml).iterfind("devices/disk"):  # noqa: S314 libvirt's own
+        if volumes.is_volume(disk):
+            continue
+        source = disk.find("source")
+        path = "" if source is None else source.get("file", "")
+        name = os.path.basename(path)
+        if os.path.dirname(path) != directory or name not in transfer.TRAVELLING:
+            raise exceptions.MigrationPreCheckError(reason=f"disk {path or '(no file)'} cannot be migrated")
+        if disk.find("readonly") is not None:
+            read_only.append(name)
+        else:
+            sizes[name] = os.path.getsize(path)
+    files = transfer.offer(conf, directory, tuple(read_only)) if read_only else None
+    return LiveSource(driver=transfer.DRIVER, disks=sizes, files=files)
+
+
+def destination_xml(xml: str, destination: LiveDestination) -> str:
+    """The domain as it is to be there: its owner's name and generation, CPUs, and where its files are. Raises
+    `MigrationPreCheckError` for a file that is not ready there."""
+    root = ET.fromstring(xml)  # noqa: S314 libvirt's own
+    owner = root.find(f"metadata/{{{guest_xml.NAMESPACE}}}instance")
+    if owner is None:
+        raise exceptions.MigrationPreCheckError(reason="the domain has no metadata of ours")
+    for child in owner:
+        tag = child.tag.rpartition("}")[2]
+        if tag in ("host", "generation"):
+            child.text = destination.host if tag == "host" else str(destination.generation)
+    numa_xml.place(root, destination.numa, destination.shared_cpus)
+    for disk in root.iterfind("devices/disk"):
+        for store in disk.findall("backingStore"):
+            disk.remove(store)
+        source = disk.find("source")
+        if source is not None and not volumes.is_volume(disk):
+            source.set("file", _path(destination, os.path.basename(source.get("file", ""))))
+    for log in (*root.iterfind("devices/serial/log"), *root.iterfind("devices/console/log")):
+        log.set("file", _path(destination, guest_xml.CONSOLE_LOG))
+    consoles.at_destination(root, destination)
+    for interface in root.iterfind("devices/interface/source"):
+        for name in ("portid", "bridge"):
+            if interface.get("network") is not None and name in interface.attrib:
+                del interface.attrib[name]
+    for tag, name in ((KERNEL, KERNEL), ("initrd", RAMDISK), ("nvram", disks.NVRAM)):
+        element = root.find(f"os/{tag}")
+        if element is not None:
+            element.text = _path(destination, name)
+    return ET.tostring(root, encoding="unicode")
+
+
+def _path(destination: LiveDestination, name: str) -> str:
+    try:
+        return destination.paths[name]
+    except KeyError:
+        raise exceptions.MigrationPreCheckError(reason=f"{destination.host} has no {name} ready") from None
+
+
+def progress_of(stats: dict[str, Any]) -> MigrationProgress:
+    return MigrationProgress(
+        memory_total=stats.get("memory_total", 0),
+        memory_processed=stats.get("memory_processed", 0),
+        memory_remaining=stats.get("memory_remaining", 0),
+        disk_total=stats.get("disk_total", 0),
+        disk_processed=stats.get("disk_processed", 0),
+        disk_remaining=stats.get("disk_remaining", 0),
+    )
+
+
+def has_arrived(call: Callable[..., Any], domain: Any) -> bool:
+    """libvirt makes a guest that comes persistent when all of it is there. What it was fetching from a source that is
+    lost (post-copy) never comes; of any other that is half here it rids itself."""
+    if call(domain.isPersistent):
+        return True
+    _, reason = call(domain.state, 0)
+    if reason == libvirt.VIR_DOMAIN_PAUSED_POSTCOPY_FAILED:
+        return False
+    raise exceptions.MigrationFailed(instance_uuid=domain.UUIDString(), reason="it still counts as coming")
+
+
+def take_over(call: Callable[..., Any], domain: Any) -> None:
+    """For a guest that has come here paused. Until it runs, QEMU leaves its disks as the source's, and QEMU before 10
+    ends when such a guest is migrated once more (assertion `BDRV_O_INACTIVE`). So it runs for an instant."""
+    state = call(domain.state, 0)[0]
+    if state == libvirt.VIR_DOMAIN_PAUSED:
+        call(domain.resume)
+    if state in (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_RUNNING):
+        call(domain.suspend)
+
+
+class LiveMigrator:
+    """Of one guest, away from this host."""
+
+    def __init__(
+        self, conf: cfg.ConfigOpts, connection: Connection, instance_uuid: str, destination: LiveDestination
+    ) -> None:
+        self._conf = conf.libvirt
+        self._connection = connection
+        self._uuid = instance_uuid
+        self._destination = destination
+        self._uri = self._conf.live_migration_uri % destination.address
+        self._aborted = ""
+        self._forced = False
+
+    # --- doing it
+
+    def run(self, domain: Any, watch: Callable[[MigrationProgress], Wish]) -> None:
+        """On return the guest is at the destination; raises `MigrationFailed` or `MigrationAborted`, and it is here."""
+        failures: list[exceptions.VirtDriverError] = []
+        paused = self._connection.call(domain.state, 0)[0] == libvirt.VIR_DOMAIN_PAUSED
+        arguments = self._arguments(domain)
+
+        def migrate() -> None:
+            try:
+                self._connection.call(domain.migrateToURI3, *arguments)
+            except exceptions.VirtDriverError as error:
+                failures.append(error)
+
+        thread = threading.Thread(target=migrate, name=f"migration-{self._uuid}", daemon=True)
+        started = time.monotonic()
+        thread.start()
+        self._watch(domain, thread, watch, started)
+        if not failures:
+            return
+        LOG.warning("Live migration of %s to %s: %s", self._uuid, self._destination.host, failures[0].message)
+        if self.settle(resume=not paused):
+            return
+        if self._aborted:
+            raise exceptions.MigrationAborted(instance_uuid=self._uuid, reason=self._aborted)
+        raise exceptions.MigrationFailed(instance_uuid=self._uuid, reason=failures[0].kwargs["reason"])
+
+    def _arguments(self, domain: Any) -> tuple[str, dict[str, Any], int]:
+        xml = self._connection.call(domain.XMLDesc, libvirt.VIR_DOMAIN_XML_MIGRATABLE | libvirt.VIR_DOMAIN_XML_SECURE)
+        there = destination_xml(xml, self._destination)
+        address = self._destination.address
+        parameters: dict[str, Any] = {
+            libvirt.VIR_MIGRATE_PARAM_DEST_XML: there,
+            libvirt.VIR_MIGRATE_PARAM_PERSIST_XML: there,
+            libvirt.VIR_MIGRATE_PARAM_URI: f"tcp://[{address}]" if ":" in address else f"tcp://{address}",
+        }
+        if self._conf.live_migration_bandwidth:
+            parameters[libvirt.VIR_MIGRATE_PARAM_BANDWIDTH] = self._conf.live_migration_bandwidth
+        flags = _FLAGS
+        local, has_volumes = volumes.local_targets(xml)
+        if has_volumes:
+            parameters[libvirt.VIR_MIGRATE_PARAM_MIGRATE_DISKS] = local
+            if volumes.are_direct(
+                xml
+            ):  # the destination has looked for the files; libvirt only knows some file systems
+                flags |= libvirt.VIR_MIGRATE_UNSAFE
+        if local or not has_volumes:
+            whole = self._destination.whole
+            flags |= libvirt.VIR_MIGRATE_NON_SHARED_DISK if whole else libvirt.VIR_MIGRATE_NON_SHARED_INC
+        if self._conf.live_migration_permit_auto_converge:
+            flags |= libvirt.VIR_MIGRATE_AUTO_CONVERGE
+        if self._conf.live_migration_permit_post_copy:
+            flags |= libvirt.VIR_MIGRATE_POSTCOPY
+        return self._uri, parameters, flags
+
+    def _watch(
+        self, domain: Any, thread: threading.Thread, watch: Callable[[MigrationProgress], Wish], started: float
+    ) -> None:
+        told = 0.0
+        prepared = False
+        while thread.is_alive():
+            thread.join(POLL_SECONDS)
+            if not thread.is_alive() or time.monotonic() - told < TELL_SECONDS:
+                continue
+            told = time.monotonic()
+            stats = self._connection.call_unless(_IDLE, domain.jobStats) or {}
+            if stats and not prepared:
+                downtime = self._conf.live_migration_downtime
+                self._connection.call_unless(_IDLE, domain.migrateSetMaxDowntime, downtime)
+                prepared = True
+            progress = progress_of(stats)
+            self._obey(domain, watch(progress), "as it was asked to be")
+            if self._is_late(progress, started):
+                action = self._conf.live_migration_timeout_action
+                self._obey(domain, Wish(action), "it has taken too long")
+
+    def _is_late(self, progress: MigrationProgress, started: float) -> bool:
+        size = max(2, (progress.memory_total + progress.disk_total) // images.GIB)
+        allowed = self._conf.live_migration_completion_timeout * size
+        return bool(allowed) and time.monotonic() - started > allowed
+
+    def _obey(self, domain: Any, wish: Wish, why: str) -> None:
+        """Asked for again each time: what comes too early, libvirt does not know of yet."""
+        if wish is Wish.ABORT:
+            self._aborted = why
+            self._connection.call_unless(_IDLE, domain.abortJob)
+        elif wish is Wish.FORCE_COMPLETE and not self._forced:
+            self._forced = True
+            if self._conf.live_migration_permit_post_copy:
+                self._connection.call_unless(_IDLE, domain.migrateStartPostCopy, 0)
+            else:
+                self._connection.call_unless(_IDLE, domain.suspend)
+
+    # --- where is it?
+
+    def settle(self, resume: bool = True) -> bool:
+        """End what still goes on; whether the guest has moved. One that is here and was left paused runs on."""
+        domain = self._connection.call_unless(_GONE, self._connection.get().lookupByUUIDString, self._uuid)
+        if domain is None:
+            return True
+        self._end(domain)
+        state = self._connection.call_unless(_GONE, domain.state, 0)
+        if state is None:
+            return True
+        number, reason = state
+        doubtful = number == libvirt.VIR_DOMAIN_PAUSED and reason in _PAUSED_BY_MIGRATION
+        if (number == libvirt.VIR_DOMAIN_SHUTOFF or doubtful) and self._has_arrived_there():
+            return True
+        if resume and (doubtful or (self._forced and number == libvirt.VIR_DOMAIN_PAUSED)):
+            self._connection.call(domain.resume)
+        return False
+
+    def _end(self, domain: Any) -> None:
+        deadline = time.monotonic() + END_SECONDS
+        while True:
+            stats = self._connection.call_unless(_IDLE, domain.jobStats)
+            if not stats or stats.get("operation") not in (
+                libvirt.VIR_DOMAIN_JOB_OPERATION_MIGRATION_OUT,
+                None,
+            ):
+                return
+            if stats.get("type") in (None, libvirt.VIR_DOMAIN_JOB_NONE):
+                return
+            self._connection.call_unless(_IDLE, domain.abortJob)
+            if time.monotonic() > deadline:
+                raise exceptions.MigrationFailed(instance_uuid=self._uuid, reason="it does not end")
+            time.sleep(POLL_SECONDS)
+
+    def _has_arrived_there(self) -> bool:
+        """Asks the destination's libvirtd. What has arrived counts, though it may be off by now: it ran there. Raises
+        `HypervisorUnavailable`, or `MigrationFailed` while it still comes."""
+        try:
+            connection = concurrency.call_blocking(libvirt.open, self._uri)
+        except libvirt.libvirtError as error:
+            raise exceptions.HypervisorUnavailable(host=self._destination.host, reason=one_line(error)) from error
+        try:
+            domain = concurrency.call_blocking(connection.lookupByUUIDString, self._uuid)
+            return has_arrived(concurrency.call_blocking, domain)
+        except libvirt.libvirtError as error:
+            if error.get_error_code() != libvirt.VIR_ERR_NO_DOMAIN:
+                raise exceptions.HypervisorUnavailable(host=self._destination.host, reason=one_line(error)) from error
+            return False
+        finally:
+            connection.close()

@@ -1,0 +1,148 @@
+"""Guests that boot from a rescue image, with their own disks beside it.
+
+While a guest is rescued, ``unrescue.xml`` in its directory is its domain as it was, to the letter: it is written before
+anything is changed, and goes last. ``disk.rescue`` and ``disk.config.rescue`` are the rescue system's.
+"""
+
+from __future__ import annotations
+
+import os
+import string
+import xml.etree.ElementTree as ET
+
+import libvirt
+
+from nova_lite.base import exceptions, files
+from nova_lite.hardware import RescueDisk, check_rescue, settings
+from nova_lite.virt.driver import SpawnSpec
+from nova_lite.virt.libvirt.connection import Connection
+from nova_lite.virt.libvirt.disks.disks import CONFIG_DRIVE, RESCUE, RESCUE_CONFIG_DRIVE, DiskMaker, DiskSet
+from nova_lite.virt.libvirt.domain import guest_xml, hardware_xml
+from nova_lite.virt.libvirt.domain.domains import Domains
+from nova_lite.virt.libvirt.records import Records
+
+SAVED = "unrescue.xml"
+
+
+class RescueBoot:
+    def __init__(self, connection: Connection, domains: Domains, records: Records, disks: DiskMaker) -> None:
+        self._connection = connection
+        self._domains = domains
+        self._records = records
+        self._disks = disks
+
+    def is_rescued(self, instance_uuid: str) -> bool:
+        """Also half way there, or half way back."""
+        return os.path.exists(self._saved(instance_uuid))
+
+    def define(self, spec: SpawnSpec) -> None:
+        """Make the domain, which is off, boot from the rescue image. On failure it is what it was before."""
+        instance_uuid = spec.instance.uuid
+        directory = self._records.directory(instance_uuid)
+        if not self.is_rescued(instance_uuid):
+            domain, _ = self._domains.get(instance_uuid)
+            xml: str = self._connection.call(
+                domain.XMLDesc, libvirt.VIR_DOMAIN_XML_INACTIVE | libvirt.VIR_DOMAIN_XML_SECURE
+            )
+            files.write_atomically(self._saved(instance_uuid), xml.encode())
+        try:
+            disks = self._disks.make_rescue(directory, spec)
+            self._domains.define(rescue_xml(self._read(instance_uuid), disks, check_rescue(spec.image, strict=False)))
+        except (exceptions.NovaLiteException, OSError):
+            self.restore(instance_uuid)
+            raise
+
+    def restore(self, instance_uuid: str) -> None:
+        """Make the domain, which is off, what it was before; nothing is left of the rescue. Quiet if there is none."""
+        if not self.is_rescued(instance_uuid):
+            return
+        self._domains.define(self._read(instance_uuid))
+        self.forget(instance_uuid)
+
+    def forget(self, instance_uuid: str) -> None:
+        """Nothing is left of a rescue, whose domain is gone. Quiet if there is none."""
+        for name in (RESCUE, RESCUE_CONFIG_DRIVE, SAVED):
+            files.remove(os.path.join(self._records.directory(instance_uuid), name))
+
+    def _saved(self, instance_uuid: str) -> str:
+        return os.path.join(self._records.directory(instance_uuid), SAVED)
+
+    def _read(self, instance_uuid: str) -> str:
+        with open(self._saved(instance_uuid), encoding="utf-8") as file:
+            return file.read()
+
+
+def rescue_xml(domain_xml: str, rescue: DiskSet, how: RescueDisk) -> str:
+    """The domain with the rescue disk first, its own disks behind that, and the rescue system's config drive, if it has
+    one, in place of its own. Disks get new addresses: guests name them by these. But where the image says what its disk
+    is to be (``how.stable``) that comes last, and the others keep their places."""
+    domain = ET.fromstring(domain_xml)  # noqa: S314 our own domain, out of libvirt's parsed tree
+    os_element, devices = domain.find("os"), domain.find("devices")
+    assert os_element is not None and devices is not None
+    for tag in ("boot", "kernel", "initrd", "cmdline"):
+        for element in os_element.findall(tag):
+            os_element.remove(element)
+    root, *config_drives = (guest_xml.disk_element(disk) for disk in rescue.disks)
+    if how.cdrom:
+        hardware_xml.make_drive(root)
+    own = devices.findall("disk")
+    for disk in own:
+        devices.remove(disk)
+    kept = [disk for disk in own if not (config_drives and _file_name(disk) == CONFIG_DRIVE)]
+    first_bus = _bus(own[0]) if own else settings.VIRTIO
+    bus = how.bus or _drive_bus(os_element)
+    for element in (root, *config_drives):
+        _target(element).set("bus", bus if element is root else first_bus)
+    every = [*kept, *config_drives, root] if how.stable else [root, *kept, *config_drives]
+    _name(every, keep=kept if how.stable else [])
+    for position, disk in enumerate(every):
+        devices.insert(position, disk)
+    if how.stable and rescue.direct_boot is None:
+        _boot_first(devices, root)
+    else:
+        guest_xml.add_boot(os_element, rescue.direct_boot, how.cdrom)
+    hardware_xml.add_controllers(devices, {_bus(disk) for disk in every})
+    return ET.tostring(domain, encoding="unicode")
+
+
+def _name(disks: list[ET.Element], keep: list[ET.Element]) -> None:
+    """Give disks the first free names of their buses, in order; those to keep have theirs."""
+    taken = {_target(disk).get("dev") for disk in keep}
+    for disk in disks:
+        if disk in keep:
+            continue
+        address = disk.find("address")
+        if address is not None:
+            disk.remove(address)
+        names = (hardware_xml.device(f"vd{letter}", _bus(disk)) for letter in string.ascii_lowercase)
+        name = next(name for name in names if name not in taken)
+        taken.add(name)
+        _target(disk).set("dev", name)
+
+
+def _boot_first(devices: ET.Element, root: ET.Element) -> None:
+    for boot in devices.findall("*/boot/.."):
+        for element in boot.findall("boot"):
+            boot.remove(element)
+    ET.SubElement(root, "boot", order="1")
+
+
+def _drive_bus(os_element: ET.Element) -> str:
+    kind = os_element.find("type")
+    machine = "" if kind is None else kind.get("machine", "")
+    return settings.SATA if hardware_xml.is_q35(machine) else settings.IDE
+
+
+def _target(disk: ET.Element) -> ET.Element:
+    target = disk.find("target")
+    assert target is not None
+    return target
+
+
+def _bus(disk: ET.Element) -> str:
+    return _target(disk).get("bus", settings.VIRTIO)
+
+
+def _file_name(disk: ET.Element) -> str:
+    source = disk.find("source")
+    return "" if source is None else os.path.basename(source.get("file", ""))

@@ -1,0 +1,94 @@
+"""What this hypervisor has, in the terms that the scheduler counts in."""
+
+from __future__ import annotations
+
+import os
+import time
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+from nova_lite.hardware.traits import CAPABILITY
+from nova_lite.objects import Inventory, NUMACell
+from nova_lite.virt.images import GIB
+from nova_lite.virt.libvirt.disks import disk_usage
+
+# The record of who is logged in: entries of one size, each beginning with its type (man utmp).
+UTMP = Path("/run/utmp")
+UTMP_ENTRY = 384
+USER_PROCESS = 7
+
+
+def parse_cpu(capabilities: str) -> dict[str, Any]:
+    """Arch, model, vendor, topology and features of the host's CPU, from libvirt's capabilities."""
+    cpu = ET.fromstring(capabilities).find("./host/cpu")  # noqa: S314 libvirt's own output
+    if cpu is None:
+        return {}
+    topology = cpu.find("topology")
+    return {
+        "arch": cpu.findtext("arch", ""),
+        "model": cpu.findtext("model", ""),
+        "vendor": cpu.findtext("vendor", ""),
+        "topology": {key: int(value) for key, value in topology.items()} if topology is not None else {},
+        "features": sorted(feature.get("name", "") for feature in cpu.findall("feature")),
+    }
+
+
+def build(
+    node: str,
+    host_ip: str,
+    tunnel_ip: str | None,
+    instances_path: str,
+    virt_type: str,
+    version: int,
+    cpu_info: dict[str, Any],
+    running: int,
+    metrics: dict[str, float],
+    traits: list[str],
+    cells: list[NUMACell],
+    vcpus: int | None,
+) -> Inventory:
+    """Memory and CPUs are asked of the kernel: libvirt 9.0 counts only the memory that was there at boot. ``vcpus``:
+    CPUs that guests share, where these are not all."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    disk = os.statvfs(instances_path)
+    free = disk.f_bavail * disk.f_frsize - disk_usage.growth(instances_path)
+    return Inventory(
+        node=node,
+        vcpus=os.sysconf("SC_NPROCESSORS_ONLN") if vcpus is None else vcpus,
+        memory_mb=memory // 1024**2,
+        disk_gb=disk.f_blocks * disk.f_frsize // GIB,
+        hypervisor_type="QEMU",
+        hypervisor_version=version,
+        host_ip=host_ip,
+        tunnel_ip=tunnel_ip,
+        cpu_arch=cpu_info.get("arch") or os.uname().machine,
+        cpu_info=cpu_info,
+        supported_hv_types=["kvm", "qemu"] if virt_type == "kvm" else ["qemu"],
+        supported_vm_modes=["hvm"],
+        capabilities={"virt_type": virt_type, CAPABILITY: traits} | ({"metrics": metrics} if metrics else {}),
+        disk_available_least=free // GIB,
+        running_vms=running,
+        uptime=uptime(),
+        numa=cells,
+    )
+
+
+def uptime() -> str:
+    """As ``uptime`` prints it: clients take its parts out of the line."""
+    with open("/proc/uptime") as file:
+        seconds = int(float(file.read().split()[0]))
+    days, rest = divmod(seconds, 86400)
+    load = ", ".join(f"{value:.2f}" for value in os.getloadavg())
+    up = f"{days} days, {rest // 3600:2d}:{rest % 3600 // 60:02d}"
+    return f"{time.strftime('%H:%M:%S')} up {up},  {logins()} users,  load average: {load}"
+
+
+def logins() -> int:
+    """How many sessions the machine's record of them holds; none where it keeps no such record."""
+    try:
+        record = UTMP.read_bytes()
+    except FileNotFoundError:
+        return 0
+    entries = (record[start : start + UTMP_ENTRY] for start in range(0, len(record), UTMP_ENTRY))
+    return sum(int.from_bytes(entry[:2], "little") == USER_PROCESS for entry in entries)

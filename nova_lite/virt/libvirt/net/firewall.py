@@ -1,0 +1,115 @@
+"""What the guests of a network reach of this host, and of the link-local addresses around it: an nftables table each.
+
+libvirt's own rules let guests out and answers in; on the host itself they stop nothing. Here all of the host is shut
+but DHCP, DNS, ping, what the operator opens, and the metadata service: 169.254.169.254 leads to the API's own address.
+That is another one, as this machine may live in a cloud that has its metadata there; guests do not get at those.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import re
+from collections.abc import Iterable
+
+from oslo_config import cfg
+
+from nova_lite.base import exceptions
+from nova_lite.objects import Network
+from nova_lite.virt import images
+from nova_lite.virt.libvirt.net import nft
+from nova_lite.virt.libvirt.net.names import bridge_name
+
+LOG = logging.getLogger(__name__)
+
+#: Where guests look for the service, and addresses that are this machine's own matter.
+METADATA_ADDRESS, METADATA_PORT = "169.254.169.254", 80
+LINK_LOCAL = ipaddress.IPv4Network("169.254.0.0/16")
+
+
+class Firewall:
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self._metadata: tuple[str, int] | None = None
+        if conf.network.metadata_service:
+            self._metadata = conf.api.metadata_listen, conf.api.metadata_listen_port
+        self._host_ports: list[int] = conf.network.host_ports
+        self._works = False
+
+    def prepare(self) -> None:
+        """Raises `ConfigurationError` when guests are to reach a metadata service, and cannot."""
+        complaint = nft.run("list tables\n")
+        self._works = not complaint
+        if complaint and self._metadata is not None:
+            raise exceptions.ConfigurationError(reason=f"[network] metadata_service: {complaint}")
+        if complaint:
+            LOG.warning("Guests reach what listens on this host, and link-local addresses: %s", complaint)
+        if self._metadata is not None:
+            address = _checked(self._metadata[0])
+            if address in LINK_LOCAL:
+                images.run("ip", "address", "replace", f"{address}/32", "dev", "lo", "scope", "host")
+
+    def serves(self, network: Network) -> bool:
+        """Whether guests there find the metadata service; without a gateway they have no way to its address."""
+        return self._metadata is not None and network.gateway is not None
+
+    def rules(self, networks: Iterable[Network]) -> str:
+        """What nft is to be told, so that each network's table takes the place of the one that is there."""
+        return "".join(ruleset(each, self._metadata, self._host_ports) for each in networks) if self._works else ""
+
+
+def _checked(text: str) -> ipaddress.IPv4Address:
+    try:
+        address = ipaddress.IPv4Address(text)
+    except ValueError:
+        address = ipaddress.IPv4Address(0)
+    if address.is_loopback or address.is_unspecified or text == METADATA_ADDRESS:
+        raise exceptions.ConfigurationError(
+            reason=f"[network] metadata_service: guests cannot be led to [api] metadata_listen = {text}. It has to be "
+            f"an IPv4 address of this machine, or one of {LINK_LOCAL}, such as 169.254.87.75, that it is then given "
+            f"({METADATA_ADDRESS} may be its own cloud's)."
+        )
+    return address
+
+
+def table_name(network: Network) -> str:
+    """nft takes letters, digits and underscores."""
+    return "nova_lite_" + re.sub("[^A-Za-z0-9]", "_", network.id)
+
+
+def ruleset(network: Network, metadata: tuple[str, int] | None, host_ports: list[int]) -> str:
+    """What nft is told: the table goes if it is there, and comes anew, in one transaction."""
+    table, bridge = f"inet {table_name(network)}", bridge_name(network)
+    to_host = ["udp dport { 53, 67 } accept", "tcp dport 53 accept", "meta l4proto { icmp, ipv6-icmp } accept"]
+    if host_ports:
+        to_host.append(f"tcp dport {{ {', '.join(map(str, sorted(host_ports)))} }} accept")
+    leads, only_led = "", ""
+    if metadata is not None:
+        address, port = metadata
+        leads = f'iifname "{bridge}" ip daddr {METADATA_ADDRESS} tcp dport {METADATA_PORT} dnat ip to {address}:{port}'
+        to_host.append(f"ip daddr {address} tcp dport {port} ct status dnat accept")
+        if ipaddress.IPv4Address(address) in LINK_LOCAL:
+            only_led = f'iifname != "lo" ip daddr {address} ct status ! dnat drop'
+    lines = "\n    ".join(to_host)
+    return f"""
+add table {table}
+delete table {table}
+table {table} {{
+  comment "bridge {bridge}"
+  chain prerouting {{
+    type nat hook prerouting priority dstnat; policy accept;
+    {leads}
+  }}
+  chain input {{
+    type filter hook input priority filter; policy accept;
+    {only_led}
+    iifname != "{bridge}" accept
+    ct state established,related accept
+    {lines}
+    reject
+  }}
+  chain forward {{
+    type filter hook forward priority filter; policy accept;
+    iifname "{bridge}" ip daddr {LINK_LOCAL} reject
+  }}
+}}
+"""

@@ -1,0 +1,73 @@
+"""Interfaces of a domain that come and go, in what runs and in what is started next."""
+
+from __future__ import annotations
+
+import logging
+import time
+import xml.etree.ElementTree as ET
+from typing import Any
+
+import libvirt
+
+from nova_lite.base import exceptions
+from nova_lite.objects import VIF
+from nova_lite.virt.libvirt.connection import Connection
+from nova_lite.virt.libvirt.domain import guest_xml
+
+LOG = logging.getLogger(__name__)
+
+POLL_SECONDS = 0.2
+#: A guest that boots does not hear that a device is to go.
+ASK_AGAIN_SECONDS = 5.0
+
+#: It is gone already, or is asked already.
+_UNDER_WAY = (libvirt.VIR_ERR_DEVICE_MISSING, libvirt.VIR_ERR_OPERATION_FAILED, libvirt.VIR_ERR_OPERATION_INVALID)
+
+_LIVE, _CONFIG = libvirt.VIR_DOMAIN_AFFECT_LIVE, libvirt.VIR_DOMAIN_AFFECT_CONFIG
+
+
+class InterfaceDevices:
+    """``timeout``: seconds that a guest has to let a device go."""
+
+    def __init__(self, connection: Connection, timeout: float) -> None:
+        self._connection = connection
+        self._timeout = timeout
+
+    def attach(self, domain: Any, vif: VIF, on_libvirt_network: bool) -> None:
+        """What runs gets it first: one that is refused there is not there at the next start."""
+        xml = guest_xml.interface_xml(vif, on_libvirt_network)
+        for flag in self._where(domain):
+            if not self._has(domain, vif, flag):
+                self._connection.call_filtering(domain.attachDeviceFlags, xml, flag)
+
+    def detach(self, domain: Any, vif: VIF, on_libvirt_network: bool) -> None:
+        xml = guest_xml.interface_xml(vif, on_libvirt_network)
+        for flag in self._where(domain):
+            if flag == _LIVE:
+                self._detach_live(domain, vif, xml)
+            elif self._has(domain, vif, flag):
+                self._connection.call_unless((libvirt.VIR_ERR_DEVICE_MISSING,), domain.detachDeviceFlags, xml, flag)
+
+    def _detach_live(self, domain: Any, vif: VIF, xml: str) -> None:
+        """The guest is asked, and has to let go; asked again now and then."""
+        started, ask_at = time.monotonic(), 0.0
+        while self._has(domain, vif, _LIVE):
+            now = time.monotonic()
+            if now >= started + self._timeout:
+                raise exceptions.VirtDriverError(
+                    reason=f"the guest did not let go of interface {vif.mac_address} within {self._timeout:g} s"
+                )
+            if now >= ask_at:
+                self._connection.call_unless(_UNDER_WAY, domain.detachDeviceFlags, xml, _LIVE)
+                ask_at = now + ASK_AGAIN_SECONDS
+            time.sleep(POLL_SECONDS)
+
+    def _where(self, domain: Any) -> list[int]:
+        return [_LIVE, _CONFIG] if self._connection.call(domain.isActive) else [_CONFIG]
+
+    def _has(self, domain: Any, vif: VIF, flag: int) -> bool:
+        if flag == _LIVE and not self._connection.call(domain.isActive):
+            return False
+        xml = self._connection.call(domain.XMLDesc, libvirt.VIR_DOMAIN_XML_INACTIVE if flag == _CONFIG else 0)
+        found = ET.fromstring(xml).iterfind("devices/interface/mac")  # noqa: S314 libvirt's own
+        return vif.mac_address.lower() in (str(each.get("address")).lower() for each in found)

@@ -1,0 +1,244 @@
+"""The host side of the built-in networks: a libvirt network each, with a bridge, NAT, and DHCP by reservation only.
+
+A reservation is a file of its own in a directory that the network's dnsmasq reads. libvirt's way, a change of the
+network, takes every firewall rule of the network away and puts it back: 0.5 to 2 s in which all its guests are cut off.
+
+Several compute daemons may share one libvirtd, so nothing here relies on being alone: defining and starting are
+repeatable, and what somebody else did first counts as done. The network stays when its last reservation goes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import logging
+import os
+import re
+import signal
+import uuid
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable
+from typing import Any
+
+import libvirt
+from oslo_config import cfg
+
+from nova_lite.base import exceptions, files
+from nova_lite.objects import VIF, Network, ipv6
+from nova_lite.virt.libvirt.connection import Connection
+from nova_lite.virt.libvirt.net import dhcp, dual_stack, neutron, nft
+from nova_lite.virt.libvirt.net.firewall import Firewall
+from nova_lite.virt.libvirt.net.names import bridge_mac, bridge_name, network_name
+
+LOG = logging.getLogger(__name__)
+
+LEASE_TIME = "24h"
+PID_DIRECTORY = "/run/libvirt/network"
+
+_DNSMASQ = "http://libvirt.org/schemas/network/dnsmasq/1.0"
+_HOSTNAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
+_MAC_ADDRESS = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}")
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,120}")
+
+ET.register_namespace("dnsmasq", _DNSMASQ)
+
+
+class HostNetworks:
+    def __init__(self, conf: cfg.ConfigOpts, connection: Connection) -> None:
+        self._connection = connection
+        self._firewall = Firewall(conf)
+
+    def init_host(self, vifs: list[VIF]) -> None:
+        """``vifs``: those of this host's guests. Whatever came back with the machine, its rules did not."""
+        self._firewall.prepare()
+        on_each = {vif.network.id: vif for vif in vifs}
+        found = sorted(self.run_by_libvirt(list(on_each.values())))
+        nft.apply(self.rules([on_each[network_id].network for network_id in found]))
+
+    def rules(self, networks: Iterable[Network]) -> str:
+        """What nft is to be told of networks that libvirt runs; `plug` leaves that to its caller, who tells it once."""
+        return self._firewall.rules(networks)
+
+    def reach_metadata(self, vifs: list[VIF]) -> bool:
+        """Whether a guest with these interfaces finds a metadata service."""
+        served = [vif for vif in vifs if vif.vif_type is None and self._firewall.serves(vif.network)]
+        return bool(served and self.run_by_libvirt(served))
+
+    def plug(self, vif: VIF, hostname: str) -> bool:
+        """Have the network up and the VIF's address reserved for its MAC address. Returns whether libvirt runs the
+        network, which then needs its `rules`."""
+        if vif.vif_type is not None:
+            neutron.plug(vif)
+            return False
+        if dual_stack.addresses(vif):
+            dual_stack.define(self._connection)
+        if not self._ensure(vif):
+            return False
+        _reserve(vif, hostname)
+        self._reload(vif.network)
+        # A lease that outlived its guest would keep dnsmasq from giving the address to its new owner.
+        dhcp.release(bridge_name(vif.network), vif.address, lambda mac_address: mac_address != vif.mac_address.lower())
+        return True
+
+    def unplug(self, vif: VIF) -> None:
+        """Remove the VIF's reservation and lease; quiet when there are none."""
+        if vif.vif_type is not None:
+            return
+        path = _reservation_path(vif)
+        if not os.path.exists(path):
+            return
+        files.remove(path)
+        self._reload(vif.network)
+        dhcp.release(bridge_name(vif.network), vif.address, lambda mac_address: mac_address == vif.mac_address.lower())
+
+    def run_by_libvirt(self, vifs: list[VIF]) -> set[str]:
+        """Ids of the networks among those of ``vifs`` that are libvirt's, and not an operator's bridge."""
+        ours = (vif for vif in vifs if vif.vif_type is None)
+        return {vif.network.id for vif in ours if self._lookup(vif.network) is not None}
+
+    def _lookup(self, network: Network) -> Any:
+        return self._connection.call_unless(
+            (libvirt.VIR_ERR_NO_NETWORK,), self._connection.get().networkLookupByName, network_name(network)
+        )
+
+    def _ensure(self, vif: VIF) -> bool:
+        """Define and start the network. False when its bridge is the operator's own, who then answers DHCP too."""
+        network = self._lookup(vif.network)
+        if network is None:
+            if os.path.exists(f"/sys/class/net/{bridge_name(vif.network)}/bridge"):
+                LOG.info("Bridge %s is used as it is: libvirt did not make it", bridge_name(vif.network))
+                return False
+            network = self._connection.connect_call("networkDefineXML", network_xml(vif))
+            LOG.info("Network %s is now defined, with bridge %s", network_name(vif.network), bridge_name(vif.network))
+        os.makedirs(reservations_directory(vif.network), mode=0o755, exist_ok=True)
+        if not self._connection.call(network.isActive):
+            # "Invalid operation" is libvirt's word for a network that another daemon has just started.
+            self._connection.call_unless((libvirt.VIR_ERR_OPERATION_INVALID,), network.create)
+            self._connection.call(network.setAutostart, 1)
+        return True
+
+    @staticmethod
+    def _reload(network: Network) -> None:
+        """Have dnsmasq read its reservations again; it notices new files by itself, but not that one is gone."""
+        with contextlib.suppress(FileNotFoundError, ValueError, ProcessLookupError):
+            with open(os.path.join(PID_DIRECTORY, f"{network_name(network)}.pid")) as file:
+                pid = int(file.read())
+            with open(f"/proc/{pid}/comm") as file:
+                if file.read().strip() == "dnsmasq":
+                    os.kill(pid, signal.SIGHUP)
+
+
+def network_xml(vif: VIF) -> str:
+    """The definition, the same whoever makes it: name, uuid and bridge all follow from the network's id."""
+    network = vif.network
+    root = ET.Element("network")
+    _text(root, "name", network_name(network))
+    _text(root, "uuid", _network_uuid(network.id))
+    if network.gateway:
+        forward = ET.SubElement(root, "forward", mode="nat")
+        if network.cidr6:
+            ET.SubElement(forward, "nat", ipv6="yes")
+    ET.SubElement(root, "bridge", name=bridge_name(vif.network), stp="off", delay="0")
+    if network.vni is not None:
+        # The same on all hosts, so that a guest finds its gateway when it has moved to another.
+        ET.SubElement(root, "mac", address=bridge_mac(network.vni))
+    ET.SubElement(root, "mtu", size=str(network.mtu))
+    if network.dns:
+        dns = ET.SubElement(root, "dns")
+        for address in network.dns:
+            ET.SubElement(dns, "forwarder", addr=address)
+    cidr = ipaddress.ip_network(network.cidr, strict=False)
+    if cidr.version != 4:
+        raise exceptions.VirtDriverError(reason=f"network {network.name} is not IPv4: {network.cidr}")
+    ET.SubElement(root, "ip", address=_host_address(network), netmask=str(cidr.netmask))
+    if network.cidr6:
+        # Its dnsmasq advertises the prefix, and itself as the way out if the network has one.
+        ET.SubElement(root, "ip", family="ipv6", address=ipv6.host_address(network), prefix="64")
+    options = ET.SubElement(root, f"{{{_DNSMASQ}}}options")
+    for option in (
+        f"dhcp-range={cidr.network_address},static,{cidr.netmask}",
+        f"dhcp-hostsdir={reservations_directory(network)}",
+        f"dhcp-option=option:mtu,{network.mtu}",
+        "dhcp-authoritative",
+        "dhcp-no-override",
+    ):
+        ET.SubElement(options, f"{{{_DNSMASQ}}}option", value=option)
+    return ET.tostring(root, encoding="unicode")
+
+
+def _network_uuid(network_id: str) -> str:
+    try:
+        return str(uuid.UUID(network_id))
+    except ValueError:
+        return str(uuid.uuid5(uuid.NAMESPACE_URL, f"urn:nova-lite:network:{network_id}"))
+
+
+def _host_address(network: Network) -> str:
+    """The bridge's own address: the gateway, else the first that is not in the pool."""
+    if network.gateway:
+        return network.gateway
+    cidr = ipaddress.ip_network(network.cidr, strict=False)
+    first = ipaddress.ip_address(network.start) if network.start else cidr[1]
+    last = ipaddress.ip_address(network.end) if network.end else cidr[-2]
+    for address in (cidr[1], cidr[-2]):
+        if not int(first) <= int(address) <= int(last):
+            return str(address)
+    raise exceptions.VirtDriverError(
+        reason=f"network {network.name} leaves no address for the host: it has no gateway, and its pool is all of it"
+    )
+
+
+# --- reservations
+
+
+def reservations_directory(network: Network) -> str:
+    if not _PLAIN_NAME.fullmatch(network.id):
+        raise exceptions.VirtDriverError(reason=f"network id {network.id!r} is not a plain name")
+    return os.path.join(dhcp.DIRECTORY, f"{network_name(network)}.d")
+
+
+def _reservation_path(vif: VIF) -> str:
+    if not _PLAIN_NAME.fullmatch(vif.id):
+        raise exceptions.VirtDriverError(reason=f"VIF id {vif.id!r} is not a plain name")
+    return os.path.join(reservations_directory(vif.network), vif.id)
+
+
+def reservation(vif: VIF, hostname: str) -> str:
+    """One line in dnsmasq's form: MAC address, address, name (its first part), lease time."""
+    mac_address = vif.mac_address.lower()
+    if not _MAC_ADDRESS.fullmatch(mac_address):
+        raise exceptions.VirtDriverError(reason=f"{vif.mac_address!r} is not a MAC address")
+    try:
+        fields = [mac_address, str(ipaddress.IPv4Address(vif.address))]
+    except ValueError as error:
+        raise exceptions.VirtDriverError(reason=f"{vif.address!r} is not an IPv4 address") from error
+    name = hostname.partition(".")[0]
+    if _HOSTNAME.fullmatch(name):
+        fields.append(name)
+    return ",".join([*fields, LEASE_TIME]) + "\n"
+
+
+def _reserve(vif: VIF, hostname: str) -> None:
+    """Write the reservation; one that another instance left behind on the same address or MAC address gives way."""
+    line = reservation(vif, hostname)
+    path = _reservation_path(vif)
+    keys = set(line.split(",")[:2])
+    directory = os.path.dirname(path)
+    for name in os.listdir(directory):
+        other = os.path.join(directory, name)
+        if other != path and keys & _keys(other):
+            LOG.warning("The reservation %s on network %s was left over, and is removed", name, vif.network.id)
+            files.remove(other)
+    files.write_atomically(path, line.encode(), durable=False)
+    os.chmod(path, 0o644)
+
+
+def _keys(path: str) -> set[str]:
+    """MAC address and address of a reservation; empty when it has just gone."""
+    with contextlib.suppress(FileNotFoundError), open(path) as file:
+        return set(file.read().split(",")[:2])
+    return set()
+
+
+def _text(parent: ET.Element, tag: str, text: str) -> None:
+    ET.SubElement(parent, tag).text = text

@@ -1,0 +1,340 @@
+"""Security groups on a host: one nftables table that says what reaches its guests and what they reach.
+
+A guest is known by its bridge and its address, which libvirt's filter keeps it from forging. Packets that only cross a
+bridge pass the tables of IP like those that are routed, because the bridge is told to show them
+(``nf_call_iptables``): so connections are followed for both, and the answers to what was let through come back.
+
+Three parts: what each group says (``in_…``, ``out_…``, and its members' addresses as a set), what each interface is in
+(``port_in_…``, ``port_out_…``), and which packet is whose. The table is replaced as a whole, at once; a connection
+that was let through before goes on until it ends.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import os
+import re
+import socket
+import subprocess
+import threading
+from collections.abc import Collection, Iterable
+
+import msgspec
+from oslo_config import cfg
+
+from nova_lite.base import exceptions, files
+from nova_lite.objects import VIF, PortFilters, SecurityGroup, SecurityGroupRule
+from nova_lite.objects.ready import make_ready
+from nova_lite.objects.security_group import EGRESS, INGRESS, IPV4, IPV6
+from nova_lite.virt import images
+from nova_lite.virt.libvirt.net import dual_stack, floating_ips, nft
+from nova_lite.virt.libvirt.net.names import bridge_name
+
+LOG = logging.getLogger(__name__)
+
+BRIDGE_SYSCTL = "/proc/sys/net/bridge"
+BRIDGE_SWITCHES = {"nf_call_iptables": "1", "nf_call_ip6tables": "1"}
+
+_FAMILIES = {IPV4: "ip", IPV6: "ip6"}
+_SET_TYPES = {IPV4: "ipv4_addr", IPV6: "ipv6_addr"}
+
+make_ready(PortFilters)
+
+
+class PortFirewall:
+    """Filters the ports of this host. What the conductor said last is kept on disk: it holds until it says otherwise,
+    also where this daemon or the machine was started anew meanwhile."""
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, directory: str) -> None:
+        self.enabled: bool = conf.network.security_groups
+        self._table = table_name(host)
+        self._path = os.path.join(directory, f"_port-filters@{host}.json")
+        self._floating = floating_ips.FloatingAddresses(directory, host, conf.network.public_interface)
+        self._lock = threading.Lock()
+        self._ports: dict[str, list[VIF]] = {}
+        self._filters = PortFilters()
+
+    def prepare(self, ports: dict[str, list[VIF]]) -> None:
+        """``ports``: of this host's guests, by instance. Raises `ConfigurationError` where nothing can be filtered."""
+        if not self.enabled:
+            LOG.warning("[network] security_groups is off: guests of this host are reached by everybody")
+            return
+        complaint = show_bridged_packets() or nft.run("list tables\n")
+        if complaint:
+            raise exceptions.ConfigurationError(
+                reason=f"[network] security_groups: {complaint}. Guests cannot be filtered then; false says that they "
+                "need not be."
+            )
+        with self._lock:
+            self._ports = {uuid: filtered(vifs) for uuid, vifs in ports.items()}
+            self._filters = self._read()
+            self._apply()
+
+    def plug(self, instance_uuid: str, vifs: list[VIF], beside: str = "") -> None:
+        """From now on nothing reaches them but answers, until it is said what may; what is known already holds.
+        ``beside``: rules that are not of security groups, for the same run of nft."""
+        if not self.enabled:
+            nft.apply(beside)
+            return
+        with self._lock:
+            self._ports[instance_uuid] = filtered(vifs)
+            self._apply(beside)
+
+    def unplug(self, instance_uuid: str) -> None:
+        with self._lock:
+            if self._ports.pop(instance_uuid, None):
+                self._apply()
+
+    def set(self, filters: PortFilters) -> None:
+        """What the conductor says. It is on disk before it holds."""
+        if not self.enabled:
+            return
+        with self._lock:
+            changed = filters != self._filters
+            self._filters = filters
+            if changed:
+                files.write_atomically(self._path, msgspec.json.encode(filters))
+                self._apply()
+
+    def instances(self) -> list[str]:
+        """Whose ports are filtered here."""
+        with self._lock:
+            return sorted(uuid for uuid, vifs in self._ports.items() if vifs)
+
+    def lacks_filters(self) -> bool:
+        """Whether there are ports of which nothing was said yet."""
+        with self._lock:
+            return any(vifs and uuid not in self._filters.instances for uuid, vifs in self._ports.items())
+
+    def _apply(self, beside: str = "") -> None:
+        bridges = {bridge_name(vif.network) for vifs in self._ports.values() for vif in vifs}
+        for bridge in sorted(bridges):
+            show_packets_of(bridge)
+        mine = {vif.id: vif for vifs in self._ports.values() for vif in vifs}
+        leads = {address: mine[port] for port, address in self._filters.floating.items() if port in mine}
+        self._floating.have(set(leads))
+        nft.apply(beside + ruleset(self._table, self._ports, self._filters) + floating_ips.ruleset(self._table, leads))
+
+    def _read(self) -> PortFilters:
+        try:
+            with open(self._path, "rb") as file:
+                return msgspec.json.decode(file.read(), type=PortFilters)
+        except FileNotFoundError:
+            return PortFilters()
+        except msgspec.MsgspecError as error:
+            LOG.warning("%s cannot be read, and is asked for anew: %s", self._path, error)
+            return PortFilters()
+
+
+def filtered(vifs: Iterable[VIF]) -> list[VIF]:
+    return [vif for vif in vifs if vif.port_security_enabled and vif.vif_type is None]
+
+
+def show_bridged_packets() -> str:
+    """Have the kernel's module that can; what is wrong if it cannot. Where it was not there, other bridges of this
+    machine stay as they are: only those of guests are told to."""
+    if os.path.isdir(BRIDGE_SYSCTL):
+        return ""
+    try:
+        result = subprocess.run(["modprobe", "br_netfilter"], capture_output=True, text=True, check=False)
+    except OSError as error:
+        return f"modprobe br_netfilter cannot be run: {error.strerror}"
+    if not os.path.isdir(BRIDGE_SYSCTL):
+        return f"the kernel has no br_netfilter ({' '.join(result.stderr.split())})"
+    for name in ("bridge-nf-call-iptables", "bridge-nf-call-ip6tables", "bridge-nf-call-arptables"):
+        with open(os.path.join(BRIDGE_SYSCTL, name), "w") as file:
+            file.write("0")
+    return ""
+
+
+def show_packets_of(bridge: str) -> None:
+    """Have the tables of IP see what crosses the bridge. Raises `VirtDriverError`."""
+    try:
+        socket.if_nametoindex(bridge)
+    except OSError:
+        return  # it is made when its first guest is plugged
+    if not _shows_packets(bridge):
+        switches = [word for switch in BRIDGE_SWITCHES.items() for word in switch]
+        images.run("ip", "link", "set", "dev", bridge, "type", "bridge", *switches)
+
+
+def _shows_packets(bridge: str) -> bool:
+    """Whether it was told to before."""
+    try:
+        return all(_switch(bridge, name) == wanted for name, wanted in BRIDGE_SWITCHES.items())
+    except OSError:
+        return False
+
+
+def _switch(bridge: str, name: str) -> str:
+    with open(f"/sys/class/net/{bridge}/bridge/{name}") as file:
+        return file.read().strip()
+
+
+def table_name(host: str) -> str:
+    """nft takes letters, digits and underscores."""
+    return "nova_lite_ports_" + _plain(host)
+
+
+def _plain(name: str) -> str:
+    return re.sub("[^A-Za-z0-9]", "_", name)
+
+
+def ruleset(table: str, ports: dict[str, list[VIF]], filters: PortFilters) -> str:
+    """What nft is told: the table goes if it is there, and comes anew, in one transaction; not where nobody is."""
+    gone = f"add table inet {table}\ndelete table inet {table}\n"
+    if not any(ports.values()):
+        return gone
+    groups = [group for _, group in sorted(filters.groups.items())]
+    vifs = [(vif, _groups_of(uuid, vif, filters)) for uuid, mine in sorted(ports.items()) for vif in mine]
+    parts = [part for group in groups for part in (*_members(group), *_group(group, filters.groups))]
+    parts += [part for vif, mine in vifs for part in _port(vif, mine)]
+    parts += [
+        _hook("egress_forward", "forward", -6, _verdicts([vif for vif, _ in vifs], EGRESS)),
+        _hook("egress_input", "input", -6, _verdicts([vif for vif, _ in vifs], EGRESS)),
+        _hook(
+            "ingress_forward",
+            "forward",
+            -5,
+            [*_no_broadcasts([vif for vif, _ in vifs]), *_verdicts([vif for vif, _ in vifs], INGRESS)],
+        ),
+        _hook("ingress_output", "output", -5, _verdicts([vif for vif, _ in vifs], INGRESS)),
+    ]
+    body = "\n".join(parts)
+    return f"{gone}table inet {table} {{\n{body}\n}}\n"
+
+
+def _groups_of(instance_uuid: str, vif: VIF, filters: PortFilters) -> list[str]:
+    """Its own, or else those of its instance."""
+    mine = filters.ports.get(vif.id, filters.instances.get(instance_uuid, []))
+    return [each for each in mine if each in filters.groups]
+
+
+def _members(group: SecurityGroup) -> list[str]:
+    sets = []
+    for ethertype, version in ((IPV4, 4), (IPV6, 6)):
+        found = sorted({str(each) for each in map(ipaddress.ip_address, group.members) if each.version == version})
+        elements = f" elements = {{ {', '.join(found)} }}" if found else ""
+        sets.append(f"  set {_set_name(group.id, ethertype)} {{ type {_SET_TYPES[ethertype]};{elements} }}")
+    return sets
+
+
+def _set_name(group_id: str, ethertype: str) -> str:
+    return f"members{_FAMILIES[ethertype]}_{_plain(group_id)}"
+
+
+def _group(group: SecurityGroup, known: Collection[str]) -> list[str]:
+    return [
+        _chain(
+            f"{name}_{_plain(group.id)}",
+            [rule_text(rule) for rule in group.rules if rule.direction == direction and _is_whole(rule, known)],
+        )
+        for name, direction in (("in", INGRESS), ("out", EGRESS))
+    ]
+
+
+def _is_whole(rule: SecurityGroupRule, known: Collection[str]) -> bool:
+    """Whether the group that it names was told along; one without is for nobody."""
+    return rule.remote_group_id is None or rule.remote_group_id in known
+
+
+def rule_text(rule: SecurityGroupRule) -> str:
+    """One rule, as nft says it."""
+    family = _FAMILIES[rule.ethertype]
+    words = [f"meta nfproto {'ipv4' if rule.ethertype == IPV4 else 'ipv6'}"]
+    side = "saddr" if rule.direction == INGRESS else "daddr"
+    if rule.remote_ip_prefix is not None and ipaddress.ip_network(rule.remote_ip_prefix, strict=False).prefixlen:
+        words.append(f"{family} {side} {ipaddress.ip_network(rule.remote_ip_prefix, strict=False)}")
+    elif rule.remote_group_id is not None:
+        words.append(f"{family} {side} @{_set_name(rule.remote_group_id, rule.ethertype)}")
+    return " ".join([*words, *_protocol(rule), "accept"])
+
+
+def _protocol(rule: SecurityGroupRule) -> list[str]:
+    low, high = rule.port_range_min, rule.port_range_max
+    if rule.protocol is None:
+        return []
+    if rule.protocol == "icmp":
+        name = "icmp" if rule.ethertype == IPV4 else "icmpv6"
+        words = [f"meta l4proto {'icmp' if rule.ethertype == IPV4 else 'ipv6-icmp'}"]
+        words += [f"{name} type {int(low)}"] if low is not None else []
+        words += [f"{name} code {int(high)}"] if low is not None and high is not None else []
+        return words
+    if low is None or high is None:
+        return [f"meta l4proto {rule.protocol}"]
+    return [f"{rule.protocol} dport {int(low)}-{int(high)}"]
+
+
+def _port(vif: VIF, groups: list[str]) -> list[str]:
+    """Answers pass, and what comes of a connection that was let through; then what each group says; then nothing.
+    DHCP is no matter of groups: a guest may ask, and no guest may answer. Nor is finding neighbours and routers by
+    IPv6: a guest may say where its own addresses are, and be no router."""
+    name = _plain(vif.id)
+    both = ["ct state established,related accept", "ct state invalid drop"]
+    own6 = dual_stack.addresses(vif)
+    inward = [*(_NEIGHBOURS_IN if own6 else []), "udp sport 67 udp dport 68 accept", *both]
+    outward = [*_neighbours_out(own6), "udp sport 67 drop", "udp sport 68 udp dport 67 accept", *both]
+    return [
+        _chain(f"port_in_{name}", [*inward, *(f"jump in_{_plain(each)}" for each in groups), "drop"]),
+        _chain(f"port_out_{name}", [*outward, *(f"jump out_{_plain(each)}" for each in groups), "drop"]),
+    ]
+
+
+_NEIGHBOURS_IN = ["icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert, nd-router-advert } accept"]
+
+
+def _neighbours_out(own: list[str]) -> list[str]:
+    """``own``: its IPv6 addresses. What an advertisement is about are the 16 bytes behind the first 8 of ICMPv6."""
+    if not own:
+        return []
+    targets = ", ".join(sorted(f"0x{int(ipaddress.IPv6Address(each)):032x}" for each in own))
+    return [
+        "icmpv6 type { nd-router-advert, nd-redirect } drop",
+        "meta nfproto ipv6 udp sport 547 drop",
+        f"icmpv6 type nd-neighbor-advert @th,64,128 != {{ {targets} }} drop",
+        "icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert, nd-router-solicit } accept",
+        "icmpv6 type { mld-listener-report, mld-listener-done, mld2-listener-report } accept",
+    ]
+
+
+def _verdicts(vifs: list[VIF], direction: str) -> list[str]:
+    """Which chain a packet goes through: by bridge and address."""
+    interface, side, chain = (
+        ("oifname", "daddr", "port_in") if direction == INGRESS else ("iifname", "saddr", "port_out")
+    )
+    lines = []
+    for version, family in ((4, "ip"), (6, "ip6")):
+        found = sorted(
+            f'"{bridge_name(vif.network)}" . {address} : goto {chain}_{_plain(vif.id)}'
+            for vif in vifs
+            for address in map(ipaddress.ip_address, (vif.address, *dual_stack.addresses(vif)))
+            if address.version == version
+        )
+        if found:
+            lines.append(f"{interface} . {family} {side} vmap {{ {', '.join(found)} }}")
+    return lines
+
+
+def _no_broadcasts(vifs: list[VIF]) -> list[str]:
+    """What goes to everybody on a bridge is for no guest in particular, and stops here, but DHCP, and the search for
+    neighbours by IPv6."""
+    lines = []
+    for bridge, network in sorted({bridge_name(vif.network): vif.network for vif in vifs if vif.version == 4}.items()):
+        everybody = f"255.255.255.255, 224.0.0.0/4, {ipaddress.IPv4Network(network.cidr, strict=False)[-1]}"
+        between = f'iifname "{bridge}" oifname "{bridge}" ip daddr {{ {everybody} }}'
+        lines += [f"{between} udp dport {{ 67, 68 }} accept", f"{between} drop"]
+        if network.cidr6:
+            between = f'iifname "{bridge}" oifname "{bridge}" ip6 daddr ff00::/8'
+            neighbours = "icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert }"
+            lines += [f"{between} {neighbours} accept", f"{between} drop"]
+    return lines
+
+
+def _chain(name: str, lines: Iterable[str]) -> str:
+    body = "".join(f"    {line}\n" for line in lines)
+    return f"  chain {name} {{\n{body}  }}"
+
+
+def _hook(name: str, hook: str, priority: int, lines: Iterable[str]) -> str:
+    return _chain(name, [f"type filter hook {hook} priority {priority}; policy accept;", *lines])

@@ -1,0 +1,270 @@
+"""Networks that span hosts: the bridge of one with a VNI has a VXLAN device that leads to the other hosts' bridges.
+
+The device is there as long as a guest of this host is on the network. Which hosts have others the conductor says: what
+is for an unknown MAC address, or for everybody, is sent to each of them; the rest is learned. The tunnel is for guests
+alone: each host is gateway, DHCP server, name server and metadata service to its own, and what it says as such, or
+would hear as such from other hosts' guests, does not pass.
+
+Whoever sends VXLAN to a host speaks to its guests. So it is taken from those other hosts alone, and guests, which share
+their host's address on the way out, can send none there.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import logging
+import os
+import threading
+
+import msgspec
+from oslo_config import cfg
+
+from nova_lite.base import exceptions, files
+from nova_lite.objects import VIF, Network
+from nova_lite.virt import images
+from nova_lite.virt.libvirt.net import nft
+from nova_lite.virt.libvirt.net.names import bridge_mac, bridge_name, tunnel_name
+from nova_lite.virt.libvirt.net.security_groups import table_name as filters_table
+
+LOG = logging.getLogger(__name__)
+
+NET = "/sys/class/net"
+EVERYBODY = "00:00:00:00:00:00"
+
+#: What asks, and tells, where addresses and ways out are: DHCP, DHCPv6, router discovery, redirects.
+_OF_THE_HOST = (
+    "udp dport { 67, 68, 546, 547 } drop",
+    "icmpv6 type { nd-router-solicit, nd-router-advert, nd-redirect } drop",
+)
+
+
+class Tunnels:
+    """What the conductor said last is kept on disk: it holds until it says otherwise."""
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, directory: str) -> None:
+        self._local_ip = str(conf.vxlan.local_ip or conf.my_ip)
+        self._port: int = conf.vxlan.dstport
+        self._table = "nova_lite_tunnels_" + filters_table(host).removeprefix("nova_lite_ports_")
+        self._path = os.path.join(directory, f"_tunnels@{host}.json")
+        self._lock = threading.Lock()
+        self._used: dict[str, list[Network]] = {}
+        self._peers: dict[str, list[str]] = {}
+        self._asked: set[str] = set()
+        self._connected: dict[str, list[str]] = {}
+        self._rules = ""
+
+    @property
+    def address(self) -> str | None:
+        """Where other hosts reach this one; None: nowhere."""
+        local = _ipv4(self._local_ip)
+        return None if local is None or local.is_loopback else str(local)
+
+    def prepare(self, ports: dict[str, list[VIF]]) -> None:
+        """``ports``: of this host's guests, by instance. Raises `VirtDriverError`."""
+        with self._lock:
+            self._used = {uuid: networks for uuid, vifs in ports.items() if (networks := spanning(vifs))}
+            self._peers = self._read()
+            if self._used or self._peers:
+                self._apply()
+
+    def plug(self, instance_uuid: str, vifs: list[VIF]) -> None:
+        """These are all of its interfaces; the bridges are there. Raises `VirtDriverError`."""
+        with self._lock:
+            before = self._used.pop(instance_uuid, [])
+            if networks := spanning(vifs):
+                self._used[instance_uuid] = networks
+            if networks != before:
+                self._remove_unused(before)
+                self._apply()
+
+    def unplug(self, instance_uuid: str) -> None:
+        self.plug(instance_uuid, [])
+
+    def instances(self) -> list[str]:
+        """Whose interfaces are on networks that span hosts; what is said next is of these."""
+        with self._lock:
+            self._asked = set(self._networks())
+            return sorted(self._used)
+
+    def lacks_peers(self) -> bool:
+        """Whether there are networks of which nothing was said yet."""
+        with self._lock:
+            return bool(self._networks().keys() - self._peers.keys())
+
+    def set(self, peers: dict[str, list[str]] | None) -> None:
+        """What the conductor says of all that it was asked of; None: nothing, as one of before does."""
+        with self._lock:
+            peers = {network_id: [] for network_id in self._asked} | (self._peers if peers is None else peers)
+            if peers != self._peers:
+                files.write_atomically(self._path, msgspec.json.encode(peers))
+            self._peers = peers
+            if self._used:
+                self._apply()
+
+    def _networks(self) -> dict[str, Network]:
+        return {network.id: network for networks in self._used.values() for network in networks}
+
+    def _apply(self) -> None:
+        if self._used and _ipv4(self._local_ip) is None:
+            raise exceptions.VirtDriverError(
+                reason=f"networks span hosts by IPv4, and [vxlan] local_ip (my_ip) is {self._local_ip}"
+            )
+        networks = self._networks()
+        told = {network_id: self._others(network_id) for network_id in networks}
+        self._filter(sorted({peer for peers in told.values() for peer in peers}), bool(networks))
+        for network_id, network in networks.items():
+            self._connect(network, told[network_id])
+
+    def _others(self, network_id: str) -> list[str]:
+        said = filter(None, map(_ipv4, self._peers.get(network_id, [])))
+        return sorted({str(each) for each in said if not each.is_loopback and not each.is_multicast} - {self._local_ip})
+
+    def _filter(self, peers: list[str], needed: bool) -> None:
+        """Before anything can pass."""
+        rules = ruleset(self._table, self._port, peers, needed)
+        if rules == self._rules:
+            return
+        if complaint := nft.run(rules):
+            raise exceptions.VirtDriverError(reason=f"the rules of networks that span hosts: {complaint}")
+        self._rules = rules
+
+    def _connect(self, network: Network, peers: list[str]) -> None:
+        """Not to an operator's own bridge, which leads wherever it does. libvirt may have made ours anew meanwhile;
+        then the device is in none."""
+        bridge, device = bridge_name(network), tunnel_name(network)
+        if network.vni is None or _mac_address(bridge) != bridge_mac(network.vni):
+            return  # ours is made when a guest is plugged
+        if _master(device) == bridge and self._connected.get(device) == peers:
+            return
+        wanted = {"id": network.vni, "local": self._local_ip, "port": self._port}
+        found = _device(device)
+        if found is not None and found != wanted:
+            images.run("ip", "link", "delete", device)
+            found = None
+        if found is None:
+            way = ("id", str(network.vni), "local", self._local_ip, "dstport", str(self._port))
+            images.run("ip", "link", "add", device, "type", "vxlan", *way, "learning")
+            LOG.info("Network %s spans hosts from here on: VNI %s", network.id, network.vni)
+        if _master(device) != bridge:
+            # It has no addresses of its own, and says nothing by itself.
+            images.run("ip", "link", "set", device, "addrgenmode", "none")
+            images.run("ip", "link", "set", device, "mtu", str(network.mtu), "master", bridge, "up")
+        known = _flooded_to(device)
+        for peer in sorted(set(peers) - known):
+            images.run("bridge", "fdb", "append", EVERYBODY, "dev", device, "dst", peer)
+        for peer in sorted(known - set(peers)):
+            images.run("bridge", "fdb", "delete", EVERYBODY, "dev", device, "dst", peer)
+        self._connected[device] = peers
+
+    def _remove_unused(self, before: list[Network]) -> None:
+        """Unless guests of another daemon's are on the bridge."""
+        used = self._networks()
+        for network in before:
+            device, bridge = tunnel_name(network), bridge_name(network)
+            others = set(_members(bridge)) - {device}
+            if network.id not in used and not others and os.path.exists(f"{NET}/{device}"):
+                self._connected.pop(device, None)
+                images.run("ip", "link", "delete", device)
+                LOG.info("Network %s has no guest here any more, and ends at other hosts", network.id)
+
+    def _read(self) -> dict[str, list[str]]:
+        try:
+            with open(self._path, "rb") as file:
+                return msgspec.json.decode(file.read(), type=dict[str, list[str]])
+        except FileNotFoundError:
+            return {}
+        except msgspec.MsgspecError as error:
+            LOG.warning("%s cannot be read, and is asked for anew: %s", self._path, error)
+            return {}
+
+
+def spanning(vifs: list[VIF]) -> list[Network]:
+    """The networks with a VNI among those of built-in interfaces."""
+    found = {vif.network.id: vif.network for vif in vifs if vif.vif_type is None and vif.network.vni is not None}
+    return [network for _, network in sorted(found.items())]
+
+
+def ruleset(table: str, port: int, peers: list[str], needed: bool) -> str:
+    """What nft is told: the tables go if they are there, and come anew, in one transaction; not where none is
+    ``needed``."""
+    gone = "".join(f"add table {family} {table}\ndelete table {family} {table}\n" for family in ("bridge", "inet"))
+    if not needed:
+        return gone
+    of_host = "\n    ".join(_OF_THE_HOST)
+    elements = f" elements = {{ {', '.join(peers)} }}" if peers else ""
+    return f"""{gone}table bridge {table} {{
+  chain of_host {{
+    {of_host}
+  }}
+  chain forward {{
+    type filter hook forward priority -300; policy accept;
+    iifname "{tunnel_name()}*" jump of_host
+    oifname "{tunnel_name()}*" jump of_host
+  }}
+  chain input {{
+    type filter hook input priority -300; policy accept;
+    iifname "{tunnel_name()}*" drop
+  }}
+  chain output {{
+    type filter hook output priority -300; policy accept;
+    oifname "{tunnel_name()}*" drop
+  }}
+}}
+table inet {table} {{
+  set peers {{ type ipv4_addr;{elements} }}
+  chain input {{
+    type filter hook input priority -10; policy accept;
+    meta nfproto ipv4 ip saddr != @peers udp dport {port} drop
+    meta nfproto ipv6 udp dport {port} drop
+  }}
+  chain forward {{
+    type filter hook forward priority -10; policy accept;
+    ip daddr @peers ip saddr != @peers udp dport {port} drop
+  }}
+}}
+"""
+
+
+def _ipv4(text: str) -> ipaddress.IPv4Address | None:
+    try:
+        return ipaddress.IPv4Address(text)
+    except ValueError:
+        return None
+
+
+def _device(name: str) -> dict[str, object] | None:
+    """What a VXLAN device is made with; None: there is none."""
+    if not os.path.exists(f"{NET}/{name}"):
+        return None
+    shown = json.loads(images.run("ip", "-json", "-details", "link", "show", "dev", name))
+    data = shown[0].get("linkinfo", {}).get("info_data", {}) if shown else {}
+    return {name: data.get(name) for name in ("id", "local", "port")}
+
+
+def _flooded_to(device: str) -> set[str]:
+    entries = json.loads(images.run("bridge", "-json", "fdb", "show", "dev", device) or b"[]")
+    return {each["dst"] for each in entries if each.get("mac") == EVERYBODY and "dst" in each}
+
+
+def _master(device: str) -> str:
+    try:
+        return os.path.basename(os.readlink(f"{NET}/{device}/master"))
+    except OSError:
+        return ""
+
+
+def _mac_address(device: str) -> str:
+    """ "": there is none."""
+    try:
+        with open(f"{NET}/{device}/address") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def _members(bridge: str) -> list[str]:
+    try:
+        return os.listdir(f"{NET}/{bridge}/brif")
+    except OSError:
+        return []

@@ -1,0 +1,292 @@
+"""Image cache and disks, on real files with the real qemu-img."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from oslo_config import cfg
+
+from nova_lite.base import exceptions
+from nova_lite.compute.operations.create import aborts
+from nova_lite.image import local
+from nova_lite.objects import Image
+from nova_lite.virt import images
+from nova_lite.virt.libvirt.disks.disks import DiskMaker
+from nova_lite.virt.libvirt.disks.image_cache import CachedImage, ImageCache
+from tests.unit.virt.builders import make_flavor, make_image, make_instance, make_spec
+from tests.unit.virt.test_configdrive import drives
+
+MIB = 1024**2
+
+
+def create(path: Path, disk_format: str, size: int, *options: str) -> Path:
+    subprocess.run(["qemu-img", "create", "-q", "-f", disk_format, *options, str(path), str(size)], check=True)
+    return path
+
+
+def fetch_image(image: Image, target: str) -> None:
+    local.copy(image, image.name, target)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, qemu_img: images.QemuImg) -> ImageCache:
+    directory = tmp_path / "_base"
+    directory.mkdir()
+    return ImageCache(str(directory), qemu_img, fetch_image)
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> Path:
+    path = tmp_path / "raw"
+    path.write_bytes(os.urandom(4096) * 256)
+    return path
+
+
+def cached_files(tmp_path: Path) -> list[str]:
+    return sorted(path.name for path in (tmp_path / "_base").iterdir() if path.is_file())
+
+
+# --- cache
+
+
+def test_a_raw_image_is_kept_as_it_is(tmp_path: Path, cache: ImageCache, raw: Path) -> None:
+    image = make_image(raw)
+    cached = cache.get(image)
+    assert cached == CachedImage(path=str(tmp_path / "_base" / image.id), format="raw", virtual_size=MIB)
+    assert Path(cached.path).read_bytes() == raw.read_bytes()
+    assert Path(cached.path).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_qcow2_image_is_as_big_as_a_guest_sees_it(tmp_path: Path, cache: ImageCache) -> None:
+    cached = cache.get(make_image(create(tmp_path / "q", "qcow2", 10 * MIB), "qcow2"))
+    assert (cached.format, cached.virtual_size) == ("qcow2", 10 * MIB)
+
+
+def test_another_format_becomes_raw(tmp_path: Path, cache: ImageCache) -> None:
+    cached = cache.get(make_image(create(tmp_path / "v", "vdi", 3 * MIB), "vdi"))
+    assert (cached.format, cached.virtual_size) == ("raw", 3 * MIB)
+    assert len(cached_files(tmp_path)) == 1
+
+
+def test_it_is_fetched_once_however_many_ask(tmp_path: Path, qemu_img: images.QemuImg, raw: Path) -> None:
+    (tmp_path / "_base").mkdir()
+    fetched: list[str] = []
+
+    def fetch_once(image: Image, target: str) -> None:
+        fetched.append(image.id)
+        fetch_image(image, target)
+
+    caches = [ImageCache(str(tmp_path / "_base"), qemu_img, fetch_once) for _ in range(4)]
+    image = make_image(raw)
+    threads = [threading.Thread(target=cache.get, args=(image,)) for cache in caches]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert fetched == [image.id]
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"checksum": "0" * 64}, exceptions.ImageCorrupt),
+        ({"size": 5}, exceptions.ImageCorrupt),
+        ({"disk_format": "qcow2"}, exceptions.ImageUnacceptable),
+        ({"disk_format": "vmdk"}, exceptions.ImageUnacceptable),
+        ({"id": "../x"}, exceptions.ImageUnacceptable),
+        ({"name": "/nonexistent"}, exceptions.ImageFileMissing),
+    ],
+)
+def test_what_is_not_right_is_refused_and_nothing_kept(
+    tmp_path: Path, cache: ImageCache, raw: Path, changes: dict[str, Any], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        cache.get(make_image(raw, **changes))
+    assert cached_files(tmp_path) == []
+
+
+@pytest.mark.parametrize("option", ["backing", "data"])
+def test_an_image_that_refers_to_a_file_of_the_host_is_refused(tmp_path: Path, cache: ImageCache, option: str) -> None:
+    options = ["-b", "/etc/passwd", "-F", "raw"] if option == "backing" else ["-o", f"data_file={tmp_path / 'data'}"]
+    path = create(tmp_path / "evil", "qcow2", 10 * MIB, *options)
+    with pytest.raises(exceptions.ImageUnacceptable, match="backing file" if option == "backing" else "another file"):
+        cache.get(make_image(path, "qcow2"))
+    assert cached_files(tmp_path) == []
+
+
+def test_a_qcow2_declared_as_raw_is_refused(tmp_path: Path, cache: ImageCache) -> None:
+    path = create(tmp_path / "evil", "qcow2", 10 * MIB, "-b", "/etc/passwd", "-F", "raw")
+    with pytest.raises(exceptions.ImageUnacceptable, match="declared as raw, and it is qcow2"):
+        cache.get(make_image(path, "raw"))
+
+
+def test_a_header_that_wants_absurd_memory_hurts_nobody(tmp_path: Path, cache: ImageCache) -> None:
+    path = create(tmp_path / "evil", "qcow2", 10 * MIB)
+    data = bytearray(path.read_bytes())
+    data[36:40] = (0x7FFFFFFF).to_bytes(4, "big")  # size of the L1 table
+    path.write_bytes(data)
+    with pytest.raises(exceptions.ImageUnacceptable, match=r"its tables do not have the size that it needs$"):
+        cache.get(make_image(path, "qcow2"))
+
+
+@pytest.mark.parametrize("what", ["room", "copy"])
+def test_what_this_host_cannot_convert_another_may(
+    tmp_path: Path, cache: ImageCache, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    if what == "room":
+        monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=MIB))
+    else:
+        monkeypatch.setattr(images, "FLATTEN_MEMORY", 1)
+    with pytest.raises(
+        exceptions.VirtDriverError, match=r"than this host has room for|not be converted here"
+    ) as caught:
+        cache.get(make_image(create(tmp_path / "v", "vdi", 3 * MIB), "vdi"))
+    assert not aborts(caught.value)
+    assert str(tmp_path) not in caught.value.message
+    assert cached_files(tmp_path) == []
+
+
+def test_a_copy_without_end_is_ended(tmp_path: Path, conf: cfg.ConfigOpts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that does nothing but work stands for qemu-img."""
+    program = tmp_path / "qemu-img"
+    program.write_text("#!/bin/sh\nwhile :; do :; done\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    conf.set_override("image_convert_seconds", 1, group="libvirt")
+    info = images.DiskInfo(format="vdi", virtual_size=MIB, data_files=[])
+    with pytest.raises(exceptions.VirtDriverError, match="ended with status"):
+        images.QemuImg(conf).convert(str(tmp_path / "a"), info, str(tmp_path / "b"))
+
+
+def test_a_disk_without_end_is_not_converted(tmp_path: Path, cache: ImageCache) -> None:
+    path = create(tmp_path / "bomb", "vdi", 10 * MIB)
+    data = bytearray(path.read_bytes())
+    data[368:376] = (2**60).to_bytes(8, "little")  # its size
+    data[384:388] = (2**31 - 1).to_bytes(4, "little")  # blocks of it
+    path.write_bytes(data)
+    with pytest.raises(exceptions.ImageUnacceptable, match=r"cannot be read$"):
+        cache.get(make_image(path, "vdi"))
+    assert cached_files(tmp_path) == []
+
+
+def test_a_fifo_is_no_image(tmp_path: Path, cache: ImageCache) -> None:
+    """To open one waits until somebody writes to it."""
+    path = tmp_path / "image"
+    path.touch()
+    image = make_image(path, size=0)
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(exceptions.ImageFileMissing, match="not a regular file"):
+        cache.get(image)
+
+
+def test_qemu_img_is_never_asked_to_guess(tmp_path: Path, cache: ImageCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[tuple[str, ...]] = []
+    run = images.run
+
+    def noted(*command: str) -> bytes:
+        commands.append(command)
+        return run(*command)
+
+    monkeypatch.setattr(images, "run", noted)
+    for name, disk_format in (("v", "vdi"), ("q", "qcow2"), ("r", "raw")):
+        cache.get(make_image(create(tmp_path / name, disk_format, 3 * MIB), disk_format))
+    assert len(commands) == 4
+    for command in commands:
+        assert "-f" in command
+
+
+def test_a_missing_program_is_a_driver_error() -> None:
+    with pytest.raises(exceptions.VirtDriverError, match="cannot be run"):
+        images.run("/nonexistent/qemu-img")
+
+
+# --- disks
+
+
+def make(cache: ImageCache, qemu_img: images.QemuImg, directory: Path, image: Image | None, **changes: Any) -> Any:
+    flavor = make_flavor(**changes.pop("flavor", {}))
+    instance = make_instance(flavor=flavor, config_drive=changes.pop("config_drive", False))
+    directory.mkdir(exist_ok=True)
+    maker = DiskMaker(cache, qemu_img, drives(False))
+    return maker.make(str(directory), make_spec(instance=instance, image=image, **changes))
+
+
+def test_the_root_disk_is_an_overlay_of_the_flavors_size(
+    tmp_path: Path, cache: ImageCache, qemu_img: images.QemuImg, raw: Path
+) -> None:
+    image = make_image(raw)
+    (root,) = make(cache, qemu_img, tmp_path / "i", image, flavor={"root_gb": 2}).disks
+    info = qemu_img.info(root.path, "qcow2")
+    assert (root.device, info.format, info.virtual_size) == ("vda", "qcow2", 2 * images.GIB)
+    assert info.data_files == [str(tmp_path / "_base" / image.id)]
+    assert Path(root.path).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_flavor_without_a_disk_size_takes_the_images(
+    tmp_path: Path, cache: ImageCache, qemu_img: images.QemuImg, raw: Path
+) -> None:
+    (root,) = make(cache, qemu_img, tmp_path / "i", make_image(raw), flavor={"root_gb": 0}).disks
+    assert qemu_img.info(root.path, "qcow2").virtual_size == MIB
+
+
+def test_an_image_bigger_than_the_flavors_disk_is_refused_before_use(
+    tmp_path: Path, cache: ImageCache, qemu_img: images.QemuImg
+) -> None:
+    image = make_image(create(tmp_path / "big", "qcow2", images.GIB + 1024**2), "qcow2")
+    with pytest.raises(exceptions.FlavorDiskTooSmall, match="image needs 2 GiB"):
+        make(cache, qemu_img, tmp_path / "i", image, flavor={"root_gb": 1})
+    assert list((tmp_path / "i").iterdir()) == []
+
+
+def test_all_disks_of_a_flavor_in_order(tmp_path: Path, cache: ImageCache, qemu_img: images.QemuImg, raw: Path) -> None:
+    flavor = {"ephemeral_gb": 1, "swap": 64}
+    disks = make(cache, qemu_img, tmp_path / "i", make_image(raw), flavor=flavor, config_drive=True).disks
+    assert [(disk.device, os.path.basename(disk.path)) for disk in disks] == [
+        ("vda", "disk"),
+        ("vdb", "disk.eph0"),
+        ("vdc", "disk.swap"),
+        ("vdd", "disk.config"),
+    ]
+    sizes = [os.path.getsize(disk.path) for disk in disks[1:3]]
+    assert sizes == [images.GIB, 64 * MIB]
+    assert sum(os.stat(disk.path).st_blocks * 512 for disk in disks) < 256 * MIB
+
+
+def test_an_ami_image_brings_its_kernel(tmp_path: Path, cache: ImageCache, qemu_img: images.QemuImg, raw: Path) -> None:
+    kernel, ramdisk = make_image(raw, "aki"), make_image(raw, "ari")
+    properties = {"kernel_id": kernel.id, "ramdisk_id": ramdisk.id, "os_command_line": "quiet"}
+    image = make_image(raw, "ami", properties=properties)
+    others = {kernel.id: kernel, ramdisk.id: ramdisk}
+    boot = make(cache, qemu_img, tmp_path / "i", image, images=others).direct_boot
+    assert (os.path.basename(boot.kernel), os.path.basename(boot.ramdisk)) == (kernel.id, ramdisk.id)
+    assert boot.command_line == "root=/dev/vda console=ttyS0 quiet"
+
+
+def test_a_kernel_image_that_is_gone_is_named(
+    tmp_path: Path, cache: ImageCache, qemu_img: images.QemuImg, raw: Path
+) -> None:
+    image = make_image(raw, "ami", properties={"kernel_id": "gone"})
+    with pytest.raises(exceptions.ImageFileMissing, match="gone"):
+        make(cache, qemu_img, tmp_path / "i", image)
+
+
+def test_a_command_line_with_control_characters_is_refused(
+    tmp_path: Path, cache: ImageCache, qemu_img: images.QemuImg, raw: Path
+) -> None:
+    kernel = make_image(raw, "aki")
+    image = make_image(raw, "ami", properties={"kernel_id": kernel.id, "os_command_line": "a\x00b"})
+    with pytest.raises(exceptions.ImageUnacceptable):
+        make(cache, qemu_img, tmp_path / "i", image, images={kernel.id: kernel})
+
+
+def test_a_server_without_an_image_is_refused(tmp_path: Path, cache: ImageCache, qemu_img: images.QemuImg) -> None:
+    with pytest.raises(exceptions.ImageUnacceptable):
+        make(cache, qemu_img, tmp_path / "i", None)

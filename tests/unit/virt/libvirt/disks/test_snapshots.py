@@ -1,0 +1,71 @@
+"""Whether a snapshot needs the guest's agent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import libvirt
+import pytest
+
+from nova_lite.base import exceptions
+from nova_lite.virt.libvirt.connection import LibvirtFailure
+from nova_lite.virt.libvirt.disks.snapshots import Snapshotter
+from nova_lite.virt.libvirt.domain import guest_xml
+
+METADATA = (
+    f'<n:instance xmlns:n="{guest_xml.NAMESPACE}"><n:host>h</n:host><n:generation>1</n:generation>{{}}</n:instance>'
+)
+
+
+class Connection:
+    def call(self, method: Any, *arguments: Any) -> Any:
+        return method(*arguments)
+
+
+class Domain:
+    def __init__(self, quiesce: str, agent: bool) -> None:
+        self.calls: list[str] = []
+        self.xml, self.agent = METADATA.format(quiesce), agent
+
+    def metadata(self, kind: int, uri: str, flags: int) -> str:
+        return self.xml
+
+    def UUIDString(self) -> str:
+        return "uuid"
+
+    def fsFreeze(self, mounts: None, flags: int) -> None:
+        if not self.agent:
+            raise LibvirtFailure(libvirt.libvirtError("the agent does not answer"))
+        self.calls.append("freeze")
+
+    def fsThaw(self, mounts: None, flags: int) -> None:
+        self.calls.append("thaw")
+
+
+def snapshot(domain: Domain) -> None:
+    with Snapshotter(Connection(), None, None).quiesced(domain):  # type: ignore[arg-type]
+        domain.calls.append("snapshot")
+
+
+REQUIRED = "<n:quiesce>required</n:quiesce>"
+
+
+@pytest.mark.parametrize("quiesce", ["", REQUIRED])
+def test_an_agent_that_answers_freezes_the_guest(quiesce: str) -> None:
+    domain = Domain(quiesce, agent=True)
+    snapshot(domain)
+    assert domain.calls == ["freeze", "snapshot", "thaw"]
+
+
+def test_without_one_it_is_made_as_it_is() -> None:
+    domain = Domain("", agent=False)
+    snapshot(domain)
+    assert domain.calls == ["snapshot"]
+
+
+def test_unless_the_image_asks_for_it() -> None:
+    domain = Domain(REQUIRED, agent=False)
+    with pytest.raises(exceptions.VirtDriverError, match="its image has os_require_quiesce"):
+        snapshot(domain)
+    assert domain.calls == []
+    assert guest_xml.parse_owner(domain.xml) == guest_xml.Owner("h", 1)

@@ -1,0 +1,168 @@
+"""Disks of a guest, from one directory to another; and a domain's description, from one host to another."""
+
+from __future__ import annotations
+
+import os
+import uuid
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import msgspec
+import pytest
+from oslo_config import cfg
+
+from nova_lite import conf as configuration
+from nova_lite.base import exceptions
+from nova_lite.objects import DiskFile, DiskSource, LiveDestination
+from nova_lite.virt.libvirt.disks import transfer
+from nova_lite.virt.libvirt.domain import guest_xml, live_migration
+
+UUID = str(uuid.uuid4())
+
+
+@pytest.fixture
+def conf() -> cfg.ConfigOpts:
+    conf = cfg.ConfigOpts()
+    configuration.register_opts(conf)
+    conf([], default_config_files=[])
+    return conf
+
+
+@pytest.fixture
+def source(conf: cfg.ConfigOpts, tmp_path: Path) -> DiskSource:
+    directory = tmp_path / "source" / UUID
+    directory.mkdir(parents=True)
+    (directory / "disk").write_bytes(b"root disk" * 1000)
+    (directory / "disk.config").write_bytes(b"config")
+    (directory / "console.log").write_text("stays behind")
+    return transfer.offer(conf, str(directory))
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    path = tmp_path / "target" / UUID
+    path.mkdir(parents=True)
+    return path
+
+
+def fetch(conf: cfg.ConfigOpts, source: DiskSource, target: Path) -> None:
+    transfer.Fetcher(conf, source, UUID, str(target)).fetch()
+
+
+def without_marker(source: DiskSource) -> DiskSource:
+    files = [file for file in source.files if file.name != transfer.MARKER]
+    return msgspec.structs.replace(source, files=files)
+
+
+def test_what_can_be_seen_is_copied(conf: cfg.ConfigOpts, source: DiskSource, target: Path) -> None:
+    fetch(conf, source, target)
+    assert sorted(os.listdir(target)) == ["disk", "disk.config"]
+    assert (target / "disk").read_bytes() == b"root disk" * 1000
+    assert (target / "disk").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("wrong", ["no marker", "another marker", "a link"])
+def test_what_only_looks_like_the_source_is_fetched_over_the_network(
+    conf: cfg.ConfigOpts, source: DiskSource, target: Path, wrong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marker = Path(source.location, transfer.MARKER)
+    if wrong == "no marker":
+        marker.unlink()
+    elif wrong == "another marker":
+        marker.write_text("0" * 32)
+    else:
+        marker.rename(marker.with_name("elsewhere"))
+        marker.symlink_to("elsewhere")
+    asked = []
+    monkeypatch.setattr(transfer, "_run", lambda command, *more: (asked.append(command), (23, "not today"))[1])
+    with pytest.raises(exceptions.VirtDriverError, match="not today"):
+        fetch(conf, source, target)
+    (command,) = asked
+    assert command[0] == "rsync"
+    assert command[-3:] == ["--", f"root@{conf.my_ip}:{UUID}/disk", f"{target}/disk"]
+
+
+def test_a_broken_connection_is_made_again(
+    conf: cfg.ConfigOpts, source: DiskSource, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = iter([(12, "broken"), (255, "broken"), (0, "")])
+    data = iter([b"", b"", b"root disk" * 1000])
+
+    def run(command: list[str], *descriptors: int) -> tuple[int, str]:
+        Path(command[-1]).write_bytes(next(data))
+        return next(answers)
+
+    monkeypatch.setattr(transfer, "_run", run)
+    monkeypatch.setattr(transfer, "PAUSE_SECONDS", 0.0)
+    root = [file for file in source.files if file.name == "disk"]
+    fetch(conf, msgspec.structs.replace(source, files=root), target)
+    assert next(answers, None) is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"files": [DiskFile(name="../disk", size=1)]},
+        {"files": [DiskFile(name="console.log", size=1)]},
+        {"files": [DiskFile(name="disk", size=2**62)]},
+        {"location": "/etc"},
+        {"location": f"/srv/{uuid.uuid4()}"},
+        {"host": "-oProxyCommand=id"},
+        {"host": "a b"},
+        {"driver": "fake"},
+    ],
+)
+def test_what_is_not_an_instances_is_refused(
+    conf: cfg.ConfigOpts, source: DiskSource, target: Path, changes: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer, "_run", lambda *command: pytest.fail(f"{command} was run"))
+    with pytest.raises(exceptions.VirtDriverError):
+        fetch(conf, msgspec.structs.replace(without_marker(source), **changes), target)
+    assert os.listdir(target) == []
+
+
+def test_what_is_not_as_offered_is_removed(conf: cfg.ConfigOpts, source: DiskSource, target: Path) -> None:
+    Path(source.location, "disk").write_bytes(b"root DISK" * 1000)
+    with pytest.raises(exceptions.VirtDriverError, match="not what its host has offered"):
+        fetch(conf, source, target)
+    assert not (target / "disk").exists()
+
+
+def test_a_link_is_not_followed(conf: cfg.ConfigOpts, source: DiskSource, target: Path) -> None:
+    disk = Path(source.location, "disk")
+    disk.rename(disk.with_name("secret"))
+    disk.symlink_to("secret")
+    with pytest.raises(exceptions.VirtDriverError):
+        fetch(conf, source, target)
+
+
+DOMAIN = f"""
+<domain type='qemu'>
+  <metadata><n:instance xmlns:n='{guest_xml.NAMESPACE}'><n:host>one</n:host><n:generation>1</n:generation></n:instance>
+  </metadata>
+  <os><kernel>/a/_base/k</kernel><initrd>/a/_base/r</initrd></os>
+  <devices>
+    <disk><source file='/a/u/disk'/><backingStore><source file='/a/_base/i'/></backingStore></disk>
+    <interface><source network='net' portid='p' bridge='b'/></interface>
+    <serial><log file='/a/u/console.log'/></serial>
+  </devices>
+</domain>
+"""
+
+
+def test_a_domain_is_described_as_it_is_to_be_there() -> None:
+    paths = {name: f"/b/{name}" for name in ("disk", "console.log", "kernel", "ramdisk")}
+    there = LiveDestination(driver="libvirt", host="two", generation=7, address="192.0.2.2", paths=paths)
+    xml = live_migration.destination_xml(DOMAIN, there)
+    root = ET.fromstring(xml)
+    assert [element.text for element in root.iterfind("metadata/*/*")] == ["two", "7"]
+    assert [element.get("file") for element in root.iter() if element.get("file")] == ["/b/disk", "/b/console.log"]
+    assert [root.findtext("os/kernel"), root.findtext("os/initrd")] == ["/b/kernel", "/b/ramdisk"]
+    assert root.find("devices/interface/source").attrib == {"network": "net"}  # type: ignore[union-attr]
+    assert "/a/" not in xml
+
+
+def test_a_file_that_is_not_ready_there_is_missed() -> None:
+    there = LiveDestination(driver="libvirt", host="two", generation=7, address="192.0.2.2")
+    with pytest.raises(exceptions.MigrationPreCheckError, match="has no disk ready"):
+        live_migration.destination_xml(DOMAIN, there)

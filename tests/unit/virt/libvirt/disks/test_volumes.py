@@ -1,0 +1,180 @@
+"""Volumes in a domain's XML, and which names a guest's disks get."""
+
+from __future__ import annotations
+
+import string
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nova_lite.base import exceptions
+from nova_lite.objects import BlockDevice
+from nova_lite.objects.block_device import Source, ephemeral_gb, next_name, swap_mb
+from nova_lite.operations.states import PowerState
+from nova_lite.virt.driver import DomainInfo
+from nova_lite.virt.libvirt.disks import disks, volumes
+from nova_lite.virt.libvirt.domain import guest_xml
+from tests.unit.virt.builders import make_flavor
+
+VOLUME_ID = "aaaaaaaa-0000-4000-8000-000000000001"
+
+
+def volume(name: str, **more: object) -> BlockDevice:
+    values = {"uuid": name, "source_type": Source.VOLUME, "destination_type": "volume", "volume_id": VOLUME_ID}
+    return BlockDevice(device_name=name, **{**values, **more})  # type: ignore[arg-type]
+
+
+def local(**more: object) -> BlockDevice:
+    return BlockDevice(uuid="x", source_type=Source.BLANK, destination_type="local", **more)  # type: ignore[arg-type]
+
+
+def names(devices: list[BlockDevice], count: int) -> list[str]:
+    found = disks.local_names(devices)
+    return [next(found) for _ in range(count)]
+
+
+def test_no_two_disks_have_one_name() -> None:
+    """Root, ephemeral, swap, config drive, whether they are there or not; then volumes, as they come and go."""
+    flavor = make_flavor(ephemeral_gb=1, swap=64)
+    attached: list[BlockDevice] = []
+    for _ in range(3):
+        attached.append(volume(next_name(flavor, attached, None)))
+    assert [each.device_name for each in attached] == ["/dev/vde", "/dev/vdf", "/dev/vdg"]
+    assert names(attached, 4) == ["vda", "vdb", "vdc", "vdd"]
+    del attached[1]
+    assert next_name(flavor, attached, None) == "/dev/vdf"
+    root = volume("/dev/vda", boot_index=0)
+    assert next_name(make_flavor(), [root], None) == "/dev/vdc"
+    assert next_name(make_flavor(), [root], "scsi") == "/dev/sdc"
+    assert names([root], 1) == ["vdb"]
+
+
+def test_local_disks_are_what_was_asked_for() -> None:
+    flavor = make_flavor(ephemeral_gb=10, swap=64)
+    assert (ephemeral_gb(flavor, []), swap_mb(flavor, [])) == ([10], 64)
+    asked = [local(volume_size=2), local(volume_size=3, guest_format="ext2"), local(guest_format="swap", volume_size=8)]
+    assert (ephemeral_gb(flavor, asked), swap_mb(flavor, asked)) == ([2, 3], 8)
+    made = disks.ephemerals(flavor, asked)
+    assert [(name, size // 1024**3, kind[0]) for name, size, kind in made] == [
+        ("disk.eph0", 2, "mkfs.ext4"),
+        ("disk.eph1", 3, "mkfs.ext2"),
+    ]
+
+
+def domain(*parts: disks.Disk) -> str:
+    root = ET.Element("domain")
+    devices = ET.SubElement(root, "devices")
+    devices.extend(guest_xml.disk_element(part) for part in parts)
+    return ET.tostring(root, encoding="unicode")
+
+
+def test_a_volume_is_known_by_its_serial_number(tmp_path: Path) -> None:
+    made = disks.volume_disk(volume("/dev/vdc"), str(tmp_path / VOLUME_ID))
+    element = guest_xml.disk_element(made)
+    target, source = element.find("target"), element.find("source")
+    assert element.findtext("serial") == VOLUME_ID
+    assert target is not None and (target.get("dev"), target.get("bus")) == ("vdc", "virtio")
+    assert source is not None and source.get("file") == str(tmp_path / VOLUME_ID)
+    assert made.direct == disks.takes_direct(str(tmp_path))
+    assert not disks.takes_direct(str(tmp_path / "nowhere"))
+
+
+def test_what_a_live_migration_brings() -> None:
+    """Local disks that are written; volumes are there already, if both hosts go past their caches."""
+    root = disks.Disk(path="/i/disk", device="vda", format="qcow2")
+    config = disks.Disk(path="/i/disk.config", device="vdb", format="raw", read_only=True)
+    direct = disks.Disk(path="/v/1", device="vdc", format="raw", serial=VOLUME_ID, direct=True)
+    cached = disks.Disk(path="/v/2", device="vdd", format="raw", serial=VOLUME_ID)
+    assert volumes.local_targets(domain(root, config)) == (["vda"], False)
+    assert volumes.local_targets(domain(root, config, direct)) == (["vda"], True)
+    assert volumes.local_targets(domain(config, direct)) == ([], True)
+    assert volumes.are_direct(domain(root, direct))
+    assert not volumes.are_direct(domain(root, direct, cached))
+
+
+def test_a_name_that_is_taken_is_not_given() -> None:
+    """Local disks have the names that were free when the guest was made, on the bus that its image says."""
+    taken = {"sda", "sdb", "sdd", "vda"}
+    assert [volumes.free_name(name, taken) for name in ("sdc", "sdd", "sdb", "vdb", "vda")] == [
+        *("sdc", "sde", "sdc", "vdb", "vdb"),
+    ]
+    assert volumes.free_name("sdz", {"sdz"}) == "sda"
+    every = {f"sd{letter}" for letter in string.ascii_lowercase}
+    with pytest.raises(exceptions.VirtDriverError, match="as many disks as it may"):
+        volumes.free_name("sda", every)
+
+
+class Domain:
+    """libvirt's, as far as disks come and go: it refuses a name that is taken."""
+
+    def __init__(self, *parts: disks.Disk) -> None:
+        self.running, self.definition = ET.fromstring(domain(*parts)), ET.fromstring(domain(*parts))
+
+    def UUIDString(self) -> str:
+        return "u"
+
+    def XMLDesc(self, flags: int) -> str:
+        return ET.tostring(self.definition if flags else self.running, encoding="unicode")
+
+    def attachDeviceFlags(self, xml: str, where: int) -> None:
+        found = (self.definition if where == volumes.CONFIG else self.running).find("devices")
+        assert found is not None
+        disk = ET.fromstring(xml)
+        assert volumes.target_of(disk) not in {volumes.target_of(each) for each in found}, "libvirt refuses it"
+        found.append(disk)
+
+
+class Hypervisor:
+    """Connection and domains in one: a guest that runs."""
+
+    def __init__(self, guest: Domain) -> None:
+        self.guest = guest
+
+    def get(self, instance_uuid: str) -> tuple[Domain, DomainInfo]:
+        return self.guest, DomainInfo(uuid=instance_uuid, generation=1, power_state=PowerState.RUNNING)
+
+    def call(self, method: Any, *arguments: Any) -> Any:
+        return method(*arguments)
+
+
+def test_a_scsi_volume_beside_local_scsi_disks_gets_a_name_of_its_own(tmp_path: Path) -> None:
+    local_disks = [disks.Disk(path=f"/i/{name}", device=name, format="raw", bus="scsi") for name in ("sda", "sdb")]
+    guest = Domain(*local_disks)
+    attaching: Any = volumes.VolumeDevices(*[Hypervisor(guest)] * 2)  # type: ignore[arg-type]
+    path = str(tmp_path / VOLUME_ID)
+    for _ in range(2):
+        attaching.attach("u", volume("/dev/sdb", disk_bus="scsi"), path)
+    for tree in (guest.running, guest.definition):
+        assert [volumes.target_of(each) for each in tree.iter("disk")] == ["sda", "sdb", "sdc"]
+
+
+def test_a_daemon_that_was_killed_between_goes_on_with_the_same_name(tmp_path: Path) -> None:
+    guest = Domain(disks.Disk(path="/i/disk", device="vdc", format="raw"))
+    attaching: Any = volumes.VolumeDevices(*[Hypervisor(guest)] * 2)  # type: ignore[arg-type]
+    attaching.attach("u", volume("/dev/vdc"), str(tmp_path / VOLUME_ID))
+    devices = guest.running.find("devices")
+    assert devices is not None
+    devices.remove(devices.findall("disk")[-1])
+    attaching.attach("u", volume("/dev/vdc"), str(tmp_path / VOLUME_ID))
+    assert [volumes.target_of(each) for each in guest.running.iter("disk")] == ["vdc", "vdd"]
+
+
+def test_a_volume_in_anothers_place_is_known_by_its_file() -> None:
+    other = "bbbbbbbb-0000-4000-8000-000000000002"
+    swapped = ET.fromstring(domain(disks.Disk(path=f"/v/{other}", device="vdc", format="raw", serial=VOLUME_ID)))
+    (disk,) = swapped.iter("disk")
+    assert volumes.volume_of(disk) == other
+    source = disk.find("source")
+    assert source is not None
+    for name, value, known in (
+        ("dev", f"/dev/mapper/volume-{other}", other),
+        ("name", f"pool/volume-{other}", other),
+        ("dev", "/dev/sdx", VOLUME_ID),
+    ):
+        source.attrib.clear()
+        source.set(name, value)
+        assert volumes.volume_of(disk) == known
+    (local_disk,) = ET.fromstring(domain(disks.Disk(path=f"/i/{other}", device="vda", format="raw"))).iter("disk")
+    assert volumes.volume_of(local_disk) is None

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nova_lite.virt.libvirt.domain import console_log
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / "console.log"
+    path.write_text("four\nfive\n")
+    (tmp_path / "console.log.0").write_text("two\nthree\n")
+    (tmp_path / "console.log.1").write_text("one\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("length", "expected"),
+    [
+        (None, "one\ntwo\nthree\nfour\nfive\n"),
+        (1, "five"),
+        (3, "three\nfour\nfive"),
+        (99, "one\ntwo\nthree\nfour\nfive"),
+        (0, ""),
+    ],
+)
+def test_the_last_lines_reach_back_into_rotated_parts(log: Path, length: int | None, expected: str) -> None:
+    assert console_log.tail(str(log), length) == expected
+
+
+def test_it_is_bounded(log: Path) -> None:
+    assert console_log.tail(str(log), None, max_bytes=12) == "e\nfour\nfive\n"
+
+
+def test_no_log_yet_is_nothing_printed(tmp_path: Path) -> None:
+    assert console_log.tail(str(tmp_path / "console.log"), None) == ""
+
+
+def test_what_is_not_text_is_still_shown(tmp_path: Path) -> None:
+    path = tmp_path / "console.log"
+    path.write_bytes(b"a\xff\xfeb\n")
+    assert console_log.tail(str(path), None) == "a\ufffd\ufffdb\n"

@@ -1,0 +1,225 @@
+"""Screens and serial ports in a domain's XML, and the ports that serial consoles get."""
+
+from __future__ import annotations
+
+import socket
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from oslo_config import cfg
+
+from nova_lite.base import exceptions
+from nova_lite.objects import LiveDestination
+from nova_lite.virt.driver import ConsoleAddress
+from nova_lite.virt.libvirt.disks.disks import DiskSet
+from nova_lite.virt.libvirt.domain import consoles, guest_xml
+from nova_lite.virt.libvirt.domain.consoles import Consoles, Listeners
+from tests.unit.virt.builders import make_spec
+
+LOG = "/instances/u/console.log"
+
+
+class Connection:
+    """Calls what it is told to; keeps what was defined."""
+
+    def __init__(self) -> None:
+        self.defined: list[str] = []
+
+    def call(self, method: Any, *args: Any) -> Any:
+        return method(*args)
+
+    def connect_call(self, name: str, *args: Any) -> None:
+        assert name == "defineXMLFlags"
+        self.defined.append(args[0])
+
+
+class Domain:
+    def __init__(self, xml: str, active: bool = False, saved: bool = False) -> None:
+        self.xml = self.saved_xml = xml
+        self.active = active
+        self.saved = saved
+
+    def name(self) -> str:
+        return "instance-u"
+
+    def isActive(self) -> bool:
+        return self.active
+
+    def XMLDesc(self, flags: int) -> str:
+        return self.xml
+
+    def hasManagedSaveImage(self, flags: int) -> bool:
+        return self.saved
+
+    def managedSaveGetXMLDesc(self, flags: int) -> str:
+        return self.saved_xml
+
+    def managedSaveDefineXML(self, xml: str, flags: int) -> None:
+        self.saved_xml = xml
+
+
+@pytest.fixture
+def connection() -> Connection:
+    return Connection()
+
+
+@pytest.fixture
+def ports() -> Iterator[list[int]]:
+    """Three in a row that are free."""
+    for first in range(40000, 60000, 3):
+        if all(consoles._is_free(ConsoleAddress("127.0.0.1", first + each)) for each in range(3)):
+            yield [first, first + 1, first + 2]
+            return
+
+
+@pytest.fixture
+def host(conf: cfg.ConfigOpts, connection: Connection, ports: list[int]) -> Consoles:
+    conf.set_override("enabled", True, "serial_console")
+    conf.set_override("port_range", f"{ports[0]}:{ports[-1]}", "serial_console")
+    return Consoles(conf, connection)  # type: ignore[arg-type]
+
+
+def build(listeners: Listeners = consoles.NONE) -> ET.Element:
+    disks = DiskSet(disks=[], direct_boot=None)
+    xml = guest_xml.guest_xml(make_spec(), "host", "/instances/u", disks, "qemu", 0, (), listeners)
+    return ET.fromstring(xml)
+
+
+def serial_port(xml: str) -> int:
+    found = consoles.serial_address(ET.fromstring(xml))
+    assert found is not None
+    return found.port
+
+
+def test_without_consoles_a_guest_has_a_log_alone() -> None:
+    devices = build().find("devices")
+    assert devices is not None
+    assert devices.find(f"serial[@type='pty']/log[@file='{LOG}']") is not None
+    assert devices.find("graphics") is None and devices.find("video") is None
+
+
+def test_a_screen() -> None:
+    devices = build(Listeners(vnc="192.0.2.7")).find("devices")
+    assert devices is not None
+    (graphics,) = devices.findall("graphics")
+    assert graphics.attrib == {"type": "vnc", "autoport": "yes", "listen": "192.0.2.7"}
+    assert [each.attrib for each in graphics] == [{"type": "address", "address": "192.0.2.7"}]
+    assert devices.find("video/model[@type='vga']") is not None
+
+
+def test_the_serial_port_is_one_and_what_it_prints_is_logged_as_ever() -> None:
+    (serial,) = build(Listeners(serial=ConsoleAddress("192.0.2.7", 10003))).findall("devices/serial")
+    assert [(each.tag, each.attrib) for each in serial] == [
+        ("source", {"mode": "bind", "host": "192.0.2.7", "service": "10003"}),
+        ("protocol", {"type": "raw"}),
+        ("log", {"file": LOG, "append": "on"}),
+        ("target", {"port": "0"}),
+    ]
+    assert serial.get("type") == "tcp"
+
+
+def test_what_guests_get_is_the_operators_choice(conf: cfg.ConfigOpts, host: Consoles, ports: list[int]) -> None:
+    conf.set_override("server_listen", "192.0.2.7", "vnc")
+    assert host.listeners() == Listeners("192.0.2.7", ConsoleAddress("127.0.0.1", ports[0]))
+    conf.set_override("enabled", False, "vnc")
+    conf.set_override("enabled", False, "serial_console")
+    assert host.listeners() == consoles.NONE
+
+
+@pytest.mark.parametrize("text", ["2:1", "0:1", "1:65536", "70000:70001"])
+def test_a_range_that_is_none(conf: cfg.ConfigOpts, connection: Connection, text: str) -> None:
+    conf.set_override("port_range", text, "serial_console")
+    with pytest.raises(exceptions.ConfigurationError, match="port_range"):
+        Consoles(conf, connection).check()  # type: ignore[arg-type]
+
+
+def test_where_the_screen_is(conf: cfg.ConfigOpts, host: Consoles) -> None:
+    conf.set_override("server_proxyclient_address", "192.0.2.8", "vnc")
+    xml = "<domain><devices><graphics type='spice' port='1'/><graphics type='vnc' port='5903'/></devices></domain>"
+    assert host.vnc(xml) == ConsoleAddress("192.0.2.8", 5903)
+    for other in (xml.replace("vnc", "sdl"), xml.replace("5903", "-1")):
+        with pytest.raises(exceptions.ConsoleTypeUnavailable, match="novnc"):
+            host.vnc(other)
+
+
+def test_where_the_serial_port_is(host: Consoles) -> None:
+    xml = ET.tostring(build(Listeners(serial=ConsoleAddress("192.0.2.7", 10003))), encoding="unicode")
+    assert host.serial(xml) == ConsoleAddress("127.0.0.1", 10003)
+    with pytest.raises(exceptions.ConsoleTypeUnavailable, match="serial"):
+        host.serial(ET.tostring(build(), encoding="unicode"))
+
+
+def test_no_port_is_given_twice_and_none_that_is_taken(host: Consoles, ports: list[int]) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", ports[1]))
+        other.listen()
+        given = [host.listeners().serial.port for _ in range(2)]  # type: ignore[union-attr]
+        assert given == [ports[0], ports[2]]
+        with pytest.raises(exceptions.VirtDriverError, match="are taken"):
+            host.listeners()
+
+
+def test_what_was_given_and_never_used_is_given_again(
+    host: Consoles, ports: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consoles, "RESERVED_SECONDS", 0.0)
+    assert [host.listeners().serial.port for _ in range(5)] == [ports[0]] * 5  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_a_guest_whose_port_is_taken_gets_another_at_its_start(
+    host: Consoles, connection: Connection, ports: list[int], saved: bool
+) -> None:
+    xml = ET.tostring(build(host.listeners()), encoding="unicode")
+    domain = Domain(xml, saved=saved)
+    host.make_room(domain)
+    assert connection.defined == []
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", ports[0]))
+        other.listen()
+        host.make_room(domain)
+        assert [serial_port(each) for each in connection.defined] == [ports[1]]
+        assert serial_port(domain.saved_xml) == (ports[1] if saved else ports[0])
+        host.make_room(Domain(xml, active=True))
+        host.make_room(Domain(ET.tostring(build(), encoding="unicode")))
+        assert len(connection.defined) == 1
+
+
+GOING = """<domain><devices>
+  <serial type='tcp'><source mode='bind' host='127.0.0.1' service='10000' tls='no'/><protocol type='raw'/>
+    <log file='/a'/><target type='isa-serial' port='0'/></serial>
+  <console type='tcp'><source mode='bind' host='127.0.0.1' service='10000' tls='no'/><protocol type='raw'/>
+    <log file='/a'/><target type='serial' port='0'/></console>
+  <graphics type='vnc' port='5900' autoport='yes' listen='127.0.0.1'><listen type='address' address='127.0.0.1'/>
+  </graphics>
+</devices></domain>"""
+
+
+def going_to(**values: Any) -> ET.Element:
+    root = ET.fromstring(GOING)
+    there = LiveDestination(driver="libvirt", host="two", generation=2, address="192.0.2.2", **values)
+    consoles.at_destination(root, there)
+    return root
+
+
+def test_at_its_destination_a_guest_listens_where_that_says() -> None:
+    root = going_to(vnc_listen="192.0.2.9", serial_listen="192.0.2.9", serial_port=11000)
+    graphics = root.find("devices/graphics")
+    assert graphics is not None
+    assert graphics.get("listen") == "192.0.2.9"
+    assert [each.get("address") for each in graphics] == ["192.0.2.9"]
+    for tag in ("serial", "console"):
+        sources = root.findall(f"devices/{tag}/source")
+        assert [each.attrib for each in sources] == [{"mode": "bind", "host": "192.0.2.9", "service": "11000"}]
+        assert len(root.findall(f"devices/{tag}/protocol")) == 1
+        assert root.find(f"devices/{tag}/log") is not None
+
+
+def test_a_destination_without_serial_consoles_logs_alone() -> None:
+    root = going_to()
+    for tag in ("serial", "console"):
+        (port,) = root.findall(f"devices/{tag}")
+        assert port.get("type") == "pty" and [each.tag for each in port] == ["log", "target"]
+    assert root.find("devices/graphics[@listen='127.0.0.1']") is not None

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import threading
+import types
+
+import libvirt
+import pytest
+
+from nova_lite.operations.states import PowerState
+from nova_lite.virt.libvirt.domain import domains
+from nova_lite.virt.libvirt.domain.domains import Domains
+from nova_lite.virt.libvirt.domain.events import EventRelay
+
+
+def domain(name: str) -> types.SimpleNamespace:
+    return types.SimpleNamespace(UUIDString=lambda: name)
+
+
+def test_power_changes_of_wanted_domains_are_passed_on_and_a_failing_callback_stops_nothing() -> None:
+    heard: list[str] = []
+    done = threading.Event()
+
+    def callback(uuid: str) -> None:
+        heard.append(uuid)
+        if uuid == "bad":
+            raise RuntimeError(uuid)
+        if uuid == "last":
+            done.set()
+
+    relay = EventRelay(wanted=lambda uuid: uuid != "foreign")
+    relay.start(callback)
+    for name, event in (
+        ("a", libvirt.VIR_DOMAIN_EVENT_STARTED),
+        ("a", libvirt.VIR_DOMAIN_EVENT_DEFINED),
+        ("foreign", libvirt.VIR_DOMAIN_EVENT_STOPPED),
+        ("bad", libvirt.VIR_DOMAIN_EVENT_STOPPED),
+        ("last", libvirt.VIR_DOMAIN_EVENT_CRASHED),
+    ):
+        relay._on_event(None, domain(name), event, 0, None)
+    assert done.wait(10)
+    assert heard == ["a", "bad", "last"]
+
+
+def test_who_waits_for_a_guest_hears_of_it_at_once() -> None:
+    relay = EventRelay(wanted=lambda uuid: True)
+    relay.start(lambda uuid: None)
+    with relay.watch("a") as changed:
+        relay._on_event(None, domain("b"), libvirt.VIR_DOMAIN_EVENT_STOPPED, 0, None)
+        assert not changed.wait(0.05)
+        relay._on_event(None, domain("a"), libvirt.VIR_DOMAIN_EVENT_STOPPED, 0, None)
+        assert changed.wait(10)
+
+
+def test_a_guest_that_turns_off_is_seen_before_the_next_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody sleeps, and a wait for what has happened is none."""
+    monkeypatch.setattr(domains, "SHUTDOWN_POLL_SECONDS", 60.0)
+    monkeypatch.setattr(domains.time, "sleep", lambda seconds: pytest.fail("it slept"))
+    made = Domains(None, "h")  # type: ignore[arg-type]
+    states = [PowerState.RUNNING, PowerState.SHUTDOWN]
+    monkeypatch.setattr(made, "state", lambda uuid: states.pop(0))
+    monkeypatch.setattr(made, "_press_power_button", lambda domain: changed.set())
+    changed = threading.Event()
+    assert made.shut_down(None, "a", 120.0, changed)
+    assert states == []

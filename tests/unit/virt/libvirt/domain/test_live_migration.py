@@ -1,0 +1,95 @@
+"""Where a guest is, when its live migration did not say so."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+import libvirt
+import pytest
+from oslo_config import cfg
+
+from nova_lite.base import exceptions
+from nova_lite.objects import LiveDestination
+from nova_lite.virt.libvirt.connection import Connection
+from nova_lite.virt.libvirt.domain.live_migration import LiveMigrator
+from tests.unit.virt.libvirt.test_connection import failing, libvirt_error
+
+UUID = "2b2e0a7a-55c5-4d5a-a9fd-6d2b9a3d9c11"
+THERE = LiveDestination(driver="libvirt", host="h2", generation=2, address="127.0.0.1")
+STOPPED = (libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_MIGRATION)
+OFF = (libvirt.VIR_DOMAIN_SHUTOFF, libvirt.VIR_DOMAIN_SHUTOFF_CRASHED)
+RUNNING = (libvirt.VIR_DOMAIN_RUNNING, libvirt.VIR_DOMAIN_RUNNING_BOOTED)
+NO_DOMAIN = failing(libvirt_error(libvirt.VIR_ERR_NO_DOMAIN))
+
+
+def domain(state: tuple[int, int], persistent: bool = True) -> Any:
+    """As libvirt has it; whether it is active, and has jobs to tell of, follows from its state."""
+    idle: Any = lambda: {"type": libvirt.VIR_DOMAIN_JOB_NONE}  # noqa: E731
+    off = failing(libvirt_error(libvirt.VIR_ERR_OPERATION_INVALID, message="domain is not running"))
+    return types.SimpleNamespace(
+        state=lambda flags: state,
+        jobStats=off if state[0] == libvirt.VIR_DOMAIN_SHUTOFF else idle,
+        isPersistent=lambda: persistent,
+        isActive=lambda: state[0] != libvirt.VIR_DOMAIN_SHUTOFF,
+        resume=lambda: None,
+        UUIDString=lambda: UUID,
+    )
+
+
+def host(lookup: Callable[[str], Any]) -> Any:
+    return types.SimpleNamespace(
+        lookupByUUIDString=lookup, isAlive=lambda: True, setKeepAlive=lambda *_: None, close=lambda: None
+    )
+
+
+@pytest.fixture
+def settle(conf: cfg.ConfigOpts, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any, Any], bool]:
+    """What the source finds, with these two hosts."""
+
+    def find(source: Any, destination: Any) -> bool:
+        def open_(uri: str) -> Any:
+            there = destination if "127.0.0.1" in uri else source
+            if isinstance(there, Exception):
+                raise there
+            return there
+
+        monkeypatch.setattr(libvirt, "open", open_)
+        return LiveMigrator(conf, Connection("test:///default", "h1"), UUID, THERE).settle()
+
+    return find
+
+
+def test_a_guest_that_runs_at_the_source_is_there(settle: Callable[[Any, Any], bool]) -> None:
+    assert not settle(host(lambda uuid: domain(RUNNING)), host(NO_DOMAIN))
+
+
+def test_a_guest_that_is_gone_from_the_source_has_moved(settle: Callable[[Any, Any], bool]) -> None:
+    assert settle(host(NO_DOMAIN), host(NO_DOMAIN))
+
+
+@pytest.mark.parametrize("here", [STOPPED, OFF], ids=["stopped", "off"])
+@pytest.mark.parametrize("there", [RUNNING, OFF], ids=["runs there", "is off there by now"])
+def test_a_guest_that_has_arrived_has_moved(
+    settle: Callable[[Any, Any], bool], here: tuple[int, int], there: tuple[int, int]
+) -> None:
+    """It ran there, so that its disk at the source is old."""
+    assert settle(host(lambda uuid: domain(here)), host(lambda uuid: domain(there)))
+
+
+@pytest.mark.parametrize("here", [STOPPED, OFF], ids=["stopped", "off"])
+def test_a_guest_that_never_came_is_at_the_source(settle: Callable[[Any, Any], bool], here: tuple[int, int]) -> None:
+    assert not settle(host(lambda uuid: domain(here)), host(NO_DOMAIN))
+
+
+def test_what_still_comes_is_asked_for_again(settle: Callable[[Any, Any], bool]) -> None:
+    coming = domain((libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_MIGRATION), persistent=False)
+    with pytest.raises(exceptions.MigrationFailed, match="still counts as coming"):
+        settle(host(lambda uuid: domain(STOPPED)), host(lambda uuid: coming))
+
+
+def test_a_destination_that_is_away_is_asked_again(settle: Callable[[Any, Any], bool]) -> None:
+    away = libvirt_error(libvirt.VIR_ERR_NO_CONNECT, libvirt.VIR_FROM_RPC)
+    with pytest.raises(exceptions.HypervisorUnavailable, match="h2"):
+        settle(host(lambda uuid: domain(STOPPED)), away)

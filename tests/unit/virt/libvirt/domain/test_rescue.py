@@ -1,0 +1,81 @@
+"""The domain of a guest that is rescued."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+
+from nova_lite.hardware import RescueDisk
+from nova_lite.virt.libvirt.disks.disks import DirectBoot, Disk, DiskSet
+from nova_lite.virt.libvirt.domain.rescue import rescue_xml
+
+DOMAIN = """
+<domain type='qemu'><os><type machine='{machine}'>hvm</type><boot dev='hd'/></os>
+  <devices>
+    <disk type='file' device='disk'>
+      <source file='/i/disk'/><target dev='{prefix}a' bus='{bus}'/><address type='x'/>
+    </disk>
+    <disk type='file' device='disk'><source file='/i/disk.config'/><target dev='{prefix}b' bus='{bus}'/></disk>
+    <controller type='usb' model='none'/>
+  </devices>
+</domain>
+"""
+RESCUE = Disk(path="/i/disk.rescue", device="vda", format="qcow2")
+CONFIG = Disk(path="/i/disk.config.rescue", device="", format="raw", read_only=True)
+
+
+def rescued(
+    how: RescueDisk, *drives: Disk, bus: str = "virtio", prefix: str = "vd", machine: str = "pc", kernel: str = ""
+) -> tuple[ET.Element, list[tuple[str, str, str]]]:
+    direct = DirectBoot(kernel=kernel, ramdisk=None, command_line="") if kernel else None
+    xml = DOMAIN.format(bus=bus, prefix=prefix, machine=machine)
+    domain = ET.fromstring(rescue_xml(xml, DiskSet(disks=[RESCUE, *drives], direct_boot=direct), how))
+    disks = []
+    for disk in domain.iterfind("devices/disk"):
+        source, target = disk.find("source"), disk.find("target")
+        assert source is not None and target is not None
+        disks.append((source.get("file", ""), target.get("dev", ""), target.get("bus", "")))
+    return domain, disks
+
+
+def test_the_rescue_disk_is_the_first() -> None:
+    domain, disks = rescued(RescueDisk(False, "virtio", False), CONFIG)
+    assert disks == [
+        ("/i/disk.rescue", "vda", "virtio"),
+        ("/i/disk", "vdb", "virtio"),
+        ("/i/disk.config.rescue", "vdc", "virtio"),
+    ]
+    assert domain.find("os/boot[@dev='hd']") is not None
+    assert domain.find("devices/disk/address") is None
+
+
+def test_each_bus_has_its_own_names() -> None:
+    domain, disks = rescued(RescueDisk(False, "virtio", False), bus="scsi", prefix="sd")
+    assert [disk[1:] for disk in disks] == [("vda", "virtio"), ("sda", "scsi"), ("sdb", "scsi")]
+    assert domain.find("devices/controller[@type='scsi'][@model='virtio-scsi']") is not None
+
+
+def test_a_stable_rescue_disk_is_the_last_and_boots_first() -> None:
+    domain, disks = rescued(RescueDisk(True, "usb", False))
+    assert disks == [
+        ("/i/disk", "vda", "virtio"),
+        ("/i/disk.config", "vdb", "virtio"),
+        ("/i/disk.rescue", "sda", "usb"),
+    ]
+    last = domain.findall("devices/disk")[-1]
+    assert last.find("boot[@order='1']") is not None
+    assert domain.find("os/boot") is None
+    assert domain.find("devices/disk/address") is not None, "the own disk's place"
+    assert domain.find("devices/controller[@type='usb'][@model='qemu-xhci']") is not None
+
+
+def test_a_drive_is_on_what_the_machine_has() -> None:
+    for machine, bus in (("pc-i440fx-7.2", "ide"), ("pc-q35-7.2", "sata")):
+        domain, disks = rescued(RescueDisk(True, None, True), machine=machine)
+        assert disks[-1][2] == bus
+        assert domain.findall("devices/disk")[-1].get("device") == "cdrom"
+
+
+def test_a_kernel_of_its_own_is_booted_in_any_case() -> None:
+    domain, _ = rescued(RescueDisk(True, "virtio", False), kernel="/b/k")
+    assert domain.findtext("os/kernel") == "/b/k"
+    assert domain.find("devices/disk/boot") is None

@@ -1,0 +1,131 @@
+"""Which CPU guests are shown, and what traits a host tells of."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from typing import Any
+
+import libvirt
+import pytest
+from oslo_config import cfg
+
+from nova_lite.base import exceptions
+from nova_lite.hardware import traits
+from nova_lite.virt.libvirt.connection import LibvirtFailure
+from nova_lite.virt.libvirt.host import cpu_model, host_traits
+from nova_lite.virt.libvirt.host.cpu_model import CpuModel
+
+CAPABILITIES = """
+<domainCapabilities>
+  <os><enum name='firmware'>{firmware}</enum>
+    <loader supported='yes'><enum name='secure'>{secure}<value>no</value></enum></loader></os>
+  <cpu>
+    <mode name='host-passthrough' supported='no'/>
+    <mode name='maximum' supported='yes'/>
+    <mode name='host-model' supported='yes'>
+      <model fallback='forbid'>EPYC</model><vendor>AMD</vendor>
+      <feature policy='require' name='vaes'/><feature policy='disable' name='sha-ni'/>
+    </mode>
+    <mode name='custom' supported='yes'>
+      <model usable='yes'>Nehalem</model><model usable='no'>Skylake-Server</model>
+    </mode>
+  </cpu>
+  <devices>
+    <disk><enum name='bus'><value>fdc</value><value>scsi</value></enum></disk>
+    <video><enum name='modelType'><value>qxl</value><value>ramfb</value></enum></video>
+  </devices>
+</domainCapabilities>
+"""
+PLAIN = CAPABILITIES.format(firmware="", secure="")
+SECURE = CAPABILITIES.format(firmware="<value>efi</value>", secure="<value>yes</value>")
+
+
+def choose(conf: cfg.ConfigOpts, virt_type: str = "qemu", **options: Any) -> CpuModel:
+    for name, value in options.items():
+        conf.set_override(name, value, "libvirt")
+    return cpu_model.choose(conf, virt_type, PLAIN)
+
+
+def text(model: CpuModel, **more: str) -> str:
+    element = model.element()
+    model.add_features(element, more)
+    return ET.tostring(element, encoding="unicode")
+
+
+def test_without_an_option_it_is_all_that_can_be_had(conf: cfg.ConfigOpts) -> None:
+    assert text(choose(conf)) == '<cpu mode="maximum" />'
+
+
+def test_the_first_model_that_runs_here(conf: cfg.ConfigOpts) -> None:
+    model = choose(
+        conf,
+        cpu_mode="custom",
+        cpu_models=["Skylake-Server", "Nehalem"],
+        cpu_model_extra_flags=["VMX", "-pcid", "+ssbd"],
+    )
+    assert text(model, hypervisor="disable") == (
+        '<cpu mode="custom" match="exact"><model>Nehalem</model><feature policy="require" name="vmx" />'
+        '<feature policy="disable" name="pcid" /><feature policy="require" name="ssbd" />'
+        '<feature policy="disable" name="hypervisor" /></cpu>'
+    )
+
+
+def test_qemus_own(conf: cfg.ConfigOpts) -> None:
+    assert text(choose(conf, cpu_mode="none")) == "<cpu />"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"cpu_mode": "host-passthrough"}, "cpu_mode = host-passthrough: not with qemu on this host"),
+        ({"cpu_mode": "custom"}, "needs cpu_models"),
+        ({"cpu_mode": "custom", "cpu_models": ["Skylake-Server", "x"]}, "runs none of Skylake-Server, x"),
+        ({"cpu_models": ["Nehalem"]}, "go with cpu_mode = custom"),
+        ({"cpu_mode": "none", "cpu_model_extra_flags": ["vmx"]}, "do not go with cpu_mode = none"),
+    ],
+)
+def test_an_operators_mistake_is_one_line(conf: cfg.ConfigOpts, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(exceptions.ConfigurationError, match=message):
+        choose(conf, **options)
+
+
+# --- traits
+
+
+def test_traits_of_what_domains_can_have() -> None:
+    own = {"COMPUTE_STORAGE_BUS_SCSI", "COMPUTE_GRAPHICS_MODEL_QXL"}
+    assert host_traits.of_domains([PLAIN]) == own | set(traits.ALWAYS)
+    assert host_traits.of_domains([PLAIN, SECURE]) == own | {traits.UEFI, traits.SECURE_BOOT, *traits.ALWAYS}
+
+
+class Asked:
+    """Of libvirt: notes the model, and expands it."""
+
+    def __init__(self, failure: Exception | None = None) -> None:
+        self.failure = failure
+
+    def connect_call(self, name: str, *arguments: Any) -> str:
+        if self.failure is not None:
+            raise self.failure
+        assert name == "baselineHypervisorCPU"
+        self.model = arguments[4][0]
+        features = "<feature policy='require' name='avx2'/><feature policy='disable' name='svm'/><feature name='mmx'/>"
+        return f"<cpu>{features}</cpu>"
+
+
+def test_traits_of_the_cpu_that_guests_are_shown() -> None:
+    asked = Asked()
+    model = CpuModel("maximum", flags={"vmx": "require", "mmx": "disable"})
+    assert host_traits.of_cpu(asked, "qemu", model, PLAIN) == {"HW_CPU_X86_AVX2", "HW_CPU_X86_VMX"}  # type: ignore[arg-type]
+    assert "<model>EPYC</model>" in asked.model
+    assert '<feature policy="disable" name="sha-ni"' in asked.model
+    custom = CpuModel("custom", "Nehalem")
+    host_traits.of_cpu(asked, "qemu", custom, PLAIN)  # type: ignore[arg-type]
+    assert asked.model == "<cpu><arch>x86_64</arch><model>Nehalem</model></cpu>"
+    shown = host_traits.of_cpu(asked, "kvm", CpuModel("host-passthrough"), PLAIN)  # type: ignore[arg-type]
+    assert "COMPUTE_ADDRESS_SPACE_PASSTHROUGH" in shown
+
+
+def test_a_libvirt_that_cannot_tell_leaves_them_out() -> None:
+    asked = Asked(LibvirtFailure(libvirt.libvirtError("no")))
+    assert host_traits.of_cpu(asked, "qemu", CpuModel("maximum"), PLAIN) == set()  # type: ignore[arg-type]

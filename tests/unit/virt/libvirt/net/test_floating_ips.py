@@ -1,0 +1,70 @@
+"""Floating addresses on a host: which ones the machine has, and the rules that lead them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nova_lite.base import exceptions
+from nova_lite.virt.libvirt.net import floating_ips
+from nova_lite.virt.libvirt.net.floating_ips import FloatingAddresses
+from tests.unit.virt.builders import make_vif
+
+A, B = "192.0.2.1", "192.0.2.2"
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    ran: list[str] = []
+    monkeypatch.setattr(floating_ips.images, "run", lambda *command: ran.append(" ".join(command[2:])))
+    return ran
+
+
+def test_the_machine_has_those_of_its_guests_and_no_others(tmp_path: Path, ran: list[str]) -> None:
+    addresses = FloatingAddresses(str(tmp_path), "h", "lo")
+    addresses.have(set())
+    assert ran == []
+    addresses.have({A})
+    addresses.have({A})
+    assert ran == [f"replace {A}/32 dev lo"]
+    addresses.have({A, B})
+    assert ran[1:] == [f"replace {B}/32 dev lo"]
+    addresses.have({B})
+    assert ran[-1] == f"del {A}/32 dev lo"
+
+
+def test_after_a_restart_nothing_is_left_and_nothing_missing(tmp_path: Path, ran: list[str]) -> None:
+    """The machine may have been started anew meanwhile, and has none then."""
+    FloatingAddresses(str(tmp_path), "h", "lo").have({A, B})
+    ran.clear()
+    FloatingAddresses(str(tmp_path), "h", "lo").have({B})
+    assert ran == [f"replace {A}/32 dev lo", f"del {A}/32 dev lo", f"replace {B}/32 dev lo"]
+
+
+def test_what_was_begun_is_known_to_the_next_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*command: str) -> None:
+        raise exceptions.VirtDriverError(reason="killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(floating_ips.images, "run", fails)
+        with pytest.raises(exceptions.VirtDriverError):
+            FloatingAddresses(str(tmp_path), "h", "lo").have({A})
+    ran: list[str] = []
+    monkeypatch.setattr(floating_ips.images, "run", lambda *command: ran.append(" ".join(command[2:])))
+    FloatingAddresses(str(tmp_path), "h", "lo").have(set())
+    assert ran[-1] == f"del {A}/32 dev lo"
+
+
+def test_rules() -> None:
+    vif = make_vif()
+    assert floating_ips.ruleset("t", {}) == ""
+    text = floating_ips.ruleset("t", {A: vif})
+    assert f"dnat ip to ip daddr map {{ {A} : {vif.address} }}" in text
+    assert f'oifname != "nltest0" ip saddr {vif.address} snat ip to {A}' in text
+
+
+def test_the_announcement_is_whole() -> None:
+    frame = floating_ips.gratuitous_arp(bytes.fromhex("0a0000000001"), A)
+    mac, packed = "0a0000000001", "c0000201"
+    assert frame.hex() == f"ffffffffffff{mac}08060001080006040001{mac}{packed}000000000000{packed}"

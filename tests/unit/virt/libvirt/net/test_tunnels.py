@@ -1,0 +1,241 @@
+"""Networks that span hosts, on one of them; tests/integration/network shows on real packets that it does it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from nova_lite.base import exceptions
+from nova_lite.objects import VIF
+from nova_lite.virt.libvirt.net import networks, tunnels
+from nova_lite.virt.libvirt.net.tunnels import EVERYBODY, Tunnels
+from tests.unit.virt.builders import make_network, make_vif
+from tests.unit.virt.test_configdrive import make_conf
+
+NETWORK = make_network(id="net-1", bridge="br1", vni=77, mtu=1450)
+HERE = "10.9.9.1"
+
+
+def make_port(number: int = 1) -> VIF:
+    return make_vif(number, NETWORK)
+
+
+class Kernel:
+    """In place of ip, bridge and nft: devices as files below a directory, and where they flood to."""
+
+    def __init__(self, net: Path) -> None:
+        self.net = net
+        self.flooded: set[str] = set()
+        self.shown: dict[str, object] = {"id": 77, "local": HERE, "port": 4789}
+        self.commands: list[str] = []
+        self.rules: list[str] = []
+
+    def bridge(self, name: str, *members: str, mac_address: str = "fa:16:3f:00:00:4d") -> None:
+        (self.net / name / "brif").mkdir(parents=True)
+        (self.net / name / "address").write_text(mac_address + "\n")
+        for member in members:
+            (self.net / name / "brif" / member).touch()
+
+    def nft(self, text: str) -> str:
+        self.rules.append(text)
+        return ""
+
+    def run(self, *command: str) -> bytes:
+        line = " ".join(command)
+        words = line.split()
+        if line.startswith("ip -json"):
+            return json.dumps([{"linkinfo": {"info_data": self.shown}}]).encode()
+        if line.startswith("bridge -json"):
+            return json.dumps([{"mac": EVERYBODY, "dst": each} for each in sorted(self.flooded)]).encode()
+        self.commands.append(line)
+        if line.startswith("bridge fdb"):
+            (self.flooded.add if "append" in words else self.flooded.remove)(words[-1])
+        elif line.startswith("ip link add"):
+            (self.net / words[3]).mkdir()
+        elif line.startswith("ip link delete"):
+            (self.net / words[3] / "master").unlink(missing_ok=True)
+            (self.net / words[3]).rmdir()
+            self.flooded = set()
+        elif "master" in words:
+            (self.net / words[3] / "master").symlink_to(self.net / words[words.index("master") + 1])
+        return b""
+
+
+@pytest.fixture
+def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kernel:
+    made = Kernel(tmp_path / "net")
+    made.net.mkdir()
+    monkeypatch.setattr(tunnels, "NET", str(made.net))
+    monkeypatch.setattr(tunnels.nft, "run", made.nft)
+    monkeypatch.setattr(tunnels.images, "run", made.run)
+    return made
+
+
+def make(directory: Path, local_ip: str | None = HERE, my_ip: str = "127.0.0.1") -> Tunnels:
+    conf = make_conf()
+    conf.set_override("local_ip", local_ip, "vxlan")
+    conf.set_override("my_ip", my_ip)
+    return Tunnels(conf, "host-a", str(directory))
+
+
+def test_the_tunnel_comes_with_the_first_guest_and_goes_with_the_last(tmp_path: Path, kernel: Kernel) -> None:
+    kernel.bridge("br1")
+    here = make(tmp_path)
+    here.prepare({})
+    assert not kernel.commands and not kernel.rules
+    here.plug("i", [make_port()])
+    assert kernel.commands == [
+        f"ip link add nlvx77 type vxlan id 77 local {HERE} dstport 4789 learning",
+        "ip link set nlvx77 addrgenmode none",
+        "ip link set nlvx77 mtu 1450 master br1 up",
+    ]
+    here.plug("j", [make_port(2)])
+    here.unplug("i")
+    assert (kernel.net / "nlvx77").exists()
+    here.set({"net-1": ["10.9.9.2"]})
+    here.unplug("j")
+    assert not (kernel.net / "nlvx77").exists()
+    assert "chain" not in kernel.rules[-1]
+    here.unplug("j")
+    make(tmp_path).prepare({})
+    assert "chain" not in kernel.rules[-1] and len(kernel.rules) == 4, "what a killed daemon has left goes"
+
+
+def test_it_leads_to_the_hosts_that_were_told_and_no_others(tmp_path: Path, kernel: Kernel) -> None:
+    kernel.bridge("br1")
+    here = make(tmp_path)
+    here.plug("i", [make_port()])
+    assert (here.instances(), here.lacks_peers()) == (["i"], True)
+    here.set({"net-1": ["10.9.9.2", "10.9.9.3", HERE, "nonsense", "127.0.0.1", "224.0.0.1"], "other": ["10.9.9.4"]})
+    assert not here.lacks_peers()
+    assert kernel.flooded == {"10.9.9.2", "10.9.9.3"}, "not itself, and not those of other networks"
+    assert "elements = { 10.9.9.2, 10.9.9.3 }" in kernel.rules[-1]
+    here.set({"net-1": ["10.9.9.2", "10.9.9.3", HERE], "other": ["10.9.9.4"]})
+    done = len(kernel.commands), len(kernel.rules)
+    here.set({"net-1": ["10.9.9.2", "10.9.9.3", HERE], "other": ["10.9.9.4"]})
+    assert done == (len(kernel.commands), len(kernel.rules)), "nothing has changed"
+    kernel.flooded.add("10.9.9.9")
+    here.set({"net-1": ["10.9.9.3"]})
+    assert kernel.flooded == {"10.9.9.3"}
+    here.set(None)
+    assert kernel.flooded == {"10.9.9.3"}, "a conductor of before says nothing"
+
+
+def test_what_is_not_known_is_asked_once(tmp_path: Path, kernel: Kernel) -> None:
+    """Of a network that the conductor does not name for this host; and a conductor of before names none."""
+    kernel.bridge("br1")
+    for said in ({}, None):
+        here = make(tmp_path)
+        here.plug("i", [make_port()])
+        assert here.instances() == ["i"]
+        assert here.lacks_peers()
+        here.set(said)
+        assert not here.lacks_peers()
+        (tmp_path / "_tunnels@host-a.json").unlink()
+    early = make(tmp_path)
+    assert early.instances() == []
+    early.plug("i", [make_port()])
+    early.set({})
+    assert early.lacks_peers(), "it was asked before the guest came"
+
+
+def test_what_was_told_holds_after_a_restart(tmp_path: Path, kernel: Kernel) -> None:
+    kernel.bridge("br1")
+    here = make(tmp_path)
+    here.plug("i", [make_port()])
+    here.set({"net-1": ["10.9.9.2"]})
+    kernel.run("ip", "link", "delete", "nlvx77")
+    again = make(tmp_path)
+    again.prepare({"i": [make_port()]})
+    assert kernel.flooded == {"10.9.9.2"}
+    assert not again.lacks_peers()
+    (tmp_path / "_tunnels@host-a.json").write_text("{")
+    broken = make(tmp_path)
+    broken.prepare({"i": [make_port()]})
+    assert broken.lacks_peers()
+
+
+def test_what_others_have_changed_is_put_right(tmp_path: Path, kernel: Kernel) -> None:
+    """libvirt makes a bridge anew, and an operator gives the host another address."""
+    kernel.bridge("br1")
+    here = make(tmp_path)
+    here.plug("i", [make_port()])
+    here.set({"net-1": []})
+    (kernel.net / "nlvx77" / "master").unlink()
+    here.set({"net-1": []})
+    assert os.readlink(kernel.net / "nlvx77" / "master") == str(kernel.net / "br1")
+    kernel.shown["local"] = "10.9.9.99"
+    del kernel.commands[:]
+    make(tmp_path).prepare({"i": [make_port()]})
+    assert kernel.commands[:2] == [
+        "ip link delete nlvx77",
+        f"ip link add nlvx77 type vxlan id 77 local {HERE} dstport 4789 learning",
+    ]
+
+
+def test_it_stays_while_another_daemons_guests_are_on_the_bridge(tmp_path: Path, kernel: Kernel) -> None:
+    kernel.bridge("br1", "nlvx77", "tap-of-another")
+    here = make(tmp_path)
+    here.plug("i", [make_port()])
+    here.unplug("i")
+    assert (kernel.net / "nlvx77").exists()
+
+
+def test_networks_without_a_vni_and_neutrons_have_none(tmp_path: Path, kernel: Kernel) -> None:
+    kernel.bridge("br1")
+    here = make(tmp_path)
+    here.plug("i", [make_vif(), make_vif(2, NETWORK, vif_type="bridge")])
+    assert (here.instances(), here.lacks_peers(), kernel.commands) == ([], False, [])
+
+
+def test_where_there_is_no_bridge_yet_nothing_is_made(tmp_path: Path, kernel: Kernel) -> None:
+    here = make(tmp_path)
+    here.prepare({"i": [make_port()]})
+    assert not kernel.commands
+
+
+def test_an_operators_own_bridge_is_left_alone(tmp_path: Path, kernel: Kernel) -> None:
+    """What it leads to might lead here by the tunnel, too."""
+    kernel.bridge("br1", mac_address="02:00:00:00:00:01")
+    here = make(tmp_path)
+    here.plug("i", [make_port()])
+    here.set({"net-1": ["10.9.9.2"]})
+    here.unplug("i")
+    assert not kernel.commands
+
+
+@pytest.mark.parametrize(
+    ("local_ip", "my_ip", "address"),
+    [
+        (HERE, "127.0.0.1", HERE),
+        (None, "10.1.1.1", "10.1.1.1"),
+        (None, "127.0.0.1", None),
+        (None, "host.example.org", None),
+    ],
+)
+def test_where_others_reach_it(tmp_path: Path, local_ip: str | None, my_ip: str, address: str | None) -> None:
+    assert make(tmp_path, local_ip, my_ip).address == address
+
+
+def test_a_host_without_an_ipv4_address_says_so(tmp_path: Path, kernel: Kernel) -> None:
+    kernel.bridge("br1")
+    with pytest.raises(exceptions.VirtDriverError, match=r"\[vxlan\] local_ip"):
+        make(tmp_path, None, "fd00::1").plug("i", [make_port()])
+
+
+def test_rules_that_nft_does_not_take_are_an_error(
+    tmp_path: Path, kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel.bridge("br1")
+    monkeypatch.setattr(tunnels.nft, "run", lambda text: "no")
+    with pytest.raises(exceptions.VirtDriverError, match="span hosts: no"):
+        make(tmp_path).plug("i", [make_port()])
+    assert not kernel.commands, "nothing passes unfiltered"
+
+
+def test_the_gateway_has_one_mac_address_on_all_hosts() -> None:
+    assert 'mac address="fa:16:3f:00:00:4d"' in networks.network_xml(make_port())
+    assert "mac address" not in networks.network_xml(make_vif())

@@ -1,0 +1,89 @@
+"""A domain that is brought up to date; what libvirt does is in `tests/integration/libvirt/test_hardware.py`."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from oslo_config import cfg
+
+from nova_lite.base import exceptions
+from nova_lite.objects import Flavor, Image
+from nova_lite.virt.driver import SpawnSpec
+from nova_lite.virt.libvirt.disks.disks import Disk, DiskSet
+from nova_lite.virt.libvirt.domain import consoles, guest_xml
+from nova_lite.virt.libvirt.driver import LibvirtDriver
+from tests.unit.virt.builders import make_instance, make_spec
+
+
+class Parts:
+    """What a driver asks, noted in order. The domain and its directory are of ``generation``."""
+
+    def __init__(self, generation: int) -> None:
+        self.done: list[str] = []
+        self.xml = ""
+        self._generation = generation
+        self.disks = DiskSet(disks=[Disk(path="/i/disk", device="vda", format="qcow2")], direct_boot=None)
+
+    def get(self, instance_uuid: str) -> Any:
+        domain = SimpleNamespace(
+            hasManagedSaveImage=lambda flags: True, managedSaveRemove=lambda flags: self.done.append("memory")
+        )
+        return domain, SimpleNamespace(generation=self._generation)
+
+    def call(self, method: Any, *arguments: Any) -> Any:
+        return method(*arguments)
+
+    def cut_power(self, domain: Any) -> None:
+        self.done.append("power")
+
+    def define(self, xml: str) -> None:
+        self.done.append("define")
+        self.xml = xml
+
+    def generation(self, instance_uuid: str) -> int:
+        return self._generation
+
+    def directory(self, instance_uuid: str) -> str:
+        return "/i"
+
+    def adopt(self, directory: str, spec: SpawnSpec, fetcher: None) -> DiskSet:
+        return self.disks
+
+    def forget(self, instance_uuid: str) -> None:
+        self.done.append("rescue")
+
+    def run_by_libvirt(self, vifs: Any) -> set[str]:
+        return set()
+
+    def listeners(self) -> consoles.Listeners:
+        return consoles.NONE
+
+
+def make(conf: cfg.ConfigOpts, parts: Parts) -> LibvirtDriver:
+    driver: Any = LibvirtDriver(conf, "h", lambda image, path: None)
+    for name in ("_domains", "_connection", "_records", "_moved", "_rescue", "_networks", "_consoles"):
+        setattr(driver, name, parts)
+    driver._virt_type = "qemu"
+    driver._given = guest_xml.Host(machine="q35")
+    made: LibvirtDriver = driver
+    return made
+
+
+def test_it_is_turned_off_and_defined_as_it_would_be_made_now(conf: cfg.ConfigOpts) -> None:
+    """Also one that was accepted when what it asks for was not looked at."""
+    parts = Parts(generation=1)
+    specs = {"hw:watchdog_action": "reset", "hw:mem_encryption": "yes"}
+    flavor = Flavor(flavorid="1", name="f", vcpus=1, memory_mb=64, root_gb=1, extra_specs=specs)
+    make(conf, parts).renew(make_spec(instance=make_instance(flavor=flavor), image=Image(id="i", name="i")))
+    assert parts.done == ["memory", "power", "define", "rescue"]
+    assert 'machine="q35"' in parts.xml
+    assert '<watchdog model="i6300esb" action="reset"' in parts.xml
+
+
+def test_one_of_another_generation_is_left_alone(conf: cfg.ConfigOpts) -> None:
+    parts = Parts(generation=2)
+    with pytest.raises(exceptions.DomainNotFound):
+        make(conf, parts).renew(make_spec(image=Image(id="i", name="i")))
+    assert parts.done == []

@@ -40,7 +40,7 @@ import requests
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 
-#: Kinds of queues, by what ``[oslo_messaging_rabbit]`` says (docs/operators.md).
+#: Kinds of queues, by what ``[oslo_messaging_rabbit]`` says (docs/howto/install.md).
 QUEUES = {
     "classic": "",
     "durable": "amqp_durable_queues = true\n",

@@ -1,10 +1,10 @@
 #!/bin/bash
-# The whole fault matrix, as root: each operation with each single fault at each point it passes (about two hours; docs/faults.md).
+# The whole fault matrix, as root: each operation with each single fault at each point it passes (about two hours; docs/contributing/fault-tests.md).
 #
 #   faults.sh [--pairs N [--seed N]] [--parallel N] [--only TEXT]... [--logs DIRECTORY] [--results FILE]
 #   faults.sh --real-guests [--only TEXT]    instead some 30 cases on libvirt, with the guest that is built here (ten minutes)
 #   faults.sh --history MINUTES [--seed N] [--file FILE] [--without PROTECTION]
-#                                            instead random requests and random faults, judged afterwards (docs/faults.md)
+#                                            instead random requests and random faults, judged afterwards (docs/contributing/fault-tests.md)
 #   faults.sh --history --check FILE [--server ID]    judge a history again
 #
 # --results FILE: what has passed there is not run again, so that a run can go on after it was stopped.

@@ -84,7 +84,17 @@ stage_lint() {
     ruff format --check . || status=1
     mypy || status=1
     lint-imports || status=1
+    build_site || status=1
     shellcheck --shell=bash --severity=warning devstack/*.sh devstack/lib/*.sh devstack/guest/build.sh .ci/run || status=1
+    return $status
+}
+
+# The documentation as a site, which is thrown away: dead links, and pages that no menu has, are errors.
+build_site() {
+    local directory status=0
+    directory=$(mktemp --directory)
+    mkdocs build --quiet --strict --site-dir "$directory" || status=1
+    rm -r "$directory"
     return $status
 }
 

@@ -1,4 +1,4 @@
-"""What each daemon counts and measures of itself, for Prometheus. docs/metrics.md is made from this module.
+"""What each daemon counts and measures of itself, for Prometheus. docs/reference/metrics.md is made from this module.
 
 A counter or histogram is told where a thing happens; what is a state of now is asked for when it is read (`state_of`).
 """
@@ -23,7 +23,7 @@ prometheus_client.ProcessCollector(registry=REGISTRY)
 
 _SECONDS = (0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0)
 
-#: Where it is found, by name: daemons, as the table in docs/metrics.md says it.
+#: Where it is found, by name: daemons, as the table in docs/reference/metrics.md says it.
 FOUND_IN: dict[str, str] = {}
 
 
@@ -207,7 +207,7 @@ def page() -> tuple[bytes, str]:
 
 
 def table() -> str:
-    """The table of docs/metrics.md."""
+    """The table of docs/reference/metrics.md."""
     rows = ["| metric | kind | labels | daemons | what it is |", "|---|---|---|---|---|"]
     families = {family.name: family for family in REGISTRY.collect()}
     for name in sorted(FOUND_IN):

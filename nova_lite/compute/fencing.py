@@ -1,7 +1,7 @@
 """Fences: what this host has promised about each instance, one small file on disk each.
 
 A message may come twice, late, or after the one that cancels it; the daemon may be killed at any step. What makes all
-of that harmless is this record (docs/architecture.md, "Never twice"): it is synced to disk *before* anything is
+of that harmless is this record (docs/explanation/delivery-guarantees.md): it is synced to disk *before* anything is
 destroyed or reported, and asked right before a domain comes to exist. Without it a guest can run on two hosts, even
 when compute asks the conductor first.
 """

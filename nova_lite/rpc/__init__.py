@@ -5,7 +5,7 @@ version that it came in (`contract`). `proxy` makes the typed client of it, and 
 against it when it is made. Both work over a `Transport` (oslo.messaging) or, in tests, over an `InProcess` one.
 
 What is sent is signed by its daemon's key, and who may call which method are rows beside the Protocol (`signing`,
-`permissions`); docs/security.md says what that is for.
+`permissions`); docs/explanation/security-model.md says what that is for.
 
 Errors of `nova_lite.base.exceptions` cross the bus as themselves. A lost broker becomes `MessagingUnavailable`. A
 service that is too old for a request becomes `ServiceTooOld`.

@@ -2,7 +2,7 @@
 
 RabbitMQ asks three patterns about names (configure: declare and delete; write: publish to an exchange, bind a queue;
 read: consume, bind to an exchange), and of a topic exchange two more about routing keys. What they cannot prevent is in
-docs/security.md: who may answer calls may send to the default exchange, and so to any queue.
+docs/explanation/security-model.md: who may answer calls may send to the default exchange, and so to any queue.
 """
 
 from __future__ import annotations

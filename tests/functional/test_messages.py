@@ -1,4 +1,4 @@
-"""The traffic on the broker is what docs/architecture.md says it is."""
+"""The traffic on the broker is what docs/explanation/architecture.md says it is."""
 
 from __future__ import annotations
 

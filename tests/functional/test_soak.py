@@ -1,4 +1,4 @@
-"""The short form of benchmarks/soak.py: fifty hosts cost what docs/scale.md says, in messages, and nothing piles up."""
+"""Short form of benchmarks/soak.py: message counts of fifty hosts, and nothing piles up (docs/explanation/scale.md)."""
 
 from __future__ import annotations
 

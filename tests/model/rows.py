@@ -112,7 +112,7 @@ MODEL: dict[str, tuple[ModelStep, ...]] = {
     ),
 }
 
-#: docs/protocol.md, "What it does not cover".
+#: docs/explanation/delivery-guarantees.md, "What it does not cover".
 NOT_MODELLED = ("shelve", "shelveOffload", "attach_volume", "swap_volume", "attach_interface", "detach_interface")
 
 

@@ -1,4 +1,4 @@
-"""``docs/operations.md``, made from the rows of `nova_lite.operations`; its head is written by hand, and kept."""
+"""Generator of ``docs/reference/operations.md`` from `nova_lite.operations`. Its head is written by hand."""
 
 from __future__ import annotations
 

@@ -12,10 +12,14 @@ from nova_lite.cmd.manage.app import App, Commands
 def register(commands: Commands) -> None:
     noun = commands.noun("api", "Print what the compute API is.")
     commands.verb(noun, "openapi", "Print the OpenAPI 3.1 document, as it is served at /openapi.json.", openapi)
-    commands.verb(noun, "reference", "Print the reference of all operations, as Markdown.", reference)
-    commands.verb(noun, "operations", "Print what docs/operations.md says of each operation, as Markdown.", operations)
-    commands.verb(noun, "hardware", "Print what docs/hardware.md says of each extra spec and image property.", hardware)
-    commands.verb(noun, "metrics", "Print what docs/metrics.md says of each metric, as Markdown.", metrics)
+    commands.verb(noun, "reference", "Print reference/api.md.", reference)
+    commands.verb(
+        noun, "operations", "Print the generated part of reference/operations.md.", operations
+    )
+    commands.verb(
+        noun, "hardware", "Print the generated part of reference/hardware.md.", hardware
+    )
+    commands.verb(noun, "metrics", "Print the generated part of reference/metrics.md.", metrics)
 
 
 def openapi(app: App, args: argparse.Namespace) -> None:

@@ -25,7 +25,7 @@ OVERLAP = 3600
 
 
 def register(commands: Commands) -> None:
-    noun = commands.noun("keys", "Keys of daemons, in [rpc] keys_directory (docs/security.md).")
+    noun = commands.noun("keys", "Keys of daemons, in [rpc] keys_directory (docs/explanation/security-model.md).")
     create = commands.verb(noun, "create", "Make a daemon's key, and trust it.", create_key)
     _daemon(create)
     _owner(create)

@@ -8,8 +8,8 @@ from tests.unit.api.conftest import ROOT
 
 
 def test_the_reference_is_up_to_date() -> None:
-    """If not: ``nova-lite-manage api reference > docs/api-reference.md``."""
-    assert (ROOT / "docs/api-reference.md").read_text() == reference.markdown()
+    """If not: ``nova-lite-manage api reference > docs/reference/api.md``."""
+    assert (ROOT / "docs/reference/api.md").read_text() == reference.markdown()
 
 
 def test_the_reference_names_every_route_and_action() -> None:
@@ -21,12 +21,15 @@ def test_the_reference_names_every_route_and_action() -> None:
 
 
 def test_the_announced_maximum() -> None:
-    assert f"**{microversions.MINIMUM} to {microversions.MAXIMUM}**" in (ROOT / "docs/api.md").read_text()
+    assert (
+        f"**{microversions.MINIMUM} to {microversions.MAXIMUM}**"
+        in (ROOT / "docs/reference/api-behaviour.md").read_text()
+    )
 
 
 def test_the_page_of_operations_is_up_to_date() -> None:
     """If not, see CONTRIBUTING.md, "A new operation"."""
-    head, mark, made = (ROOT / "docs/operations.md").read_text().partition(operations_page.MARK)
+    head, mark, made = (ROOT / "docs/reference/operations.md").read_text().partition(operations_page.MARK)
     assert mark + made == operations_page.markdown()
     assert head.strip()
 

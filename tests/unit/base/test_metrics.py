@@ -1,4 +1,4 @@
-"""What is told to Prometheus, that docs/metrics.md has all of it, and what it costs."""
+"""What is told to Prometheus, that docs/reference/metrics.md has all of it, and what it costs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from nova_lite.base import metrics
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "metrics.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "metrics.md"
 MARK = "<!-- Made by `nova-lite-manage api metrics` from here on. -->\n"
 
 

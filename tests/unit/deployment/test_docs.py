@@ -17,7 +17,7 @@ from tests.model.protections import PROTECTIONS, Protection
 
 TOP = pathlib.Path(__file__).parents[3]
 PAGES = [TOP / "README.md", TOP / "CONTRIBUTING.md", *sorted((TOP / "docs").rglob("*.md"))]
-ARCHITECTURE = (TOP / "docs/architecture.md").read_text()
+ARCHITECTURE = (TOP / "docs/explanation/architecture.md").read_text()
 
 
 def rpc_methods() -> list[str]:
@@ -75,7 +75,8 @@ def test_there_are_commands_to_check() -> None:
 
 @pytest.mark.parametrize("protection", PROTECTIONS, ids=lambda protection: protection.rule)
 def test_the_table_of_protections_says_where_each_is(protection: Protection) -> None:
+    page = (TOP / "docs/explanation/delivery-guarantees.md").read_text()
     row = f"| {protection.rule} | {protection.upholds} | {protection.code or 'planned'} |"
-    assert any(line.startswith(row) for line in (TOP / "docs/protocol.md").read_text().splitlines())
+    assert any(line.startswith(row) for line in page.splitlines())
     for module in re.findall(r"[a-z_/]+\.py", protection.code):
         assert list((TOP / "nova_lite").rglob(module)), module

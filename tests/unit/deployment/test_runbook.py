@@ -1,4 +1,4 @@
-"""docs/runbook.md names what there is: metrics, lines of logs, options, commands of ours."""
+"""docs/howto/troubleshoot.md names what there is: metrics, lines of logs, options, commands of ours."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nova_lite.base import metrics
 from nova_lite.cmd import manage
 
 TOP = Path(__file__).resolve().parents[3]
-TEXT = (TOP / "docs" / "runbook.md").read_text()
+TEXT = (TOP / "docs" / "howto" / "troubleshoot.md").read_text()
 LINES = re.findall(r"^- Log \(.*?\): `(.*)`$", TEXT, re.MULTILINE)
 BLOCKS = re.findall(r"```console\n(.*?)```", TEXT, re.DOTALL)
 COMMANDS = [line for block in BLOCKS for line in block.splitlines()]

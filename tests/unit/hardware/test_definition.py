@@ -28,7 +28,7 @@ from nova_lite.virt.libvirt.disks.disks import DiskMaker
 from nova_lite.virt.libvirt.domain import hardware_page
 from tests.unit.scheduler import builders
 
-PAGE = Path(__file__).parents[3] / "docs" / "hardware.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "hardware.md"
 
 #: Of an extra spec, by Nova's documentation of flavors.
 NOVA_SPECS = """
@@ -213,4 +213,4 @@ OWN: dict[str, Callable[[Definition], None]] = {
 
 def test_the_page_is_made_from_the_table() -> None:
     _, mark, made = PAGE.read_text().partition(hardware_page.MARK)
-    assert mark + made == hardware_page.markdown(), "run: nova-lite-manage api hardware (docs/hardware.md)"
+    assert mark + made == hardware_page.markdown(), "run: nova-lite-manage api hardware (docs/reference/hardware.md)"

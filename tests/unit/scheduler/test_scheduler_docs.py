@@ -13,7 +13,7 @@ from nova_lite.scheduler import core
 
 from .builders import host, spec
 
-PAGE = Path(__file__).resolve().parents[3] / "docs/scheduler.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs/explanation/scheduling.md"
 
 
 def test_the_filter_in_the_documentation() -> None:

@@ -1,4 +1,4 @@
-"""``docs/hardware.md``, made from the table of hardware by running each row's example; its head is written by hand."""
+"""Generator of ``docs/reference/hardware.md``, which runs the example of each definition. Its head is handwritten."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ PROTECTIONS = [
     Protection(
         "one driver",
         "one claim per attempt",
-        "db/actions.py: still_leased; operations/scheduling.py: _locked",
+        "db/actions.py: still_leased; conductor/engine/scheduling.py: _locked",
         BOOT_WITHOUT_CRASHES,
         twice=True,
     ),
@@ -134,7 +134,7 @@ PROTECTIONS = [
     Protection(
         "action order",
         "a late stop does not undo a start",
-        "compute/fencing.py: admit; operations/engine.py: _do_once",
+        "compute/fencing.py: admit; compute/engine.py: _do_once",
         POWER_ONLY,
     ),
     Protection(

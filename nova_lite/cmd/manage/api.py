@@ -13,12 +13,8 @@ def register(commands: Commands) -> None:
     noun = commands.noun("api", "Print what the compute API is.")
     commands.verb(noun, "openapi", "Print the OpenAPI 3.1 document, as it is served at /openapi.json.", openapi)
     commands.verb(noun, "reference", "Print reference/api.md.", reference)
-    commands.verb(
-        noun, "operations", "Print the generated part of reference/operations.md.", operations
-    )
-    commands.verb(
-        noun, "hardware", "Print the generated part of reference/hardware.md.", hardware
-    )
+    commands.verb(noun, "operations", "Print the generated part of reference/operations.md.", operations)
+    commands.verb(noun, "hardware", "Print the generated part of reference/hardware.md.", hardware)
     commands.verb(noun, "metrics", "Print the generated part of reference/metrics.md.", metrics)
 
 

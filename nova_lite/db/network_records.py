@@ -19,7 +19,7 @@ from nova_lite.base.context import RequestContext
 from nova_lite.db import networks, quotas, rows
 from nova_lite.db.engine import UnitOfWork
 from nova_lite.db.models import FloatingIpPool, Network, Port
-from nova_lite.network import define
+from nova_lite.network import factory
 from nova_lite.objects import NetworkRecord
 
 #: What `update` may change.
@@ -66,7 +66,7 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, netwo
         row.bridge = "nlbr" + network.id.replace("-", "")[:11]
         vni = row.vni = _free_vni(uow, conf)
         if vni is not None:
-            row.mtu = min(row.mtu, define.TUNNEL_MTU)
+            row.mtu = min(row.mtu, factory.TUNNEL_MTU)
         try:
             rows.insert(uow, row, exceptions.NetworkExists(name=network.name))
         except exceptions.NetworkExists:
@@ -79,7 +79,7 @@ def create(uow: UnitOfWork, conf: cfg.ConfigOpts, context: RequestContext, netwo
 
 def _free_vni(uow: UnitOfWork, conf: cfg.ConfigOpts) -> int | None:
     """One of those for networks made here, at random; None: they span no hosts. Raises `Conflict` if all are taken."""
-    ranges = [define.vni_range(text) for text in conf.network.project_vnis]
+    ranges = [factory.vni_range(text) for text in conf.network.project_vnis]
     if not ranges:
         return None
     taken = set(uow.session.scalars(sa.select(Network.vni).where(Network.vni.is_not(None))))
@@ -133,7 +133,7 @@ def create_subnet(
     if row.cidr:
         raise exceptions.Conflict(f"Network {row.id} has its subnet: a network has one here.")
     subnet = msgspec.structs.replace(subnet)
-    define.add_subnet(subnet, subnet.cidr, subnet.gateway, subnet.dns, subnet.start, subnet.end)
+    factory.add_subnet(subnet, subnet.cidr, subnet.gateway, subnet.dns, subnet.start, subnet.end)
     if not context.is_admin:
         _check_range(conf, subnet.cidr)
     _check_overlap(uow, context, row, subnet.cidr)

@@ -17,8 +17,8 @@ from nova_lite.db.models import Instance
 from nova_lite.db.models import Port as Row
 from nova_lite.db.statements import insert_unless_taken
 from nova_lite.network import local
+from nova_lite.network.address_pool import AddressPool
 from nova_lite.network.driver import Addresses
-from nova_lite.network.pool import AddressPool
 from nova_lite.objects import Network, Port, ipv6
 from nova_lite.objects.security_group import DEFAULT
 

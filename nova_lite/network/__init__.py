@@ -1,0 +1,54 @@
+"""Network service: networks, ports, security groups and floating addresses. It stands in for Neutron.
+
+``[network] backend = local`` is the built-in service: everything is a row of the conductor's database, and compute
+hosts connect guests with libvirt and nftables. ``[network] backend = neutron`` uses a real Neutron, and the network API
+is not served. ``none`` gives servers no interfaces.
+
+Backend::
+
+    network/driver.py           port: NetworkBackend and NetworkStore, inside the conductor
+    network/local.py            backend ``local``
+    network/neutron.py          backend ``neutron``
+    network/neutron_client.py   requests to Neutron
+    network/none.py             backend ``none``
+    network/fake.py             backend ``fake``, for tests of faults
+    network/factory.py          builds and validates a new network
+    network/address_pool.py     addresses that a network may allocate
+    conf/network.py             options ``[network]``
+    conf/neutron.py             options ``[neutron]``
+
+API, with Neutron's v2.0 endpoints::
+
+    api/network/                            app, requests, views, listing, versions, and a file for each resource
+    api/compute/networks.py                 ``/os-networks`` of the compute API, until 2.35
+    api/compute/floating_ips.py             ``/os-floating-ips``, until 2.35
+    api/compute/security_groups.py          ``/os-security-groups``, until 2.35
+    policies/network_service.py             rules
+    cmd/manage/networks.py                  ``nova-lite-manage network``
+
+Conductor::
+
+    conductor/endpoints/interfaces.py       RPC methods about ports in Neutron
+    conductor/operations/interfaces.py      attach and detach
+    conductor/engine/network_calls.py       calls to the backend during an action
+    conductor/engine/network_attach.py      attach with Neutron
+    db/networks.py                          SQL: NetworkStore
+    db/network_records.py                   SQL: networks and subnets of the API
+    db/ports.py                             SQL: ports of the API
+    db/security_groups.py                   SQL: security groups and the filters of hosts
+    db/floating_ips.py                      SQL: floating addresses
+    db/network_quotas.py                    SQL: quotas
+    db/spanning.py                          SQL: networks that span hosts
+    objects/network.py                      Network, VIF, NetworkRequest
+
+Compute::
+
+    compute/port_filters.py                 packet filters of the host
+    compute/operations/interfaces.py        attach and detach on the host
+    virt/libvirt/networks.py                bridges, NAT and DHCP
+    virt/libvirt/security_groups.py         nftables
+    virt/libvirt/neutron.py                 interfaces for Neutron's agents
+
+Tests: ``tests/unit/network``, ``tests/unit/api/network``, ``tests/functional/test_network_api.py``,
+``tests/functional/test_neutron.py``.
+"""

@@ -9,8 +9,8 @@ from oslo_config import cfg
 
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
+from nova_lite.network.address_pool import AddressPool
 from nova_lite.network.driver import AUTO, NONE, Addresses, NetworkBackend, NetworkStore
-from nova_lite.network.pool import AddressPool
 from nova_lite.objects import VIF, Network, NetworkRequest, ipv6
 from nova_lite.objects.instance import version_of
 

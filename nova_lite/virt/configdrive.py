@@ -10,7 +10,7 @@ import pycdlib
 from oslo_config import cfg
 
 from nova_lite.base import exceptions, files
-from nova_lite.metadata.content import EC2_VERSIONS, LATEST, OPENSTACK_VERSIONS, PASSWORD, MetadataDocuments
+from nova_lite.metadata.documents import EC2_VERSIONS, LATEST, OPENSTACK_VERSIONS, PASSWORD, MetadataDocuments
 from nova_lite.metadata.vendordata import VendorData
 from nova_lite.objects import VIF
 from nova_lite.virt.driver import SpawnSpec

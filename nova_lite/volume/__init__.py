@@ -1,0 +1,45 @@
+"""Volume service: volumes and their snapshots. It stands in for Cinder.
+
+``[volume] backend = local`` is the built-in service: volumes are raw files in a directory that all hosts share, their
+metadata are rows of the conductor's database. ``[volume] backend = cinder`` uses a real Cinder, and the volume API is
+not served.
+
+Backend::
+
+    volume/driver.py            port: VolumeBackend, which compute hosts call
+    volume/local.py             backend ``local``
+    volume/cinder.py            backend ``cinder``: connects Cinder's volumes to a host
+    volume/cinder_client.py     requests to Cinder, by the API and the conductor
+    conf/volume.py              options ``[volume]``
+    conf/cinder.py              options ``[cinder]``
+
+API, with Cinder's v3 endpoints::
+
+    api/volume/                            app, requests, views, listing, versions
+    api/compute/volume_attachments.py      volumes of a server
+    api/compute/volume_proxies.py          ``/os-volumes`` of the compute API, until 2.35
+    policies/volume_service.py             rules
+
+Conductor::
+
+    conductor/endpoints/volumes.py           RPC methods, and the dispatch of work to hosts
+    conductor/operations/volumes.py          attach, detach and swap
+    conductor/operations/volume_sources.py   checks of the image, snapshot or volume that a volume is made from
+    conductor/engine/cinder.py               attachments in Cinder
+    db/volumes.py                            SQL: volumes and snapshots
+    db/volume_tasks.py                       SQL: work on volumes' files
+    db/cinder.py                             SQL: Cinder's volumes of servers
+    db/block_devices.py                      SQL: block devices of servers
+    objects/volume.py                        Volume, VolumeSnapshot, VolumeWork, VolumeConnection
+
+Compute::
+
+    compute/volumes.py                  work on volumes' files
+    compute/user_volumes.py             requests to Cinder with a user's token, by the API
+    compute/operations/volumes.py       attach, detach, swap and copy on the host
+    virt/libvirt/volumes.py             volumes in domains
+    virt/libvirt/volumecopies.py        copies of volumes that are in use
+
+Tests: ``tests/unit/volume``, ``tests/unit/api/volume``, ``tests/functional/test_volumes.py``,
+``tests/functional/test_cinder.py``.
+"""

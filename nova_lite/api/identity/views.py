@@ -1,4 +1,4 @@
-"""Users, projects and tokens in the form of Keystone's v3 API."""
+"""Responses of the identity API in the form of Keystone's v3."""
 
 from __future__ import annotations
 
@@ -13,61 +13,51 @@ from nova_lite.api.identity.tokens import Token
 _DOMAIN = {"id": DOMAIN_ID, "name": DOMAIN_NAME}
 
 
-def version(base_url: str) -> dict[str, Any]:
-    return {
-        "id": "v3.14",
-        "status": "stable",
-        "updated": "2020-04-07T00:00:00Z",
-        "links": [{"rel": "self", "href": f"{base_url}/v3/"}],
-        "media-types": [{"base": "application/json", "type": "application/vnd.openstack.identity-v3+json"}],
-    }
-
-
-def token(made: Token, who: Identity, catalog: Catalog | None) -> dict[str, Any]:
+def token(issued: Token, identity: Identity, catalog: Catalog | None) -> dict[str, Any]:
     body: dict[str, Any] = {
-        "methods": made.methods,
-        "user": {"id": who.user.id, "name": who.user.name, "domain": _DOMAIN, "password_expires_at": None},
-        "audit_ids": list(dict.fromkeys(made.audit_ids)),
-        "issued_at": _time(made.issued_at),
-        "expires_at": _time(made.expires_at),
+        "methods": issued.methods,
+        "user": {"id": identity.user.id, "name": identity.user.name, "domain": _DOMAIN, "password_expires_at": None},
+        "audit_ids": list(dict.fromkeys(issued.audit_ids)),
+        "issued_at": _time(issued.issued_at),
+        "expires_at": _time(issued.expires_at),
     }
-    if who.project is not None:
+    if identity.project is not None:
         body |= {
-            "project": {"id": who.project.id, "name": who.project.name, "domain": _DOMAIN},
+            "project": {"id": identity.project.id, "name": identity.project.name, "domain": _DOMAIN},
             "is_domain": False,
-            "roles": [{"id": role_id(name), "name": name} for name in who.roles],
+            "roles": [{"id": role_id(name), "name": name} for name in identity.roles],
         }
         if catalog is not None:
             body["catalog"] = catalog.entries
     return {"token": body}
 
 
-def project(found: Project, base_url: str) -> dict[str, Any]:
+def project(shown: Project, base_url: str) -> dict[str, Any]:
     return {
-        "id": found.id,
-        "name": found.name,
-        "description": found.description,
-        "enabled": found.enabled,
+        "id": shown.id,
+        "name": shown.name,
+        "description": shown.description,
+        "enabled": shown.enabled,
         "domain_id": DOMAIN_ID,
         "parent_id": DOMAIN_ID,
         "is_domain": False,
         "tags": [],
         "options": {},
-        "links": {"self": f"{base_url}/v3/projects/{found.id}"},
+        "links": {"self": f"{base_url}/v3/projects/{shown.id}"},
     }
 
 
-def user(found: User, base_url: str) -> dict[str, Any]:
+def user(shown: User, base_url: str) -> dict[str, Any]:
     body = {
-        "id": found.id,
-        "name": found.name,
-        "enabled": found.enabled,
+        "id": shown.id,
+        "name": shown.name,
+        "enabled": shown.enabled,
         "domain_id": DOMAIN_ID,
         "password_expires_at": None,
         "options": {},
-        "links": {"self": f"{base_url}/v3/users/{found.id}"},
+        "links": {"self": f"{base_url}/v3/users/{shown.id}"},
     }
-    return body | ({"default_project_id": found.default_project_id} if found.default_project_id else {})
+    return body | ({"default_project_id": shown.default_project_id} if shown.default_project_id else {})
 
 
 def domain(base_url: str) -> dict[str, Any]:
@@ -93,15 +83,15 @@ def role(name: str, base_url: str) -> dict[str, Any]:
     }
 
 
-def assignment(found: User, where: Project, name: str, with_names: bool, base_url: str) -> dict[str, Any]:
-    user: dict[str, Any] = {"id": found.id}
-    project: dict[str, Any] = {"id": where.id}
+def assignment(holder: User, target: Project, name: str, with_names: bool, base_url: str) -> dict[str, Any]:
+    user: dict[str, Any] = {"id": holder.id}
+    project: dict[str, Any] = {"id": target.id}
     role: dict[str, Any] = {"id": role_id(name)}
     if with_names:
-        user |= {"name": found.name, "domain": _DOMAIN}
-        project |= {"name": where.name, "domain": _DOMAIN}
+        user |= {"name": holder.name, "domain": _DOMAIN}
+        project |= {"name": target.name, "domain": _DOMAIN}
         role |= {"name": name}
-    path = f"{base_url}/v3/projects/{where.id}/users/{found.id}/roles/{role['id']}"
+    path = f"{base_url}/v3/projects/{target.id}/users/{holder.id}/roles/{role['id']}"
     return {"user": user, "role": role, "scope": {"project": project}, "links": {"assignment": path}}
 
 

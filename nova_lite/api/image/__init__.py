@@ -1,1 +1,1 @@
-"""Images of a cloud without Glance: the part of Glance's v2 API that clients need, on the local image store."""
+"""HTTP half of the image service. `nova_lite.image` lists all of its parts."""

@@ -15,7 +15,7 @@ from webob.static import FileIter
 from nova_lite.api.http import deploy, rest, wsgi
 from nova_lite.api.http.rest import Request, Route
 from nova_lite.api.http.wsgi import Response
-from nova_lite.api.image import changes, listing, views
+from nova_lite.api.image import listing, requests, views
 from nova_lite.base import exceptions
 from nova_lite.image import formats, store
 from nova_lite.image.store import file_path
@@ -91,8 +91,8 @@ class ImageApp(rest.Application):
         return Response(views.show(made), 201, {"Location": f"{req.base_url}/images/{made.id}"})
 
     def _new(self, req: Request, body: dict[str, Any]) -> Image:
-        fields = {name: changes.field(name, value) for name, value in body.items() if name in views.FIELDS}
-        own = changes.properties({name: value for name, value in body.items() if name not in views.FIELDS})
+        fields = {name: requests.field(name, value) for name, value in body.items() if name in views.FIELDS}
+        own = requests.properties({name: value for name, value in body.items() if name not in views.FIELDS})
         for name in ("protected", "os_hidden"):
             fields.pop(name, None)
         if "id" in fields:
@@ -113,7 +113,7 @@ class ImageApp(rest.Application):
         image = self._owned(req, id)
         if req.content_type not in PATCH_TYPES:
             raise webob.exc.HTTPUnsupportedMediaType(explanation=f"Content-Type has to be {PATCH_TYPES[0]}.")
-        wanted = changes.patch(image, req.json_value)
+        wanted = requests.patch(image, req.json_value)
         if "visibility" in wanted:
             self._authorize_visibility(req, wanted["visibility"], image.owner)
         if wanted.get("owner", image.owner) != image.owner:
@@ -131,7 +131,7 @@ class ImageApp(rest.Application):
 
     def add_tag(self, req: Request, id: str, tag: str) -> Response:
         image = self._owned(req, id)
-        wanted = changes.tags([*image.tags, tag])
+        wanted = requests.tags([*image.tags, tag])
         if wanted != image.tags:
             self.conductor.image_update(req.context, image.id, {"tags": wanted}, None)
         return Response(status=204)

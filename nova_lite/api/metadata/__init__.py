@@ -1,1 +1,1 @@
-"""The metadata API: what guests ask about themselves at 169.254.169.254."""
+"""HTTP half of the metadata service. `nova_lite.metadata` lists all of its parts."""

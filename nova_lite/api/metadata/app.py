@@ -16,8 +16,8 @@ from nova_lite.api.metadata import callers
 from nova_lite.api.metadata.callers import Caller
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.metadata import content
-from nova_lite.metadata.content import EC2_VERSIONS, LATEST, OPENSTACK_VERSIONS, MetadataDocuments
+from nova_lite.metadata import documents
+from nova_lite.metadata.documents import EC2_VERSIONS, LATEST, OPENSTACK_VERSIONS, MetadataDocuments
 from nova_lite.metadata.vendordata import VendorData
 from nova_lite.objects import Instance
 from nova_lite.objects.instance import POSTED_PASSWORD
@@ -68,7 +68,7 @@ class MetadataApp:
         first, *rest = path.lstrip("/").split("/")
         if first not in ("ec2", "openstack"):
             first, rest = "ec2", [first, *rest] if first else []
-        is_password = first == "openstack" and rest[1:] == [content.PASSWORD]
+        is_password = first == "openstack" and rest[1:] == [documents.PASSWORD]
         if req.method not in ("GET", "HEAD") and not (is_password and req.method == "POST"):
             response = _text("Only GET is supported here.", 405)
             response.headers["Allow"] = "GET, HEAD"
@@ -100,7 +100,7 @@ class MetadataApp:
         """Raises `KeyError` for what is not there."""
         node: Any = self._content(instance).ec2(_dated(EC2_VERSIONS, path[0]))
         for name in path[1:]:
-            if not isinstance(node, dict) or name == content.NAME:
+            if not isinstance(node, dict) or name == documents.NAME:
                 raise KeyError(name)
             node = node[name]
         return _text(node if isinstance(node, bytes) else _listing(node))
@@ -114,10 +114,10 @@ class MetadataApp:
         if len(path) == 1:
             return _text(_listing(made.names(version)))
         name = "/".join(path[1:])
-        if name == content.PASSWORD and name in made.names(version):
+        if name == documents.PASSWORD and name in made.names(version):
             return self._password(req, caller, instance)
         data = made.document(version, name)
-        return _text(data) if name == content.USER_DATA else _reply(data, JSON)
+        return _text(data) if name == documents.USER_DATA else _reply(data, JSON)
 
     def _password(self, req: webob.Request, caller: Caller, instance: Instance) -> webob.Response:
         if req.method != "POST":
@@ -171,14 +171,14 @@ def _dated(versions: tuple[str, ...], version: str) -> str:
 def _listing(node: Any) -> str:
     """A node of the tree as EC2 prints it: names one a line, those that lead on with a slash."""
     if isinstance(node, dict):
-        return "\n".join(_entry(name, node[name]) for name in sorted(node) if name != content.NAME)
+        return "\n".join(_entry(name, node[name]) for name in sorted(node) if name != documents.NAME)
     return "\n".join(node) if isinstance(node, list) else str(node)
 
 
 def _entry(name: str, child: Any) -> str:
     if not isinstance(child, dict):
         return name
-    shown: str = child.get(content.NAME, f"{name}/")
+    shown: str = child.get(documents.NAME, f"{name}/")
     return shown
 
 

@@ -12,7 +12,7 @@ from keystonemiddleware import auth_token
 from oslo_config import cfg
 
 from nova_lite.api.http import deploy, wsgi
-from nova_lite.api.identity.app import fault
+from nova_lite.api.identity.faults import fault
 from nova_lite.base.context import RequestContext
 from nova_lite.conf.service_client import space_by_monotonic_clock
 from nova_lite.policies.enforcer import Policy

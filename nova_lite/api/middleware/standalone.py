@@ -9,9 +9,9 @@ from typing import Any
 
 from nova_lite.api.http import deploy, wsgi
 from nova_lite.api.identity import catalog
-from nova_lite.api.identity.app import fault
 from nova_lite.api.identity.authority import Authority, Identity
 from nova_lite.api.identity.directory import DOMAIN_ID
+from nova_lite.api.identity.faults import fault
 from nova_lite.api.middleware.request_id import REQUEST_ID
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext

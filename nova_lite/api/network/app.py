@@ -1,18 +1,21 @@
-"""The network API: the part of Neutron's v2.0 that clients use, on the built-in backend."""
+"""The network API: the part of Neutron's v2.0 API that clients use, on the built-in backend."""
 
 from __future__ import annotations
 
 from nova_lite.api.http import deploy
 from nova_lite.api.http.rest import Route
+from nova_lite.api.network.agents import AgentResource
+from nova_lite.api.network.extensions import ExtensionResource
 from nova_lite.api.network.floating_ips import FloatingIpResource
 from nova_lite.api.network.networks import NetworkResource
-from nova_lite.api.network.others import OtherResources
 from nova_lite.api.network.ports import PortResource
+from nova_lite.api.network.quotas import QuotaResource
+from nova_lite.api.network.routers import RouterResource
 from nova_lite.api.network.security_groups import SecurityGroupResource
 from nova_lite.base import exceptions
 from nova_lite.policies import network_service as policies
 
-#: Backends whose networks are the conductor's rows.
+#: Backends whose networks are rows of the conductor's database.
 _BACKENDS = ("local", "fake")
 
 _GROUPS, _RULES, _QUOTA = "/security-groups", "/security-group-rules", "/quotas/{project_id}"
@@ -30,8 +33,17 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> NetworkApp:
     return NetworkApp(services)
 
 
-class NetworkApp(NetworkResource, PortResource, SecurityGroupResource, FloatingIpResource, OtherResources):
-    """Mounted at ``/v2.0``."""
+class NetworkApp(
+    NetworkResource,
+    PortResource,
+    SecurityGroupResource,
+    FloatingIpResource,
+    RouterResource,
+    QuotaResource,
+    AgentResource,
+    ExtensionResource,
+):
+    """WSGI application, mounted at ``/v2.0``."""
 
     routes = (
         Route("GET", "/networks", "networks", policies.NETWORK_GET),

@@ -1,8 +1,13 @@
-"""Which parts of Neutron's API are here: the names by which clients ask."""
+"""Extensions of Neutron's API that this network API supports, by the aliases that clients look for."""
 
 from __future__ import annotations
 
 from typing import Any
+
+from nova_lite.api.http.rest import Request
+from nova_lite.api.http.wsgi import Response
+from nova_lite.api.network.resource import Resource
+from nova_lite.base import exceptions
 
 _KNOWN = {
     "agent": ("agent", "The compute hosts, each as an agent"),
@@ -10,23 +15,36 @@ _KNOWN = {
     "binding": ("Port Binding", "On which host a port is, for admins"),
     "external-net": ("Neutron external network", "Pools of floating addresses are external networks"),
     "filter-validation": ("Filter parameters validation", "A filter that is not known is refused"),
-    "fip-port-details": ("Floating IP Port Details Extension", "Floating addresses tell where they lead"),
-    "net-mtu": ("Network MTU", "Networks tell their MTU"),
+    "fip-port-details": ("Floating IP Port Details Extension", "Floating addresses show the port they lead to"),
+    "net-mtu": ("Network MTU", "Networks have an MTU"),
     "network_availability_zone": ("Network Availability Zone", "Networks are in all zones"),
     "pagination": ("Pagination support", "Lists come in pages"),
     "port-security": ("Port Security", "Ports are always filtered"),
-    "project-id": ("project_id field enabled", "Things tell their project as project_id and tenant_id"),
-    "quota_details": ("Quota details management support", "Quotas tell what is used"),
+    "project-id": ("project_id field enabled", "Resources have the fields project_id and tenant_id"),
+    "quota_details": ("Quota details management support", "Quotas show the usage"),
     "quotas": ("Quota management support", "Quotas of projects"),
     "router": ("Neutron L3 Router", "Floating addresses; there are no routers"),
     "security-group": ("security-group", "Security groups and their rules"),
     "sorting": ("Sorting support", "Lists are sorted by any attribute"),
-    "standard-attr-description": ("standard-attr-description", "Things have a description"),
-    "standard-attr-timestamp": ("Resource timestamps", "Things tell when they were made and changed"),
+    "standard-attr-description": ("standard-attr-description", "Resources have a description"),
+    "standard-attr-timestamp": ("Resource timestamps", "Resources have times of creation and of the last change"),
 }
 
 
-def views() -> list[dict[str, Any]]:
+class ExtensionResource(Resource):
+    """Handlers of ``/extensions``."""
+
+    def extensions(self, req: Request) -> Response:
+        return Response({"extensions": _views()})
+
+    def extension(self, req: Request, alias: str) -> Response:
+        for extension in _views():
+            if extension["alias"] == alias:
+                return Response({"extension": extension})
+        raise exceptions.NotFound(f"Extension with alias {alias[:64]} does not exist")
+
+
+def _views() -> list[dict[str, Any]]:
     return [
         {"alias": alias, "name": name, "description": text, "updated": "2026-01-01T00:00:00-00:00", "links": []}
         for alias, (name, text) in _KNOWN.items()

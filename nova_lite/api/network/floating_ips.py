@@ -7,7 +7,7 @@ from typing import Any
 from nova_lite.api.http.rest import Request
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.network import listing, requests, views
-from nova_lite.api.network.part import Part
+from nova_lite.api.network.resource import Resource
 from nova_lite.objects import FloatingIp
 
 _KNOWN = (
@@ -17,7 +17,7 @@ _KNOWN = (
 _FIXED = ("dns_name", "dns_domain", "qos_policy_id", "subnet_id", "tags")
 
 
-class FloatingIpResource(Part):
+class FloatingIpResource(Resource):
     def floating_ips(self, req: Request) -> Response:
         found = self.conductor.floating_ip_list(req.context, True)
         return self.listed(req, "floatingips", self._views(req, found))

@@ -9,9 +9,9 @@ from typing import Any
 from nova_lite.api.http.rest import Request
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.network import listing, requests, views
-from nova_lite.api.network.part import Part
+from nova_lite.api.network.resource import Resource
 from nova_lite.base import exceptions
-from nova_lite.network import define
+from nova_lite.network import factory
 from nova_lite.objects import FloatingIpPool, NetworkRecord
 from nova_lite.policies import network_service as policies
 
@@ -31,7 +31,7 @@ _SUBNET_FIXED = (
 _UNCHANGEABLE = "Hosts have been told of it: make another one instead"
 
 
-class NetworkResource(Part):
+class NetworkResource(Resource):
     def networks(self, req: Request) -> Response:
         """The networks of servers, and those of floating addresses."""
         for_admin = req.allows(policies.PROVIDER_GET)
@@ -180,7 +180,7 @@ def _gateway(wanted: dict[str, Any]) -> str | None:
     if "gateway_ip" not in wanted:
         return None
     said = wanted["gateway_ip"]
-    return define.NO_GATEWAY if said is None else requests.address(said, "gateway_ip")
+    return factory.NO_GATEWAY if said is None else requests.address(said, "gateway_ip")
 
 
 def _name_servers(wanted: dict[str, Any]) -> list[str]:

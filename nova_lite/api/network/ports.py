@@ -8,7 +8,7 @@ from typing import Any
 from nova_lite.api.http.rest import Request
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.network import listing, requests, views
-from nova_lite.api.network.part import Part
+from nova_lite.api.network.resource import Resource
 from nova_lite.base import exceptions
 from nova_lite.objects import Port
 from nova_lite.policies import network_service as policies
@@ -30,7 +30,7 @@ _NARROW = {
 }
 
 
-class PortResource(Part):
+class PortResource(Resource):
     def ports(self, req: Request) -> Response:
         filters: dict[str, list[str]] = {}
         for asked, known in _NARROW.items():

@@ -7,7 +7,7 @@ from typing import Any
 from nova_lite.api.http.rest import Request
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.network import listing, requests, views
-from nova_lite.api.network.part import Part
+from nova_lite.api.network.resource import Resource
 from nova_lite.base import exceptions
 from nova_lite.objects import SecurityGroup, SecurityGroupRule
 from nova_lite.objects.security_group import IPV4, IPV6
@@ -25,7 +25,7 @@ _PROTOCOLS = {"1": "icmp", "6": "tcp", "17": "udp", "58": "icmp", "icmpv6": "icm
 _ANY = ("", "any", "0")
 
 
-class SecurityGroupResource(Part):
+class SecurityGroupResource(Resource):
     def security_groups(self, req: Request) -> Response:
         return self.listed(req, "security_groups", [views.security_group(each) for each in self._groups(req)])
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import uuid
 from typing import Any
-from urllib.parse import urlencode
 
 import webob
 import webob.exc
@@ -13,7 +12,7 @@ import webob.exc
 from nova_lite.api.http import deploy, rest, wsgi
 from nova_lite.api.http.rest import Request, Route
 from nova_lite.api.http.wsgi import Response
-from nova_lite.api.volume import requests, versions, views
+from nova_lite.api.volume import listing, requests, versions, views
 from nova_lite.base import exceptions
 from nova_lite.objects import Image, Volume, VolumeSnapshot
 from nova_lite.policies import volume_service as policies
@@ -106,18 +105,10 @@ class VolumeApp(rest.Application):
         return Response({"volumes": [views.volume(req, each, minor) for each in found], **links})
 
     def _volumes(self, req: Request) -> tuple[list[Volume], dict[str, Any]]:
-        asked = requests.page(req, self.conf.api.max_limit)
-        found = self.conductor.volume_list(req.context, **asked)
-        last = found[-1].id if len(found) == asked["limit"] and found else None
-        return found, self._next(req, "volumes_links", last)
-
-    def _next(self, req: Request, key: str, last: str | None) -> dict[str, Any]:
-        """A link to the page after the one that ends so, if it is full."""
-        if last is None:
-            return {}
-        query = [(name, value) for name, value in req.GET.items() if name not in ("marker", "offset")]
-        url = f"{req.base_url}{req.environ['PATH_INFO']}?{urlencode([*query, ('marker', last)])}"
-        return {key: [{"rel": "next", "href": url}]}
+        query = listing.query_of(req, self.conf.api.max_limit)
+        found = self.conductor.volume_list(req.context, **query)
+        last = found[-1].id if len(found) == query["limit"] and found else None
+        return found, listing.next_link(req, "volumes_links", last)
 
     def show(self, req: Request, id: str) -> Response:
         volume = self.conductor.volume_get(req.context, id)
@@ -226,11 +217,11 @@ class VolumeApp(rest.Application):
         return self._snapshots(req, whole=True)
 
     def _snapshots(self, req: Request, whole: bool) -> Response:
-        asked = requests.page(req, self.conf.api.max_limit)
-        found = self.conductor.snapshot_list(req.context, **asked)
-        last = found[-1].id if len(found) == asked["limit"] and found else None
+        query = listing.query_of(req, self.conf.api.max_limit)
+        found = self.conductor.snapshot_list(req.context, **query)
+        last = found[-1].id if len(found) == query["limit"] and found else None
         shown = [views.snapshot(each, whole) for each in found]
-        return Response({"snapshots": shown, **self._next(req, "snapshots_links", last)})
+        return Response({"snapshots": shown, **listing.next_link(req, "snapshots_links", last)})
 
     def show_snapshot(self, req: Request, id: str) -> Response:
         return Response({"snapshot": views.snapshot(self.conductor.snapshot_get(req.context, id), whole=True)})
@@ -302,8 +293,8 @@ class VolumeApp(rest.Application):
     def _attached(self, req: Request) -> list[Volume]:
         if versions.minor_of(req.headers) < versions.ATTACHMENTS:
             raise wsgi.UnknownUrl()
-        asked = requests.page(req, self.conf.api.max_limit)
-        return [each for each in self.conductor.volume_list(req.context, **asked) if each.attachment_id is not None]
+        query = listing.query_of(req, self.conf.api.max_limit)
+        return [each for each in self.conductor.volume_list(req.context, **query) if each.attachment_id is not None]
 
     # --- what there is besides
 

@@ -10,7 +10,7 @@ from operator import attrgetter
 from nova_lite.base import exceptions
 from nova_lite.cmd.manage.app import App, Commands, at_least
 from nova_lite.db import floating_ips, network_records, networks
-from nova_lite.network import define
+from nova_lite.network import factory
 from nova_lite.objects import Network
 
 _SHOWN = (
@@ -45,7 +45,7 @@ def register(commands: Commands) -> None:
 
 
 def create(app: App, args: argparse.Namespace) -> None:
-    network = define.network(
+    network = factory.network(
         args.name,
         args.cidr,
         gateway=args.gateway,

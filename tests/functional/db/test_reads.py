@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from nova_lite.db import actions, due, hosts, instances, models, networks, quota_counts, security_groups, spanning
 from nova_lite.db.engine import Database, UnitOfWork
-from nova_lite.network import define
+from nova_lite.network import factory
 from nova_lite.objects import InstanceFilters
 from tests.functional.cloud import wait_for_none
 from tests.support import make
@@ -70,7 +70,7 @@ def fill(uow: UnitOfWork) -> None:
         hosts.register_host(uow, uow.conf, make.report(host, inventories=[make.inventory(host)]))
         node = uow.session.scalars(sa.select(models.ComputeNode.id).where(models.ComputeNode.host == host)).one()
         network = networks.create(
-            uow, define.network(f"net{number}", f"10.{number}.0.0/16", vni=100 + number, bridge=f"br{number}")
+            uow, factory.network(f"net{number}", f"10.{number}.0.0/16", vni=100 + number, bridge=f"br{number}")
         )
         for each in range(ON_EACH):
             project = f"p{number}"

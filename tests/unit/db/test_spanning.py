@@ -10,7 +10,7 @@ from nova_lite.base import exceptions
 from nova_lite.db import hosts, network_records, networks, security_groups, spanning
 from nova_lite.db.engine import Database, UnitOfWork
 from nova_lite.db.models import Allocation, ComputeNode, Service
-from nova_lite.network import define
+from nova_lite.network import factory
 from nova_lite.network.driver import Addresses
 from nova_lite.objects import Network, NetworkRecord
 from tests.support import make
@@ -18,7 +18,7 @@ from tests.support import make
 
 def span(db: Database, name: str = "wide", vni: int | None = 77, number: int = 0) -> Network:
     cidr = f"10.{number}.0.0/24"
-    return db.write(networks.create, define.network(name, cidr, vni=vni, bridge=f"br{number}"))
+    return db.write(networks.create, factory.network(name, cidr, vni=vni, bridge=f"br{number}"))
 
 
 def host(db: Database, name: str, tunnel_ip: str | None) -> int:

@@ -20,7 +20,7 @@ from nova_lite.conductor.manager import ConductorManager
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.db import floating_ips, migration, networks
 from nova_lite.image.driver import load_backend
-from nova_lite.network import define
+from nova_lite.network import factory
 from nova_lite.policies.enforcer import Policy
 from nova_lite.scheduler.rpcapi import SchedulerRPC
 from tests.unit.api.conftest import ADMIN, MEMBER, STRANGER, make_conf
@@ -46,7 +46,7 @@ class Api:
         compute = API()
         compute.connect(conductor, rpc.proxy(ComputeRPC, bus), load_backend(conf, conductor))
         self.app = deploy.load_app("network", wsgi.ConductorServices(conf, Policy(conf), compute))
-        self.shared = self.manager.db.write(networks.create, define.network("private", "10.0.0.0/24", is_default=True))
+        self.shared = self.manager.db.write(networks.create, factory.network("private", "10.0.0.0/24", is_default=True))
         self.pool = self.manager.db.write(floating_ips.create_pool, "public", "192.0.2.0/30")
 
     def __call__(self, method: str, path: str, body: Any = None, token: str | None = MEMBER) -> webob.Response:
@@ -105,7 +105,7 @@ def test_what_everybody_sees(api: Api) -> None:
 
 
 def test_a_network_that_spans_hosts_and_has_ipv6(api: Api) -> None:
-    wide = define.network("wide", "10.1.0.0/24", vni=77, cidr6="fd00:1::/64")
+    wide = factory.network("wide", "10.1.0.0/24", vni=77, cidr6="fd00:1::/64")
     api.manager.db.write(networks.create, wide)
     shown = api.get(f"/networks/{wide.id}", ADMIN)["network"]
     assert (shown["provider:network_type"], shown["provider:segmentation_id"], shown["mtu"]) == ("vxlan", 77, 1450)

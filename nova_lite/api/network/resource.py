@@ -1,4 +1,4 @@
-"""What the parts of the network API have in common."""
+"""Base class of the network API's resources."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from nova_lite.api.network import faults, listing, views
 from nova_lite.base import exceptions
 
 
-class Part(rest.Application):
-    """Some of the resources; `nova_lite.api.network.app.NetworkApp` is all of them."""
+class Resource(rest.Application):
+    """Handlers of one kind of resource. `nova_lite.api.network.app.NetworkApp` inherits from all of them."""
 
     def fault(self, req: Request, code: int, message: str) -> webob.Response:
         return faults.response(faults.name_of(code), code, message)
@@ -27,4 +27,5 @@ class Part(rest.Application):
         return super()._fault_of(req, error)
 
     def listed(self, req: Request, key: str, shown: list[dict[str, Any]]) -> Response:
+        """Return the response to a list request: filtered, sorted, and one page of it."""
         return listing.listed(req, key, shown, views.ATTRIBUTES[key], self.conf.api.max_limit)

@@ -1,0 +1,33 @@
+"""Version document of the identity API, which needs no authentication."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nova_lite.api.http.rest import PUBLIC, Request, Route
+from nova_lite.api.http.wsgi import Response
+
+
+class IdentityVersions:
+    """Handlers of `IdentityApp` for the version document."""
+
+    routes: tuple[Route, ...] = (
+        Route("GET", "/", "versions", PUBLIC),
+        Route("GET", "/v3", "version", PUBLIC),
+    )
+
+    def versions(self, req: Request) -> Response:
+        return Response({"versions": {"values": [_document(req.base_url)]}}, 300, {"Vary": "X-Auth-Token"})
+
+    def version(self, req: Request) -> Response:
+        return Response({"version": _document(req.base_url)}, 200, {"Vary": "X-Auth-Token"})
+
+
+def _document(base_url: str) -> dict[str, Any]:
+    return {
+        "id": "v3.14",
+        "status": "stable",
+        "updated": "2020-04-07T00:00:00Z",
+        "links": [{"rel": "self", "href": f"{base_url}/v3/"}],
+        "media-types": [{"base": "application/json", "type": "application/vnd.openstack.identity-v3+json"}],
+    }

@@ -1,0 +1,24 @@
+"""Routers. This network service has none, so lists of them are empty and creating one is refused."""
+
+from __future__ import annotations
+
+from nova_lite.api.http.rest import Request
+from nova_lite.api.http.wsgi import Response
+from nova_lite.api.network.resource import Resource
+from nova_lite.base import exceptions
+
+
+class RouterResource(Resource):
+    """Handlers of ``/routers``."""
+
+    def routers(self, req: Request) -> Response:
+        return self.listed(req, "routers", [])
+
+    def router(self, req: Request, id: str) -> Response:
+        raise exceptions.NotFound(f"Router {id[:64]} could not be found: this network service has no routers.")
+
+    def create_router(self, req: Request) -> Response:
+        raise exceptions.NotServed(
+            what="Making a router",
+            instead=" The hosts route between its networks and to the outside, and floating addresses need no router.",
+        )

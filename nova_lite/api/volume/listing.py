@@ -1,0 +1,73 @@
+"""Queries of volume and snapshot lists: filters, sort order and pages."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import urlencode
+
+from nova_lite.api.http.rest import Request
+from nova_lite.api.volume.requests import flag, metadata
+from nova_lite.base import exceptions
+from nova_lite.objects import VolumeFilters
+
+
+def query_of(req: Request, max_limit: int) -> dict[str, Any]:
+    """Return the arguments of `volume_list` and `snapshot_list`: filters, sort order, and the position of the page."""
+    query = req.GET
+    sort = query.get("sort")
+    pairs = [part.partition(":")[::2] for part in sort.split(",")] if sort else []
+    keys = [key for key, _ in pairs] or ([query["sort_key"]] if "sort_key" in query else [])
+    dirs = [direction or "desc" for _, direction in pairs] or ([query["sort_dir"]] if "sort_dir" in query else [])
+    limit = min(_number(query.get("limit"), "limit", max_limit), max_limit)
+    return {
+        "filters": _filters(req),
+        "limit": limit,
+        "marker": query.get("marker"),
+        "sort_keys": ["name" if key == "display_name" else key for key in keys],
+        "sort_dirs": dirs or ["desc"] * len(keys),
+        "offset": _number(query.get("offset"), "offset", 0),
+    }
+
+
+def next_link(req: Request, key: str, last: str | None) -> dict[str, Any]:
+    """Return a link to the next page. ``last``: the last id on a full page, None on a page that is not full."""
+    if last is None:
+        return {}
+    query = [(name, value) for name, value in req.GET.items() if name not in ("marker", "offset")]
+    url = f"{req.base_url}{req.environ['PATH_INFO']}?{urlencode([*query, ('marker', last)])}"
+    return {key: [{"rel": "next", "href": url}]}
+
+
+def _filters(req: Request) -> VolumeFilters:
+    query = req.GET
+    all_projects = any(query.get(name, "").lower() in ("1", "true") for name in ("all_tenants", "all_projects"))
+    project = query.get("project_id") if req.context.is_admin and all_projects else req.context.project_id
+    bootable = query.get("bootable")
+    return VolumeFilters(
+        project_id=project,
+        name=query.get("name", query.get("display_name")),
+        status=query.get("status"),
+        bootable=None if bootable is None else flag(bootable, "bootable"),
+        volume_id=query.get("volume_id"),
+        metadata=_pairs(query.get("metadata")),
+    )
+
+
+def _pairs(text: str | None) -> dict[str, str] | None:
+    """Parse the filter ``metadata``. Clients send a Python dict or a JSON object."""
+    if text is None:
+        return None
+    try:
+        value = json.loads(text.replace("'", '"'))
+    except ValueError as error:
+        raise exceptions.ValidationError(detail="metadata must be an object.") from error
+    return metadata(value)
+
+
+def _number(text: str | None, name: str, default: int) -> int:
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise exceptions.ValidationError(detail=f"{name} must be an integer of 0 or above.")
+    return int(text)

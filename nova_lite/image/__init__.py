@@ -38,7 +38,7 @@ Compute::
     compute/image_caching.py             fetches images before builds need them
     compute/operations/snapshot.py       makes and uploads images of servers
     virt/images.py                       qemu-img
-    virt/libvirt/imagecache.py           image cache of the host
+    virt/libvirt/disks/image_cache.py    image cache of the host
 
 Tests: ``tests/unit/image``, ``tests/unit/api/image``, ``tests/functional/test_glance.py``.
 """

@@ -34,11 +34,11 @@ Conductor::
 
 Compute::
 
-    compute/volumes.py                  work on volumes' files
-    compute/user_volumes.py             requests to Cinder with a user's token, by the API
-    compute/operations/volumes.py       attach, detach, swap and copy on the host
-    virt/libvirt/volumes.py             volumes in domains
-    virt/libvirt/volumecopies.py        copies of volumes that are in use
+    compute/volumes.py                     work on volumes' files
+    compute/user_volumes.py                requests to Cinder with a user's token, by the API
+    compute/operations/volumes.py          attach, detach, swap and copy on the host
+    virt/libvirt/disks/volumes.py          volumes in domains
+    virt/libvirt/disks/volume_copies.py    copies of volumes that are in use
 
 Tests: ``tests/unit/volume``, ``tests/unit/api/volume``, ``tests/functional/test_volumes.py``,
 ``tests/functional/test_cinder.py``.

@@ -2,7 +2,7 @@
 
 ``[api] auth_strategy = standalone`` or ``http_basic`` is the built-in service. Users and projects are in one YAML file,
 tokens need no storage, and only the API daemon takes part. ``[api] auth_strategy = keystone`` uses a real Keystone, and
-the identity API is not served.
+the identity API is not needed.
 
 Service::
 

@@ -173,6 +173,7 @@ class Finding(NamedTuple):
     line: int
     rule: str
     text: str
+    comment: bool = False
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}: {self.rule}: {self.text}"
@@ -288,48 +289,60 @@ def _comment(path: Path, line: int, text: str) -> Iterator[Finding]:
     if not text or text.startswith(("noqa", "type:", "fmt:", "---", "!", "pragma")):
         return
     if text.split()[0].strip("`,.:;()") in _OPENING:
-        yield Finding(path, line, "opening", text[:80])
+        yield Finding(path, line, "opening", text[:80], comment=True)
     yield from _sentences(path, line, text)
     yield from _words(path, line, text)
 
 
 def _page(path: Path, text: str) -> Iterator[Finding]:
     fenced = False
+    for number, line in enumerate(text.split("\n"), 1):
+        fenced ^= line.lstrip().startswith("```")
+        if len(line) > MOST_COLUMNS and not fenced:
+            yield Finding(path, number, "line", f"{len(line)} characters: {line[:60]}")
+    for began, paragraph in _paragraphs(text):
+        yield from _sentences(path, began, paragraph, _SENTENCE_END)
+        yield from _words(path, began, paragraph)
+
+
+def page_sentences(text: str) -> list[str]:
+    """Return the sentences of a page, without code, tables, and headings."""
+    return [sentence for _, paragraph in _paragraphs(text) for sentence in sentences(paragraph, _SENTENCE_END)]
+
+
+def _paragraphs(text: str) -> Iterator[tuple[int, str]]:
+    fenced = False
     paragraph: list[str] = []
     began = 0
     for number, line in enumerate([*text.split("\n"), ""], 1):
-        if line.lstrip().startswith("```"):
-            fenced = not fenced
-        if len(line) > MOST_COLUMNS and not fenced:
-            yield Finding(path, number, "line", f"{len(line)} characters: {line[:60]}")
-        ends = fenced or not line.strip() or re.match(r"\s*([-*|#>]|\d+\.|```|:::)", line)
-        if ends and paragraph:
-            joined = " ".join(paragraph)
-            yield from _sentences(path, began, joined)
-            yield from _words(path, began, joined)
+        starts = line.lstrip()
+        fenced ^= starts.startswith("```")
+        if paragraph and (fenced or not starts or re.match(r"([-*|#>]|\d+\.|```|:::|<!--)", starts)):
+            yield began, " ".join(paragraph)
             paragraph = []
-        if fenced or not line.strip() or line.lstrip().startswith(("|", "#", "```", "<!--")):
+        if fenced or not starts or starts.startswith(("|", "#", "```", "<!--", ":::")):
             continue
         if not paragraph:
             began = number
-        paragraph.append(re.sub(r"^\s*([-*>]|\d+\.)\s+", "", line).strip())
+        paragraph.append(re.sub(r"^([-*>]|\d+\.)\s+", "", starts).strip())
 
 
-_SENTENCE_END = re.compile(r"(?<=[.;:?!])[\"')\]]*\s+(?=[`A-Z\[\"'(*])|;\s|(?<=``):\s|\.\s(?=``)")
+_PART_END = re.compile(r"(?<=[.;:?!])[\"')\]]*\s+(?=[`A-Z\[\"'(*])|;\s|(?<=``):\s|\.\s(?=``)")
+_SENTENCE_END = re.compile(r"(?<=[.?!])[\"')\]*]*\s+(?=[`A-Z\[\"'(*])")
 
 
-def sentences(text: str) -> list[str]:
-    """Split running text into sentences. Literal blocks and field lists are left out."""
+def sentences(text: str, end: re.Pattern[str] = _PART_END) -> list[str]:
+    """Split running text into sentences. Literal blocks are left out. `_PART_END` also splits at a semicolon."""
     text = re.sub(r"::\n\n(?:[ \t]+.*\n?|\n)+", " ", text)
     text = re.sub(r"\]\([^)]*\)", "]", text)
     parts: list[str] = []
     for block in re.split(r"\n\s*\n|\n\s*(?:[-*]|\d+\.)\s", text):
-        parts += re.split(_SENTENCE_END, block.replace("\n", " "))
+        parts += re.split(end, block.replace("\n", " "))
     return [part.strip() for part in parts if part.strip()]
 
 
-def _sentences(path: Path, line: int, text: str) -> Iterator[Finding]:
-    for sentence in sentences(text):
+def _sentences(path: Path, line: int, text: str, end: re.Pattern[str] = _PART_END) -> Iterator[Finding]:
+    for sentence in sentences(text, end):
         if len(sentence.split()) > MOST_WORDS:
             yield Finding(path, line, "sentence", f"{len(sentence.split())} words: {sentence[:70]}")
 

@@ -1,0 +1,68 @@
+"""The tools of a newcomer: they run as their pages say."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).resolve().parents[2]
+
+
+def run(tool: str, *arguments: str) -> str:
+    """Return what a tool prints; fail if it does not succeed."""
+    command = [sys.executable, "-W", "ignore", str(TOP / "tools" / tool), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_trace_of_pause_shows_every_daemon_on_the_way() -> None:
+    printed = run("trace", "pause")
+    assert printed.index("[api]") < printed.index("[conductor]") < printed.index("[compute]")
+    for file in ("nova_lite/api/http/router.py", "nova_lite/rpc/client.py", "nova_lite/virt/fake.py"):
+        assert f"\n{file}:" in printed
+    assert "FakeDriver.pause" in printed
+
+
+def test_trace_files_of_create_include_the_scheduler() -> None:
+    printed = run("trace", "--files", "create")
+    assert "nova_lite/scheduler/core.py" in printed.splitlines()
+
+
+def test_trace_summary_counts_each_daemon() -> None:
+    rows = {line.split()[0]: line.split()[1:] for line in run("trace", "--summary", "pause").splitlines()}
+    assert {"api", "conductor", "compute"} <= rows.keys()
+    assert all(int(count) > 0 for count in rows["compute"])
+
+
+def test_trace_of_an_unknown_request_is_refused_with_the_known_ones() -> None:
+    command = [sys.executable, str(TOP / "tools/trace"), "dance"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "choose from" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ('def f():\n    """What is there."""\n', "opening"),
+        ('def f():\n    """The rows."""\n', "verb"),
+        ("def test_what_is_refused():\n    pass\n", "test"),
+        ('def f():\n    """Return rows. ' + "word " * 40 + '."""\n', "sentence"),
+        ('def f():\n    """Return rows, so that the caller is told of them."""\n', "word"),
+    ],
+)
+def test_prose_finding_of_a_rule_is_printed(text: str, rule: str, tmp_path: Path) -> None:
+    checkout = tmp_path / "checkout"
+    (checkout / "tools").mkdir(parents=True)
+    for name in ("prose.py", "verbs.txt"):
+        (checkout / "tools" / name).write_text((TOP / "tools" / name).read_text())
+    (checkout / "bad.py").write_text(text)
+    subprocess.run(["git", "init", "-q", str(checkout)], check=True, timeout=60)
+    command = [sys.executable, str(checkout / "tools/prose.py"), str(checkout / "bad.py")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert [line.split(": ")[1] for line in done.stdout.splitlines()] == [rule]

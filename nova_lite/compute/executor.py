@@ -31,9 +31,9 @@ class CommandExecutor:
         """
         uuid, fences = ticket.instance.uuid, self._host.fences
         forbidden = ticket.generation if step.fences else None
-        order = (ticket.action_id, ticket.position, ticket.request_id)
+        order = (ticket.action_id, ticket.sequence, ticket.request_id)
         is_open = not fences.get(uuid).is_in_order(*order) and self._host.is_open(uuid, *order)
-        if not fences.admit(uuid, ticket.action_id, forbidden, ticket.position, ticket.request_id, is_open):
+        if not fences.admit(uuid, ticket.action_id, forbidden, ticket.sequence, ticket.request_id, is_open):
             LOG.info("Instance %s: %s %d came late, dropped", uuid, ticket.action, ticket.action_id)
             return
         with self._host.jobs.locks.hold(uuid):
@@ -49,14 +49,14 @@ class CommandExecutor:
         """
         uuid, fences = ticket.instance.uuid, self._host.fences
         record = fences.get(uuid)
-        if not record.is_last(ticket.action_id, ticket.position, ticket.request_id):
+        if not record.is_last(ticket.action_id, ticket.sequence, ticket.request_id):
             LOG.info("Instance %s: %s %d was overtaken", uuid, ticket.action, ticket.action_id)
             return None
         if record.result is not None:
             return record.result
         result = self._carry_out(step, ticket)
         if result.error is None or not step.retry_forever:
-            fences.done(uuid, ticket.action_id, result, ticket.position, ticket.request_id)
+            fences.done(uuid, ticket.action_id, result, ticket.sequence, ticket.request_id)
         return result
 
     def _carry_out(self, step: HostStep, ticket: ActionCommand) -> ActionResult:
@@ -102,7 +102,7 @@ class CommandExecutor:
             result.power_state,
             result.error,
             result.details,
-            position=ticket.position,
+            position=ticket.sequence,
             answer=result.answer,
         )
         try:

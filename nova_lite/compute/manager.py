@@ -197,7 +197,7 @@ class ComputeManager:
         def order(context: RequestContext, ticket: ActionCommand) -> None:
             uuid = ticket.instance.uuid
             work = functools.partial(self._if_admitted, uuid, self._engine.run, context, step, ticket)
-            self.jobs.start_action(context, uuid, ticket.action_id, work, ticket.position)
+            self.jobs.start_action(context, uuid, ticket.action_id, work, ticket.sequence)
 
         order.__name__ = step.method
         return order

@@ -54,9 +54,12 @@ class ReportBatcher:
         power_state: int | None,
         error: str | None,
         details: str,
+        position: int = 0,
         **more: Any,
     ) -> None:
-        report = ActionReport(action_id=action_id, power_state=power_state, error=error, details=details, **more)
+        report = ActionReport(
+            action_id=action_id, power_state=power_state, error=error, details=details, sequence=position, **more
+        )
         if (failure := self._actions.ask((context, report))) is not None:
             raise failure
 
@@ -70,7 +73,9 @@ class ReportBatcher:
         return [_raised(lambda one=one: self._finish_action(*one)) for one in asked]
 
     def _finish_action(self, context: RequestContext, report: ActionReport) -> None:
-        self._conductor.finish_action(context, self._host, **msgspec.structs.asdict(report))
+        arguments = msgspec.structs.asdict(report)
+        arguments["position"] = arguments.pop("sequence")
+        self._conductor.finish_action(context, self._host, **arguments)
 
 
 def _stale(result: BuildResult) -> Exception:

@@ -47,7 +47,7 @@ class ActionReport(msgspec.Struct, kw_only=True):
     power_state: int | None
     error: str | None
     details: str
-    position: int = 0
+    sequence: int = msgspec.field(default=0, name="position")
     answer: dict[str, Any] | None = None
     request_id: str | None = None
 
@@ -71,5 +71,5 @@ class ActionCommand(msgspec.Struct, kw_only=True):
     request_id: str
     payload: dict[str, Any] = msgspec.field(default_factory=dict)
     method: str = ""
-    position: int = 0
+    sequence: int = msgspec.field(default=0, name="position")
     build: BuildRequest | None = None

@@ -70,7 +70,7 @@ DELETE = Operation(
             "terminate_instance",
             task=states.DELETING,
             event="compute_terminate_instance",
-            at=HostRole.EVERY,
+            at=HostRole.ALL,
             becomes=states.DELETED,
             fences=True,
             retry_forever=True,

@@ -33,8 +33,8 @@ class HostRole(enum.StrEnum):
     """Where a step happens: at the host that the instance is on; at every one where it holds something, in turn; or at
     one of the two ends of a move, which the action's payload names (``source``, ``destination``)."""
 
-    HERE = "here"
-    EVERY = "every"
+    CURRENT = "current"
+    ALL = "all"
     SOURCE = "source"
     DESTINATION = "destination"
 
@@ -92,7 +92,7 @@ class HostStep(Step):
 
     method: str
     _: dataclasses.KW_ONLY
-    at: HostRole = HostRole.HERE
+    at: HostRole = HostRole.CURRENT
     begun: str | None = None
     tasks: tuple[str, ...] = ()
     driver: str | None = None
@@ -132,7 +132,7 @@ class ReleaseStep(Step):
     """All that the instance holds of hosts is given back, or what it holds at one ``end`` of a move. A record only."""
 
     _: dataclasses.KW_ONLY
-    end: HostRole = HostRole.EVERY
+    end: HostRole = HostRole.ALL
 
 
 @dataclasses.dataclass(frozen=True)

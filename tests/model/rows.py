@@ -38,11 +38,11 @@ class ModelStep:
         return not self.what.startswith(("network", "release"))
 
 
-_RELEASE = ModelStep("release", "release at every")
+_RELEASE = ModelStep("release", "release at all")
 _BUILD = ModelStep(
     "build",
-    "build_and_run_instance at here",
-    undo=(ModelStep("compensate", "fence_instance at here", retry_forever=True, may_complete_late=True),),
+    "build_and_run_instance at current",
+    undo=(ModelStep("compensate", "fence_instance at current", retry_forever=True, may_complete_late=True),),
     again="schedule",
 )
 
@@ -60,7 +60,7 @@ _MOVE = (
 
 
 def _perform(method: str, **more: Any) -> ModelStep:
-    return ModelStep("perform", f"{method} at {more.pop('at', 'here')}", **more)
+    return ModelStep("perform", f"{method} at {more.pop('at', 'current')}", **more)
 
 
 _LIVE = (
@@ -90,7 +90,7 @@ MODEL: dict[str, tuple[ModelStep, ...]] = {
         _BUILD,
     ),
     "delete": (
-        _perform("terminate_instance", at="every", offline_step="cleanup", retry_forever=True),
+        _perform("terminate_instance", at="all", offline_step="cleanup", retry_forever=True),
         ModelStep("deallocate", "network"),
         _RELEASE,
     ),
@@ -148,7 +148,7 @@ def is_like_stop(row: operations.Operation) -> bool:
     if not row.steps:
         return True
     (first, *more) = of_row(row)
-    return not more and first == ModelStep("perform", first.what) and first.what.endswith(" at here")
+    return not more and first == ModelStep("perform", first.what) and first.what.endswith(" at current")
 
 
 def is_like_one_that_is(row: operations.Operation) -> bool:

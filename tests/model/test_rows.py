@@ -82,7 +82,7 @@ CHANGED = {
     "its undo": dataclasses.replace(
         operations.CREATE, steps=(operations.CREATE.steps[0], dataclasses.replace(operations.CREATE.steps[1], undo=()))
     ),
-    "its end": changed(operations.STOP, at=operations.HostRole.EVERY),
+    "its end": changed(operations.STOP, at=operations.HostRole.ALL),
     "its method": changed(operations.STOP, method="start_instance"),
     "its cleanup": changed(operations.DELETE, offline_step=None),
     "no end": changed(operations.DELETE, retry_forever=False),

@@ -113,8 +113,8 @@ def _line(row: Operation, step: Step) -> str:
 
 
 _WHERE = {
-    HostRole.HERE: "its host",
-    HostRole.EVERY: "every host where it holds something",
+    HostRole.CURRENT: "its host",
+    HostRole.ALL: "every host where it holds something",
     HostRole.SOURCE: "source",
     HostRole.DESTINATION: "destination",
 }

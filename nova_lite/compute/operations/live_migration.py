@@ -61,11 +61,11 @@ def live_migration(host: LocalHost, ticket: ActionCommand) -> None:
 
 def _wish(host: LocalHost, ticket: ActionCommand, progress: MigrationProgress) -> Wish:
     """What is to become of it. While nobody answers it goes on; a later order ends it."""
-    if host.fences.get(ticket.instance.uuid).last_order != (ticket.action_id, ticket.position):
+    if host.fences.get(ticket.instance.uuid).last_order != (ticket.action_id, ticket.sequence):
         return Wish.ABORT
     try:
         return host.conductor.live_migration_progress(
-            get_admin_context(), host.name, ticket.action_id, ticket.position, progress
+            get_admin_context(), host.name, ticket.action_id, ticket.sequence, progress
         )
     except exceptions.ServiceUnavailable:
         return Wish.GO_ON

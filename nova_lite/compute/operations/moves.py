@@ -17,7 +17,7 @@ def require_wanted(host: LocalHost, ticket: ActionCommand) -> None:
     uuid, generation = ticket.instance.uuid, ticket.generation
     wanted = host.retrier.ask(
         f"Instance {uuid}: whether it is still to come here",
-        lambda: host.conductor.order_is_wanted(get_admin_context(), host.name, ticket.action_id, ticket.position),
+        lambda: host.conductor.order_is_wanted(get_admin_context(), host.name, ticket.action_id, ticket.sequence),
         lambda: host.fences.check(uuid, generation),
     )
     if not wanted:

@@ -101,7 +101,7 @@ def command_of(ctx: ActionContext) -> ActionCommand:
         host=action.host if wanted or builds else None,
         request_id=action.request_id,
         payload=action.payload,
-        position=ctx.row.position(ctx.step.name) if wanted else 0,
+        sequence=ctx.row.position(ctx.step.name) if wanted else 0,
         build=build_request(ctx) if builds else None,
     )
 
@@ -160,7 +160,7 @@ def requested_networks(ctx: ActionContext) -> list[NetworkRequest]:
 def ends(ctx: ActionContext, at: HostRole) -> list[claims.HeldHost]:
     """Where a step happens, in order."""
     instance = ctx.instance
-    if at is HostRole.EVERY:
+    if at is HostRole.ALL:
         held = claims.held(ctx.uow, instance)
         ctx.up = {end.host: up for end, up, _ in held}
         ctx.has_users_ports = any(ports for *_, ports in held)

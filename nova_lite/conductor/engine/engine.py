@@ -252,7 +252,7 @@ class ActionEngine:
             return
         before = action.host
         action.host, action.generation = ends[0]
-        if step.at is HostRole.EVERY and len(ends) == 1:
+        if step.at is HostRole.ALL and len(ends) == 1:
             action.payload = {**action.payload, ONLY_END: True}
         if ctx.action.action == operations.DELETE.kind and not ctx.has_users_ports:  # from now on it gets none
             action.payload = {**action.payload, NO_USERS_PORTS: True}
@@ -395,7 +395,7 @@ class ActionEngine:
                     report.power_state,
                     report.error,
                     report.details,
-                    report.position,
+                    report.sequence,
                     report.answer,
                     report.request_id,
                 )

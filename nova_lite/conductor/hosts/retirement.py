@@ -110,7 +110,7 @@ class Retirements:
     def _leaves(self, uow: UnitOfWork, instance: Instance) -> bool:
         """Whether it is on its way from the host anyhow: deleted, or given back once the network service was told."""
         return any(
-            (isinstance(ctx.step, HostStep) and ctx.step.at is HostRole.EVERY)
+            (isinstance(ctx.step, HostStep) and ctx.step.at is HostRole.ALL)
             or (isinstance(ctx.step, NetworkStep) and ctx.is_undone)
             for ctx in _open(uow, instance)
         )

@@ -248,4 +248,4 @@ def last_outcome(action: Mapping[str, Any]) -> tuple[str, ...] | None:
 def touches_guest(row: Operation) -> bool:
     """Whether it is one order to the host that the server is on, after which its guest is what the state means."""
     step = row.steps[0] if len(row.steps) == 1 else None
-    return isinstance(step, HostStep) and step.at is HostRole.HERE and step.becomes in (*AS_BEFORE, states.PAUSED)
+    return isinstance(step, HostStep) and step.at is HostRole.CURRENT and step.becomes in (*AS_BEFORE, states.PAUSED)

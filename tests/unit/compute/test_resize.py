@@ -32,7 +32,7 @@ def destination(tmp_path: Path) -> Host:
 
 def order(host: Host, position: int, generation: int, **payload: Any) -> None:
     values = {"running": True, "flavor": msgspec.to_builtins(FLAVOR), **payload}
-    sent = ticket("resize", LATER, generation, position=position, payload=values, host=host.name)
+    sent = ticket("resize", LATER, generation, sequence=position, payload=values, host=host.name)
     host.manager.orders[METHODS[position]](host.context, sent)
     host.settle()
 
@@ -104,10 +104,10 @@ def test_a_destination_that_is_at_it_is_dropped_when_it_is_done(source: Host, de
     answers = left(source)
     gate = destination.driver.hooks["finish_migration"] = Gate()
     values = {"running": True, "flavor": msgspec.to_builtins(FLAVOR), "answers": answers}
-    sent = ticket("resize", LATER, 2, position=ARRIVE, payload=values)
+    sent = ticket("resize", LATER, 2, sequence=ARRIVE, payload=values)
     destination.manager.orders["finish_resize"](destination.context, sent)
     gate.wait()
-    dropped = ticket("resize", LATER, 2, position=DROP, payload=values)
+    dropped = ticket("resize", LATER, 2, sequence=DROP, payload=values)
     destination.manager.orders["drop_resize"](destination.context, dropped)
     gate.open()
     destination.settle()
@@ -145,7 +145,7 @@ def test_a_destination_that_was_killed_does_it_again(source: Host, destination: 
     answers = left(source)
     destination.driver.hooks["finish_migration_after_domain"] = Gate()
     values = {"running": True, "flavor": msgspec.to_builtins(FLAVOR), "answers": answers}
-    sent = ticket("resize", LATER, 2, position=ARRIVE, payload=values)
+    sent = ticket("resize", LATER, 2, sequence=ARRIVE, payload=values)
     destination.manager.orders["finish_resize"](destination.context, sent)
     destination.driver.hooks["finish_migration_after_domain"].wait()  # type: ignore[attr-defined]
     again = destination.next_life()
@@ -169,7 +169,7 @@ SMALL = Flavor(flavorid="1", name="m1", vcpus=1, memory_mb=64, root_gb=1)
 def order_here(host: Host, position: int, generation: int, **payload: Any) -> None:
     ends = {end: {"host": host.name, "generation": number} for end, number in (("source", 1), ("destination", 2))}
     values = {"running": True, "flavor": msgspec.to_builtins(FLAVOR), **ends, **payload}
-    sent = ticket("resize", LATER, generation, position=position, payload=values, host=host.name)
+    sent = ticket("resize", LATER, generation, sequence=position, payload=values, host=host.name)
     sent.instance.flavor = SMALL
     host.manager.orders[ONE_HOST[position]](host.context, sent)
     host.settle()
@@ -256,7 +256,7 @@ def test_a_kill_in_between_is_gone_on_from(source: Host, step: str) -> None:
     source.driver.hooks[step] = gate = Gate()
     values = {"running": True, "source": {"host": source.name}, "destination": {"host": source.name}}
     position, generation = (LEAVE, 1) if step == "set_aside" else (RETURN, 1)
-    sent = ticket("resize", LATER, generation, position=position, payload=values, host=source.name)
+    sent = ticket("resize", LATER, generation, sequence=position, payload=values, host=source.name)
     sent.instance.flavor = SMALL
     source.manager.orders[ONE_HOST[position]](source.context, sent)
     gate.wait()

@@ -73,7 +73,7 @@ def test_what_has_failed_is_taken_back_or_told_to_be_done(host: Host, step: str,
     act(host, swap())
     host.settle()
     host.control()
-    act(host, swap("rollback_swap_volume", position=1))
+    act(host, swap("rollback_swap_volume", sequence=1))
     host.settle()
     (_, _, failed), (_, _, undone) = host.conductor.of("finish_action")
     assert (bool(failed), undone, held(host)) == (True, None, [kept])

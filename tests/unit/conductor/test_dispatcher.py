@@ -469,7 +469,7 @@ def test_deletes_are_reported_together(world: DrivenWorld, commits: list[None]) 
     world.reports.finish_builds(world.context(), host, [built(world, uuid) for uuid in uuids])
     tickets = [world.lifecycle.accept_action(world.context(), uuid, "delete", {}) for uuid in uuids]
     reports = [
-        objects.ActionReport(action_id=each.action_id, power_state=0, error=None, details="", position=each.position)
+        objects.ActionReport(action_id=each.action_id, power_state=0, error=None, details="", sequence=each.sequence)
         for each in tickets
     ]
     commits.clear()

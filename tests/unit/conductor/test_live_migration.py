@@ -57,7 +57,7 @@ class Live(Moving):
     def tell(self) -> Wish:
         order = self.order
         return self.live.live_migration_progress(
-            self.context(), str(order.host), order.action_id, order.position, PROGRESS
+            self.context(), str(order.host), order.action_id, order.sequence, PROGRESS
         )
 
     def at_source(self) -> None:
@@ -114,7 +114,7 @@ def test_who_does_not_answer_is_asked_where_the_guest_is(world: Live) -> None:
     late = world.order
     world.expire()
     world.expect("rollback_live_migration", "host1", 1)
-    assert world.order.position > late.position
+    assert world.order.sequence > late.sequence
     world.answer(answer={"done": False})
     world.dropped()
     world.at_source()
@@ -123,9 +123,9 @@ def test_who_does_not_answer_is_asked_where_the_guest_is(world: Live) -> None:
 def test_what_had_moved_before_it_was_undone_has_moved(world: Live) -> None:
     world.prepared()
     world.expire()
-    asked = world.order.position
+    asked = world.order.sequence
     world.answer(answer={"done": True})
-    assert world.order.position > asked, "its source would take what follows for an order of before"
+    assert world.order.sequence > asked, "its source would take what follows for an order of before"
     world.at_destination()
 
 
@@ -155,7 +155,7 @@ def test_what_nobody_waits_for_any_more_is_to_end(world: Live) -> None:
     order = world.order
     world.act("delete")
     told = world.live.live_migration_progress(
-        world.context(), str(order.host), order.action_id, order.position, PROGRESS
+        world.context(), str(order.host), order.action_id, order.sequence, PROGRESS
     )
     assert told is Wish.ABORT
 

@@ -103,7 +103,7 @@ def test_batches_and_a_bound(world: World, batch_size: int) -> None:
     for _ in range(4):
         uuid, _, _ = world.built()
         order = world.lifecycle.accept_action(world.context(), uuid, "delete", {})
-        world.reports.finish_action(world.context(), order.host, order.action_id, None, None, "", order.position)
+        world.reports.finish_action(world.context(), order.host, order.action_id, None, None, "", order.sequence)
     assert world.count(models.Instance) == 5
     told: list[int] = []
     world.purge(batch_size, max_rows=1, tell=lambda rows: told.append(rows.total()))
@@ -126,7 +126,7 @@ def test_what_a_silent_host_has_not_confirmed_stays(world: World) -> None:
     assert world.listed("host1") == [(world.uuid, Verdict.DESTROY)]
     world.is_heard("host1")
     order = world.compute.tickets[-1]
-    world.reports.finish_action(world.context(), "host1", order.action_id, None, None, "", order.position)
+    world.reports.finish_action(world.context(), "host1", order.action_id, None, None, "", order.sequence)
     assert world.purge()["instances"] == 1
 
 
@@ -185,7 +185,7 @@ def test_late_reports_change_nothing(world: World) -> None:
     world.delete()
     order = world.compute.tickets[-1]
     world.purge()
-    world.reports.finish_action(world.context(), order.host, order.action_id, None, None, "", order.position)
+    world.reports.finish_action(world.context(), order.host, order.action_id, None, None, "", order.sequence)
     result = BuildResult(instance_uuid=world.uuid, host="host1", generation=1, outcome=Outcome.BUILT)
     with pytest.raises(exceptions.InstanceGone):
         world.reports.finish_build(world.context(), result)

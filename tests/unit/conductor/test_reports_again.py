@@ -118,7 +118,7 @@ def story(recorder: Recorder) -> Iterator[str]:
     def acted(uuid: str, kind: str, power_state: int | None, **payload: Any) -> None:
         ticket = world.lifecycle.accept_action(world.context(admin=True), uuid, kind, payload)
         arguments = (ticket.host, ticket.action_id, power_state, None, "")
-        world.reports.finish_action(world.context(), *arguments, position=ticket.position)
+        world.reports.finish_action(world.context(), *arguments, position=ticket.sequence)
 
     first, second = Life(recorder, "host1"), Life(recorder, "host2")
     for life in (first, second):

@@ -47,7 +47,7 @@ class Moving(World):
         """The host of the newest order reports it."""
         order = self.order
         self.reports.finish_action(
-            self.context(), order.host, order.action_id, power_state, error, "", order.position, answer
+            self.context(), order.host, order.action_id, power_state, error, "", order.sequence, answer
         )
 
     def swept(self) -> None:
@@ -194,7 +194,7 @@ def test_a_look_from_before_its_return_does_not_count(world: Moving, seen_at: st
     returning = world.order
     assert (returning.method, returning.action_id) == ("finish_revert_resize", leaving.action_id)
     world.answer(RUNNING)
-    position = leaving.position if seen_at == "leave" else returning.position
+    position = leaving.sequence if seen_at == "leave" else returning.sequence
     off = DomainReport(
         uuid=world.uuid,
         generation=world.generation,
@@ -272,8 +272,8 @@ def test_late_reports_of_earlier_steps_change_nothing(world: Moving) -> None:
     world.act("resize", flavor_id="2")
     leave = world.order
     world.answer(error="the domain does not stop")
-    assert world.order.position > leave.position
-    world.reports.finish_action(world.context(), "host1", leave.action_id, SHUTDOWN, None, "", leave.position, DISKS)
+    assert world.order.sequence > leave.sequence
+    world.reports.finish_action(world.context(), "host1", leave.action_id, SHUTDOWN, None, "", leave.sequence, DISKS)
     assert world.state == (states.ACTIVE, states.RESIZE_REVERTING, "host1", 1)
 
 
@@ -281,10 +281,10 @@ def test_only_the_current_order_is_wanted(world: Moving) -> None:
     world.act("resize", flavor_id="2")
     world.left()
     order = world.order
-    assert world.reports.order_is_wanted(world.context(), "host2", order.action_id, order.position)
-    assert not world.reports.order_is_wanted(world.context(), "host1", order.action_id, order.position)
+    assert world.reports.order_is_wanted(world.context(), "host2", order.action_id, order.sequence)
+    assert not world.reports.order_is_wanted(world.context(), "host1", order.action_id, order.sequence)
     world.answer(error="disk full")
-    assert not world.reports.order_is_wanted(world.context(), "host2", order.action_id, order.position)
+    assert not world.reports.order_is_wanted(world.context(), "host2", order.action_id, order.sequence)
 
 
 @pytest.mark.parametrize("moment", ["leave", "arrive", "resized", "confirm", "revert"])

@@ -322,9 +322,9 @@ def test_a_host_that_does_not_answer_keeps_it_until_it_has(world: Volumes) -> No
     assert world.open_actions() == [("attach_volume", "detach")]
     undo = world.compute.tickets[-1]
     assert undo.method == "rollback_attach_volume"
-    world.finish(ticket, position=ticket.position)
+    world.finish(ticket, position=ticket.sequence)
     assert world.open_actions() == [("attach_volume", "detach")], "a late report of the attachment changes nothing"
-    world.finish(undo, position=undo.position)
+    world.finish(undo, position=undo.sequence)
     assert (world.status(volume_id), world.devices(), world.open_actions()) == (("available", None), [], [])
 
 

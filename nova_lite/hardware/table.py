@@ -1,7 +1,7 @@
 """The table: a row for each flavor extra spec and image property that Nova documents for libvirt.
 
 Names, values and precedence are Nova's. A row is checked, honoured or refused by its entry here alone; what the
-honoured ones make of the domain is in `nova_lite.virt.libvirt.domain.hardwarexml`. It is the source of
+honoured ones make of the domain is in `nova_lite.virt.libvirt.domain.hardware_xml`. It is the source of
 ``docs/reference/hardware.md``.
 """
 

@@ -17,6 +17,16 @@ from nova_lite.db import migration
 def register(commands: Commands) -> None:
     noun = commands.noun("config", "Look at the configuration.")
     commands.verb(noun, "check", "Check the configuration and what it points to; exit with 1 if it cannot work.", check)
+    commands.verb(noun, "reference", "Print reference/configuration.md, a page of the documentation.", reference)
+
+
+def reference(app: App, args: argparse.Namespace) -> None:
+    """Print the page on all options. The clients of other services are imported only here."""
+    with warnings.catch_warnings(action="ignore"):
+        from nova_lite.cmd.manage import pages
+        from nova_lite.conf import opts
+
+    print(pages.configuration(opts.list_opts()), end="")
 
 
 def check(app: App, args: argparse.Namespace) -> int:

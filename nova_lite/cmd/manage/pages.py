@@ -1,0 +1,166 @@
+"""Generators of the reference pages on configuration, commands, and errors."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import re
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+
+from oslo_config import cfg
+
+from nova_lite.base import exceptions
+
+_WIDTH = 118
+
+_CONFIGURATION = """# Configuration
+
+`nova-lite-manage config reference` generates this page from the options' definitions. `etc/nova-lite/nova-lite.conf` is
+the same list as a sample file. Options of oslo.messaging, oslo.db, oslo.log and oslo.policy are described by those
+libraries.
+
+A daemon reads `/etc/nova-lite/nova-lite.conf` and its own file, for example `conductor.conf`. Later files win. A daemon
+ends with one line and exit status 1 if an option is unknown to its type. `nova-lite-manage config check` checks the
+files without a start. Restart a daemon after a change.
+"""
+_COMMANDS = """# Commands
+
+`nova-lite-manage commands` generates this page from the command line parser. `nova-lite-manage` works on the database,
+or sends requests to the daemons. Run it as root on a machine that has `conductor.conf` and `manage.conf`.
+
+Each command takes `--config-file FILE` (may be repeated) and `--format table|json`. The exit status is 0 for success, 1
+for an error or a finding, and 2 for wrong usage. An error is one line on standard error.
+"""
+_ERRORS = """# Errors
+
+`nova-lite-manage api errors` generates this page from `nova_lite.base.exceptions`. The compute API returns
+`{"NAME": {"code": STATUS, "message": "TEXT"}}`, where NAME depends on the status as in Nova. `…` stands for a value.
+
+A status of 500 marks an error that only daemons exchange. Users see its text as the fault of a server or the message
+of an event. [API behaviour](api-behaviour.md#errors) describes how clients handle errors.
+"""
+
+
+def configuration(listed: Iterable[tuple[str, Sequence[cfg.Opt]]]) -> str:
+    """Return reference/configuration.md for groups and their options."""
+    groups: dict[str, dict[str, cfg.Opt]] = {}
+    for group, opts in listed:
+        groups.setdefault(group, {}).update({opt.name: opt for opt in opts})
+    parts = [_CONFIGURATION]
+    for group in sorted(groups, key=lambda name: (name != "DEFAULT", name)):
+        options = "\n".join(_option(opt) for _, opt in sorted(groups[group].items()))
+        parts.append(f"## [{group}]\n\n{options}\n")
+    return "\n".join(parts)
+
+
+def _option(opt: cfg.Opt) -> str:
+    facts = [_type(opt), f"default {_default(opt)}"]
+    if opt.deprecated_opts:
+        facts.append("formerly " + ", ".join(f"`{former.name}`" for former in opt.deprecated_opts))
+    # A placeholder such as <state_path> is no HTML.
+    text = re.sub(r"<(\w+)>", r"`<\1>`", " ".join((opt.help or "").split()))
+    return _item(f"**`{opt.dest}`** ({'; '.join(facts)}): {text}".rstrip(": "))
+
+
+def _type(opt: cfg.Opt) -> str:
+    kind = opt.type
+    name = type(kind).__name__.lower()
+    if choices := getattr(kind, "choices", None):
+        return "one of " + ", ".join(f"`{choice}`" for choice in choices if choice)
+    minimum, maximum = getattr(kind, "min", None), getattr(kind, "max", None)
+    if name == "port" or (minimum is None and maximum is None):
+        return {"hostaddress": "address", "list": "list", "multiopt": "may be repeated"}.get(name, name)
+    if maximum is None:
+        return f"{name}, at least {minimum}"
+    return f"{name}, at most {maximum}" if minimum is None else f"{name}, {minimum} to {maximum}"
+
+
+def _default(opt: cfg.Opt) -> str:
+    value = opt.sample_default if opt.sample_default is not None else opt.default
+    if value is None or value == "":
+        return "none"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, list):
+        return f"`{', '.join(map(str, value))}`" if value else "empty"
+    if isinstance(value, dict):
+        return f"`{', '.join(f'{key}:{item}' for key, item in value.items())}`" if value else "empty"
+    return f"`{value}`"
+
+
+def _paragraph(text: str | None) -> str:
+    return textwrap.fill(text or "", _WIDTH, break_long_words=False, break_on_hyphens=False)
+
+
+def _item(text: str) -> str:
+    return textwrap.fill(
+        text, _WIDTH, initial_indent="- ", subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
+
+
+def commands(parser: argparse.ArgumentParser) -> str:
+    """Return reference/cli.md for the whole command line."""
+    parts = [_COMMANDS]
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, noun in action.choices.items():
+                parts.append(f"## {name}\n\n{_paragraph(noun.description)}\n")
+                parts += _verbs(noun)
+    return "\n".join(parts)
+
+
+def _verbs(noun: argparse.ArgumentParser) -> Iterator[str]:
+    """Yield a section for each verb; a command without verbs is one."""
+    nested = [action for action in noun._actions if isinstance(action, argparse._SubParsersAction)]
+    if not nested:
+        yield _arguments(noun)
+    for action in nested:
+        for verb in action.choices.values():
+            yield f"### {verb.prog.partition(' ')[2]}\n\n{_paragraph(verb.description)}\n\n{_arguments(verb)}"
+
+
+def _arguments(verb: argparse.ArgumentParser) -> str:
+    common = {"help", "config_file", "format"}
+    own = [action for action in verb._actions if action.dest not in common]
+    usage = " ".join([verb.prog, *(_usage(action) for action in own)])
+    wrapped = textwrap.fill(usage, _WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
+    items = "".join(f"{_item(f'`{_name(action)}`: {_help(action)}')}\n" for action in own if action.help)
+    return f"```\n{wrapped}\n```\n" + (f"\n{items}" if items else "")
+
+
+def _usage(action: argparse.Action) -> str:
+    text = _name(action)
+    if not action.option_strings:
+        return {"?": f"[{text}]", "*": f"[{text}...]", "+": f"{text}..."}.get(str(action.nargs), text)
+    return text if action.required else f"[{text}]"
+
+
+def _name(action: argparse.Action) -> str:
+    value = action.metavar or (f"{{{','.join(map(str, action.choices))}}}" if action.choices else action.dest.upper())
+    if not action.option_strings:
+        return str(value)
+    return action.option_strings[-1] if action.nargs == 0 else f"{action.option_strings[-1]} {value}"
+
+
+def _help(action: argparse.Action) -> str:
+    text = " ".join((action.help or "").split())
+    return text % {"default": action.default} if "%(" in text else text.replace("%%", "%")
+
+
+def errors() -> str:
+    """Return reference/errors.md for all error classes."""
+    by_status: dict[int, list[type[exceptions.NovaLiteException]]] = {}
+    for _, kind in sorted(inspect.getmembers(exceptions, inspect.isclass)):
+        if issubclass(kind, exceptions.NovaLiteException):
+            by_status.setdefault(kind.code, []).append(kind)
+    parts = [_ERRORS]
+    for status, kinds in sorted(by_status.items()):
+        rows = "\n".join(_item(f"**`{kind.__name__}`**: {_text(kind)}") for kind in kinds)
+        parts.append(f"## {status}\n\n{rows}\n")
+    return "\n".join(parts)
+
+
+def _text(kind: type[exceptions.NovaLiteException]) -> str:
+    # A replaced value keeps a mark only.
+    return re.sub(r"%\(\w+\)\d*[a-z]", "…", kind.msg_fmt).replace("%%", "%").replace("<", "&lt;")

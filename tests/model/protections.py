@@ -134,7 +134,7 @@ PROTECTIONS = [
     Protection(
         "action order",
         "a late stop does not undo a start",
-        "compute/fencing.py: admit; compute/engine.py: _do_once",
+        "compute/fencing.py: admit; compute/executor.py: _do_once",
         POWER_ONLY,
     ),
     Protection(

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from nova_lite.policies.base import ADMIN, MEMBER, rule
 
+CONSOLE_OUTPUT = rule(
+    "os_compute_api:os-console-output",
+    MEMBER,
+    "Read a server's console (os-getConsoleOutput)",
+    "POST /servers/{server_id}/action",
+)
 REMOTE_CONSOLES = rule(
     "os_compute_api:os-remote-consoles",
     MEMBER,

@@ -55,9 +55,6 @@ EVACUATE = rule(
     "os_compute_api:os-evacuate", ADMIN, "Build a server of a lost host anew on another one (evacuate)", _ACTION
 )
 REBUILD = _servers("rebuild", MEMBER, "Rebuild a server (rebuild)", _ACTION)
-CONSOLE_OUTPUT = rule(
-    "os_compute_api:os-console-output", MEMBER, "Read a server's console (os-getConsoleOutput)", _ACTION
-)
 CREATE_IMAGE = _servers("create_image", MEMBER, "Make an image of a server (createImage)", _ACTION)
 CREATE_BACKUP = rule(
     "os_compute_api:os-create-backup", MEMBER, "Make an image of a server, one of several that are kept", _ACTION

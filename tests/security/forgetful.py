@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from nova_lite.api.compute.servers import Servers
+from nova_lite.api.compute.servers.routes import Servers
 from nova_lite.api.http import wsgi
 from nova_lite.api.image.app import ImageApp
 from nova_lite.api.network.networks import NetworkResource

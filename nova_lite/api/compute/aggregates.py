@@ -4,14 +4,30 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
-from nova_lite.api.compute.schemas import aggregates as schemas
-from nova_lite.api.compute.schemas import queries
-from nova_lite.api.compute.views import aggregates as views
+from nova_lite.api.compute import schema_types as t
+from nova_lite.api.compute import view_helpers
 from nova_lite.api.http.microversions import Change
 from nova_lite.api.http.wsgi import Extension, Request, Response, Route, action, declares
 from nova_lite.base import exceptions
+from nova_lite.objects import Aggregate
 from nova_lite.policies import aggregates as policies
+
+# --- schemas
+
+_PROPERTIES: t.Schema = {"name": t.NAME, "availability_zone": {"oneOf": [t.NAME, {"type": "null"}]}}
+_METADATA = t.keyed(type=["string", "null"])
+
+CREATE_BODY = t.wrapped("aggregate", t.strict(_PROPERTIES, ("name",)))
+UPDATE_BODY = t.wrapped("aggregate", t.strict(_PROPERTIES, minProperties=1))
+ADD_HOST_BODY = t.wrapped("add_host", t.strict({"host": t.HOST}, ("host",)))
+REMOVE_HOST_BODY = t.wrapped("remove_host", t.strict({"host": t.HOST}, ("host",)))
+SET_METADATA_BODY = t.wrapped("set_metadata", t.strict({"metadata": _METADATA}, ("metadata",)))
+IMAGES_BODY = t.wrapped("cache", {"type": "array", "minItems": 1, "items": t.strict({"id": t.UUID}, ("id",))})
+
+
+# --- routes
 
 _PATH = "/os-aggregates"
 _ONE = _PATH + "/{id}"
@@ -32,26 +48,26 @@ class Aggregates(Extension):
         action("os-aggregates", "set_metadata", "set_metadata"),
     )
 
-    @declares(policies.INDEX, query=queries.NOTHING, answer="aggregates")
+    @declares(policies.INDEX, query=t.NO_PARAMETERS, answer="aggregates")
     def index(self, req: Request) -> Response:
-        return Response({"aggregates": [views.show(req, each) for each in self.conductor.aggregate_list(req.context)]})
+        return Response({"aggregates": [_view(req, each) for each in self.conductor.aggregate_list(req.context)]})
 
-    @declares(policies.CREATE, body=schemas.CREATE, answer="aggregate")
+    @declares(policies.CREATE, body=CREATE_BODY, answer="aggregate")
     def create(self, req: Request) -> Response:
         wanted = req.data["aggregate"]
         made = self.conductor.aggregate_create(req.context, wanted["name"], wanted.get("availability_zone"))
-        return Response({"aggregate": views.created(req, made)})
+        return Response({"aggregate": _created_view(req, made)})
 
-    @declares(policies.SHOW, query=queries.NOTHING, answer="aggregate")
+    @declares(policies.SHOW, query=t.NO_PARAMETERS, answer="aggregate")
     def show(self, req: Request, id: str) -> Response:
-        return Response({"aggregate": views.show(req, self.conductor.aggregate_get(req.context, _number(id)))})
+        return Response({"aggregate": _view(req, self.conductor.aggregate_get(req.context, _number(id)))})
 
-    @declares(policies.UPDATE, body=schemas.UPDATE, answer="aggregate")
+    @declares(policies.UPDATE, body=UPDATE_BODY, answer="aggregate")
     def update(self, req: Request, id: str) -> Response:
         changes = req.data["aggregate"]
         with _refusals_are_bad_requests():
             changed = self.conductor.aggregate_update(req.context, _number(id), changes)
-        return Response({"aggregate": views.show(req, changed)})
+        return Response({"aggregate": _view(req, changed)})
 
     @declares(policies.DELETE)
     def delete(self, req: Request, id: str) -> Response:
@@ -59,26 +75,26 @@ class Aggregates(Extension):
             self.conductor.aggregate_delete(req.context, _number(id))
         return Response()
 
-    @declares(policies.ADD_HOST, body=schemas.ADD_HOST, answer="aggregate")
+    @declares(policies.ADD_HOST, body=ADD_HOST_BODY, answer="aggregate")
     def add_host(self, req: Request, id: str) -> Response:
         host = req.data["add_host"]["host"]
         changed = self.conductor.aggregate_add_host(req.context, _number(id), host)
-        return Response({"aggregate": views.show(req, changed)})
+        return Response({"aggregate": _view(req, changed)})
 
-    @declares(policies.REMOVE_HOST, body=schemas.REMOVE_HOST, answer="aggregate")
+    @declares(policies.REMOVE_HOST, body=REMOVE_HOST_BODY, answer="aggregate")
     def remove_host(self, req: Request, id: str) -> Response:
         host = req.data["remove_host"]["host"]
         changed = self.conductor.aggregate_remove_host(req.context, _number(id), host)
-        return Response({"aggregate": views.show(req, changed)})
+        return Response({"aggregate": _view(req, changed)})
 
-    @declares(policies.SET_METADATA, body=schemas.SET_METADATA, answer="aggregate")
+    @declares(policies.SET_METADATA, body=SET_METADATA_BODY, answer="aggregate")
     def set_metadata(self, req: Request, id: str) -> Response:
         metadata = req.data["set_metadata"]["metadata"]
         with _refusals_are_bad_requests():
             changed = self.conductor.aggregate_set_metadata(req.context, _number(id), metadata)
-        return Response({"aggregate": views.show(req, changed)})
+        return Response({"aggregate": _view(req, changed)})
 
-    @declares(policies.IMAGES, body=schemas.IMAGES, status=202)
+    @declares(policies.IMAGES, body=IMAGES_BODY, status=202)
     def cache_images(self, req: Request, id: str) -> Response:
         """202: the hosts fetch the images into their caches when they come to it."""
         images = [each["id"] for each in req.data["cache"]]
@@ -107,3 +123,26 @@ def _refusals_are_bad_requests() -> Iterator[None]:
         yield
     except exceptions.InvalidAggregateAction as error:
         raise exceptions.ValidationError(detail=error.message) from error
+
+
+# --- views
+
+
+def _view(req: Request, aggregate: Aggregate) -> dict[str, Any]:
+    return _created_view(req, aggregate) | {"hosts": aggregate.hosts, "metadata": aggregate.metadata}
+
+
+def _created_view(req: Request, aggregate: Aggregate) -> dict[str, Any]:
+    """The answer to a create, which leaves out what is empty then or was just given."""
+    view: dict[str, Any] = {
+        "id": aggregate.id,
+        "name": aggregate.name,
+        "availability_zone": aggregate.availability_zone,
+        "created_at": view_helpers.iso_micros(aggregate.created_at),
+        "updated_at": view_helpers.iso_micros(aggregate.updated_at),
+        "deleted": False,
+        "deleted_at": None,
+    }
+    if req.has(Change.AGGREGATE_UUID):
+        view["uuid"] = aggregate.uuid
+    return view

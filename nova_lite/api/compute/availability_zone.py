@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from nova_lite.api.compute.schemas import queries
-from nova_lite.api.compute.views import services as views
+from typing import Any
+
+from nova_lite.api.compute import schema_types as t
+from nova_lite.api.compute import view_helpers
+from nova_lite.api.compute.services import state
 from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
+from nova_lite.objects import AvailabilityZone
 from nova_lite.policies import hosts as policies
 
 #: The zone of hosts that run no servers; for admins only.
@@ -19,13 +23,35 @@ class AvailabilityZones(Extension):
         Route("GET", "/os-availability-zone/detail", "detail"),
     )
 
-    @declares(policies.ZONES_LIST, query=queries.NOTHING, answer="availabilityZoneInfo")
+    @declares(policies.ZONES_LIST, query=t.NO_PARAMETERS, answer="availabilityZoneInfo")
     def index(self, req: Request) -> Response:
         zones = self.conductor.availability_zone_list(req.context)
-        shown = [views.zone(zone, with_hosts=False) for zone in zones if zone.name != INTERNAL]
+        shown = [_view(zone, with_hosts=False) for zone in zones if zone.name != INTERNAL]
         return Response({"availabilityZoneInfo": shown})
 
-    @declares(policies.ZONES_DETAIL, query=queries.NOTHING, answer="availabilityZoneInfo")
+    @declares(policies.ZONES_DETAIL, query=t.NO_PARAMETERS, answer="availabilityZoneInfo")
     def detail(self, req: Request) -> Response:
         zones = self.conductor.availability_zone_list(req.context)
-        return Response({"availabilityZoneInfo": [views.zone(zone, with_hosts=True) for zone in zones]})
+        return Response({"availabilityZoneInfo": [_view(zone, with_hosts=True) for zone in zones]})
+
+
+# --- views
+
+
+def _view(found: AvailabilityZone, with_hosts: bool) -> dict[str, Any]:
+    hosts = None
+    if with_hosts:
+        hosts = {
+            host: {
+                service.binary: {
+                    "available": state(service) == "up",
+                    "active": not service.disabled,
+                    "updated_at": view_helpers.iso_micros(
+                        service.last_seen_up or service.updated_at or service.created_at
+                    ),
+                }
+                for service in members
+            }
+            for host, members in found.hosts.items()
+        }
+    return {"zoneName": found.name, "zoneState": {"available": found.available}, "hosts": hosts}

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from nova_lite.api.compute.ssh_keys import MAX_LENGTH
+from nova_lite.api.compute import ssh_keys
 from nova_lite.base import exceptions
 from nova_lite.objects.keypair import CERTIFICATE_START
 
@@ -48,7 +48,7 @@ def generate(user_id: str) -> tuple[str, str]:
 
 def checked(certificate: str) -> str:
     """The certificate, unchanged. Raises `InvalidKeypair` unless it is one in PEM."""
-    if len(certificate) > MAX_LENGTH or not certificate.startswith(CERTIFICATE_START):
+    if len(certificate) > ssh_keys.MAX_LENGTH or not certificate.startswith(CERTIFICATE_START):
         raise exceptions.InvalidKeypair(reason="failed to generate fingerprint: it is not a certificate in PEM")
     _load(certificate)
     return certificate

@@ -1,14 +1,50 @@
-"""URLs of consoles, and where a console's token leads."""
+"""URLs of consoles, and where a console's token leads.
+What a server printed on its console."""
 
 from __future__ import annotations
 
-from nova_lite.api.compute.schemas import consoles as schemas
-from nova_lite.api.compute.schemas import queries
-from nova_lite.api.http.microversions import Change
+from nova_lite.api.compute import schema_types as t
+from nova_lite.api.http.microversions import Change, Versioned
 from nova_lite.api.http.wsgi import Extension, Request, Response, Route, action, declares
 from nova_lite.base import exceptions
 from nova_lite.console import tokens
 from nova_lite.policies import consoles as policies
+
+# --- schemas
+
+
+def _action(name: str, *console_types: str) -> t.Schema:
+    return t.wrapped(name, t.strict({"type": t.one_of(*console_types)}, ("type",)))
+
+
+GET_VNC_BODY = _action("os-getVNCConsole", "novnc", "xvpvnc")
+GET_SPICE_BODY = _action("os-getSPICEConsole", "spice-html5")
+GET_SERIAL_BODY = _action("os-getSerialConsole", "serial")
+
+_PROTOCOLS = ("vnc", "spice", "rdp", "serial")
+_TYPES = ("novnc", "xvpvnc", "spice-html5", "rdp-html5", "serial")
+
+
+def _create(protocols: tuple[str, ...], console_types: tuple[str, ...]) -> t.Schema:
+    asked = {"protocol": t.one_of(*protocols), "type": t.one_of(*console_types)}
+    return t.wrapped("remote_console", t.strict(asked, ("protocol", "type")))
+
+
+CREATE_BODY = Versioned(
+    {
+        Change.NO_CONSOLE_ACTIONS: _create(_PROTOCOLS, _TYPES),
+        Change.MKS_CONSOLE: _create((*_PROTOCOLS, "mks"), (*_TYPES, "webmks")),
+        Change.SPICE_DIRECT: _create((*_PROTOCOLS, "mks"), (*_TYPES, "webmks", "spice-direct")),
+    }
+)
+
+
+_LENGTH: t.Schema = {"type": ["integer", "string", "null"], "pattern": "^-?[0-9]+$", "minimum": -1, "maxLength": 9}
+
+CONSOLE_OUTPUT_BODY = t.wrapped("os-getConsoleOutput", t.strict({"length": _LENGTH}))
+
+
+# --- routes
 
 _LAST_ACTION = Change.NO_CONSOLE_ACTIONS - 1
 
@@ -23,15 +59,15 @@ class RemoteConsoles(Extension):
         Route("POST", "/servers/{server_id}/remote-consoles", "create", since=Change.NO_CONSOLE_ACTIONS),
     )
 
-    @declares(policies.REMOTE_CONSOLES, body=schemas.GET_VNC, answer="console")
+    @declares(policies.REMOTE_CONSOLES, body=GET_VNC_BODY, answer="console")
     def get_vnc_console(self, req: Request, id: str) -> Response:
         return self._old_answer(req, id, "vnc", "os-getVNCConsole")
 
-    @declares(policies.REMOTE_CONSOLES, body=schemas.GET_SPICE, answer="console")
+    @declares(policies.REMOTE_CONSOLES, body=GET_SPICE_BODY, answer="console")
     def get_spice_console(self, req: Request, id: str) -> Response:
         return self._old_answer(req, id, "spice", "os-getSPICEConsole")
 
-    @declares(policies.REMOTE_CONSOLES, body=schemas.GET_SERIAL, answer="console")
+    @declares(policies.REMOTE_CONSOLES, body=GET_SERIAL_BODY, answer="console")
     def get_serial_console(self, req: Request, id: str) -> Response:
         return self._old_answer(req, id, "serial", "os-getSerialConsole")
 
@@ -40,7 +76,7 @@ class RemoteConsoles(Extension):
         url = self.compute.get_console_url(req.context, id, protocol, console_type)
         return Response({"console": {"type": console_type, "url": url}})
 
-    @declares(policies.REMOTE_CONSOLES, body=schemas.CREATE, answer="remote_console")
+    @declares(policies.REMOTE_CONSOLES, body=CREATE_BODY, answer="remote_console")
     def create(self, req: Request, server_id: str) -> Response:
         asked = req.data["remote_console"]
         url = self.compute.get_console_url(req.context, server_id, asked["protocol"], asked["type"])
@@ -52,7 +88,7 @@ class ConsoleAuthTokens(Extension):
     title = "Tokens of consoles"
     routes = (Route("GET", "/os-console-auth-tokens/{id}", "show"),)
 
-    @declares(policies.AUTH_TOKENS, query=queries.NOTHING, answer="console", faults=(401,))
+    @declares(policies.AUTH_TOKENS, query=t.NO_PARAMETERS, answer="console", faults=(401,))
     def show(self, req: Request, id: str) -> Response:
         """Before 2.31 those of RDP consoles alone, of which there are none here."""
         console = self.conductor.console_token_get(req.context, tokens.digest(id))
@@ -67,3 +103,23 @@ class ConsoleAuthTokens(Extension):
         if req.has(Change.SPICE_DIRECT):
             where["tls_port"] = None
         return Response({"console": where})
+
+
+class ConsoleOutput(Extension):
+    alias = "os-console-output"
+    title = "Console output"
+    routes = (action("servers", "os-getConsoleOutput", "get_console_output"),)
+
+    @declares(policies.CONSOLE_OUTPUT, body=CONSOLE_OUTPUT_BODY, answer="output")
+    def get_console_output(self, req: Request, id: str) -> Response:
+        length = req.data["os-getConsoleOutput"].get("length")
+        lines = int(length) if length is not None and int(length) >= 0 else None
+        output = "".join(filter(_is_shown, self.compute.get_console_output(req.context, id, lines)))
+        if lines is not None:
+            output = output.removesuffix("\n").removesuffix("\r")  # clients count lines by splitting at newlines
+        return Response({"output": output})
+
+
+def _is_shown(char: str) -> bool:
+    """Guests print control characters that break terminals and XML-minded clients; text keeps tab and newlines."""
+    return char >= " " or char in "\t\r\n"

@@ -5,12 +5,28 @@ from __future__ import annotations
 from oslo_utils import strutils
 
 from nova_lite import operations
-from nova_lite.api.compute import passwords
-from nova_lite.api.compute.schemas import servers as schemas
-from nova_lite.api.http.microversions import Change
+from nova_lite.api.compute import schema_types as t
+from nova_lite.api.compute import server_password
+from nova_lite.api.http.microversions import Change, Versioned
 from nova_lite.api.http.wsgi import Extension, Request, Response, action, declares
 from nova_lite.base import exceptions
 from nova_lite.policies import servers as policies
+
+# --- schemas
+
+_EVACUATE_214: t.Schema = {"host": t.HOST, "adminPass": {"type": "string"}}
+
+EVACUATE_BODY = Versioned(
+    {
+        1: t.wrapped("evacuate", t.strict({**_EVACUATE_214, "onSharedStorage": t.BOOLEAN}, ("onSharedStorage",))),
+        Change.EVACUATE_AUTO: t.wrapped("evacuate", t.strict(_EVACUATE_214)),
+        Change.EVACUATE_FORCE: t.wrapped("evacuate", t.strict({**_EVACUATE_214, "force": t.BOOLEAN})),
+        Change.NO_FORCE: t.wrapped("evacuate", t.strict(_EVACUATE_214)),
+    }
+)
+
+
+# --- routes
 
 
 class Evacuate(Extension):
@@ -18,14 +34,14 @@ class Evacuate(Extension):
     title = "Evacuate"
     routes = (action("servers", "evacuate", "evacuate"),)
 
-    @declares(policies.EVACUATE, body=schemas.EVACUATE)
+    @declares(policies.EVACUATE, body=EVACUATE_BODY)
     def evacuate(self, req: Request, id: str) -> Response:
         """Disks are never shared here, so the server gets a new one from its image. Before 2.29, or with
         ``force``, a ``host`` is taken past the filters, and only the claim judges whether it fits there."""
         body = req.data["evacuate"]
         if strutils.bool_from_string(body.get("onSharedStorage", False)):
             raise exceptions.ValidationError(detail="onSharedStorage: no host shares its disks with another one here.")
-        password = passwords.of_body(body)
+        password = server_password.admin_password(body)
         stopped = req.has(Change.EVACUATE_STOPPED)
         forced = not req.has(Change.EVACUATE_FORCE) or strutils.bool_from_string(body.get("force", False))
         payload = {"host": body.get("host"), "forced": forced, "admin_password": password, "stopped": stopped}

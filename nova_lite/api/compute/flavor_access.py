@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from nova_lite.api.compute.schemas import flavors as schemas
-from nova_lite.api.compute.schemas import queries
+from nova_lite.api.compute import schema_types as t
 from nova_lite.api.http.microversions import Change
 from nova_lite.api.http.wsgi import Extension, Request, Response, Route, action, declares
 from nova_lite.policies import flavors as policies
+
+# --- schemas
+
+_PROJECT: t.Schema = t.strict({"tenant": t.TEXT}, ("tenant",))
+ADD_ACCESS_BODY = t.wrapped("addTenantAccess", _PROJECT)
+REMOVE_ACCESS_BODY = t.wrapped("removeTenantAccess", _PROJECT)
+
+
+# --- routes
 
 
 class FlavorAccess(Extension):
@@ -20,23 +28,23 @@ class FlavorAccess(Extension):
         action("flavors", "removeTenantAccess", "remove"),
     )
 
-    @declares(policies.ACCESS, query=queries.NOTHING, answer="flavor_access")
+    @declares(policies.ACCESS, query=t.NO_PARAMETERS, answer="flavor_access")
     def index(self, req: Request, flavor_id: str) -> Response:
-        return _answer(flavor_id, self.conductor.flavor_access_list(req.context, flavor_id))
+        return _response(flavor_id, self.conductor.flavor_access_list(req.context, flavor_id))
 
-    @declares(policies.ACCESS_ADD, body=schemas.ADD_ACCESS, answer="flavor_access")
+    @declares(policies.ACCESS_ADD, body=ADD_ACCESS_BODY, answer="flavor_access")
     def add(self, req: Request, id: str) -> Response:
         """To a public flavor only up to 2.6, without effect."""
         project_id = req.data["addTenantAccess"]["tenant"]
         even_public = not req.has(Change.FLAVOR_ACCESS_PRIVATE_ONLY)
-        return _answer(id, self.conductor.flavor_access_add(req.context, id, project_id, even_public))
+        return _response(id, self.conductor.flavor_access_add(req.context, id, project_id, even_public))
 
-    @declares(policies.ACCESS_REMOVE, body=schemas.REMOVE_ACCESS, answer="flavor_access")
+    @declares(policies.ACCESS_REMOVE, body=REMOVE_ACCESS_BODY, answer="flavor_access")
     def remove(self, req: Request, id: str) -> Response:
         project_id = req.data["removeTenantAccess"]["tenant"]
-        return _answer(id, self.conductor.flavor_access_remove(req.context, id, project_id))
+        return _response(id, self.conductor.flavor_access_remove(req.context, id, project_id))
 
 
-def _answer(flavor_id: str, projects: list[str]) -> Response:
+def _response(flavor_id: str, projects: list[str]) -> Response:
     rows: list[dict[str, Any]] = [{"flavor_id": flavor_id, "tenant_id": project} for project in projects]
     return Response({"flavor_access": rows})

@@ -5,12 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from nova_lite import hardware
-from nova_lite.api.compute.schemas import flavors as schemas
-from nova_lite.api.compute.schemas import queries
+from nova_lite.api.compute import schema_types as t
 from nova_lite.api.http.microversions import Change
 from nova_lite.api.http.wsgi import ANY_KEY, Extension, Request, Response, Route, declares
 from nova_lite.base import exceptions
 from nova_lite.policies import flavors as policies
+
+# --- schemas
+
+EXTRA_SPECS_CREATE_BODY = t.wrapped("extra_specs", t.EXTRA_SPECS)
+EXTRA_SPECS_UPDATE_BODY = {**t.EXTRA_SPECS, "maxProperties": 1}
+
+
+# --- routes
 
 _PATH = "/flavors/{flavor_id}/os-extra_specs"
 
@@ -26,24 +33,24 @@ class FlavorExtraSpecs(Extension):
         Route("DELETE", _PATH + "/{key}", "delete"),
     )
 
-    @declares(policies.SPECS_INDEX, query=queries.NOTHING, answer="extra_specs")
+    @declares(policies.SPECS_INDEX, query=t.NO_PARAMETERS, answer="extra_specs")
     def index(self, req: Request, flavor_id: str) -> Response:
         return Response({"extra_specs": self.conductor.flavor_get(req.context, flavor_id).extra_specs})
 
-    @declares(policies.SPECS_SHOW, query=queries.NOTHING, answer=ANY_KEY)
+    @declares(policies.SPECS_SHOW, query=t.NO_PARAMETERS, answer=ANY_KEY)
     def show(self, req: Request, flavor_id: str, key: str) -> Response:
         specs = self.conductor.flavor_get(req.context, flavor_id).extra_specs
         if key not in specs:
             raise exceptions.FlavorExtraSpecNotFound(flavor_id=flavor_id, key=key)
         return Response({key: specs[key]})
 
-    @declares(policies.SPECS_CREATE, body=schemas.EXTRA_SPECS_CREATE, answer="extra_specs")
+    @declares(policies.SPECS_CREATE, body=EXTRA_SPECS_CREATE_BODY, answer="extra_specs")
     def create(self, req: Request, flavor_id: str) -> Response:
         specs = _checked(req, req.data["extra_specs"])
         self.conductor.flavor_extra_specs_update(req.context, flavor_id, specs)
         return Response({"extra_specs": specs})
 
-    @declares(policies.SPECS_UPDATE, body=schemas.EXTRA_SPECS_UPDATE, answer=ANY_KEY)
+    @declares(policies.SPECS_UPDATE, body=EXTRA_SPECS_UPDATE_BODY, answer=ANY_KEY)
     def update(self, req: Request, flavor_id: str, key: str) -> Response:
         if key not in req.data:
             raise exceptions.ValidationError(detail="Request body and URI mismatch")

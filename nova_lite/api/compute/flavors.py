@@ -6,14 +6,75 @@ from typing import Any
 
 from oslo_utils import strutils
 
-from nova_lite.api.compute.schemas import flavors as schemas
-from nova_lite.api.compute.schemas import queries
-from nova_lite.api.compute.views import flavors as views
-from nova_lite.api.http.microversions import Change
+from nova_lite.api.compute import schema_types as t
+from nova_lite.api.http.microversions import Change, Versioned
 from nova_lite.api.http.wsgi import Extension, Query, Request, Response, Route, declares
 from nova_lite.base import exceptions
 from nova_lite.objects import Flavor
 from nova_lite.policies import flavors as policies
+
+# --- schemas
+
+_FLAVOR_21: t.Schema = {
+    "name": t.NAME,
+    "id": {
+        "type": ["string", "number", "null"],
+        "minimum": 0,
+        "minLength": 1,
+        "maxLength": 255,
+        "pattern": r"^(?! )[a-zA-Z0-9. _-]+(?<! )$",
+    },
+    "ram": t.POSITIVE,
+    "vcpus": t.POSITIVE,
+    "disk": t.NON_NEGATIVE,
+    "OS-FLV-EXT-DATA:ephemeral": t.NON_NEGATIVE,
+    "swap": t.NON_NEGATIVE,
+    "rxtx_factor": {"type": ["number", "string"], "pattern": r"^[0-9]+(\.[0-9]+)?$", "minimum": 1e-9, "maximum": 1e9},
+    "os-flavor-access:is_public": t.BOOLEAN,
+}
+_DESCRIPTION: t.Schema = {"type": ["string", "null"], "maxLength": 65535, "format": "printable"}
+_FLAVOR_2102: t.Schema = {
+    **{name: schema for name, schema in _FLAVOR_21.items() if name != "rxtx_factor"},
+    "description": _DESCRIPTION,
+}
+_REQUIRED = ("name", "ram", "vcpus", "disk")
+
+CREATE_BODY = Versioned(
+    {
+        1: t.wrapped("flavor", t.strict(_FLAVOR_21, _REQUIRED)),
+        Change.FLAVOR_DESCRIPTION: t.wrapped(
+            "flavor", t.strict({**_FLAVOR_21, "description": _DESCRIPTION}, _REQUIRED)
+        ),
+        Change.NO_UNKNOWN_QUERIES: t.wrapped("flavor", t.strict(_FLAVOR_2102, _REQUIRED)),
+    }
+)
+
+UPDATE_BODY = t.wrapped("flavor", t.strict({"description": _DESCRIPTION}, ("description",)))
+
+_SORT_KEYS = (
+    *("created_at", "description", "disabled", "ephemeral_gb", "flavorid", "id", "is_public"),
+    *("memory_mb", "name", "root_gb", "swap", "updated_at", "vcpus"),
+)
+_LIST: t.Schema = {
+    **t.PAGING,
+    "is_public": t.Q_ANY,
+    "minRam": t.Q_ANY,
+    "minDisk": t.Q_ANY,
+    "sort_key": t.each(t.one_of(*_SORT_KEYS, "rxtx_factor")),
+    "sort_dir": t.Q_SORT_DIR,
+}
+_LIST_2102: t.Schema = {**_LIST, "name": t.Q_REGEX, "sort_key": t.each(t.one_of(*_SORT_KEYS))}
+
+INDEX_QUERY = Versioned(
+    {
+        1: t.loose_query(_LIST),
+        Change.STRICT_QUERIES: t.strict(_LIST),
+        Change.NO_UNKNOWN_QUERIES: t.strict(_LIST_2102),
+    }
+)
+
+
+# --- routes
 
 
 class Flavors(Extension):
@@ -28,29 +89,29 @@ class Flavors(Extension):
         Route("DELETE", "/flavors/{id}", "delete"),
     )
 
-    @declares(policies.INDEX, query=schemas.INDEX, answer="flavors")
+    @declares(policies.INDEX, query=INDEX_QUERY, answer="flavors")
     def index(self, req: Request) -> Response:
         flavors, links = self._list(req)
-        return Response({"flavors": views.index(req, flavors), **links})
+        return Response({"flavors": _short_views(req, flavors), **links})
 
-    @declares(policies.DETAIL, query=schemas.INDEX, answer="flavors")
+    @declares(policies.DETAIL, query=INDEX_QUERY, answer="flavors")
     def detail(self, req: Request) -> Response:
         flavors, links = self._list(req)
-        return Response({"flavors": views.detail(req, flavors), **links})
+        return Response({"flavors": _detail_views(req, flavors), **links})
 
-    @declares(policies.SHOW, query=queries.NOTHING, answer="flavor")
+    @declares(policies.SHOW, query=t.NO_PARAMETERS, answer="flavor")
     def show(self, req: Request, id: str) -> Response:
-        return Response({"flavor": views.show(req, self.conductor.flavor_get(req.context, id))})
+        return Response({"flavor": _view(req, self.conductor.flavor_get(req.context, id))})
 
-    @declares(policies.CREATE, body=schemas.CREATE, answer="flavor")
+    @declares(policies.CREATE, body=CREATE_BODY, answer="flavor")
     def create(self, req: Request) -> Response:
         flavor = self.conductor.flavor_create(req.context, _flavor(req.data["flavor"]))
-        return Response({"flavor": views.show(req, flavor)})
+        return Response({"flavor": _view(req, flavor)})
 
-    @declares(policies.UPDATE, body=schemas.UPDATE, answer="flavor")
+    @declares(policies.UPDATE, body=UPDATE_BODY, answer="flavor")
     def update(self, req: Request, id: str) -> Response:
         flavor = self.conductor.flavor_update(req.context, id, req.data["flavor"]["description"])
-        return Response({"flavor": views.show(req, flavor)})
+        return Response({"flavor": _view(req, flavor)})
 
     @declares(policies.DELETE, status=202)
     def delete(self, req: Request, id: str) -> Response:
@@ -113,3 +174,58 @@ def _flavor(body: dict[str, Any]) -> Flavor:
         is_public=strutils.bool_from_string(body.get("os-flavor-access:is_public", True)),
         description=body.get("description"),
     )
+
+
+# --- views
+
+
+def _short_views(req: Request, flavors: list[Flavor]) -> list[dict[str, Any]]:
+    return [_short_view(req, flavor) for flavor in flavors]
+
+
+def _detail_views(req: Request, flavors: list[Flavor]) -> list[dict[str, Any]]:
+    with_specs = req.has(Change.FLAVOR_EXTRA_SPECS) and req.allows(policies.SPECS_INDEX)
+    return [_detail_view(req, flavor, with_specs) for flavor in flavors]
+
+
+def _view(req: Request, flavor: Flavor) -> dict[str, Any]:
+    return _detail_views(req, [flavor])[0]
+
+
+def embedded_view(flavor: Flavor, with_specs: bool) -> dict[str, Any]:
+    """As a server shows the flavor it was made with, since 2.47."""
+    view: dict[str, Any] = {
+        "vcpus": flavor.vcpus,
+        "ram": flavor.memory_mb,
+        "disk": flavor.root_gb,
+        "ephemeral": flavor.ephemeral_gb,
+        "swap": flavor.swap,
+        "original_name": flavor.name,
+    }
+    if with_specs:
+        view["extra_specs"] = flavor.extra_specs
+    return view
+
+
+def _short_view(req: Request, flavor: Flavor) -> dict[str, Any]:
+    view: dict[str, Any] = {"id": flavor.flavorid, "name": flavor.name, "links": req.links("flavors", flavor.flavorid)}
+    if req.has(Change.FLAVOR_DESCRIPTION):
+        view["description"] = flavor.description
+    return view
+
+
+def _detail_view(req: Request, flavor: Flavor, with_specs: bool) -> dict[str, Any]:
+    no_swap: Any = 0 if req.has(Change.STRICT_QUERIES) else ""
+    view = _short_view(req, flavor) | {
+        "ram": flavor.memory_mb,
+        "disk": flavor.root_gb,
+        "swap": flavor.swap or no_swap,
+        "OS-FLV-EXT-DATA:ephemeral": flavor.ephemeral_gb,
+        "vcpus": flavor.vcpus,
+        "os-flavor-access:is_public": flavor.is_public,
+    }
+    if not req.has(Change.NO_UNKNOWN_QUERIES):
+        view |= {"OS-FLV-DISABLED:disabled": flavor.disabled, "rxtx_factor": flavor.rxtx_factor}
+    if with_specs:
+        view["extra_specs"] = flavor.extra_specs
+    return view

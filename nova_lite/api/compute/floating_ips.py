@@ -5,12 +5,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from nova_lite.api.compute import networks
-from nova_lite.api.compute.schemas import floating_ips as schemas
-from nova_lite.api.http.microversions import Change
+from nova_lite.api.compute import schema_types as t
+from nova_lite.api.http.microversions import LAST_WITH_PROXIES, Change
 from nova_lite.api.http.wsgi import Extension, Request, Response, Route, action, declares
 from nova_lite.objects import FloatingIp
 from nova_lite.policies import floating_ips as policies
+
+# --- schemas
+
+CREATE_BODY: t.Schema = {
+    "type": ["object", "null"],
+    "properties": {"pool": {"type": ["string", "null"], "maxLength": 255}},
+    "additionalProperties": False,
+}
+_ADDRESS: t.Schema = {"type": "string", "format": "ipv4"}
+ADD_BODY = t.wrapped("addFloatingIp", t.strict({"address": _ADDRESS, "fixed_address": _ADDRESS}, ("address",)))
+REMOVE_BODY = t.wrapped("removeFloatingIp", t.strict({"address": _ADDRESS}, ("address",)))
+
+
+# --- routes
 
 _PATH = "/os-floating-ips"
 _LAST_ACTION = Change.NO_ADDRESS_ACTIONS - 1
@@ -20,11 +33,11 @@ class FloatingIps(Extension):
     alias = "os-floating-ips"
     title = "Floating addresses"
     routes = (
-        Route("GET", "/os-floating-ip-pools", "pools", until=networks.LAST),
-        Route("GET", _PATH, "index", until=networks.LAST),
-        Route("POST", _PATH, "create", until=networks.LAST),
-        Route("GET", _PATH + "/{id}", "show", until=networks.LAST),
-        Route("DELETE", _PATH + "/{id}", "delete", until=networks.LAST),
+        Route("GET", "/os-floating-ip-pools", "pools", until=LAST_WITH_PROXIES),
+        Route("GET", _PATH, "index", until=LAST_WITH_PROXIES),
+        Route("POST", _PATH, "create", until=LAST_WITH_PROXIES),
+        Route("GET", _PATH + "/{id}", "show", until=LAST_WITH_PROXIES),
+        Route("DELETE", _PATH + "/{id}", "delete", until=LAST_WITH_PROXIES),
         action("servers", "addFloatingIp", "add", until=_LAST_ACTION),
         action("servers", "removeFloatingIp", "remove", until=_LAST_ACTION),
     )
@@ -36,35 +49,35 @@ class FloatingIps(Extension):
 
     @declares(policies.LIST, answer="floating_ips")
     def index(self, req: Request) -> Response:
-        return Response({"floating_ips": [_show(each) for each in self.conductor.floating_ip_list(req.context)]})
+        return Response({"floating_ips": [_view(each) for each in self.conductor.floating_ip_list(req.context)]})
 
     @declares(policies.SHOW, answer="floating_ip")
     def show(self, req: Request, id: str) -> Response:
-        return Response({"floating_ip": _show(self.conductor.floating_ip_get(req.context, id))})
+        return Response({"floating_ip": _view(self.conductor.floating_ip_get(req.context, id))})
 
-    @declares(policies.CREATE, body=schemas.CREATE, answer="floating_ip")
+    @declares(policies.CREATE, body=CREATE_BODY, answer="floating_ip")
     def create(self, req: Request) -> Response:
         pool = (req.data or {}).get("pool") or None
-        return Response({"floating_ip": _show(self.conductor.floating_ip_create(req.context, pool))})
+        return Response({"floating_ip": _view(self.conductor.floating_ip_create(req.context, pool))})
 
     @declares(policies.DELETE, status=202)
     def delete(self, req: Request, id: str) -> Response:
         self.conductor.floating_ip_delete(req.context, id)
         return Response(status=202)
 
-    @declares(policies.ADD, body=schemas.ADD, status=202)
+    @declares(policies.ADD, body=ADD_BODY, status=202)
     def add(self, req: Request, id: str) -> Response:
         wanted = req.data["addFloatingIp"]
         self.conductor.floating_ip_associate(req.context, id, wanted["address"], wanted.get("fixed_address"))
         return Response(status=202)
 
-    @declares(policies.REMOVE, body=schemas.REMOVE, status=202)
+    @declares(policies.REMOVE, body=REMOVE_BODY, status=202)
     def remove(self, req: Request, id: str) -> Response:
         self.conductor.floating_ip_disassociate(req.context, id, req.data["removeFloatingIp"]["address"])
         return Response(status=202)
 
 
-def _show(found: FloatingIp) -> dict[str, Any]:
+def _view(found: FloatingIp) -> dict[str, Any]:
     return {
         "id": found.id,
         "ip": found.address,

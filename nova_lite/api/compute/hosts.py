@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from nova_lite.api.compute.schemas import hosts as schemas
-from nova_lite.api.compute.schemas import queries
-from nova_lite.api.compute.views import hosts as views
+from typing import Any
+
+from nova_lite.api.compute import schema_types as t
 from nova_lite.api.http.microversions import Change
 from nova_lite.api.http.wsgi import Declaration, Extension, Request, Response, Route, declares
 from nova_lite.base import exceptions
-from nova_lite.objects import ComputeNode, InstanceFilters, Service
+from nova_lite.objects import ComputeNode, Instance, InstanceFilters, Service
 from nova_lite.policies import hosts as policies
+
+# --- schemas
+
+HOSTS_QUERY = t.loose_query({"zone": t.Q_ANY})
+HOST_UPDATE_BODY = t.strict(
+    {
+        "status": t.one_of("enable", "disable"),
+        "maintenance_mode": t.one_of("enable", "disable"),
+    },
+    minProperties=1,
+)
+
+
+# --- routes
 
 _LAST = Change.NO_HOSTS - 1
 _PATH = "/os-hosts"
@@ -31,22 +45,22 @@ class Hosts(Extension):
         ),
     )
 
-    @declares(policies.HOSTS_LIST, query=schemas.HOSTS, answer="hosts")
+    @declares(policies.HOSTS_LIST, query=HOSTS_QUERY, answer="hosts")
     def index(self, req: Request) -> Response:
         zone = req.query.one("zone")
         services = self.conductor.service_list(req.context, None, None)
         return Response(
-            {"hosts": [views.short(item) for item in services if not zone or item.availability_zone == zone]}
+            {"hosts": [_short_view(item) for item in services if not zone or item.availability_zone == zone]}
         )
 
-    @declares(policies.HOSTS_SHOW, query=queries.NOTHING, answer="host")
+    @declares(policies.HOSTS_SHOW, query=t.NO_PARAMETERS, answer="host")
     def show(self, req: Request, id: str) -> Response:
         nodes = self._nodes(req, id)
         filters = InstanceFilters(host=id, with_user_data=False)
         instances = self.conductor.instance_list(req.context, filters, None, None, ["created_at"], ["asc"])
-        return Response({"host": views.resources(id, nodes, instances)})
+        return Response({"host": _resources_view(id, nodes, instances)})
 
-    @declares(policies.HOSTS_UPDATE, body=schemas.HOST_UPDATE, answer=("host", "status"))
+    @declares(policies.HOSTS_UPDATE, body=HOST_UPDATE_BODY, answer=("host", "status"))
     def update(self, req: Request, id: str) -> Response:
         """Maintenance would move the host's servers away, which no driver here can."""
         service = self._service(req, id)
@@ -72,3 +86,38 @@ class Hosts(Extension):
         if not nodes:
             raise exceptions.HostNotFound(host=host[:64])
         return nodes
+
+
+# --- views
+
+Amounts = tuple[int, int, int]  # vCPUs, MB of memory, GB of disk
+
+
+def _short_view(service: Service) -> dict[str, Any]:
+    return {
+        "host_name": service.host,
+        "service": service.binary.removeprefix("nova-"),
+        "zone": service.availability_zone,
+    }
+
+
+def _resources_view(host: str, nodes: list[ComputeNode], instances: list[Instance]) -> list[dict[str, Any]]:
+    """``used_now`` is what is claimed, ``used_max`` what the host's servers may take."""
+    total = _sum([(node.inventory.vcpus, node.inventory.memory_mb, node.inventory.disk_gb) for node in nodes])
+    used = _sum([(node.vcpus_used, node.memory_mb_used, node.disk_gb_used) for node in nodes])
+    projects = sorted({instance.project_id for instance in instances})
+    rows = {"(total)": total, "(used_now)": used, "(used_max)": _sum([_amounts(item) for item in instances])}
+    for project in projects:
+        rows[project] = _sum([_amounts(item) for item in instances if item.project_id == project])
+    return [
+        {"resource": {"host": host, "project": project, "cpu": cpu, "memory_mb": memory_mb, "disk_gb": disk_gb}}
+        for project, (cpu, memory_mb, disk_gb) in rows.items()
+    ]
+
+
+def _amounts(instance: Instance) -> Amounts:
+    return instance.flavor.vcpus, instance.flavor.memory_mb, instance.flavor.disk_gb
+
+
+def _sum(amounts: list[Amounts]) -> Amounts:
+    return sum(item[0] for item in amounts), sum(item[1] for item in amounts), sum(item[2] for item in amounts)

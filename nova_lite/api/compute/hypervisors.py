@@ -2,26 +2,43 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from typing import Any
 
 from oslo_utils import strutils
 
-from nova_lite.api.compute.schemas import hosts as schemas
-from nova_lite.api.compute.schemas import queries
-from nova_lite.api.compute.views import hypervisors as views
+from nova_lite.api.compute import schema_types as t
+from nova_lite.api.compute import services
 from nova_lite.api.http import validation
 from nova_lite.api.http.microversions import Change
 from nova_lite.api.http.wsgi import Extension, Query, Request, Response, Route, declares
-from nova_lite.base import exceptions
+from nova_lite.base import cpu_sets, exceptions
 from nova_lite.objects import ComputeNode, Instance, InstanceFilters
 from nova_lite.policies import hosts as policies
+
+# --- schemas
+
+_HYPERVISORS_253: t.Schema = {
+    **t.PAGING,
+    "hypervisor_hostname_pattern": t.each(t.HOST),
+    "with_servers": t.Q_BOOLEAN,
+}
+
+HYPERVISORS_QUERY = t.query({}, {Change.HYPERVISOR_PAGING: t.PAGING, Change.UUIDS_OF_SERVICES: _HYPERVISORS_253})
+
+_WITH_SERVERS: t.Schema = {"with_servers": t.Q_BOOLEAN}
+
+HYPERVISOR_QUERY = t.query({}, {Change.UUIDS_OF_SERVICES: _WITH_SERVERS})
+
+
+# --- routes
 
 _PATH = "/os-hypervisors"
 _BEFORE_UUIDS = Change.UUIDS_OF_SERVICES - 1
 _BEFORE_2_88 = Change.NO_HYPERVISOR_STATISTICS - 1
 
-Servers = dict[tuple[str | None, str | None], list[Instance]]
+ServersByNode = dict[tuple[str | None, str | None], list[Instance]]
 
 
 class Hypervisors(Extension):
@@ -37,47 +54,47 @@ class Hypervisors(Extension):
         Route("GET", _PATH + "/{id}/servers", "servers", until=_BEFORE_UUIDS),
     )
 
-    @declares(policies.HYPERVISORS_LIST, query=schemas.HYPERVISORS, answer="hypervisors")
+    @declares(policies.HYPERVISORS_LIST, query=HYPERVISORS_QUERY, answer="hypervisors")
     def index(self, req: Request) -> Response:
         nodes, servers, links = self._list(req)
-        return Response({"hypervisors": [views.short(req, node, servers) for node in nodes], **links})
+        return Response({"hypervisors": [_short_view(req, node, servers) for node in nodes], **links})
 
-    @declares(policies.HYPERVISORS_DETAIL, query=schemas.HYPERVISORS, answer="hypervisors")
+    @declares(policies.HYPERVISORS_DETAIL, query=HYPERVISORS_QUERY, answer="hypervisors")
     def detail(self, req: Request) -> Response:
         nodes, servers, links = self._list(req)
-        return Response({"hypervisors": [views.whole(req, node, servers) for node in nodes], **links})
+        return Response({"hypervisors": [_detail_view(req, node, servers) for node in nodes], **links})
 
-    @declares(policies.HYPERVISORS_SHOW, query=schemas.HYPERVISOR, answer="hypervisor")
+    @declares(policies.HYPERVISORS_SHOW, query=HYPERVISOR_QUERY, answer="hypervisor")
     def show(self, req: Request, id: str) -> Response:
         node = self._get(req, id)
         servers = self._servers(req) if _with_servers(req.query) else None
-        return Response({"hypervisor": views.whole(req, node, servers)})
+        return Response({"hypervisor": _detail_view(req, node, servers)})
 
-    @declares(policies.HYPERVISORS_UPTIME, query=queries.NOTHING, answer="hypervisor")
+    @declares(policies.HYPERVISORS_UPTIME, query=t.NO_PARAMETERS, answer="hypervisor")
     def uptime(self, req: Request, id: str) -> Response:
         node = self._get(req, id)
-        if not views.is_up(node):
+        if not _is_up(node):
             raise exceptions.ValidationError(detail=f"Service of host {node.host} is unavailable: it is down.")
         if node.inventory.uptime is None:
             raise exceptions.NotImplementedByDriver(operation="telling its uptime")
-        return Response({"hypervisor": views.short(req, node, None) | {"uptime": node.inventory.uptime}})
+        return Response({"hypervisor": _short_view(req, node, None) | {"uptime": node.inventory.uptime}})
 
-    @declares(policies.HYPERVISORS_STATISTICS, query=queries.NOTHING, answer="hypervisor_statistics")
+    @declares(policies.HYPERVISORS_STATISTICS, query=t.NO_PARAMETERS, answer="hypervisor_statistics")
     def statistics(self, req: Request) -> Response:
         nodes = self.conductor.compute_node_list(req.context, None, None, None)
-        return Response({"hypervisor_statistics": views.statistics(nodes)})
+        return Response({"hypervisor_statistics": _statistics_view(nodes)})
 
     @declares(policies.HYPERVISORS_SEARCH, answer="hypervisors")
     def search(self, req: Request, id: str) -> Response:
         nodes = self._matching(req, id)
-        return Response({"hypervisors": [views.short(req, node, None) for node in nodes]})
+        return Response({"hypervisors": [_short_view(req, node, None) for node in nodes]})
 
     @declares(policies.HYPERVISORS_SERVERS, answer="hypervisors")
     def servers(self, req: Request, id: str) -> Response:
         nodes, servers = self._matching(req, id), self._servers(req)
-        return Response({"hypervisors": [views.short(req, node, servers) for node in nodes]})
+        return Response({"hypervisors": [_short_view(req, node, servers) for node in nodes]})
 
-    def _list(self, req: Request) -> tuple[list[ComputeNode], Servers | None, dict[str, Any]]:
+    def _list(self, req: Request) -> tuple[list[ComputeNode], ServersByNode | None, dict[str, Any]]:
         """A page of hypervisors, their servers if asked for, and the link to the next page."""
         query = req.query
         pattern = query.one("hypervisor_hostname_pattern")
@@ -92,7 +109,7 @@ class Hypervisors(Extension):
         servers = self._servers(req) if _with_servers(query) else None
         if pattern is not None:
             return nodes, servers, {}
-        return nodes, servers, req.next_page("hypervisors_links", nodes, limit, lambda node: views.identity(req, node))
+        return nodes, servers, req.next_page("hypervisors_links", nodes, limit, lambda node: _identity(req, node))
 
     def _get(self, req: Request, node_id: str) -> ComputeNode:
         """A name in place of an id is 400 since ids are uuids (clients then look it up in the list), 404 before."""
@@ -109,9 +126,9 @@ class Hypervisors(Extension):
             raise exceptions.NoHypervisorMatches(pattern=pattern[:64])
         return nodes
 
-    def _servers(self, req: Request) -> Servers:
+    def _servers(self, req: Request) -> ServersByNode:
         """All servers, by the host and node they are on."""
-        servers: Servers = defaultdict(list)
+        servers: ServersByNode = defaultdict(list)
         everything = InstanceFilters(with_user_data=False)
         for instance in self.conductor.instance_list(req.context, everything, None, None, ["created_at"], ["asc"]):
             servers[instance.host, instance.node].append(instance)
@@ -120,3 +137,80 @@ class Hypervisors(Extension):
 
 def _with_servers(query: Query) -> bool:
     return strutils.bool_from_string(query.one("with_servers") or "false", strict=True)
+
+
+# --- views
+
+
+def _identity(req: Request, node: ComputeNode) -> str:
+    return node.uuid if req.has(Change.UUIDS_OF_SERVICES) else str(node.id)
+
+
+def _is_up(node: ComputeNode) -> bool:
+    """Whether what the host last told of itself may be believed to be so now."""
+    return services.state(node.service) == "up"
+
+
+def _short_view(req: Request, node: ComputeNode, servers: ServersByNode | None) -> dict[str, Any]:
+    """``servers`` by host and node: None when they were not asked for."""
+    view: dict[str, Any] = {
+        "id": node.uuid if req.has(Change.UUIDS_OF_SERVICES) else node.id,
+        "hypervisor_hostname": node.node,
+        "state": services.state(node.service),
+        "status": services.status(node.service),
+    }
+    if servers is not None:
+        here = [{"uuid": item.uuid, "name": item.name} for item in servers.get((node.host, node.node), [])]
+        if here or req.has(Change.STRICT_QUERIES):
+            view["servers"] = here
+    return view
+
+
+def _detail_view(req: Request, node: ComputeNode, servers: ServersByNode | None) -> dict[str, Any]:
+    service = node.service
+    view = _short_view(req, node, servers) | {
+        "hypervisor_type": node.inventory.hypervisor_type,
+        "hypervisor_version": node.inventory.hypervisor_version,
+        "host_ip": node.inventory.host_ip,
+        "service": {
+            "id": service.uuid if req.has(Change.UUIDS_OF_SERVICES) else service.id,
+            "host": node.host,
+            "disabled_reason": service.disabled_reason,
+        },
+    }
+    if req.has(Change.NO_HYPERVISOR_STATISTICS):
+        return view | {"uptime": node.inventory.uptime if _is_up(node) else None}
+    cpu_info = node.inventory.cpu_info
+    view["cpu_info"] = cpu_info if req.has(Change.CPU_INFO_OBJECT) else json.dumps(cpu_info)
+    return view | _amounts(node)
+
+
+def _statistics_view(nodes: list[ComputeNode]) -> dict[str, int]:
+    total = {"count": len(nodes), **dict.fromkeys(_AMOUNTS, 0)}
+    for node in nodes:
+        for name, amount in _amounts(node).items():
+            total[name] += amount or 0
+    return total
+
+
+_AMOUNTS = (
+    *("vcpus", "vcpus_used", "memory_mb", "memory_mb_used", "local_gb", "local_gb_used", "free_ram_mb"),
+    *("free_disk_gb", "disk_available_least", "current_workload", "running_vms"),
+)
+
+
+def _amounts(node: ComputeNode) -> dict[str, int | None]:
+    has = node.inventory
+    return {
+        "vcpus": has.vcpus + sum(len(cpu_sets.parse(cell.dedicated_cpus)) for cell in has.numa),
+        "vcpus_used": node.vcpus_used + sum(len(used.cpus) for used in node.numa_used.values()),
+        "memory_mb": has.memory_mb,
+        "memory_mb_used": node.memory_mb_used,
+        "local_gb": has.disk_gb,
+        "local_gb_used": node.disk_gb_used,
+        "free_ram_mb": has.memory_mb - node.memory_mb_used,
+        "free_disk_gb": has.disk_gb - node.disk_gb_used,
+        "disk_available_least": has.disk_available_least,
+        "current_workload": node.current_workload,
+        "running_vms": node.running_vms,
+    }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nova_lite.api.compute.schemas import metadata as schemas
+from nova_lite.api.compute import schema_types as t
 from nova_lite.api.http.microversions import Change
 from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
 from nova_lite.base import exceptions
@@ -33,18 +33,18 @@ class ImageMetadata(Extension):
     def show(self, req: Request, image_id: str, key: str) -> Response:
         return Response({"meta": {key: self._existing(req, image_id, key)}})
 
-    @declares(policies.METADATA_CHANGE, body=schemas.ALL, answer="metadata")
+    @declares(policies.METADATA_CHANGE, body=t.METADATA_BODY, answer="metadata")
     def create(self, req: Request, image_id: str) -> Response:
         new = req.data["metadata"]
         return Response({"metadata": self._change(req, image_id, self._get(req, image_id), new)})
 
-    @declares(policies.METADATA_CHANGE, body=schemas.ALL, answer="metadata")
+    @declares(policies.METADATA_CHANGE, body=t.METADATA_BODY, answer="metadata")
     def update_all(self, req: Request, image_id: str) -> Response:
         new = req.data["metadata"]
         gone = dict.fromkeys(self._get(req, image_id).keys() - new.keys())
         return Response({"metadata": self._change(req, image_id, {}, new, gone)})
 
-    @declares(policies.METADATA_CHANGE, body=schemas.ITEM, answer="meta")
+    @declares(policies.METADATA_CHANGE, body=t.METADATA_ITEM_BODY, answer="meta")
     def update(self, req: Request, image_id: str, key: str) -> Response:
         meta = req.data["meta"]
         if key not in meta:

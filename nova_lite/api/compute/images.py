@@ -4,41 +4,51 @@ from __future__ import annotations
 
 from typing import Any
 
-from nova_lite.api.compute.schemas import queries
-from nova_lite.api.compute.views import images as views
+from nova_lite.api.compute import schema_types as t
+from nova_lite.api.compute import view_helpers
 from nova_lite.api.http import validation
-from nova_lite.api.http.microversions import Change
+from nova_lite.api.http.microversions import LAST_WITH_PROXIES
 from nova_lite.api.http.wsgi import Extension, Query, Request, Response, Route, declares
 from nova_lite.base import exceptions
 from nova_lite.objects import Image
 from nova_lite.policies import images as policies
 
-_LAST = Change.NO_PROXIES - 1
+# --- schemas
+
+_IMAGES: t.Schema = {
+    **t.PAGING,
+    "changes-since": t.Q_TIME,
+    **dict.fromkeys(("name", "status", "server", "type", "minRam", "minDisk"), t.Q_ANY),
+}
+IMAGES_QUERY: t.Schema = {**t.loose_query(_IMAGES), "patternProperties": {"^property-": t.Q_ANY}}
+
+
+# --- routes
 
 
 class Images(Extension):
     alias = "images"
     title = "Images"
     routes = (
-        Route("GET", "/images", "index", until=_LAST),
-        Route("GET", "/images/detail", "detail", until=_LAST),
-        Route("GET", "/images/{id}", "show", until=_LAST),
-        Route("DELETE", "/images/{id}", "delete", until=_LAST),
+        Route("GET", "/images", "index", until=LAST_WITH_PROXIES),
+        Route("GET", "/images/detail", "detail", until=LAST_WITH_PROXIES),
+        Route("GET", "/images/{id}", "show", until=LAST_WITH_PROXIES),
+        Route("DELETE", "/images/{id}", "delete", until=LAST_WITH_PROXIES),
     )
 
-    @declares(policies.INDEX, query=queries.IMAGES, answer="images")
+    @declares(policies.INDEX, query=IMAGES_QUERY, answer="images")
     def index(self, req: Request) -> Response:
         images, links = self._list(req)
-        return Response({"images": [views.short(req, image) for image in images], **links})
+        return Response({"images": [_short_view(req, image) for image in images], **links})
 
-    @declares(policies.DETAIL, query=queries.IMAGES, answer="images")
+    @declares(policies.DETAIL, query=IMAGES_QUERY, answer="images")
     def detail(self, req: Request) -> Response:
         images, links = self._list(req)
-        return Response({"images": [views.whole(req, image) for image in images], **links})
+        return Response({"images": [_detail_view(req, image) for image in images], **links})
 
     @declares(policies.SHOW, answer="image")
     def show(self, req: Request, id: str) -> Response:
-        return Response({"image": views.whole(req, self.images.get(req.context, id))})
+        return Response({"image": _detail_view(req, self.images.get(req.context, id))})
 
     @declares(policies.DELETE, status=204)
     def delete(self, req: Request, id: str) -> Response:
@@ -50,7 +60,7 @@ class Images(Extension):
         here."""
         query = req.query
         status = query.one("status")
-        statuses = views.image_statuses(status) if status is not None else None
+        statuses = _image_statuses(status) if status is not None else None
         images = self.images.list_images(req.context, query.one("name"))
         chosen = [image for image in images if _matches(query, statuses, image)]
         page = query.page(chosen, lambda image: image.id)
@@ -80,3 +90,43 @@ def _number(query: Query, name: str) -> int:
     if not text.isdecimal():
         raise exceptions.ValidationError(detail=f"Invalid {name} filter [{text[:64]}]")
     return int(text)
+
+
+# --- views
+
+#: Status here, and progress in percent.
+_STATUSES = {
+    "active": ("ACTIVE", 100),
+    "queued": ("SAVING", 25),
+    "saving": ("SAVING", 50),
+    "killed": ("ERROR", 0),
+    "deleted": ("DELETED", 0),
+    "pending_delete": ("DELETED", 0),
+}
+
+
+def _image_statuses(status: str) -> list[str]:
+    """The image service's words for a status of the compute API."""
+    return [word for word, (shown, _) in _STATUSES.items() if shown == status.upper()]
+
+
+def _short_view(req: Request, image: Image) -> dict[str, Any]:
+    links = [
+        *req.links("images", image.id),
+        {"rel": "alternate", "type": "application/vnd.openstack.image", "href": req.bookmark("images", image.id)},
+    ]
+    return {"id": image.id, "name": image.name, "links": links}
+
+
+def _detail_view(req: Request, image: Image) -> dict[str, Any]:
+    status, progress = _STATUSES.get(image.status, ("UNKNOWN", 0))
+    return _short_view(req, image) | {
+        "status": status,
+        "progress": progress,
+        "created": view_helpers.iso_seconds(image.created_at),
+        "updated": view_helpers.iso_seconds(image.updated_at or image.created_at),
+        "minDisk": image.min_disk,
+        "minRam": image.min_ram,
+        "metadata": image.properties,
+        "OS-EXT-IMG-SIZE:size": image.size,
+    }

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nova_lite.api.compute.schemas import queries
-from nova_lite.api.compute.views import servers as views
+from nova_lite.api.compute import schema_types as t
+from nova_lite.api.compute.servers import view
 from nova_lite.api.http.wsgi import ANY_KEY, Extension, Request, Response, Route, declares
 from nova_lite.base import exceptions
 from nova_lite.policies import servers as policies
@@ -19,13 +19,13 @@ class Ips(Extension):
         Route("GET", _IPS + "/{label}", "show"),
     )
 
-    @declares(policies.IPS_INDEX, query=queries.NOTHING, answer="addresses")
+    @declares(policies.IPS_INDEX, query=t.NO_PARAMETERS, answer="addresses")
     def index(self, req: Request, server_id: str) -> Response:
-        return Response({"addresses": views.addresses(self.conductor.instance_get(req.context, server_id))})
+        return Response({"addresses": view.addresses(self.conductor.instance_get(req.context, server_id))})
 
-    @declares(policies.IPS_SHOW, query=queries.NOTHING, answer=ANY_KEY)
+    @declares(policies.IPS_SHOW, query=t.NO_PARAMETERS, answer=ANY_KEY)
     def show(self, req: Request, server_id: str, label: str) -> Response:
-        networks = views.addresses(self.conductor.instance_get(req.context, server_id))
+        networks = view.addresses(self.conductor.instance_get(req.context, server_id))
         if label not in networks:
             raise exceptions.NotFound("Instance is not a member of specified network")
         return Response({label: networks[label]})

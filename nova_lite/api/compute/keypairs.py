@@ -2,14 +2,46 @@
 
 from __future__ import annotations
 
-from nova_lite.api.compute import certificates, ssh_keys
-from nova_lite.api.compute.schemas import keypairs as schemas
-from nova_lite.api.compute.views import keypairs as views
+from typing import Any
+
+from nova_lite.api.compute import certificates, ssh_keys, view_helpers
+from nova_lite.api.compute import schema_types as t
 from nova_lite.api.http.microversions import Change, Versioned
 from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
 from nova_lite.objects import KeyPair
 from nova_lite.objects.keypair import SSH, X509
 from nova_lite.policies import keypairs as policies
+
+# --- schemas
+
+_NAME_21: t.Schema = {**t.NAME, "pattern": r"^[a-zA-Z0-9 _-]+$"}
+_NAME_292: t.Schema = {**_NAME_21, "pattern": r"^[a-zA-Z0-9 _@.-]+$"}
+_PUBLIC_KEY: t.Schema = {"type": "string"}
+_TYPE: t.Schema = t.one_of("ssh", "x509")
+_USER: t.Schema = t.TEXT
+
+_KEY_21: t.Schema = {"name": _NAME_21, "public_key": _PUBLIC_KEY}
+_KEY_22 = {**_KEY_21, "type": _TYPE}
+_KEY_210 = {**_KEY_22, "user_id": _USER}
+_KEY_292 = {**_KEY_210, "name": _NAME_292}
+
+CREATE_BODY = Versioned(
+    {
+        1: t.wrapped("keypair", t.strict(_KEY_21, ("name",))),
+        Change.KEYPAIR_TYPE: t.wrapped("keypair", t.strict(_KEY_22, ("name",))),
+        Change.KEYPAIR_USER: t.wrapped("keypair", t.strict(_KEY_210, ("name",))),
+        Change.KEYPAIR_IMPORT_ONLY: t.wrapped("keypair", t.strict(_KEY_292, ("name", "public_key"))),
+    }
+)
+
+_OF_USER: t.Schema = {"user_id": t.Q_ANY}
+
+INDEX_QUERY = t.query({}, {Change.KEYPAIR_USER: _OF_USER, Change.KEYPAIR_PAGING: {**_OF_USER, **t.PAGING}})
+
+USER_QUERY = t.query({}, {Change.KEYPAIR_USER: _OF_USER})
+
+
+# --- routes
 
 _CREATED = Versioned({1: 200, Change.KEYPAIR_TYPE: 201})
 _DELETED = Versioned({1: 202, Change.KEYPAIR_TYPE: 204})
@@ -25,20 +57,20 @@ class Keypairs(Extension):
         Route("DELETE", "/os-keypairs/{name}", "delete"),
     )
 
-    @declares(policies.INDEX, authorizes=True, query=schemas.INDEX, answer="keypairs")
+    @declares(policies.INDEX, authorizes=True, query=INDEX_QUERY, answer="keypairs")
     def index(self, req: Request) -> Response:
         user_id = _authorized_user(req, req.query.one("user_id"))
         limit = req.query.limit if req.has(Change.KEYPAIR_PAGING) else None
         keypairs = self.conductor.keypair_list(req.context, user_id, limit, req.query.marker)
         links = req.next_page("keypairs_links", keypairs, limit, lambda keypair: keypair.name)
-        return Response({"keypairs": views.index(req, keypairs), **links})
+        return Response({"keypairs": _list_view(req, keypairs), **links})
 
-    @declares(policies.SHOW, authorizes=True, query=schemas.ONE, answer="keypair")
+    @declares(policies.SHOW, authorizes=True, query=USER_QUERY, answer="keypair")
     def show(self, req: Request, name: str) -> Response:
         user_id = _authorized_user(req, req.query.one("user_id"))
-        return Response({"keypair": views.show(req, self.conductor.keypair_get(req.context, user_id, name))})
+        return Response({"keypair": _view(req, self.conductor.keypair_get(req.context, user_id, name))})
 
-    @declares(policies.CREATE, authorizes=True, body=schemas.CREATE, status=_CREATED, answer="keypair")
+    @declares(policies.CREATE, authorizes=True, body=CREATE_BODY, status=_CREATED, answer="keypair")
     def create(self, req: Request) -> Response:
         body = req.data["keypair"]
         user_id = _authorized_user(req, body.get("user_id"))
@@ -47,9 +79,9 @@ class Keypairs(Extension):
         private_key, public_key, fingerprint = make(body.get("public_key"), user_id)
         keypair = KeyPair(name=body["name"], user_id=user_id, type=kind, public_key=public_key, fingerprint=fingerprint)
         stored = self.conductor.keypair_create(req.context, keypair)
-        return Response({"keypair": views.created(req, stored, private_key)}, _CREATED.at(req.version))
+        return Response({"keypair": _created_view(req, stored, private_key)}, _CREATED.at(req.version))
 
-    @declares(policies.DELETE, authorizes=True, query=schemas.ONE, status=_DELETED)
+    @declares(policies.DELETE, authorizes=True, query=USER_QUERY, status=_DELETED)
     def delete(self, req: Request, name: str) -> Response:
         user_id = _authorized_user(req, req.query.one("user_id"))
         self.conductor.keypair_delete(req.context, user_id, name)
@@ -75,3 +107,36 @@ def _ssh_key(given: str | None, user_id: str) -> tuple[str | None, str, str]:
 def _certificate(given: str | None, user_id: str) -> tuple[str | None, str, str]:
     made, certificate = certificates.generate(user_id) if given is None else (None, certificates.checked(given))
     return made, certificate, certificates.fingerprint(certificate)
+
+
+# --- views
+
+
+def _list_view(req: Request, keypairs: list[KeyPair]) -> list[dict[str, Any]]:
+    return [{"keypair": _short_view(req, keypair)} for keypair in keypairs]
+
+
+def _view(req: Request, keypair: KeyPair) -> dict[str, Any]:
+    return _short_view(req, keypair) | {
+        "id": keypair.id,
+        "user_id": keypair.user_id,
+        "created_at": view_helpers.iso_micros(keypair.created_at),
+        "updated_at": None,
+        "deleted": False,
+        "deleted_at": None,
+    }
+
+
+def _created_view(req: Request, keypair: KeyPair, private_key: str | None) -> dict[str, Any]:
+    """``private_key`` is shown this one time, when it was made here."""
+    view = _short_view(req, keypair) | {"user_id": keypair.user_id}
+    if private_key is not None:
+        view["private_key"] = private_key
+    return view
+
+
+def _short_view(req: Request, keypair: KeyPair) -> dict[str, Any]:
+    view = {"name": keypair.name, "public_key": keypair.public_key, "fingerprint": keypair.fingerprint}
+    if req.has(Change.KEYPAIR_TYPE):
+        view["type"] = keypair.type
+    return view

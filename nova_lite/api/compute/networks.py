@@ -1,38 +1,99 @@
-"""``/os-networks`` until 2.35: the built-in networks, by which clients find one by name."""
+"""``/os-networks`` until 2.35: the built-in networks, by which clients find one by name.
+What old clients (until 2.35) ask here of the network service: the built-in networks are all networks."""
 
 from __future__ import annotations
 
-from nova_lite.api.compute.views import networks as views
-from nova_lite.api.http.microversions import Change
+import ipaddress
+from typing import Any
+
+from nova_lite.api.http.microversions import LAST_WITH_PROXIES
 from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
 from nova_lite.base import exceptions
-from nova_lite.objects import Network
+from nova_lite.objects import Network, ipv6
 from nova_lite.policies import proxies as policies
-
-LAST = Change.NO_PROXIES - 1
 
 
 class Networks(Extension):
     alias = "os-networks"
     title = "Networks"
     routes = (
-        Route("GET", "/os-networks", "index", until=LAST),
-        Route("GET", "/os-networks/{id}", "show", until=LAST),
+        Route("GET", "/os-networks", "index", until=LAST_WITH_PROXIES),
+        Route("GET", "/os-networks/{id}", "show", until=LAST_WITH_PROXIES),
     )
 
     @declares(policies.NETWORKS_LIST, answer="networks")
     def index(self, req: Request) -> Response:
         networks = self.conductor.network_list(req.context)
-        return Response({"networks": [views.show(req, network) for network in networks]})
+        return Response({"networks": [_view(req, network) for network in networks]})
 
     @declares(policies.NETWORKS_SHOW, answer="network")
     def show(self, req: Request, id: str) -> Response:
-        return Response({"network": views.show(req, find(self.conductor.network_list(req.context), id))})
+        return Response({"network": _view(req, _find(self.conductor.network_list(req.context), id))})
 
 
-def find(networks: list[Network], id: str) -> Network:
+def _find(networks: list[Network], id: str) -> Network:
     """Raises `NetworkNotFound`."""
     for network in networks:
         if network.id == id:
             return network
     raise exceptions.NetworkNotFound(network_id=id[:64])
+
+
+class TenantNetworks(Extension):
+    alias = "os-tenant-networks"
+    title = "Networks of a project"
+    routes = (
+        Route("GET", "/os-tenant-networks", "index", until=LAST_WITH_PROXIES),
+        Route("GET", "/os-tenant-networks/{id}", "show", until=LAST_WITH_PROXIES),
+    )
+
+    @declares(policies.TENANT_NETWORKS_LIST, answer="networks")
+    def index(self, req: Request) -> Response:
+        return Response(
+            {"networks": [_tenant_network_view(network) for network in self.conductor.network_list(req.context)]}
+        )
+
+    @declares(policies.TENANT_NETWORKS_SHOW, answer="network")
+    def show(self, req: Request, id: str) -> Response:
+        return Response({"network": _tenant_network_view(_find(self.conductor.network_list(req.context), id))})
+
+
+def _tenant_network_view(network: Network) -> dict[str, str]:
+    return {"id": network.id, "cidr": network.cidr, "label": network.name}
+
+
+# --- views
+
+#: What the form has besides and the built-in networks do not: always null, and for admins only.
+_UNKNOWN_TO_ADMINS = (
+    *("created_at", "updated_at", "deleted_at", "deleted", "injected", "vlan", "vpn_public_address"),
+    *("vpn_public_port", "vpn_private_address", "host", "bridge_interface", "multi_host", "priority", "rxtx_base"),
+    *("dhcp_server", "enable_dhcp", "share_address"),
+)
+
+
+def _view(req: Request, network: Network) -> dict[str, Any]:
+    subnet = ipaddress.IPv4Network(network.cidr)
+    dns = [*network.dns, None, None]
+    view: dict[str, Any] = {
+        "id": network.id,
+        "label": network.name,
+        "cidr": network.cidr,
+        "netmask": str(subnet.netmask),
+        "gateway": network.gateway,
+        "broadcast": str(subnet.broadcast_address),
+        "dns1": dns[0],
+        "dns2": dns[1],
+        "cidr_v6": network.cidr6 or None,
+        "gateway_v6": ipv6.gateway(network),
+        "netmask_v6": str(ipaddress.IPv6Network(network.cidr6).prefixlen) if network.cidr6 else None,
+    }
+    if req.context.is_admin:
+        view |= dict.fromkeys(_UNKNOWN_TO_ADMINS)
+        view |= {
+            "bridge": network.bridge,
+            "dhcp_start": network.start,
+            "mtu": network.mtu,
+            "project_id": network.project_id,
+        }
+    return view

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from nova_lite.api.compute import passwords
-from nova_lite.api.compute.schemas import servers as schemas
+from nova_lite.api.compute import schema_types as t
+from nova_lite.api.compute import server_password
 from nova_lite.api.http.microversions import Change
 from nova_lite.api.http.wsgi import Extension, Request, Response, action, declares
 from nova_lite.operations import RESCUE
+
+# --- schemas
+
+RESCUE_BODY = t.wrapped(
+    "rescue",
+    {**t.strict({"adminPass": {"type": "string"}, "rescue_image_ref": t.UUID}), "type": ["object", "null"]},
+)
+
+
+# --- routes
 
 
 class Rescue(Extension):
@@ -14,11 +24,11 @@ class Rescue(Extension):
     title = "Rescue"
     routes = (action("servers", str(RESCUE.action), "rescue"),)
 
-    @declares(str(RESCUE.rule), body=schemas.RESCUE, answer="adminPass")
+    @declares(str(RESCUE.rule), body=RESCUE_BODY, answer="adminPass")
     def rescue(self, req: Request, id: str) -> Response:
         """From the image that is named, else from the server's own."""
         body = req.data["rescue"] or {}
-        password = passwords.of_body(body)
+        password = server_password.admin_password(body)
         allowed = req.has(Change.RESCUE_OF_VOLUMES)
         self.compute.rescue(req.context, id, body.get("rescue_image_ref"), password, allow_bfv_rescue=allowed)
         return Response({"adminPass": password} if self.conf.api.enable_instance_password else {})

@@ -6,14 +6,45 @@ from typing import Any
 
 from oslo_utils import strutils, uuidutils
 
-from nova_lite.api.compute import networks
-from nova_lite.api.compute.schemas import security_groups as schemas
-from nova_lite.api.compute.views import security_groups as views
+from nova_lite.api.compute import schema_types as t
+from nova_lite.api.http.microversions import LAST_WITH_PROXIES
 from nova_lite.api.http.wsgi import Extension, Request, Response, Route, action, declares
 from nova_lite.base import exceptions
-from nova_lite.objects import SecurityGroupRule
-from nova_lite.objects.security_group import IPV4, IPV6
+from nova_lite.objects import SecurityGroup, SecurityGroupRule
+from nova_lite.objects.security_group import INGRESS, IPV4, IPV6
 from nova_lite.policies import security_groups as policies
+
+# --- schemas
+
+#: Spaces at the ends do not count, and there is something besides.
+_NAME: t.Schema = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"\S"}
+_DESCRIPTION: t.Schema = {"type": ["string", "null"], "maxLength": 255}
+_NUMBER: t.Schema = {"type": ["integer", "string", "null"], "pattern": "^-?[0-9]{1,5}$", "maximum": 99999}
+_REFERENCE: t.Schema = {"type": ["string", "null"], "maxLength": 255}
+
+CREATE_BODY = t.wrapped("security_group", t.strict({"name": _NAME, "description": _DESCRIPTION}, ("name",)))
+UPDATE_BODY = t.wrapped("security_group", t.strict({"name": _NAME, "description": _DESCRIPTION}))
+RULE_BODY = t.wrapped(
+    "security_group_rule",
+    t.strict(
+        {
+            "parent_group_id": {"type": "string", "minLength": 1, "maxLength": 255},
+            "ip_protocol": {"type": ["string", "null"], "maxLength": 16},
+            "from_port": _NUMBER,
+            "to_port": _NUMBER,
+            "cidr": {"type": ["string", "null"], "maxLength": 64},
+            "group_id": _REFERENCE,
+        },
+        ("parent_group_id",),
+    ),
+)
+_OF_SERVER = t.strict({"name": _NAME}, ("name",))
+ADD_BODY = t.wrapped("addSecurityGroup", _OF_SERVER)
+REMOVE_BODY = t.wrapped("removeSecurityGroup", _OF_SERVER)
+INDEX_QUERY = t.loose_query({"limit": t.Q_LIMIT, "offset": t.Q_LIMIT, "all_tenants": t.Q_ANY})
+
+
+# --- routes
 
 _GROUPS = "/os-security-groups"
 _RULES = "/os-security-group-rules"
@@ -23,40 +54,40 @@ class SecurityGroups(Extension):
     alias = "os-security-groups"
     title = "Security groups"
     routes = (
-        Route("GET", _GROUPS, "index", until=networks.LAST),
-        Route("POST", _GROUPS, "create", until=networks.LAST),
-        Route("GET", _GROUPS + "/{id}", "show", until=networks.LAST),
-        Route("PUT", _GROUPS + "/{id}", "update", until=networks.LAST),
-        Route("DELETE", _GROUPS + "/{id}", "delete", until=networks.LAST),
+        Route("GET", _GROUPS, "index", until=LAST_WITH_PROXIES),
+        Route("POST", _GROUPS, "create", until=LAST_WITH_PROXIES),
+        Route("GET", _GROUPS + "/{id}", "show", until=LAST_WITH_PROXIES),
+        Route("PUT", _GROUPS + "/{id}", "update", until=LAST_WITH_PROXIES),
+        Route("DELETE", _GROUPS + "/{id}", "delete", until=LAST_WITH_PROXIES),
     )
 
-    @declares(policies.LIST, query=schemas.INDEX, answer="security_groups")
+    @declares(policies.LIST, query=INDEX_QUERY, answer="security_groups")
     def index(self, req: Request) -> Response:
         """``all_tenants`` counts for admins."""
         everybody = strutils.bool_from_string(req.query.one("all_tenants") or "", default=False)
         limit = req.query.limit or self.conf.api.max_limit
         offset = int(req.query.one("offset") or 0)
         found = self.conductor.security_group_list(req.context, everybody, limit, offset)
-        return Response({"security_groups": [views.group(each) for each in found]})
+        return Response({"security_groups": [_group_view(each) for each in found]})
 
     @declares(policies.SHOW, answer="security_group")
     def show(self, req: Request, id: str) -> Response:
         """By its id, and by its name, as old clients ask."""
-        return Response({"security_group": views.group(self.conductor.security_group_get(req.context, id))})
+        return Response({"security_group": _group_view(self.conductor.security_group_get(req.context, id))})
 
-    @declares(policies.CREATE, body=schemas.CREATE, answer="security_group")
+    @declares(policies.CREATE, body=CREATE_BODY, answer="security_group")
     def create(self, req: Request) -> Response:
         wanted = req.data["security_group"]
         made = self.conductor.security_group_create(req.context, wanted["name"], wanted.get("description"))
-        return Response({"security_group": views.group(made)})
+        return Response({"security_group": _group_view(made)})
 
-    @declares(policies.UPDATE, body=schemas.UPDATE, answer="security_group")
+    @declares(policies.UPDATE, body=UPDATE_BODY, answer="security_group")
     def update(self, req: Request, id: str) -> Response:
         _check_id(id)
         wanted = req.data["security_group"]
         name = wanted.get("name")
         made = self.conductor.security_group_update(req.context, id, name, wanted.get("description"))
-        return Response({"security_group": views.group(made)})
+        return Response({"security_group": _group_view(made)})
 
     @declares(policies.DELETE, status=202)
     def delete(self, req: Request, id: str) -> Response:
@@ -69,16 +100,16 @@ class SecurityGroupRules(Extension):
     alias = "os-security-group-rules"
     title = "Rules of security groups"
     routes = (
-        Route("POST", _RULES, "create", until=networks.LAST),
-        Route("DELETE", _RULES + "/{id}", "delete", until=networks.LAST),
+        Route("POST", _RULES, "create", until=LAST_WITH_PROXIES),
+        Route("DELETE", _RULES + "/{id}", "delete", until=LAST_WITH_PROXIES),
     )
 
-    @declares(policies.RULE_CREATE, body=schemas.RULE, answer="security_group_rule")
+    @declares(policies.RULE_CREATE, body=RULE_BODY, answer="security_group_rule")
     def create(self, req: Request) -> Response:
         wanted = req.data["security_group_rule"]
         _check_id(wanted["parent_group_id"])
         made = self.conductor.security_group_rule_create(req.context, _rule(wanted))
-        return Response({"security_group_rule": views.rule(made, req.context.project_id or "")})
+        return Response({"security_group_rule": _rule_view(made, req.context.project_id or "")})
 
     @declares(policies.RULE_DELETE, status=202)
     def delete(self, req: Request, id: str) -> Response:
@@ -99,14 +130,14 @@ class ServerSecurityGroups(Extension):
     @declares(policies.SERVER_LIST, answer="security_groups")
     def index(self, req: Request, server_id: str) -> Response:
         found = self.conductor.instance_security_groups(req.context, server_id)
-        return Response({"security_groups": [views.group(each) for each in found]})
+        return Response({"security_groups": [_group_view(each) for each in found]})
 
-    @declares(policies.SERVER_ADD, body=schemas.ADD, status=202)
+    @declares(policies.SERVER_ADD, body=ADD_BODY, status=202)
     def add(self, req: Request, id: str) -> Response:
         self.conductor.instance_security_group_add(req.context, id, req.data["addSecurityGroup"]["name"])
         return Response(status=202)
 
-    @declares(policies.SERVER_REMOVE, body=schemas.REMOVE, status=202)
+    @declares(policies.SERVER_REMOVE, body=REMOVE_BODY, status=202)
     def remove(self, req: Request, id: str) -> Response:
         self.conductor.instance_security_group_remove(req.context, id, req.data["removeSecurityGroup"]["name"])
         return Response(status=202)
@@ -145,3 +176,41 @@ def _rule(wanted: dict[str, Any]) -> SecurityGroupRule:
 
 def _number(value: int | str | None) -> int | None:
     return None if value is None else int(value)
+
+
+# --- views
+
+_ALL_PORTS = (1, 65535)
+_NONE = (-1, -1)
+
+
+def _group_view(found: SecurityGroup) -> dict[str, Any]:
+    return {
+        "id": found.id,
+        "name": found.name,
+        "description": found.description or "",
+        "tenant_id": found.project_id,
+        "rules": [_rule_view(each, found.project_id) for each in found.rules if each.direction == INGRESS],
+    }
+
+
+def _rule_view(found: SecurityGroupRule, project_id: str) -> dict[str, Any]:
+    low, high = _ports(found)
+    everybody = "0.0.0.0/0" if found.ethertype == IPV4 else "::/0"
+    by_group = found.remote_group_id is not None
+    return {
+        "id": found.id,
+        "parent_group_id": found.security_group_id,
+        "ip_protocol": found.protocol,
+        "from_port": low,
+        "to_port": high,
+        "group": {"name": found.remote_group_name, "tenant_id": project_id} if by_group else {},
+        "ip_range": {} if by_group else {"cidr": found.remote_ip_prefix or everybody},
+    }
+
+
+def _ports(found: SecurityGroupRule) -> tuple[int, int]:
+    low, high = found.port_range_min, found.port_range_max
+    if found.protocol in ("tcp", "udp") and low is None:
+        return _ALL_PORTS
+    return _NONE if low is None else (low, -1 if high is None else high)

@@ -1,25 +1,93 @@
-"""The actions of servers that only have an operation accepted: the rows of `nova_lite.operations` that say how."""
+"""Live migrations that are going on: what the user wants of them. And what a request for one says.
+The actions of servers that only have an operation accepted: the rows of `nova_lite.operations` that say how.
+Actions that lock a server against its own project, and unlock it.
+Actions by which admins set a server's state by hand, and have it told its addresses."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from nova_lite.api.compute import live_migrations
-from nova_lite.api.compute.schemas import live_migration, resize
-from nova_lite.api.compute.schemas import servers as schemas
-from nova_lite.api.http.microversions import Versioned
+from oslo_utils import strutils
+
+from nova_lite.api.compute import schema_types as t
+from nova_lite.api.http.microversions import Change, Versioned
 from nova_lite.api.http.validation import Schema
-from nova_lite.api.http.wsgi import Declaration, Extension, Request, Response, action
+from nova_lite.api.http.wsgi import Declaration, Extension, Request, Response, action, declares
+from nova_lite.base import exceptions
 from nova_lite.operations import OPERATIONS
+from nova_lite.policies import servers as policies
+
+# --- schemas
+
+_REASON: t.Schema = {"locked_reason": t.TEXT}
+LOCK_BODY = Versioned(
+    {
+        1: t.wrapped("lock", {}),
+        Change.LOCKED_REASON: t.wrapped("lock", {**t.strict(_REASON), "type": ["object", "null"]}),
+    }
+)
+RESET_STATE_BODY = t.wrapped("os-resetState", t.strict({"state": t.one_of("active", "error")}, ("state",)))
+UNLOCK_BODY = t.wrapped("unlock", {})
+REBOOT_BODY = t.wrapped(
+    "reboot",
+    t.strict({"type": t.one_of("HARD", "Hard", "hard", "SOFT", "Soft", "soft")}, ("type",)),
+)
+
+CHANGE_PASSWORD_BODY = t.wrapped("changePassword", t.strict({"adminPass": {"type": "string"}}, ("adminPass",)))
+
+
+RESIZE_BODY = t.wrapped(
+    "resize", t.strict({"flavorRef": t.FLAVOR_REF, "OS-DCF:diskConfig": t.DISK_CONFIG}, ("flavorRef",))
+)
+
+_TO_HOST: t.Schema = {
+    "oneOf": [t.strict({"host": {"oneOf": [t.HOST, {"type": "null"}]}}), {"type": "null"}],
+}
+
+MIGRATE_BODY = Versioned({1: t.wrapped("migrate", {}), Change.MIGRATE_HOST: t.wrapped("migrate", _TO_HOST)})
+
+
+_HOST: t.Schema = {"oneOf": [t.HOST, {"type": "null"}]}
+_AUTO: t.Schema = {"anyOf": [t.BOOLEAN, {"enum": ["auto"]}]}
+
+
+def _live(required: tuple[str, ...], **properties: t.Schema) -> t.Schema:
+    return t.wrapped("os-migrateLive", t.strict({**properties, "host": _HOST}, (*required, "host")))
+
+
+MIGRATE_LIVE_BODY = Versioned(
+    {
+        1: _live(("block_migration", "disk_over_commit"), block_migration=t.BOOLEAN, disk_over_commit=t.BOOLEAN),
+        Change.BLOCK_MIGRATION_AUTO: _live(("block_migration",), block_migration=_AUTO),
+        Change.LIVE_MIGRATE_FORCE: _live(("block_migration",), block_migration=_AUTO, force=t.BOOLEAN),
+        Change.NO_FORCE: _live(("block_migration",), block_migration=_AUTO),
+    }
+)
+
+
+# --- routes
+
+
+def live_migration_payload(req: Request, body: dict[str, Any]) -> dict[str, Any]:
+    """Of ``os-migrateLive``. Before 2.30, or with ``force``, a ``host`` is taken past the filters, and only the claim
+    judges whether it fits there. ``block``: None where the hosts are to find out whether disks have to be moved."""
+    forced = not req.has(Change.LIVE_MIGRATE_FORCE) or strutils.bool_from_string(body.get("force", False))
+    block = body["block_migration"]
+    return {
+        "host": body["host"],
+        "forced": forced,
+        "block": None if block == "auto" else strutils.bool_from_string(block),
+    }
+
 
 #: By kind, of those whose body says something: its schema, and the operation's payload made of what it says.
 BODIES: dict[str, tuple[Schema | Versioned[Schema], Callable[[Request, Any], dict[str, Any]]]] = {
-    "changePassword": (schemas.CHANGE_PASSWORD, lambda req, body: {"admin_password": body["adminPass"]}),
-    "reboot": (schemas.REBOOT, lambda req, body: {"reboot_type": body["type"].upper()}),
-    "resize": (resize.RESIZE, lambda req, body: resize_payload(body)),
-    "live-migration": (live_migration.MIGRATE_LIVE, live_migrations.payload),
-    "migrate": (resize.MIGRATE, lambda req, body: {"host": (body or {}).get("host")}),
+    "changePassword": (CHANGE_PASSWORD_BODY, lambda req, body: {"admin_password": body["adminPass"]}),
+    "reboot": (REBOOT_BODY, lambda req, body: {"reboot_type": body["type"].upper()}),
+    "resize": (RESIZE_BODY, lambda req, body: resize_payload(body)),
+    "live-migration": (MIGRATE_LIVE_BODY, live_migration_payload),
+    "migrate": (MIGRATE_BODY, lambda req, body: {"host": (body or {}).get("host")}),
 }
 
 #: Answered with another status than 202.
@@ -61,3 +129,49 @@ class ServerActions(Extension):
         payload = BODIES[row.kind][1](req, req.data[name]) if row.kind in BODIES else {}
         self.compute.accept(req.context, id, row.kind, payload)
         return Response(status=STATUS.get(row.kind, 202))
+
+
+class ServerLock(Extension):
+    alias = "os-lock-server"
+    title = "Lock and unlock"
+    routes = (
+        action("servers", "lock", "lock"),
+        action("servers", "unlock", "unlock"),
+    )
+
+    @declares(policies.LOCK, body=LOCK_BODY, status=202)
+    def lock(self, req: Request, id: str) -> Response:
+        options = req.data["lock"]
+        reason = (options or {}).get("locked_reason") if req.has(Change.LOCKED_REASON) else None
+        self.conductor.instance_lock(req.context, id, reason)
+        return Response(status=202)
+
+    @declares(policies.UNLOCK, body=UNLOCK_BODY, status=202)
+    def unlock(self, req: Request, id: str) -> Response:
+        self.conductor.instance_unlock(req.context, id, req.allows(policies.UNLOCK_OVERRIDE))
+        return Response(status=202)
+
+
+class AdminActions(Extension):
+    alias = "os-admin-actions"
+    title = "Admin's actions on servers"
+    routes = (
+        action("servers", "os-resetState", "reset_state"),
+        action("servers", "injectNetworkInfo", "inject_network_info"),
+    )
+
+    @declares(policies.RESET_STATE, body=RESET_STATE_BODY, status=202)
+    def reset_state(self, req: Request, id: str) -> Response:
+        """The states of the body have the names that they have inside."""
+        state = req.data["os-resetState"]["state"]
+        self.conductor.instance_reset_state(req.context, id, state)
+        return Response(status=202)
+
+    @declares(policies.INJECT_NETWORK_INFO, status=202)
+    def inject_network_info(self, req: Request, id: str) -> Response:
+        """In every state, as in Nova; nothing is left to do, since guests ask for their addresses (DHCP) or read them
+        from the config drive."""
+        instance = self.conductor.instance_get(req.context, id)
+        if instance.locked and not req.context.is_admin:
+            raise exceptions.InstanceIsLocked(instance_id=id)
+        return Response(status=202)

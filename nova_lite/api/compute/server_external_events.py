@@ -6,12 +6,48 @@ import logging
 from typing import Any
 
 from nova_lite import operations
-from nova_lite.api.compute.schemas import server_external_events as schemas
+from nova_lite.api.compute import schema_types as t
+from nova_lite.api.http.microversions import Change, Versioned
 from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
 from nova_lite.base import exceptions
 from nova_lite.objects import Instance, InstanceFilters
 from nova_lite.operations.states import PowerState
 from nova_lite.policies import server_external_events as policies
+
+# --- schemas
+
+NETWORK = ("network-changed", "network-vif-plugged", "network-vif-unplugged", "network-vif-deleted")
+VOLUME_EXTENDED = "volume-extended"
+POWER_UPDATE = "power-update"
+ACCELERATOR_BOUND = "accelerator-request-bound"
+VOLUME_REIMAGED = "volume-reimaged"
+
+#: Events that mean nothing without their tag.
+TAGGED = (VOLUME_EXTENDED, POWER_UPDATE, ACCELERATOR_BOUND, VOLUME_REIMAGED)
+
+
+def _events_body(*names: str) -> t.Schema:
+    event = {
+        "name": t.one_of(*names),
+        "server_uuid": t.UUID,
+        "status": t.one_of("failed", "completed", "in-progress"),
+        "tag": {"type": "string", "maxLength": 255},
+    }
+    return t.wrapped("events", {"type": "array", "minItems": 1, "items": t.strict(event, ("name", "server_uuid"))})
+
+
+CREATE_BODY = Versioned(
+    {
+        1: _events_body(*NETWORK),
+        Change.VOLUME_EXTENDED: _events_body(*NETWORK, *TAGGED[:1]),
+        Change.POWER_UPDATE: _events_body(*NETWORK, *TAGGED[:2]),
+        Change.ACCELERATOR_BOUND: _events_body(*NETWORK, *TAGGED[:3]),
+        Change.VOLUME_REIMAGED: _events_body(*NETWORK, *TAGGED),
+    }
+)
+
+
+# --- routes
 
 LOG = logging.getLogger(__name__)
 
@@ -23,7 +59,7 @@ class ServerExternalEvents(Extension):
     title = "Events from other services"
     routes = (Route("POST", "/os-server-external-events", "create"),)
 
-    @declares(policies.CREATE, body=schemas.CREATE, also=(207,), answer="events")
+    @declares(policies.CREATE, body=CREATE_BODY, also=(207,), answer="events")
     def create(self, req: Request) -> Response:
         """Each event with its own code: 200, 400 (its tag), 404 (no such server), or 422 (nothing can be done of it
         here, or not to this server now). 207 when they are not all 200."""
@@ -47,15 +83,15 @@ class ServerExternalEvents(Extension):
         return {**event, "status": status, "code": code}
 
     def _handle(self, req: Request, event: Event, instance: Instance) -> int:
-        if event["name"] in schemas.TAGGED and not event.get("tag"):
+        if event["name"] in TAGGED and not event.get("tag"):
             return 400
         if instance.host is None:
             return 422
-        if event["name"] == schemas.POWER_UPDATE:
+        if event["name"] == POWER_UPDATE:
             return self._power(req, event["tag"], instance)
-        if event["name"] == schemas.VOLUME_EXTENDED and self.compute.volumes is not None:
+        if event["name"] == VOLUME_EXTENDED and self.compute.volumes is not None:
             return self._extended(req, event["tag"], instance)
-        if event["name"] in schemas.NETWORK:
+        if event["name"] in NETWORK:
             self.conductor.interfaces_event(req.context.elevated(), instance.uuid, event["name"], event.get("tag"))
             return 200
         return 422

@@ -2,13 +2,51 @@
 
 from __future__ import annotations
 
-from nova_lite.api.compute.schemas import queries
-from nova_lite.api.compute.schemas import server_groups as schemas
-from nova_lite.api.compute.views import server_groups as views
-from nova_lite.api.http.microversions import Change
+from typing import Any
+
+from nova_lite.api.compute import schema_types as t
+from nova_lite.api.http.microversions import Change, Versioned
 from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
 from nova_lite.objects import ServerGroup
 from nova_lite.policies import server_groups as policies
+
+# --- schemas
+
+_HARD = ["anti-affinity", "affinity"]
+_ALL = [*_HARD, "soft-anti-affinity", "soft-affinity"]
+
+
+def _with_policies(allowed: list[str]) -> t.Schema:
+    """The list of policies has just one."""
+    policies = {"type": "array", "items": t.one_of(*allowed), "minItems": 1, "maxItems": 1}
+    return t.wrapped("server_group", t.strict({"name": t.NAME, "policies": policies}, ("name", "policies")))
+
+
+_WITH_POLICY: t.Schema = t.wrapped(
+    "server_group",
+    t.strict(
+        {
+            "name": t.NAME,
+            "policy": t.one_of(*_ALL),
+            "rules": t.strict({"max_server_per_host": t.POSITIVE}),
+        },
+        ("name", "policy"),
+    ),
+)
+
+CREATE_BODY = Versioned(
+    {
+        1: _with_policies(_HARD),
+        Change.SERVER_GROUP_SOFT_POLICIES: _with_policies(_ALL),
+        Change.SERVER_GROUP_POLICY: _WITH_POLICY,
+    }
+)
+
+_INDEX: t.Schema = {"all_projects": t.Q_ANY, "limit": t.Q_LIMIT, "offset": t.Q_LIMIT}
+INDEX_QUERY = t.query(_INDEX)
+
+
+# --- routes
 
 _PATH = "/os-server-groups"
 
@@ -23,22 +61,22 @@ class ServerGroups(Extension):
         Route("DELETE", _PATH + "/{id}", "delete"),
     )
 
-    @declares(policies.INDEX, query=schemas.INDEX, answer="server_groups")
+    @declares(policies.INDEX, query=INDEX_QUERY, answer="server_groups")
     def index(self, req: Request) -> Response:
         """``all_projects``, whatever its value, counts for who may ask for that; others get their own groups."""
         everybody = "all_projects" in req.query and req.allows(policies.INDEX_ALL)
         limit = req.query.limit or self.conf.api.max_limit
         groups = self.conductor.server_group_list(req.context, everybody, limit, int(req.query.one("offset") or 0))
-        return Response({"server_groups": [views.show(req, group) for group in groups]})
+        return Response({"server_groups": [_view(req, group) for group in groups]})
 
-    @declares(policies.CREATE, body=schemas.CREATE, answer="server_group")
+    @declares(policies.CREATE, body=CREATE_BODY, answer="server_group")
     def create(self, req: Request) -> Response:
         group = self.conductor.server_group_create(req.context, _group(req))
-        return Response({"server_group": views.show(req, group)})
+        return Response({"server_group": _view(req, group)})
 
-    @declares(policies.SHOW, query=queries.NOTHING, answer="server_group")
+    @declares(policies.SHOW, query=t.NO_PARAMETERS, answer="server_group")
     def show(self, req: Request, id: str) -> Response:
-        return Response({"server_group": views.show(req, self.conductor.server_group_get(req.context, id))})
+        return Response({"server_group": _view(req, self.conductor.server_group_get(req.context, id))})
 
     @declares(policies.DELETE, status=204)
     def delete(self, req: Request, id: str) -> Response:
@@ -52,3 +90,17 @@ def _group(req: Request) -> ServerGroup:
         return ServerGroup(name=wanted["name"], policy=wanted["policies"][0])
     rules = {name: int(value) for name, value in wanted.get("rules", {}).items()}
     return ServerGroup(name=wanted["name"], policy=wanted["policy"], rules=rules)
+
+
+# --- views
+
+
+def _view(req: Request, group: ServerGroup) -> dict[str, Any]:
+    view: dict[str, Any] = {"id": group.id, "name": group.name, "members": group.members}
+    if req.has(Change.SERVER_GROUP_POLICY):
+        view |= {"policy": group.policy, "rules": group.rules}
+    else:
+        view |= {"policies": [group.policy], "metadata": {}}
+    if req.has(Change.SERVER_GROUP_OWNER):
+        view |= {"project_id": group.project_id, "user_id": group.user_id}
+    return view

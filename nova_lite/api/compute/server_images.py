@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from nova_lite import operations
-from nova_lite.api.compute.schemas import server_images as schemas
+from nova_lite.api.compute import schema_types as t
 from nova_lite.api.http.microversions import Change
 from nova_lite.api.http.wsgi import Extension, Request, Response, action, declares
 from nova_lite.base import exceptions
@@ -16,6 +16,22 @@ from nova_lite.image import snapshots
 from nova_lite.objects import Image
 from nova_lite.objects.block_device import root_volume
 from nova_lite.policies import servers as policies
+
+# --- schemas
+
+CREATE_IMAGE_BODY = t.wrapped("createImage", t.strict({"name": t.NAME, "metadata": t.METADATA}, ("name",)))
+
+CREATE_BACKUP_BODY = t.wrapped(
+    "createBackup",
+    t.strict(
+        {"name": t.NAME, "backup_type": {"type": "string", "maxLength": 255}, "rotation": t.NON_NEGATIVE}
+        | {"metadata": t.METADATA},
+        ("name", "backup_type", "rotation"),
+    ),
+)
+
+
+# --- routes
 
 #: Properties that one request may give; `limits` tells it as maxImageMeta.
 _MAXIMUM = 128
@@ -32,25 +48,25 @@ class ServerImages(Extension):
         action("servers", "createBackup", "create_backup"),
     )
 
-    @declares(policies.CREATE_IMAGE, body=schemas.CREATE_IMAGE, status=202)
+    @declares(policies.CREATE_IMAGE, body=CREATE_IMAGE_BODY, status=202)
     def create_image(self, req: Request, id: str) -> Response:
         body = req.data["createImage"]
         properties = _properties(req, body)
         kind = operations.CREATE_IMAGE.kind
-        return _answer(req, make(self.compute, req, id, kind, body["name"], snapshots.SNAPSHOT, properties))
+        return _response(req, create_image(self.compute, req, id, kind, body["name"], snapshots.SNAPSHOT, properties))
 
-    @declares(policies.CREATE_BACKUP, body=schemas.CREATE_BACKUP, status=202)
+    @declares(policies.CREATE_BACKUP, body=CREATE_BACKUP_BODY, status=202)
     def create_backup(self, req: Request, id: str) -> Response:
         """Of a ``rotation`` of 0 nothing is kept, so there is nothing to tell of."""
         body = req.data["createBackup"]
         backup_type, rotation = body["backup_type"], int(body["rotation"])
         properties = {**_properties(req, body), "backup_type": backup_type}
         kind, more = operations.CREATE_BACKUP.kind, {"backup_type": backup_type, "rotation": rotation}
-        image = make(self.compute, req, id, kind, body["name"], snapshots.BACKUP, properties, **more)
-        return _answer(req, image) if rotation else Response(status=202)
+        image = create_image(self.compute, req, id, kind, body["name"], snapshots.BACKUP, properties, **more)
+        return _response(req, image) if rotation else Response(status=202)
 
 
-def make(
+def create_image(
     compute: API,
     req: Request,
     id: str,
@@ -89,7 +105,7 @@ def _properties(req: Request, body: dict[str, Any]) -> dict[str, str]:
     return properties
 
 
-def _answer(req: Request, image: Image) -> Response:
+def _response(req: Request, image: Image) -> Response:
     if req.has(Change.IMAGE_ID):
         return Response({"image_id": image.id}, 202)
     return Response(status=202, headers={"Location": req.link("images", image.id)})

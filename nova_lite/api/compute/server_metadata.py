@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nova_lite.api.compute.schemas import metadata as schemas
-from nova_lite.api.compute.schemas import queries
+from nova_lite.api.compute import schema_types as t
 from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
 from nova_lite.base import exceptions
 from nova_lite.policies import servers as policies
@@ -25,26 +24,26 @@ class ServerMetadata(Extension):
         Route("DELETE", _METADATA + "/{key}", "delete"),
     )
 
-    @declares(policies.METADATA_INDEX, query=queries.NOTHING, answer="metadata")
+    @declares(policies.METADATA_INDEX, query=t.NO_PARAMETERS, answer="metadata")
     def index(self, req: Request, server_id: str) -> Response:
         return Response({"metadata": self.conductor.instance_get(req.context, server_id).metadata})
 
-    @declares(policies.METADATA_CREATE, body=schemas.ALL, answer="metadata")
+    @declares(policies.METADATA_CREATE, body=t.METADATA_BODY, answer="metadata")
     def create(self, req: Request, server_id: str) -> Response:
         return Response({"metadata": self._change(req, server_id, req.data["metadata"], replace=False)})
 
-    @declares(policies.METADATA_UPDATE_ALL, body=schemas.ALL, answer="metadata")
+    @declares(policies.METADATA_UPDATE_ALL, body=t.METADATA_BODY, answer="metadata")
     def update_all(self, req: Request, server_id: str) -> Response:
         return Response({"metadata": self._change(req, server_id, req.data["metadata"], replace=True)})
 
-    @declares(policies.METADATA_SHOW, query=queries.NOTHING, answer="meta")
+    @declares(policies.METADATA_SHOW, query=t.NO_PARAMETERS, answer="meta")
     def show(self, req: Request, server_id: str, key: str) -> Response:
         metadata = self.conductor.instance_get(req.context, server_id).metadata
         if key not in metadata:
             raise exceptions.MetadataItemNotFound()
         return Response({"meta": {key: metadata[key]}})
 
-    @declares(policies.METADATA_UPDATE, body=schemas.ITEM, answer="meta")
+    @declares(policies.METADATA_UPDATE, body=t.METADATA_ITEM_BODY, answer="meta")
     def update(self, req: Request, server_id: str, key: str) -> Response:
         meta = req.data["meta"]
         if key not in meta:

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from nova_lite.api.compute.schemas import queries
-from nova_lite.api.compute.schemas import servers as schemas
+from nova_lite.api.compute import schema_types as t
 from nova_lite.api.http.microversions import Change
 from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
 from nova_lite.base import exceptions
 from nova_lite.operations import states
 from nova_lite.policies import servers as policies
+
+# --- schemas
+
+SHARE_BODY = t.wrapped(
+    "share",
+    t.strict(
+        {"share_id": t.UUID, "tag": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[a-zA-Z0-9-]*$"}},
+        ("share_id",),
+    ),
+)
+
+
+# --- routes
 
 _PATH = "/servers/{server_id}/shares"
 
@@ -25,17 +37,17 @@ class ServerShares(Extension):
         Route("DELETE", _PATH + "/{id}", "delete", since=Change.SHARES),
     )
 
-    @declares(policies.SHARES_INDEX, query=queries.NOTHING_STRICT, answer="shares")
+    @declares(policies.SHARES_INDEX, query=t.NO_PARAMETERS_STRICT, answer="shares")
     def index(self, req: Request, server_id: str) -> Response:
         self.conductor.instance_get(req.context, server_id)
         return Response({"shares": []})
 
-    @declares(policies.SHARES_CREATE, body=schemas.SHARE, status=201, answer="share")
+    @declares(policies.SHARES_CREATE, body=SHARE_BODY, status=201, answer="share")
     def create(self, req: Request, server_id: str) -> Response:
         self._stopped(req, server_id, "create share")
         raise exceptions.Forbidden("Feature not supported until computes have not been updated.")
 
-    @declares(policies.SHARES_SHOW, query=queries.NOTHING_STRICT, answer="share")
+    @declares(policies.SHARES_SHOW, query=t.NO_PARAMETERS_STRICT, answer="share")
     def show(self, req: Request, server_id: str, id: str) -> Response:
         self.conductor.instance_get(req.context, server_id)
         raise exceptions.NotFound(f"Share {id[:64]} could not be found.")

@@ -4,35 +4,40 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from nova_lite.api.compute.schemas import queries
-from nova_lite.api.compute.schemas import servers as schemas
-from nova_lite.api.compute.schemas import types as t
+from nova_lite.api.compute import schema_types as t
 from nova_lite.api.http import validation
 from nova_lite.api.http.microversions import Change
 from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
 from nova_lite.base import exceptions
 from nova_lite.policies import servers as policies
 
-_TAGS = "/servers/{server_id}/tags"
+# --- schemas
+
+TAGS_BODY = t.wrapped("tags", t.TAGS)
+
+
+# --- routes
+
+_PATH = "/servers/{server_id}/tags"
 
 
 class ServerTags(Extension):
     alias = "os-server-tags"
     title = "Tags of a server"
     routes = (
-        Route("GET", _TAGS, "index", since=Change.SERVER_TAGS),
-        Route("PUT", _TAGS, "update_all", since=Change.SERVER_TAGS),
-        Route("DELETE", _TAGS, "delete_all", since=Change.SERVER_TAGS),
-        Route("GET", _TAGS + "/{tag}", "show", since=Change.SERVER_TAGS),
-        Route("PUT", _TAGS + "/{tag}", "update", since=Change.SERVER_TAGS),
-        Route("DELETE", _TAGS + "/{tag}", "delete", since=Change.SERVER_TAGS),
+        Route("GET", _PATH, "index", since=Change.SERVER_TAGS),
+        Route("PUT", _PATH, "update_all", since=Change.SERVER_TAGS),
+        Route("DELETE", _PATH, "delete_all", since=Change.SERVER_TAGS),
+        Route("GET", _PATH + "/{tag}", "show", since=Change.SERVER_TAGS),
+        Route("PUT", _PATH + "/{tag}", "update", since=Change.SERVER_TAGS),
+        Route("DELETE", _PATH + "/{tag}", "delete", since=Change.SERVER_TAGS),
     )
 
-    @declares(policies.TAGS_INDEX, query=queries.NOTHING, answer="tags")
+    @declares(policies.TAGS_INDEX, query=t.NO_PARAMETERS, answer="tags")
     def index(self, req: Request, server_id: str) -> Response:
         return Response({"tags": self.conductor.instance_get(req.context, server_id).tags})
 
-    @declares(policies.TAGS_UPDATE_ALL, body=schemas.TAGS, answer="tags")
+    @declares(policies.TAGS_UPDATE_ALL, body=TAGS_BODY, answer="tags")
     def update_all(self, req: Request, server_id: str) -> Response:
         tags = req.data["tags"]
         return Response({"tags": self.conductor.instance_tags_replace(req.context, server_id, tags)})
@@ -42,7 +47,7 @@ class ServerTags(Extension):
         self.conductor.instance_tags_replace(req.context, server_id, [])
         return Response(status=204)
 
-    @declares(policies.TAGS_SHOW, query=queries.NOTHING, status=204)
+    @declares(policies.TAGS_SHOW, query=t.NO_PARAMETERS, status=204)
     def show(self, req: Request, server_id: str, tag: str) -> Response:
         if tag not in self.conductor.instance_get(req.context, server_id).tags:
             raise exceptions.TagNotFound(instance_id=server_id, tag=tag)

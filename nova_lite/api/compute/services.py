@@ -6,13 +6,39 @@ from typing import Any
 
 from oslo_utils import strutils
 
-from nova_lite.api.compute.schemas import hosts as schemas
-from nova_lite.api.compute.views import services as views
+from nova_lite.api.compute import schema_types as t
+from nova_lite.api.compute import view_helpers
 from nova_lite.api.http import validation
 from nova_lite.api.http.microversions import Change
 from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
 from nova_lite.base import exceptions
+from nova_lite.objects import Service
 from nova_lite.policies import hosts as policies
+
+# --- schemas
+
+_SERVICES: t.Schema = {"host": t.Q_ANY, "binary": t.Q_ANY}
+
+SERVICES_QUERY = t.query(_SERVICES)
+
+_REASON: t.Schema = {"type": "string", "minLength": 1, "maxLength": 255, "format": "printable"}
+_WHICH: t.Schema = {"host": t.HOST, "binary": t.TEXT}
+
+SERVICE_SWITCH_BODY = t.strict(_WHICH, ("host", "binary"))
+SERVICE_DISABLE_WITH_REASON_BODY = t.strict(
+    {**_WHICH, "disabled_reason": _REASON}, ("host", "binary", "disabled_reason")
+)
+SERVICE_FORCE_DOWN_BODY = t.strict({**_WHICH, "forced_down": t.BOOLEAN}, ("host", "binary", "forced_down"))
+SERVICE_UPDATE_BODY = t.strict(
+    {
+        "status": t.one_of("enabled", "disabled"),
+        "disabled_reason": _REASON,
+        "forced_down": t.BOOLEAN,
+    }
+)
+
+
+# --- routes
 
 _BEFORE_UUIDS = Change.UUIDS_OF_SERVICES - 1
 
@@ -30,37 +56,37 @@ class Services(Extension):
         Route("DELETE", "/os-services/{id}", "delete"),
     )
 
-    @declares(policies.SERVICES_LIST, query=schemas.SERVICES, answer="services")
+    @declares(policies.SERVICES_LIST, query=SERVICES_QUERY, answer="services")
     def index(self, req: Request) -> Response:
         services = self.conductor.service_list(req.context, req.query.one("host"), req.query.one("binary"))
-        return Response({"services": [views.show(req, service) for service in services]})
+        return Response({"services": [_view(req, service) for service in services]})
 
-    @declares(policies.SERVICES_UPDATE, body=schemas.SERVICE_SWITCH, answer="service")
+    @declares(policies.SERVICES_UPDATE, body=SERVICE_SWITCH_BODY, answer="service")
     def enable(self, req: Request) -> Response:
         self._update_named(req, {"disabled": False, "disabled_reason": None})
         return Response({"service": {**req.data, "status": "enabled"}})
 
-    @declares(policies.SERVICES_UPDATE, body=schemas.SERVICE_SWITCH, answer="service")
+    @declares(policies.SERVICES_UPDATE, body=SERVICE_SWITCH_BODY, answer="service")
     def disable(self, req: Request) -> Response:
         self._update_named(req, {"disabled": True, "disabled_reason": None})
         return Response({"service": {**req.data, "status": "disabled"}})
 
-    @declares(policies.SERVICES_UPDATE, body=schemas.SERVICE_DISABLE_WITH_REASON, answer="service")
+    @declares(policies.SERVICES_UPDATE, body=SERVICE_DISABLE_WITH_REASON_BODY, answer="service")
     def disable_with_reason(self, req: Request) -> Response:
         self._update_named(req, {"disabled": True, "disabled_reason": req.data["disabled_reason"]})
         return Response({"service": {**req.data, "status": "disabled"}})
 
-    @declares(policies.SERVICES_UPDATE, body=schemas.SERVICE_FORCE_DOWN, answer="service")
+    @declares(policies.SERVICES_UPDATE, body=SERVICE_FORCE_DOWN_BODY, answer="service")
     def force_down(self, req: Request) -> Response:
         forced_down = strutils.bool_from_string(req.data["forced_down"], strict=True)
         self._update_named(req, {"forced_down": forced_down})
         return Response({"service": {**req.data, "forced_down": forced_down}})
 
-    @declares(policies.SERVICES_UPDATE, body=schemas.SERVICE_UPDATE, answer="service")
+    @declares(policies.SERVICES_UPDATE, body=SERVICE_UPDATE_BODY, answer="service")
     def update(self, req: Request, id: str) -> Response:
         _check_uuid(id)
         service = self.conductor.service_update(req.context, id, _changes(req.data))
-        return Response({"service": views.show(req, service)})
+        return Response({"service": _view(req, service)})
 
     @declares(policies.SERVICES_DELETE, status=204)
     def delete(self, req: Request, id: str) -> Response:
@@ -100,3 +126,30 @@ def _changes(body: dict[str, Any]) -> dict[str, Any]:
             detail="No updates were requested. Fields 'status' or 'forced_down' should be specified."
         )
     return changes
+
+
+# --- views
+
+
+def _view(req: Request, service: Service) -> dict[str, Any]:
+    view = {
+        "id": service.uuid if req.has(Change.UUIDS_OF_SERVICES) else service.id,
+        "binary": service.binary,
+        "host": service.host,
+        "zone": service.availability_zone,
+        "status": status(service),
+        "state": state(service),
+        "updated_at": view_helpers.iso_micros(service.last_seen_up or service.updated_at or service.created_at),
+        "disabled_reason": service.disabled_reason,
+    }
+    if req.has(Change.SERVICE_FORCED_DOWN):
+        view["forced_down"] = service.forced_down
+    return view
+
+
+def status(service: Service) -> str:
+    return "disabled" if service.disabled else "enabled"
+
+
+def state(service: Service) -> str:
+    return "up" if service.up and not service.forced_down else "down"

@@ -5,12 +5,35 @@ from __future__ import annotations
 from typing import Any
 
 from nova_lite import operations
-from nova_lite.api.compute.schemas import shelve as schemas
-from nova_lite.api.compute.server_images import make
-from nova_lite.api.http.microversions import Change
+from nova_lite.api.compute import schema_types as t
+from nova_lite.api.compute import server_images
+from nova_lite.api.http.microversions import Change, Versioned
 from nova_lite.api.http.wsgi import Extension, Request, Response, action, declares
 from nova_lite.image import snapshots
 from nova_lite.policies import servers as policies
+
+# --- schemas
+
+SHELVE_BODY = t.wrapped("shelve", {})
+SHELVE_OFFLOAD_BODY = t.wrapped("shelveOffload", {})
+
+_ZONE: t.Schema = {"availability_zone": t.NAME}
+_ZONE_OR_ANY: t.Schema = {"availability_zone": {"oneOf": [{"type": "null"}, t.NAME]}}
+
+UNSHELVE_BODY = Versioned(
+    {
+        1: t.wrapped("unshelve", {}),
+        Change.UNSHELVE_TO_ZONE: t.wrapped(
+            "unshelve", {**t.strict(_ZONE, ("availability_zone",)), "type": ["object", "null"]}
+        ),
+        Change.UNSHELVE_TO_HOST: t.wrapped(
+            "unshelve", {**t.strict({**_ZONE_OR_ANY, "host": t.HOST}, minProperties=1), "type": ["object", "null"]}
+        ),
+    }
+)
+
+
+# --- routes
 
 
 class Shelve(Extension):
@@ -22,17 +45,17 @@ class Shelve(Extension):
         action("servers", "unshelve", "unshelve"),
     )
 
-    @declares(policies.SHELVE, body=schemas.SHELVE, status=202)
+    @declares(policies.SHELVE, body=SHELVE_BODY, status=202)
     def shelve(self, req: Request, id: str) -> Response:
-        make(self.compute, req, id, operations.SHELVE.kind, None, snapshots.SNAPSHOT, {})
+        server_images.create_image(self.compute, req, id, operations.SHELVE.kind, None, snapshots.SNAPSHOT, {})
         return Response(status=202)
 
-    @declares(policies.SHELVE_OFFLOAD, body=schemas.SHELVE_OFFLOAD, status=202)
+    @declares(policies.SHELVE_OFFLOAD, body=SHELVE_OFFLOAD_BODY, status=202)
     def shelve_offload(self, req: Request, id: str) -> Response:
         self.compute.accept(req.context, id, operations.SHELVE_OFFLOAD.kind, {})
         return Response(status=202)
 
-    @declares(policies.UNSHELVE, body=schemas.UNSHELVE, status=202)
+    @declares(policies.UNSHELVE, body=UNSHELVE_BODY, status=202)
     def unshelve(self, req: Request, id: str) -> Response:
         wanted: dict[str, Any] = {}
         if req.has(Change.UNSHELVE_TO_ZONE):

@@ -8,13 +8,52 @@ from typing import Any
 from oslo_utils import strutils
 
 from nova_lite import operations
-from nova_lite.api.compute.schemas import queries
-from nova_lite.api.compute.schemas import volume_attachments as schemas
-from nova_lite.api.http.microversions import Change
+from nova_lite.api.compute import schema_types as t
+from nova_lite.api.http.microversions import Change, Versioned
 from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
 from nova_lite.base import exceptions
 from nova_lite.objects import BlockDevice, Instance
 from nova_lite.policies import servers as policies
+
+# --- schemas
+
+_DEVICE: t.Schema = {"type": ["string", "null"], "pattern": "(^/dev/x{0,1}[a-z]{0,1}d{0,1})([a-z]+)[0-9]*$"}
+_CREATE_20: t.Schema = {"volumeId": t.UUID, "device": _DEVICE}
+_CREATE_249 = {**_CREATE_20, "tag": t.TAG}
+_CREATE_279 = {**_CREATE_249, "delete_on_termination": t.BOOLEAN}
+
+
+def _create(properties: t.Schema) -> t.Schema:
+    return t.wrapped("volumeAttachment", t.strict(properties, ("volumeId",)))
+
+
+CREATE_BODY = Versioned(
+    {
+        1: _create(_CREATE_20),
+        Change.ATTACHMENT_TAGS: _create(_CREATE_249),
+        Change.DELETE_ON_TERMINATION: _create(_CREATE_279),
+    }
+)
+
+_UPDATE_20: t.Schema = {"volumeId": t.UUID}
+_UPDATE_285: t.Schema = {
+    **_UPDATE_20,
+    "device": _DEVICE,
+    "tag": t.TAG,
+    "delete_on_termination": t.BOOLEAN,
+    "serverId": t.UUID,
+    "id": t.UUID,
+}
+
+UPDATE_BODY = Versioned(
+    {
+        1: t.wrapped("volumeAttachment", t.strict(_UPDATE_20, ("volumeId",))),
+        Change.ATTACHMENT_UPDATE: t.wrapped("volumeAttachment", t.strict(_UPDATE_285, ("volumeId",))),
+    }
+)
+
+
+# --- routes
 
 _PATH = "/servers/{server_id}/os-volume_attachments"
 
@@ -31,25 +70,25 @@ class VolumeAttachments(Extension):
         Route("DELETE", _PATH + "/{id}", "delete"),
     )
 
-    @declares(policies.VOLUMES_INDEX, query=queries.VOLUME_ATTACHMENTS, answer="volumeAttachments")
+    @declares(policies.VOLUMES_INDEX, query=t.OFFSET_PAGING, answer="volumeAttachments")
     def index(self, req: Request, server_id: str) -> Response:
         instance = self.conductor.instance_get(req.context, server_id)
-        attached = [_shown(req, instance, each) for each in instance.block_devices if each.volume_id is not None]
+        attached = [_view(req, instance, each) for each in instance.block_devices if each.volume_id is not None]
         offset = int(req.query.one("offset") or 0)
         return Response({"volumeAttachments": attached[offset:][: req.query.limit]})
 
-    @declares(policies.VOLUMES_SHOW, query=queries.NOTHING, answer="volumeAttachment")
+    @declares(policies.VOLUMES_SHOW, query=t.NO_PARAMETERS, answer="volumeAttachment")
     def show(self, req: Request, server_id: str, id: str) -> Response:
         instance = self.conductor.instance_get(req.context, server_id)
-        return Response({"volumeAttachment": _shown(req, instance, _find(instance, id))})
+        return Response({"volumeAttachment": _view(req, instance, _find(instance, id))})
 
-    @declares(policies.VOLUMES_CREATE, body=schemas.CREATE, answer="volumeAttachment")
+    @declares(policies.VOLUMES_CREATE, body=CREATE_BODY, answer="volumeAttachment")
     def create(self, req: Request, server_id: str) -> Response:
         instance = self._attach(req, server_id)
         device = _find(instance, req.data["volumeAttachment"]["volumeId"])
-        return Response({"volumeAttachment": _shown(req, instance, device)})
+        return Response({"volumeAttachment": _view(req, instance, device)})
 
-    @declares(policies.VOLUMES_CREATE, body=schemas.CREATE, status=202)
+    @declares(policies.VOLUMES_CREATE, body=CREATE_BODY, status=202)
     def accept(self, req: Request, server_id: str) -> Response:
         self._attach(req, server_id)
         return Response(status=202)
@@ -65,7 +104,7 @@ class VolumeAttachments(Extension):
         }
         return self.compute.attach_volume(req.context, server_id, payload)
 
-    @declares(policies.VOLUMES_UPDATE, body=schemas.UPDATE, status=202)
+    @declares(policies.VOLUMES_UPDATE, body=UPDATE_BODY, status=202)
     def update(self, req: Request, server_id: str, id: str) -> Response:
         wanted = req.data["volumeAttachment"]
         instance = self.conductor.instance_get(req.context, server_id)
@@ -101,7 +140,7 @@ def _find(instance: Instance, volume_id: str) -> BlockDevice:
     raise exceptions.VolumeBDMNotFound(instance_uuid=instance.uuid, volume_id=volume_id[:64])
 
 
-def _shown(req: Request, instance: Instance, device: BlockDevice) -> dict[str, Any]:
+def _view(req: Request, instance: Instance, device: BlockDevice) -> dict[str, Any]:
     shown: dict[str, Any] = {
         "serverId": instance.uuid,
         "volumeId": device.volume_id,

@@ -120,6 +120,10 @@ class Change(enum.IntEnum):
     ZONE_PINNED_LATER = 104  # PUT /servers/{id} pins to the zone, and unpins
 
 
+#: The last minor version in which images, networks and volumes are served here, as proxies of their own services.
+LAST_WITH_PROXIES = Change.NO_PROXIES - 1
+
+
 class Version(NamedTuple):
     """A microversion; compares as its two numbers."""
 

@@ -8,7 +8,7 @@ import pytest
 import webob
 from oslo_config import cfg
 
-from nova_lite.api.compute.schemas import keypairs, queries
+from nova_lite.api.compute import keypairs, quotas
 from nova_lite.api.http import router, wsgi
 from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
 from nova_lite.base.context import RequestContext
@@ -33,7 +33,7 @@ class Sample(Extension):
         super().__init__(services)
         self.ran: list[str] = []
 
-    @declares(policies.CREATE, body=keypairs.CREATE, query=queries.QUOTAS)
+    @declares(policies.CREATE, body=keypairs.CREATE_BODY, query=quotas.QUOTAS_QUERY)
     def make(self, req: Request) -> Response:
         self.ran.append("make")
         return Response({"given": req.data, "user": req.query.one("user_id"), "others": sorted(req.query)})

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nova_lite.api.compute.schemas import servers as schemas
+from nova_lite.api.compute.servers import schemas
 from nova_lite.api.http.microversions import Change, Version
 from tests.unit.api.conftest import ADMIN, Client, make_client, make_conf
 from tests.unit.api.fakes import IMAGE_ID, NETWORK_ID

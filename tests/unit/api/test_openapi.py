@@ -9,7 +9,7 @@ import openapi_spec_validator
 import pytest
 
 from nova_lite import policies
-from nova_lite.api.compute.schemas import keypairs
+from nova_lite.api.compute import keypairs
 from nova_lite.api.http import microversions, openapi, router
 from nova_lite.api.http.microversions import Versioned
 from tests.unit.api.conftest import Client
@@ -56,7 +56,7 @@ def test_rules_are_real() -> None:
 def test_the_newest_version_is_described() -> None:
     create = PATHS["/os-keypairs"]["post"]
     schema = create["requestBody"]["content"]["application/json"]["schema"]
-    assert schema == keypairs.CREATE.at(microversions.MAXIMUM)
+    assert schema == keypairs.CREATE_BODY.at(microversions.MAXIMUM)
     assert schema["properties"]["keypair"]["required"] == ["name", "public_key"]
     ranges = [(body["min-ver"], body["max-ver"]) for body in create["x-openstack"]["bodies"]]
     assert ranges == [("2.92", None), ("2.10", "2.91"), ("2.2", "2.9"), ("2.1", "2.1")]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nova_lite.api.compute.schemas import server_external_events as schemas
+from nova_lite.api.compute import server_external_events
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from tests.unit.api.conftest import ADMIN, Client, fault
@@ -24,7 +24,7 @@ def one(api: Client, event: dict[str, Any], **changes: Any) -> tuple[int, dict[s
     return response.status_code, response.json["events"][0]
 
 
-@pytest.mark.parametrize("name", schemas.NETWORK)
+@pytest.mark.parametrize("name", server_external_events.NETWORK)
 @pytest.mark.parametrize("status", ["completed", "failed", "in-progress"])
 def test_news(api: Client, name: str, status: str) -> None:
     code, event = one(api, {"name": name, "status": status, "tag": "port"})

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from nova_lite.api.compute.schemas import servers as schemas
+from nova_lite.api.compute.servers import schemas
 from nova_lite.base import exceptions
 from nova_lite.objects import NetworkRequest, RequestedDestination
 from nova_lite.operations import states

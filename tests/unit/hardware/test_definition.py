@@ -12,7 +12,7 @@ import libvirt
 import pytest
 
 from nova_lite import hardware
-from nova_lite.api.compute import image_properties
+from nova_lite.api.compute.servers import image_properties
 from nova_lite.base import exceptions
 from nova_lite.conductor.operations import create
 from nova_lite.conductor.operations.password import ChangePasswordHandler

@@ -42,7 +42,7 @@ EXPECTED = {
     policies.servers.SHOW: (True, True, True),
     policies.servers.DELETE: (True, True, False),
     operations.START.rule: (True, True, False),
-    policies.servers.CONSOLE_OUTPUT: (True, True, False),
+    policies.consoles.CONSOLE_OUTPUT: (True, True, False),
     policies.servers.INDEX_ALL: (True, False, False),
     policies.servers.FORCED_HOST: (True, False, False),
     policies.servers.EXTENDED_ATTRIBUTES: (True, False, False),

@@ -1,0 +1,296 @@
+"""Servers."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from typing import Any
+
+from nova_lite.api.compute import flavors, view_helpers
+from nova_lite.api.compute.servers import image_properties
+from nova_lite.api.http.microversions import Change
+from nova_lite.api.http.wsgi import Request
+from nova_lite.objects import VIF, Instance
+from nova_lite.objects.instance import version_of
+from nova_lite.operations import states
+from nova_lite.policies import servers as policies
+
+_RESIZING = dict.fromkeys(("resize_prep", "resize_migrating", "resize_migrated", "resize_finish"), "RESIZE")
+_REBUILDING = dict.fromkeys(("rebuilding", "rebuild_block_device_mapping", "rebuild_spawning"), "REBUILD")
+_REBOOTING = dict.fromkeys(("rebooting", "reboot_pending", "reboot_started"), "REBOOT")
+_HARD_REBOOTING = dict.fromkeys(("rebooting_hard", "reboot_pending_hard", "reboot_started_hard"), "HARD_REBOOT")
+
+#: vm_state to the status without a task, and to the statuses that tasks make of it.
+STATUSES: dict[str, tuple[str, dict[str, str]]] = {
+    states.ACTIVE: (
+        "ACTIVE",
+        {
+            **_REBOOTING,
+            **_HARD_REBOOTING,
+            **_REBUILDING,
+            **_RESIZING,
+            "updating_password": "PASSWORD",
+            "migrating": "MIGRATING",
+        },
+    ),
+    states.BUILDING: ("BUILD", {}),
+    states.STOPPED: ("SHUTOFF", {**_RESIZING, **_REBUILDING}),
+    states.RESIZED: ("VERIFY_RESIZE", {"resize_reverting": "REVERT_RESIZE"}),
+    states.PAUSED: ("PAUSED", {"migrating": "MIGRATING"}),
+    states.SUSPENDED: ("SUSPENDED", {}),
+    states.RESCUED: ("RESCUE", {}),
+    states.ERROR: ("ERROR", _REBUILDING),
+    states.DELETED: ("DELETED", {}),
+    states.SOFT_DELETED: ("SOFT_DELETED", {}),
+    states.SHELVED: ("SHELVED", {}),
+    states.SHELVED_OFFLOADED: ("SHELVED_OFFLOADED", {}),
+}
+
+_WITH_PROGRESS = ("ACTIVE", "BUILD", "REBUILD", "RESIZE", "VERIFY_RESIZE", "MIGRATING")
+_WITH_FAULT = ("ERROR", "DELETED")
+
+
+def status_of(instance: Instance) -> str:
+    status, by_task = STATUSES.get(instance.vm_state, ("UNKNOWN", {}))
+    return by_task.get(instance.task_state or "", status)
+
+
+def states_of(statuses: list[str]) -> tuple[list[str], list[str]]:
+    """The vm_states and task_states that these statuses may stand for, for a filter. Without vm_states, none of them
+    is a status; without task_states, the task does not matter."""
+    wanted = {status.upper() for status in statuses}
+    plain = [vm_state for vm_state, (status, _) in STATUSES.items() if status in wanted]
+    busy = [
+        (vm_state, task)
+        for vm_state, (_, by_task) in STATUSES.items()
+        for task, status in by_task.items()
+        if status in wanted
+    ]
+    vm_states = list(dict.fromkeys([*plain, *(vm_state for vm_state, _ in busy)]))
+    return vm_states, [] if plain else list(dict.fromkeys(task for _, task in busy))
+
+
+def index(req: Request, instances: list[Instance]) -> list[dict[str, Any]]:
+    return [
+        {"id": item.uuid, "name": item.display_name, "links": req.links("servers", item.uuid)} for item in instances
+    ]
+
+
+def created(req: Request, instance: Instance, admin_password: str | None) -> dict[str, Any]:
+    """What a create answers; ``admin_password`` is told this one time."""
+    server = {
+        "id": instance.uuid,
+        "links": req.links("servers", instance.uuid),
+        "OS-DCF:diskConfig": _disk_config(instance),
+        "security_groups": _security_groups(instance),
+    }
+    if admin_password is not None:
+        server["adminPass"] = admin_password
+    return server
+
+
+def detail(req: Request, instances: list[Instance]) -> list[dict[str, Any]]:
+    return [_whole(req, instance) for instance in instances]
+
+
+def show(req: Request, instance: Instance) -> dict[str, Any]:
+    server = _whole(req, instance)
+    if req.has(Change.SERVER_GROUPS):
+        server["server_groups"] = _groups(instance)
+    return server
+
+
+def updated(req: Request, instance: Instance) -> dict[str, Any]:
+    """An update's answer: like `show` since 2.75, before that without what extensions added."""
+    if req.has(Change.STRICT_QUERIES):
+        return show(req, instance)
+    server = _plain(req, instance, with_mac=False)
+    if req.has(Change.SERVER_GROUPS):
+        server["server_groups"] = _groups(instance)
+    return server
+
+
+def rebuilt(req: Request, instance: Instance, admin_password: str | None) -> dict[str, Any]:
+    """A rebuild's answer: an update's, and what else a rebuild may change; ``admin_password`` is told this one time."""
+    server = updated(req, instance)
+    if req.has(Change.REBUILD_KEY):
+        server["key_name"] = instance.key_name
+    if req.has(Change.NO_PERSONALITY):
+        # By this name alone, also to admins.
+        server.pop("OS-EXT-SRV-ATTR:user_data", None)
+        server["user_data"] = instance.user_data
+    if admin_password is not None:
+        server["adminPass"] = admin_password
+    return server
+
+
+def _whole(req: Request, instance: Instance) -> dict[str, Any]:
+    server = _plain(req, instance, with_mac=True)
+    server.update(
+        {
+            "OS-EXT-AZ:availability_zone": instance.availability_zone or "",
+            "config_drive": "True" if instance.config_drive else "",
+            "key_name": instance.key_name,
+            "OS-SRV-USG:launched_at": view_helpers.iso_micros(instance.launched_at),
+            "OS-SRV-USG:terminated_at": view_helpers.iso_micros(instance.terminated_at),
+            "OS-EXT-STS:task_state": instance.task_state,
+            "OS-EXT-STS:vm_state": instance.vm_state,
+            "OS-EXT-STS:power_state": instance.power_state,
+            "os-extended-volumes:volumes_attached": _volumes(req, instance),
+        }
+    )
+    if instance.vifs and (groups := _security_groups(instance)):  # Nova says nothing of none
+        server["security_groups"] = groups
+    target = {"project_id": instance.project_id, "user_id": instance.user_id}
+    if req.allows(policies.EXTENDED_ATTRIBUTES, target):
+        server.update(_attributes_for_admins(req, instance))
+    if req.has(Change.SERVER_HOSTNAME):
+        server["OS-EXT-SRV-ATTR:hostname"] = instance.hostname
+    if req.has(Change.SERVER_HOST_STATUS) and req.allows(policies.HOST_STATUS, target):
+        server["host_status"] = (instance.host_status or "UNKNOWN") if instance.host else ""
+    if req.has(Change.PINNED_ZONE):
+        server["pinned_availability_zone"] = instance.requested_availability_zone
+    if req.has(Change.SCHEDULER_HINTS):
+        server["scheduler_hints"] = instance.scheduler_hints
+    return server
+
+
+def _plain(req: Request, instance: Instance, with_mac: bool) -> dict[str, Any]:
+    """What a server is, without the attributes that extensions added at 2.1."""
+    status = status_of(instance)
+    server: dict[str, Any] = {
+        "id": instance.uuid,
+        "name": instance.display_name,
+        "status": status,
+        "tenant_id": instance.project_id,
+        "user_id": instance.user_id,
+        "metadata": instance.metadata,
+        "hostId": host_id(instance.project_id, instance.host),
+        "image": _image(req, instance),
+        "flavor": _flavor(req, instance),
+        "created": view_helpers.iso_seconds(instance.created_at),
+        "updated": view_helpers.iso_seconds(instance.updated_at or instance.created_at),
+        "addresses": addresses(instance, with_mac),
+        "accessIPv4": instance.access_ip_v4 or "",
+        "accessIPv6": instance.access_ip_v6 or "",
+        "links": req.links("servers", instance.uuid),
+        "OS-DCF:diskConfig": _disk_config(instance),
+    }
+    if status in _WITH_PROGRESS:
+        server["progress"] = instance.progress
+    if status in _WITH_FAULT and instance.fault is not None:
+        server["fault"] = _fault(req, instance)
+    if req.has(Change.SERVER_LOCKED):
+        server["locked"] = instance.locked
+    if req.has(Change.SERVER_DESCRIPTION):
+        server["description"] = instance.display_description
+    if req.has(Change.SERVER_TAGS):
+        server["tags"] = instance.tags
+    if req.has(Change.TRUSTED_CERTIFICATES):
+        server["trusted_image_certificates"] = None
+    if req.has(Change.LOCKED_REASON):
+        server["locked_reason"] = instance.locked_reason
+    return server
+
+
+def may_show_user_data(req: Request) -> bool:
+    """Whether `detail` has a place for it, in any of the servers that the asker may list."""
+    if not req.has(Change.SERVER_EXTENDED_ATTRIBUTES):
+        return False
+    return req.allows(policies.EXTENDED_ATTRIBUTES) or req.allows(policies.DETAIL_ALL)
+
+
+def _attributes_for_admins(req: Request, instance: Instance) -> dict[str, Any]:
+    attributes: dict[str, Any] = {
+        "OS-EXT-SRV-ATTR:host": instance.host,
+        "OS-EXT-SRV-ATTR:hypervisor_hostname": instance.node,
+        "OS-EXT-SRV-ATTR:instance_name": instance.name,
+    }
+    if req.has(Change.SERVER_EXTENDED_ATTRIBUTES):
+        attributes |= {
+            "OS-EXT-SRV-ATTR:reservation_id": instance.reservation_id,
+            "OS-EXT-SRV-ATTR:launch_index": instance.launch_index,
+            "OS-EXT-SRV-ATTR:hostname": instance.hostname,
+            "OS-EXT-SRV-ATTR:kernel_id": instance.kernel_id,
+            "OS-EXT-SRV-ATTR:ramdisk_id": instance.ramdisk_id,
+            "OS-EXT-SRV-ATTR:root_device_name": instance.root_device_name,
+            "OS-EXT-SRV-ATTR:user_data": instance.user_data,
+        }
+    return attributes
+
+
+@functools.lru_cache(maxsize=4096)
+def host_id(project_id: str | None, host: str | None) -> str:
+    """An opaque name of the host, by which a project can tell whether two of its servers share one."""
+    if not host:
+        return ""
+    return hashlib.sha224(f"{project_id or ''}{host}".encode()).hexdigest()
+
+
+def addresses(instance: Instance, with_mac: bool = False) -> dict[str, list[dict[str, Any]]]:
+    networks: dict[str, list[dict[str, Any]]] = {}
+    for vif in instance.vifs:
+        shown = networks.setdefault(vif.network.name, [])
+        shown.append(_address(vif, vif.address, "fixed", with_mac))
+        shown += [_address(vif, each.address, "fixed", with_mac) for each in vif.more]
+        if vif.floating_address is not None:
+            shown.append(_address(vif, vif.floating_address, "floating", with_mac))
+    return networks
+
+
+def _address(vif: VIF, text: str, kind: str, with_mac: bool) -> dict[str, Any]:
+    address: dict[str, Any] = {"version": version_of(text), "addr": text}
+    if with_mac:
+        address["OS-EXT-IPS:type"] = kind
+        address["OS-EXT-IPS-MAC:mac_addr"] = vif.mac_address
+    return address
+
+
+def _security_groups(instance: Instance) -> list[dict[str, str]]:
+    return [{"name": name} for name in instance.interface_groups()]
+
+
+def _groups(instance: Instance) -> list[str]:
+    return [] if instance.server_group is None else [instance.server_group]
+
+
+def _disk_config(instance: Instance) -> str:
+    return "AUTO" if instance.auto_disk_config else "MANUAL"
+
+
+def _volumes(req: Request, instance: Instance) -> list[dict[str, Any]]:
+    attached = [each for each in instance.block_devices if each.volume_id is not None]
+    if not req.has(Change.SERVER_EXTENDED_ATTRIBUTES):
+        return [{"id": each.volume_id} for each in attached]
+    return [{"id": each.volume_id, "delete_on_termination": each.delete_on_termination} for each in attached]
+
+
+def _image(req: Request, instance: Instance) -> Any:
+    if not instance.image_ref:
+        return ""
+    link = {"rel": "bookmark", "href": req.bookmark("images", instance.image_ref)}
+    image: dict[str, Any] = {"id": instance.image_ref, "links": [link]}
+    if req.has(Change.IMAGE_PROPERTIES):
+        image["properties"] = image_properties.shown(instance.system_metadata)
+    return image
+
+
+def _flavor(req: Request, instance: Instance) -> dict[str, Any]:
+    flavor = instance.flavor
+    if not req.has(Change.FLAVOR_EMBEDDED):
+        link = {"rel": "bookmark", "href": req.bookmark("flavors", flavor.flavorid)}
+        return {"id": flavor.flavorid, "links": [link]}
+    target = {"project_id": instance.project_id, "user_id": instance.user_id}
+    return flavors.embedded_view(flavor, with_specs=req.allows(policies.FLAVOR_EXTRA_SPECS, target))
+
+
+def _fault(req: Request, instance: Instance) -> dict[str, Any]:
+    assert instance.fault is not None
+    fault: dict[str, Any] = {
+        "code": instance.fault.code,
+        "created": view_helpers.iso_seconds(instance.fault.created_at),
+        "message": instance.fault.message,
+    }
+    if instance.fault.details and (instance.fault.code != 500 or req.context.is_admin):
+        fault["details"] = instance.fault.details
+    return fault

@@ -1,0 +1,227 @@
+"""``/os-volumes`` and ``/os-snapshots`` until 2.35: the volumes of the built-in backend, in the words of the time; and
+``/os-volumes_boot`` until 2.102, which is ``/servers`` under another name."""
+
+from __future__ import annotations
+
+import datetime
+import uuid
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from oslo_utils import strutils
+
+from nova_lite.api.compute import schema_types as t
+from nova_lite.api.compute.servers import routes
+from nova_lite.api.http import validation
+from nova_lite.api.http.microversions import LAST_WITH_PROXIES, Change
+from nova_lite.api.http.wsgi import Extension, Request, Response, Route, declares
+from nova_lite.base import exceptions
+from nova_lite.objects import Volume, VolumeFilters, VolumeSnapshot
+from nova_lite.policies import proxies as policies
+
+# --- schemas
+
+_TEXT: t.Schema = {"type": "string", "maxLength": 255, "format": "printable"}
+
+CREATE_BODY: t.Schema = t.wrapped(
+    "volume",
+    {
+        "type": "object",
+        "properties": {
+            "size": t.POSITIVE,
+            "display_name": _TEXT,
+            "display_description": _TEXT,
+            "metadata": t.METADATA,
+            "snapshot_id": {"oneOf": [t.UUID, {"type": "string", "maxLength": 0}]},
+            "volume_type": _TEXT,
+            "availability_zone": _TEXT,
+        },
+        "required": ["size"],
+    },
+)
+
+CREATE_SNAPSHOT_BODY: t.Schema = t.wrapped(
+    "snapshot",
+    {
+        "type": "object",
+        "properties": {
+            "volume_id": t.UUID,
+            "force": t.BOOLEAN,
+            "display_name": _TEXT,
+            "display_description": _TEXT,
+        },
+        "required": ["volume_id"],
+    },
+)
+
+
+# --- routes
+
+T = TypeVar("T")
+
+_LAST_BOOT = Change.NO_VOLUMES_BOOT - 1
+
+
+class Volumes(Extension):
+    alias = "os-volumes"
+    title = "Volumes and their snapshots"
+    routes = (
+        Route("GET", "/os-volumes", "index", until=LAST_WITH_PROXIES),
+        Route("POST", "/os-volumes", "create", until=LAST_WITH_PROXIES),
+        Route("GET", "/os-volumes/detail", "detail", until=LAST_WITH_PROXIES),
+        Route("GET", "/os-volumes/{id}", "show", until=LAST_WITH_PROXIES),
+        Route("DELETE", "/os-volumes/{id}", "delete", until=LAST_WITH_PROXIES),
+        Route("GET", "/os-snapshots", "snapshots", until=LAST_WITH_PROXIES),
+        Route("POST", "/os-snapshots", "create_snapshot", until=LAST_WITH_PROXIES),
+        Route("GET", "/os-snapshots/detail", "snapshots_detail", until=LAST_WITH_PROXIES),
+        Route("GET", "/os-snapshots/{id}", "snapshot", until=LAST_WITH_PROXIES),
+        Route("DELETE", "/os-snapshots/{id}", "delete_snapshot", until=LAST_WITH_PROXIES),
+    )
+
+    @declares(policies.VOLUMES_LIST, query=t.OFFSET_PAGING, answer="volumes")
+    def index(self, req: Request) -> Response:
+        return self._volumes(req)
+
+    @declares(policies.VOLUMES_DETAIL, query=t.OFFSET_PAGING, answer="volumes")
+    def detail(self, req: Request) -> Response:
+        return self._volumes(req)
+
+    def _volumes(self, req: Request) -> Response:
+        filters = VolumeFilters(project_id=req.context.project_id)
+        found = self.conductor.volume_list(req.context, filters, None, None, [], [], 0)
+        return Response({"volumes": [_volume_view(each) for each in _page(req, found)]})
+
+    @declares(policies.VOLUMES_SHOW, answer="volume")
+    def show(self, req: Request, id: str) -> Response:
+        return Response(
+            {"volume": _volume_view(self.conductor.volume_get(req.context, _id(id, exceptions.VolumeNotFound)))}
+        )
+
+    @declares(policies.VOLUMES_CREATE, body=CREATE_BODY, answer="volume")
+    def create(self, req: Request) -> Response:
+        wanted = req.data["volume"]
+        kind = self.conf.volume.default_type
+        if wanted.get("volume_type") not in (None, "", kind):
+            raise exceptions.InvalidInput(reason=f"there is no volume type {wanted['volume_type'][:64]}")
+        zone = self.conf.compute.default_availability_zone
+        if wanted.get("availability_zone") not in (None, "", zone):
+            raise exceptions.InvalidInput(reason=f"Availability zone '{wanted['availability_zone'][:64]}' is invalid")
+        volume = Volume(
+            id="",
+            project_id="",
+            name=wanted.get("display_name") or "",
+            description=wanted.get("display_description"),
+            size=int(wanted["size"]),
+            availability_zone=zone,
+            volume_type=kind,
+            metadata=wanted.get("metadata") or {},
+            snapshot_id=wanted.get("snapshot_id") or None,
+        )
+        made = self.conductor.volume_create(req.context, volume, {})
+        return Response({"volume": _volume_view(made)}, headers={"Location": req.link("os-volumes", made.id)})
+
+    @declares(policies.VOLUMES_DELETE, status=202)
+    def delete(self, req: Request, id: str) -> Response:
+        self.conductor.volume_delete(req.context, _id(id, exceptions.VolumeNotFound))
+        return Response(status=202)
+
+    # --- snapshots
+
+    @declares(policies.SNAPSHOTS_LIST, query=t.OFFSET_PAGING, answer="snapshots")
+    def snapshots(self, req: Request) -> Response:
+        return self._snapshots(req)
+
+    @declares(policies.SNAPSHOTS_DETAIL, query=t.OFFSET_PAGING, answer="snapshots")
+    def snapshots_detail(self, req: Request) -> Response:
+        return self._snapshots(req)
+
+    def _snapshots(self, req: Request) -> Response:
+        filters = VolumeFilters(project_id=req.context.project_id)
+        found = self.conductor.snapshot_list(req.context, filters, None, None, [], [], 0)
+        return Response({"snapshots": [_snapshot_view(each) for each in _page(req, found)]})
+
+    @declares(policies.SNAPSHOTS_SHOW, answer="snapshot")
+    def snapshot(self, req: Request, id: str) -> Response:
+        found = self.conductor.snapshot_get(req.context, _id(id, exceptions.SnapshotNotFound))
+        return Response({"snapshot": _snapshot_view(found)})
+
+    @declares(policies.SNAPSHOTS_CREATE, body=CREATE_SNAPSHOT_BODY, answer="snapshot")
+    def create_snapshot(self, req: Request) -> Response:
+        """``force``: also of one that a server has."""
+        wanted = req.data["snapshot"]
+        snapshot = VolumeSnapshot(
+            id=str(uuid.uuid4()),
+            volume_id=wanted["volume_id"],
+            project_id="",
+            name=wanted.get("display_name") or "",
+            description=wanted.get("display_description"),
+        )
+        force = {"force": True} if strutils.bool_from_string(wanted.get("force") or False) else {}
+        return Response({"snapshot": _snapshot_view(self.conductor.snapshot_create(req.context, snapshot, **force))})
+
+    @declares(policies.SNAPSHOTS_DELETE, status=202)
+    def delete_snapshot(self, req: Request, id: str) -> Response:
+        self.conductor.snapshot_delete(req.context, _id(id, exceptions.SnapshotNotFound))
+        return Response(status=202)
+
+
+class VolumesBoot(routes.Servers):
+    alias = "os-volumes-boot"
+    title = "Servers that boot from volumes"
+    routes = tuple(
+        Route(row.method, row.path.replace("/servers", "/os-volumes_boot"), row.handler, until=_LAST_BOOT)
+        for row in routes.Servers.routes
+        if row.action is None
+    )
+
+
+def _page(req: Request, found: Sequence[T]) -> Sequence[T]:
+    return found[int(req.query.one("offset") or 0) :][: req.query.limit]
+
+
+def _id(given: str, missing: type[exceptions.NotFound]) -> str:
+    """What cannot be an id is not there."""
+    if not validation.is_uuid(given):
+        what = "volume_id" if missing is exceptions.VolumeNotFound else "snapshot_id"
+        raise missing(**{what: given[:64]})
+    return given
+
+
+def _volume_view(volume: Volume) -> dict[str, Any]:
+    attached: dict[str, Any] = {}
+    if volume.instance_uuid is not None:
+        attached = {
+            "id": volume.id,
+            "volumeId": volume.id,
+            "serverId": volume.instance_uuid,
+            "device": volume.device,
+        }
+    return {
+        "id": volume.id,
+        "status": volume.status,
+        "size": volume.size,
+        "availabilityZone": volume.availability_zone,
+        "createdAt": _time(volume.created_at),
+        "attachments": [attached],
+        "displayName": volume.name,
+        "displayDescription": volume.description,
+        "volumeType": volume.volume_type,
+        "snapshotId": volume.snapshot_id,
+        "metadata": volume.metadata,
+    }
+
+
+def _snapshot_view(snapshot: VolumeSnapshot) -> dict[str, Any]:
+    return {
+        "id": snapshot.id,
+        "volumeId": snapshot.volume_id,
+        "status": snapshot.status,
+        "size": snapshot.size,
+        "createdAt": _time(snapshot.created_at),
+        "displayName": snapshot.name,
+        "displayDescription": snapshot.description,
+    }
+
+
+def _time(moment: datetime.datetime | None) -> str | None:
+    return None if moment is None else moment.strftime("%Y-%m-%dT%H:%M:%S.%f")

@@ -1,0 +1,23 @@
+"""Resources that there were once."""
+
+from __future__ import annotations
+
+import pytest
+
+from nova_lite.api.compute.not_served import GONE_ACTIONS, GONE_ROUTES
+from tests.unit.api.conftest import Client, fault
+
+
+@pytest.mark.parametrize("path", GONE_ROUTES)
+@pytest.mark.parametrize("version", ["2.1", "2.96"])
+def test_gone(api: Client, path: str, version: str) -> None:
+    for verb in GONE_ROUTES[path].split():
+        response = api(verb, path.replace("{", "").replace("}", ""), version=version)
+        message = fault(response, "computeFault", 410)
+        assert message == "This resource is no longer available. No forwarding address is given."
+    assert api.conductor.asked == []
+
+
+@pytest.mark.parametrize("action", GONE_ACTIONS)
+def test_actions_that_are_gone(api: Client, action: str) -> None:
+    fault(api("POST", "/servers/x/action", {action: None}), "computeFault", 410)

@@ -25,7 +25,7 @@ from nova_lite.api.http.deadlines import ClientLimits  # noqa: E402
 from nova_lite.base import exceptions  # noqa: E402
 from nova_lite.compute.api import API  # noqa: E402
 from nova_lite.compute.rpcapi import ComputeRPC  # noqa: E402
-from nova_lite.conductor.rpcapi import ConductorRPC, priority  # noqa: E402
+from nova_lite.conductor.rpcapi import ConductorRPC  # noqa: E402
 from nova_lite.daemon import service, sockets  # noqa: E402
 from nova_lite.image.driver import load_backend  # noqa: E402
 from nova_lite.policies.enforcer import Policy  # noqa: E402
@@ -76,7 +76,7 @@ class Worker(service.Daemon):
     def prepare(self) -> None:
         """Connects to nobody yet: with the broker down requests are answered with 503."""
         self._transport = rpc.Transport(self.conf, rpc.API)
-        throttled = rpc.Throttled(self._transport, "conductor", priority)
+        throttled = rpc.Throttled(self._transport, ConductorRPC)
         client = read_batcher.batched(rpc.proxy(ConductorRPC, throttled))
         if self.conf.network.backend != "neutron":  # which is asked about each create first, by a call of its own
             client = create_batcher.batched(client)

@@ -59,7 +59,7 @@ class ComputeDaemon(service.Daemon):
         self.add_periodic("Inventory", self.conf.report_interval, manager.heartbeat.refresh)
         self.add_periodic("Watching the hypervisor", WATCH_TICK, manager.watch_hypervisor)
         manager.clean_up()
-        self.serve_rpc(transport, self.conf.host, rpc.Endpoint(ComputeRPC, manager, orders=manager.orders))
+        self.serve_rpc(transport, self.conf.host, rpc.Endpoint(ComputeRPC, manager, commands=manager.orders))
         self.add_periodic("Domain reconciliation", RECONCILE_TICK, manager.reconciler.tick)
         self.add_periodic("Port filters", FILTERS_TICK, lambda: manager.port_filters.tick(FILTERS_TICK))
         self.add_periodic("Pruning of fences", PRUNE_INTERVAL, manager.prune_fences, jitter=True)

@@ -31,7 +31,7 @@ from nova_lite.conductor.hosts.publisher import HostPublisher
 from nova_lite.conductor.hosts.retirement import Retirements
 from nova_lite.conductor.operations.create import CreateEndpoints
 from nova_lite.conductor.replay_cache import SharedReplayCache
-from nova_lite.conductor.rpcapi import ConductorRPC, priority
+from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.db import backlog, engine, purge, services
 from nova_lite.db.cinder import BACKEND as CINDER
 from nova_lite.db.engine import Database, UnitOfWork
@@ -81,7 +81,7 @@ class ConductorManager:
             self.cinder,
             database.functions(self.db, conf, network_backend.keeps_ports),
             translate=engine.translate,
-            classify=priority,
+            classify=rpc.contract_of(ConductorRPC).priority,
             once=SharedReplayCache(self.db, conf),
         )
 

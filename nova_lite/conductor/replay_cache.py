@@ -13,9 +13,11 @@ import time
 from oslo_config import cfg
 
 from nova_lite.base.batching import Batcher
-from nova_lite.conductor.rpcapi import changes
+from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.db import replay_cache
 from nova_lite.db.engine import Database, translate
+from nova_lite.rpc.client import ECHO
+from nova_lite.rpc.contract import contract_of
 from nova_lite.rpc.keys import Peer
 
 #: Seconds between two looks for what may be forgotten.
@@ -25,19 +27,20 @@ _EXPIRE_EVERY = 60.0
 class SharedReplayCache:
     """Called with each verified message: whether it may be taken. Raises `DatabaseUnavailable`.
 
-    Not kept is what changes nothing when it comes again (`nova_lite.conductor.rpcapi.changes`): what reads, and those
-    of a compute host's reports that the rows know again.
+    Methods that are declared ``replay_safe`` (`nova_lite.rpc.method`) need no entry: they read, or their rows recognise
+    a repeated report.
     """
 
     def __init__(self, db: Database, conf: cfg.ConfigOpts) -> None:
         self._db = db
+        self._contract = contract_of(ConductorRPC)
         self._seconds = float(conf.rpc.signature_lifetime + 3 * conf.rpc.clock_skew)
         self._lock = threading.Lock()
         self._expired = time.monotonic()
         self._line: Batcher[str, bool] = Batcher(self._take, writes=True)
 
     def __call__(self, sender: Peer, method: str, message_id: str) -> bool:
-        if not changes(method):
+        if method == ECHO or self._contract.is_replay_safe(method):
             return True
         try:
             first = self._line.ask(message_id)

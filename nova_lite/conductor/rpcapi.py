@@ -62,154 +62,45 @@ from nova_lite.objects import (
 )
 from nova_lite.rpc.admission import Priority
 
-#: What hosts and daemons ask and report, in whose user's name ever: without it what was accepted does not end.
-_OWN = frozenset(
-    {
-        *("report_service", "host_states_get", "register_host", "report_state", "start_build", "finish_build"),
-        *("finish_action", "order_is_wanted", "order_is_open", "live_migration_progress", "report_task"),
-        *("reconcile_domains", "domains_expected", "domain_lost", "image_update"),
-        *("finish_volume_work", "port_filters_get", "finish_builds", "finish_actions", "volume_connect"),
-        *("interfaces_bind", "interfaces_active", "interfaces_event", "console_token_take"),
-    }
-)
-_LISTS = frozenset({"migrations_in_progress"})
-#: `image_get` is a part of each build.
-_CHANGES = frozenset({"image_get"})
-#: What guests ask, whom nobody has let in.
-_READS = frozenset({"instances_at_address", "instance_password_set"})
-_DELETES = frozenset({operations.DELETE.kind})
 
-#: Who may call what. ``own``: a host, as any daemon, speaks of itself alone; the handlers hold what it says of
-#: instances and actions against their rows, where these have to be its own (`nova_lite.db.host_images` too).
-ALLOWED = {
-    # what servers are asked to become, and what there is of them
-    **rpc.allow(
-        rpc.API,
-        methods="create_instances create_instances_together instances_get instance_list instance_update "
-        "instance_metadata_change instance_metadata_delete instance_tags_replace instance_tag_add instance_tag_delete "
-        "instance_password_clear instances_at_address "
-        "instance_password_set instance_lock instance_unlock instance_reset_state action_list migration_list "
-        "migrations_in_progress migration_get live_migration_abort live_migration_force_complete "
-        "console_token_create console_token_get",
-    ),
-    **rpc.allow(rpc.API, rpc.MANAGE, methods="accept_action instance_get action_get"),
-    **rpc.allow(rpc.API, rpc.CONDUCTOR, rpc.MANAGE, methods="build_instances"),
-    **rpc.allow(rpc.CONSOLE, methods="console_token_take"),
-    # the catalogue
-    **rpc.allow(
-        rpc.API,
-        methods="flavor_list flavor_get flavor_create flavor_update flavor_delete flavor_extra_specs_update "
-        "flavor_extra_spec_delete flavor_access_list flavor_access_add flavor_access_remove keypair_list keypair_get "
-        "keypair_create keypair_delete image_list image_create image_delete network_list limits_get "
-        "quota_defaults_get quota_defaults_update quota_update quota_delete usage_list aggregate_list aggregate_get "
-        "aggregate_create aggregate_update aggregate_set_metadata aggregate_delete aggregate_add_host "
-        "aggregate_remove_host aggregate_cache_images server_group_list server_group_get server_group_create "
-        "server_group_delete availability_zone_list service_delete compute_node_list compute_node_get",
-    ),
-    **rpc.allow(
-        rpc.API,
-        methods="volume_list volume_get volume_create volume_update volume_delete volume_extend volume_usage "
-        "snapshot_list snapshot_get snapshot_create snapshot_update snapshot_delete attachment_update "
-        "volume_made volume_extended",
-    ),
-    **rpc.allow(
-        rpc.API,
-        methods="security_group_list security_group_get security_group_create security_group_update "
-        "security_group_delete security_group_rule_create security_group_rule_delete instance_security_groups "
-        "instance_security_group_add instance_security_group_remove floating_ip_pool_list floating_ip_list "
-        "floating_ip_get floating_ip_create floating_ip_delete floating_ip_associate floating_ip_disassociate "
-        "floating_ip_update network_record_list network_create network_update network_delete subnet_create "
-        "subnet_delete port_list port_get port_create port_update port_delete network_limits_get "
-        "network_limits_update interfaces_event",
-    ),
-    **rpc.allow(rpc.API, rpc.MANAGE, methods="service_list service_update"),
-    **rpc.allow(rpc.MANAGE, methods="host_retire"),
-    # a compute host gets at the images alone that are made on it
-    **rpc.allow(rpc.API, rpc.COMPUTE, methods="image_get image_update"),
-    # daemons
-    **rpc.allow(rpc.CONDUCTOR, rpc.SCHEDULER, own="host", methods="report_service"),
-    **rpc.allow(rpc.SCHEDULER, methods="host_states_get"),
-    # compute hosts, each of itself
-    **rpc.allow(rpc.COMPUTE, own="report.host", methods="register_host report_state"),
-    **rpc.allow(rpc.COMPUTE, own="result.host", methods="finish_build"),
-    **rpc.allow(
-        rpc.COMPUTE,
-        own="host",
-        methods="start_build finish_action order_is_wanted order_is_open live_migration_progress report_task "
-        "reconcile_domains domains_expected domain_lost finish_volume_work port_filters_get "
-        "finish_builds finish_actions volume_connect interfaces_bind interfaces_active",
-    ),
-}
+def _action_priority(arguments: Mapping[str, Any]) -> Priority:
+    """Return the priority of `ConductorRPC.accept_action`: a deleted server frees room for other requests."""
+    return Priority.DELETE if arguments.get("action") == operations.DELETE.kind else Priority.CHANGE
 
 
-def priority(method: str, arguments: Mapping[str, Any], context: RequestContext) -> Priority:
-    """How important a message to the conductor is. What no user asked for is the control plane's own."""
-    if method in _READS:
-        return Priority.READ
-    if method in _OWN or context.user_id is None:
-        return Priority.OWN
-    if method == "accept_action":
-        return Priority.DELETE if arguments.get("action") in _DELETES else Priority.CHANGE
-    if method.endswith("_list") or method in _LISTS:
-        return Priority.LIST
-    if method.endswith("_get") and method not in _CHANGES:
-        return Priority.READ
-    return Priority.DELETE if method.endswith("_delete") else Priority.CHANGE
-
-
-#: What does no harm when it is asked again: it reads; says that somebody is there; has the conductor look at rows that
-#: say themselves what is left to do, or ask another service what it has; or takes a token, which is gone then.
-_REPEATABLE = _LISTS | {
-    "instances_at_address",
-    "volume_usage",
-    "report_service",
-    "build_instances",
-    "console_token_take",
-    "order_is_wanted",
-    "order_is_open",
-    "domains_expected",
-    "interfaces_active",
-}
-
-#: What compute hosts report often, and what rows tell from the same once more: a heartbeat has its number, what became
-#: of a build the generation that it was for.
-_BOUND = {"report_state", "finish_build", "finish_builds"}
-
-
-def changes(method: str) -> bool:
-    """Whether a captured message of this method could do harm when it is sent again."""
-    return not (method.endswith(("_list", "_get")) or method in _REPEATABLE or method in _BOUND)
-
-
-@rpc.service("conductor", version="1.18", allowed=ALLOWED)
+@rpc.service("conductor", version="1.18")
 class ConductorRPC(Protocol):
     # --- servers, for the API
 
+    @rpc.change(rpc.API)
     def create_instances(self, context: RequestContext, request: CreateRequest) -> CreateResult:
         """Check against flavor, image, key, networks and quota, and write instances and their create actions."""
 
-    @rpc.since("1.18")
+    @rpc.change(rpc.API, since="1.18")
     def create_instances_together(self, context: RequestContext, creates: list[Creation]) -> list[CreateResult | None]:
         """`create_instances` for each of these, in one transaction. None, for one that has to be asked for by itself:
         it is refused, or a network service has to be asked first."""
 
-    @rpc.cast
+    @rpc.change(rpc.API, rpc.CONDUCTOR, rpc.MANAGE, kind=rpc.CAST, replay_safe=True)
     def build_instances(self, context: RequestContext, instance_uuids: list[str]) -> None:
         """Nudge: schedule and cast the builds of these instances now (the reconciler would, a little later)."""
 
+    @rpc.change(rpc.API, rpc.MANAGE, priority=_action_priority)
     def accept_action(
         self, context: RequestContext, instance_uuid: str, action: str, payload: dict[str, Any]
     ) -> ActionCommand:
         """Write the action's row and the task state, if the instance's state allows it (else 409). The ticket is then
         cast to its host by the caller."""
 
+    @rpc.read(rpc.API, rpc.MANAGE)
     def instance_get(self, context: RequestContext, instance_uuid: str) -> Instance:
         """Of the context's project, or any for an admin; else `InstanceNotFound`."""
 
-    @rpc.since("1.7")
+    @rpc.read(rpc.API, since="1.7")
     def instances_get(self, context: RequestContext, questions: list[InstanceQuery]) -> list[Instance]:
         """Those that there are, once each, and that whoever asks for them may see; for several requests at once."""
 
+    @rpc.list_(rpc.API)
     def instance_list(
         self,
         context: RequestContext,
@@ -220,92 +111,105 @@ class ConductorRPC(Protocol):
         sort_dirs: list[str],
     ) -> list[Instance]: ...
 
+    @rpc.change(rpc.API)
     def instance_update(self, context: RequestContext, instance_uuid: str, changes: dict[str, Any]) -> Instance:
         """Change ``display_name``, ``display_description``, ``hostname``, ``access_ip_v4``/``_v6`` or
         ``auto_disk_config``."""
 
+    @rpc.change(rpc.API)
     def instance_metadata_change(
         self, context: RequestContext, instance_uuid: str, metadata: dict[str, str], replace: bool
     ) -> dict[str, str]:
         """Add or change these items, or (``replace``) have no others; returns all of them."""
 
+    @rpc.delete(rpc.API)
     def instance_metadata_delete(self, context: RequestContext, instance_uuid: str, key: str) -> None: ...
 
+    @rpc.change(rpc.API)
     def instance_tags_replace(self, context: RequestContext, instance_uuid: str, tags: list[str]) -> list[str]:
         """Have these tags and no others; returns them, sorted."""
 
+    @rpc.change(rpc.API)
     def instance_tag_add(self, context: RequestContext, instance_uuid: str, tag: str) -> bool:
         """False: it was there already."""
 
+    @rpc.delete(rpc.API)
     def instance_tag_delete(self, context: RequestContext, instance_uuid: str, tag: str) -> None: ...
 
+    @rpc.change(rpc.API)
     def instance_password_clear(self, context: RequestContext, instance_uuid: str) -> None:
         """Forget the password that its guest posted."""
 
-    @rpc.since("1.3")
+    @rpc.read(rpc.API, since="1.3", from_guests=True)
     def instances_at_address(self, context: RequestContext, address: str) -> list[Instance]:
         """Those with an interface of this address, one for each network that has it, of all projects; for the metadata
         service."""
 
-    @rpc.since("1.3")
+    @rpc.change(rpc.API, since="1.3", priority=Priority.READ, from_guests=True)
     def instance_password_set(self, context: RequestContext, instance_uuid: str, password: str) -> None:
         """Keep what its guest posted; `PasswordAlreadySet` if there is one."""
 
-    @rpc.since("1.4")
+    @rpc.change(rpc.API, since="1.4")
     def console_token_create(
         self, context: RequestContext, instance_uuid: str, compute_host: str, token_hash: str, console: Console
     ) -> None:
         """Keep what the token of this hash (`nova_lite.console.tokens`) stands for, as ``compute_host`` told it. Raises
         `InstanceNotReady` if the instance is not there any more."""
 
-    @rpc.since("1.4")
+    @rpc.read(rpc.API, since="1.4")
     def console_token_get(self, context: RequestContext, token_hash: str) -> ConsoleTarget:
         """Of any project; `ConsoleTokenNotFound` if it is void."""
 
-    @rpc.since("1.4")
+    @rpc.report(rpc.CONSOLE, since="1.4", replay_safe=True)
     def console_token_take(self, context: RequestContext, token_hash: str, console_types: list[str]) -> ConsoleTarget:
         """The same, and it is void from now on. For the proxies: a console of another type is not found."""
 
+    @rpc.change(rpc.API)
     def instance_lock(self, context: RequestContext, instance_uuid: str, reason: str | None) -> None: ...
 
+    @rpc.change(rpc.API)
     def instance_unlock(self, context: RequestContext, instance_uuid: str, may_override: bool) -> None:
         """``may_override``: also where the other side, owner or admin, holds the lock; else `PolicyNotAuthorized`."""
 
+    @rpc.change(rpc.API)
     def instance_reset_state(self, context: RequestContext, instance_uuid: str, vm_state: str) -> None:
         """Raises `InstanceInvalidState` while what is being done to it must end by itself."""
 
+    @rpc.list_(rpc.API)
     def action_list(self, context: RequestContext, instance_uuid: str) -> list[InstanceAction]:
         """Newest first, without their events; also of a deleted instance."""
 
+    @rpc.read(rpc.API, rpc.MANAGE)
     def action_get(self, context: RequestContext, instance_uuid: str, request_id: str) -> InstanceAction:
         """One action with its events."""
 
-    @rpc.since("1.1")
+    @rpc.list_(rpc.API, since="1.1")
     def migration_list(
         self, context: RequestContext, filters: MigrationFilters, limit: int | None, marker: str | None
     ) -> list[ServerMigration]:
         """Moves of all servers, newest first."""
 
-    @rpc.since("1.1")
+    @rpc.list_(rpc.API, since="1.1")
     def migrations_in_progress(self, context: RequestContext, instance_uuid: str) -> list[ServerMigration]:
         """Live migrations of a server that are going on."""
 
-    @rpc.since("1.1")
+    @rpc.read(rpc.API, since="1.1")
     def migration_get(self, context: RequestContext, instance_uuid: str, migration_id: int) -> ServerMigration:
         """Of this server, of any kind and status; else `MigrationNotFound`."""
 
-    @rpc.since("1.2")
+    @rpc.change(rpc.API, since="1.2")
     def live_migration_abort(
         self, context: RequestContext, instance_uuid: str, migration_id: int, early: bool = False
     ) -> None:
         """Have one that goes on end; ``early``: also one that has not begun to move the guest. Raises a 4xx."""
 
-    @rpc.since("1.2")
+    @rpc.change(rpc.API, since="1.2")
     def live_migration_force_complete(self, context: RequestContext, instance_uuid: str, migration_id: int) -> None:
         """Have one that goes on end soon, whatever the guest feels of it. Raises a 4xx."""
 
     # --- catalogue, for the API
 
+    @rpc.list_(rpc.API)
     def flavor_list(
         self,
         context: RequestContext,
@@ -320,53 +224,70 @@ class ConductorRPC(Protocol):
     ) -> list[Flavor]:
         """``is_public`` None: all of them. ``name``: a regular expression."""
 
+    @rpc.read(rpc.API)
     def flavor_get(self, context: RequestContext, flavor_id: str) -> Flavor: ...
 
+    @rpc.change(rpc.API)
     def flavor_create(self, context: RequestContext, flavor: Flavor) -> Flavor:
         """An empty ``flavorid`` is filled with a new uuid."""
 
+    @rpc.change(rpc.API)
     def flavor_update(self, context: RequestContext, flavor_id: str, description: str | None) -> Flavor: ...
 
+    @rpc.delete(rpc.API)
     def flavor_delete(self, context: RequestContext, flavor_id: str) -> None: ...
 
+    @rpc.change(rpc.API)
     def flavor_extra_specs_update(
         self, context: RequestContext, flavor_id: str, extra_specs: dict[str, str]
     ) -> dict[str, str]:
         """Add or change these keys; returns all of them."""
 
+    @rpc.delete(rpc.API)
     def flavor_extra_spec_delete(self, context: RequestContext, flavor_id: str, key: str) -> None: ...
 
+    @rpc.list_(rpc.API)
     def flavor_access_list(self, context: RequestContext, flavor_id: str) -> list[str]:
         """Ids of the projects that may use a private flavor, here and below; `FlavorAccessNotKept` for a public one."""
 
+    @rpc.change(rpc.API)
     def flavor_access_add(
         self, context: RequestContext, flavor_id: str, project_id: str, even_public: bool
     ) -> list[str]:
         """`FlavorAccessExists`; `FlavorIsPublic` unless ``even_public``."""
 
+    @rpc.change(rpc.API)
     def flavor_access_remove(self, context: RequestContext, flavor_id: str, project_id: str) -> list[str]: ...
 
+    @rpc.list_(rpc.API)
     def keypair_list(
         self, context: RequestContext, user_id: str, limit: int | None, marker: str | None
     ) -> list[KeyPair]: ...
 
+    @rpc.read(rpc.API)
     def keypair_get(self, context: RequestContext, user_id: str, name: str) -> KeyPair: ...
 
+    @rpc.change(rpc.API)
     def keypair_create(self, context: RequestContext, keypair: KeyPair) -> KeyPair:
         """Store a public key (the API generates and fingerprints; a private key never comes here)."""
 
+    @rpc.delete(rpc.API)
     def keypair_delete(self, context: RequestContext, user_id: str, name: str) -> None: ...
 
+    @rpc.list_(rpc.API)
     def image_list(
         self, context: RequestContext, name: str | None, status: str | None, limit: int | None, marker: str | None
     ) -> list[Image]:
         """Images of the built-in backend that the context's project may see."""
 
+    @rpc.read(rpc.API, rpc.COMPUTE, priority=Priority.CHANGE)
     def image_get(self, context: RequestContext, image_id: str) -> Image: ...
 
+    @rpc.change(rpc.API)
     def image_create(self, context: RequestContext, image: Image) -> Image:
         """Write the image's row as it is given; raises `ImageExists` when its id is taken."""
 
+    @rpc.report(rpc.API, rpc.COMPUTE)
     def image_update(
         self, context: RequestContext, image_id: str, changes: dict[str, Any], expected_status: str | None
     ) -> Image:
@@ -374,119 +295,121 @@ class ConductorRPC(Protocol):
         or an admin may; with ``expected_status`` only an image in that status is changed (else
         `ImageStatusConflict`)."""
 
+    @rpc.delete(rpc.API)
     def image_delete(self, context: RequestContext, image_id: str) -> None: ...
 
+    @rpc.list_(rpc.API)
     def network_list(self, context: RequestContext) -> list[Network]:
         """Networks of the built-in backend that the context's project may use."""
 
-    @rpc.since("1.8")
+    @rpc.list_(rpc.API, since="1.8")
     def network_record_list(self, context: RequestContext) -> list[NetworkRecord]:
         """As `network_list`, with those that have no subnet, and all that is known of them."""
 
-    @rpc.since("1.8")
+    @rpc.change(rpc.API, since="1.8")
     def network_create(self, context: RequestContext, network: NetworkRecord) -> NetworkRecord:
         """Without a subnet, under an id that the API chose. ``project_id`` None: for all projects."""
 
-    @rpc.since("1.8")
+    @rpc.change(rpc.API, since="1.8")
     def network_update(self, context: RequestContext, network_id: str, changes: dict[str, Any]) -> NetworkRecord:
         """Set ``name``, ``description``, ``subnet_name``, ``subnet_description``."""
 
-    @rpc.since("1.8")
+    @rpc.delete(rpc.API, since="1.8")
     def network_delete(self, context: RequestContext, network_id: str) -> None:
         """`NetworkInUse` while a port is on it."""
 
-    @rpc.since("1.8")
+    @rpc.change(rpc.API, since="1.8")
     def subnet_create(self, context: RequestContext, subnet: NetworkRecord) -> NetworkRecord:
         """Give the network ``subnet.id`` its addresses. Raises a 400 for those that it may not have."""
 
-    @rpc.since("1.8")
+    @rpc.delete(rpc.API, since="1.8")
     def subnet_delete(self, context: RequestContext, network_id: str) -> None:
         """`NetworkInUse` while a port is on it."""
 
-    @rpc.since("1.8")
+    @rpc.list_(rpc.API, since="1.8")
     def port_list(self, context: RequestContext, filters: dict[str, list[str]]) -> list[Port]:
         """The project's, everybody's for an admin. ``filters``: ``id``, ``network_id``, ``device_id``, ``mac_address``,
         ``name``, ``project_id``, ``address``, ``host``, each with the values that it may have."""
 
-    @rpc.since("1.8")
+    @rpc.read(rpc.API, since="1.8")
     def port_get(self, context: RequestContext, port_id: str) -> Port:
         """`NoSuchPort` for another project's, here and below."""
 
-    @rpc.since("1.8")
+    @rpc.change(rpc.API, since="1.8")
     def port_create(self, context: RequestContext, port: Port) -> Port:
         """Under an id that the API chose; ``address`` and ``mac_address`` are chosen unless they are said."""
 
-    @rpc.since("1.8")
+    @rpc.change(rpc.API, since="1.8")
     def port_update(self, context: RequestContext, port_id: str, changes: dict[str, Any]) -> Port:
         """Set ``name``, ``description``, ``security_groups``, or ``address`` while no server has it."""
 
-    @rpc.since("1.8")
+    @rpc.delete(rpc.API, since="1.8")
     def port_delete(self, context: RequestContext, port_id: str) -> None:
         """`PortInUse` while a server has it."""
 
-    @rpc.since("1.8")
+    @rpc.read(rpc.API, since="1.8")
     def network_limits_get(self, context: RequestContext, project_id: str) -> Limits:
         """What the project may have of networks and what belongs to them, and has; in Neutron's words."""
 
-    @rpc.since("1.8")
+    @rpc.change(rpc.API, since="1.8")
     def network_limits_update(self, context: RequestContext, project_id: str, limits: dict[str, int | None]) -> Limits:
         """Set these limits, -1: none, None: the default again. Answers as `network_limits_get`."""
 
-    @rpc.since("1.5")
+    @rpc.list_(rpc.API, since="1.5")
     def security_group_list(
         self, context: RequestContext, all_projects: bool, limit: int | None, offset: int
     ) -> list[SecurityGroup]:
         """With their rules, by name. ``all_projects``: also others', for an admin."""
 
-    @rpc.since("1.5")
+    @rpc.read(rpc.API, since="1.5")
     def security_group_get(self, context: RequestContext, group_id: str) -> SecurityGroup:
         """By its id, or by its name in the context's project; `SecurityGroupNotFound` for another project's."""
 
-    @rpc.since("1.5")
+    @rpc.change(rpc.API, since="1.5")
     def security_group_create(self, context: RequestContext, name: str, description: str | None) -> SecurityGroup: ...
 
-    @rpc.since("1.5")
+    @rpc.change(rpc.API, since="1.5")
     def security_group_update(
         self, context: RequestContext, group_id: str, name: str | None, description: str | None
     ) -> SecurityGroup:
         """What is None stays."""
 
-    @rpc.since("1.5")
+    @rpc.delete(rpc.API, since="1.5")
     def security_group_delete(self, context: RequestContext, group_id: str) -> None:
         """`SecurityGroupInUse` while a server is in it, `SecurityGroupFixed` for the default one."""
 
-    @rpc.since("1.5")
+    @rpc.change(rpc.API, since="1.5")
     def security_group_rule_create(self, context: RequestContext, rule: SecurityGroupRule) -> SecurityGroupRule:
         """``rule.id`` does not count. Raises `SecurityGroupRuleInvalid`, `SecurityGroupRuleExists`."""
 
-    @rpc.since("1.5")
+    @rpc.delete(rpc.API, since="1.5")
     def security_group_rule_delete(self, context: RequestContext, rule_id: str) -> None: ...
 
-    @rpc.since("1.5")
+    @rpc.read(rpc.API, since="1.5")
     def instance_security_groups(self, context: RequestContext, instance_uuid: str) -> list[SecurityGroup]:
         """None for a server without interfaces."""
 
-    @rpc.since("1.5")
+    @rpc.change(rpc.API, since="1.5")
     def instance_security_group_add(self, context: RequestContext, instance_uuid: str, name: str) -> None:
         """``name``: or id. Its host filters by it as soon as it has heard of that."""
 
-    @rpc.since("1.5")
+    @rpc.change(rpc.API, since="1.5")
     def instance_security_group_remove(self, context: RequestContext, instance_uuid: str, name: str) -> None: ...
 
-    @rpc.since("1.5")
+    @rpc.list_(rpc.API, since="1.5")
     def floating_ip_pool_list(self, context: RequestContext) -> list[FloatingIpPool]: ...
 
-    @rpc.since("1.5")
+    @rpc.list_(rpc.API, since="1.5")
     def floating_ip_list(
         self, context: RequestContext, all_projects: Annotated[bool, rpc.Since("1.8")] = False
     ) -> list[FloatingIp]:
         """The project's own. ``all_projects``: also others', for an admin."""
 
-    @rpc.since("1.5")
+    @rpc.read(rpc.API, since="1.5")
     def floating_ip_get(self, context: RequestContext, reference: str) -> FloatingIp:
         """By its id or its address; `FloatingIpNotFound` for another project's."""
 
-    @rpc.since("1.5")
+    @rpc.change(rpc.API, since="1.5")
     def floating_ip_create(
         self,
         context: RequestContext,
@@ -496,31 +419,35 @@ class ConductorRPC(Protocol):
         """``pool``: its name or id, None for the first. ``wanted``: its ``pool_id``, and what is said of ``address``,
         ``description``, ``project_id``, ``port_id`` and ``fixed_address``."""
 
-    @rpc.since("1.8")
+    @rpc.change(rpc.API, since="1.8")
     def floating_ip_update(self, context: RequestContext, reference: str, changes: dict[str, Any]) -> FloatingIp:
         """Set ``description``, or where it leads: ``port_id`` (None: nowhere), with ``fixed_address`` if it is said."""
 
-    @rpc.since("1.5")
+    @rpc.delete(rpc.API, since="1.5")
     def floating_ip_delete(self, context: RequestContext, reference: str) -> None: ...
 
-    @rpc.since("1.5")
+    @rpc.change(rpc.API, since="1.5")
     def floating_ip_associate(
         self, context: RequestContext, instance_uuid: str, address: str, fixed_address: str | None
     ) -> None:
         """Lead it to this interface of the instance, None: to its first one."""
 
-    @rpc.since("1.5")
+    @rpc.change(rpc.API, since="1.5")
     def floating_ip_disassociate(self, context: RequestContext, instance_uuid: str, address: str) -> None: ...
 
+    @rpc.read(rpc.API)
     def limits_get(self, context: RequestContext, project_id: str, user_id: str | None = None) -> Limits:
         """What the project may use and uses, or one user in it."""
 
+    @rpc.read(rpc.API)
     def quota_defaults_get(self, context: RequestContext) -> Limits:
         """What a project without limits of its own may use; no use is counted."""
 
+    @rpc.change(rpc.API)
     def quota_defaults_update(self, context: RequestContext, limits: dict[str, int]) -> Limits:
         """Set these defaults in place of ``[quota]``; returns all."""
 
+    @rpc.change(rpc.API)
     def quota_update(
         self,
         context: RequestContext,
@@ -532,9 +459,11 @@ class ConductorRPC(Protocol):
         """Set limits (-1: none) of a project, or of one user in it; returns all. Unless ``force``, `QuotaBelowUse` for
         one below what is used, and `QuotaAboveProject` for a user's."""
 
+    @rpc.delete(rpc.API)
     def quota_delete(self, context: RequestContext, project_id: str, user_id: str | None = None) -> None:
         """The project and its users have no limits of their own any more, or (``user_id``) only this user."""
 
+    @rpc.list_(rpc.API)
     def usage_list(
         self,
         context: RequestContext,
@@ -548,7 +477,7 @@ class ConductorRPC(Protocol):
 
     # --- volumes of the built-in backend, for the API
 
-    @rpc.since("1.6")
+    @rpc.list_(rpc.API, since="1.6")
     def volume_list(
         self,
         context: RequestContext,
@@ -560,28 +489,28 @@ class ConductorRPC(Protocol):
         offset: int,
     ) -> list[Volume]: ...
 
-    @rpc.since("1.6")
+    @rpc.read(rpc.API, since="1.6")
     def volume_get(self, context: RequestContext, volume_id: str) -> Volume:
         """Of the context's project, or any for an admin; else `VolumeNotFound`, here and below."""
 
-    @rpc.since("1.6")
+    @rpc.change(rpc.API, since="1.6")
     def volume_create(self, context: RequestContext, volume: Volume, images: dict[str, Image]) -> Volume:
         """Accept it: a host makes its file. ``volume``: what was asked for, under an id that the API chose for this
         request; its ``image`` says which. ``images``: by id, as the API describes them. Raises a 4xx."""
 
-    @rpc.since("1.6")
+    @rpc.change(rpc.API, since="1.6")
     def volume_update(self, context: RequestContext, volume_id: str, changes: dict[str, Any]) -> Volume:
         """Set ``name``, ``description``, ``metadata`` (all of it), ``bootable`` or, by an admin's word, ``status``."""
 
-    @rpc.since("1.6")
+    @rpc.delete(rpc.API, since="1.6")
     def volume_delete(self, context: RequestContext, volume_id: str) -> None:
         """Accept it: its row goes with its file."""
 
-    @rpc.since("1.6")
+    @rpc.change(rpc.API, since="1.6")
     def volume_extend(self, context: RequestContext, volume_id: str, size: int, attached: bool) -> None:
         """``size``: GB; ``attached``: also one that a server has."""
 
-    @rpc.since("1.6")
+    @rpc.list_(rpc.API, since="1.6")
     def snapshot_list(
         self,
         context: RequestContext,
@@ -593,27 +522,27 @@ class ConductorRPC(Protocol):
         offset: int,
     ) -> list[VolumeSnapshot]: ...
 
-    @rpc.since("1.6")
+    @rpc.read(rpc.API, since="1.6")
     def snapshot_get(self, context: RequestContext, snapshot_id: str) -> VolumeSnapshot: ...
 
-    @rpc.since("1.6")
+    @rpc.change(rpc.API, since="1.6")
     def snapshot_create(
         self, context: RequestContext, snapshot: VolumeSnapshot, force: Annotated[bool, rpc.Since("1.11")] = False
     ) -> VolumeSnapshot:
         """``force``: also of a volume that a server has."""
         ...
 
-    @rpc.since("1.6")
+    @rpc.change(rpc.API, since="1.6")
     def snapshot_update(self, context: RequestContext, snapshot_id: str, changes: dict[str, Any]) -> VolumeSnapshot:
         """Set ``name``, ``description``, ``metadata`` or, by an admin's word, ``status``."""
 
-    @rpc.since("1.6")
+    @rpc.delete(rpc.API, since="1.6")
     def snapshot_delete(self, context: RequestContext, snapshot_id: str) -> None: ...
 
-    @rpc.since("1.6")
+    @rpc.read(rpc.API, since="1.6")
     def volume_usage(self, context: RequestContext, project_id: str) -> VolumeUse: ...
 
-    @rpc.since("1.6")
+    @rpc.change(rpc.API, since="1.6")
     def attachment_update(
         self, context: RequestContext, instance_uuid: str, volume_id: str, delete_on_termination: bool
     ) -> None:
@@ -621,66 +550,81 @@ class ConductorRPC(Protocol):
 
     # --- volumes of Cinder's
 
-    @rpc.since("1.10")
+    @rpc.change(rpc.API, since="1.10")
     def volume_made(
         self, context: RequestContext, instance_uuid: str, device_uuid: str, volume_id: str | None, error: str | None
     ) -> bool:
         """Cinder has begun to make the volume of a block device, or (``error``) will not. False: it is not wanted any
         more."""
 
-    @rpc.since("1.10")
+    @rpc.change(rpc.API, since="1.10")
     def volume_extended(self, context: RequestContext, instance_uuid: str, volume_id: str) -> None:
         """Cinder has made it larger: the guest is told. `VolumeBDMNotFound` if that does not have it."""
 
     # --- hosts, for the API
 
+    @rpc.list_(rpc.API)
     def availability_zone_list(self, context: RequestContext) -> list[AvailabilityZone]:
         """All zones, the control plane's ``internal`` included, with their hosts and services."""
 
+    @rpc.list_(rpc.API, rpc.MANAGE)
     def service_list(self, context: RequestContext, host: str | None, binary: str | None) -> list[Service]: ...
 
+    @rpc.change(rpc.API, rpc.MANAGE)
     def service_update(self, context: RequestContext, service_id: str, changes: dict[str, Any]) -> Service:
         """``service_id``: uuid or numeric id. Changes: ``disabled``, ``disabled_reason``, ``forced_down``."""
 
+    @rpc.delete(rpc.API)
     def service_delete(self, context: RequestContext, service_id: str) -> None: ...
 
-    @rpc.since("1.3")
+    @rpc.change(rpc.MANAGE, since="1.3")
     def host_retire(self, context: RequestContext, host: str, with_instances: bool) -> Retirement:
         """A compute host that is forced down is gone for good: what it holds is given back. While servers are on it,
         nothing is changed, unless they are lost ``with_instances``. `HostNotRetirable` before it is down."""
 
+    @rpc.list_(rpc.API)
     def compute_node_list(
         self, context: RequestContext, hostname_pattern: str | None, limit: int | None, marker: str | None
     ) -> list[ComputeNode]:
         """``hostname_pattern``: substring of the node's name; ``marker``: uuid or numeric id."""
 
+    @rpc.read(rpc.API)
     def compute_node_get(self, context: RequestContext, node_id: str) -> ComputeNode:
         """``node_id``: uuid or numeric id."""
 
     # --- aggregates and server groups, for the API
 
+    @rpc.list_(rpc.API)
     def aggregate_list(self, context: RequestContext) -> list[Aggregate]: ...
 
+    @rpc.read(rpc.API)
     def aggregate_get(self, context: RequestContext, aggregate_id: str) -> Aggregate:
         """``aggregate_id``, here and below: number, uuid or name; else `AggregateNotFound`."""
 
+    @rpc.change(rpc.API)
     def aggregate_create(self, context: RequestContext, name: str, availability_zone: str | None) -> Aggregate: ...
 
+    @rpc.change(rpc.API)
     def aggregate_update(self, context: RequestContext, aggregate_id: str, changes: dict[str, str | None]) -> Aggregate:
         """Change ``name``, ``availability_zone`` (None: no zone)."""
 
+    @rpc.change(rpc.API)
     def aggregate_set_metadata(
         self, context: RequestContext, aggregate_id: str, metadata: dict[str, str | None]
     ) -> Aggregate:
         """Add or change these keys; a value of None removes its key."""
 
+    @rpc.delete(rpc.API)
     def aggregate_delete(self, context: RequestContext, aggregate_id: str) -> None:
         """`InvalidAggregateAction` while it has hosts."""
 
+    @rpc.change(rpc.API)
     def aggregate_add_host(self, context: RequestContext, aggregate_id: str, host: str) -> Aggregate: ...
 
+    @rpc.change(rpc.API)
     def aggregate_remove_host(self, context: RequestContext, aggregate_id: str, host: str) -> Aggregate: ...
 
+    @rpc.change(rpc.API)
     def aggregate_cache_images(
         self, context: RequestContext, aggregate_id: str, image_ids: list[str], described: dict[str, Image]
     ) -> None:
@@ -688,26 +632,31 @@ class ConductorRPC(Protocol):
         in the database, by id. `ImageUnavailable` for one that the context's project may not see or that has no
         data."""
 
+    @rpc.list_(rpc.API)
     def server_group_list(
         self, context: RequestContext, all_projects: bool, limit: int | None, offset: int
     ) -> list[ServerGroup]:
         """The project's; ``all_projects`` counts for admins."""
 
+    @rpc.read(rpc.API)
     def server_group_get(self, context: RequestContext, group_id: str) -> ServerGroup: ...
 
+    @rpc.change(rpc.API)
     def server_group_create(self, context: RequestContext, group: ServerGroup) -> ServerGroup:
         """``name``, ``policy`` and ``rules`` of ``group``, for the context's project; counts against its quota."""
 
+    @rpc.delete(rpc.API)
     def server_group_delete(self, context: RequestContext, group_id: str) -> None: ...
 
     # --- for every daemon
 
-    @rpc.cast
+    @rpc.report(rpc.CONDUCTOR, rpc.SCHEDULER, kind=rpc.CAST, own="host", replay_safe=True)
     def report_service(self, context: RequestContext, host: str, binary: str, topic: str, version: str) -> None:
         """Heartbeat of a daemon that is not a compute host."""
 
     # --- for the scheduler
 
+    @rpc.report(rpc.SCHEDULER, replay_safe=True)
     def host_states_get(
         self, context: RequestContext, after: int = 0, limit: int | None = None, timeout: rpc.Timeout = None
     ) -> list[HostState]:
@@ -716,15 +665,17 @@ class ConductorRPC(Protocol):
 
     # --- for compute
 
+    @rpc.report(rpc.COMPUTE, own="report.host")
     def register_host(self, context: RequestContext, report: HostReport) -> int:
         """First report after start: services and nodes have their rows, and what is open on this host is due. Returns
         the host's epoch, which its heartbeats tell; `HostForcedDown` while it may not serve."""
 
-    @rpc.since("1.5")
+    @rpc.report(rpc.COMPUTE, own="host", since="1.5", replay_safe=True)
     def port_filters_get(self, context: RequestContext, host: str, instance_uuids: list[str]) -> PortFilters:
         """What the security groups of these say, as of now: of all whose interfaces ``host`` has. Those that it has
         nothing to do with are in no group. And the floating addresses of those that are its own."""
 
+    @rpc.report(rpc.COMPUTE, own="report.host", replay_safe=True)
     def report_state(self, context: RequestContext, report: HostReport, timeout: rpc.Timeout = None) -> bool | None:
         """Heartbeat: renews the host's lease and the leases of the work it names. Raises `HostNotAdmitted` when the
         host is, or has been, forced down since it registered. ``timeout``: seconds to wait for that.
@@ -733,27 +684,30 @@ class ConductorRPC(Protocol):
         nothing is being done to any of it: then `reconcile_domains` would have nothing to change, nor
         `domains_expected` anything to look for. No: it may still be so. None, where it was not asked."""
 
-    @rpc.since("1.16")
+    @rpc.report(rpc.COMPUTE, own="host", since="1.16")
     def interfaces_bind(self, context: RequestContext, instance_uuid: str, host: str) -> BuildNetworks:
         """Another service is to connect the instance's interfaces at this host from now on; how. Repeated, it answers
         the same. Raises `StaleReport` for an instance that is nothing of the host's."""
 
-    @rpc.since("1.16")
+    @rpc.report(rpc.COMPUTE, own="host", since="1.16", replay_safe=True)
     def interfaces_active(self, context: RequestContext, instance_uuid: str, host: str, ask: bool) -> bool:
         """Whether another service has connected all of them, as far as it has said so; ``ask``: it is asked."""
 
-    @rpc.since("1.16")
+    @rpc.report(rpc.API, since="1.16")
     def interfaces_event(self, context: RequestContext, instance_uuid: str, event: str, port_id: str | None) -> None:
         """What another service says has happened to a port (``network-…``, Nova's words); of None to any."""
 
+    @rpc.report(rpc.COMPUTE, own="host")
     def start_build(self, context: RequestContext, instance_uuid: str, host: str, generation: int) -> BuildNetworks:
         """The host begins a build whose order does not say the interfaces: instance to spawning, and they are
         allocated. Raises `StaleReport` or `InstanceGone` when the build is not wanted (any more); `NoMoreFixedIps` and
         other 4xx abort it."""
 
+    @rpc.report(rpc.COMPUTE, own="result.host", replay_safe=True)
     def finish_build(self, context: RequestContext, result: BuildResult) -> None:
         """Report a build's outcome. `StaleReport` or `InstanceGone` after BUILT: destroy what was built."""
 
+    @rpc.report(rpc.COMPUTE, own="host")
     def finish_action(
         self,
         context: RequestContext,
@@ -770,42 +724,42 @@ class ConductorRPC(Protocol):
         ``answer``: what later steps need of it, in their tickets' payload under ``answers`` and the step's name.
         Reporting twice is harmless."""
 
-    @rpc.since("1.14")
+    @rpc.report(rpc.COMPUTE, own="host", since="1.14", replay_safe=True)
     def finish_builds(self, context: RequestContext, host: str, results: list[BuildResult]) -> list[bool]:
         """`finish_build` for each of these, in one transaction. False, for one that is not wanted (any more)."""
 
-    @rpc.since("1.14")
+    @rpc.report(rpc.COMPUTE, own="host", since="1.14")
     def finish_actions(self, context: RequestContext, host: str, reports: list[ActionReport]) -> None:
         """`finish_action` for each of these, in one transaction."""
 
-    @rpc.since("1.1")
+    @rpc.report(rpc.COMPUTE, own="host", since="1.1", replay_safe=True)
     def order_is_wanted(self, context: RequestContext, host: str, action_id: int, position: int) -> bool:
         """Whether the conductor still waits for this order: what a host asks before it makes a guest of another host's
         disks."""
 
-    @rpc.since("1.4")
+    @rpc.report(rpc.COMPUTE, own="host", since="1.4", replay_safe=True)
     def order_is_open(
         self, context: RequestContext, host: str, action_id: int, position: int | None, request_id: str
     ) -> bool:
         """Whether the conductor waits for just this order, although the host has seen one of a later action: a database
         that lost its last commits gives ids again. ``position`` None: whichever of its action."""
 
-    @rpc.since("1.2")
+    @rpc.report(rpc.COMPUTE, own="host", since="1.2")
     def live_migration_progress(
         self, context: RequestContext, host: str, action_id: int, position: int, progress: MigrationProgress
     ) -> Wish:
         """How far a live migration away from ``host`` is; answers what is to become of it."""
 
-    @rpc.since("1.1")
+    @rpc.report(rpc.COMPUTE, own="host", since="1.1")
     def report_task(self, context: RequestContext, host: str, action_id: int, task_state: str) -> bool:
         """The host has come to this task state of the step that it was ordered. False: the action is over, and what it
         makes is not wanted."""
 
-    @rpc.since("1.6")
+    @rpc.report(rpc.COMPUTE, own="host", since="1.6")
     def finish_volume_work(self, context: RequestContext, host: str, task_id: int, error: str | None) -> None:
         """Report work on a volume's file as done (``error`` None) or failed. Reporting twice is harmless."""
 
-    @rpc.since("1.10")
+    @rpc.report(rpc.COMPUTE, own="host", since="1.10")
     def volume_connect(
         self, context: RequestContext, host: str, instance_uuid: str, device_uuid: str, connector: dict[str, Any]
     ) -> VolumeConnection:
@@ -813,18 +767,19 @@ class ConductorRPC(Protocol):
         ``connector``: what Cinder has to know of the host. Asked again, it answers the same. `VolumeNotReady` while
         Cinder makes the volume, `VolumeServiceUnavailable`; `VolumeNotCreated`, `InvalidVolume` for good."""
 
+    @rpc.report(rpc.COMPUTE, own="host")
     def reconcile_domains(
         self, context: RequestContext, host: str, domains: list[DomainReport], leftovers: list[str]
     ) -> list[DomainVerdict]:
         """What to do with each of a host's domains, and (DESTROY) which leftovers without a domain to remove. Uuids
         that are left out of the answer are not to be touched."""
 
-    @rpc.since("1.4")
+    @rpc.report(rpc.COMPUTE, own="host", since="1.4", replay_safe=True)
     def domains_expected(self, context: RequestContext, host: str) -> list[DomainExpected]:
         """The domains that the host has to have now, unless something is being done to them: of what is in none, the
         host makes sure once more, and reports it."""
 
-    @rpc.since("1.4")
+    @rpc.report(rpc.COMPUTE, own="host", since="1.4")
     def domain_lost(self, context: RequestContext, host: str, expected: DomainExpected) -> None:
         """A domain that was `domains_expected` is not there, and nothing that is being done there makes it. If that is
         still what the instance is about, it is in ERROR. Reporting twice is harmless."""

@@ -15,29 +15,38 @@ from __future__ import annotations
 
 from nova_lite.rpc.client import Message, Sender, proxy, to_plain
 from nova_lite.rpc.contract import (
+    Kind,
     MethodName,
     Receiver,
     Since,
     Timeout,
     Version,
-    cast,
+    WireName,
+    change,
     contract_of,
-    fanout,
+    delete,
+    list_,
+    method,
+    read,
+    report,
     service,
-    since,
 )
 from nova_lite.rpc.endpoint import Endpoint
+from nova_lite.rpc.fallbacks import one_by_one, result
 from nova_lite.rpc.in_process import InProcess
 from nova_lite.rpc.keys import API, COMPUTE, CONDUCTOR, CONSOLE, MANAGE, SCHEDULER, Peer
 from nova_lite.rpc.load_shedding import Throttled
-from nova_lite.rpc.permissions import allow
 from nova_lite.rpc.transport import RpcServer, Transport, require_broker
+
+CAST, FANOUT = Kind.CAST, Kind.FANOUT
 
 __all__ = [
     "API",
+    "CAST",
     "COMPUTE",
     "CONDUCTOR",
     "CONSOLE",
+    "FANOUT",
     "MANAGE",
     "SCHEDULER",
     "Endpoint",
@@ -53,13 +62,18 @@ __all__ = [
     "Timeout",
     "Transport",
     "Version",
-    "allow",
-    "cast",
+    "WireName",
+    "change",
     "contract_of",
-    "fanout",
+    "delete",
+    "list_",
+    "method",
+    "one_by_one",
     "proxy",
+    "read",
+    "report",
     "require_broker",
+    "result",
     "service",
-    "since",
     "to_plain",
 ]

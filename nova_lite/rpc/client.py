@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import logging
 import time
 import typing
+from collections.abc import Mapping
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -14,22 +16,29 @@ from oslo_config import cfg
 from nova_lite.base import exceptions, failpoints
 from nova_lite.base.context import RequestContext
 from nova_lite.rpc import contract
-from nova_lite.rpc.contract import FIRST_VERSION, Contract, Kind, Method, _Role
+from nova_lite.rpc.contract import FIRST_VERSION, Contract, Kind, Method, _Routing
+
+LOG = logging.getLogger(__name__)
 
 P = TypeVar("P")
 
-#: What every endpoint answers besides its own methods, at each version that it speaks.
+#: The method that every endpoint serves besides its own methods, at each version that it speaks.
 ECHO = "echo"
 
-#: Seconds to wait for a server that is asked whether it speaks a version, and for which the answer is remembered.
+#: Seconds to wait for the reply of a server to a probe of its version.
 PROBE_TIMEOUT = 5.0
-PROBE_KEPT = 60.0
+#: Seconds for which the client remembers that a server speaks a version.
+PROBE_LIFETIME = 60.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Message:
-    """``server``: its name, or any of the topic. ``version``: what the receiver has to speak. ``arguments`` are plain.
-    ``timeout`` is for calls, in seconds; None: ``rpc_response_timeout``. ``returns``: the type of their answer."""
+    """A message to a topic, or to one server of it.
+
+    ``server``: the server's name; None: any server of the topic. ``version``: the version that the receiver must speak.
+    ``arguments``: plain values. ``timeout``: of a call, in seconds; None: ``rpc_response_timeout``. ``returns``: the
+    type of a call's reply.
+    """
 
     topic: str
     method: str
@@ -57,31 +66,38 @@ class Sender(Protocol):
     conf: cfg.ConfigOpts
 
     def call(self, message: Message) -> Any:
-        """Ask and wait. Returns what the message ``returns``; raises the remote `NovaLiteException`, `ServiceTooOld`
-        when the server does not know such a message, or `MessagingUnavailable` when no answer came in time, nobody has
-        ever served the topic (at once) or the broker is away."""
+        """Send the message and return its reply, of the type that the message ``returns``.
+
+        Raises the server's `NovaLiteException`. Raises `ServiceTooOld` when the server does not know such a message.
+        Raises `MessagingUnavailable` when the broker is away, no reply came in time, or (at once) no server has ever
+        served the topic.
+        """
 
     def cast(self, message: Message) -> None:
-        """Tell and go on. A message that no queue takes raises `MessagingUnavailable`, so that the sender knows; the
-        database row that it was about is still there for the reconciler. A fanout needs nobody to hear it."""
+        """Send the message without waiting for a server.
+
+        Raises `MessagingUnavailable` when no queue takes the message. The database row that the message is about is
+        still there for the reconciler. A fanout needs no receiver.
+        """
 
 
 def to_plain(value: Any) -> Any:
-    """Typed value to JSON-able builtins (datetimes as ISO 8601 strings, enums as their values)."""
+    """Convert a typed value to JSON-able builtins (datetimes to ISO 8601 strings, enums to their values)."""
     return msgspec.to_builtins(value, str_keys=True)
 
 
 def to_typed(value: Any, hint: Any) -> Any:
-    """A value of such a type from what `to_plain` made of one. Raises `msgspec.ValidationError`."""
+    """Convert the result of `to_plain` to a value of type ``hint``. Raises `msgspec.ValidationError`."""
     return msgspec.convert(value, hint, str_keys=True)
 
 
 def proxy(protocol: type[P], transport: Sender) -> P:
-    """The client of a service: an object with the methods of its Protocol.
+    """Return the client of a service: an object with the methods of its Protocol.
 
-    ``[upgrade_levels]`` may pin the service to an older version: what is newer is not sent but raises `ServiceTooOld`,
-    as does what the other side turns out not to know. A cast that not every version knows is sent to a server once that
-    has said that it does, since a cast that it cannot read would be lost there.
+    ``[upgrade_levels]`` may pin the service to an older version. The client then does not send newer messages. A
+    method's fallback replaces a call that the server, or the pinned version, is too old for. Without a fallback the
+    caller gets `ServiceTooOld`. A server would drop a cast that it cannot read. So before such a cast the client asks
+    the server whether it speaks the cast's version.
     """
     return typing.cast(P, _Client(contract.contract_of(typing.cast(Any, protocol)), transport))
 
@@ -91,52 +107,66 @@ class _Client:
         self._service = service
         self._transport = transport
         self._speaks: dict[tuple[str | None, str], float] = {}
-        for method in (*service.methods.values(), *([service.order] if service.order else [])):
-            setattr(self, method.name, functools.partial(self._send, method))
+        self._reported: set[tuple[str | None, str]] = set()
+        for method in (*service.methods.values(), *([service.command] if service.command else [])):
+            setattr(self, method.name, functools.partial(self._invoke, method))
 
-    def _send(self, method: Method, *args: Any, **kwargs: Any) -> Any:
-        message = self._message(method, *args, **kwargs)
-        if method.kind is Kind.CALL:
-            return self._call(message)
-        if method.kind is Kind.CAST and message.version != FIRST_VERSION:
-            self._probe(message)
-        effect = _reach(message, "before")
-        for _ in range({failpoints.DROP: 0, failpoints.DUPLICATE: 2}.get(effect or "", 1)):
-            self._transport.cast(message)
-        _reach(message, "after")
-        return None
-
-    def _call(self, message: Message) -> Any:
-        _reach(message, "before")
-        try:
-            answer = self._transport.call(message)
-        except exceptions.NovaLiteException as error:
-            _as_it_was_raised(error)
-            raise
-        _reach(message, "after")
-        return answer
-
-    def _message(self, method: Method, *args: Any, **kwargs: Any) -> Message:
+    def _invoke(self, method: Method, *args: Any, **kwargs: Any) -> Any:
         bound = method.signature.bind(*args, **kwargs)
-        given = set(bound.arguments)
+        given = frozenset(bound.arguments)
         bound.apply_defaults()
         values = bound.arguments
-        needed = method.value(_Role.VERSION, values) or method.since
+        try:
+            return self._send(method, values, given)
+        except exceptions.ServiceTooOld as error:
+            if given & method.optional:
+                return self._send(method, values, given - method.optional)
+            if method.fallback is None:
+                raise
+            self._report(method, values, error)
+        result = method.fallback(self, **values)
+        return None if method.returns is type(None) else result
+
+    def _send(self, method: Method, values: Mapping[str, Any], given: frozenset[str]) -> Any:
+        message = self._message(method, values, given)
+        name = method.name if method is not self._service.command else message.method
+        if method.kind is Kind.CALL:
+            return self._call(message, name)
+        if method.kind is Kind.CAST and message.version != FIRST_VERSION:
+            self._probe(message)
+        effect = _reach(message, name, "before")
+        for _ in range({failpoints.DROP: 0, failpoints.DUPLICATE: 2}.get(effect or "", 1)):
+            self._transport.cast(message)
+        _reach(message, name, "after")
+        return None
+
+    def _call(self, message: Message, name: str) -> Any:
+        _reach(message, name, "before")
+        try:
+            reply = self._transport.call(message)
+        except exceptions.NovaLiteException as error:
+            _drop_remote_class(error)
+            raise
+        _reach(message, name, "after")
+        return reply
+
+    def _message(self, method: Method, values: Mapping[str, Any], given: frozenset[str]) -> Message:
+        needed = method.routed(_Routing.VERSION, values) or method.since
         arguments = {}
         for name in method.arguments:
-            if came_in := method.arguments_since.get(name):
+            if introduced := method.arguments_since.get(name):
                 if name not in given or values[name] == method.signature.parameters[name].default:
                     continue
-                needed = max(needed, came_in, key=contract._numbers)
-            arguments[name] = to_plain(values[name])
+                needed = max(needed, introduced, key=contract.numbers)
+            arguments[method.wire_name_of(name)] = to_plain(values[name])
         message = Message(
             topic=self._service.topic,
-            method=method.value(_Role.METHOD, values) or method.name,
+            method=method.routed(_Routing.METHOD, values) or method.wire_name,
             context=values["context"],
-            server=method.value(_Role.RECEIVER, values),
+            server=method.routed(_Routing.RECEIVER, values),
             version=needed,
             fanout=method.kind is Kind.FANOUT,
-            timeout=method.value(_Role.TIMEOUT, values),
+            timeout=method.routed(_Routing.TIMEOUT, values),
             arguments=arguments,
             returns=method.returns,
         )
@@ -145,31 +175,43 @@ class _Client:
             raise message.too_old(pinned)
         return message
 
+    def _report(self, method: Method, values: Mapping[str, Any], error: exceptions.ServiceTooOld) -> None:
+        """Log the first fallback of each method to each server."""
+        key = (method.routed(_Routing.RECEIVER, values), method.name)
+        if key not in self._reported:
+            self._reported.add(key)
+            LOG.info("A request takes the way of an older version: %s", error.message)
+
     def _probe(self, message: Message) -> None:
-        """Raises `ServiceTooOld` if the server says that it does not speak the message's version. One that says nothing
-        may be away: the message waits for it, as ever."""
+        """Raise `ServiceTooOld` if the server replies that it does not speak the message's version.
+
+        A server that does not reply may be away. The message waits for it in its queue.
+        """
         key = (message.server, message.version)
         if time.monotonic() < self._speaks.get(key, 0.0):
             return
-        question = dataclasses.replace(message, method=ECHO, timeout=PROBE_TIMEOUT, arguments={})
+        probe = dataclasses.replace(message, method=ECHO, timeout=PROBE_TIMEOUT, arguments={})
         try:
-            self._transport.call(question)
+            self._transport.call(probe)
         except exceptions.ServiceTooOld:
             raise message.too_old() from None
         except exceptions.MessagingUnavailable:
             return
-        self._speaks[key] = time.monotonic() + PROBE_KEPT
+        self._speaks[key] = time.monotonic() + PROBE_LIFETIME
 
 
-def _as_it_was_raised(error: exceptions.NovaLiteException) -> None:
-    """The bus gives an error that comes from a server a class of its own, whose str() has the server's traceback."""
+def _drop_remote_class(error: exceptions.NovaLiteException) -> None:
+    """Give an error from the bus its own class.
+
+    oslo.messaging makes a subclass, ``..._Remote``, whose str() has the server's traceback.
+    """
     kind = type(error)
     if kind.__name__.endswith("_Remote"):
         error.__class__ = kind.__bases__[0]
 
 
-def _reach(message: Message, where: str) -> str | None:
-    effect = failpoints.reach("send", message.method, where)
+def _reach(message: Message, name: str, where: str) -> str | None:
+    effect = failpoints.reach("send", name, where)
     if effect == failpoints.ERROR:
         raise exceptions.MessagingUnavailable(what=message.method)
     return effect

@@ -1,4 +1,4 @@
-"""The server's side of a service: its functions, held against its Protocol, with typed arguments."""
+"""The server's side of a service: functions that are checked against its Protocol, with typed arguments."""
 
 from __future__ import annotations
 
@@ -23,31 +23,32 @@ LOG = logging.getLogger(__name__)
 
 Function = Callable[..., Any]
 Translate = Callable[[Exception], Exception]
-#: Of a verified message: its sender, method and id. False: it was taken before.
+#: Takes the sender, method and id of a verified message. Returns False if the message was taken before.
 Once = Callable[[Peer, str, str], bool]
 
 
 class Endpoint:
-    """What oslo.messaging serves: each method of the Protocol, carried out by the one function of that name.
+    """The object that oslo.messaging serves: one function for each method of the Protocol.
 
-    ``targets`` are objects, whose public methods with a ``context`` count, or tables of functions by name. Every
-    function is ``def name(context, **typed)``. One that returns a `ResponseFuture` releases its thread. ``orders``: the
-    functions that the Protocol's `MethodName` method stands for.
-    Raises `ConfigurationError` for a method that is missing (unless ``partial``), served twice or has another
+    ``targets``: objects, whose public methods with a ``context`` count, or tables of functions by name. Every function
+    is ``def name(context, **typed)``. A function that returns a `ResponseFuture` releases its thread. ``commands``: the
+    functions of commands, by their names on the wire.
+    Raises `ConfigurationError` for a method that is missing (unless ``partial``), is served twice or has another
     signature.
 
-    Arguments that a function does not know come from a newer sender, which does not need them read, and are left out.
-    ``classify`` returns the priority of a message; without it none is refused (`nova_lite.rpc.load_shedding`). ``once``
-    checks each signed message against the shared replay cache, after the process's own (`nova_lite.rpc.signing`).
-    Errors meant for the caller go back without a traceback in our log; all others are logged here, once. ``translate``
-    may turn a library's error into one of ours first.
+    A renamed method is served under its name and under its wire name; likewise an argument. Arguments that a function
+    does not know come from a newer sender. The endpoint ignores them.
+    ``classify`` returns the priority of a message; without it no message is refused (`nova_lite.rpc.load_shedding`).
+    ``once`` checks each signed message against the shared replay cache, after the process's own cache
+    (`nova_lite.rpc.signing`). Errors meant for the caller are not logged with a traceback; all others are logged here,
+    once. ``translate`` may convert a library's error to one of ours first.
     """
 
     def __init__(
         self,
         protocol: type,
         *targets: Any,
-        orders: Mapping[str, Function] | None = None,
+        commands: Mapping[str, Function] | None = None,
         partial: bool = False,
         translate: Translate | None = None,
         classify: Callable[..., Priority] | None = None,
@@ -58,26 +59,32 @@ class Endpoint:
         self.once = once
         self.target = messaging.Target(version=service.version)
         self.topic = service.topic
-        wanted = dict(service.methods)
+        methods = dict(service.methods)
         served = [item for target in targets for item in _functions(target)]
-        if service.order is not None:
-            wanted |= dict.fromkeys(orders or (), service.order)
-            served += (orders or {}).items()
-        self.allowed = service.allowed
-        if service.allowed is not None and service.order is not None:
-            self.allowed = dict(service.allowed) | dict.fromkeys(orders or (), service.allowed[service.order.name])
+        if service.command is not None:
+            methods |= dict.fromkeys(commands or (), service.command)
+            served += (commands or {}).items()
         names = [name for name, _ in served]
-        for name in wanted.keys() - set(names) if not partial else ():
+        for name in methods.keys() - set(names) if not partial else ():
             raise exceptions.ConfigurationError(reason=f"{service.name}: {name} is not served")
         for name, function in served:
-            if name not in wanted or names.count(name) > 1:
-                problem = "served twice" if name in wanted else "no method of it"
+            if name not in methods or names.count(name) > 1:
+                problem = "served twice" if name in methods else "no method of it"
                 raise exceptions.ConfigurationError(reason=f"{service.name}: {name} is {problem}")
-            _check(service.name, name, wanted[name], function)
-            setattr(self, name, _typed(name, wanted[name].arguments, function, translate))
+            method = methods[name]
+            _check(service.name, name, method, function)
+            dispatch = _typed(name, method, function, translate)
+            setattr(self, name, dispatch)
+            if method is not service.command:
+                setattr(self, method.wire_name, dispatch)
+        self.access = (
+            None
+            if service.access is None
+            else {name: method.access for name, method in (*methods.items(), *service.by_any_name.items())}
+        )
 
     def echo(self, ctxt: RequestContext) -> None:
-        """That the answer comes is the answer."""
+        """Return: the reply shows that messages reach this server."""
 
 
 assert hasattr(Endpoint, ECHO)
@@ -93,12 +100,14 @@ def _functions(target: Any) -> Iterator[tuple[str, Function]]:
 
 
 def _check(service: str, name: str, method: Method, function: Function) -> None:
-    """The function takes what is sent (or None, too), and answers what is expected, now or later. What came in a later
-    version may be missing."""
+    """Raise `ConfigurationError` unless the function has the method's arguments and result.
+
+    The function may also return None, or a `ResponseFuture` of the result. Arguments of a later version need a default.
+    """
     hints = typing.get_type_hints(function)
     hints.pop("context", None)
     expected = {**method.arguments, "return": method.returns}
-    if hints.keys() != expected.keys() or any(hints[key] not in _as_good_as(hint) for key, hint in expected.items()):
+    if hints.keys() != expected.keys() or any(hints[key] not in _compatible(hint) for key, hint in expected.items()):
         raise exceptions.ConfigurationError(
             reason=f"{service}: {name} is {_shown(method.arguments, method.returns)}, but served as "
             + _shown({key: hint for key, hint in hints.items() if key != "return"}, hints.get("return"))
@@ -109,47 +118,53 @@ def _check(service: str, name: str, method: Method, function: Function) -> None:
             raise exceptions.ConfigurationError(reason=f"{service}: {name} is served without a default for {argument}")
 
 
-def _as_good_as(hint: Any) -> tuple[Any, ...]:
-    later: Any = ResponseFuture
-    return hint, typing.Optional[hint], typing.Union[hint, later[hint]]  # noqa: UP007, UP045 - made at run time
+def _compatible(hint: Any) -> tuple[Any, ...]:
+    future: Any = ResponseFuture
+    return hint, typing.Optional[hint], typing.Union[hint, future[hint]]  # noqa: UP007, UP045 - made at run time
 
 
 def _shown(arguments: Mapping[str, Any], returns: Any) -> str:
     return f"({', '.join(f'{name}: {hint}' for name, hint in arguments.items())}) -> {returns}"
 
 
-def _typed(name: str, hints: Mapping[str, Any], function: Function, translate: Translate | None) -> Function:
+def _typed(name: str, method: Method, function: Function, translate: Translate | None) -> Function:
+    """Return a function that takes and returns plain values, for oslo.messaging."""
     seconds = metrics.RPC.labels(name)
+    hints = {key: (name, hint) for name, hint in method.arguments.items() for key in (method.wire_name_of(name), name)}
 
     def dispatch(ctxt: RequestContext, **kwargs: Any) -> Any:
-        began = time.perf_counter()
-        answer = None
+        start = time.perf_counter()
+        result = None
         try:
-            answer = done(ctxt, lambda: carried_out(ctxt, kwargs))
-            return answer.mapped(lambda get: told(ctxt, began, get)) if isinstance(answer, ResponseFuture) else answer
+            result = finish(ctxt, lambda: call(ctxt, kwargs))
+            return result.mapped(lambda get: finish_later(ctxt, start, get)) if _is_future(result) else result
         finally:
-            if not isinstance(answer, ResponseFuture):
-                seconds.observe(time.perf_counter() - began)
+            if not _is_future(result):
+                seconds.observe(time.perf_counter() - start)
 
-    def told(ctxt: RequestContext, began: float, get: Callable[[], Any]) -> Any:
+    def finish_later(ctxt: RequestContext, start: float, get: Callable[[], Any]) -> Any:
         try:
-            return done(ctxt, get)
+            return finish(ctxt, get)
         finally:
-            seconds.observe(time.perf_counter() - began)
+            seconds.observe(time.perf_counter() - start)
 
-    def carried_out(ctxt: RequestContext, kwargs: dict[str, Any]) -> Any:
-        arguments = {key: to_typed(value, hints[key]) for key, value in kwargs.items() if key in hints}
+    def call(ctxt: RequestContext, kwargs: dict[str, Any]) -> Any:
+        arguments = {}
+        for key, value in kwargs.items():
+            if key in hints:
+                argument, hint = hints[key]
+                arguments[argument] = to_typed(value, hint)
         failpoints.reach("handle", name, "before")
         return function(ctxt, **arguments)
 
-    def done(ctxt: RequestContext, get: Callable[[], Any]) -> Any:
+    def finish(ctxt: RequestContext, get: Callable[[], Any]) -> Any:
         try:
-            answer = get()
-            if isinstance(answer, ResponseFuture):
-                return answer
-            answer = to_plain(answer)
+            result = get()
+            if _is_future(result):
+                return result
+            result = to_plain(result)
             failpoints.reach("handle", name, "after")
-            return answer
+            return result
         except Exception as error:
             ours = translate(error) if translate else error
             if not isinstance(ours, exceptions.NovaLiteException):
@@ -158,8 +173,12 @@ def _typed(name: str, hints: Mapping[str, Any], function: Function, translate: T
             if ours.code >= 500:
                 LOG.info("RPC method %s: %s [%s]", name, " ".join(ours.message.split()), ctxt.request_id)
             try:
-                raise ours.with_traceback(None) from None  # how it came about is nothing that the caller is told
+                raise ours.with_traceback(None) from None  # the caller does not need the traceback
             except exceptions.NovaLiteException:
                 raise messaging.ExpectedException() from None
 
     return dispatch
+
+
+def _is_future(result: Any) -> bool:
+    return isinstance(result, ResponseFuture)

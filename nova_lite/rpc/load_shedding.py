@@ -29,6 +29,7 @@ from nova_lite.base.context import RequestContext
 from nova_lite.rpc import buffered_read
 from nova_lite.rpc.admission import AdmissionQueue, Priority, QueuedRequest, Throttle
 from nova_lite.rpc.client import ECHO, Message, Sender
+from nova_lite.rpc.contract import contract_of
 
 LOG = logging.getLogger(__name__)
 
@@ -245,19 +246,18 @@ class Throttled:
     """A way to servers for one who has many users behind him. Of what one topic is asked for it refuses, by itself,
     about as much as the servers there would, or as stays without an answer."""
 
-    def __init__(self, sender: Sender, topic: str, classify: Classify) -> None:
+    def __init__(self, sender: Sender, protocol: Any) -> None:
         self.conf: cfg.ConfigOpts = sender.conf
         self.throttle = Throttle()
         #: Whether what was not answered last had no answer at all, and was not refused.
         self._is_silent = False
         self._sender = sender
-        self._topic = topic
-        self._classify = classify
+        self._contract = contract_of(protocol)
 
     def call(self, message: Message) -> Any:
-        if message.topic != self._topic:
+        if message.topic != self._contract.topic:
             return self._sender.call(message)
-        priority = self._classify(message.method, message.arguments, message.context)
+        priority = self._contract.priority(message.method, message.arguments, message.context)
         if not self.throttle.lets(priority):
             metrics.THROTTLED.labels(priority.name.lower()).inc()
             raise silent(random.randint(1, 3)) if self._is_silent else overloaded(0, random.randint(1, 3))

@@ -1,7 +1,7 @@
-"""Who may ask what: roles of daemons, and rows that say which of them may call a method.
+"""Access rules: which roles of daemons may call a method, and in whose name.
 
-A row stands beside the contract that it is about (``allowed`` of `nova_lite.rpc.service`). What a message says of its
-sender is not asked: that is whoever's key signed it (`nova_lite.rpc.signing`).
+The sender is the daemon whose key signed the message (`nova_lite.rpc.signing`). Nothing that the message says about its
+sender counts.
 """
 
 from __future__ import annotations
@@ -10,18 +10,21 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from nova_lite.rpc.keys import ROLES, Peer
+from nova_lite.rpc.keys import Peer
 
 
 @dataclasses.dataclass(frozen=True)
-class Allowed:
-    """``own``: the argument, or the attribute of one (``report.host``), in which a sender may name itself alone."""
+class AccessRule:
+    """Roles that may call a method.
+
+    ``own``: an argument, or an attribute of one (``report.host``), that must be the sender's own host.
+    """
 
     roles: frozenset[str]
     own: str | None = None
 
     def refusal(self, sender: Peer, arguments: Mapping[str, Any]) -> str | None:
-        """Why ``sender`` may not ask this, or None. ``arguments`` are plain."""
+        """Return why ``sender`` may not make this call, or None. ``arguments`` are plain values."""
         if sender.role not in self.roles:
             return f"role {sender.role} may not call it"
         if self.own is not None:
@@ -31,9 +34,3 @@ class Allowed:
             if value != sender.host:
                 return f"it may speak of itself alone, and speaks of {value!r}"
         return None
-
-
-def allow(*roles: str, own: str | None = None, methods: str) -> dict[str, Allowed]:
-    """A row for each of ``methods``, which are separated by blanks."""
-    assert set(roles) <= set(ROLES)
-    return dict.fromkeys(methods.split(), Allowed(frozenset(roles), own))

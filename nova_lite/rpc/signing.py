@@ -39,7 +39,7 @@ from nova_lite.rpc import keys
 from nova_lite.rpc.client import ECHO, Message, to_typed
 from nova_lite.rpc.endpoint import Endpoint
 from nova_lite.rpc.keys import ROLES, Keyring, Peer, TrustedKey
-from nova_lite.rpc.permissions import Allowed
+from nova_lite.rpc.permissions import AccessRule
 
 LOG = logging.getLogger(__name__)
 
@@ -414,11 +414,11 @@ class SignatureVerifier:
         return self._signing.answer(incoming, result, told)
 
     def _check(self, method: str, sender: Peer, arguments: Mapping[str, Any]) -> None:
-        rows = self._endpoint.allowed
-        if rows is None or method == ECHO:
+        rules = self._endpoint.access
+        if rules is None or method == ECHO:
             return
-        row = rows.get(method, _NOBODY if hasattr(self._endpoint, method) else _ANYBODY)
-        if why := row.refusal(sender, arguments):
+        rule = rules.get(method, _NOBODY if hasattr(self._endpoint, method) else _ANYBODY)
+        if why := rule.refusal(sender, arguments):
             raise _Refused(why, sender)
 
     def _check_once(self, method: str, sender: Peer, incoming: Any) -> None:
@@ -442,9 +442,9 @@ class SignatureVerifier:
             raise messaging.ExpectedException() from None
 
 
-_NOBODY = Allowed(frozenset())
+_NOBODY = AccessRule(frozenset())
 #: What the endpoint does not serve, which is told by oslo.messaging's own error.
-_ANYBODY = Allowed(frozenset(ROLES))
+_ANYBODY = AccessRule(frozenset(ROLES))
 
 
 def _covered(

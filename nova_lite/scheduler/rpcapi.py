@@ -8,20 +8,18 @@ from nova_lite import rpc
 from nova_lite.base.context import RequestContext
 from nova_lite.objects import Destination, HostState, Placement, RequestSpec
 
-#: Who may call what.
-ALLOWED = rpc.allow(rpc.CONDUCTOR, methods="select_destinations select_for_several update_host_states")
 
-
-@rpc.service("scheduler", version="1.1", allowed=ALLOWED)
+@rpc.service("scheduler", version="1.1")
 class SchedulerRPC(Protocol):
+    @rpc.report(rpc.CONDUCTOR)
     def select_destinations(self, context: RequestContext, spec: RequestSpec) -> list[Destination]:
         """A place for each of ``spec.instance_uuids``, in their order, with alternates. All or none: fewer fitting
         hosts raise `NoValidHost`."""
 
-    @rpc.since("1.1")
+    @rpc.report(rpc.CONDUCTOR, since="1.1")
     def select_for_several(self, context: RequestContext, specs: list[RequestSpec]) -> list[Placement]:
         """`select_destinations` for each of these, in their order: each sees what the ones before it took."""
 
-    @rpc.fanout
+    @rpc.report(rpc.CONDUCTOR, kind=rpc.FANOUT)
     def update_host_states(self, context: RequestContext, states: list[HostState]) -> None:
         """Tell every scheduler what changed. A lost message is healed by their periodic resync."""

@@ -132,10 +132,10 @@ def live(cloud: Cloud, number: int) -> None:
 class LaterComputeRPC(Protocol):
     """What the next version of a host may serve."""
 
-    @rpc.since("1.99")
+    @rpc.method(since="1.99")
     def ask(self, context: RequestContext, host: rpc.Receiver) -> str: ...
 
-    @rpc.cast
+    @rpc.method(kind=rpc.CAST)
     def order(
         self, context: RequestContext, host: rpc.Receiver, method: rpc.MethodName, version: rpc.Version
     ) -> None: ...

@@ -17,7 +17,7 @@ from nova_lite import conf as configuration
 from nova_lite import rpc
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
-from nova_lite.conductor.rpcapi import ConductorRPC, priority
+from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.objects import Flavor
 from nova_lite.rpc import load_shedding
 from nova_lite.rpc.transport import RpcServer
@@ -48,7 +48,7 @@ class Slow:
 class Site:
     def __init__(self, transport: rpc.Transport) -> None:
         self.slow = Slow()
-        endpoint = rpc.Endpoint(ConductorRPC, self.slow, partial=True, classify=priority)
+        endpoint = rpc.Endpoint(ConductorRPC, self.slow, partial=True, classify=rpc.contract_of(ConductorRPC).priority)
         self.server = RpcServer(transport, "c1", endpoint)
         self.server.start()
         self.conductor = rpc.proxy(ConductorRPC, transport)

@@ -117,7 +117,7 @@ def test_no_message_to_the_scheduler(cloud: SecuredCloud, attacker: Attacker, me
 
 
 FOR_OTHERS = sorted(
-    name for name, row in (rpc.contract_of(ConductorRPC).allowed or {}).items() if COMPUTE not in row.roles
+    name for name, row in (rpc.contract_of(ConductorRPC).access or {}).items() if COMPUTE not in row.roles
 )
 
 
@@ -197,7 +197,7 @@ REPORTS: list[tuple[str, str, dict[str, Any]]] = [
 
 
 def test_each_report_is_tried() -> None:
-    rows = rpc.contract_of(ConductorRPC).allowed or {}
+    rows = rpc.contract_of(ConductorRPC).access or {}
     assert {method for method, _, _ in REPORTS} == {
         name for name, row in rows.items() if COMPUTE in row.roles and row.own
     }

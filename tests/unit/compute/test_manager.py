@@ -25,7 +25,7 @@ from tests.unit.compute.fakes import LATER, UUID, FakeConductor, Gate, Host, eve
 
 
 def test_it_serves_what_conductors_and_apis_send(host: Host) -> None:
-    rpc.Endpoint(ComputeRPC, host.manager, orders=host.manager.orders)
+    rpc.Endpoint(ComputeRPC, host.manager, commands=host.manager.orders)
     assert set(host.manager.orders) == set(operations.command_methods())
 
 

@@ -12,7 +12,7 @@ from oslo_config import cfg
 from nova_lite import rpc
 from nova_lite.base import exceptions
 from nova_lite.conductor.replay_cache import SharedReplayCache
-from nova_lite.conductor.rpcapi import ALLOWED, ConductorRPC, changes
+from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.db import replay_cache
 from nova_lite.db.engine import Database
 from nova_lite.db.models import SeenMessage
@@ -20,7 +20,8 @@ from nova_lite.rpc import keys
 from tests.unit.conductor.test_statements import counting
 
 API = keys.Peer(rpc.API, "controller")
-METHODS = sorted(rpc.contract_of(ConductorRPC).methods)
+CONTRACT = rpc.contract_of(ConductorRPC)
+METHODS = sorted(CONTRACT.methods)
 HOST = keys.Peer(rpc.COMPUTE, "host")
 #: What does no harm when it is asked again, besides what reads by its name.
 HARMLESS = {
@@ -29,6 +30,7 @@ HARMLESS = {
     "domains_expected": "reads",
     "finish_build": "the generation that it was for: test_reports_again.py",
     "finish_builds": "the generations that they were for: test_reports_again.py",
+    "instance_security_groups": "reads",
     "instances_at_address": "reads",
     "interfaces_active": "writes down what the network service says now: test_reports_again.py",
     "migrations_in_progress": "reads",
@@ -48,14 +50,14 @@ def taken(db: Database) -> set[str]:
 def test_what_changes_something_is_taken_once_by_all_conductors(
     db: Database, conf: cfg.ConfigOpts, method: str
 ) -> None:
-    sender = HOST if ALLOWED[method].roles == {rpc.COMPUTE} else API
+    sender = HOST if CONTRACT.methods[method].access.roles == {rpc.COMPUTE} else API
     first, second = SharedReplayCache(db, conf), SharedReplayCache(Database(conf), conf)
     message_id = uuid.uuid4().hex
     assert first(sender, method, message_id)
     repeatable = method.endswith(("_get", "_list")) or method in HARMLESS
     assert second(sender, method, message_id) is repeatable
     assert (message_id in taken(db)) is not repeatable
-    assert changes(method) is not repeatable
+    assert CONTRACT.is_replay_safe(method) is repeatable
 
 
 def test_what_hosts_report_most_costs_no_row(db: Database, conf: cfg.ConfigOpts) -> None:

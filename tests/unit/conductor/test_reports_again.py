@@ -20,7 +20,7 @@ from nova_lite import rpc
 from nova_lite.base import exceptions
 from nova_lite.conductor.endpoints.interfaces import NetworkServiceEndpoints
 from nova_lite.conductor.hosts import heartbeats
-from nova_lite.conductor.rpcapi import ALLOWED, ConductorRPC, changes
+from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.db import hosts, models, services
 from nova_lite.objects import BuildResult, HostReport, Outcome, digest_of_domains
 from tests.unit.conductor.test_evacuate import force_down
@@ -29,8 +29,8 @@ from tests.unit.conductor.test_lifecycle import BUILT, World, heartbeat
 #: What hosts may send that is taken as often as it comes, and does more than read by its name.
 METHODS = {
     name
-    for name, row in ALLOWED.items()
-    if rpc.COMPUTE in row.roles and not changes(name) and not name.endswith("_get")
+    for name, method in rpc.contract_of(ConductorRPC).methods.items()
+    if rpc.COMPUTE in method.access.roles and method.replay_safe and not name.endswith("_get")
 }
 #: What may be known of them, without a row that changes: that they read.
 READS = {"order_is_wanted", "order_is_open", "domains_expected", "interfaces_active"}

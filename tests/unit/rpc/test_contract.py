@@ -12,6 +12,7 @@ from nova_lite.base.context import RequestContext
 from nova_lite.compute.rpcapi import ComputeRPC
 from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.objects import ActionCommand
+from nova_lite.rpc.admission import Priority
 from nova_lite.scheduler.manager import SchedulerManager
 from nova_lite.scheduler.rpcapi import SchedulerRPC
 
@@ -20,10 +21,10 @@ from nova_lite.scheduler.rpcapi import SchedulerRPC
 class ThingRPC(Protocol):
     def get(self, context: RequestContext, name: str, timeout: rpc.Timeout = None) -> int: ...
 
-    @rpc.cast
+    @rpc.method(kind=rpc.CAST)
     def put(self, context: RequestContext, host: rpc.Receiver, name: str, value: int) -> None: ...
 
-    @rpc.cast
+    @rpc.method(kind=rpc.CAST)
     def order(self, context: RequestContext, host: rpc.Receiver, method: rpc.MethodName, ticket: str) -> None: ...
 
 
@@ -41,7 +42,7 @@ def turn(context: RequestContext, ticket: str) -> None: ...
 
 
 def test_what_fits_is_served() -> None:
-    endpoint: Any = rpc.Endpoint(ThingRPC, Things(), orders={"turn": turn})
+    endpoint: Any = rpc.Endpoint(ThingRPC, Things(), commands={"turn": turn})
     assert (endpoint.topic, endpoint.target.version) == ("thing", "1.2")
     assert endpoint.get(RequestContext(), name="four") == 4
     assert endpoint.turn(RequestContext(), ticket="t") is None
@@ -85,7 +86,7 @@ class OneMore(Things):
 )
 def test_what_does_not_fit_is_refused(targets: Any, orders: Any, told: str) -> None:
     with pytest.raises(exceptions.ConfigurationError, match=told):
-        rpc.Endpoint(ThingRPC, *targets, orders=orders)
+        rpc.Endpoint(ThingRPC, *targets, commands=orders)
 
 
 def test_a_part_may_be_played() -> None:
@@ -94,19 +95,110 @@ def test_a_part_may_be_played() -> None:
         rpc.Endpoint(ThingRPC, OtherAnswer(), partial=True)
 
 
-def test_a_protocol_has_no_method_newer_than_itself() -> None:
-    @rpc.service("late", version="1.1")
-    class LateRPC(Protocol):
-        @rpc.since("1.2")
+def protocol_of(function: Any) -> Any:
+    """Return a Protocol at version 1.1 with this method."""
+    return rpc.service("thing", version="1.1")(type("OneRPC", (), {"get": function, "__module__": __name__}))
+
+
+def test_method_newer_than_its_protocol_is_refused() -> None:
+    @rpc.method(since="1.2")
+    def get(self: Any, context: RequestContext) -> int: ...  # type: ignore[empty-body]
+
+    with pytest.raises(TypeError, match=r"get was introduced in 1\.2; the Protocol is at 1\.1"):
+        rpc.contract_of(protocol_of(get))
+
+
+def test_later_argument_without_a_default_is_refused() -> None:
+    def get(self: Any, context: RequestContext, name: Annotated[str, rpc.Since("1.1")]) -> int: ...  # type: ignore
+
+    with pytest.raises(TypeError, match=r"name, which was added in 1\.1, needs a default"):
+        rpc.contract_of(protocol_of(get))
+
+
+def test_method_without_roles_beside_one_with_roles_is_refused() -> None:
+    @rpc.service("thing", version="1.0")
+    class MixedRPC(Protocol):
+        @rpc.read(rpc.API)
         def get(self, context: RequestContext) -> int: ...
 
-    @rpc.service("bare", version="1.1")
-    class BareRPC(Protocol):
-        def get(self, context: RequestContext, name: Annotated[str, rpc.Since("1.1")]) -> int: ...
+        @rpc.change()
+        def put(self, context: RequestContext) -> None: ...
 
-    for protocol in (LateRPC, BareRPC):
-        with pytest.raises(TypeError):
-            rpc.contract_of(protocol)
+    with pytest.raises(TypeError, match="MixedRPC: no role may call put"):
+        rpc.contract_of(MixedRPC)
+
+
+def test_role_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(TypeError, match="there is no role guest"):
+        rpc.read("guest")
+
+
+def test_own_that_names_no_argument_is_refused() -> None:
+    @rpc.report(rpc.COMPUTE, own="report.host")
+    def get(self: Any, context: RequestContext, host: str) -> int: ...  # type: ignore[empty-body]
+
+    with pytest.raises(TypeError, match=r"own='report\.host' names no argument"):
+        rpc.contract_of(protocol_of(get))
+
+
+def test_own_argument_with_two_names_is_refused() -> None:
+    """Else a sender could put its own host under one name, and another host under the other."""
+
+    @rpc.report(rpc.COMPUTE, own="host")
+    def get(self: Any, context: RequestContext, host: Annotated[str, rpc.WireName("node")]) -> int: ...  # type: ignore
+
+    with pytest.raises(TypeError, match="it cannot have a second name"):
+        rpc.contract_of(protocol_of(get))
+
+
+def test_wire_name_of_another_method_is_refused() -> None:
+    @rpc.service("thing", version="1.0")
+    class TwiceRPC(Protocol):
+        def get(self, context: RequestContext) -> int: ...
+
+        @rpc.method(wire_name="get")
+        def fetch(self, context: RequestContext) -> int: ...
+
+    with pytest.raises(TypeError, match="the wire names of fetch, get are taken"):
+        rpc.contract_of(TwiceRPC)
+
+
+@pytest.mark.parametrize(
+    "fallback",
+    [
+        lambda client, context: 0,
+        rpc.one_by_one("values", lambda client, context, name: 0),
+        rpc.one_by_one("names", lambda client, host, name: 0),
+    ],
+)
+def test_fallback_that_does_not_take_the_arguments_is_refused(fallback: Any) -> None:
+    @rpc.method(fallback=fallback)
+    def get(self: Any, context: RequestContext, names: list[str]) -> int: ...  # type: ignore[empty-body]
+
+    with pytest.raises(TypeError, match="get: the fallback does not take its arguments"):
+        rpc.contract_of(protocol_of(get))
+
+
+@pytest.mark.parametrize(
+    ("declare", "priority", "replay_safe"),
+    [
+        (rpc.read, Priority.READ, True),
+        (rpc.list_, Priority.LIST, True),
+        (rpc.change, Priority.CHANGE, False),
+        (rpc.delete, Priority.DELETE, False),
+        (rpc.report, Priority.OWN, False),
+        (rpc.method, Priority.CHANGE, False),
+    ],
+)
+def test_class_of_methods_has_its_defaults(declare: Any, priority: Priority, replay_safe: bool) -> None:
+    @declare(rpc.API)
+    def get(self: Any, context: RequestContext) -> int: ...  # type: ignore[empty-body]
+
+    contract = rpc.contract_of(protocol_of(get))
+    assert contract.priority("get", {}, RequestContext(user_id="u")) == priority
+    assert contract.priority("get", {}, RequestContext()) == Priority.OWN
+    assert contract.is_replay_safe("get") is replay_safe
+    assert not contract.is_replay_safe("unknown")
 
 
 def test_schedulers_serve_theirs() -> None:
@@ -114,7 +206,7 @@ def test_schedulers_serve_theirs() -> None:
 
 
 def test_orders_are_those_of_the_operations() -> None:
-    order = rpc.contract_of(ComputeRPC).order
+    order = rpc.contract_of(ComputeRPC).command
     assert order is not None and order.arguments == {"ticket": ActionCommand}
     assert not set(operations.command_methods()) & set(rpc.contract_of(ComputeRPC).methods)
 

@@ -14,7 +14,7 @@ from oslo_messaging._drivers import common
 from nova_lite import rpc
 from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext, get_admin_context
-from nova_lite.conductor.rpcapi import ConductorRPC, priority
+from nova_lite.conductor.rpcapi import ConductorRPC
 from nova_lite.rpc import contract, load_shedding
 from nova_lite.rpc.admission import Priority
 from nova_lite.rpc.client import Message
@@ -50,7 +50,7 @@ class Pool:
     def __init__(self, limit: int = 4, threads: int = 1, longest: float = 60.0) -> None:
         self.may_end = threading.Event()
         self.done: list[str] = []
-        self.workers = Workers(limit, longest, threads, priority, threads)
+        self.workers = Workers(limit, longest, threads, contract.contract_of(ConductorRPC).priority, threads)
 
     def __call__(self, incoming: list[Incoming]) -> None:
         assert self.may_end.wait(30)
@@ -176,8 +176,10 @@ def test_users_calls_that_leave_room_for_others_wait_for_nothing_to_be_read(pool
 
 
 def test_every_message_has_its_priority() -> None:
-    found: dict[Priority, set[str]] = {each: set() for each in Priority}
-    for name in contract.contract_of(ConductorRPC).methods:
+    conductor = contract.contract_of(ConductorRPC)
+    priority = conductor.priority
+    found: dict[Priority, set[str]] = {level: set() for level in Priority}
+    for name in conductor.methods:
         found[priority(name, {}, USER)].add(name)
     assert found[Priority.OWN] >= {"report_state", "finish_build", "finish_action", "report_service", "domain_lost"}
     assert found[Priority.READ] >= {"instance_get", "flavor_get", "instances_at_address"}
@@ -208,7 +210,7 @@ class Overloaded:
 
 def test_an_api_refuses_by_itself_what_is_refused_anyway() -> None:
     conductor = Overloaded()
-    throttled = Throttled(conductor, "conductor", priority)
+    throttled = Throttled(conductor, ConductorRPC)
     for _ in range(300):
         with pytest.raises(exceptions.ServiceUnavailable) as caught:
             throttled.call(Message("conductor", "instance_list", USER))
@@ -231,7 +233,7 @@ class Silent:
 
 
 def test_an_api_that_has_no_answers_does_not_say_that_there_is_too_much_to_do() -> None:
-    throttled = Throttled(Silent(), "conductor", priority)
+    throttled = Throttled(Silent(), ConductorRPC)
     said = set()
     for _ in range(300):
         with pytest.raises(exceptions.ServiceUnavailable) as caught:

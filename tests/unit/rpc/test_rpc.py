@@ -36,22 +36,21 @@ class NewRPC(Protocol):
 
     def lose_the_database(self, context: RequestContext) -> None: ...
 
-    @rpc.cast
+    @rpc.method(kind=rpc.CAST)
     def tell(
         self, context: RequestContext, host: rpc.Receiver, what: str, how: Annotated[str, rpc.Since("1.1")] = "loud"
     ) -> None: ...
 
-    @rpc.since("1.2")
+    @rpc.method(since="1.2")
     def ask(self, context: RequestContext, host: rpc.Receiver, timeout: rpc.Timeout = None) -> str: ...
 
-    @rpc.since("1.2")
-    @rpc.cast
+    @rpc.method(kind=rpc.CAST, since="1.2")
     def whisper(self, context: RequestContext, host: rpc.Receiver, what: str) -> None: ...
 
-    @rpc.fanout
+    @rpc.method(kind=rpc.FANOUT)
     def shout(self, context: RequestContext, what: str) -> None: ...
 
-    @rpc.cast
+    @rpc.method(kind=rpc.CAST)
     def order(
         self,
         context: RequestContext,
@@ -111,7 +110,7 @@ class OldRPC(Protocol):
 
     def echo_flavor(self, context: RequestContext, flavor: objects.Flavor) -> list[Any]: ...
 
-    @rpc.cast
+    @rpc.method(kind=rpc.CAST)
     def tell(self, context: RequestContext, host: rpc.Receiver, what: str) -> None: ...
 
 
@@ -146,7 +145,7 @@ class Bus:
     def __init__(self, conf: cfg.ConfigOpts, kind: str) -> None:
         self.new, self.old = New(), Old()
         endpoints = {
-            "new": rpc.Endpoint(NewRPC, self.new, orders={"turn": self.new._turn}, translate=translate),
+            "new": rpc.Endpoint(NewRPC, self.new, commands={"turn": self.new._turn}, translate=translate),
             "old": rpc.Endpoint(OldRPC, self.old),
         }
         self.servers: list[rpc.RpcServer] = []

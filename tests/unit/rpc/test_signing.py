@@ -27,27 +27,25 @@ from nova_lite.rpc.keys import Keyring, PrivateKey
 from nova_lite.rpc.signing import ANSWER, SIGNATURE, Clock, ReplayCache
 from nova_lite.scheduler.rpcapi import SchedulerRPC
 
-ALLOWED = {
-    **rpc.allow(rpc.API, rpc.COMPUTE, methods="ask fail tell"),
-    **rpc.allow(rpc.COMPUTE, own="report.host", methods="report"),
-    **rpc.allow(rpc.API, methods="secret order"),
-}
 
-
-@rpc.service("conductor", version="1.1", allowed=ALLOWED)
+@rpc.service("conductor", version="1.1")
 class ThingRPC(Protocol):
+    @rpc.method(rpc.API, rpc.COMPUTE)
     def ask(self, context: RequestContext, what: dict[str, Any]) -> dict[str, Any]: ...
 
+    @rpc.method(rpc.API, rpc.COMPUTE)
     def fail(self, context: RequestContext) -> None: ...
 
+    @rpc.method(rpc.API)
     def secret(self, context: RequestContext) -> str: ...
 
+    @rpc.method(rpc.COMPUTE, own="report.host")
     def report(self, context: RequestContext, report: dict[str, Any]) -> str: ...
 
-    @rpc.cast
+    @rpc.method(rpc.API, rpc.COMPUTE, kind=rpc.CAST)
     def tell(self, context: RequestContext, what: str) -> None: ...
 
-    @rpc.cast
+    @rpc.method(rpc.API, kind=rpc.CAST)
     def order(self, context: RequestContext, host: rpc.Receiver, method: rpc.MethodName, ticket: int) -> None: ...
 
 
@@ -122,7 +120,7 @@ class Bench:
         (self.own,) = self.trusted
         self.conf_ = self.conf()
         self.transport = rpc.Transport(self.conf_, rpc.CONDUCTOR)
-        self.endpoint = rpc.Endpoint(ThingRPC, self.things, orders={"turn": self.things._turn})
+        self.endpoint = rpc.Endpoint(ThingRPC, self.things, commands={"turn": self.things._turn})
         self.server = rpc.RpcServer(self.transport, "controller", self.endpoint)
         self.server.start()
 
@@ -662,37 +660,27 @@ def test_a_clock_that_jumps_is_not_believed_at_once(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("protocol", [ConductorRPC, ComputeRPC, SchedulerRPC])
-def test_each_method_has_a_row(protocol: type) -> None:
-    contract = rpc.contract_of(protocol)
-    assert contract.allowed is not None
-    assert all(row.roles for row in contract.allowed.values())
+def test_access_rule_of_every_method_names_a_role(protocol: type) -> None:
+    access = rpc.contract_of(protocol).access
+    assert access is not None
+    assert all(rule.roles for rule in access.values())
 
 
-def test_a_method_without_a_row_or_a_row_without_a_method_is_refused() -> None:
-    class Lonely(Protocol):
-        def ask(self, context: RequestContext) -> None: ...
-
-    for allowed in ({}, rpc.allow(rpc.API, methods="ask more")):
-        marked = rpc.service("thing", "1.0", allowed)(type("Marked", (), dict(vars(Lonely))))
-        with pytest.raises(TypeError, match="who may call"):
-            rpc.contract_of(marked)
-
-
-def test_a_compute_host_may_only_report_and_only_of_itself() -> None:
-    rows = rpc.contract_of(ConductorRPC).allowed
-    assert rows is not None
-    mine = {name: row for name, row in rows.items() if rpc.COMPUTE in row.roles}
-    assert {name for name, row in mine.items() if row.own is None} == {"image_get", "image_update"}
-    assert all(row.own in ("host", "report.host", "result.host", None) for row in mine.values())
+def test_access_rule_of_a_compute_host_names_its_own_host() -> None:
+    rules = rpc.contract_of(ConductorRPC).access
+    assert rules is not None
+    mine = {name: rule for name, rule in rules.items() if rpc.COMPUTE in rule.roles}
+    assert {name for name, rule in mine.items() if rule.own is None} == {"image_get", "image_update"}
+    assert all(rule.own in ("host", "report.host", "result.host", None) for rule in mine.values())
     for contract in (rpc.contract_of(ComputeRPC), rpc.contract_of(SchedulerRPC)):
-        assert not any(rpc.COMPUTE in row.roles for row in (contract.allowed or {}).values())
+        assert not any(rpc.COMPUTE in rule.roles for rule in (contract.access or {}).values())
 
 
-def test_a_row_refuses_arguments_that_are_no_mapping() -> None:
-    row = permissions.allow(rpc.COMPUTE, own="report.host", methods="x")["x"]
-    assert row.refusal(keys.Peer("compute", "h"), {"report": "h"})
-    assert row.refusal(keys.Peer("compute", "h"), {"report": {"host": ["h"]}})
-    assert row.refusal(keys.Peer("compute", "h"), {"report": {"host": "h"}}) is None
+def test_access_rule_arguments_that_are_no_mapping_are_refused() -> None:
+    rule = permissions.AccessRule(frozenset({rpc.COMPUTE}), own="report.host")
+    assert rule.refusal(keys.Peer("compute", "h"), {"report": "h"})
+    assert rule.refusal(keys.Peer("compute", "h"), {"report": {"host": ["h"]}})
+    assert rule.refusal(keys.Peer("compute", "h"), {"report": {"host": "h"}}) is None
 
 
 def test_one_process_may_be_many_hosts(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:

@@ -94,7 +94,7 @@ class Worker(service.Daemon):
             wait=options.longest_wait,
         )
         for site in self._sites:
-            http = server.make(site.socks[self._number], site.app, self.conf.api.threads, site.tls, limits)
+            http = server.make_server(site.socks[self._number], site.app, self.conf.api.threads, site.tls, limits)
             http.start()
             self._http.append(http)
 
@@ -115,7 +115,7 @@ def load_sites(conf: cfg.ConfigOpts, compute: API) -> list[Site]:
     """The sites that can be served. A name that the paste file does not know is logged and skipped."""
     policy = Policy(conf)
     policy.check_rules()
-    services = wsgi.ConductorServices(conf, policy, compute)
+    services = wsgi.ApiServices(conf, policy, compute)
     sites = []
     for name in conf.api.enabled_apis:
         if name not in ADDRESSES:
@@ -129,7 +129,7 @@ def load_sites(conf: cfg.ConfigOpts, compute: API) -> list[Site]:
         is_tls = name in conf.api.enabled_ssl_apis
         tls = _tls_context(conf) if is_tls else None
         address, port = (conf.api[option] for option in ADDRESSES[name])
-        socks = server.listen_apart(address, port, conf.api.workers, early=name == "metadata")
+        socks = server.listen_per_worker(address, port, conf.api.workers, early=name == "metadata")
         sites.append(Site(name, app, socks, tls))
         LOG.info("%s listens on %s port %d", name, address, port)
     if not sites:

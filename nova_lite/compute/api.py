@@ -72,22 +72,22 @@ class API:
             wanted = dict.fromkeys([*filter(None, [request.image_ref]), *named, *parts])
             images = self.images.describe(context, list(wanted))
             request = msgspec.structs.replace(request, images=images)
-        result = _again(lambda: self.conductor.create_instances(context, request))
+        result = _call_with_retry(lambda: self.conductor.create_instances(context, request))
         if self.volumes is not None and not result.earlier:
             self.volumes.make(context, result.instances)
         uuids = [instance.uuid for instance in result.instances]
         if not result.driven:
-            _nudge("build_instances", uuids, lambda: self.conductor.build_instances(context, uuids))
+            _send_wake_up("build_instances", uuids, lambda: self.conductor.build_instances(context, uuids))
         return result
 
     def accept(self, context: RequestContext, instance_uuid: str, kind: str, payload: dict[str, Any]) -> ActionCommand:
         """Have an operation of `nova_lite.operations` accepted; raises 404, or 409 where its row does not allow it."""
-        ticket = _again(lambda: self.conductor.accept_action(context, instance_uuid, kind, payload))
+        ticket = _call_with_retry(lambda: self.conductor.accept_action(context, instance_uuid, kind, payload))
         steps = operations.get(kind, ticket.payload).steps
         if steps and isinstance(steps[0], operations.ScheduleStep):
-            _nudge(kind, [instance_uuid], lambda: self.conductor.build_instances(context, [instance_uuid]))
+            _send_wake_up(kind, [instance_uuid], lambda: self.conductor.build_instances(context, [instance_uuid]))
         elif steps:
-            _nudge(kind, [instance_uuid], lambda: compute_rpcapi.send_command(self.compute, context, ticket))
+            _send_wake_up(kind, [instance_uuid], lambda: compute_rpcapi.send_command(self.compute, context, ticket))
         return ticket
 
     def delete(self, context: RequestContext, instance_uuid: str, soft: bool) -> None:
@@ -178,7 +178,7 @@ class API:
         Raises `InstanceNotReady` while there is no guest, `ComputeHostUnavailable` when its host does not answer.
         """
         instance = self.conductor.instance_get(context, instance_uuid)
-        return _ask_host(instance, lambda host: self.compute.get_console_output(context, host, instance_uuid, length))
+        return _call_host(instance, lambda host: self.compute.get_console_output(context, host, instance_uuid, length))
 
     def get_console_url(self, context: RequestContext, instance_uuid: str, protocol: str, console_type: str) -> str:
         """Where a browser (or a program) opens the console, once and soon.
@@ -190,7 +190,7 @@ class API:
         asked = {"vnc": self.compute.get_vnc_console, "serial": self.compute.get_serial_console}.get(protocol)
         if asked is None:
             raise exceptions.ConsoleTypeUnavailable(console_type=console_type)
-        console = _ask_host(instance, lambda host: asked(context, host, instance_uuid, console_type))
+        console = _call_host(instance, lambda host: asked(context, host, instance_uuid, console_type))
         token = tokens.new()
         self.conductor.console_token_create(context, instance_uuid, str(instance.host), tokens.digest(token), console)
         return tokens.url(console, token)
@@ -201,12 +201,12 @@ class API:
         Raises `InstanceInvalidState` unless it runs, and what `get_console_output` raises.
         """
         instance = self.conductor.instance_get(context, instance_uuid)
-        return instance, _ask_host(
+        return instance, _call_host(
             instance, lambda host: self.compute.get_instance_diagnostics(context, host, instance_uuid)
         )
 
 
-def _ask_host(instance: Instance, ask: Callable[[str], T]) -> T:
+def _call_host(instance: Instance, ask: Callable[[str], T]) -> T:
     """Ask the instance's host for what only it knows, if it can be expected to answer."""
     host = instance.host
     if host is None:
@@ -221,7 +221,7 @@ def _ask_host(instance: Instance, ask: Callable[[str], T]) -> T:
         raise exceptions.InstanceNotReady(instance_id=instance.uuid) from error
 
 
-def _again(call: Callable[[], T]) -> T:
+def _call_with_retry(call: Callable[[], T]) -> T:
     """Make the call once more when no answer came in time. A broker that is not there is not asked again."""
     for _ in range(ATTEMPTS - 1):
         try:
@@ -232,7 +232,7 @@ def _again(call: Callable[[], T]) -> T:
     return call()
 
 
-def _nudge(what: str, instance_uuids: list[str], cast: Callable[[], None]) -> None:
+def _send_wake_up(what: str, instance_uuids: list[str], cast: Callable[[], None]) -> None:
     try:
         cast()
     except (exceptions.MessagingUnavailable, exceptions.ServiceTooOld) as error:

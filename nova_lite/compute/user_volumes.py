@@ -73,7 +73,7 @@ class UserVolumes:
     def _make_one(self, context: RequestContext, instance: Instance, device: BlockDevice) -> None:
         volume_id = cause = None
         try:
-            volume_id = self._client.create_volume(context, _wanted(device), device.uuid)
+            volume_id = self._client.create_volume(context, _create_body(device), device.uuid)
         except exceptions.ServiceUnavailable as error:
             LOG.warning("Whether Cinder makes a volume for server %s is not known: %s", instance.uuid, error.message)
             return
@@ -89,7 +89,7 @@ class UserVolumes:
             self._client.delete_volume(volume_id)
 
 
-def _wanted(device: BlockDevice) -> dict[str, Any]:
+def _create_body(device: BlockDevice) -> dict[str, Any]:
     wanted: dict[str, Any] = {"size": device.volume_size, "name": "", "description": ""}
     if device.source_type == Source.IMAGE:
         wanted["imageRef"] = device.image_id

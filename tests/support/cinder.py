@@ -49,7 +49,7 @@ class Cinder:
         sock = sockets.listen("127.0.0.1", self._port)
         self._port = sock.getsockname()[1]
         self.url = f"http://127.0.0.1:{self._port}/v3"
-        self._server = server.make(sock, self._answer, 8, None)
+        self._server = server.make_server(sock, self._answer, 8, None)
         self._server.start()
 
     def stop(self) -> None:

@@ -62,7 +62,7 @@ class InProcessCloud:
         self.conductor.start()
         api = API()
         api.connect(conductor, compute, load_backend(self.conf, conductor))
-        self._app = deploy.load_app("osapi_compute", wsgi.ConductorServices(self.conf, Policy(self.conf), api))
+        self._app = deploy.load_app("osapi_compute", wsgi.ApiServices(self.conf, Policy(self.conf), api))
 
     def request(self, method: str, path: str, body: Any = None) -> webob.Response:
         """Return the API's response to an admin's request below ``/v2.1``."""

@@ -48,21 +48,21 @@ class Aggregates(Extension):
         action("os-aggregates", "set_metadata", "set_metadata"),
     )
 
-    @declares(policies.INDEX, query=t.NO_PARAMETERS, answer="aggregates")
+    @declares(policies.INDEX, query=t.NO_PARAMETERS, response="aggregates")
     def index(self, req: Request) -> Response:
         return Response({"aggregates": [_view(req, each) for each in self.conductor.aggregate_list(req.context)]})
 
-    @declares(policies.CREATE, body=CREATE_BODY, answer="aggregate")
+    @declares(policies.CREATE, body=CREATE_BODY, response="aggregate")
     def create(self, req: Request) -> Response:
         wanted = req.data["aggregate"]
         made = self.conductor.aggregate_create(req.context, wanted["name"], wanted.get("availability_zone"))
         return Response({"aggregate": _created_view(req, made)})
 
-    @declares(policies.SHOW, query=t.NO_PARAMETERS, answer="aggregate")
+    @declares(policies.SHOW, query=t.NO_PARAMETERS, response="aggregate")
     def show(self, req: Request, id: str) -> Response:
         return Response({"aggregate": _view(req, self.conductor.aggregate_get(req.context, _number(id)))})
 
-    @declares(policies.UPDATE, body=UPDATE_BODY, answer="aggregate")
+    @declares(policies.UPDATE, body=UPDATE_BODY, response="aggregate")
     def update(self, req: Request, id: str) -> Response:
         changes = req.data["aggregate"]
         with _refusals_are_bad_requests():
@@ -75,19 +75,19 @@ class Aggregates(Extension):
             self.conductor.aggregate_delete(req.context, _number(id))
         return Response()
 
-    @declares(policies.ADD_HOST, body=ADD_HOST_BODY, answer="aggregate")
+    @declares(policies.ADD_HOST, body=ADD_HOST_BODY, response="aggregate")
     def add_host(self, req: Request, id: str) -> Response:
         host = req.data["add_host"]["host"]
         changed = self.conductor.aggregate_add_host(req.context, _number(id), host)
         return Response({"aggregate": _view(req, changed)})
 
-    @declares(policies.REMOVE_HOST, body=REMOVE_HOST_BODY, answer="aggregate")
+    @declares(policies.REMOVE_HOST, body=REMOVE_HOST_BODY, response="aggregate")
     def remove_host(self, req: Request, id: str) -> Response:
         host = req.data["remove_host"]["host"]
         changed = self.conductor.aggregate_remove_host(req.context, _number(id), host)
         return Response({"aggregate": _view(req, changed)})
 
-    @declares(policies.SET_METADATA, body=SET_METADATA_BODY, answer="aggregate")
+    @declares(policies.SET_METADATA, body=SET_METADATA_BODY, response="aggregate")
     def set_metadata(self, req: Request, id: str) -> Response:
         metadata = req.data["set_metadata"]["metadata"]
         with _refusals_are_bad_requests():

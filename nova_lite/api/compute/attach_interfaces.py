@@ -42,12 +42,12 @@ class AttachInterfaces(Extension):
         Route("DELETE", _SERVER + "/os-interface/{port_id}", "detach"),
     )
 
-    @declares(policies.INTERFACES_LIST, query=t.NO_PARAMETERS, answer="interfaceAttachments")
+    @declares(policies.INTERFACES_LIST, query=t.NO_PARAMETERS, response="interfaceAttachments")
     def interfaces(self, req: Request, server_id: str) -> Response:
         instance = self.conductor.instance_get(req.context, server_id)
         return Response({"interfaceAttachments": [_view(req, instance, vif) for vif in instance.vifs]})
 
-    @declares(policies.INTERFACES_CREATE, body=CREATE_BODY, answer="interfaceAttachment")
+    @declares(policies.INTERFACES_CREATE, body=CREATE_BODY, response="interfaceAttachment")
     def attach(self, req: Request, server_id: str) -> Response:
         """Accepted; it is ACTIVE as soon as the guest has it."""
         wanted = req.data["interfaceAttachment"]
@@ -78,7 +78,7 @@ class AttachInterfaces(Extension):
         self.compute.detach_interface(req.context, server_id, port_id)
         return Response(status=202)
 
-    @declares(policies.INTERFACES_SHOW, query=t.NO_PARAMETERS, answer="interfaceAttachment")
+    @declares(policies.INTERFACES_SHOW, query=t.NO_PARAMETERS, response="interfaceAttachment")
     def interface(self, req: Request, server_id: str, port_id: str) -> Response:
         instance = self.conductor.instance_get(req.context, server_id)
         for vif in instance.vifs:

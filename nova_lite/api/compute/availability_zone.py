@@ -23,13 +23,13 @@ class AvailabilityZones(Extension):
         Route("GET", "/os-availability-zone/detail", "detail"),
     )
 
-    @declares(policies.ZONES_LIST, query=t.NO_PARAMETERS, answer="availabilityZoneInfo")
+    @declares(policies.ZONES_LIST, query=t.NO_PARAMETERS, response="availabilityZoneInfo")
     def index(self, req: Request) -> Response:
         zones = self.conductor.availability_zone_list(req.context)
         shown = [_view(zone, with_hosts=False) for zone in zones if zone.name != INTERNAL]
         return Response({"availabilityZoneInfo": shown})
 
-    @declares(policies.ZONES_DETAIL, query=t.NO_PARAMETERS, answer="availabilityZoneInfo")
+    @declares(policies.ZONES_DETAIL, query=t.NO_PARAMETERS, response="availabilityZoneInfo")
     def detail(self, req: Request) -> Response:
         zones = self.conductor.availability_zone_list(req.context)
         return Response({"availabilityZoneInfo": [_view(zone, with_hosts=True) for zone in zones]})

@@ -59,15 +59,15 @@ class RemoteConsoles(Extension):
         Route("POST", "/servers/{server_id}/remote-consoles", "create", since=Change.NO_CONSOLE_ACTIONS),
     )
 
-    @declares(policies.REMOTE_CONSOLES, body=GET_VNC_BODY, answer="console")
+    @declares(policies.REMOTE_CONSOLES, body=GET_VNC_BODY, response="console")
     def get_vnc_console(self, req: Request, id: str) -> Response:
         return self._old_answer(req, id, "vnc", "os-getVNCConsole")
 
-    @declares(policies.REMOTE_CONSOLES, body=GET_SPICE_BODY, answer="console")
+    @declares(policies.REMOTE_CONSOLES, body=GET_SPICE_BODY, response="console")
     def get_spice_console(self, req: Request, id: str) -> Response:
         return self._old_answer(req, id, "spice", "os-getSPICEConsole")
 
-    @declares(policies.REMOTE_CONSOLES, body=GET_SERIAL_BODY, answer="console")
+    @declares(policies.REMOTE_CONSOLES, body=GET_SERIAL_BODY, response="console")
     def get_serial_console(self, req: Request, id: str) -> Response:
         return self._old_answer(req, id, "serial", "os-getSerialConsole")
 
@@ -76,7 +76,7 @@ class RemoteConsoles(Extension):
         url = self.compute.get_console_url(req.context, id, protocol, console_type)
         return Response({"console": {"type": console_type, "url": url}})
 
-    @declares(policies.REMOTE_CONSOLES, body=CREATE_BODY, answer="remote_console")
+    @declares(policies.REMOTE_CONSOLES, body=CREATE_BODY, response="remote_console")
     def create(self, req: Request, server_id: str) -> Response:
         asked = req.data["remote_console"]
         url = self.compute.get_console_url(req.context, server_id, asked["protocol"], asked["type"])
@@ -88,7 +88,7 @@ class ConsoleAuthTokens(Extension):
     title = "Tokens of consoles"
     routes = (Route("GET", "/os-console-auth-tokens/{id}", "show"),)
 
-    @declares(policies.AUTH_TOKENS, query=t.NO_PARAMETERS, answer="console", faults=(401,))
+    @declares(policies.AUTH_TOKENS, query=t.NO_PARAMETERS, response="console", faults=(401,))
     def show(self, req: Request, id: str) -> Response:
         """Before 2.31 those of RDP consoles alone, of which there are none here."""
         console = self.conductor.console_token_get(req.context, tokens.digest(id))
@@ -110,7 +110,7 @@ class ConsoleOutput(Extension):
     title = "Console output"
     routes = (action("servers", "os-getConsoleOutput", "get_console_output"),)
 
-    @declares(policies.CONSOLE_OUTPUT, body=CONSOLE_OUTPUT_BODY, answer="output")
+    @declares(policies.CONSOLE_OUTPUT, body=CONSOLE_OUTPUT_BODY, response="output")
     def get_console_output(self, req: Request, id: str) -> Response:
         length = req.data["os-getConsoleOutput"].get("length")
         lines = int(length) if length is not None and int(length) >= 0 else None

@@ -158,11 +158,11 @@ class Extensions(Extension):
         Route("GET", "/extensions/{id}", "show"),
     )
 
-    @declares(policies.EXTENSIONS, answer="extensions")
+    @declares(policies.EXTENSIONS, response="extensions")
     def index(self, req: Request) -> Response:
         return Response({"extensions": [_view(alias, part) for alias, part in served().items()]})
 
-    @declares(policies.EXTENSIONS, answer="extension")
+    @declares(policies.EXTENSIONS, response="extension")
     def show(self, req: Request, id: str) -> Response:
         part = served().get(id)
         if part is None:

@@ -28,18 +28,18 @@ class FlavorAccess(Extension):
         action("flavors", "removeTenantAccess", "remove"),
     )
 
-    @declares(policies.ACCESS, query=t.NO_PARAMETERS, answer="flavor_access")
+    @declares(policies.ACCESS, query=t.NO_PARAMETERS, response="flavor_access")
     def index(self, req: Request, flavor_id: str) -> Response:
         return _response(flavor_id, self.conductor.flavor_access_list(req.context, flavor_id))
 
-    @declares(policies.ACCESS_ADD, body=ADD_ACCESS_BODY, answer="flavor_access")
+    @declares(policies.ACCESS_ADD, body=ADD_ACCESS_BODY, response="flavor_access")
     def add(self, req: Request, id: str) -> Response:
         """To a public flavor only up to 2.6, without effect."""
         project_id = req.data["addTenantAccess"]["tenant"]
         even_public = not req.has(Change.FLAVOR_ACCESS_PRIVATE_ONLY)
         return _response(id, self.conductor.flavor_access_add(req.context, id, project_id, even_public))
 
-    @declares(policies.ACCESS_REMOVE, body=REMOVE_ACCESS_BODY, answer="flavor_access")
+    @declares(policies.ACCESS_REMOVE, body=REMOVE_ACCESS_BODY, response="flavor_access")
     def remove(self, req: Request, id: str) -> Response:
         project_id = req.data["removeTenantAccess"]["tenant"]
         return _response(id, self.conductor.flavor_access_remove(req.context, id, project_id))

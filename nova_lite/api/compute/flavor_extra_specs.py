@@ -33,24 +33,24 @@ class FlavorExtraSpecs(Extension):
         Route("DELETE", _PATH + "/{key}", "delete"),
     )
 
-    @declares(policies.SPECS_INDEX, query=t.NO_PARAMETERS, answer="extra_specs")
+    @declares(policies.SPECS_INDEX, query=t.NO_PARAMETERS, response="extra_specs")
     def index(self, req: Request, flavor_id: str) -> Response:
         return Response({"extra_specs": self.conductor.flavor_get(req.context, flavor_id).extra_specs})
 
-    @declares(policies.SPECS_SHOW, query=t.NO_PARAMETERS, answer=ANY_KEY)
+    @declares(policies.SPECS_SHOW, query=t.NO_PARAMETERS, response=ANY_KEY)
     def show(self, req: Request, flavor_id: str, key: str) -> Response:
         specs = self.conductor.flavor_get(req.context, flavor_id).extra_specs
         if key not in specs:
             raise exceptions.FlavorExtraSpecNotFound(flavor_id=flavor_id, key=key)
         return Response({key: specs[key]})
 
-    @declares(policies.SPECS_CREATE, body=EXTRA_SPECS_CREATE_BODY, answer="extra_specs")
+    @declares(policies.SPECS_CREATE, body=EXTRA_SPECS_CREATE_BODY, response="extra_specs")
     def create(self, req: Request, flavor_id: str) -> Response:
         specs = _checked(req, req.data["extra_specs"])
         self.conductor.flavor_extra_specs_update(req.context, flavor_id, specs)
         return Response({"extra_specs": specs})
 
-    @declares(policies.SPECS_UPDATE, body=EXTRA_SPECS_UPDATE_BODY, answer=ANY_KEY)
+    @declares(policies.SPECS_UPDATE, body=EXTRA_SPECS_UPDATE_BODY, response=ANY_KEY)
     def update(self, req: Request, flavor_id: str, key: str) -> Response:
         if key not in req.data:
             raise exceptions.ValidationError(detail="Request body and URI mismatch")

@@ -89,26 +89,26 @@ class Flavors(Extension):
         Route("DELETE", "/flavors/{id}", "delete"),
     )
 
-    @declares(policies.INDEX, query=INDEX_QUERY, answer="flavors")
+    @declares(policies.INDEX, query=INDEX_QUERY, response="flavors")
     def index(self, req: Request) -> Response:
         flavors, links = self._list(req)
         return Response({"flavors": _short_views(req, flavors), **links})
 
-    @declares(policies.DETAIL, query=INDEX_QUERY, answer="flavors")
+    @declares(policies.DETAIL, query=INDEX_QUERY, response="flavors")
     def detail(self, req: Request) -> Response:
         flavors, links = self._list(req)
         return Response({"flavors": _detail_views(req, flavors), **links})
 
-    @declares(policies.SHOW, query=t.NO_PARAMETERS, answer="flavor")
+    @declares(policies.SHOW, query=t.NO_PARAMETERS, response="flavor")
     def show(self, req: Request, id: str) -> Response:
         return Response({"flavor": _view(req, self.conductor.flavor_get(req.context, id))})
 
-    @declares(policies.CREATE, body=CREATE_BODY, answer="flavor")
+    @declares(policies.CREATE, body=CREATE_BODY, response="flavor")
     def create(self, req: Request) -> Response:
         flavor = self.conductor.flavor_create(req.context, _flavor(req.data["flavor"]))
         return Response({"flavor": _view(req, flavor)})
 
-    @declares(policies.UPDATE, body=UPDATE_BODY, answer="flavor")
+    @declares(policies.UPDATE, body=UPDATE_BODY, response="flavor")
     def update(self, req: Request, id: str) -> Response:
         flavor = self.conductor.flavor_update(req.context, id, req.data["flavor"]["description"])
         return Response({"flavor": _view(req, flavor)})

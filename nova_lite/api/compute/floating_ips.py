@@ -42,20 +42,20 @@ class FloatingIps(Extension):
         action("servers", "removeFloatingIp", "remove", until=_LAST_ACTION),
     )
 
-    @declares(policies.POOLS, answer="floating_ip_pools")
+    @declares(policies.POOLS, response="floating_ip_pools")
     def pools(self, req: Request) -> Response:
         found = self.conductor.floating_ip_pool_list(req.context)
         return Response({"floating_ip_pools": [{"name": pool.name} for pool in found]})
 
-    @declares(policies.LIST, answer="floating_ips")
+    @declares(policies.LIST, response="floating_ips")
     def index(self, req: Request) -> Response:
         return Response({"floating_ips": [_view(each) for each in self.conductor.floating_ip_list(req.context)]})
 
-    @declares(policies.SHOW, answer="floating_ip")
+    @declares(policies.SHOW, response="floating_ip")
     def show(self, req: Request, id: str) -> Response:
         return Response({"floating_ip": _view(self.conductor.floating_ip_get(req.context, id))})
 
-    @declares(policies.CREATE, body=CREATE_BODY, answer="floating_ip")
+    @declares(policies.CREATE, body=CREATE_BODY, response="floating_ip")
     def create(self, req: Request) -> Response:
         pool = (req.data or {}).get("pool") or None
         return Response({"floating_ip": _view(self.conductor.floating_ip_create(req.context, pool))})

@@ -45,7 +45,7 @@ class Hosts(Extension):
         ),
     )
 
-    @declares(policies.HOSTS_LIST, query=HOSTS_QUERY, answer="hosts")
+    @declares(policies.HOSTS_LIST, query=HOSTS_QUERY, response="hosts")
     def index(self, req: Request) -> Response:
         zone = req.query.one("zone")
         services = self.conductor.service_list(req.context, None, None)
@@ -53,14 +53,14 @@ class Hosts(Extension):
             {"hosts": [_short_view(item) for item in services if not zone or item.availability_zone == zone]}
         )
 
-    @declares(policies.HOSTS_SHOW, query=t.NO_PARAMETERS, answer="host")
+    @declares(policies.HOSTS_SHOW, query=t.NO_PARAMETERS, response="host")
     def show(self, req: Request, id: str) -> Response:
         nodes = self._nodes(req, id)
         filters = InstanceFilters(host=id, with_user_data=False)
         instances = self.conductor.instance_list(req.context, filters, None, None, ["created_at"], ["asc"])
         return Response({"host": _resources_view(id, nodes, instances)})
 
-    @declares(policies.HOSTS_UPDATE, body=HOST_UPDATE_BODY, answer=("host", "status"))
+    @declares(policies.HOSTS_UPDATE, body=HOST_UPDATE_BODY, response=("host", "status"))
     def update(self, req: Request, id: str) -> Response:
         """Maintenance would move the host's servers away, which no driver here can."""
         service = self._service(req, id)

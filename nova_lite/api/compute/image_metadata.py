@@ -25,26 +25,26 @@ class ImageMetadata(Extension):
         Route("DELETE", _PATH + "/{key}", "delete", until=_LAST),
     )
 
-    @declares(policies.METADATA_SHOW, answer="metadata")
+    @declares(policies.METADATA_SHOW, response="metadata")
     def index(self, req: Request, image_id: str) -> Response:
         return Response({"metadata": self._get(req, image_id)})
 
-    @declares(policies.METADATA_SHOW, answer="meta")
+    @declares(policies.METADATA_SHOW, response="meta")
     def show(self, req: Request, image_id: str, key: str) -> Response:
         return Response({"meta": {key: self._existing(req, image_id, key)}})
 
-    @declares(policies.METADATA_CHANGE, body=t.METADATA_BODY, answer="metadata")
+    @declares(policies.METADATA_CHANGE, body=t.METADATA_BODY, response="metadata")
     def create(self, req: Request, image_id: str) -> Response:
         new = req.data["metadata"]
         return Response({"metadata": self._change(req, image_id, self._get(req, image_id), new)})
 
-    @declares(policies.METADATA_CHANGE, body=t.METADATA_BODY, answer="metadata")
+    @declares(policies.METADATA_CHANGE, body=t.METADATA_BODY, response="metadata")
     def update_all(self, req: Request, image_id: str) -> Response:
         new = req.data["metadata"]
         gone = dict.fromkeys(self._get(req, image_id).keys() - new.keys())
         return Response({"metadata": self._change(req, image_id, {}, new, gone)})
 
-    @declares(policies.METADATA_CHANGE, body=t.METADATA_ITEM_BODY, answer="meta")
+    @declares(policies.METADATA_CHANGE, body=t.METADATA_ITEM_BODY, response="meta")
     def update(self, req: Request, image_id: str, key: str) -> Response:
         meta = req.data["meta"]
         if key not in meta:

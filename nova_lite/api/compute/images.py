@@ -36,17 +36,17 @@ class Images(Extension):
         Route("DELETE", "/images/{id}", "delete", until=LAST_WITH_PROXIES),
     )
 
-    @declares(policies.INDEX, query=IMAGES_QUERY, answer="images")
+    @declares(policies.INDEX, query=IMAGES_QUERY, response="images")
     def index(self, req: Request) -> Response:
         images, links = self._list(req)
         return Response({"images": [_short_view(req, image) for image in images], **links})
 
-    @declares(policies.DETAIL, query=IMAGES_QUERY, answer="images")
+    @declares(policies.DETAIL, query=IMAGES_QUERY, response="images")
     def detail(self, req: Request) -> Response:
         images, links = self._list(req)
         return Response({"images": [_detail_view(req, image) for image in images], **links})
 
-    @declares(policies.SHOW, answer="image")
+    @declares(policies.SHOW, response="image")
     def show(self, req: Request, id: str) -> Response:
         return Response({"image": _detail_view(req, self.images.get(req.context, id))})
 

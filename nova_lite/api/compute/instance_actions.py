@@ -38,7 +38,7 @@ class InstanceActions(Extension):
         Route("GET", _PATH + "/{request_id}", "show"),
     )
 
-    @declares(policies.LIST, query=ACTIONS_QUERY, answer="instanceActions")
+    @declares(policies.LIST, query=ACTIONS_QUERY, response="instanceActions")
     def index(self, req: Request, server_id: str) -> Response:
         self._check_not_deleted(req, server_id)
         every = self.conductor.action_list(req.context, server_id)
@@ -55,7 +55,7 @@ class InstanceActions(Extension):
             links = req.next_page("links", page, 1, _name)
         return Response({"instanceActions": [_short_view(req, action) for action in page], **links})
 
-    @declares(policies.SHOW, answer="instanceAction")
+    @declares(policies.SHOW, response="instanceAction")
     def show(self, req: Request, server_id: str, request_id: str) -> Response:
         self._check_not_deleted(req, server_id)
         action = self.conductor.action_get(req.context, server_id, request_id)

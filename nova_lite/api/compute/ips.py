@@ -19,11 +19,11 @@ class Ips(Extension):
         Route("GET", _IPS + "/{label}", "show"),
     )
 
-    @declares(policies.IPS_INDEX, query=t.NO_PARAMETERS, answer="addresses")
+    @declares(policies.IPS_INDEX, query=t.NO_PARAMETERS, response="addresses")
     def index(self, req: Request, server_id: str) -> Response:
         return Response({"addresses": view.addresses(self.conductor.instance_get(req.context, server_id))})
 
-    @declares(policies.IPS_SHOW, query=t.NO_PARAMETERS, answer=ANY_KEY)
+    @declares(policies.IPS_SHOW, query=t.NO_PARAMETERS, response=ANY_KEY)
     def show(self, req: Request, server_id: str, label: str) -> Response:
         networks = view.addresses(self.conductor.instance_get(req.context, server_id))
         if label not in networks:

@@ -57,7 +57,7 @@ class Keypairs(Extension):
         Route("DELETE", "/os-keypairs/{name}", "delete"),
     )
 
-    @declares(policies.INDEX, authorizes=True, query=INDEX_QUERY, answer="keypairs")
+    @declares(policies.INDEX, authorizes=True, query=INDEX_QUERY, response="keypairs")
     def index(self, req: Request) -> Response:
         user_id = _authorized_user(req, req.query.one("user_id"))
         limit = req.query.limit if req.has(Change.KEYPAIR_PAGING) else None
@@ -65,12 +65,12 @@ class Keypairs(Extension):
         links = req.next_page("keypairs_links", keypairs, limit, lambda keypair: keypair.name)
         return Response({"keypairs": _list_view(req, keypairs), **links})
 
-    @declares(policies.SHOW, authorizes=True, query=USER_QUERY, answer="keypair")
+    @declares(policies.SHOW, authorizes=True, query=USER_QUERY, response="keypair")
     def show(self, req: Request, name: str) -> Response:
         user_id = _authorized_user(req, req.query.one("user_id"))
         return Response({"keypair": _view(req, self.conductor.keypair_get(req.context, user_id, name))})
 
-    @declares(policies.CREATE, authorizes=True, body=CREATE_BODY, status=_CREATED, answer="keypair")
+    @declares(policies.CREATE, authorizes=True, body=CREATE_BODY, status=_CREATED, response="keypair")
     def create(self, req: Request) -> Response:
         body = req.data["keypair"]
         user_id = _authorized_user(req, body.get("user_id"))

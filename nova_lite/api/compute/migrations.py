@@ -51,7 +51,7 @@ class Migrations(Extension):
         Route("GET", _PATH + "/{id}", "show", since=Change.SERVER_MIGRATIONS),
     )
 
-    @declares(policies.MIGRATIONS, query=MIGRATIONS_QUERY, answer="migrations")
+    @declares(policies.MIGRATIONS, query=MIGRATIONS_QUERY, response="migrations")
     def index(self, req: Request) -> Response:
         """Before 2.59 neither paged nor filtered by time."""
         pages = req.has(Change.MIGRATION_PAGING)
@@ -65,14 +65,14 @@ class Migrations(Extension):
             links = req.next_page("migrations_links", found, req.query.limit, lambda each: each.uuid)
         return Response({"migrations": [_view(req, each) for each in found], **links})
 
-    @declares(policies.SERVER_MIGRATIONS, answer="migrations")
+    @declares(policies.SERVER_MIGRATIONS, response="migrations")
     def of_server(self, req: Request, server_id: str) -> Response:
         """Live migrations that are going on."""
         self.conductor.instance_get(req.context, server_id)
         found = self.conductor.migrations_in_progress(req.context, server_id)
         return Response({"migrations": [_live_view(req, each) for each in found]})
 
-    @declares(policies.SERVER_MIGRATION, answer="migration")
+    @declares(policies.SERVER_MIGRATION, response="migration")
     def show(self, req: Request, server_id: str, id: str) -> Response:
         names = {"migration_id": id, "instance_id": server_id}
         self.conductor.instance_get(req.context, server_id)

@@ -21,12 +21,12 @@ class Networks(Extension):
         Route("GET", "/os-networks/{id}", "show", until=LAST_WITH_PROXIES),
     )
 
-    @declares(policies.NETWORKS_LIST, answer="networks")
+    @declares(policies.NETWORKS_LIST, response="networks")
     def index(self, req: Request) -> Response:
         networks = self.conductor.network_list(req.context)
         return Response({"networks": [_view(req, network) for network in networks]})
 
-    @declares(policies.NETWORKS_SHOW, answer="network")
+    @declares(policies.NETWORKS_SHOW, response="network")
     def show(self, req: Request, id: str) -> Response:
         return Response({"network": _view(req, _find(self.conductor.network_list(req.context), id))})
 
@@ -47,13 +47,13 @@ class TenantNetworks(Extension):
         Route("GET", "/os-tenant-networks/{id}", "show", until=LAST_WITH_PROXIES),
     )
 
-    @declares(policies.TENANT_NETWORKS_LIST, answer="networks")
+    @declares(policies.TENANT_NETWORKS_LIST, response="networks")
     def index(self, req: Request) -> Response:
         return Response(
             {"networks": [_tenant_network_view(network) for network in self.conductor.network_list(req.context)]}
         )
 
-    @declares(policies.TENANT_NETWORKS_SHOW, answer="network")
+    @declares(policies.TENANT_NETWORKS_SHOW, response="network")
     def show(self, req: Request, id: str) -> Response:
         return Response({"network": _tenant_network_view(_find(self.conductor.network_list(req.context), id))})
 

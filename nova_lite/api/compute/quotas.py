@@ -78,22 +78,22 @@ class QuotaSets(Extension):
         Route("DELETE", _SET, "delete"),
     )
 
-    @declares(policies.SHOW, target={"project_id": "id"}, query=QUOTAS_QUERY, answer="quota_set")
+    @declares(policies.SHOW, target={"project_id": "id"}, query=QUOTAS_QUERY, response="quota_set")
     def show(self, req: Request, id: str) -> Response:
         limits = self.conductor.limits_get(req.context, id, _user(req))
         return Response({"quota_set": {"id": id, **_set_view(req, limits)}})
 
-    @declares(policies.DETAIL, target={"project_id": "id"}, query=QUOTAS_QUERY, answer="quota_set")
+    @declares(policies.DETAIL, target={"project_id": "id"}, query=QUOTAS_QUERY, response="quota_set")
     def detail(self, req: Request, id: str) -> Response:
         limits = self.conductor.limits_get(req.context, id, _user(req))
         return Response({"quota_set": {"id": id, **_detail_view(req, limits)}})
 
-    @declares(policies.DEFAULTS, answer="quota_set")
+    @declares(policies.DEFAULTS, response="quota_set")
     def defaults(self, req: Request, id: str) -> Response:
         limits = self.conductor.quota_defaults_get(req.context)
         return Response({"quota_set": {"id": id, **_set_view(req, limits)}})
 
-    @declares(policies.UPDATE, target={"project_id": "id"}, body=UPDATE_BODY, query=QUOTAS_QUERY, answer="quota_set")
+    @declares(policies.UPDATE, target={"project_id": "id"}, body=UPDATE_BODY, query=QUOTAS_QUERY, response="quota_set")
     def update(self, req: Request, id: str) -> Response:
         user_id = _user(req)
         wanted = req.data["quota_set"]
@@ -116,7 +116,7 @@ class QuotaClassSets(Extension):
         Route("PUT", _CLASS, "update"),
     )
 
-    @declares(policies.CLASS_SHOW, query=t.NO_PARAMETERS, answer="quota_class_set")
+    @declares(policies.CLASS_SHOW, query=t.NO_PARAMETERS, response="quota_class_set")
     def show(self, req: Request, id: str) -> Response:
         """Other classes than ``default`` are kept as if they were users in the project of everybody's defaults."""
         if _class(id) == DEFAULT:
@@ -125,7 +125,7 @@ class QuotaClassSets(Extension):
             limits = self.conductor.limits_get(req.context, _EVERYBODY, id)
         return Response({"quota_class_set": {"id": id, **_class_view(req, limits)}})
 
-    @declares(policies.CLASS_UPDATE, body=CLASS_UPDATE_BODY, answer="quota_class_set")
+    @declares(policies.CLASS_UPDATE, body=CLASS_UPDATE_BODY, response="quota_class_set")
     def update(self, req: Request, id: str) -> Response:
         """Only those of ``default`` bind anybody, as in Nova; other classes keep what is written there."""
         wanted = _limits(req.data["quota_class_set"])
@@ -165,7 +165,7 @@ class AbsoluteLimits(Extension):
     title = "Limits"
     routes = (Route("GET", "/limits", "index"),)
 
-    @declares(policies.LIMITS, query=LIMITS_QUERY, answer="limits")
+    @declares(policies.LIMITS, query=LIMITS_QUERY, response="limits")
     def index(self, req: Request) -> Response:
         project_id = req.query.one("tenant_id") or str(req.context.project_id)
         if project_id != req.context.project_id:

@@ -24,7 +24,7 @@ class Rescue(Extension):
     title = "Rescue"
     routes = (action("servers", str(RESCUE.action), "rescue"),)
 
-    @declares(str(RESCUE.rule), body=RESCUE_BODY, answer="adminPass")
+    @declares(str(RESCUE.rule), body=RESCUE_BODY, response="adminPass")
     def rescue(self, req: Request, id: str) -> Response:
         """From the image that is named, else from the server's own."""
         body = req.data["rescue"] or {}

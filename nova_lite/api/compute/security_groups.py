@@ -61,7 +61,7 @@ class SecurityGroups(Extension):
         Route("DELETE", _GROUPS + "/{id}", "delete", until=LAST_WITH_PROXIES),
     )
 
-    @declares(policies.LIST, query=INDEX_QUERY, answer="security_groups")
+    @declares(policies.LIST, query=INDEX_QUERY, response="security_groups")
     def index(self, req: Request) -> Response:
         """``all_tenants`` counts for admins."""
         everybody = strutils.bool_from_string(req.query.one("all_tenants") or "", default=False)
@@ -70,18 +70,18 @@ class SecurityGroups(Extension):
         found = self.conductor.security_group_list(req.context, everybody, limit, offset)
         return Response({"security_groups": [_group_view(each) for each in found]})
 
-    @declares(policies.SHOW, answer="security_group")
+    @declares(policies.SHOW, response="security_group")
     def show(self, req: Request, id: str) -> Response:
         """By its id, and by its name, as old clients ask."""
         return Response({"security_group": _group_view(self.conductor.security_group_get(req.context, id))})
 
-    @declares(policies.CREATE, body=CREATE_BODY, answer="security_group")
+    @declares(policies.CREATE, body=CREATE_BODY, response="security_group")
     def create(self, req: Request) -> Response:
         wanted = req.data["security_group"]
         made = self.conductor.security_group_create(req.context, wanted["name"], wanted.get("description"))
         return Response({"security_group": _group_view(made)})
 
-    @declares(policies.UPDATE, body=UPDATE_BODY, answer="security_group")
+    @declares(policies.UPDATE, body=UPDATE_BODY, response="security_group")
     def update(self, req: Request, id: str) -> Response:
         _check_id(id)
         wanted = req.data["security_group"]
@@ -104,7 +104,7 @@ class SecurityGroupRules(Extension):
         Route("DELETE", _RULES + "/{id}", "delete", until=LAST_WITH_PROXIES),
     )
 
-    @declares(policies.RULE_CREATE, body=RULE_BODY, answer="security_group_rule")
+    @declares(policies.RULE_CREATE, body=RULE_BODY, response="security_group_rule")
     def create(self, req: Request) -> Response:
         wanted = req.data["security_group_rule"]
         _check_id(wanted["parent_group_id"])
@@ -127,7 +127,7 @@ class ServerSecurityGroups(Extension):
         action("servers", "removeSecurityGroup", "remove"),
     )
 
-    @declares(policies.SERVER_LIST, answer="security_groups")
+    @declares(policies.SERVER_LIST, response="security_groups")
     def index(self, req: Request, server_id: str) -> Response:
         found = self.conductor.instance_security_groups(req.context, server_id)
         return Response({"security_groups": [_group_view(each) for each in found]})

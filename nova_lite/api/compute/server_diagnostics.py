@@ -22,14 +22,14 @@ class ServerDiagnostics(Extension):
         Route("GET", "/servers/{server_id}/topology", "topology", since=Change.TOPOLOGY),
     )
 
-    @declares(policies.DIAGNOSTICS, query=t.NO_PARAMETERS, answer=("memory", "memory_details"), faults=(409,))
+    @declares(policies.DIAGNOSTICS, query=t.NO_PARAMETERS, response=("memory", "memory_details"), faults=(409,))
     def show(self, req: Request, server_id: str) -> Response:
         instance, found = self.compute.get_diagnostics(req.context, server_id)
         if req.has(Change.STANDARD_DIAGNOSTICS):
             return Response(_standard_view(instance, found))
         return Response(_free_form_view(found))
 
-    @declares(policies.TOPOLOGY, query=t.NO_PARAMETERS, answer=("nodes", "pagesize_kb"))
+    @declares(policies.TOPOLOGY, query=t.NO_PARAMETERS, response=("nodes", "pagesize_kb"))
     def topology(self, req: Request, server_id: str) -> Response:
         """A guest that is bound to no NUMA nodes of its host has an empty list."""
         instance = self.conductor.instance_get(req.context, server_id)

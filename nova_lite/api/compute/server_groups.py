@@ -61,7 +61,7 @@ class ServerGroups(Extension):
         Route("DELETE", _PATH + "/{id}", "delete"),
     )
 
-    @declares(policies.INDEX, query=INDEX_QUERY, answer="server_groups")
+    @declares(policies.INDEX, query=INDEX_QUERY, response="server_groups")
     def index(self, req: Request) -> Response:
         """``all_projects``, whatever its value, counts for who may ask for that; others get their own groups."""
         everybody = "all_projects" in req.query and req.allows(policies.INDEX_ALL)
@@ -69,12 +69,12 @@ class ServerGroups(Extension):
         groups = self.conductor.server_group_list(req.context, everybody, limit, int(req.query.one("offset") or 0))
         return Response({"server_groups": [_view(req, group) for group in groups]})
 
-    @declares(policies.CREATE, body=CREATE_BODY, answer="server_group")
+    @declares(policies.CREATE, body=CREATE_BODY, response="server_group")
     def create(self, req: Request) -> Response:
         group = self.conductor.server_group_create(req.context, _group(req))
         return Response({"server_group": _view(req, group)})
 
-    @declares(policies.SHOW, query=t.NO_PARAMETERS, answer="server_group")
+    @declares(policies.SHOW, query=t.NO_PARAMETERS, response="server_group")
     def show(self, req: Request, id: str) -> Response:
         return Response({"server_group": _view(req, self.conductor.server_group_get(req.context, id))})
 

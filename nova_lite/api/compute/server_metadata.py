@@ -24,26 +24,26 @@ class ServerMetadata(Extension):
         Route("DELETE", _METADATA + "/{key}", "delete"),
     )
 
-    @declares(policies.METADATA_INDEX, query=t.NO_PARAMETERS, answer="metadata")
+    @declares(policies.METADATA_INDEX, query=t.NO_PARAMETERS, response="metadata")
     def index(self, req: Request, server_id: str) -> Response:
         return Response({"metadata": self.conductor.instance_get(req.context, server_id).metadata})
 
-    @declares(policies.METADATA_CREATE, body=t.METADATA_BODY, answer="metadata")
+    @declares(policies.METADATA_CREATE, body=t.METADATA_BODY, response="metadata")
     def create(self, req: Request, server_id: str) -> Response:
         return Response({"metadata": self._change(req, server_id, req.data["metadata"], replace=False)})
 
-    @declares(policies.METADATA_UPDATE_ALL, body=t.METADATA_BODY, answer="metadata")
+    @declares(policies.METADATA_UPDATE_ALL, body=t.METADATA_BODY, response="metadata")
     def update_all(self, req: Request, server_id: str) -> Response:
         return Response({"metadata": self._change(req, server_id, req.data["metadata"], replace=True)})
 
-    @declares(policies.METADATA_SHOW, query=t.NO_PARAMETERS, answer="meta")
+    @declares(policies.METADATA_SHOW, query=t.NO_PARAMETERS, response="meta")
     def show(self, req: Request, server_id: str, key: str) -> Response:
         metadata = self.conductor.instance_get(req.context, server_id).metadata
         if key not in metadata:
             raise exceptions.MetadataItemNotFound()
         return Response({"meta": {key: metadata[key]}})
 
-    @declares(policies.METADATA_UPDATE, body=t.METADATA_ITEM_BODY, answer="meta")
+    @declares(policies.METADATA_UPDATE, body=t.METADATA_ITEM_BODY, response="meta")
     def update(self, req: Request, server_id: str, key: str) -> Response:
         meta = req.data["meta"]
         if key not in meta:

@@ -36,7 +36,7 @@ class ServerPassword(Extension):
         Route("DELETE", _PATH, "clear"),
     )
 
-    @declares(policies.PASSWORD_SHOW, query=t.NO_PARAMETERS, answer="password")
+    @declares(policies.PASSWORD_SHOW, query=t.NO_PARAMETERS, response="password")
     def show(self, req: Request, server_id: str) -> Response:
         """An empty one as long as there is none."""
         instance = self.conductor.instance_get(req.context, server_id)

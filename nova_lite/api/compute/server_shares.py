@@ -37,17 +37,17 @@ class ServerShares(Extension):
         Route("DELETE", _PATH + "/{id}", "delete", since=Change.SHARES),
     )
 
-    @declares(policies.SHARES_INDEX, query=t.NO_PARAMETERS_STRICT, answer="shares")
+    @declares(policies.SHARES_INDEX, query=t.NO_PARAMETERS_STRICT, response="shares")
     def index(self, req: Request, server_id: str) -> Response:
         self.conductor.instance_get(req.context, server_id)
         return Response({"shares": []})
 
-    @declares(policies.SHARES_CREATE, body=SHARE_BODY, status=201, answer="share")
+    @declares(policies.SHARES_CREATE, body=SHARE_BODY, status=201, response="share")
     def create(self, req: Request, server_id: str) -> Response:
         self._stopped(req, server_id, "create share")
         raise exceptions.Forbidden("Feature not supported until computes have not been updated.")
 
-    @declares(policies.SHARES_SHOW, query=t.NO_PARAMETERS_STRICT, answer="share")
+    @declares(policies.SHARES_SHOW, query=t.NO_PARAMETERS_STRICT, response="share")
     def show(self, req: Request, server_id: str, id: str) -> Response:
         self.conductor.instance_get(req.context, server_id)
         raise exceptions.NotFound(f"Share {id[:64]} could not be found.")

@@ -33,11 +33,11 @@ class ServerTags(Extension):
         Route("DELETE", _PATH + "/{tag}", "delete", since=Change.SERVER_TAGS),
     )
 
-    @declares(policies.TAGS_INDEX, query=t.NO_PARAMETERS, answer="tags")
+    @declares(policies.TAGS_INDEX, query=t.NO_PARAMETERS, response="tags")
     def index(self, req: Request, server_id: str) -> Response:
         return Response({"tags": self.conductor.instance_get(req.context, server_id).tags})
 
-    @declares(policies.TAGS_UPDATE_ALL, body=TAGS_BODY, answer="tags")
+    @declares(policies.TAGS_UPDATE_ALL, body=TAGS_BODY, response="tags")
     def update_all(self, req: Request, server_id: str) -> Response:
         tags = req.data["tags"]
         return Response({"tags": self.conductor.instance_tags_replace(req.context, server_id, tags)})

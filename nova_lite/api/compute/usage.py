@@ -39,7 +39,7 @@ class TenantUsage(Extension):
         Route("GET", _PATH + "/{id}", "show"),
     )
 
-    @declares(policies.LIST, query=USAGE_QUERY, answer="tenant_usages")
+    @declares(policies.LIST, query=USAGE_QUERY, response="tenant_usages")
     def index(self, req: Request) -> Response:
         start, end = _period(req.query)
         used, links = self._list(req, "tenant_usages_links", None, start, end)
@@ -48,7 +48,7 @@ class TenantUsage(Extension):
         usages = [_project_view(name, list(servers), start, end, detailed) for name, servers in by_project]
         return Response({"tenant_usages": usages, **links})
 
-    @declares(policies.SHOW, target={"project_id": "id"}, query=USAGE_QUERY, answer="tenant_usage")
+    @declares(policies.SHOW, target={"project_id": "id"}, query=USAGE_QUERY, response="tenant_usage")
     def show(self, req: Request, id: str) -> Response:
         start, end = _period(req.query)
         used, links = self._list(req, "tenant_usage_links", id, start, end)
@@ -83,12 +83,12 @@ class UsageAuditLog(Extension):
         Route("GET", _AUDIT_LOG + "/{id}", "show"),
     )
 
-    @declares(policies.AUDIT_LOG_LIST, answer="instance_usage_audit_logs")
+    @declares(policies.AUDIT_LOG_LIST, response="instance_usage_audit_logs")
     def index(self, req: Request) -> Response:
         now = datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
         return Response({"instance_usage_audit_logs": self._log(req, now)})
 
-    @declares(policies.AUDIT_LOG_SHOW, answer="instance_usage_audit_log")
+    @declares(policies.AUDIT_LOG_SHOW, response="instance_usage_audit_log")
     def show(self, req: Request, id: str) -> Response:
         """``id``: a time; the month is the last one that was over then."""
         return Response({"instance_usage_audit_log": self._log(req, _time(id))})

@@ -70,19 +70,19 @@ class VolumeAttachments(Extension):
         Route("DELETE", _PATH + "/{id}", "delete"),
     )
 
-    @declares(policies.VOLUMES_INDEX, query=t.OFFSET_PAGING, answer="volumeAttachments")
+    @declares(policies.VOLUMES_INDEX, query=t.OFFSET_PAGING, response="volumeAttachments")
     def index(self, req: Request, server_id: str) -> Response:
         instance = self.conductor.instance_get(req.context, server_id)
         attached = [_view(req, instance, each) for each in instance.block_devices if each.volume_id is not None]
         offset = int(req.query.one("offset") or 0)
         return Response({"volumeAttachments": attached[offset:][: req.query.limit]})
 
-    @declares(policies.VOLUMES_SHOW, query=t.NO_PARAMETERS, answer="volumeAttachment")
+    @declares(policies.VOLUMES_SHOW, query=t.NO_PARAMETERS, response="volumeAttachment")
     def show(self, req: Request, server_id: str, id: str) -> Response:
         instance = self.conductor.instance_get(req.context, server_id)
         return Response({"volumeAttachment": _view(req, instance, _find(instance, id))})
 
-    @declares(policies.VOLUMES_CREATE, body=CREATE_BODY, answer="volumeAttachment")
+    @declares(policies.VOLUMES_CREATE, body=CREATE_BODY, response="volumeAttachment")
     def create(self, req: Request, server_id: str) -> Response:
         instance = self._attach(req, server_id)
         device = _find(instance, req.data["volumeAttachment"]["volumeId"])

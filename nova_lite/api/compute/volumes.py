@@ -78,11 +78,11 @@ class Volumes(Extension):
         Route("DELETE", "/os-snapshots/{id}", "delete_snapshot", until=LAST_WITH_PROXIES),
     )
 
-    @declares(policies.VOLUMES_LIST, query=t.OFFSET_PAGING, answer="volumes")
+    @declares(policies.VOLUMES_LIST, query=t.OFFSET_PAGING, response="volumes")
     def index(self, req: Request) -> Response:
         return self._volumes(req)
 
-    @declares(policies.VOLUMES_DETAIL, query=t.OFFSET_PAGING, answer="volumes")
+    @declares(policies.VOLUMES_DETAIL, query=t.OFFSET_PAGING, response="volumes")
     def detail(self, req: Request) -> Response:
         return self._volumes(req)
 
@@ -91,13 +91,13 @@ class Volumes(Extension):
         found = self.conductor.volume_list(req.context, filters, None, None, [], [], 0)
         return Response({"volumes": [_volume_view(each) for each in _page(req, found)]})
 
-    @declares(policies.VOLUMES_SHOW, answer="volume")
+    @declares(policies.VOLUMES_SHOW, response="volume")
     def show(self, req: Request, id: str) -> Response:
         return Response(
             {"volume": _volume_view(self.conductor.volume_get(req.context, _id(id, exceptions.VolumeNotFound)))}
         )
 
-    @declares(policies.VOLUMES_CREATE, body=CREATE_BODY, answer="volume")
+    @declares(policies.VOLUMES_CREATE, body=CREATE_BODY, response="volume")
     def create(self, req: Request) -> Response:
         wanted = req.data["volume"]
         kind = self.conf.volume.default_type
@@ -127,11 +127,11 @@ class Volumes(Extension):
 
     # --- snapshots
 
-    @declares(policies.SNAPSHOTS_LIST, query=t.OFFSET_PAGING, answer="snapshots")
+    @declares(policies.SNAPSHOTS_LIST, query=t.OFFSET_PAGING, response="snapshots")
     def snapshots(self, req: Request) -> Response:
         return self._snapshots(req)
 
-    @declares(policies.SNAPSHOTS_DETAIL, query=t.OFFSET_PAGING, answer="snapshots")
+    @declares(policies.SNAPSHOTS_DETAIL, query=t.OFFSET_PAGING, response="snapshots")
     def snapshots_detail(self, req: Request) -> Response:
         return self._snapshots(req)
 
@@ -140,12 +140,12 @@ class Volumes(Extension):
         found = self.conductor.snapshot_list(req.context, filters, None, None, [], [], 0)
         return Response({"snapshots": [_snapshot_view(each) for each in _page(req, found)]})
 
-    @declares(policies.SNAPSHOTS_SHOW, answer="snapshot")
+    @declares(policies.SNAPSHOTS_SHOW, response="snapshot")
     def snapshot(self, req: Request, id: str) -> Response:
         found = self.conductor.snapshot_get(req.context, _id(id, exceptions.SnapshotNotFound))
         return Response({"snapshot": _snapshot_view(found)})
 
-    @declares(policies.SNAPSHOTS_CREATE, body=CREATE_SNAPSHOT_BODY, answer="snapshot")
+    @declares(policies.SNAPSHOTS_CREATE, body=CREATE_SNAPSHOT_BODY, response="snapshot")
     def create_snapshot(self, req: Request) -> Response:
         """``force``: also of one that a server has."""
         wanted = req.data["snapshot"]

@@ -23,7 +23,7 @@ _OF_METHODS = {b"DELETE": Priority.DELETE, b"GET": Priority.READ, b"HEAD": Prior
 TOO_MANY = "This API has more requests than it can answer; nothing was done. Please try again in a moment."
 
 
-def priority(seen: bytes) -> Priority:
+def priority_of(seen: bytes) -> Priority:
     """Of a request that begins like this; one that cannot be read (TLS) counts as a change."""
     request = _REQUEST.match(seen)
     if request is None:
@@ -34,7 +34,7 @@ def priority(seen: bytes) -> Priority:
     return of_method
 
 
-class RequestQueue:
+class ConnectionQueue:
     """In place of the queue of cheroot's thread pool: connections whose request is here, most important first.
 
     ``refuse`` is given those that there is no room for, or that waited for ``wait`` seconds."""
@@ -78,7 +78,7 @@ class RequestQueue:
         return self.line.waiting
 
 
-def answer_busy(conn: Any) -> None:
+def send_busy_response(conn: Any) -> None:
     """Tell the client of a connection whose request nobody has read, and close it. Only waits for a client that does
     not take 400 bytes."""
     response = wsgi.fault(503, TOO_MANY, random.randint(1, 3))

@@ -78,7 +78,7 @@ class TimedReader(io.RawIOBase):
         super().close()
 
 
-def missing(seen: bytes) -> int:
+def missing_bytes(seen: bytes) -> int:
     """How many bytes at least have to come before there is a request to work on; 0 if there is one. Of large bodies,
     and of those whose client waits for a word, only the headers are needed."""
     end = seen.find(b"\r\n\r\n")
@@ -91,7 +91,7 @@ def missing(seen: bytes) -> int:
     return max(0, end + 4 + int(length[1]) - len(seen))
 
 
-class Clients:
+class ConnectionCounter:
     """How many connections each address has."""
 
     def __init__(self, limit: int) -> None:

@@ -1,6 +1,6 @@
 """The paste file's factories, and how an application is loaded from it.
 
-Paste factories get strings only. `load_app` hands the application its services (`wsgi.ConductorServices`) while it
+Paste factories get strings only. `load_app` hands the application its services (`wsgi.ApiServices`) while it
 loads.
 """
 
@@ -19,10 +19,10 @@ from nova_lite.base import exceptions
 
 App = Callable[[dict[str, Any], Any], Any]
 
-_services: contextvars.ContextVar[wsgi.ConductorServices] = contextvars.ContextVar("services")
+_services: contextvars.ContextVar[wsgi.ApiServices] = contextvars.ContextVar("services")
 
 
-def services() -> wsgi.ConductorServices:
+def services() -> wsgi.ApiServices:
     """For paste factories: what the application that is being loaded is to work with."""
     return _services.get()
 
@@ -31,7 +31,7 @@ def conf() -> cfg.ConfigOpts:
     return _services.get().conf
 
 
-def load_app(name: str, parts: wsgi.ConductorServices) -> App:
+def load_app(name: str, parts: wsgi.ApiServices) -> App:
     """The application ``name`` of ``[api] paste_config``.
 
     Raises `LookupError` when the file does not know it, `ConfigurationError` when the file is not there or wrong.

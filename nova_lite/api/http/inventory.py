@@ -33,7 +33,7 @@ class RouteEntry(NamedTuple):
         return maximum if self.until is None else min(maximum, Version(maximum.major, self.until))
 
 
-def entries() -> list[RouteEntry]:
+def route_entries() -> list[RouteEntry]:
     """Of all installed extensions; by path, verb, action, newest first."""
     rows = [
         RouteEntry(row.method, row.path, row.action, made.title, row.since, row.until, row.declaration(made))

@@ -160,12 +160,12 @@ class Versioned(Generic[T]):
         return found
 
 
-def of_request(headers: Any) -> Version:
+def requested_version(headers: Any) -> Version:
     """The version that the request's headers ask for, of either family; `MINIMUM` without any.
 
     Raises `InvalidAPIVersionString` (400) or `InvalidGlobalAPIVersion` (406).
     """
-    text = _asked_for(headers)
+    text = _version_text(headers)
     if text is None:
         return MINIMUM
     if text == "latest":
@@ -179,7 +179,7 @@ def of_request(headers: Any) -> Version:
     return version
 
 
-def _asked_for(headers: Any) -> str | None:
+def _version_text(headers: Any) -> str | None:
     """``compute X`` of the new header, which may name other services, too (the last one counts); else the old one."""
     for entry in reversed((headers.get(HEADER) or "").split(",")):
         service, _, text = entry.strip().partition(" ")

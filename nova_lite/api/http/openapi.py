@@ -16,7 +16,7 @@ from typing import Any
 import webob
 
 from nova_lite.api.http import deploy, microversions, wsgi
-from nova_lite.api.http.inventory import RouteEntry, entries
+from nova_lite.api.http.inventory import RouteEntry, route_entries
 from nova_lite.api.http.microversions import Version, Versioned
 from nova_lite.api.http.validation import Schema
 from nova_lite.base import version
@@ -102,7 +102,7 @@ def document() -> dict[str, Any]:
 
 def _paths() -> dict[str, Any]:
     paths: dict[str, Any] = {}
-    for (path, method), group in itertools.groupby(entries(), key=lambda row: (row.path, row.method)):
+    for (path, method), group in itertools.groupby(route_entries(), key=lambda row: (row.path, row.method)):
         rows = list(group)
         describe = _actions if rows[0].action is not None else _one
         paths.setdefault(path, {})[method.lower()] = describe(rows)
@@ -175,9 +175,9 @@ def _responses(rows: Iterable[RouteEntry], method: str) -> dict[str, Any]:
     for row in rows:
         if row.served:
             for status in row.declared.status.all():
-                bodies.setdefault(status, []).append(_answer(row.declared.answer))
+                bodies.setdefault(status, []).append(_response_schema(row.declared.response))
             for status in row.declared.also:
-                bodies.setdefault(status, []).append(None if status == 204 else _answer(row.declared.answer))
+                bodies.setdefault(status, []).append(None if status == 204 else _response_schema(row.declared.response))
     codes = {*FAULTS, 414, *(() if method == "GET" else FAULTS_OF_CHANGES)}
     codes |= {status for row in rows for status in row.declared.status.all() if status >= 400}
     codes |= {code for row in rows for code in row.declared.faults}
@@ -194,7 +194,7 @@ def _success(status: int, schemas: list[Schema | None]) -> dict[str, Any]:
     return response
 
 
-def _answer(keys: tuple[str, ...] | None) -> Schema | None:
+def _response_schema(keys: tuple[str, ...] | None) -> Schema | None:
     if keys is None:
         return None
     if wsgi.ANY_KEY in keys:

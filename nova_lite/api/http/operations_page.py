@@ -67,7 +67,9 @@ def _request(row: Operation) -> str:
     """The route, the rule and who passes it by default."""
     kind = operations.OPERATIONS[row.kind]
     route, action = _REQUESTS.get(row.kind, ("POST /servers/{id}/action", kind.action))
-    entry = next(each for each in inventory.entries() if (f"{each.method} {each.path}", each.action) == (route, action))
+    entry = next(
+        each for each in inventory.route_entries() if (f"{each.method} {each.path}", each.action) == (route, action)
+    )
     rule = kind.rule or entry.declared.policy
     return f"`{route}`" + (f" `{action}`" if action else "") + f", `{rule}` ({reference.who_may(rule)})"
 

@@ -16,20 +16,20 @@ from nova_lite.daemon import service
 LOG = logging.getLogger(__name__)
 
 #: A worker that lived shorter than this (seconds) counts as failed, and its successor has to wait.
-SHORT_LIFE = 10.0
-FIRST_WAIT = 0.5
-LONGEST_WAIT = 30.0
-POLL = 0.1
+MIN_LIFETIME = 10.0
+FIRST_DELAY = 0.5
+MAX_DELAY = 30.0
+POLL_INTERVAL = 0.1
 
 
-class Backoff:
+class RestartBackoff:
     """How long to wait before the next start: doubled after each short life, nothing after a long one."""
 
     def __init__(self) -> None:
         self._wait = 0.0
 
     def after(self, lived: float) -> float:
-        self._wait = 0.0 if lived >= SHORT_LIFE else min(LONGEST_WAIT, self._wait * 2 or FIRST_WAIT)
+        self._wait = 0.0 if lived >= MIN_LIFETIME else min(MAX_DELAY, self._wait * 2 or FIRST_DELAY)
         return self._wait
 
 
@@ -48,7 +48,7 @@ class Prefork:
         self._work = work
         #: By pid: the child's number, and when it was started.
         self._children: dict[int, tuple[int, float]] = {}
-        self._backoff = Backoff()
+        self._backoff = RestartBackoff()
         self._not_before = 0.0
         self._stopping = threading.Event()
 
@@ -56,26 +56,26 @@ class Prefork:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._stopping.set())
         memory.keep_what_is_loaded()
-        self._fill()
+        self._start_missing()
         service.notify_systemd("READY=1")
-        while not self._stopping.wait(POLL):
+        while not self._stopping.wait(POLL_INTERVAL):
             self._reap()
-            self._fill()
+            self._start_missing()
         LOG.info("%s is stopping its %d workers", self._binary, len(self._children))
         service.notify_systemd("STOPPING=1")
         self._end_children()
         return 0
 
-    def _fill(self) -> None:
+    def _start_missing(self) -> None:
         while len(self._children) < self._count and time.monotonic() >= self._not_before:
             taken = {number for number, _ in self._children.values()}
             number = next(number for number in range(self._count) if number not in taken)
             pid = os.fork()
             if pid == 0:
-                self._be_child(number)
+                self._run_child(number)
             self._children[pid] = number, time.monotonic()
 
-    def _be_child(self, number: int) -> None:
+    def _run_child(self, number: int) -> None:
         """Never returns: what the parent has on its stack is none of the child's business."""
         status = 1
         try:
@@ -102,7 +102,7 @@ class Prefork:
                 "%s: worker %d ended with %s; a new one starts in %.1f s",
                 self._binary,
                 pid,
-                _cause(status),
+                _exit_cause(status),
                 wait,
             )
 
@@ -113,7 +113,7 @@ class Prefork:
             for pid in list(self._children):
                 if os.waitpid(pid, os.WNOHANG)[0]:
                     del self._children[pid]
-            time.sleep(POLL)
+            time.sleep(POLL_INTERVAL)
         self._signal(signal.SIGKILL)
         for pid in self._children:
             os.waitpid(pid, 0)
@@ -123,6 +123,6 @@ class Prefork:
             os.kill(pid, number)
 
 
-def _cause(status: int) -> str:
+def _exit_cause(status: int) -> str:
     code = os.waitstatus_to_exitcode(status)
     return f"signal {-code}" if code < 0 else f"status {code}"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from nova_lite import policies
 from nova_lite.api.http import microversions
-from nova_lite.api.http.inventory import RouteEntry, entries
+from nova_lite.api.http.inventory import RouteEntry, route_entries
 from nova_lite.policies import base
 
 _HEAD = """# REST API
@@ -30,7 +30,7 @@ _WHO = {
 
 
 def markdown() -> str:
-    rows = sorted(entries(), key=lambda row: (not row.served, row.resource if row.served else ""))
+    rows = sorted(route_entries(), key=lambda row: (not row.served, row.resource if row.served else ""))
     parts = [_HEAD]
     for resource, group in itertools.groupby((row for row in rows if row.served), key=lambda row: row.resource):
         parts.append(f"## {resource}\n\n{_COLUMNS}\n" + "".join(_lines(group)))

@@ -1,7 +1,8 @@
-"""A REST application of one table of routes, without microversions: what identity and image services are made of.
+"""REST applications without microversions: the base of the identity, image, network, and volume services.
 
-Handlers take the `Request` and the variables of the URL, as those of the compute API do, and return an `Response` or a
-whole response. The table says which rule is asked before; nothing is answered that was not authorized.
+A `ServiceApplication` has one table of `ServiceRoute`. The table names the policy rule of each route, which is enforced
+before the handler runs. A handler takes a `ServiceRequest` and the variables of the URL. It returns a `wsgi.Response`,
+or a complete `webob.Response`. A request that no rule has authorized gets no response.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ MAX_BODY_BYTES = 114688
 PUBLIC = ""
 
 
-class Route(NamedTuple):
+class ServiceRoute(NamedTuple):
     """``policy``, ``target`` and ``authorizes`` are as in `wsgi.Declaration`. ``streams``: its handler reads the body
     itself, of whatever size."""
 
@@ -42,7 +43,7 @@ class Route(NamedTuple):
     streams: bool = False
 
 
-class Request(wsgi.Request):
+class ServiceRequest(wsgi.Request):
     @property
     def context(self) -> RequestContext:
         """Raises `Unauthorized` when nobody was authenticated."""
@@ -65,15 +66,15 @@ class Request(wsgi.Request):
         return value
 
 
-class Application:
+class ServiceApplication:
     """WSGI application. A subclass has the table, the handlers, and the form of its faults."""
 
-    routes: tuple[Route, ...]
+    routes: tuple[ServiceRoute, ...]
 
-    def __init__(self, services: wsgi.ConductorServices) -> None:
+    def __init__(self, services: wsgi.ApiServices) -> None:
         self.services = services
         self.conf = services.conf
-        self._rows: dict[str, dict[str, Route]] = {}
+        self._rows: dict[str, dict[str, ServiceRoute]] = {}
         self._mapper = routes.Mapper(controller_scan=None)
         self._mapper.minimization = False
         for route in self.routes:
@@ -86,11 +87,11 @@ class Application:
     def conductor(self) -> ConductorRPC:
         return self.services.conductor
 
-    def fault(self, req: Request, code: int, message: str) -> webob.Response:
+    def fault(self, req: ServiceRequest, code: int, message: str) -> webob.Response:
         raise NotImplementedError
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
-        req = Request(environ)
+        req = ServiceRequest(environ)
         req.services = self.services
         req.authorized = False
         try:
@@ -100,7 +101,7 @@ class Application:
             response = self._fault_of(req, error)
         return response(environ, start_response)
 
-    def _handle(self, req: Request) -> wsgi.Response | webob.Response:
+    def _handle(self, req: ServiceRequest) -> wsgi.Response | webob.Response:
         path = req.environ.get("PATH_INFO", "").encode("latin-1", "replace").decode("utf-8", "replace")
         match = self._mapper.match(path.rstrip("/") or "/")
         if match is None:
@@ -116,13 +117,15 @@ class Application:
             raise exceptions.Unauthorized()
         if not route.streams:
             _check_size(req)
-        req.admit(wsgi.Declaration(route.policy, target=route.target, authorizes=route.authorizes), match)
+        req.authorize_and_validate(
+            wsgi.Declaration(route.policy, target=route.target, authorizes=route.authorizes), match
+        )
         answer: wsgi.Response | webob.Response = getattr(self, route.handler)(req, **match)
         if route.policy != PUBLIC and not req.authorized:
             raise RuntimeError(f"{req.method} {req.path} was answered without authorization")
         return answer
 
-    def _fault_of(self, req: Request, error: Exception) -> webob.Response:
+    def _fault_of(self, req: ServiceRequest, error: Exception) -> webob.Response:
         if isinstance(error, wsgi.UnknownUrl):
             return self.fault(req, 404, "The resource could not be found.")
         if isinstance(error, exceptions.NovaLiteException) and error.code != 500:
@@ -141,7 +144,7 @@ class Application:
         return response
 
 
-def _check_size(req: Request) -> None:
+def _check_size(req: ServiceRequest) -> None:
     if req.headers.get("Transfer-Encoding"):
         raise webob.exc.HTTPLengthRequired(explanation="A body needs a Content-Length here.")
     if (req.content_length or 0) > MAX_BODY_BYTES:

@@ -26,7 +26,7 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> Router:
     return Router(services, load_extensions(services), legacy=local_conf.get("legacy", "").lower() == "true")
 
 
-def load_extensions(services: wsgi.ConductorServices) -> list[wsgi.Extension]:
+def load_extensions(services: wsgi.ApiServices) -> list[wsgi.Extension]:
     """Every extension that can be loaded, by alias; one that cannot is logged and left out."""
     manager: Any = stevedore_extension.ExtensionManager(
         NAMESPACE,
@@ -83,26 +83,24 @@ def _mapper(paths: frozenset[str]) -> routes.Mapper:
 class Router:
     """WSGI application: finds what a URL leads to and hands over to the dispatcher."""
 
-    def __init__(
-        self, services: wsgi.ConductorServices, extensions: list[wsgi.Extension], legacy: bool = False
-    ) -> None:
+    def __init__(self, services: wsgi.ApiServices, extensions: list[wsgi.Extension], legacy: bool = False) -> None:
         self.extensions = extensions
-        self._dispatcher = wsgi.Dispatcher(services, legacy)
-        self._endpoints: dict[str, list[wsgi.Endpoint]] = {}
+        self._dispatcher = wsgi.ResourceDispatcher(services, legacy)
+        self._endpoints: dict[str, list[wsgi.BoundRoute]] = {}
         for extension in extensions:
             for endpoint in extension.endpoints:
                 self._endpoints.setdefault(endpoint.route.path, []).append(endpoint)
         self._mapper = _mapper(frozenset(self._endpoints))
 
-    def find(self, path: str) -> wsgi.Target | None:
+    def find(self, path: str) -> wsgi.RouteMatch | None:
         match = self._mapper.match(path)
         if match is None:
             return None
         endpoints = self._endpoints[match.pop("controller")]
         match.pop("action", None)
-        return wsgi.Target(endpoints, match, match.pop("project_id", None))
+        return wsgi.RouteMatch(endpoints, match, match.pop("project_id", None))
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
         path = environ.get("PATH_INFO", "").encode("latin-1", "replace").decode("utf-8", "replace")
-        environ[wsgi.HANDLER] = self.find(path)
+        environ[wsgi.ROUTE_MATCH] = self.find(path)
         return self._dispatcher(environ, start_response)

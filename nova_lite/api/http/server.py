@@ -19,7 +19,7 @@ from cheroot import server as cheroot_server
 from cheroot import wsgi as cheroot_wsgi
 
 from nova_lite.api.http import admission, deadlines
-from nova_lite.api.http.deadlines import ClientLimits, Clients, TimedReader
+from nova_lite.api.http.deadlines import ClientLimits, ConnectionCounter, TimedReader
 from nova_lite.api.http.deploy import App
 from nova_lite.base import concurrency
 from nova_lite.daemon.sockets import BACKLOG, listen
@@ -38,7 +38,7 @@ class HttpServer(Protocol):
     def stop(self, timeout: float) -> None: ...
 
 
-def listen_apart(address: str, port: int, count: int, early: bool = False) -> list[socket.socket]:
+def listen_per_worker(address: str, port: int, count: int, early: bool = False) -> list[socket.socket]:
     """As many listening sockets on one port, one for each worker: the kernel spreads connections over them, and those
     that wait at the socket of a worker that died are its successor's."""
     only = listen(address, port, early=early)
@@ -48,23 +48,23 @@ def listen_apart(address: str, port: int, count: int, early: bool = False) -> li
     return [listen(address, port, shared=True, early=early) for _ in range(count)]
 
 
-def make(
+def make_server(
     sock: socket.socket, app: App, threads: int, context: ssl.SSLContext | None, limits: ClientLimits | None = None
 ) -> HttpServer:
     """A server on ``sock``, over TLS with ``context``, in the concurrency mode of this process."""
     if context is not None:
         # The handshake is left to the connection's own thread: a slow client holds up nobody else.
         sock = context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
-        app = _Https(app)
+        app = _HttpsScheme(app)
     limits = limits or ClientLimits()
     if concurrency.is_eventlet():
         reader = functools.partial(TimedReader, limits=limits)
         log = LOG.getChild("eventlet")
-        return concurrency.GreenWsgiServer(sock, app, log, limits.idle, Clients(limits.connections), reader)
+        return concurrency.GreenWsgiServer(sock, app, log, limits.idle, ConnectionCounter(limits.connections), reader)
     return _ThreadedServer(sock, app, threads, limits)
 
 
-class _Https:
+class _HttpsScheme:
     """Tells the application that it is reached over TLS."""
 
     def __init__(self, app: App) -> None:
@@ -79,7 +79,7 @@ class _ThreadedServer:
     """A WSGI server of native threads; idle connections wait in one selector and hold none of them."""
 
     def __init__(self, sock: socket.socket, app: App, threads: int, limits: ClientLimits) -> None:
-        self._http = _Cheroot(sock, app, threads, limits)
+        self._http = _CherootServer(sock, app, threads, limits)
         self._thread = threading.Thread(target=self._http.serve, name="wsgi", daemon=True)
 
     def start(self) -> None:
@@ -92,7 +92,7 @@ class _ThreadedServer:
         self._thread.join(timeout)
 
 
-class _Request(cheroot_server.HTTPRequest):
+class _CherootRequest(cheroot_server.HTTPRequest):
     def send_headers(self) -> None:
         """The rest of a large body that was refused is not read, which would take its size in memory: hang up."""
         if getattr(self.rfile, "remaining", 0) > MAX_UNREAD_BYTES:
@@ -100,22 +100,22 @@ class _Request(cheroot_server.HTTPRequest):
         super().send_headers()
 
 
-class _Reader(cheroot_makefile.StreamReader):
+class _CherootReader(cheroot_makefile.StreamReader):
     def __init__(self, sock: socket.socket, limits: ClientLimits) -> None:
         self.timed = TimedReader(socket.SocketIO(sock, "r"), sock, limits)
         super(cheroot_makefile.StreamReader, self).__init__(self.timed, io.DEFAULT_BUFFER_SIZE)
         self.bytes_read = 0
 
 
-class _Connection(cheroot_server.HTTPConnection):
+class _CherootConnection(cheroot_server.HTTPConnection):
     """``counted``: whether it is among its client's. ``since``: when its request began, while it is not yet whole.
-    ``priority``: of the request that waits."""
+    ``priority_of``: of the request that waits."""
 
-    RequestHandlerClass = _Request
+    RequestHandlerClass = _CherootRequest
 
-    def __init__(self, server: _Cheroot, sock: socket.socket, makefile: Any) -> None:
+    def __init__(self, server: _CherootServer, sock: socket.socket, makefile: Any) -> None:
         super().__init__(server, sock, makefile)
-        self.rfile = _Reader(sock, server.limits)
+        self.rfile = _CherootReader(sock, server.limits)
         self.counted = False
         self.since: float | None = None
         self.priority = Priority.CHANGE
@@ -132,8 +132,8 @@ class _Connection(cheroot_server.HTTPConnection):
         super().close()
 
 
-class _Cheroot(cheroot_wsgi.Server):
-    ConnectionClass = _Connection
+class _CherootServer(cheroot_wsgi.Server):
+    ConnectionClass = _CherootConnection
 
     def __init__(self, sock: socket.socket, app: App, threads: int, limits: ClientLimits) -> None:
         super().__init__(
@@ -141,8 +141,8 @@ class _Cheroot(cheroot_wsgi.Server):
         )
         self._listening = sock
         self.limits = limits
-        self.clients = Clients(limits.connections)
-        self.waiting = admission.RequestQueue(limits.waiting, threads, limits.wait, self._refuse)
+        self.clients = ConnectionCounter(limits.connections)
+        self.waiting = admission.ConnectionQueue(limits.waiting, threads, limits.wait, self._refuse)
         self.requests._queue = self.waiting
         self.requests.get = self.waiting.get
         self.max_request_header_size = deadlines.MAX_HEADER_BYTES
@@ -157,7 +157,7 @@ class _Cheroot(cheroot_wsgi.Server):
         # A connection that is gone before it is accepted must not make the thread wait for the next one.
         self.socket.setblocking(False)
 
-    def process_conn(self, conn: _Connection) -> None:
+    def process_conn(self, conn: _CherootConnection) -> None:
         """Called with each new connection, and with each that can be read: a thread gets it when its request is here,
         so that slow clients hold no threads. What TLS hides has a thread from its first byte on."""
         if not conn.counted:
@@ -169,15 +169,15 @@ class _Cheroot(cheroot_wsgi.Server):
             conn.since = None
             super().process_conn(conn)
 
-    def _waits(self, conn: _Connection) -> bool:
+    def _waits(self, conn: _CherootConnection) -> bool:
         """Leave the connection with the selector until more of its request is here; False: it needs no more."""
         try:
             seen = _peek(conn.socket)
         except OSError:
             return False
         hidden = isinstance(conn.socket, ssl.SSLSocket)
-        conn.priority = admission.priority(seen or b"")
-        lacks = 1 if seen is None else 0 if not seen or hidden else deadlines.missing(seen)
+        conn.priority = admission.priority_of(seen or b"")
+        lacks = 1 if seen is None else 0 if not seen or hidden else deadlines.missing_bytes(seen)
         with contextlib.suppress(OSError):
             conn.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, len(seen or b"") + lacks if lacks else 1)
         if not lacks:
@@ -193,7 +193,7 @@ class _Cheroot(cheroot_wsgi.Server):
         )
         return True
 
-    def _refuse(self, conn: _Connection) -> None:
+    def _refuse(self, conn: _CherootConnection) -> None:
         self._refused.put(conn)
 
     @property
@@ -205,9 +205,9 @@ class _Cheroot(cheroot_wsgi.Server):
         """The thread of those that are refused."""
         while self.ready:
             conn = self._refused.get()
-            if not isinstance(conn, _Connection):
+            if not isinstance(conn, _CherootConnection):
                 return
-            admission.answer_busy(conn)
+            admission.send_busy_response(conn)
 
     def error_log(self, msg: str = "", level: int = logging.INFO, traceback: bool = False) -> None:
         LOG.log(level, "HTTP server: %s", msg, exc_info=traceback)

@@ -23,14 +23,14 @@ from nova_lite.base import exceptions
 
 SECRETS = frozenset({"adminPass", "admin_pass", "user_data", "contents", "personality", "private_key", "password"})
 HIDDEN = "***"
-LONGEST_ECHO = 500
+MAX_ECHO_LENGTH = 500
 
 Schema = dict[str, Any]
 
 FORMATS = jsonschema.FormatChecker(formats=())
 
 
-class BadName(ValueError):
+class InvalidName(ValueError):
     """A text that breaks a rule of its own; the message replaces the validator's."""
 
 
@@ -50,7 +50,7 @@ def _format(name: str) -> Callable[[Callable[[str], bool]], Callable[[str], bool
 @_format("name")
 def _is_name(text: str) -> bool:
     if text != text.strip() or not text.isprintable():
-        raise BadName(
+        raise InvalidName(
             "An invalid 'name' value was provided. The name must be: printable characters. "
             "Can not start or end with whitespace."
         )
@@ -169,7 +169,7 @@ def _validator(schema: Schema, relaxed: bool) -> Any:
 
 
 def _sentence(error: jsonschema.ValidationError, what: str) -> str:
-    if isinstance(error.cause, BadName):
+    if isinstance(error.cause, InvalidName):
         return str(error.cause)
     path = [part for part in error.path if isinstance(part, str)]
     secret = any(part in SECRETS for part in path)
@@ -183,7 +183,7 @@ def _sentence(error: jsonschema.ValidationError, what: str) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST_ECHO else text[:LONGEST_ECHO] + "..."
+    return text if len(text) <= MAX_ECHO_LENGTH else text[:MAX_ECHO_LENGTH] + "..."
 
 
 def _masked(value: Any) -> Any:

@@ -47,7 +47,7 @@ class ComputeVersions:
         try:
             response = wsgi.to_response(self._answer(environ))
             if self._show == "v2.1":  # it has microversions itself
-                asked = microversions.of_request(webob.Request(environ).headers)
+                asked = microversions.requested_version(webob.Request(environ).headers)
                 response.headers.update(microversions.response_headers(asked))
         except exceptions.NovaLiteException as error:
             response = wsgi.fault_of(error)

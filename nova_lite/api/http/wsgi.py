@@ -3,7 +3,7 @@
 A handler is a method of an `Extension`; it takes the `Request` and the variables of its URL. Before it runs, the rule
 that it declares is asked and the request is checked by the schemas that it declares; it acts, and answers::
 
-    @declares(policies.UPDATE, body=schemas.UPDATE, answer="server")
+    @declares(policies.UPDATE, body=schemas.UPDATE, response="server")
     def update(self, req: Request, id: str) -> Answer:
         instance = self.conductor.instance_update(req.context, id, req.data["server"])
         return Answer({"server": views.show(req, instance)})
@@ -44,7 +44,7 @@ Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 CONTEXT = "nova_lite.base.context"
 LEGACY = "nova_lite.legacy_v2"
-HANDLER = "nova_lite.handler"
+ROUTE_MATCH = "nova_lite.route_match"
 
 JSON_TYPES = ("application/json", "application/vnd.openstack.compute+json", "text/plain", "")
 
@@ -70,7 +70,7 @@ MALFORMED_BODY = "Malformed request body"
 _HOST = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?")
 
 
-class ConductorServices(NamedTuple):
+class ApiServices(NamedTuple):
     """What handlers work with: built once at the root (`nova_lite.cmd.api`), or of fakes by the tests."""
 
     conf: cfg.ConfigOpts
@@ -105,7 +105,7 @@ class Declaration:
         body: validation.Schema | Versioned[validation.Schema] | None = None,
         query: validation.Schema | Versioned[validation.Schema] | None = None,
         status: int | Versioned[int] = 200,
-        answer: str | tuple[str, ...] | None = None,
+        response: str | tuple[str, ...] | None = None,
         also: tuple[int, ...] = (),
         faults: tuple[int, ...] = (),
     ) -> None:
@@ -115,7 +115,7 @@ class Declaration:
         self.body = Versioned({1: body}) if isinstance(body, dict) else body
         self.query = Versioned({1: query}) if isinstance(query, dict) else query
         self.status = Versioned({1: status}) if isinstance(status, int) else status
-        self.answer = (answer,) if isinstance(answer, str) else answer
+        self.response = (response,) if isinstance(response, str) else response
         self.also = also
         self.faults = faults
 
@@ -169,7 +169,7 @@ NOT_SERVED = ""
 ANY_KEY = "*"
 
 
-class Endpoint(NamedTuple):
+class BoundRoute(NamedTuple):
     """A row with the function that answers."""
 
     route: Route
@@ -186,10 +186,10 @@ class Extension:
     title: str
     routes: tuple[Route, ...] = ()
 
-    def __init__(self, services: ConductorServices) -> None:
+    def __init__(self, services: ApiServices) -> None:
         self.conf = services.conf
         self.compute = services.compute
-        self.endpoints = [Endpoint(row, getattr(self, row.handler), row.declaration(self)) for row in self.routes]
+        self.endpoints = [BoundRoute(row, getattr(self, row.handler), row.declaration(self)) for row in self.routes]
 
     @property
     def conductor(self) -> ConductorRPC:
@@ -212,7 +212,7 @@ class Response:
 class Request(webob.Request):  # type: ignore[misc]
     """A request on its way to a handler."""
 
-    services: ConductorServices
+    services: ApiServices
     version: Version
     project_url: str
     route: Route
@@ -264,13 +264,13 @@ class Request(webob.Request):  # type: ignore[misc]
         if not body:
             return None
         try:
-            value = json.loads(body, parse_constant=_refuse_constant)
+            value = json.loads(body, parse_constant=_reject_constant)
             msgspec.json.encode(value)
         except (ValueError, RecursionError, msgspec.MsgspecError) as error:
             raise exceptions.ValidationError(detail=MALFORMED_BODY) from error
         return value
 
-    def admit(self, declared: Declaration, variables: Mapping[str, str]) -> None:
+    def authorize_and_validate(self, declared: Declaration, variables: Mapping[str, str]) -> None:
         """Ask the declared rule, then check query string and body by the declared schemas."""
         self.declared, self.variables = declared, variables
         if declared.policy and not declared.authorizes:
@@ -338,7 +338,7 @@ class Request(webob.Request):  # type: ignore[misc]
         return {key: [{"rel": "next", "href": f"{self.link(path)}?{urlencode(query)}"}]}
 
 
-def _refuse_constant(name: str) -> None:
+def _reject_constant(name: str) -> None:
     """NaN and the infinities are Python's, not JSON's."""
     raise ValueError(name)
 
@@ -415,18 +415,18 @@ def root_url(environ: Mapping[str, Any], link_prefix: str | None) -> str:
     return f"{scheme}://{host}{quote_path(environ.get('SCRIPT_NAME', '').rpartition('/')[0])}"
 
 
-class Target(NamedTuple):
+class RouteMatch(NamedTuple):
     """What a URL leads to: its endpoints (of several verbs, actions and versions), its variables, its project."""
 
-    endpoints: list[Endpoint]
+    endpoints: list[BoundRoute]
     variables: dict[str, str]
     project_id: str | None
 
 
-class Dispatcher:
-    """The WSGI application under the router: from `Target` (which the router leaves in environ) to the handler."""
+class ResourceDispatcher:
+    """The WSGI application under the router: from `RouteMatch` (which the router leaves in environ) to the handler."""
 
-    def __init__(self, services: ConductorServices, legacy: bool) -> None:
+    def __init__(self, services: ApiServices, legacy: bool) -> None:
         self._services = services
         self._legacy = legacy
 
@@ -438,20 +438,20 @@ class Dispatcher:
         headers: dict[str, str] = {}
         started = time.perf_counter()
         try:
-            req.version = microversions.MINIMUM if self._legacy else microversions.of_request(req.headers)
+            req.version = microversions.MINIMUM if self._legacy else microversions.requested_version(req.headers)
             if not self._legacy:
                 headers = microversions.response_headers(req.version)
-            response = to_response(self._handle(req, environ[HANDLER]))
+            response = to_response(self._handle(req, environ[ROUTE_MATCH]))
         except Exception as error:
             response = fault_of(error)
         for name, value in headers.items():
             response.headers.setdefault(name, value)
         route = getattr(req, "route", None)
-        seconds = metrics.REQUESTS.labels(*_told(req.method, route), response.status_int)
+        seconds = metrics.REQUESTS.labels(*_metric_labels(req.method, route), response.status_int)
         seconds.observe(time.perf_counter() - started)
         return response(environ, start_response)
 
-    def _handle(self, req: Request, target: Target | None) -> Response:
+    def _handle(self, req: Request, target: RouteMatch | None) -> Response:
         if target is None:
             raise UnknownUrl()
         if target.project_id is not None and target.project_id != req.context.project_id:
@@ -461,7 +461,7 @@ class Dispatcher:
             raise webob.exc.HTTPUnsupportedMediaType(explanation="Unsupported Content-Type")
         endpoint = self._choose(req, target.endpoints)
         req.route = endpoint.route
-        req.admit(endpoint.declared, target.variables)
+        req.authorize_and_validate(endpoint.declared, target.variables)
         if endpoint.declared.query is None and req.method == "GET" and req.has(Change.NO_UNKNOWN_QUERIES):
             validation.validate_query(_NO_PARAMETERS, {name: [] for name in req.GET})
         answer = endpoint.handler(req, **target.variables)
@@ -470,7 +470,7 @@ class Dispatcher:
         return answer
 
     @staticmethod
-    def _choose(req: Request, endpoints: list[Endpoint]) -> Endpoint:
+    def _choose(req: Request, endpoints: list[BoundRoute]) -> BoundRoute:
         """By the verb, by the body's one key where these are actions, and by the request's version."""
         rows = [row for row in endpoints if row.route.method == req.method]
         if not rows:
@@ -489,7 +489,7 @@ class Dispatcher:
         raise webob.exc.HTTPNotFound()
 
 
-def _told(method: str, route: Route | None) -> tuple[str, str]:
+def _metric_labels(method: str, route: Route | None) -> tuple[str, str]:
     """For metrics: what a client makes up itself is no label of them."""
     if route is None:
         return "other", "none"

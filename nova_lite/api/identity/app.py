@@ -7,7 +7,7 @@ from typing import Any
 import webob
 
 from nova_lite.api.http import deploy, rest, wsgi
-from nova_lite.api.http.rest import PUBLIC, Request, Route
+from nova_lite.api.http.rest import PUBLIC, ServiceRequest, ServiceRoute
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import listing, requests, views
 from nova_lite.api.identity.authority import Authority, Identity, Scope
@@ -32,48 +32,48 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> IdentityApp:
     return IdentityApp(services, authority)
 
 
-class IdentityApp(IdentityVersions, IdentityManagement, UnservedIdentity, rest.Application):
+class IdentityApp(IdentityVersions, IdentityManagement, UnservedIdentity, rest.ServiceApplication):
     """WSGI application, mounted at ``/``."""
 
     routes = (
         *IdentityVersions.routes,
         *IdentityManagement.routes,
         *UnservedIdentity.routes,
-        Route("POST", "/v3/auth/tokens", "issue", PUBLIC),
-        Route("GET", "/v3/auth/tokens", "validate", policies.VALIDATE, authorizes=True),
-        Route("DELETE", "/v3/auth/tokens", "revoke", policies.REVOKE, authorizes=True),
-        Route("GET", "/v3/auth/catalog", "catalog", policies.CATALOG),
-        Route("GET", "/v3/auth/projects", "own_projects", policies.OWN_PROJECTS),
-        Route("GET", "/v3/auth/domains", "own_domains", policies.OWN_PROJECTS),
-        Route("GET", "/v3/projects", "index", policies.PROJECTS_LIST),
-        Route("GET", "/v3/projects/{id}", "show", policies.PROJECTS_SHOW, {"project_id": "id"}),
-        Route("GET", "/v3/users", "index", policies.USERS_LIST),
-        Route("GET", "/v3/users/{id}", "show", policies.USERS_SHOW, {"user_id": "id"}),
-        Route("GET", "/v3/users/{id}/projects", "user_projects", policies.USER_PROJECTS, {"user_id": "id"}),
-        Route("GET", "/v3/domains", "index", policies.DOMAINS_LIST),
-        Route("GET", "/v3/domains/{id}", "show", policies.DOMAINS_SHOW),
-        Route("GET", "/v3/roles", "index", policies.ROLES_LIST),
-        Route("GET", "/v3/roles/{id}", "show", policies.ROLES_SHOW),
-        Route("GET", "/v3/role_assignments", "role_assignments", policies.ASSIGNMENTS_LIST),
-        Route("GET", "/v3/services", "index", policies.SERVICES_LIST),
-        Route("GET", "/v3/services/{id}", "show", policies.SERVICES_SHOW),
-        Route("GET", "/v3/endpoints", "index", policies.ENDPOINTS_LIST),
-        Route("GET", "/v3/endpoints/{id}", "show", policies.ENDPOINTS_SHOW),
-        Route("GET", "/v3/regions", "index", policies.REGIONS_LIST),
-        Route("GET", "/v3/regions/{id}", "show", policies.REGIONS_SHOW),
+        ServiceRoute("POST", "/v3/auth/tokens", "issue", PUBLIC),
+        ServiceRoute("GET", "/v3/auth/tokens", "validate", policies.VALIDATE, authorizes=True),
+        ServiceRoute("DELETE", "/v3/auth/tokens", "revoke", policies.REVOKE, authorizes=True),
+        ServiceRoute("GET", "/v3/auth/catalog", "catalog", policies.CATALOG),
+        ServiceRoute("GET", "/v3/auth/projects", "own_projects", policies.OWN_PROJECTS),
+        ServiceRoute("GET", "/v3/auth/domains", "own_domains", policies.OWN_PROJECTS),
+        ServiceRoute("GET", "/v3/projects", "index", policies.PROJECTS_LIST),
+        ServiceRoute("GET", "/v3/projects/{id}", "show", policies.PROJECTS_SHOW, {"project_id": "id"}),
+        ServiceRoute("GET", "/v3/users", "index", policies.USERS_LIST),
+        ServiceRoute("GET", "/v3/users/{id}", "show", policies.USERS_SHOW, {"user_id": "id"}),
+        ServiceRoute("GET", "/v3/users/{id}/projects", "user_projects", policies.USER_PROJECTS, {"user_id": "id"}),
+        ServiceRoute("GET", "/v3/domains", "index", policies.DOMAINS_LIST),
+        ServiceRoute("GET", "/v3/domains/{id}", "show", policies.DOMAINS_SHOW),
+        ServiceRoute("GET", "/v3/roles", "index", policies.ROLES_LIST),
+        ServiceRoute("GET", "/v3/roles/{id}", "show", policies.ROLES_SHOW),
+        ServiceRoute("GET", "/v3/role_assignments", "role_assignments", policies.ASSIGNMENTS_LIST),
+        ServiceRoute("GET", "/v3/services", "index", policies.SERVICES_LIST),
+        ServiceRoute("GET", "/v3/services/{id}", "show", policies.SERVICES_SHOW),
+        ServiceRoute("GET", "/v3/endpoints", "index", policies.ENDPOINTS_LIST),
+        ServiceRoute("GET", "/v3/endpoints/{id}", "show", policies.ENDPOINTS_SHOW),
+        ServiceRoute("GET", "/v3/regions", "index", policies.REGIONS_LIST),
+        ServiceRoute("GET", "/v3/regions/{id}", "show", policies.REGIONS_SHOW),
     )
 
-    def __init__(self, services: wsgi.ConductorServices, authority: Authority) -> None:
+    def __init__(self, services: wsgi.ApiServices, authority: Authority) -> None:
         super().__init__(services)
         self.authority = authority
         self.service_catalog = Catalog(services.conf)
 
-    def fault(self, req: Request, code: int, message: str) -> webob.Response:
+    def fault(self, req: ServiceRequest, code: int, message: str) -> webob.Response:
         return fault(code, message, req.base_url + "/v3")
 
     # --- tokens
 
-    def issue(self, req: Request) -> Response:
+    def issue(self, req: ServiceRequest) -> Response:
         auth = requests.object_field(req.json_object(), "auth")
         scope = requests.scope(auth.get("scope"))
         identity, parent = self._authenticate(requests.object_field(auth, "identity"), scope, req.remote_addr or "")
@@ -106,19 +106,19 @@ class IdentityApp(IdentityVersions, IdentityManagement, UnservedIdentity, rest.A
             password, address, name=requests.text_field(user, "name"), domain_ok=domain_ok
         )
 
-    def validate(self, req: Request) -> Response:
+    def validate(self, req: ServiceRequest) -> Response:
         text, token, identity = self._subject(req)
         req.authorize(req.declared.policy, {"user_id": identity.user.id})
         catalog = None if "nocatalog" in req.GET else self.service_catalog
         return Response(views.token(token, identity, catalog), 200, {SUBJECT: text, "Vary": "X-Auth-Token"})
 
-    def revoke(self, req: Request) -> Response:
+    def revoke(self, req: ServiceRequest) -> Response:
         _, token, identity = self._subject(req)
         req.authorize(req.declared.policy, {"user_id": identity.user.id})
         self.authority.tokens.revoke(token)
         return Response(status=204)
 
-    def _subject(self, req: Request) -> tuple[str, Token, Identity]:
+    def _subject(self, req: ServiceRequest) -> tuple[str, Token, Identity]:
         text = req.headers.get(SUBJECT, "")
         try:
             return text, *self.authority.by_token(text)
@@ -127,34 +127,34 @@ class IdentityApp(IdentityVersions, IdentityManagement, UnservedIdentity, rest.A
 
     # --- the caller
 
-    def catalog(self, req: Request) -> Response:
+    def catalog(self, req: ServiceRequest) -> Response:
         if req.context.project_id is None:
             raise exceptions.Forbidden("Only a token for a project has a catalog.")
         return Response(
             {"catalog": self.service_catalog.entries, "links": listing.links(f"{req.base_url}/v3/auth/catalog")}
         )
 
-    def own_projects(self, req: Request) -> Response:
+    def own_projects(self, req: ServiceRequest) -> Response:
         return self._projects_of(req, str(req.context.user_id))
 
-    def own_domains(self, req: Request) -> Response:
+    def own_domains(self, req: ServiceRequest) -> Response:
         return listing.listed(req, "domains", [])
 
-    def user_projects(self, req: Request, id: str) -> Response:
+    def user_projects(self, req: ServiceRequest, id: str) -> Response:
         return self._projects_of(req, id)
 
-    def _projects_of(self, req: Request, user_id: str) -> Response:
+    def _projects_of(self, req: ServiceRequest, user_id: str) -> Response:
         user = requests.require("user", user_id, self.authority.content.user(user_id))
         projects = self.authority.content.projects_of(user)
         return listing.listed(req, "projects", (views.project(project, req.base_url) for project in projects))
 
     # --- lists of all resources
 
-    def index(self, req: Request) -> Response:
+    def index(self, req: ServiceRequest) -> Response:
         kind = _kind(req)
         return listing.listed(req, kind, self._all(req, kind))
 
-    def show(self, req: Request, id: str) -> Response:
+    def show(self, req: ServiceRequest, id: str) -> Response:
         kind = _kind(req)
         singular = kind.removesuffix("s")
         return Response(
@@ -165,7 +165,7 @@ class IdentityApp(IdentityVersions, IdentityManagement, UnservedIdentity, rest.A
             }
         )
 
-    def _all(self, req: Request, kind: str) -> list[dict[str, Any]]:
+    def _all(self, req: ServiceRequest, kind: str) -> list[dict[str, Any]]:
         content, url = self.authority.content, req.base_url
         match kind:
             case "projects":
@@ -182,7 +182,7 @@ class IdentityApp(IdentityVersions, IdentityManagement, UnservedIdentity, rest.A
                 items = self.service_catalog.services if kind == "services" else self.service_catalog.endpoints
                 return [views.linked(item, url, kind) for item in items]
 
-    def role_assignments(self, req: Request) -> Response:
+    def role_assignments(self, req: ServiceRequest) -> Response:
         filters = {key: req.GET.get(f"{key}.id") for key in ("user", "role")}
         project_id = req.GET.get("scope.project.id")
         with_names = req.GET.get("include_names", "0").lower() not in ("0", "false")
@@ -202,7 +202,7 @@ class IdentityApp(IdentityVersions, IdentityManagement, UnservedIdentity, rest.A
         return Response({"role_assignments": matches, "links": listing.links(f"{req.base_url}/v3/role_assignments")})
 
 
-def _kind(req: Request) -> str:
+def _kind(req: ServiceRequest) -> str:
     """Return the kind of resource in the request's path: ``users`` for ``/v3/users/{id}``."""
     kind: str = req.path_info.split("/")[2]
     return kind

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from nova_lite.api.http.rest import Request
+from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity.directory import DOMAIN_ID
 
 
-def listed(req: Request, kind: str, items: Iterable[dict[str, Any]]) -> Response:
+def listed(req: ServiceRequest, kind: str, items: Iterable[dict[str, Any]]) -> Response:
     """Return the items that match every filter in the query. A filter is the name of a field and its value."""
     matches = list(items)
     for name, value in req.GET.items():

@@ -9,7 +9,7 @@ import contextlib
 import errno
 from collections.abc import Iterator
 
-from nova_lite.api.http.rest import Request, Route
+from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity import directory, requests, views
 from nova_lite.api.identity.authority import Authority
@@ -22,25 +22,27 @@ class IdentityManagement:
     """Handlers of `IdentityApp` that change the users file."""
 
     authority: Authority
-    routes: tuple[Route, ...] = (
-        Route("POST", "/v3/projects", "create_project", policies.PROJECTS_CREATE),
-        Route("PATCH", "/v3/projects/{id}", "update_project", policies.PROJECTS_UPDATE),
-        Route("DELETE", "/v3/projects/{id}", "delete_project", policies.PROJECTS_DELETE),
-        Route("POST", "/v3/users", "create_user", policies.USERS_CREATE),
-        Route("PATCH", "/v3/users/{id}", "update_user", policies.USERS_UPDATE),
-        Route("POST", "/v3/users/{id}/password", "change_password", policies.CHANGE_PASSWORD, {"user_id": "id"}),
-        Route("DELETE", "/v3/users/{id}", "delete_user", policies.USERS_DELETE),
-        Route("PUT", "/v3/projects/{project_id}/users/{user_id}/roles/{role}", "grant", policies.ROLES_GRANT),
-        Route("DELETE", "/v3/projects/{project_id}/users/{user_id}/roles/{role}", "revoke_role", policies.ROLES_REVOKE),
+    routes: tuple[ServiceRoute, ...] = (
+        ServiceRoute("POST", "/v3/projects", "create_project", policies.PROJECTS_CREATE),
+        ServiceRoute("PATCH", "/v3/projects/{id}", "update_project", policies.PROJECTS_UPDATE),
+        ServiceRoute("DELETE", "/v3/projects/{id}", "delete_project", policies.PROJECTS_DELETE),
+        ServiceRoute("POST", "/v3/users", "create_user", policies.USERS_CREATE),
+        ServiceRoute("PATCH", "/v3/users/{id}", "update_user", policies.USERS_UPDATE),
+        ServiceRoute("POST", "/v3/users/{id}/password", "change_password", policies.CHANGE_PASSWORD, {"user_id": "id"}),
+        ServiceRoute("DELETE", "/v3/users/{id}", "delete_user", policies.USERS_DELETE),
+        ServiceRoute("PUT", "/v3/projects/{project_id}/users/{user_id}/roles/{role}", "grant", policies.ROLES_GRANT),
+        ServiceRoute(
+            "DELETE", "/v3/projects/{project_id}/users/{user_id}/roles/{role}", "revoke_role", policies.ROLES_REVOKE
+        ),
     )
 
-    def create_project(self, req: Request) -> Response:
+    def create_project(self, req: ServiceRequest) -> Response:
         fields = requests.create_fields(req, "project", name=str, description=str | None)
         with self._users_file() as content:
             project = directory.add_project(content, fields["name"], fields["description"] or "")
         return Response({"project": views.project(project, req.base_url)}, 201)
 
-    def update_project(self, req: Request, id: str) -> Response:
+    def update_project(self, req: ServiceRequest, id: str) -> Response:
         fields = requests.update_fields(req, "project", name=str, description=str | None, enabled=bool)
         with self._users_file() as content:
             project = _project(content, id)
@@ -50,13 +52,13 @@ class IdentityManagement:
             project.enabled = fields.get("enabled", project.enabled)
         return Response({"project": views.project(project, req.base_url)})
 
-    def delete_project(self, req: Request, id: str) -> Response:
+    def delete_project(self, req: ServiceRequest, id: str) -> Response:
         """Delete the project, but not its servers and other resources. An admin deletes those."""
         with self._users_file() as content:
             directory.remove_project(content, _project(content, id))
         return Response(status=204)
 
-    def create_user(self, req: Request) -> Response:
+    def create_user(self, req: ServiceRequest) -> Response:
         fields = requests.create_fields(req, "user", name=str, password=str | None, default_project_id=str | None)
         with self._users_file() as content:
             project_id = fields["default_project_id"]
@@ -64,7 +66,7 @@ class IdentityManagement:
             user = directory.add_user(content, fields["name"], fields["password"], project)
         return Response({"user": views.user(user, req.base_url)}, 201)
 
-    def update_user(self, req: Request, id: str) -> Response:
+    def update_user(self, req: ServiceRequest, id: str) -> Response:
         fields = requests.update_fields(
             req, "user", name=str, password=str, enabled=bool, default_project_id=str | None
         )
@@ -80,7 +82,7 @@ class IdentityManagement:
                 directory.set_password(user, fields["password"])
         return Response({"user": views.user(user, req.base_url)})
 
-    def change_password(self, req: Request, id: str) -> Response:
+    def change_password(self, req: ServiceRequest, id: str) -> Response:
         """Change a user's own password. The request contains the old one."""
         fields = requests.create_fields(req, "user", password=str, original_password=str)
         self.authority.by_password(fields["original_password"], req.remote_addr or "", user_id=id)
@@ -88,17 +90,17 @@ class IdentityManagement:
             directory.set_password(_user(content, id), fields["password"])
         return Response(status=204)
 
-    def delete_user(self, req: Request, id: str) -> Response:
+    def delete_user(self, req: ServiceRequest, id: str) -> Response:
         with self._users_file() as content:
             content.users.remove(_user(content, id))
         return Response(status=204)
 
-    def grant(self, req: Request, project_id: str, user_id: str, role: str) -> Response:
+    def grant(self, req: ServiceRequest, project_id: str, user_id: str, role: str) -> Response:
         with self._users_file() as content:
             directory.grant(_user(content, user_id), _project(content, project_id), _role(role))
         return Response(status=204)
 
-    def revoke_role(self, req: Request, project_id: str, user_id: str, role: str) -> Response:
+    def revoke_role(self, req: ServiceRequest, project_id: str, user_id: str, role: str) -> Response:
         with self._users_file() as content:
             directory.revoke(_user(content, user_id), _project(content, project_id), _role(role))
         return Response(status=204)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from nova_lite.api.http.rest import Request
+from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.api.identity.authority import UNSCOPED, Scope
 from nova_lite.api.identity.directory import DOMAIN_ID, DOMAIN_NAME
 from nova_lite.base import exceptions
@@ -68,7 +68,7 @@ def scope(value: Any) -> Scope:
 # --- projects and users
 
 
-def create_fields(req: Request, kind: str, **fields: Any) -> dict[str, Any]:
+def create_fields(req: ServiceRequest, kind: str, **fields: Any) -> dict[str, Any]:
     """Return the given fields of the body's object. A field whose type allows None may be missing.
 
     Fields with other names are ignored, as in Keystone.
@@ -77,13 +77,13 @@ def create_fields(req: Request, kind: str, **fields: Any) -> dict[str, Any]:
     return {name: _checked(kind, name, body.get(name), type_) for name, type_ in fields.items()}
 
 
-def update_fields(req: Request, kind: str, **fields: Any) -> dict[str, Any]:
+def update_fields(req: ServiceRequest, kind: str, **fields: Any) -> dict[str, Any]:
     """Return the given fields that are present in the body's object."""
     body = _body(req, kind)
     return {name: _checked(kind, name, body[name], type_) for name, type_ in fields.items() if name in body}
 
 
-def _body(req: Request, kind: str) -> dict[str, Any]:
+def _body(req: ServiceRequest, kind: str) -> dict[str, Any]:
     body = req.json_object().get(kind)
     if not isinstance(body, dict):
         raise exceptions.ValidationError(detail=f"Expecting to find {kind} in the request, as an object.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nova_lite.api.http.rest import Request, Route
+from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.identity.directory import ROLES
 from nova_lite.base import exceptions
@@ -27,13 +27,13 @@ KINDS: dict[str, tuple[str, str, str, str]] = {
 class UnservedIdentity:
     """Handlers for `IdentityApp`."""
 
-    routes: tuple[Route, ...] = tuple(
-        Route(verb, path, "refuse", policies.ROLES_LIST)
+    routes: tuple[ServiceRoute, ...] = tuple(
+        ServiceRoute(verb, path, "refuse", policies.ROLES_LIST)
         for kind, (all_, one, _, _) in KINDS.items()
         for verbs, path in ((all_, f"/v3/{kind}"), (one, f"/v3/{kind}/{{id}}"))
         for verb in verbs.split()
     )
 
-    def refuse(self, req: Request, id: str = "") -> Response:
+    def refuse(self, req: ServiceRequest, id: str = "") -> Response:
         _, _, what, instead = KINDS[req.path_info.split("/")[2]]
         raise exceptions.NotServed(what=what, instead=f" {instead}")

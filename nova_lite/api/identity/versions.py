@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from nova_lite.api.http.rest import PUBLIC, Request, Route
+from nova_lite.api.http.rest import PUBLIC, ServiceRequest, ServiceRoute
 from nova_lite.api.http.wsgi import Response
 
 
 class IdentityVersions:
     """Handlers of `IdentityApp` for the version document."""
 
-    routes: tuple[Route, ...] = (
-        Route("GET", "/", "versions", PUBLIC),
-        Route("GET", "/v3", "version", PUBLIC),
+    routes: tuple[ServiceRoute, ...] = (
+        ServiceRoute("GET", "/", "versions", PUBLIC),
+        ServiceRoute("GET", "/v3", "version", PUBLIC),
     )
 
-    def versions(self, req: Request) -> Response:
+    def versions(self, req: ServiceRequest) -> Response:
         return Response({"versions": {"values": [_document(req.base_url)]}}, 300, {"Vary": "X-Auth-Token"})
 
-    def version(self, req: Request) -> Response:
+    def version(self, req: ServiceRequest) -> Response:
         return Response({"version": _document(req.base_url)}, 200, {"Vary": "X-Auth-Token"})
 
 

@@ -13,7 +13,7 @@ import webob.exc
 from webob.static import FileIter
 
 from nova_lite.api.http import deploy, rest, wsgi
-from nova_lite.api.http.rest import Request, Route
+from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.image import listing, requests, views
 from nova_lite.base import exceptions
@@ -44,53 +44,53 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> ImageApp:
     return ImageApp(services)
 
 
-class ImageApp(rest.Application):
+class ImageApp(rest.ServiceApplication):
     """Mounted at ``/v2``."""
 
     routes = (
-        Route("GET", "/images", "index", policies.LIST),
-        Route("POST", "/images", "create", policies.CREATE),
-        Route("GET", "/images/{id}", "show", policies.SHOW),
-        Route("PATCH", "/images/{id}", "update", policies.UPDATE, authorizes=True),
-        Route("DELETE", "/images/{id}", "delete", policies.DELETE, authorizes=True),
-        Route("PUT", "/images/{id}/tags/{tag}", "add_tag", policies.UPDATE, authorizes=True),
-        Route("DELETE", "/images/{id}/tags/{tag}", "remove_tag", policies.UPDATE, authorizes=True),
-        Route("PUT", "/images/{id}/file", "upload", policies.UPLOAD, authorizes=True, streams=True),
-        Route("GET", "/images/{id}/file", "download", policies.DOWNLOAD),
-        Route("GET", "/images/{id}/tasks", "tasks", policies.SHOW),
-        Route("GET", "/schemas/image", "schema", policies.SCHEMAS),
-        Route("GET", "/schemas/images", "list_schema", policies.SCHEMAS),
+        ServiceRoute("GET", "/images", "index", policies.LIST),
+        ServiceRoute("POST", "/images", "create", policies.CREATE),
+        ServiceRoute("GET", "/images/{id}", "show", policies.SHOW),
+        ServiceRoute("PATCH", "/images/{id}", "update", policies.UPDATE, authorizes=True),
+        ServiceRoute("DELETE", "/images/{id}", "delete", policies.DELETE, authorizes=True),
+        ServiceRoute("PUT", "/images/{id}/tags/{tag}", "add_tag", policies.UPDATE, authorizes=True),
+        ServiceRoute("DELETE", "/images/{id}/tags/{tag}", "remove_tag", policies.UPDATE, authorizes=True),
+        ServiceRoute("PUT", "/images/{id}/file", "upload", policies.UPLOAD, authorizes=True, streams=True),
+        ServiceRoute("GET", "/images/{id}/file", "download", policies.DOWNLOAD),
+        ServiceRoute("GET", "/images/{id}/tasks", "tasks", policies.SHOW),
+        ServiceRoute("GET", "/schemas/image", "schema", policies.SCHEMAS),
+        ServiceRoute("GET", "/schemas/images", "list_schema", policies.SCHEMAS),
     )
 
-    def __init__(self, services: wsgi.ConductorServices) -> None:
+    def __init__(self, services: wsgi.ApiServices) -> None:
         super().__init__(services)
         self.store_path = self.conf.image.store_path
 
-    def fault(self, req: Request, code: int, message: str) -> webob.Response:
+    def fault(self, req: ServiceRequest, code: int, message: str) -> webob.Response:
         """Glance answers in HTML; clients look for a message in JSON first."""
         return wsgi.fault(code, message)
 
     # --- metadata
 
-    def index(self, req: Request) -> Response:
+    def index(self, req: ServiceRequest) -> Response:
         images = self.conductor.image_list(req.context, None, None, None, None)
         return Response(listing.page(req, images, self.conf.api.max_limit))
 
-    def show(self, req: Request, id: str) -> Response:
+    def show(self, req: ServiceRequest, id: str) -> Response:
         return Response(views.show(self.conductor.image_get(req.context, id)))
 
-    def tasks(self, req: Request, id: str) -> Response:
+    def tasks(self, req: ServiceRequest, id: str) -> Response:
         """What Glance's imports have left to do: there are no imports here."""
         self.conductor.image_get(req.context, id)
         return Response({"tasks": []})
 
-    def create(self, req: Request) -> Response:
+    def create(self, req: ServiceRequest) -> Response:
         image = self._new(req, req.json_object())
         self._authorize_visibility(req, image.visibility, image.owner)
         made = self.conductor.image_create(req.context, image)
         return Response(views.show(made), 201, {"Location": f"{req.base_url}/images/{made.id}"})
 
-    def _new(self, req: Request, body: dict[str, Any]) -> Image:
+    def _new(self, req: ServiceRequest, body: dict[str, Any]) -> Image:
         fields = {name: requests.field(name, value) for name, value in body.items() if name in views.FIELDS}
         own = requests.properties({name: value for name, value in body.items() if name not in views.FIELDS})
         for name in ("protected", "os_hidden"):
@@ -109,7 +109,7 @@ class ImageApp(rest.Application):
         }
         return Image(status="queued", properties=own, **{**defaults, **fields})
 
-    def update(self, req: Request, id: str) -> Response:
+    def update(self, req: ServiceRequest, id: str) -> Response:
         image = self._owned(req, id)
         if req.content_type not in PATCH_TYPES:
             raise webob.exc.HTTPUnsupportedMediaType(explanation=f"Content-Type has to be {PATCH_TYPES[0]}.")
@@ -123,20 +123,20 @@ class ImageApp(rest.Application):
         changed = self.conductor.image_update(req.context, image.id, wanted, expected) if wanted else image
         return Response(views.show(changed))
 
-    def delete(self, req: Request, id: str) -> Response:
+    def delete(self, req: ServiceRequest, id: str) -> Response:
         image = self._owned(req, id)
         self.conductor.image_delete(req.context, image.id)
         store.remove(self.store_path, image.id)
         return Response(status=204)
 
-    def add_tag(self, req: Request, id: str, tag: str) -> Response:
+    def add_tag(self, req: ServiceRequest, id: str, tag: str) -> Response:
         image = self._owned(req, id)
         wanted = requests.tags([*image.tags, tag])
         if wanted != image.tags:
             self.conductor.image_update(req.context, image.id, {"tags": wanted}, None)
         return Response(status=204)
 
-    def remove_tag(self, req: Request, id: str, tag: str) -> Response:
+    def remove_tag(self, req: ServiceRequest, id: str, tag: str) -> Response:
         image = self._owned(req, id)
         if tag not in image.tags:
             raise exceptions.NotFound(f"Image {image.id} has no tag {tag[:64]}.")
@@ -144,20 +144,20 @@ class ImageApp(rest.Application):
         self.conductor.image_update(req.context, image.id, {"tags": left}, None)
         return Response(status=204)
 
-    def _owned(self, req: Request, id: str) -> Image:
+    def _owned(self, req: ServiceRequest, id: str) -> Image:
         """An image that may be changed: 404 for who may not see it, 403 for who may."""
         image = self.conductor.image_get(req.context, id)
         req.authorize(req.declared.policy, {"project_id": image.owner})
         return image
 
-    def _authorize_visibility(self, req: Request, visibility: str, owner: str | None) -> None:
+    def _authorize_visibility(self, req: ServiceRequest, visibility: str, owner: str | None) -> None:
         rule = {"public": policies.PUBLICIZE, "community": policies.COMMUNITIZE}.get(visibility)
         if rule is not None:
             req.authorize(rule, {"project_id": owner})
 
     # --- bytes
 
-    def upload(self, req: Request, id: str) -> Response:
+    def upload(self, req: ServiceRequest, id: str) -> Response:
         """The image is ``saving`` from the first byte to the last, so of two uploads one is refused; after a failure it
         is ``queued`` again. Its file has its name only when it is whole, and is active only after that."""
         image = self._owned(req, id)
@@ -193,13 +193,13 @@ class ImageApp(rest.Application):
             LOG.error("The data of image %s cannot be stored: %s", image.id, error)
             raise exceptions.ServiceUnavailable("The image's data cannot be stored at present.") from error
 
-    def _back_to_queued(self, req: Request, image_id: str) -> None:
+    def _back_to_queued(self, req: ServiceRequest, image_id: str) -> None:
         try:
             self.conductor.image_update(req.context, image_id, {"status": "queued"}, "saving")
         except exceptions.NovaLiteException as error:
             LOG.warning("Image %s stays in saving after its upload failed: %s", image_id, error)
 
-    def download(self, req: Request, id: str) -> webob.Response:
+    def download(self, req: ServiceRequest, id: str) -> webob.Response:
         image = self.conductor.image_get(req.context, id)
         if image.status != "active":
             return wsgi.to_response(Response(status=204))
@@ -215,10 +215,10 @@ class ImageApp(rest.Application):
 
     # --- schemas
 
-    def schema(self, req: Request) -> Response:
+    def schema(self, req: ServiceRequest) -> Response:
         return Response(views.SCHEMA)
 
-    def list_schema(self, req: Request) -> Response:
+    def list_schema(self, req: ServiceRequest) -> Response:
         return Response(views.LIST_SCHEMA)
 
 
@@ -228,7 +228,7 @@ class Body:
     ``failed``: the client went away or sent less than it said.
     """
 
-    def __init__(self, req: Request, limit: int) -> None:
+    def __init__(self, req: ServiceRequest, limit: int) -> None:
         chunked = bool(req.headers.get("Transfer-Encoding"))
         self._input = req.environ["wsgi.input"]
         self._left = None if chunked else (req.content_length or 0)

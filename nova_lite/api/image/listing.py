@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import urlencode
 
-from nova_lite.api.http.rest import Request
+from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.api.image import views
 from nova_lite.base import exceptions
 from nova_lite.objects import Image
@@ -30,7 +30,7 @@ _OPERATORS = {
 _TAKES_SEVERAL = ("id", "name", "status", "container_format", "disk_format")
 
 
-def page(req: Request, images: Iterable[Image], max_limit: int) -> dict[str, Any]:
+def page(req: ServiceRequest, images: Iterable[Image], max_limit: int) -> dict[str, Any]:
     """``{"images": [...], "first": ..., "next": ...}``; raises `Invalid` for what cannot be filtered or sorted by."""
     filters = [(name, value) for name, value in req.GET.items() if name not in _CONTROL]
     chosen = [
@@ -56,7 +56,7 @@ def _url(query: list[tuple[str, str]]) -> str:
     return "/v2/images" + (f"?{urlencode(query)}" if query else "")
 
 
-def _visible(req: Request, image: Image) -> bool:
+def _visible(req: ServiceRequest, image: Image) -> bool:
     """Others' community images only on request."""
     if "visibility" in req.GET or image.visibility != "community":
         return True
@@ -96,7 +96,7 @@ def _compare(moment: datetime.datetime | None, name: str, value: str) -> bool:
     return bool(_OPERATORS[how](moment.replace(microsecond=0), wanted))
 
 
-def _order(req: Request) -> list[tuple[str, bool]]:
+def _order(req: ServiceRequest) -> list[tuple[str, bool]]:
     """Pairs of field and whether it descends; the id makes the order total."""
     if "sort" in req.GET:
         if "sort_key" in req.GET or "sort_dir" in req.GET:

@@ -39,7 +39,7 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> MetadataApp:
 class MetadataApp:
     """WSGI application. Answers are plain text, as scripts of guests expect them, but the OpenStack documents."""
 
-    def __init__(self, services: wsgi.ConductorServices, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, services: wsgi.ApiServices, clock: Callable[[], float] = time.monotonic) -> None:
         conf = services.conf
         self._services = services
         self._callers = callers.load(conf)

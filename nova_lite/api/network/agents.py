@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nova_lite.api.http.rest import Request
+from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.network import listing, views
 from nova_lite.api.network.resource import Resource
@@ -16,17 +16,17 @@ _COMPUTE = "nova-compute"
 class AgentResource(Resource):
     """Handlers of ``/agents`` and ``/availability_zones``."""
 
-    def agents(self, req: Request) -> Response:
+    def agents(self, req: ServiceRequest) -> Response:
         services = self.conductor.service_list(req.context, None, _COMPUTE)
         return self.listed(req, "agents", [views.agent(service) for service in services])
 
-    def agent(self, req: Request, id: str) -> Response:
+    def agent(self, req: ServiceRequest, id: str) -> Response:
         for service in self.conductor.service_list(req.context, None, _COMPUTE):
             if (view := views.agent(service))["id"] == id:
                 return listing.shown(req, "agent", view)
         raise exceptions.NotFound(f"Agent {id[:64]} could not be found.")
 
-    def availability_zones(self, req: Request) -> Response:
+    def availability_zones(self, req: ServiceRequest) -> Response:
         """List the zones of the compute hosts. Every network is in all of them."""
         zones = [zone for zone in self.conductor.availability_zone_list(req.context) if zone.name != "internal"]
         shown: list[dict[str, Any]] = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nova_lite.api.http.rest import Request
+from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.network.resource import Resource
 from nova_lite.base import exceptions
@@ -34,10 +34,10 @@ _KNOWN = {
 class ExtensionResource(Resource):
     """Handlers of ``/extensions``."""
 
-    def extensions(self, req: Request) -> Response:
+    def extensions(self, req: ServiceRequest) -> Response:
         return Response({"extensions": _views()})
 
-    def extension(self, req: Request, alias: str) -> Response:
+    def extension(self, req: ServiceRequest, alias: str) -> Response:
         for extension in _views():
             if extension["alias"] == alias:
                 return Response({"extension": extension})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nova_lite.api.http.rest import Request
+from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.network import listing, requests, views
 from nova_lite.api.network.resource import Resource
@@ -18,22 +18,22 @@ _FIXED = ("dns_name", "dns_domain", "qos_policy_id", "subnet_id", "tags")
 
 
 class FloatingIpResource(Resource):
-    def floating_ips(self, req: Request) -> Response:
+    def floating_ips(self, req: ServiceRequest) -> Response:
         found = self.conductor.floating_ip_list(req.context, True)
         return self.listed(req, "floatingips", self._views(req, found))
 
-    def floating_ip(self, req: Request, id: str) -> Response:
+    def floating_ip(self, req: ServiceRequest, id: str) -> Response:
         return listing.shown(req, "floatingip", self._one(req, self.conductor.floating_ip_get(req.context, id)))
 
-    def _one(self, req: Request, floating_ip: FloatingIp) -> dict[str, Any]:
+    def _one(self, req: ServiceRequest, floating_ip: FloatingIp) -> dict[str, Any]:
         return self._views(req, [floating_ip])[0]
 
-    def _views(self, req: Request, found: list[FloatingIp]) -> list[dict[str, Any]]:
+    def _views(self, req: ServiceRequest, found: list[FloatingIp]) -> list[dict[str, Any]]:
         ids = [each.port_id for each in found if each.port_id is not None]
         ports = {port.id: port for port in self.conductor.port_list(req.context, {"id": ids})} if ids else {}
         return [views.floating_ip(each, ports.get(each.port_id or "")) for each in found]
 
-    def create_floating_ip(self, req: Request) -> Response:
+    def create_floating_ip(self, req: ServiceRequest) -> Response:
         wanted = requests.body(req, "floatingip", _KNOWN, _FIXED)
         said = FloatingIp(
             id="",
@@ -48,7 +48,7 @@ class FloatingIpResource(Resource):
         made = self.conductor.floating_ip_create(req.context, None, said)
         return Response({"floatingip": self._one(req, made)}, 201)
 
-    def update_floating_ip(self, req: Request, id: str) -> Response:
+    def update_floating_ip(self, req: ServiceRequest, id: str) -> Response:
         """Without a port (null, or none said with a fixed address) it leads nowhere."""
         wanted = requests.body(req, "floatingip", ("port_id", "fixed_ip_address", "description"), _FIXED)
         changes: dict[str, Any] = dict(requests.texts(wanted, "description"))
@@ -59,7 +59,7 @@ class FloatingIpResource(Resource):
         made = self.conductor.floating_ip_update(req.context, found.id, changes)
         return Response({"floatingip": self._one(req, made)})
 
-    def delete_floating_ip(self, req: Request, id: str) -> Response:
+    def delete_floating_ip(self, req: ServiceRequest, id: str) -> Response:
         self.conductor.floating_ip_delete(req.context, self.conductor.floating_ip_get(req.context, id).id)
         return Response(status=204)
 

@@ -6,7 +6,7 @@ import functools
 from typing import Any
 from urllib.parse import urlencode
 
-from nova_lite.api.http.rest import Request
+from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.api.http.wsgi import Response
 from nova_lite.base import exceptions
 
@@ -19,12 +19,12 @@ _NOBODYS = ("tags", "tags-any", "changed_since")
 _NEGATIVE = ("not-tags", "not-tags-any")
 
 
-def shown(req: Request, key: str, view: View) -> Response:
+def shown(req: ServiceRequest, key: str, view: View) -> Response:
     """One thing, with the fields that are asked for."""
     return Response({key: _cut(req, view)})
 
 
-def listed(req: Request, key: str, views: list[View], attributes: set[str], max_limit: int) -> Response:
+def listed(req: ServiceRequest, key: str, views: list[View], attributes: set[str], max_limit: int) -> Response:
     """``key``: the collection's; ``attributes``: those that its things have, also where there are none. Raises a 400
     for a filter or a sort key that there is not."""
     found = [view for view in views if all(_passes(view, *each) for each in _filters(req, attributes))]
@@ -33,12 +33,12 @@ def listed(req: Request, key: str, views: list[View], attributes: set[str], max_
     return Response({key: [_cut(req, view) for view in page], **links})
 
 
-def _cut(req: Request, view: View) -> View:
+def _cut(req: ServiceRequest, view: View) -> View:
     fields = {name for text in req.GET.getall("fields") for name in text.split(",") if name}
     return {name: view[name] for name in view if name in fields} if fields else view
 
 
-def _filters(req: Request, attributes: set[str]) -> list[tuple[str, list[str]]]:
+def _filters(req: ServiceRequest, attributes: set[str]) -> list[tuple[str, list[str]]]:
     names = [name for name in dict.fromkeys(req.GET) if name not in (*_PAGING, *_NEGATIVE)]
     unknown = [name for name in names if name not in attributes and name not in _NOBODYS]
     if unknown:
@@ -75,7 +75,7 @@ def _text(value: Any) -> str:
     return "" if value is None or value == "null" else str(value)
 
 
-def _sorted(req: Request, found: list[View], attributes: set[str]) -> list[View]:
+def _sorted(req: ServiceRequest, found: list[View], attributes: set[str]) -> list[View]:
     keys, directions = req.GET.getall("sort_key"), req.GET.getall("sort_dir")
     if len(directions) not in (0, len(keys)) or any(each not in ("asc", "desc") for each in directions):
         raise exceptions.ValidationError(detail="Each sort_key has one sort_dir, asc or desc, or none has one.")
@@ -94,7 +94,7 @@ def _sort_value(key: str, view: View) -> tuple[bool, float, str]:
     return value is not None, number, "" if isinstance(value, int) else str(value)
 
 
-def _page(req: Request, key: str, found: list[View], max_limit: int) -> tuple[list[View], dict[str, Any]]:
+def _page(req: ServiceRequest, key: str, found: list[View], max_limit: int) -> tuple[list[View], dict[str, Any]]:
     limit = min(_limit(req) or max_limit, max_limit)
     backwards = req.GET.get("page_reverse", "").lower() in ("true", "1")
     marker = req.GET.get("marker")
@@ -116,7 +116,7 @@ def _page(req: Request, key: str, found: list[View], max_limit: int) -> tuple[li
     return found[start:end], {f"{key}_links": links} if links else {}
 
 
-def _limit(req: Request) -> int:
+def _limit(req: ServiceRequest) -> int:
     """0: not said."""
     text = req.GET.get("limit", "0")
     if not (text.isascii() and text.isdecimal() and len(text) < 10):
@@ -124,7 +124,7 @@ def _limit(req: Request) -> int:
     return int(text)
 
 
-def _link(req: Request, marker: str, limit: int, backwards: bool) -> str:
+def _link(req: ServiceRequest, marker: str, limit: int, backwards: bool) -> str:
     query = [(name, value) for name, value in req.GET.items() if name not in ("marker", "page_reverse", "limit")]
     query += [("limit", str(limit)), ("marker", marker)]
     if backwards:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from nova_lite.api.http.rest import Request
+from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.network import listing, requests, views
 from nova_lite.api.network.resource import Resource
@@ -32,19 +32,19 @@ _UNCHANGEABLE = "Hosts have been told of it: make another one instead"
 
 
 class NetworkResource(Resource):
-    def networks(self, req: Request) -> Response:
+    def networks(self, req: ServiceRequest) -> Response:
         """The networks of servers, and those of floating addresses."""
         for_admin = req.allows(policies.PROVIDER_GET)
         shown = [views.network(each, for_admin) for each in self.conductor.network_record_list(req.context)]
         shown += [views.pool(each, for_admin) for each in self.conductor.floating_ip_pool_list(req.context)]
         return self.listed(req, "networks", shown)
 
-    def network(self, req: Request, id: str) -> Response:
+    def network(self, req: ServiceRequest, id: str) -> Response:
         found, for_admin = self._find(req, id), req.allows(policies.PROVIDER_GET)
         view = views.pool(found, for_admin) if isinstance(found, FloatingIpPool) else views.network(found, for_admin)
         return listing.shown(req, "network", view)
 
-    def _find(self, req: Request, id: str) -> NetworkRecord | FloatingIpPool:
+    def _find(self, req: ServiceRequest, id: str) -> NetworkRecord | FloatingIpPool:
         for network in self.conductor.network_record_list(req.context):
             if network.id == id:
                 return network
@@ -53,7 +53,7 @@ class NetworkResource(Resource):
                 return pool
         raise exceptions.NetworkNotFound(network_id=id[:64])
 
-    def create_network(self, req: Request) -> Response:
+    def create_network(self, req: ServiceRequest) -> Response:
         wanted = requests.body(req, "network", _NETWORK, _NETWORK_FIXED)
         project_id: str | None = requests.project(req, wanted)
         if requests.flag(wanted, "shared"):
@@ -72,7 +72,7 @@ class NetworkResource(Resource):
         made = self.conductor.network_create(req.context, network)
         return Response({"network": views.network(made, req.allows(policies.PROVIDER_GET))}, 201)
 
-    def update_network(self, req: Request, id: str) -> Response:
+    def update_network(self, req: ServiceRequest, id: str) -> Response:
         wanted = requests.body(req, "network", _NETWORK, _NETWORK_FIXED)
         found = self._changeable(req, id)
         now: dict[str, Any] = {"mtu": found.mtu, "shared": found.project_id is None}
@@ -80,12 +80,12 @@ class NetworkResource(Resource):
         made = self.conductor.network_update(req.context, id, requests.texts(wanted, "name", "description"))
         return Response({"network": views.network(made, req.allows(policies.PROVIDER_GET))})
 
-    def delete_network(self, req: Request, id: str) -> Response:
+    def delete_network(self, req: ServiceRequest, id: str) -> Response:
         self._changeable(req, id)
         self.conductor.network_delete(req.context, id)
         return Response(status=204)
 
-    def _changeable(self, req: Request, id: str) -> NetworkRecord:
+    def _changeable(self, req: ServiceRequest, id: str) -> NetworkRecord:
         found = self._find(req, id)
         if isinstance(found, FloatingIpPool):
             raise exceptions.Forbidden("The operator makes and deletes pools of floating addresses (nova-lite-manage).")
@@ -93,21 +93,21 @@ class NetworkResource(Resource):
 
     # --- subnets
 
-    def subnets(self, req: Request) -> Response:
+    def subnets(self, req: ServiceRequest) -> Response:
         return self.listed(req, "subnets", self._subnets(req))
 
-    def _subnets(self, req: Request) -> list[views.View]:
+    def _subnets(self, req: ServiceRequest) -> list[views.View]:
         networks = self.conductor.network_record_list(req.context)
         shown = [view for each in networks for view in views.subnets(each)]
         return shown + [views.subnet_of_pool(each) for each in self.conductor.floating_ip_pool_list(req.context)]
 
-    def subnet(self, req: Request, id: str) -> Response:
+    def subnet(self, req: ServiceRequest, id: str) -> Response:
         for view in self._subnets(req):
             if view["id"] == id:
                 return listing.shown(req, "subnet", view)
         raise exceptions.SubnetNotFound(subnet_id=id[:64])
 
-    def _find_subnet(self, req: Request, id: str) -> NetworkRecord | FloatingIpPool:
+    def _find_subnet(self, req: ServiceRequest, id: str) -> NetworkRecord | FloatingIpPool:
         """One that may be changed; that of IPv6 may not."""
         try:
             found = self._find(req, id)
@@ -119,7 +119,7 @@ class NetworkResource(Resource):
             raise exceptions.SubnetNotFound(subnet_id=id[:64])
         return found
 
-    def create_subnet(self, req: Request) -> Response:
+    def create_subnet(self, req: ServiceRequest) -> Response:
         wanted = requests.body(req, "subnet", _SUBNET, _SUBNET_FIXED)
         network = self._changeable(req, requests.needed_id(wanted, "network_id"))
         cidr = requests.text(wanted, "cidr")
@@ -139,7 +139,7 @@ class NetworkResource(Resource):
         )
         return Response({"subnet": views.subnet(self.conductor.subnet_create(req.context, subnet))}, 201)
 
-    def update_subnet(self, req: Request, id: str) -> Response:
+    def update_subnet(self, req: ServiceRequest, id: str) -> Response:
         wanted = requests.body(req, "subnet", _SUBNET, _SUBNET_FIXED)
         found = self._find_subnet(req, id)
         if isinstance(found, FloatingIpPool):
@@ -148,7 +148,7 @@ class NetworkResource(Resource):
         changes = {f"subnet_{name}": value for name, value in requests.texts(wanted, "name", "description").items()}
         return Response({"subnet": views.subnet(self.conductor.network_update(req.context, id, changes))})
 
-    def delete_subnet(self, req: Request, id: str) -> Response:
+    def delete_subnet(self, req: ServiceRequest, id: str) -> Response:
         if isinstance(self._find_subnet(req, id), FloatingIpPool):
             self._changeable(req, id)
         self.conductor.subnet_delete(req.context, id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from nova_lite.api.http.rest import Request
+from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.network import listing, requests, views
 from nova_lite.api.network.resource import Resource
@@ -31,7 +31,7 @@ _NARROW = {
 
 
 class PortResource(Resource):
-    def ports(self, req: Request) -> Response:
+    def ports(self, req: ServiceRequest) -> Response:
         filters: dict[str, list[str]] = {}
         for asked, known in _NARROW.items():
             if values := [value for value in req.GET.getall(asked) if value]:
@@ -40,13 +40,13 @@ class PortResource(Resource):
         found = self.conductor.port_list(req.context, filters)
         return self.listed(req, "ports", [views.port(each, for_admin) for each in found])
 
-    def port(self, req: Request, id: str) -> Response:
+    def port(self, req: ServiceRequest, id: str) -> Response:
         return listing.shown(req, "port", self._view(req, self.conductor.port_get(req.context, id)))
 
-    def _view(self, req: Request, port: Port) -> dict[str, Any]:
+    def _view(self, req: ServiceRequest, port: Port) -> dict[str, Any]:
         return views.port(port, req.allows(policies.PORT_GET_BINDING))
 
-    def create_port(self, req: Request) -> Response:
+    def create_port(self, req: ServiceRequest) -> Response:
         wanted = requests.body(req, "port", _PORT, _PORT_FIXED)
         _require_no_device(wanted, "", "", "")
         network_id = requests.needed_id(wanted, "network_id")
@@ -62,7 +62,7 @@ class PortResource(Resource):
         )
         return Response({"port": self._view(req, self.conductor.port_create(req.context, port))}, 201)
 
-    def update_port(self, req: Request, id: str) -> Response:
+    def update_port(self, req: ServiceRequest, id: str) -> Response:
         wanted = requests.body(req, "port", _PORT, _PORT_FIXED)
         found = self.conductor.port_get(req.context, id)
         now = views.port(found, for_admin=True)
@@ -77,7 +77,7 @@ class PortResource(Resource):
             changes["address"] = address
         return Response({"port": self._view(req, self.conductor.port_update(req.context, id, changes))})
 
-    def delete_port(self, req: Request, id: str) -> Response:
+    def delete_port(self, req: ServiceRequest, id: str) -> Response:
         self.conductor.port_delete(req.context, id)
         return Response(status=204)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nova_lite.api.http.rest import Request
+from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.network import requests, views
 from nova_lite.api.network.resource import Resource
@@ -14,17 +14,17 @@ _QUOTAS = ("network", "port", "floatingip", "security_group", "security_group_ru
 class QuotaResource(Resource):
     """Handlers of ``/quotas``."""
 
-    def quota(self, req: Request, project_id: str) -> Response:
+    def quota(self, req: ServiceRequest, project_id: str) -> Response:
         return Response({"quota": views.quota(self.conductor.network_limits_get(req.context, project_id))})
 
-    def quota_details(self, req: Request, project_id: str) -> Response:
+    def quota_details(self, req: ServiceRequest, project_id: str) -> Response:
         return Response({"quota": views.quota_details(self.conductor.network_limits_get(req.context, project_id))})
 
-    def quota_default(self, req: Request, project_id: str) -> Response:
+    def quota_default(self, req: ServiceRequest, project_id: str) -> Response:
         """Show the quota of a project that has no limits of its own."""
         return Response({"quota": views.quota(self.conductor.network_limits_get(req.context, ""))})
 
-    def update_quota(self, req: Request, project_id: str) -> Response:
+    def update_quota(self, req: ServiceRequest, project_id: str) -> Response:
         known = (*_QUOTAS, "project_id", "tenant_id", "subnet", "check_limit", "force")
         fields = requests.body(req, "quota", known, ())
         limits = {name: requests.number(fields, name, -1, 2**31 - 1) for name in (*_QUOTAS, "subnet") if name in fields}
@@ -41,7 +41,7 @@ class QuotaResource(Resource):
                     raise exceptions.QuotaBelowUse(limit=limit, resource=name, used=quotas[name].used)
         return Response({"quota": views.quota(self.conductor.network_limits_update(req.context, project_id, limits))})
 
-    def delete_quota(self, req: Request, project_id: str) -> Response:
+    def delete_quota(self, req: ServiceRequest, project_id: str) -> Response:
         """Reset the project's limits to the defaults."""
         self.conductor.network_limits_update(req.context, project_id, dict.fromkeys(_QUOTAS))
         return Response(status=204)

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from typing import Any
 
 from nova_lite.api.http import validation
-from nova_lite.api.http.rest import Request
+from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.base import exceptions
 from nova_lite.objects import ipv6
 
@@ -63,7 +63,7 @@ _WHY = {
 }
 
 
-def body(req: Request, key: str, known: Collection[str], fixed: Collection[str]) -> dict[str, Any]:
+def body(req: ServiceRequest, key: str, known: Collection[str], fixed: Collection[str]) -> dict[str, Any]:
     """The object under the one key of the body: only ``known`` attributes, and those of ``fixed`` with the value that
     they have here. Raises a 400."""
     wanted = req.json_object().get(key)
@@ -164,7 +164,7 @@ def flag(wanted: dict[str, Any], name: str) -> bool:
     return value
 
 
-def project(req: Request, wanted: dict[str, Any]) -> str:
+def project(req: ServiceRequest, wanted: dict[str, Any]) -> str:
     """Whose it is to be: the asker's, or what an admin says. Raises a 403."""
     said = text(wanted, "project_id") or text(wanted, "tenant_id")
     own = req.context.project_id or ""

@@ -7,25 +7,25 @@ from typing import Any
 import webob
 
 from nova_lite.api.http import rest
-from nova_lite.api.http.rest import Request
+from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.network import faults, listing, views
 from nova_lite.base import exceptions
 
 
-class Resource(rest.Application):
+class Resource(rest.ServiceApplication):
     """Handlers of one kind of resource. `nova_lite.api.network.app.NetworkApp` inherits from all of them."""
 
-    def fault(self, req: Request, code: int, message: str) -> webob.Response:
+    def fault(self, req: ServiceRequest, code: int, message: str) -> webob.Response:
         return faults.response(faults.name_of(code), code, message)
 
-    def _fault_of(self, req: Request, error: Exception) -> webob.Response:
+    def _fault_of(self, req: ServiceRequest, error: Exception) -> webob.Response:
         if isinstance(error, exceptions.NovaLiteException):
             kind, code = faults.of(error)
             if code != 500:
                 return faults.response(kind, code, error.message)
         return super()._fault_of(req, error)
 
-    def listed(self, req: Request, key: str, shown: list[dict[str, Any]]) -> Response:
+    def listed(self, req: ServiceRequest, key: str, shown: list[dict[str, Any]]) -> Response:
         """Return the response to a list request: filtered, sorted, and one page of it."""
         return listing.listed(req, key, shown, views.ATTRIBUTES[key], self.conf.api.max_limit)

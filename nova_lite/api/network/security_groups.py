@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nova_lite.api.http.rest import Request
+from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.network import listing, requests, views
 from nova_lite.api.network.resource import Resource
@@ -26,10 +26,10 @@ _ANY = ("", "any", "0")
 
 
 class SecurityGroupResource(Resource):
-    def security_groups(self, req: Request) -> Response:
+    def security_groups(self, req: ServiceRequest) -> Response:
         return self.listed(req, "security_groups", [views.security_group(each) for each in self._groups(req)])
 
-    def _groups(self, req: Request) -> list[SecurityGroup]:
+    def _groups(self, req: ServiceRequest) -> list[SecurityGroup]:
         """The project's own, its default one in any case; and to an admin, everybody's."""
         found = {group.id: group for group in self.conductor.security_group_list(req.context, False, None, 0)}
         if req.context.is_admin:
@@ -37,59 +37,59 @@ class SecurityGroupResource(Resource):
             found = {group.id: group for group in everybodys} | found
         return list(found.values())
 
-    def security_group(self, req: Request, id: str) -> Response:
+    def security_group(self, req: ServiceRequest, id: str) -> Response:
         return listing.shown(req, "security_group", views.security_group(self._group(req, id)))
 
-    def _group(self, req: Request, id: str) -> SecurityGroup:
+    def _group(self, req: ServiceRequest, id: str) -> SecurityGroup:
         """By its id alone, although the conductor knows it by name, too."""
         found = self.conductor.security_group_get(req.context, id)
         if found.id != id:
             raise exceptions.SecurityGroupNotFound(group_id=id[:64])
         return found
 
-    def create_security_group(self, req: Request) -> Response:
+    def create_security_group(self, req: ServiceRequest) -> Response:
         wanted = requests.body(req, "security_group", _GROUP, _GROUP_FIXED)
         _require_own(req, wanted)
         name = _name(wanted)
         made = self.conductor.security_group_create(req.context, name, requests.text(wanted, "description") or "")
         return Response({"security_group": views.security_group(made)}, 201)
 
-    def update_security_group(self, req: Request, id: str) -> Response:
+    def update_security_group(self, req: ServiceRequest, id: str) -> Response:
         wanted = requests.body(req, "security_group", _GROUP, _GROUP_FIXED)
         name = _name(wanted) if "name" in wanted else None
         description = requests.texts(wanted, "description").get("description")
         made = self.conductor.security_group_update(req.context, self._group(req, id).id, name, description)
         return Response({"security_group": views.security_group(made)})
 
-    def delete_security_group(self, req: Request, id: str) -> Response:
+    def delete_security_group(self, req: ServiceRequest, id: str) -> Response:
         self.conductor.security_group_delete(req.context, self._group(req, id).id)
         return Response(status=204)
 
     # --- rules
 
-    def security_group_rules(self, req: Request) -> Response:
+    def security_group_rules(self, req: ServiceRequest) -> Response:
         shown = [views.rule(each, group.project_id) for group in self._groups(req) for each in group.rules]
         return self.listed(req, "security_group_rules", shown)
 
-    def security_group_rule(self, req: Request, id: str) -> Response:
+    def security_group_rule(self, req: ServiceRequest, id: str) -> Response:
         for group in self._groups(req):
             for each in group.rules:
                 if each.id == id:
                     return listing.shown(req, "security_group_rule", views.rule(each, group.project_id))
         raise exceptions.SecurityGroupRuleNotFound(rule_id=id[:64])
 
-    def create_security_group_rule(self, req: Request) -> Response:
+    def create_security_group_rule(self, req: ServiceRequest) -> Response:
         wanted = requests.body(req, "security_group_rule", _RULE, _RULE_FIXED)
         group = self._group(req, requests.needed_id(wanted, "security_group_id"))
         made = self.conductor.security_group_rule_create(req.context, _rule(wanted, group.id))
         return Response({"security_group_rule": views.rule(made, group.project_id)}, 201)
 
-    def delete_security_group_rule(self, req: Request, id: str) -> Response:
+    def delete_security_group_rule(self, req: ServiceRequest, id: str) -> Response:
         self.conductor.security_group_rule_delete(req.context, id)
         return Response(status=204)
 
 
-def _require_own(req: Request, wanted: dict[str, Any]) -> None:
+def _require_own(req: ServiceRequest, wanted: dict[str, Any]) -> None:
     if requests.project(req, wanted) != (req.context.project_id or ""):
         raise exceptions.ValidationError(detail="A security group is made by its own project here.")
 

@@ -10,7 +10,7 @@ import webob
 import webob.exc
 
 from nova_lite.api.http import deploy, rest, wsgi
-from nova_lite.api.http.rest import Request, Route
+from nova_lite.api.http.rest import ServiceRequest, ServiceRoute
 from nova_lite.api.http.wsgi import Response
 from nova_lite.api.volume import listing, requests, versions, views
 from nova_lite.base import exceptions
@@ -35,47 +35,49 @@ def app_factory(global_conf: dict[str, str], **local_conf: str) -> VolumeApp:
     return VolumeApp(services)
 
 
-class VolumeApp(rest.Application):
+class VolumeApp(rest.ServiceApplication):
     """Mounted at ``/v3``; what follows may begin with the caller's project."""
 
     routes = (
-        Route("GET", "/volumes", "index", policies.LIST),
-        Route("GET", "/volumes/detail", "detail", policies.LIST),
-        Route("POST", "/volumes", "create", policies.CREATE),
-        Route("GET", _ONE, "show", policies.SHOW),
-        Route("PUT", _ONE, "update", policies.UPDATE),
-        Route("DELETE", _ONE, "delete", policies.DELETE),
-        Route("POST", f"{_ONE}/action", "act", policies.UPDATE),
-        Route("GET", f"{_ONE}/metadata", "metadata", policies.METADATA),
-        Route("POST", f"{_ONE}/metadata", "add_metadata", policies.CHANGE_METADATA),
-        Route("PUT", f"{_ONE}/metadata", "set_metadata", policies.CHANGE_METADATA),
-        Route("GET", f"{_ONE}/metadata/{{key}}", "metadata_item", policies.METADATA),
-        Route("DELETE", f"{_ONE}/metadata/{{key}}", "remove_metadata", policies.CHANGE_METADATA),
-        Route("GET", "/snapshots", "snapshots", policies.SNAPSHOT_LIST),
-        Route("GET", "/snapshots/detail", "snapshots_detail", policies.SNAPSHOT_LIST),
-        Route("POST", "/snapshots", "create_snapshot", policies.SNAPSHOT_CREATE),
-        Route("GET", _SNAPSHOT, "show_snapshot", policies.SNAPSHOT_SHOW),
-        Route("PUT", _SNAPSHOT, "update_snapshot", policies.SNAPSHOT_UPDATE),
-        Route("DELETE", _SNAPSHOT, "delete_snapshot", policies.SNAPSHOT_DELETE),
-        Route("POST", f"{_SNAPSHOT}/action", "act_on_snapshot", policies.SNAPSHOT_UPDATE),
-        Route("GET", f"{_SNAPSHOT}/metadata", "snapshot_metadata", policies.SNAPSHOT_SHOW),
-        Route("POST", f"{_SNAPSHOT}/metadata", "add_snapshot_metadata", policies.SNAPSHOT_UPDATE),
-        Route("PUT", f"{_SNAPSHOT}/metadata", "set_snapshot_metadata", policies.SNAPSHOT_UPDATE),
-        Route("DELETE", f"{_SNAPSHOT}/metadata/{{key}}", "remove_snapshot_metadata", policies.SNAPSHOT_UPDATE),
-        Route("GET", "/attachments", "attachments", policies.ATTACHMENTS),
-        Route("GET", "/attachments/detail", "attachments_detail", policies.ATTACHMENTS),
-        Route("GET", "/attachments/{id}", "attachment", policies.ATTACHMENTS),
-        Route("GET", "/types", "types", policies.TYPES),
-        Route("GET", "/types/{id}", "type", policies.TYPES),
-        Route("GET", "/types/{id}/extra_specs", "extra_specs", policies.TYPES),
-        Route("GET", "/limits", "limits", policies.LIMITS),
-        Route("GET", "/os-quota-sets/{id}", "quotas", policies.QUOTAS, target={"project_id": "id"}),
-        Route("GET", "/os-quota-sets/{id}/defaults", "quota_defaults", policies.QUOTAS, target={"project_id": "id"}),
-        Route("GET", "/os-availability-zone", "zones", policies.ZONES),
-        Route("GET", "/extensions", "extensions", policies.EXTENSIONS),
+        ServiceRoute("GET", "/volumes", "index", policies.LIST),
+        ServiceRoute("GET", "/volumes/detail", "detail", policies.LIST),
+        ServiceRoute("POST", "/volumes", "create", policies.CREATE),
+        ServiceRoute("GET", _ONE, "show", policies.SHOW),
+        ServiceRoute("PUT", _ONE, "update", policies.UPDATE),
+        ServiceRoute("DELETE", _ONE, "delete", policies.DELETE),
+        ServiceRoute("POST", f"{_ONE}/action", "act", policies.UPDATE),
+        ServiceRoute("GET", f"{_ONE}/metadata", "metadata", policies.METADATA),
+        ServiceRoute("POST", f"{_ONE}/metadata", "add_metadata", policies.CHANGE_METADATA),
+        ServiceRoute("PUT", f"{_ONE}/metadata", "set_metadata", policies.CHANGE_METADATA),
+        ServiceRoute("GET", f"{_ONE}/metadata/{{key}}", "metadata_item", policies.METADATA),
+        ServiceRoute("DELETE", f"{_ONE}/metadata/{{key}}", "remove_metadata", policies.CHANGE_METADATA),
+        ServiceRoute("GET", "/snapshots", "snapshots", policies.SNAPSHOT_LIST),
+        ServiceRoute("GET", "/snapshots/detail", "snapshots_detail", policies.SNAPSHOT_LIST),
+        ServiceRoute("POST", "/snapshots", "create_snapshot", policies.SNAPSHOT_CREATE),
+        ServiceRoute("GET", _SNAPSHOT, "show_snapshot", policies.SNAPSHOT_SHOW),
+        ServiceRoute("PUT", _SNAPSHOT, "update_snapshot", policies.SNAPSHOT_UPDATE),
+        ServiceRoute("DELETE", _SNAPSHOT, "delete_snapshot", policies.SNAPSHOT_DELETE),
+        ServiceRoute("POST", f"{_SNAPSHOT}/action", "act_on_snapshot", policies.SNAPSHOT_UPDATE),
+        ServiceRoute("GET", f"{_SNAPSHOT}/metadata", "snapshot_metadata", policies.SNAPSHOT_SHOW),
+        ServiceRoute("POST", f"{_SNAPSHOT}/metadata", "add_snapshot_metadata", policies.SNAPSHOT_UPDATE),
+        ServiceRoute("PUT", f"{_SNAPSHOT}/metadata", "set_snapshot_metadata", policies.SNAPSHOT_UPDATE),
+        ServiceRoute("DELETE", f"{_SNAPSHOT}/metadata/{{key}}", "remove_snapshot_metadata", policies.SNAPSHOT_UPDATE),
+        ServiceRoute("GET", "/attachments", "attachments", policies.ATTACHMENTS),
+        ServiceRoute("GET", "/attachments/detail", "attachments_detail", policies.ATTACHMENTS),
+        ServiceRoute("GET", "/attachments/{id}", "attachment", policies.ATTACHMENTS),
+        ServiceRoute("GET", "/types", "types", policies.TYPES),
+        ServiceRoute("GET", "/types/{id}", "type", policies.TYPES),
+        ServiceRoute("GET", "/types/{id}/extra_specs", "extra_specs", policies.TYPES),
+        ServiceRoute("GET", "/limits", "limits", policies.LIMITS),
+        ServiceRoute("GET", "/os-quota-sets/{id}", "quotas", policies.QUOTAS, target={"project_id": "id"}),
+        ServiceRoute(
+            "GET", "/os-quota-sets/{id}/defaults", "quota_defaults", policies.QUOTAS, target={"project_id": "id"}
+        ),
+        ServiceRoute("GET", "/os-availability-zone", "zones", policies.ZONES),
+        ServiceRoute("GET", "/extensions", "extensions", policies.EXTENSIONS),
     )
 
-    def __init__(self, services: wsgi.ConductorServices) -> None:
+    def __init__(self, services: wsgi.ApiServices) -> None:
         super().__init__(services)
         self._places = {route.path.split("/")[1] for route in self.routes}
 
@@ -90,31 +92,31 @@ class VolumeApp(rest.Application):
             environ["PATH_INFO"] = "/" + rest_of_path
         return super().__call__(environ, versions.told(environ, start_response))
 
-    def fault(self, req: Request, code: int, message: str) -> webob.Response:
+    def fault(self, req: ServiceRequest, code: int, message: str) -> webob.Response:
         return wsgi.fault(code, message)
 
     # --- volumes
 
-    def index(self, req: Request) -> Response:
+    def index(self, req: ServiceRequest) -> Response:
         found, links = self._volumes(req)
         return Response({"volumes": [views.summary(req, each) for each in found], **links})
 
-    def detail(self, req: Request) -> Response:
+    def detail(self, req: ServiceRequest) -> Response:
         found, links = self._volumes(req)
         minor = versions.minor_of(req.headers)
         return Response({"volumes": [views.volume(req, each, minor) for each in found], **links})
 
-    def _volumes(self, req: Request) -> tuple[list[Volume], dict[str, Any]]:
+    def _volumes(self, req: ServiceRequest) -> tuple[list[Volume], dict[str, Any]]:
         query = listing.query_of(req, self.conf.api.max_limit)
         found = self.conductor.volume_list(req.context, **query)
         last = found[-1].id if len(found) == query["limit"] and found else None
         return found, listing.next_link(req, "volumes_links", last)
 
-    def show(self, req: Request, id: str) -> Response:
+    def show(self, req: ServiceRequest, id: str) -> Response:
         volume = self.conductor.volume_get(req.context, id)
         return Response({"volume": views.volume(req, volume, versions.minor_of(req.headers))})
 
-    def create(self, req: Request) -> Response:
+    def create(self, req: ServiceRequest) -> Response:
         wanted = requests.body(req, "volume")
         kind = requests.text(wanted, "volume_type") or self.conf.volume.default_type
         self._require_type(kind)
@@ -157,16 +159,16 @@ class VolumeApp(rest.Application):
             raise exceptions.ValidationError(detail=f"Invalid input received: Availability zone '{zone}' is invalid.")
         return default
 
-    def update(self, req: Request, id: str) -> Response:
+    def update(self, req: ServiceRequest, id: str) -> Response:
         wanted = requests.body(req, "volume")
         volume = self.conductor.volume_update(req.context, id, _changes(wanted))
         return Response({"volume": views.changed(req, volume, versions.minor_of(req.headers))})
 
-    def delete(self, req: Request, id: str) -> Response:
+    def delete(self, req: ServiceRequest, id: str) -> Response:
         self.conductor.volume_delete(req.context, id)
         return Response(status=202)
 
-    def act(self, req: Request, id: str) -> Response:
+    def act(self, req: ServiceRequest, id: str) -> Response:
         name, wanted = _action(req)
         if name == "os-extend":
             req.authorize(policies.EXTEND)
@@ -187,46 +189,46 @@ class VolumeApp(rest.Application):
 
     # --- metadata
 
-    def metadata(self, req: Request, id: str) -> Response:
+    def metadata(self, req: ServiceRequest, id: str) -> Response:
         return Response({"metadata": self.conductor.volume_get(req.context, id).metadata})
 
-    def metadata_item(self, req: Request, id: str, key: str) -> Response:
+    def metadata_item(self, req: ServiceRequest, id: str, key: str) -> Response:
         metadata = self.conductor.volume_get(req.context, id).metadata
         return Response({"meta": {key: _item(metadata, key)}})
 
-    def add_metadata(self, req: Request, id: str) -> Response:
+    def add_metadata(self, req: ServiceRequest, id: str) -> Response:
         metadata = self.conductor.volume_get(req.context, id).metadata
         return self._keep(req, id, {**metadata, **requests.metadata(requests.body(req, "metadata"))})
 
-    def set_metadata(self, req: Request, id: str) -> Response:
+    def set_metadata(self, req: ServiceRequest, id: str) -> Response:
         return self._keep(req, id, requests.metadata(requests.body(req, "metadata")))
 
-    def remove_metadata(self, req: Request, id: str, key: str) -> Response:
+    def remove_metadata(self, req: ServiceRequest, id: str, key: str) -> Response:
         self._keep(req, id, _without(self.conductor.volume_get(req.context, id).metadata, key))
         return Response(status=200)
 
-    def _keep(self, req: Request, id: str, metadata: dict[str, str]) -> Response:
+    def _keep(self, req: ServiceRequest, id: str, metadata: dict[str, str]) -> Response:
         return Response({"metadata": self.conductor.volume_update(req.context, id, {"metadata": metadata}).metadata})
 
     # --- snapshots
 
-    def snapshots(self, req: Request) -> Response:
+    def snapshots(self, req: ServiceRequest) -> Response:
         return self._snapshots(req, whole=False)
 
-    def snapshots_detail(self, req: Request) -> Response:
+    def snapshots_detail(self, req: ServiceRequest) -> Response:
         return self._snapshots(req, whole=True)
 
-    def _snapshots(self, req: Request, whole: bool) -> Response:
+    def _snapshots(self, req: ServiceRequest, whole: bool) -> Response:
         query = listing.query_of(req, self.conf.api.max_limit)
         found = self.conductor.snapshot_list(req.context, **query)
         last = found[-1].id if len(found) == query["limit"] and found else None
         shown = [views.snapshot(each, whole) for each in found]
         return Response({"snapshots": shown, **listing.next_link(req, "snapshots_links", last)})
 
-    def show_snapshot(self, req: Request, id: str) -> Response:
+    def show_snapshot(self, req: ServiceRequest, id: str) -> Response:
         return Response({"snapshot": views.snapshot(self.conductor.snapshot_get(req.context, id), whole=True)})
 
-    def create_snapshot(self, req: Request) -> Response:
+    def create_snapshot(self, req: ServiceRequest) -> Response:
         wanted = requests.body(req, "snapshot")
         volume_id = requests.an_id(wanted, "volume_id")
         if volume_id is None:
@@ -243,15 +245,15 @@ class VolumeApp(rest.Application):
         made = self.conductor.snapshot_create(req.context, snapshot, **({"force": True} if force else {}))
         return Response({"snapshot": views.snapshot(made, whole=False)}, 202)
 
-    def update_snapshot(self, req: Request, id: str) -> Response:
+    def update_snapshot(self, req: ServiceRequest, id: str) -> Response:
         changes = _changes(requests.body(req, "snapshot"))
         return Response({"snapshot": views.snapshot(self.conductor.snapshot_update(req.context, id, changes), False)})
 
-    def delete_snapshot(self, req: Request, id: str) -> Response:
+    def delete_snapshot(self, req: ServiceRequest, id: str) -> Response:
         self.conductor.snapshot_delete(req.context, id)
         return Response(status=202)
 
-    def act_on_snapshot(self, req: Request, id: str) -> Response:
+    def act_on_snapshot(self, req: ServiceRequest, id: str) -> Response:
         name, wanted = _action(req)
         if name != "os-reset_status":
             raise exceptions.ValidationError(detail=f"There is no such action: {name[:64]}")
@@ -259,38 +261,38 @@ class VolumeApp(rest.Application):
         self.conductor.snapshot_update(req.context, id, {"status": _state(wanted)})
         return Response(status=202)
 
-    def snapshot_metadata(self, req: Request, id: str) -> Response:
+    def snapshot_metadata(self, req: ServiceRequest, id: str) -> Response:
         return Response({"metadata": self.conductor.snapshot_get(req.context, id).metadata})
 
-    def add_snapshot_metadata(self, req: Request, id: str) -> Response:
+    def add_snapshot_metadata(self, req: ServiceRequest, id: str) -> Response:
         metadata = self.conductor.snapshot_get(req.context, id).metadata
         return self._keep_of_snapshot(req, id, {**metadata, **requests.metadata(requests.body(req, "metadata"))})
 
-    def set_snapshot_metadata(self, req: Request, id: str) -> Response:
+    def set_snapshot_metadata(self, req: ServiceRequest, id: str) -> Response:
         return self._keep_of_snapshot(req, id, requests.metadata(requests.body(req, "metadata")))
 
-    def remove_snapshot_metadata(self, req: Request, id: str, key: str) -> Response:
+    def remove_snapshot_metadata(self, req: ServiceRequest, id: str, key: str) -> Response:
         self._keep_of_snapshot(req, id, _without(self.conductor.snapshot_get(req.context, id).metadata, key))
         return Response(status=200)
 
-    def _keep_of_snapshot(self, req: Request, id: str, metadata: dict[str, str]) -> Response:
+    def _keep_of_snapshot(self, req: ServiceRequest, id: str, metadata: dict[str, str]) -> Response:
         return Response({"metadata": self.conductor.snapshot_update(req.context, id, {"metadata": metadata}).metadata})
 
     # --- attachments: the compute API makes and ends them
 
-    def attachments(self, req: Request) -> Response:
+    def attachments(self, req: ServiceRequest) -> Response:
         return Response({"attachments": [views.attachment(each, whole=False) for each in self._attached(req)]})
 
-    def attachments_detail(self, req: Request) -> Response:
+    def attachments_detail(self, req: ServiceRequest) -> Response:
         return Response({"attachments": [views.attachment(each, whole=True) for each in self._attached(req)]})
 
-    def attachment(self, req: Request, id: str) -> Response:
+    def attachment(self, req: ServiceRequest, id: str) -> Response:
         for volume in self._attached(req):
             if volume.attachment_id == id:
                 return Response({"attachment": views.attachment(volume, whole=True)})
         raise exceptions.NotFound(f"Volume attachment could not be found with filter: attachment_id = {id[:64]}.")
 
-    def _attached(self, req: Request) -> list[Volume]:
+    def _attached(self, req: ServiceRequest) -> list[Volume]:
         if versions.minor_of(req.headers) < versions.ATTACHMENTS:
             raise wsgi.UnknownUrl()
         query = listing.query_of(req, self.conf.api.max_limit)
@@ -298,35 +300,35 @@ class VolumeApp(rest.Application):
 
     # --- what there is besides
 
-    def types(self, req: Request) -> Response:
+    def types(self, req: ServiceRequest) -> Response:
         return Response({"volume_types": [views.volume_type(self.conf.volume.default_type)]})
 
-    def type(self, req: Request, id: str) -> Response:
+    def type(self, req: ServiceRequest, id: str) -> Response:
         if id != "default":
             self._require_type(id)
         return Response({"volume_type": views.volume_type(self.conf.volume.default_type)})
 
-    def extra_specs(self, req: Request, id: str) -> Response:
+    def extra_specs(self, req: ServiceRequest, id: str) -> Response:
         self._require_type(id)
         return Response({"extra_specs": {}})
 
-    def limits(self, req: Request) -> Response:
+    def limits(self, req: ServiceRequest) -> Response:
         return Response({"limits": views.limits(self.conductor.volume_usage(req.context, str(req.context.project_id)))})
 
-    def quotas(self, req: Request, id: str) -> Response:
+    def quotas(self, req: ServiceRequest, id: str) -> Response:
         with_usage = req.GET.get("usage", "").lower() in ("true", "1")
         use = self.conductor.volume_usage(req.context, id)
         return Response({"quota_set": views.quota_set(use, id, with_usage)})
 
-    def quota_defaults(self, req: Request, id: str) -> Response:
+    def quota_defaults(self, req: ServiceRequest, id: str) -> Response:
         use = self.conductor.volume_usage(req.context, id)
         return Response({"quota_set": views.quota_set(use, id, with_usage=False)})
 
-    def zones(self, req: Request) -> Response:
+    def zones(self, req: ServiceRequest) -> Response:
         zone = {"zoneName": self.conf.compute.default_availability_zone, "zoneState": {"available": True}}
         return Response({"availabilityZoneInfo": [zone]})
 
-    def extensions(self, req: Request) -> Response:
+    def extensions(self, req: ServiceRequest) -> Response:
         return Response({"extensions": []})
 
 
@@ -349,7 +351,7 @@ def _changes(wanted: dict[str, Any]) -> dict[str, Any]:
     return changes
 
 
-def _action(req: Request) -> tuple[str, dict[str, Any]]:
+def _action(req: ServiceRequest) -> tuple[str, dict[str, Any]]:
     """The one key of the body, and what is under it."""
     value = req.json_object()
     if len(value) != 1:

@@ -6,13 +6,13 @@ import json
 from typing import Any
 from urllib.parse import urlencode
 
-from nova_lite.api.http.rest import Request
+from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.api.volume.requests import flag, metadata
 from nova_lite.base import exceptions
 from nova_lite.objects import VolumeFilters
 
 
-def query_of(req: Request, max_limit: int) -> dict[str, Any]:
+def query_of(req: ServiceRequest, max_limit: int) -> dict[str, Any]:
     """Return the arguments of `volume_list` and `snapshot_list`: filters, sort order, and the position of the page."""
     query = req.GET
     sort = query.get("sort")
@@ -30,7 +30,7 @@ def query_of(req: Request, max_limit: int) -> dict[str, Any]:
     }
 
 
-def next_link(req: Request, key: str, last: str | None) -> dict[str, Any]:
+def next_link(req: ServiceRequest, key: str, last: str | None) -> dict[str, Any]:
     """Return a link to the next page. ``last``: the last id on a full page, None on a page that is not full."""
     if last is None:
         return {}
@@ -39,7 +39,7 @@ def next_link(req: Request, key: str, last: str | None) -> dict[str, Any]:
     return {key: [{"rel": "next", "href": url}]}
 
 
-def _filters(req: Request) -> VolumeFilters:
+def _filters(req: ServiceRequest) -> VolumeFilters:
     query = req.GET
     all_projects = any(query.get(name, "").lower() in ("1", "true") for name in ("all_tenants", "all_projects"))
     project = query.get("project_id") if req.context.is_admin and all_projects else req.context.project_id

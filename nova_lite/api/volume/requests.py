@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from nova_lite.api.http import validation
-from nova_lite.api.http.rest import Request
+from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.base import exceptions
 
 MAX_GB = 2**20
 
 
-def body(req: Request, key: str) -> dict[str, Any]:
+def body(req: ServiceRequest, key: str) -> dict[str, Any]:
     """The object under the one key of the body."""
     found = req.json_object().get(key)
     if not isinstance(found, dict):

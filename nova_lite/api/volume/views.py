@@ -6,7 +6,7 @@ import datetime
 import uuid
 from typing import Any
 
-from nova_lite.api.http.rest import Request
+from nova_lite.api.http.rest import ServiceRequest
 from nova_lite.api.volume import versions
 from nova_lite.objects import Image, Volume, VolumeSnapshot, VolumeUse
 from nova_lite.policies import volume_service as policies
@@ -31,11 +31,11 @@ def volume_type(name: str) -> dict[str, Any]:
     }
 
 
-def summary(req: Request, volume: Volume) -> dict[str, Any]:
+def summary(req: ServiceRequest, volume: Volume) -> dict[str, Any]:
     return {"id": volume.id, "name": volume.name, "links": _links(req, volume.id)}
 
 
-def volume(req: Request, shown: Volume, minor: int) -> dict[str, Any]:
+def volume(req: ServiceRequest, shown: Volume, minor: int) -> dict[str, Any]:
     """All of it; ``minor``: the microversion asked for."""
     view = changed(req, shown, minor) | {"os-vol-tenant-attr:tenant_id": shown.project_id}
     if shown.image is not None:
@@ -46,7 +46,7 @@ def volume(req: Request, shown: Volume, minor: int) -> dict[str, Any]:
     return view
 
 
-def changed(req: Request, shown: Volume, minor: int) -> dict[str, Any]:
+def changed(req: ServiceRequest, shown: Volume, minor: int) -> dict[str, Any]:
     """The answer of who makes or changes it, which has nothing of Cinder's extensions."""
     view: dict[str, Any] = {
         **summary(req, shown),
@@ -170,7 +170,7 @@ def _image(image: Image) -> dict[str, str]:
     return {**{name: str(value) for name, value in known.items()}, **image.properties}
 
 
-def _links(req: Request, thing_id: str) -> list[dict[str, str]]:
+def _links(req: ServiceRequest, thing_id: str) -> list[dict[str, str]]:
     root = req.base_url
     return [
         {"rel": "self", "href": f"{root}/volumes/{thing_id}"},

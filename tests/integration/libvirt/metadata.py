@@ -26,8 +26,8 @@ class Service:
         conf = make_conf(path)
         compute = API()
         compute.connect(self.conductor, FakeCompute(), load_backend(conf, self.conductor))  # type: ignore[arg-type]
-        app = deploy.load_app("metadata", wsgi.ConductorServices(conf, Policy(conf), compute))
-        self.http = server.make(sockets.listen(self.address, self.port, early=True), app, 4, None)
+        app = deploy.load_app("metadata", wsgi.ApiServices(conf, Policy(conf), compute))
+        self.http = server.make_server(sockets.listen(self.address, self.port, early=True), app, 4, None)
         self.http.start()
 
     @property

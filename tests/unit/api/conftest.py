@@ -85,7 +85,7 @@ def make_client(conf: cfg.ConfigOpts) -> Client:
     conductor, compute = FakeConductor(), FakeCompute()
     api = API()
     api.connect(conductor, compute, load_backend(conf, conductor))  # type: ignore[arg-type]
-    app = deploy.load_app("osapi_compute", wsgi.ConductorServices(conf, Policy(conf), api))
+    app = deploy.load_app("osapi_compute", wsgi.ApiServices(conf, Policy(conf), api))
     return Client(app, conductor, compute)
 
 

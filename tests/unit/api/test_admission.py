@@ -37,7 +37,7 @@ UUID = "70f5a7a4-1e0e-4f43-9a52-4f3d3ad5d1c7"
     ],
 )
 def test_the_first_line_tells_how_important_it_is(line: str, priority: Priority) -> None:
-    assert admission.priority(line.encode("latin-1") + b"\r\nHost: x\r\n\r\n") == priority
+    assert admission.priority_of(line.encode("latin-1") + b"\r\nHost: x\r\n\r\n") == priority
 
 
 class Slow:
@@ -60,7 +60,7 @@ class Site:
         sock = listen("127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{sock.getsockname()[1]}"
         self.app = Slow()
-        self.http: Any = server.make(sock, self.app, 2, None, limits)
+        self.http: Any = server.make_server(sock, self.app, 2, None, limits)
         self.http.start()
         self.pool = futures.ThreadPoolExecutor(30)
 

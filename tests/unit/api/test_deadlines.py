@@ -14,7 +14,7 @@ import pytest
 import requests
 
 from nova_lite.api.http import deadlines
-from nova_lite.api.http.deadlines import ClientLimits, Clients, TimedReader, missing
+from nova_lite.api.http.deadlines import ClientLimits, ConnectionCounter, TimedReader, missing_bytes
 from tests.unit.api.test_daemon import MODES, Daemon, running, wait_for
 
 HEAD = b"POST /v2.1/servers HTTP/1.1\r\nHost: x\r\n"
@@ -38,11 +38,11 @@ HEAD = b"POST /v2.1/servers HTTP/1.1\r\nHost: x\r\n"
     ],
 )
 def test_what_is_missing(seen: bytes, lacks: int) -> None:
-    assert missing(seen) == lacks
+    assert missing_bytes(seen) == lacks
 
 
 def test_clients_are_counted() -> None:
-    clients = Clients(2)
+    clients = ConnectionCounter(2)
     assert [clients.enter("a") for _ in range(3)] == [True, True, False]
     assert clients.enter("b")
     clients.leave("a")

@@ -29,7 +29,7 @@ class Sample(Extension):
         Route("GET", "/forgets", "forgets"),
     )
 
-    def __init__(self, services: wsgi.ConductorServices) -> None:
+    def __init__(self, services: wsgi.ApiServices) -> None:
         super().__init__(services)
         self.ran: list[str] = []
 
@@ -58,7 +58,7 @@ class Sample(Extension):
 
 class Client:
     def __init__(self, conf: cfg.ConfigOpts) -> None:
-        services = wsgi.ConductorServices(conf, Policy(conf), API())
+        services = wsgi.ApiServices(conf, Policy(conf), API())
         self.sample = Sample(services)
         self._app = router.Router(services, [self.sample])
 
@@ -111,4 +111,4 @@ def test_a_handler_without_a_declaration_is_refused_at_start(conf: cfg.ConfigOpt
             return Response()
 
     with pytest.raises(TypeError, match=r"undeclared: one needs @declares\(\.\.\.\)"):
-        Undeclared(wsgi.ConductorServices(conf, Policy(conf), API()))
+        Undeclared(wsgi.ApiServices(conf, Policy(conf), API()))

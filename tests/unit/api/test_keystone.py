@@ -94,7 +94,7 @@ project_domain_id = default
 http_request_max_retries = 0
 """
     conf = make_conf(tmp_path, text)
-    return deploy.load_app("osapi_compute", wsgi.ConductorServices(conf, Policy(conf), API()))
+    return deploy.load_app("osapi_compute", wsgi.ApiServices(conf, Policy(conf), API()))
 
 
 def test_keystone_away_is_503_with_a_sentence(keystone_is_away: deploy.App) -> None:
@@ -134,4 +134,4 @@ def test_the_built_in_identity_api_is_not_served_beside_keystone(tmp_path: Path)
     with pytest.raises(
         exceptions.ConfigurationError, match="keystone: the paste file only knows http_basic, standalone"
     ):
-        deploy.load_app("identity", wsgi.ConductorServices(conf, Policy(conf), API()))
+        deploy.load_app("identity", wsgi.ApiServices(conf, Policy(conf), API()))

@@ -62,7 +62,7 @@ def test_loopback(address: str) -> None:
 
 
 def load(conf, name: str = "osapi_compute") -> deploy.App:
-    return deploy.load_app(name, wsgi.ConductorServices(conf, Policy(conf), API()))
+    return deploy.load_app(name, wsgi.ApiServices(conf, Policy(conf), API()))
 
 
 def test_unknown_strategy(tmp_path: Path) -> None:

@@ -95,8 +95,8 @@ def test_no_path_is_twice_with_other_names_of_its_variables() -> None:
 
 
 def test_nothing_is_both_served_and_refused() -> None:
-    served = [row for row in inventory.entries() if row.served]
-    for refused in (row for row in inventory.entries() if not row.served):
+    served = [row for row in inventory.route_entries() if row.served]
+    for refused in (row for row in inventory.route_entries() if not row.served):
         for row in served:
             same = (row.method, row.path, row.action) == (refused.method, refused.path, refused.action)
             apart = (row.until or MAXIMUM) < refused.since or (refused.until or MAXIMUM) < row.since

@@ -45,12 +45,12 @@ class Glance:
         self.conductor.images = {}
         api = API()
         api.connect(self.conductor, FakeCompute(), load_backend(conf, self.conductor))  # type: ignore[arg-type]
-        self._app = deploy.load_app("image", wsgi.ConductorServices(conf, Policy(conf), api))
+        self._app = deploy.load_app("image", wsgi.ApiServices(conf, Policy(conf), api))
         self.troubles: list[Callable[[dict[str, Any], Any], Any]] = []
         self.asked: list[tuple[str, str, str]] = []
         sock = sockets.listen("127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{sock.getsockname()[1]}"
-        self._server = server.make(sock, self._answer, 4, None)
+        self._server = server.make_server(sock, self._answer, 4, None)
         self._server.start()
 
     def _answer(self, environ: dict[str, Any], start_response: Any) -> Any:

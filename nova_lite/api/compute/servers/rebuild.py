@@ -19,7 +19,7 @@ class Rebuild(Extension):
     title = "Rebuild"
     routes = (action("servers", "rebuild", "rebuild"),)
 
-    @declares(policies.REBUILD, body=schemas.REBUILD, status=202, answer="server")
+    @declares(policies.REBUILD, body=schemas.REBUILD, status=202, response="server")
     def rebuild(self, req: Request, id: str) -> Response:
         """The server keeps its id, its addresses and its host. What the body does not name stays as it is."""
         body = req.data["rebuild"]

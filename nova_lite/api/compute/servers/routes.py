@@ -27,21 +27,21 @@ class Servers(Extension):
         action("servers", "forceDelete", "force_delete"),
     )
 
-    @declares(policies.INDEX, query=schemas.INDEX, answer="servers")
+    @declares(policies.INDEX, query=schemas.INDEX, response="servers")
     def index(self, req: Request) -> Response:
         instances, links = self._list(req, policies.INDEX_ALL, with_user_data=False)
         return Response({"servers": view.index(req, instances), **links})
 
-    @declares(policies.DETAIL, query=schemas.INDEX, answer="servers")
+    @declares(policies.DETAIL, query=schemas.INDEX, response="servers")
     def detail(self, req: Request) -> Response:
         instances, links = self._list(req, policies.DETAIL_ALL, with_user_data=view.may_show_user_data(req))
         return Response({"servers": view.detail(req, instances), **links})
 
-    @declares(policies.SHOW, query=t.NO_PARAMETERS, answer="server")
+    @declares(policies.SHOW, query=t.NO_PARAMETERS, response="server")
     def show(self, req: Request, id: str) -> Response:
         return Response({"server": view.show(req, self.conductor.instance_get(req.context, id))})
 
-    @declares(policies.CREATE, body=schemas.CREATE, status=202, answer=("server", "reservation_id"))
+    @declares(policies.CREATE, body=schemas.CREATE, status=202, response=("server", "reservation_id"))
     def create(self, req: Request) -> Response:
         password = server_password.admin_password(req.data["server"])
         result = self.compute.create(req.context, create.request_of(req, password))
@@ -54,7 +54,7 @@ class Servers(Extension):
         location = {"Location": req.link("servers", first.uuid)}
         return Response({"server": view.created(req, first, shown)}, 202, location)
 
-    @declares(policies.UPDATE, body=schemas.UPDATE, answer="server")
+    @declares(policies.UPDATE, body=schemas.UPDATE, response="server")
     def update(self, req: Request, id: str) -> Response:
         instance = self.conductor.instance_update(req.context, id, update.changes_of_body(req, req.data["server"]))
         return Response({"server": view.updated(req, instance)})

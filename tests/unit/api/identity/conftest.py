@@ -56,7 +56,7 @@ class World:
         self.conductor = FakeConductor()
         compute = API()
         compute.connect(self.conductor, FakeCompute(), load_backend(self.conf, self.conductor))  # type: ignore[arg-type]
-        self.services = wsgi.ConductorServices(self.conf, Policy(self.conf), compute)
+        self.services = wsgi.ApiServices(self.conf, Policy(self.conf), compute)
         self._apps: dict[str, Any] = {}
 
     def app(self, name: str) -> Any:

@@ -38,7 +38,7 @@ class Images:
         self.conductor = FakeConductor()
         compute = API()
         compute.connect(self.conductor, FakeCompute(), load_backend(conf, self.conductor))  # type: ignore[arg-type]
-        self.app = deploy.load_app("image", wsgi.ConductorServices(conf, Policy(conf), compute))
+        self.app = deploy.load_app("image", wsgi.ApiServices(conf, Policy(conf), compute))
 
     def __call__(
         self, method: str, path: str, body: Any = None, token: str | None = MEMBER, **headers: str

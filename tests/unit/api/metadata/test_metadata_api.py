@@ -67,7 +67,7 @@ class Service:
         self.conductor = FakeConductor()
         compute = API()
         compute.connect(self.conductor, FakeCompute(), load_backend(conf, self.conductor))  # type: ignore[arg-type]
-        self.app = deploy.load_app("metadata", wsgi.ConductorServices(conf, Policy(conf), compute))
+        self.app = deploy.load_app("metadata", wsgi.ApiServices(conf, Policy(conf), compute))
         self.instance = self.add(key_name="mine", key_data=KEY, user_data=base64.b64encode(b"#!/bin/sh\n").decode())
 
     def set_link(self, *rows: tuple[str, str]) -> None:

@@ -45,7 +45,7 @@ class Api:
         bus.serve(self.manager.endpoint)
         compute = API()
         compute.connect(conductor, rpc.proxy(ComputeRPC, bus), load_backend(conf, conductor))
-        self.app = deploy.load_app("network", wsgi.ConductorServices(conf, Policy(conf), compute))
+        self.app = deploy.load_app("network", wsgi.ApiServices(conf, Policy(conf), compute))
         self.shared = self.manager.db.write(networks.create, factory.network("private", "10.0.0.0/24", is_default=True))
         self.pool = self.manager.db.write(floating_ips.create_pool, "public", "192.0.2.0/30")
 
@@ -426,4 +426,4 @@ def test_what_is_no_request(api: Api) -> None:
 def test_a_backend_without_rows_is_not_served(tmp_path: Path) -> None:
     conf = make_conf(tmp_path, "enabled_apis = network\n[network]\nbackend = none\n")
     with pytest.raises(exceptions.ConfigurationError, match="backend = local, which is none"):
-        deploy.load_app("network", wsgi.ConductorServices(conf, Policy(conf), API()))
+        deploy.load_app("network", wsgi.ApiServices(conf, Policy(conf), API()))

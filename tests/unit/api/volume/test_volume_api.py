@@ -42,7 +42,7 @@ class Volumes:
         bus.serve(self.manager.endpoint)
         compute = API()
         compute.connect(conductor, rpc.proxy(ComputeRPC, bus), load_backend(conf, conductor))
-        self.services = wsgi.ConductorServices(conf, Policy(conf), compute)
+        self.services = wsgi.ApiServices(conf, Policy(conf), compute)
         self.app = deploy.load_app("volume", self.services)
 
     def __call__(

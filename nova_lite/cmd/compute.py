@@ -18,7 +18,7 @@ from nova_lite import conf as configuration  # noqa: E402
 from nova_lite import rpc  # noqa: E402
 from nova_lite.base import exceptions, files, metrics  # noqa: E402
 from nova_lite.compute import report_batcher  # noqa: E402
-from nova_lite.compute.manager import ComputeManager, fences_path  # noqa: E402
+from nova_lite.compute.manager import ComputeManager, fencing_path  # noqa: E402
 from nova_lite.compute.rpcapi import ComputeRPC  # noqa: E402
 from nova_lite.conductor.rpcapi import ConductorRPC  # noqa: E402
 from nova_lite.daemon import service  # noqa: E402
@@ -59,10 +59,10 @@ class ComputeDaemon(service.Daemon):
         self.add_periodic("Inventory", self.conf.report_interval, manager.heartbeat.refresh)
         self.add_periodic("Watching the hypervisor", WATCH_TICK, manager.watch_hypervisor)
         manager.clean_up()
-        self.serve_rpc(transport, self.conf.host, rpc.Endpoint(ComputeRPC, manager, commands=manager.orders))
+        self.serve_rpc(transport, self.conf.host, rpc.Endpoint(ComputeRPC, manager, commands=manager.commands))
         self.add_periodic("Domain reconciliation", RECONCILE_TICK, manager.reconciler.tick)
         self.add_periodic("Port filters", FILTERS_TICK, lambda: manager.port_filters.tick(FILTERS_TICK))
-        self.add_periodic("Pruning of fences", PRUNE_INTERVAL, manager.prune_fences, jitter=True)
+        self.add_periodic("Pruning of fences", PRUNE_INTERVAL, manager.prune_fencing_records, jitter=True)
         if self.conf.image_cache.manager_interval:
             self.add_periodic(
                 "Ageing of images", self.conf.image_cache.manager_interval, manager.age_images, jitter=True
@@ -89,7 +89,7 @@ class ComputeDaemon(service.Daemon):
         if self._lock_file is not None:
             return
         try:
-            directory = files.private_directory(fences_path(self.conf, self.conf.host))
+            directory = files.private_directory(fencing_path(self.conf, self.conf.host))
             descriptor = os.open(os.path.join(directory, ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise exceptions.ConfigurationError(reason=f"[DEFAULT] state_path cannot be used: {error}") from error

@@ -1,7 +1,7 @@
-"""What the instances of this host hold of it, in memory.
+"""Claims: resources of this host that its instances hold, in memory.
 
-The conductor's allocations are the truth of what is given out. This is a last check on the host itself: it may be
-smaller than it was reported, or hold more than the conductor knew. What does not fit is sent back (rescheduled).
+The conductor's allocations are authoritative. Claims are a last check on the host itself. Its capacity may be smaller
+than reported, or it may hold more than the conductor knew. A build that does not fit is rescheduled.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ UNITS = {"vcpus": "vCPUs", "memory_mb": "MB of memory", "disk_gb": "GB of disk"}
 
 
 class Resources(msgspec.Struct, frozen=True):
-    """An amount of a host. Memory MB, disk GB. ``vcpus``: those that share CPUs; ``cpus``: CPUs for one vCPU each."""
+    """Amount of a host's resources: memory in MB, disk in GB.
+
+    ``vcpus``: vCPUs that share CPUs. ``cpus``: CPUs that are dedicated to one vCPU each.
+    """
 
     vcpus: int = 0
     memory_mb: int = 0
@@ -27,14 +30,14 @@ class Resources(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, flavor: Flavor, numa: InstanceNUMATopology | None) -> Resources:
-        """``numa``: where the instance is in the host's NUMA cells."""
+        """Return the resources of an instance. ``numa``: its placement in the host's NUMA cells."""
         cpus = () if numa is None else tuple(numa.host_cpus)
         vcpus = 0 if numa is not None and numa.dedicated else flavor.vcpus
         return cls(vcpus=vcpus, memory_mb=flavor.memory_mb, disk_gb=flavor.disk_gb, cpus=cpus)
 
 
 class Claims:
-    """Claims by instance uuid. ``capacity()`` says what this host may give out now."""
+    """Claims by instance uuid. ``capacity()`` returns the current capacity of this host."""
 
     def __init__(self, capacity: Callable[[], Resources]) -> None:
         self._capacity = capacity
@@ -42,10 +45,11 @@ class Claims:
         self._mutex = threading.Lock()
 
     def instance_claim(self, instance_uuid: str, wanted: Resources, limits: Mapping[str, int]) -> None:
-        """Hold ``wanted`` for the instance until `release`, or raise `ComputeResourcesUnavailable` saying what lacks.
+        """Claim ``wanted`` for the instance until `release`, or raise `ComputeResourcesUnavailable` with the missing
+        resource.
 
-        ``limits`` are the scheduler's idea of the host's capacity; the smaller of it and `capacity` counts. An
-        instance that already has a claim gets the new one in its place.
+        ``limits`` is the capacity that the scheduler used; the smaller of ``limits`` and `capacity` counts. A new claim
+        of an instance replaces its old one.
         """
         capacity = self._capacity()
         with self._mutex:
@@ -63,7 +67,7 @@ class Claims:
 
     @staticmethod
     def _check_cpus(wanted: Resources, others: list[Resources], capacity: Resources) -> None:
-        """Each of the CPUs is one that this host gives out so, and is nobody else's."""
+        """Raise `ComputeResourcesUnavailable` unless each CPU is in cpu_dedicated_set and free."""
         taken = {cpu for held in others for cpu in held.cpus}
         for cpu in wanted.cpus:
             if cpu not in capacity.cpus or cpu in taken:
@@ -71,12 +75,12 @@ class Claims:
                 raise exceptions.ComputeResourcesUnavailable(reason=f"CPU {cpu} asked for, {why} on this host")
 
     def restore(self, held: Mapping[str, Resources]) -> None:
-        """Take over what domains hold that were here before this daemon started."""
+        """Take over the claims of domains that existed before this daemon started."""
         with self._mutex:
             self._held.update(held)
 
     def release(self, instance_uuid: str) -> None:
-        """The instance holds nothing here any more; may be called again."""
+        """Release the instance's claim. May be called repeatedly."""
         with self._mutex:
             self._held.pop(instance_uuid, None)
 

@@ -1,4 +1,4 @@
-"""Whether all that a host has is as the conductor has it: a question that travels with a heartbeat."""
+"""Cheap comparison of a host's domains with the database: a digest that is sent with a heartbeat."""
 
 from __future__ import annotations
 
@@ -7,22 +7,25 @@ from collections.abc import Set as AbstractSet
 
 
 class ConsistencyCheck:
-    """``digest``: `nova_lite.objects.digest_of_domains` of what the host has. ``touched``: grows by the instances that
-    have a job meanwhile, until ``watch`` is closed: of those it may not be true any more. `answer` is None until there
-    is one."""
+    """A digest that the conductor compares with the database.
+
+    ``digest``: see `nova_lite.objects.digest_of_domains`. ``touched``: instances that have had a job since the digest
+    was made; it grows until ``watch`` is closed. The digest may be outdated for them. ``agrees``: the conductor's
+    reply, None until it arrives.
+    """
 
     def __init__(self, digest: str, touched: AbstractSet[str], watch: contextlib.ExitStack) -> None:
         self.digest = digest
-        self.answer: bool | None = None
+        self.agrees: bool | None = None
         self._touched = touched
         self._watch = watch
         self._closed = False
 
     @property
     def is_open(self) -> bool:
-        return self.answer is None and not self._touched and not self._closed
+        return self.agrees is None and not self._touched and not self._closed
 
     def close(self) -> None:
-        """Nobody wants to know it any more."""
+        """Stop waiting for the reply."""
         self._closed = True
         self._watch.close()

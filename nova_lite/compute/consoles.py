@@ -1,5 +1,4 @@
-"""Consoles of this host's guests: where they are, and how users get there. Asked without the instance's lock: it only
-reads."""
+"""Consoles of this host's guests: addresses and access URLs. Reads only, so it takes no instance lock."""
 
 from __future__ import annotations
 
@@ -14,7 +13,10 @@ SERIAL = "serial"
 
 
 def vnc(host: LocalHost, instance_uuid: str, console_type: str) -> Console:
-    """Raises `ConsoleTypeInvalid`, `ConsoleTypeUnavailable`, `InstanceInvalidState` or `DomainNotFound`."""
+    """Return the VNC console of a guest.
+
+    Raises `ConsoleTypeInvalid`, `ConsoleTypeUnavailable`, `InstanceInvalidState` or `DomainNotFound`.
+    """
     if console_type != NOVNC:
         raise exceptions.ConsoleTypeInvalid(console_type=console_type)
     if not host.conf.vnc.enabled:
@@ -26,7 +28,7 @@ def vnc(host: LocalHost, instance_uuid: str, console_type: str) -> Console:
 
 
 def serial(host: LocalHost, instance_uuid: str, console_type: str) -> Console:
-    """Raises what `vnc` raises."""
+    """Return the serial console of a guest. Raises the same errors as `vnc`."""
     if console_type != SERIAL:
         raise exceptions.ConsoleTypeInvalid(console_type=console_type)
     if not host.conf.serial_console.enabled:

@@ -1,4 +1,4 @@
-"""An order to this host, from the ticket to the report, whatever the operation is."""
+"""Execution of one command on this host, from its arrival to the report, for all operations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.compute.fencing import ActionResult
 from nova_lite.compute.host import LocalHost
-from nova_lite.compute.operations import WORK, Work
+from nova_lite.compute.operations import HANDLERS, Handler
 from nova_lite.compute.reports import exception_message
 from nova_lite.objects import ActionCommand
 from nova_lite.operations import HostStep
@@ -19,54 +19,55 @@ LOG = logging.getLogger(__name__)
 
 
 class CommandExecutor:
-    """Carries out tickets: a late one is dropped, a doubled one only reported again."""
+    """Executes commands. A late command is dropped; a duplicate is only reported again."""
 
     def __init__(self, host: LocalHost) -> None:
         self._host = host
 
-    def run(self, context: RequestContext, step: HostStep, ticket: ActionCommand) -> None:
-        """Do and report. The whole job, in its own thread.
+    def run(self, context: RequestContext, step: HostStep, command: ActionCommand) -> None:
+        """Execute a command and report its result. This is the whole job, in its own thread.
 
-        A step that fences does so before the lock is asked for: a build that holds it stops at its next step.
+        A step that revokes a generation does so before it waits for the instance's lock: a build that holds the lock
+        then stops at its next step.
         """
-        uuid, fences = ticket.instance.uuid, self._host.fences
-        forbidden = ticket.generation if step.fences else None
-        order = (ticket.action_id, ticket.sequence, ticket.request_id)
-        is_open = not fences.get(uuid).is_in_order(*order) and self._host.is_open(uuid, *order)
-        if not fences.admit(uuid, ticket.action_id, forbidden, ticket.sequence, ticket.request_id, is_open):
-            LOG.info("Instance %s: %s %d came late, dropped", uuid, ticket.action, ticket.action_id)
+        uuid, fences = command.instance.uuid, self._host.fencing
+        forbidden = command.generation if step.fences else None
+        order = (command.action_id, command.sequence, command.request_id)
+        is_open = not fences.get(uuid).is_in_order(*order) and self._host.is_command_open(uuid, *order)
+        if not fences.admit(uuid, command.action_id, forbidden, command.sequence, command.request_id, is_open):
+            LOG.info("Instance %s: %s %d came late, dropped", uuid, command.action, command.action_id)
             return
         with self._host.jobs.locks.hold(uuid):
-            result = self._do_once(step, ticket)
+            result = self._run_once(step, command)
         if result is not None:
-            self._report(context, ticket, result)
+            self._report(context, command, result)
 
-    def _do_once(self, step: HostStep, ticket: ActionCommand) -> ActionResult | None:
-        """Carry it out, unless it was finished before; None if it was overtaken while it waited for the lock.
+    def _run_once(self, step: HostStep, command: ActionCommand) -> ActionResult | None:
+        """Execute the command, unless it has finished before. Return None if a newer command has overtaken it.
 
-        What is finished is noted before it is reported. A lasting step is finished only when it has worked: the same
-        ticket comes again until it does.
+        The result is recorded on disk before it is reported. A step that is retried forever is recorded only when it
+        succeeds: the conductor repeats the command until then.
         """
-        uuid, fences = ticket.instance.uuid, self._host.fences
+        uuid, fences = command.instance.uuid, self._host.fencing
         record = fences.get(uuid)
-        if not record.is_last(ticket.action_id, ticket.sequence, ticket.request_id):
-            LOG.info("Instance %s: %s %d was overtaken", uuid, ticket.action, ticket.action_id)
+        if not record.is_last_command(command.action_id, command.sequence, command.request_id):
+            LOG.info("Instance %s: %s %d was overtaken", uuid, command.action, command.action_id)
             return None
         if record.result is not None:
             return record.result
-        result = self._carry_out(step, ticket)
+        result = self._perform(step, command)
         if result.error is None or not step.retry_forever:
-            fences.done(uuid, ticket.action_id, result, ticket.sequence, ticket.request_id)
+            fences.record_result(uuid, command.action_id, result, command.sequence, command.request_id)
         return result
 
-    def _carry_out(self, step: HostStep, ticket: ActionCommand) -> ActionResult:
-        uuid = ticket.instance.uuid
+    def _perform(self, step: HostStep, command: ActionCommand) -> ActionResult:
+        uuid = command.instance.uuid
         try:
-            answer = work_of(step)(self._host, ticket)
+            answer = handler_of(step)(self._host, command)
             return ActionResult(power_state=self._host.power_state(uuid), answer=answer)
         except Exception as error:
             expected = isinstance(error, exceptions.NovaLiteException)
-            LOG.warning("Instance %s: %s failed: %s", uuid, ticket.action, error, exc_info=not expected)
+            LOG.warning("Instance %s: %s failed: %s", uuid, command.action, error, exc_info=not expected)
             return ActionResult(
                 power_state=self._power_state(uuid),
                 error=exception_message(error, self._host.name),
@@ -74,51 +75,51 @@ class CommandExecutor:
             )
 
     def _power_state(self, instance_uuid: str) -> int | None:
-        """For the report of a failure, if the hypervisor can still tell."""
+        """Return the power state for the report of a failure; None if the hypervisor does not know."""
         try:
             return self._host.power_state(instance_uuid)
         except exceptions.VirtDriverError:
             return None
 
-    def _report(self, context: RequestContext, ticket: ActionCommand, result: ActionResult) -> None:
-        """Saying twice how it ended is harmless, so this insists whatever else comes."""
-        host, uuid = self._host, ticket.instance.uuid
+    def _report(self, context: RequestContext, command: ActionCommand, result: ActionResult) -> None:
+        """Report the result until the conductor accepts or rejects it. Duplicate reports are harmless."""
+        host, uuid = self._host, command.instance.uuid
         try:
             host.retrier.ask(
-                f"Instance {uuid}: report of {ticket.action}",
-                lambda: self._finish(context, ticket, result),
+                f"Instance {uuid}: report of {command.action}",
+                lambda: self._finish(context, command, result),
                 lambda: None,
             )
         except exceptions.NovaLiteException as error:
-            LOG.info("Instance %s: report of %s %d not wanted: %s", uuid, ticket.action, ticket.action_id, error)
+            LOG.info("Instance %s: report of %s %d not wanted: %s", uuid, command.action, command.action_id, error)
 
-    def _finish(self, context: RequestContext, ticket: ActionCommand, result: ActionResult) -> None:
-        """A conductor of before takes no request's id."""
+    def _finish(self, context: RequestContext, command: ActionCommand, result: ActionResult) -> None:
+        """Call `finish_action`. An older conductor does not accept the request id."""
         report = functools.partial(
             self._host.conductor.finish_action,
             context,
             self._host.name,
-            ticket.action_id,
+            command.action_id,
             result.power_state,
             result.error,
             result.details,
-            position=ticket.sequence,
+            position=command.sequence,
             answer=result.answer,
         )
         try:
-            report(request_id=ticket.request_id)
+            report(request_id=command.request_id)
         except exceptions.ServiceTooOld:
             report()
 
 
-def work_of(step: HostStep) -> Work:
-    """What to do for a step: the method of the driver that its row names, or a function of `WORK`."""
-    return WORK[step.method] if step.driver is None else functools.partial(ask_driver, step.driver)
+def handler_of(step: HostStep) -> Handler:
+    """Return what executes a step: the method of the driver that its definition names, or a function of `HANDLERS`."""
+    return HANDLERS[step.method] if step.driver is None else functools.partial(call_driver, step.driver)
 
 
-def ask_driver(method: str, host: LocalHost, ticket: ActionCommand) -> None:
-    """``driver.method(instance_uuid)``; raises `NotImplementedByDriver` where the driver has no such method."""
-    host.require_domain(ticket)
+def call_driver(method: str, host: LocalHost, command: ActionCommand) -> None:
+    """Call ``driver.method(instance_uuid)``. Raise `NotImplementedByDriver` if the driver has no such method."""
+    host.require_domain(command)
     if not hasattr(host.driver, method):
         raise exceptions.NotImplementedByDriver(operation=method)
-    getattr(host.driver, method)(ticket.instance.uuid)
+    getattr(host.driver, method)(command.instance.uuid)

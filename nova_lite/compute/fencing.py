@@ -1,9 +1,9 @@
-"""Fences: what this host has promised about each instance, one small file on disk each.
+"""Fencing token store: which generations of each instance this host must never build again.
 
-A message may come twice, late, or after the one that cancels it; the daemon may be killed at any step. What makes all
-of that harmless is this record (docs/explanation/delivery-guarantees.md): it is synced to disk *before* anything is
-destroyed or reported, and asked right before a domain comes to exist. Without it a guest can run on two hosts, even
-when compute asks the conductor first.
+A message may arrive twice, late, or after the message that cancels it, and the daemon may be killed at any step. The
+store makes all of that harmless. It has one small file per instance. Each change is synced to disk *before* a domain is
+destroyed or a result is reported, and the store is checked right before a domain is created. Without it a guest can run
+on two hosts, even if compute queries the conductor first. See docs/explanation/delivery-guarantees.md.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from nova_lite.objects.ready import make_ready
 
 LOG = logging.getLogger(__name__)
 
-#: Records without a domain are forgotten after so many seconds: no message is ever that late.
+#: Records of instances without a domain are removed after this many seconds. No message is delayed that long.
 RETENTION = 7 * 24 * 3600
 
 NEVER = -1
@@ -33,7 +33,7 @@ IDENTITY = "identity"
 
 
 class ActionResult(msgspec.Struct, frozen=True, kw_only=True):
-    """How an order ended: what `finish_action` reports. ``answer``: what it gave besides, for later steps."""
+    """Result of a command, as `finish_action` reports it. ``answer``: data for later steps of the operation."""
 
     power_state: int | None = None
     error: str | None = None
@@ -42,24 +42,26 @@ class ActionResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """All that this host remembers of one instance.
+    """State of one instance on this host.
 
-    ``fenced_generation``: it and any lower one is never built here again. ``refused``: the report that went with it,
-    if a build failed here.
+    ``revoked_generation``: this generation and all lower ones are never built here again. ``failed_build``: the report
+    of the build whose failure revoked it.
 
-    ``created_generation``: a domain of it may be here (written right before one is made); ``built_generation``: its
-    build was completed; ``resources``: what it holds. These three end with the removal.
+    ``created_generation``: a domain of this generation may exist here (written right before it is created).
+    ``built_generation``: the build of this generation is complete. ``resources``: its claim. Removing the instance
+    resets these three.
 
-    ``held_generation``: a guest of it or a lower one may not run here now: its disks are on their way elsewhere.
+    ``held_generation``: a guest of this generation or a lower one must not start here, because its disks are being
+    moved to another host.
 
-    ``last_action_id`` and ``last_position``: the newest order seen, by its action and its place in that, finished if
-    there is a ``result``; ``last_request_id``: of the request that made that action. ``ids_returned``: the database has
-    given ids again that were seen here. ``updated_at``: seconds since the epoch.
+    ``last_action_id`` and ``last_position``: action and sequence number of the newest command; it has finished if there
+    is a ``result``. ``last_request_id``: the request that created that action. ``ids_reused``: the database has
+    assigned ids again that were seen here. ``updated_at``: seconds since the epoch.
     """
 
     uuid: str
-    fenced_generation: int = NEVER
-    refused: BuildResult | None = None
+    revoked_generation: int = msgspec.field(default=NEVER, name="fenced_generation")
+    failed_build: BuildResult | None = msgspec.field(default=None, name="refused")
     created_generation: int = NEVER
     built_generation: int = NEVER
     resources: Resources | None = None
@@ -67,31 +69,31 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     last_action_id: int = 0
     last_position: int = 0
     last_request_id: str = ""
-    ids_returned: bool = False
+    ids_reused: bool = msgspec.field(default=False, name="ids_returned")
     result: ActionResult | None = None
     updated_at: float = 0.0
 
-    def forbids(self, generation: int) -> bool:
-        """This generation was given up on; one that had been completed before can still have its domain."""
-        return generation <= self.fenced_generation and generation != self.built_generation
+    def is_revoked(self, generation: int) -> bool:
+        """Check whether this generation is revoked. A build that was complete before may still have its domain."""
+        return generation <= self.revoked_generation and generation != self.built_generation
 
     @property
-    def last_order(self) -> tuple[int, int]:
+    def last_command(self) -> tuple[int, int]:
         return self.last_action_id, self.last_position
 
-    def is_last(self, action_id: int, position: int, request_id: str) -> bool:
-        """Whether the newest order is this one, and not another one of its id."""
-        return self.last_order == (action_id, position) and self.last_request_id in ("", request_id)
+    def is_last_command(self, action_id: int, position: int, request_id: str) -> bool:
+        """Check whether this command is the newest one, and not a different command with a reused id."""
+        return self.last_command == (action_id, position) and self.last_request_id in ("", request_id)
 
     def is_in_order(self, action_id: int, position: int, request_id: str) -> bool:
-        """Whether the ids alone say that an order comes after the newest one that was seen, or is that one."""
+        """Check by the ids alone whether a command is the newest one, or comes after it."""
         if action_id != self.last_action_id:
-            return action_id > self.last_action_id and not self.ids_returned
+            return action_id > self.last_action_id and not self.ids_reused
         return position >= self.last_position and self.last_request_id in ("", request_id)
 
     @property
-    def is_here(self) -> bool:
-        """Whether a domain of the instance may be on this host."""
+    def may_have_domain(self) -> bool:
+        """True if a domain of the instance may exist on this host."""
         return self.created_generation != NEVER or self.built_generation != NEVER
 
 
@@ -99,7 +101,7 @@ make_ready(Record)
 
 
 class FencingTokenStore:
-    """Records of one host in ``directory``. Reads take no lock; changes of one instance exclude each other."""
+    """Records of one host in ``directory``. Reads take no lock. Changes of one instance exclude each other."""
 
     def __init__(self, directory: str) -> None:
         self._directory = files.private_directory(directory)
@@ -108,7 +110,10 @@ class FencingTokenStore:
         self._load()
 
     def identity(self) -> str:
-        """What tells this host from another machine of its name: made once, and lost only with the promises."""
+        """Return the id of this machine, which distinguishes it from another machine with the same host name.
+
+        It is created once, and lost only together with the records.
+        """
         path = os.path.join(self._directory, IDENTITY)
         try:
             with open(path, encoding="ascii") as file:
@@ -123,79 +128,85 @@ class FencingTokenStore:
                 "that back."
             ) from error
 
-    # --- asking
+    # --- reads
 
     def get(self, instance_uuid: str) -> Record:
-        """The record of an instance; an empty one if nothing is known of it."""
+        """Return the record of an instance; an empty one if the instance is unknown."""
         return self._records.get(instance_uuid) or Record(uuid=instance_uuid)
 
     def check(self, instance_uuid: str, generation: int) -> None:
-        """Raises `Fenced` if ``generation`` may not be built here (any more)."""
-        fenced = self.get(instance_uuid).fenced_generation
+        """Raise `Fenced` if ``generation`` must not be built here (any more)."""
+        fenced = self.get(instance_uuid).revoked_generation
         if generation <= fenced:
             raise exceptions.Fenced(instance_uuid=instance_uuid, generation=fenced)
 
     def resources(self) -> dict[str, Resources]:
-        """What completed builds hold, by instance uuid."""
+        """Return the claims of complete builds, by instance uuid."""
         return {uuid: record.resources for uuid, record in list(self._records.items()) if record.resources is not None}
 
     # --- builds
 
-    def forbid(self, instance_uuid: str, generation: int) -> None:
-        """Promise never to build ``generation`` or a lower one; on return the promise is on disk."""
+    def revoke(self, instance_uuid: str, generation: int) -> None:
+        """Revoke ``generation`` and all lower ones. On return the revocation is on disk."""
         with self._lock(instance_uuid):
-            self._forbid(instance_uuid, generation)
+            self._revoke(instance_uuid, generation)
 
-    def forbid_unless_built(self, instance_uuid: str, generation: int) -> bool:
-        """`forbid`, unless the build of just this generation is complete. Returns whether it was forbidden."""
+    def revoke_unless_built(self, instance_uuid: str, generation: int) -> bool:
+        """`revoke`, unless the build of exactly this generation is complete. Return whether it was revoked."""
         with self._lock(instance_uuid):
             if self.get(instance_uuid).built_generation == generation:
                 return False
-            self._forbid(instance_uuid, generation)
+            self._revoke(instance_uuid, generation)
             return True
 
-    def refuse(self, result: BuildResult) -> None:
-        """`forbid` the generation of a failed build, and remember its report for when it is asked for again."""
+    def revoke_failed_build(self, result: BuildResult) -> None:
+        """`revoke` the generation of a failed build, and store its report in case the build is requested again."""
         with self._lock(result.instance_uuid):
             record = self.get(result.instance_uuid)
-            if result.generation >= record.fenced_generation:
+            if result.generation >= record.revoked_generation:
                 self._write(
                     record,
-                    fenced_generation=result.generation,
-                    refused=result,
+                    revoked_generation=result.generation,
+                    failed_build=result,
                     built_generation=NEVER,
                     resources=None,
                 )
 
-    def refuse_unless_made(self, result: BuildResult) -> BuildResult | None:
-        """`refuse` a build that nobody can look after now, unless something of the instance may be here. Returns the
-        report to make, if it is refused, now or before."""
+    def revoke_failed_build_unless_created(self, result: BuildResult) -> BuildResult | None:
+        """Do `revoke_failed_build`, unless a domain of the instance may exist here.
+
+        For a build whose state cannot be determined now. Returns the report to send if this build is revoked, now or
+        earlier.
+        """
         with self._lock(result.instance_uuid):
             record = self.get(result.instance_uuid)
-            if record.is_here:
+            if record.may_have_domain:
                 return None
-            if result.generation > record.fenced_generation:
-                self._write(record, fenced_generation=result.generation, refused=result)
+            if result.generation > record.revoked_generation:
+                self._write(record, revoked_generation=result.generation, failed_build=result)
                 return result
-            refused = record.refused
+            refused = record.failed_build
             return refused if refused is not None and refused.generation == result.generation else None
 
-    def forbid_unless_made(self, instance_uuid: str, generation: int) -> bool:
-        """`forbid`, unless something of the instance may be here. Returns whether it was forbidden."""
+    def revoke_unless_created(self, instance_uuid: str, generation: int) -> bool:
+        """`revoke`, unless a domain of the instance may exist here. Return whether it was revoked."""
         with self._lock(instance_uuid):
-            if self.get(instance_uuid).is_here:
+            if self.get(instance_uuid).may_have_domain:
                 return False
-            self._forbid(instance_uuid, generation)
+            self._revoke(instance_uuid, generation)
             return True
 
-    def creating(self, instance_uuid: str, generation: int) -> None:
-        """Right before a domain comes to exist: raises `Fenced`, or notes on disk that one may be here from now on."""
+    def mark_creating(self, instance_uuid: str, generation: int) -> None:
+        """Record that a domain may exist from now on. Call it right before the domain is created. Raises `Fenced`."""
         with self._lock(instance_uuid):
             self.check(instance_uuid, generation)
             self._write(self.get(instance_uuid), created_generation=generation)
 
-    def built(self, instance_uuid: str, generation: int, resources: Resources | None = None) -> None:
-        """The build is complete: from here on it is not fenced off, only deleted. Raises `Fenced` if it was before."""
+    def mark_built(self, instance_uuid: str, generation: int, resources: Resources | None = None) -> None:
+        """Record that the build is complete. Raise `Fenced` if its generation is revoked.
+
+        A complete build can only be deleted, not fenced off.
+        """
         with self._lock(instance_uuid):
             record = self.get(instance_uuid)
             if record.built_generation == generation:
@@ -203,18 +214,21 @@ class FencingTokenStore:
             self.check(instance_uuid, generation)
             self._write(record, built_generation=generation, resources=resources)
 
-    def removed(self, instance_uuid: str) -> None:
-        """Nothing of the instance is here any more."""
+    def mark_removed(self, instance_uuid: str) -> None:
+        """Record that nothing of the instance is left here."""
         with self._lock(instance_uuid):
             record = self.get(instance_uuid)
-            if record.is_here:
+            if record.may_have_domain:
                 self._write(
                     record, created_generation=NEVER, built_generation=NEVER, resources=None, held_generation=NEVER
                 )
 
-    def restored(self, instance_uuid: str, generation: int, resources: Resources) -> None:
-        """What was set aside here, and is complete, is to be the instance again, though a later generation was given
-        up here; written before it is taken back."""
+    def mark_restored(self, instance_uuid: str, generation: int, resources: Resources) -> None:
+        """Record that the guest that was set aside becomes the instance again, although a later generation was revoked
+        here.
+
+        Call it before the guest is restored.
+        """
         with self._lock(instance_uuid):
             self._write(
                 self.get(instance_uuid),
@@ -224,89 +238,92 @@ class FencingTokenStore:
             )
 
     def hold(self, instance_uuid: str, generation: int) -> None:
-        """From here on no guest of ``generation`` or a lower one is started here; on return that is on disk."""
+        """Prevent the start of a guest of ``generation`` or a lower one. On return that is on disk."""
         with self._lock(instance_uuid):
             record = self.get(instance_uuid)
             if generation > record.held_generation:
                 self._write(record, held_generation=generation)
 
-    def let_go(self, instance_uuid: str) -> None:
-        """What was held back may run again."""
+    def release_hold(self, instance_uuid: str) -> None:
+        """Allow a held guest to start again."""
         with self._lock(instance_uuid):
             record = self.get(instance_uuid)
             if record.held_generation != NEVER:
                 self._write(record, held_generation=NEVER)
 
     def check_not_held(self, instance_uuid: str, generation: int) -> None:
-        """Raises `DomainHeld` for a guest whose disks are on their way elsewhere."""
+        """Raise `DomainHeld` for a guest whose disks are being moved to another host."""
         if generation <= self.get(instance_uuid).held_generation:
             raise exceptions.DomainHeld(instance_uuid=instance_uuid)
 
-    # --- actions
+    # --- commands
 
     def admit(
         self,
         instance_uuid: str,
         action_id: int,
-        forbid_generation: int | None = None,
+        revoke_generation: int | None = None,
         position: int = 0,
         request_id: str = "",
         is_open: bool = False,
     ) -> bool:
-        """Note that an order came. False: a newer one was seen, drop it, unless the conductor says that it ``is_open``.
+        """Record the arrival of a command. Return False if a newer command was seen: the caller drops this one.
 
-        True: it is on disk that it was seen and, unless it is finished, that ``forbid_generation`` is fenced.
+        ``is_open`` accepts the command nevertheless: the conductor has confirmed that it waits for it. On True the
+        arrival is on disk and, unless the command has finished already, ``revoke_generation`` is revoked.
         """
         with self._lock(instance_uuid):
             record = self.get(instance_uuid)
             in_order = record.is_in_order(action_id, position, request_id)
             if not (in_order or is_open):
                 return False
-            is_last = record.is_last(action_id, position, request_id)
+            is_last = record.is_last_command(action_id, position, request_id)
             if is_last and record.result is not None:
                 return True
-            fenced = max(record.fenced_generation, NEVER if forbid_generation is None else forbid_generation)
-            if not is_last or fenced != record.fenced_generation:
+            fenced = max(record.revoked_generation, NEVER if revoke_generation is None else revoke_generation)
+            if not is_last or fenced != record.revoked_generation:
                 self._write(
                     record,
                     last_action_id=action_id,
                     last_position=position,
                     last_request_id=request_id,
-                    ids_returned=record.ids_returned or not in_order,
+                    ids_reused=record.ids_reused or not in_order,
                     result=None,
-                    fenced_generation=fenced,
+                    revoked_generation=fenced,
                 )
             return True
 
-    def done(
+    def record_result(
         self, instance_uuid: str, action_id: int, result: ActionResult, position: int = 0, request_id: str = ""
     ) -> None:
-        """The order is finished; the result is on disk before it is reported. Late ones are not noted."""
+        """Record the result of a command on disk, before it is reported. Ignore an overtaken command."""
         with self._lock(instance_uuid):
             record = self.get(instance_uuid)
-            if record.is_last(action_id, position, request_id):
+            if record.is_last_command(action_id, position, request_id):
                 self._write(record, result=result)
 
-    # --- upkeep
+    # --- maintenance
 
     def prune(self, before: float | None = None) -> int:
-        """Forget records of instances that are not here, last changed before ``before`` (seconds since the epoch;
-        None: `RETENTION` ago). Returns how many."""
+        """Remove records of instances that are not here and were last changed before ``before``. Return their number.
+
+        ``before``: seconds since the epoch. None: `RETENTION` ago.
+        """
         limit = time.time() - RETENTION if before is None else before
         pruned = 0
         for instance_uuid in list(self._records):
             with self._lock(instance_uuid):
                 record = self.get(instance_uuid)
-                if not record.is_here and record.updated_at < limit:
+                if not record.may_have_domain and record.updated_at < limit:
                     files.remove(self._path(instance_uuid))
                     self._records.pop(instance_uuid, None)
                     pruned += 1
         return pruned
 
-    def _forbid(self, instance_uuid: str, generation: int) -> None:
+    def _revoke(self, instance_uuid: str, generation: int) -> None:
         record = self.get(instance_uuid)
-        if generation > record.fenced_generation:
-            self._write(record, fenced_generation=generation)
+        if generation > record.revoked_generation:
+            self._write(record, revoked_generation=generation)
 
     def _lock(self, instance_uuid: str) -> threading.Lock:
         return self._locks[hash(instance_uuid) % len(self._locks)]
@@ -315,7 +332,7 @@ class FencingTokenStore:
         return os.path.join(self._directory, os.path.basename(instance_uuid) + SUFFIX)
 
     def _write(self, record: Record, **changes: Any) -> None:
-        """Always synced: an unsynced file renamed over a synced one can leave neither after a power cut."""
+        """Write a record and sync it. Without the sync, a power cut can destroy both the old and the new file."""
         record = msgspec.structs.replace(record, updated_at=time.time(), **changes)
         failpoints.reach("fence", "before")
         failpoints.check_disk()
@@ -333,7 +350,7 @@ class FencingTokenStore:
 
 
 def _read(path: str) -> Record:
-    """A record that cannot be read is a promise that nobody knows any more: the operator has to look."""
+    """Read a record. A corrupt record is a lost revocation, so the daemon stops and the operator has to decide."""
     try:
         with open(path, "rb") as file:
             return msgspec.json.decode(file.read(), type=Record)

@@ -1,4 +1,4 @@
-"""Heartbeats: the host's inventory and work in progress, reported every few seconds."""
+"""Heartbeats: reports of the host's inventory and work in progress."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ from nova_lite.virt.driver import ComputeDriver
 
 
 class Heartbeat:
-    """Makes `HostReport`s. The inventory is kept from the last `refresh`, so that a hypervisor that hangs does not
-    silence the host: its builds in progress would lose their leases."""
+    """Makes `HostReport`s.
+
+    The inventory is cached by `refresh`, so that a hanging hypervisor does not stop heartbeats. Without heartbeats,
+    builds in progress would lose their leases.
+    """
 
     def __init__(self, conf: cfg.ConfigOpts, host: str, driver: ComputeDriver, jobs: Jobs) -> None:
         self._conf = conf
@@ -30,13 +33,15 @@ class Heartbeat:
         self._answered = time.monotonic()
 
     def refresh(self) -> None:
-        """Ask the hypervisor what it has; may raise or hang as the driver does."""
+        """Read the inventory from the hypervisor. May raise or hang, as the driver does."""
         self._inventory = self._driver.get_inventory()
         self._answered = time.monotonic()
 
-    def hypervisor_answers(self) -> bool:
-        """Whether it did lately. It is asked by `refresh`, every ``report_interval``, in a thread that nobody waits
-        for."""
+    def is_hypervisor_up(self) -> bool:
+        """Check whether the hypervisor has responded recently.
+
+        `refresh` runs every ``report_interval`` in a separate thread that no other thread waits for.
+        """
         limit: float = self._conf.compute.hypervisor_timeout + self._conf.report_interval
         return time.monotonic() - self._answered < limit
 
@@ -50,7 +55,7 @@ class Heartbeat:
             building=self._jobs.building(),
             acting=self._jobs.acting(),
             version=version.VERSION,
-            hypervisor_up=self.hypervisor_answers(),
+            hypervisor_up=self.is_hypervisor_up(),
             cpu_allocation_ratio=conf.cpu_allocation_ratio,
             ram_allocation_ratio=conf.ram_allocation_ratio,
             disk_allocation_ratio=conf.disk_allocation_ratio,
@@ -60,7 +65,7 @@ class Heartbeat:
         )
 
     def capacity(self) -> Resources:
-        """What may be given out: (total - reserved) * allocation ratio, as the conductor reckons it."""
+        """Return the capacity for instances: (total - reserved) * allocation ratio, as the conductor calculates it."""
         conf, known = self._conf, self._known()
         return Resources(
             vcpus=int((known.vcpus - conf.reserved_host_cpus) * conf.cpu_allocation_ratio),
@@ -70,7 +75,7 @@ class Heartbeat:
         )
 
     def _reserved_disk_gb(self) -> int:
-        """The option is in MB; rounded up."""
+        """Convert the option from MB to GB, rounded up."""
         return -(-int(self._conf.reserved_host_disk_mb) // 1024)
 
     def _known(self) -> Inventory:

@@ -1,4 +1,4 @@
-"""What the jobs of one compute host share: its driver, fences, claims and locks, and how a domain is removed."""
+"""State that the jobs of one compute host share, and the removal of a domain."""
 
 from __future__ import annotations
 
@@ -27,38 +27,41 @@ LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True)
 class LocalHost:
-    """This host: its name, driver, fences (on disk), jobs and claims (in memory)."""
+    """A host: its name, driver, fencing token store (on disk), jobs and claims (in memory)."""
 
     conf: cfg.ConfigOpts
     name: str
     driver: ComputeDriver
     conductor: ConductorRPC
-    fences: FencingTokenStore
+    fencing: FencingTokenStore
     claims: Claims
     jobs: Jobs
     retrier: Retrier
     images: ImageBackend
     snapshot_slots: threading.BoundedSemaphore
     volumes: VolumeBackend
-    hypervisor_answers: Callable[[], bool] = lambda: True
+    is_hypervisor_up: Callable[[], bool] = lambda: True
 
     def domain(self, instance_uuid: str) -> DomainInfo | None:
-        """The instance's domain, if it has one here."""
+        """Return the instance's domain, or None if it has none here."""
         try:
             return self.driver.get_info(instance_uuid)
         except exceptions.DomainNotFound:
             return None
 
-    def require_answers(self) -> None:
-        """Raises `HypervisorUnavailable` where a call of the driver would only hang."""
-        if not self.hypervisor_answers():
+    def require_hypervisor(self) -> None:
+        """Raise `HypervisorUnavailable` if a call of the driver would only hang."""
+        if not self.is_hypervisor_up():
             raise exceptions.HypervisorUnavailable(host=self.name, reason="it does not answer")
 
     def volume_paths(
         self, instance: Instance, still_wanted: Callable[[], None] = lambda: None
     ) -> dict[str, VolumeSource]:
-        """Where the instance's volumes are, by id. Those of another service are waited for, as long as they are
-        wanted, and their block devices say from then on which they are."""
+        """Return the sources of the instance's volumes, by volume id.
+
+        For volumes of another service this waits for the connections while ``still_wanted`` does not raise. Then it
+        stores their ids and sizes in the block devices.
+        """
         sources: dict[str, VolumeSource] = {}
         for device in block_device.volumes(instance.block_devices):
             source = self.volume_source(instance, device, still_wanted)
@@ -85,25 +88,27 @@ class LocalHost:
         return None if info is None else int(info.power_state)
 
     def is_complete(self, info: DomainInfo) -> bool:
-        """Whether this domain is a finished build (call it with the instance's lock held).
+        """Check whether this domain is a complete build. The caller holds the instance's lock.
 
-        It is if that was noted, or if it runs: a daemon that was killed between making the domain and the note left
-        it so. One that was given up on is not, whatever it does.
+        It is complete if the store says so, or if it runs: the daemon may have been killed between creating the domain
+        and recording it. A domain of a revoked generation is never complete.
         """
-        record = self.fences.get(info.uuid)
+        record = self.fencing.get(info.uuid)
         if record.built_generation == info.generation:
             return True
-        if info.power_state != PowerState.RUNNING or record.forbids(info.generation):
+        if info.power_state != PowerState.RUNNING or record.is_revoked(info.generation):
             return False
         try:
-            self.fences.built(info.uuid, info.generation)
+            self.fencing.mark_built(info.uuid, info.generation)
         except exceptions.Fenced:
             return False
         return True
 
-    def is_open(self, instance_uuid: str, action_id: int, position: int | None, request_id: str) -> bool:
-        """Ask, for as long as it takes, whether the conductor waits for an order that seems to be late: ids that were
-        seen here come again from a database that lost its last commits."""
+    def is_command_open(self, instance_uuid: str, action_id: int, position: int | None, request_id: str) -> bool:
+        """Query the conductor, for as long as necessary, whether it waits for a command that seems to be late.
+
+        A database that lost its last commits assigns ids again that were seen here.
+        """
 
         def ask() -> bool:
             try:
@@ -113,45 +118,46 @@ class LocalHost:
 
         return self.retrier.ask(f"Instance {instance_uuid}: whether an order is late", ask, lambda: None)
 
-    def require_domain(self, ticket: ActionCommand) -> None:
-        """Raises `DomainNotFound` unless the domain is the one that the conductor means, at just that generation, and
-        `DomainHeld` while that is held back.
+    def require_domain(self, command: ActionCommand) -> None:
+        """Raise `DomainNotFound` unless the domain exists at exactly the command's generation, and `DomainHeld` while
+        it is held.
 
-        That the conductor sends an order for it proves that its build ended.
+        The conductor sends a command only after the build has ended, so the build is recorded as complete.
         """
-        found = self.driver.get_info(ticket.instance.uuid)
-        if found.generation != ticket.generation:
+        found = self.driver.get_info(command.instance.uuid)
+        if found.generation != command.generation:
             raise exceptions.DomainNotFound(instance_uuid=found.uuid)
-        self.fences.check_not_held(found.uuid, found.generation)
-        if not self.fences.get(found.uuid).forbids(found.generation):
-            self.fences.built(found.uuid, found.generation)
+        self.fencing.check_not_held(found.uuid, found.generation)
+        if not self.fencing.get(found.uuid).is_revoked(found.generation):
+            self.fencing.mark_built(found.uuid, found.generation)
 
     def remove(self, instance_uuid: str) -> None:
-        """Destroy the domain and all that belongs to it; the instance's lock is held. Nothing there is fine.
+        """Destroy the domain and everything that belongs to it. The caller holds the instance's lock.
 
-        Where a late message could build it again, the fence is written before this is called.
+        A missing domain is no error. If a late message could build the instance again, revoke its generation before.
         """
         failpoints.reach("domain", "destroy", "before")
         self.driver.destroy(instance_uuid)
         failpoints.reach("domain", "destroy", "after")
         self.driver.unplug_vifs(instance_uuid)
         self.volumes.disconnect(instance_uuid)
-        self.fences.removed(instance_uuid)
+        self.fencing.mark_removed(instance_uuid)
         self.claims.release(instance_uuid)
 
     def remove_all(self, instance_uuid: str) -> None:
-        """`remove`, and what was set aside for a resize on this host."""
+        """`remove`, and also what a resize on this host has set aside."""
         self.remove(instance_uuid)
         if isinstance(self.driver, Migrating):
             self.driver.forget_aside(instance_uuid)
 
-    def clear(self, instance_uuid: str) -> None:
-        """`remove` what a build left, again until it worked: on return no domain is here. Raises `Stopping`.
+    def remove_with_retries(self, instance_uuid: str) -> None:
+        """`remove` the remains of a build, and repeat until it succeeds: on return no domain is here. Raises
+        `Stopping`.
 
-        Where none was ever made, one try is enough: a disk or an interface that a broken hypervisor does not give back
-        now is found by the domain reconciliation, and the build can go elsewhere meanwhile.
+        If no domain was ever created, one attempt is enough. The domain reconciliation finds a disk or interface that a
+        broken hypervisor does not release now. Meanwhile another host can build the instance.
         """
-        if self.fences.get(instance_uuid).is_here:
+        if self.fencing.get(instance_uuid).may_have_domain:
             self.retrier.insist(f"Instance {instance_uuid}: removal", lambda: self.remove(instance_uuid))
             return
         try:

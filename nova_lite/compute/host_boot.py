@@ -1,7 +1,6 @@
-"""Whether this machine has booted since its daemon last compared its domains with the database.
+"""Detection of a reboot of this machine since its daemon last compared its domains with the database.
 
-By the kernel's boot id, which is remembered on disk: a machine that booted has no guest that runs, and the rows do not
-say which of them were turned off by their owners and which lost their power.
+After a reboot no guest runs. The database cannot distinguish guests that lost their power from guests that were off. The kernel's boot id is remembered on disk.
 """
 
 from __future__ import annotations
@@ -14,21 +13,21 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 class HostBoot:
-    """``path``: the file that remembers the boot of which everything is known."""
+    """Remembers the last reconciled boot in the file ``path``."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         files.private_directory(os.path.dirname(path))
 
     def is_new(self) -> bool:
-        """Whether the machine has booted since `settle`; no where nothing is remembered yet."""
+        """Check whether the machine has booted since `mark_reconciled`. False if no boot is remembered yet."""
         remembered = self._remembered()
-        return remembered is not None and remembered != current()
+        return remembered is not None and remembered != current_boot_id()
 
-    def settle(self) -> None:
-        """What this boot meant for the guests is in the database."""
-        if self._remembered() != current():
-            files.write_atomically(self._path, current().encode())
+    def mark_reconciled(self) -> None:
+        """Remember that the effects of this boot on the guests are in the database."""
+        if self._remembered() != current_boot_id():
+            files.write_atomically(self._path, current_boot_id().encode())
 
     def _remembered(self) -> str | None:
         try:
@@ -38,7 +37,7 @@ class HostBoot:
             return None
 
 
-def current() -> str:
-    """The kernel's name of this boot."""
+def current_boot_id() -> str:
+    """Return the kernel's id of this boot."""
     with open(BOOT_ID, encoding="ascii") as file:
         return file.read().strip()

@@ -1,5 +1,7 @@
-"""Images on this host: fetched before a guest needs them, one at a time, so that builds keep the disk for themselves,
-and removed when nothing has used them for long."""
+"""Image cache of this host: fetches images in advance, and removes images that have not been used for long.
+
+Images are fetched one at a time, so that builds keep most of the disk's bandwidth.
+"""
 
 from __future__ import annotations
 
@@ -14,21 +16,21 @@ LOG = logging.getLogger(__name__)
 
 
 class ImageFetcher:
-    """What fails or is lost is only logged: a build fetches what it lacks."""
+    """Fetches and removes images. Errors are only logged, because a build fetches a missing image itself."""
 
     def __init__(self, driver: ComputeDriver) -> None:
         self._driver = driver
         self._one_at_a_time = threading.Lock()
 
     def start(self, images: list[Image]) -> None:
-        """Returns at once; a thread of its own does the work."""
+        """Fetch images in a separate thread. Returns immediately."""
         if not isinstance(self._driver, ImageCaching):
             LOG.warning("This hypervisor keeps no images; %d of them are not fetched", len(images))
             return
         threading.Thread(target=self._run, args=(self._driver, images), name="image-cache", daemon=True).start()
 
     def age(self, minimum_age: float) -> None:
-        """Remove images that nothing uses and nobody has asked for in so many seconds."""
+        """Remove images that were neither used nor requested for ``minimum_age`` seconds."""
         if not isinstance(self._driver, ImageAgeing):
             return
         try:

@@ -1,4 +1,4 @@
-"""Work in progress: threads, one lock per instance, and the list that heartbeats carry."""
+"""Work in progress: threads, one lock per instance, and the list that heartbeats report."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from nova_lite.compute.reports import Stopping
 LOG = logging.getLogger(__name__)
 
 
-#: What a disk says that is full or takes nothing any more. Where no promise can be written nothing is reported.
+#: Errors of a disk that is full or read-only. Without a working disk nothing can be revoked, so nothing is reported.
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
-#: Instance uuid and token.
+#: Instance uuid, generation or action id, sequence number.
 Key = tuple[str, int, int]
 
 
 class InstanceLocks:
-    """One lock per instance uuid, kept only while somebody wants it."""
+    """Locks by instance uuid. A lock exists only while a thread holds it or waits for it."""
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
@@ -33,7 +33,8 @@ class InstanceLocks:
 
     @contextlib.contextmanager
     def hold(self, instance_uuid: str, timeout: float = -1) -> Iterator[None]:
-        """Raises `ServiceUnavailable` if the lock is not free within ``timeout`` seconds (-1: wait for good)."""
+        """Hold the instance's lock. Raise `ServiceUnavailable` if it is not free within ``timeout`` seconds (-1: no
+        limit)."""
         with self._mutex:
             lock, users = self._locks.get(instance_uuid, (threading.Lock(), 0))
             self._locks[instance_uuid] = (lock, users + 1)
@@ -58,8 +59,8 @@ class InstanceLocks:
 class Jobs:
     """Builds and actions in progress, from their acceptance until their report is delivered.
 
-    A job is known by its instance and token: a build's generation, or an order's action and its place in that. The same
-    one is not begun twice.
+    A job's key is its instance with the generation of a build, or with the action and sequence number of a command. A
+    job that is in progress is not started again.
     """
 
     def __init__(self) -> None:
@@ -71,22 +72,22 @@ class Jobs:
         self._watches: list[set[str]] = []
 
     def start_build(self, context: RequestContext, uuid: str, generation: int, work: Callable[[], None]) -> bool:
-        """Run ``work`` in a thread of its own; False if this very build is in progress."""
+        """Run ``work`` in a separate thread. Return False if this build is in progress already."""
         return self._start(self._builds, context, (uuid, generation, 0), work)
 
     def start_action(
         self, context: RequestContext, uuid: str, action_id: int, work: Callable[[], None], position: int = 0
     ) -> bool:
-        """Run ``work`` in a thread of its own; False if this very order is in progress."""
+        """Run ``work`` in a separate thread. Return False if this command is in progress already."""
         return self._start(self._actions, context, (uuid, action_id, position), work)
 
     def building(self) -> dict[str, int]:
-        """Instance uuid to the (highest) generation that is being built or reported."""
+        """Return the (highest) generation that is being built or reported, by instance uuid."""
         with self._changed:
             return {uuid: generation for uuid, generation, _ in sorted(self._builds)}
 
     def acting(self) -> list[int]:
-        """Ids of the actions in progress."""
+        """Return the ids of the actions in progress."""
         with self._changed:
             return sorted({action_id for _, action_id, _ in self._actions})
 
@@ -95,13 +96,15 @@ class Jobs:
             return any(uuid == instance_uuid for uuid, _, _ in self._builds)
 
     def is_busy(self, instance_uuid: str) -> bool:
-        """Whether the instance has a job. Takes no lock, so that any thread may ask."""
+        """Check whether the instance has a job. Takes no lock, so that any thread may call it."""
         return instance_uuid in self._busy
 
     @contextlib.contextmanager
     def watch(self) -> Iterator[set[str]]:
-        """The uuids that had a job at any time since entry, growing inside the context. Whoever looks at the
-        hypervisor, then asks the conductor, then acts, leaves these alone: what it saw of them may be outdated."""
+        """Yield the uuids that have had a job at any time since entry. The set grows inside the context.
+
+        For code that lists domains, queries the conductor and then acts: its view of these instances may be outdated.
+        """
         with self._changed:
             touched = set(self._busy)
             self._watches.append(touched)
@@ -112,7 +115,7 @@ class Jobs:
                 self._watches = [watch for watch in self._watches if watch is not touched]
 
     def wait_idle(self, timeout: float) -> bool:
-        """Wait until no job is left, up to ``timeout`` seconds; whether that came true."""
+        """Wait up to ``timeout`` seconds until no job is left. Return whether that happened."""
         deadline = time.monotonic() + timeout
         with self._changed:
             while self._builds or self._actions:
@@ -142,14 +145,14 @@ class Jobs:
         context.update_store()
         try:
             trouble = self._trouble(key, work)
-            if trouble:  # while an exception is handled, oslo.log repeats it at the end of the line
+            if trouble:  # Outside of the except block: oslo.log would append the exception to the line.
                 LOG.warning("Instance %s: this host's disk fails, its order has to come again: %s", key[0], trouble)
         finally:
             self._end(jobs, key)
 
     @staticmethod
     def _trouble(key: Key, work: Callable[[], None]) -> str:
-        """Do the work; why the disk did not take what had to be written first, if that was so."""
+        """Do the work. Return the error of a disk that did not accept a write; empty otherwise."""
         try:
             work()
         except Stopping as error:

@@ -1,4 +1,4 @@
-"""Domain reconciliation: this hypervisor's domains are compared with the database, at start and periodically."""
+"""Domain reconciliation: compares the domains of this hypervisor with the database, at start and periodically."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from nova_lite.virt.driver import DomainInfo
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds to wait for an instance's lock: whoever holds it longer changes what we saw.
+#: Seconds to wait for an instance's lock. A longer job changes what was listed.
 LOCK_WAIT = 0.1
 
-#: Of the time between two comparisons, how much an answer is waited for that comes with a heartbeat.
-PATIENCE = 0.8
+#: Share of the interval between two comparisons for which the reply to a consistency check is awaited.
+ANSWER_SHARE = 0.8
 
-#: Verdicts that are carried out at the same time.
+#: Number of verdicts that are executed concurrently.
 WORKERS = 4
 
 
 class DomainReconciler:
-    """One call with all our domains and leftovers; the conductor says per uuid what to do, and only that is done.
+    """Reports all domains and leftovers in one call, and executes only the conductor's verdict for each uuid.
 
-    The report also tells the power states. Instances with a job are left out: theirs are changing, and a domain that is
-    still being built must not be taken for a finished one. ``interval``: seconds between two runs of `tick`;
-    ``boot``: of this machine; ``ask``: has the next heartbeat ask a question.
+    The report includes the power states. Instances with a job are left out: their state is changing, and a domain that
+    is still being built must not look like a finished one. ``interval``: seconds between two comparisons. ``boot``: of
+    this machine. ``attach_check``: sends a consistency check with the next heartbeat.
     """
 
     def __init__(
-        self, host: LocalHost, interval: float, boot: HostBoot, ask: Callable[[ConsistencyCheck], None]
+        self, host: LocalHost, interval: float, boot: HostBoot, attach_check: Callable[[ConsistencyCheck], None]
     ) -> None:
         self._host = host
-        self._ask = ask
-        self._question: ConsistencyCheck | None = None
-        #: Until when an answer is waited for.
-        self._patience = float("-inf")
+        self._attach_check = attach_check
+        self._consistency_check: ConsistencyCheck | None = None
+        #: Time until which the reply to the check is awaited.
+        self._answer_deadline = float("-inf")
         self._boot = boot
         self._interval = interval
         self._next = time.monotonic() + interval
@@ -53,36 +53,41 @@ class DomainReconciler:
     # --- when
 
     def power_event(self, instance_uuid: str) -> None:
-        """A domain's power state changed. Unless that is our own doing, `tick` looks sooner. Called from any thread,
-        a native one in eventlet mode included, so it takes no lock and wakes nobody."""
+        """Note a change of a domain's power state. Unless the host caused it, the next `tick` compares.
+
+        Any thread may call this, in eventlet mode a native one too. So it takes no lock and wakes no thread.
+        """
         if not self._host.jobs.is_busy(instance_uuid):
             self._power_changed = True
 
     def tick(self) -> None:
-        """`run` if a power state changed, or if it is time and not all is as the conductor has it; meant to be called
-        about every second."""
-        if self._power_changed or self._has_to_compare():
+        """`run` if a power state changed, or if the interval has passed and the consistency check failed.
+
+        Call it about every second.
+        """
+        if self._power_changed or self._comparison_is_due():
             self.run()
 
-    def _has_to_compare(self) -> bool:
-        """It is asked first, along with a heartbeat, whether all agrees, as it mostly does so."""
-        now, question = time.monotonic(), self._question
-        if question is None:
+    def _comparison_is_due(self) -> bool:
+        """Decide whether to compare now. After the interval, send a consistency check first."""
+        now, check = time.monotonic(), self._consistency_check
+        if check is None:
             if now < self._next:
                 return False
-            self._next, self._patience = now + self._interval, now + PATIENCE * self._interval
-            return not self._asks()
-        if question.is_open and now < self._patience:
+            self._next, self._answer_deadline = now + self._interval, now + ANSWER_SHARE * self._interval
+            return not self._start_check()
+        if check.is_open and now < self._answer_deadline:
             return False
-        self._take_back()
-        if question.answer is None and now < self._patience:  # what was asked is not true any more
-            return not self._asks()
-        return not question.answer
+        self._close_check()
+        if check.agrees is None and now < self._answer_deadline:  # The digest is outdated.
+            return not self._start_check()
+        return not check.agrees
 
     # --- what
 
-    def _asks(self) -> bool:
-        """False: there is something to compare, so that it need not be asked."""
+    def _start_check(self) -> bool:
+        """Attach a check to the next heartbeat. Return False if a difference is known already, so that no check is
+        necessary."""
         host = self._host
         if self._boot.is_new():
             return False
@@ -91,26 +96,26 @@ class DomainReconciler:
             domains = host.driver.list_domains()
             if touched or host.driver.leftovers() - {info.uuid for info in domains}:
                 return False
-            if any(host.fences.get(info.uuid).forbids(info.generation) for info in domains):
+            if any(host.fencing.get(info.uuid).is_revoked(info.generation) for info in domains):
                 return False
             found = digest_of_domains((info.uuid, info.generation, int(info.power_state)) for info in domains)
-            self._question = ConsistencyCheck(found, touched, watch.pop_all())
-        self._ask(self._question)
+            self._consistency_check = ConsistencyCheck(found, touched, watch.pop_all())
+        self._attach_check(self._consistency_check)
         return True
 
-    def _take_back(self) -> None:
-        if self._question is not None:
-            self._question.close()
-            self._question = None
+    def _close_check(self) -> None:
+        if self._consistency_check is not None:
+            self._consistency_check.close()
+            self._consistency_check = None
 
     def run(self) -> set[str]:
-        """Destroy what was given up, ask about the rest, and act on the answer.
+        """Destroy revoked domains, report the others, and execute the conductor's verdicts.
 
-        Returns the instances whose domain was to be destroyed, and was not (yet). Raises `ServiceUnavailable` or
-        `VirtDriverError` if all of that cannot be done now.
+        Returns the instances whose domain was to be destroyed but still exists. Raises `ServiceUnavailable` or
+        `VirtDriverError` if the comparison is impossible now.
         """
         self._power_changed = False
-        self._take_back()
+        self._close_check()
         self._next = time.monotonic() + self._interval
         host = self._host
         booted = self._boot.is_new()
@@ -118,7 +123,7 @@ class DomainReconciler:
             domains = {info.uuid: info for info in host.driver.list_domains()}
             listed = set(domains)
             leftovers = host.driver.leftovers() - set(domains)
-            given_up = [info for info in domains.values() if host.fences.get(info.uuid).forbids(info.generation)]
+            given_up = [info for info in domains.values() if host.fencing.get(info.uuid).is_revoked(info.generation)]
             kept = {info.uuid for info in given_up}
             for info in given_up:
                 del domains[info.uuid]
@@ -129,8 +134,8 @@ class DomainReconciler:
                 [self._report(info, booted) for uuid, info in domains.items() if uuid not in touched],
                 sorted(leftovers - touched),
             )
-            self._boot.settle()
-            to_destroy = [each for each in verdicts if each.verdict == Verdict.DESTROY]
+            self._boot.mark_reconciled()
+            to_destroy = [verdict for verdict in verdicts if verdict.verdict == Verdict.DESTROY]
             kept |= {each.uuid for each in to_destroy if each.uuid in domains}
             with concurrent.futures.ThreadPoolExecutor(WORKERS, thread_name_prefix="verdict") as pool:
                 list(pool.map(lambda each: self._destroy(each, domains, leftovers, touched, kept), to_destroy))
@@ -138,8 +143,11 @@ class DomainReconciler:
         return kept
 
     def _destroy_given_up(self, info: DomainInfo, touched: set[str], kept: set[str]) -> None:
-        """A domain of a build that was given up on, left by an earlier life of this daemon. This host has promised to
-        destroy it, whatever became of the report; were it named to the conductor, that might take it for a success."""
+        """Destroy a domain of a revoked generation that an earlier run of this daemon has left.
+
+        The host must destroy it whatever became of the report. The conductor might take a reported domain for a
+        success.
+        """
         LOG.warning("Instance %s: destroying what is left of generation %d", info.uuid, info.generation)
         with self._attempt(info.uuid), self._untouched(info.uuid, touched) as free:
             if free:
@@ -147,8 +155,10 @@ class DomainReconciler:
                 kept.discard(info.uuid)
 
     def _report_lost(self, listed: set[str], touched: set[str]) -> None:
-        """Look for what ought to be here and was not ``listed``. That is nobody's danger: what cannot be asked or told
-        now is left for the next run."""
+        """Report domains that the conductor expects here and that were not ``listed``.
+
+        A failure is harmless: the next run repeats it.
+        """
         trouble = ""
         try:
             expected = self._host.conductor.domains_expected(get_admin_context(), self._host.name)
@@ -166,7 +176,7 @@ class DomainReconciler:
 
     @contextlib.contextmanager
     def _attempt(self, instance_uuid: str) -> Iterator[None]:
-        """What fails for one instance is logged and left for the next run; the others have their turn."""
+        """Log an error of one instance and continue with the others. The next run repeats it."""
         try:
             yield
         except Exception as error:
@@ -175,7 +185,8 @@ class DomainReconciler:
 
     @contextlib.contextmanager
     def _untouched(self, instance_uuid: str, touched: set[str]) -> Iterator[bool]:
-        """With the instance's lock held: whether no job had to do with it since we looked. Does not wait for one."""
+        """Hold the instance's lock and yield True if no job has touched the instance since the listing. Does not wait
+        for jobs."""
         if instance_uuid in touched:
             yield False
             return
@@ -190,7 +201,7 @@ class DomainReconciler:
         touched: set[str],
         kept: set[str],
     ) -> None:
-        """Carry out one verdict, if what it is about is still so."""
+        """Execute one verdict, if the domain has not changed since the report."""
         host, uuid = self._host, verdict.uuid
         with self._attempt(uuid), self._untouched(uuid, touched) as free:
             if not free:
@@ -201,13 +212,13 @@ class DomainReconciler:
                 host.remove_all(uuid)
             elif found is not None and uuid in domains and found.generation == verdict.generation:
                 LOG.warning("Instance %s: generation %d is not meant to be here, destroying it", uuid, found.generation)
-                host.fences.forbid(uuid, found.generation)
+                host.fencing.revoke(uuid, found.generation)
                 host.remove(uuid)
             kept.discard(uuid)
 
     def _report(self, info: DomainInfo, booted: bool) -> DomainReport:
         resumes = booted and self._host.conf.resume_guests_state_on_host_boot
-        record = self._host.fences.get(info.uuid)
+        record = self._host.fencing.get(info.uuid)
         return DomainReport(
             uuid=info.uuid,
             generation=info.generation,

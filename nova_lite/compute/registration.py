@@ -1,8 +1,8 @@
-"""This host's registration with the conductor: its epoch, and whether it may serve.
+"""Registration of this host with the conductor: its epoch, and whether it may serve.
 
-An operator who forces a host down says that nothing runs there, so that its servers may be built elsewhere. A daemon
-that still runs then, or goes on after a long pause, has to learn of it before it carries out another order: each
-heartbeat names the epoch of its registration, and is refused once the conductor has ended that epoch.
+An operator who forces a host down declares that nothing runs there, so its servers may be built elsewhere. A daemon
+that is still running, or continues after a long pause, must learn of that before it executes another command. So each
+heartbeat contains the epoch of its registration. The conductor rejects it once it has ended that epoch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,11 @@ LOG = logging.getLogger(__name__)
 
 
 class Registration:
-    """``lost`` is set when the registration is over: the host has to register again, compare its domains, serve."""
+    """State of the registration.
+
+    ``lost`` is set when the registration has ended. Then the host has to register again and compare its domains before
+    it serves.
+    """
 
     def __init__(self, conf: cfg.ConfigOpts, heartbeat: Heartbeat, conductor: ConductorRPC, identity: str = "") -> None:
         self._conf = conf
@@ -35,17 +39,19 @@ class Registration:
         self._epoch = 0
         self._serving = False
         self._confirmed = float("-inf")
-        self._question: ConsistencyCheck | None = None
+        self._consistency_check: ConsistencyCheck | None = None
         self.lost = threading.Event()
 
     @property
     def admission(self) -> str:
-        """What this registration is called."""
+        """The name of this registration."""
         return admission(self._epoch, self._identity)
 
     def register(self) -> None:
-        """Raises `HostNotAdmitted` while the host may not serve, or is not the one of its name. It does not count as up
-        before `serve`."""
+        """Register the host. It does not count as up before `serve`.
+
+        Raises `HostNotAdmitted` while the host may not serve, or if another machine has its name.
+        """
         self._serving = False
         asked, report = time.monotonic(), self._report()
         self._epoch = self._conductor.register_host(get_admin_context(), report)
@@ -53,30 +59,31 @@ class Registration:
         self.lost.clear()
 
     def serve(self) -> None:
-        """Report that the host takes orders, now or with the next heartbeat; foreign domains are gone by then."""
+        """Report that the host accepts commands, now or with the next heartbeat. Foreign domains are gone by then."""
         self._serving = True
         trouble = None
         try:
             self.send_heartbeat()
         except exceptions.ServiceUnavailable as error:
             trouble = error.message
-        if trouble:  # while an exception is handled, oslo.log repeats it at the end of the line
+        if trouble:  # Outside of the except block: oslo.log would append the exception to the line.
             LOG.warning("It could not be told yet that this host serves: %s", trouble)
 
     def send_heartbeat(self) -> None:
-        """`confirm`, waiting at most half a lease, so that the next heartbeat comes in time."""
+        """`confirm`, but wait at most half a lease, so that the next heartbeat is in time."""
         self.confirm(self._conf.service_down_time / 2)
 
-    def ask(self, question: ConsistencyCheck) -> None:
-        """With the next heartbeat, in place of any other question."""
-        self._question = question
+    def attach_check(self, check: ConsistencyCheck) -> None:
+        """Send this check with the next heartbeat, in place of any other check."""
+        self._consistency_check = check
 
     def confirm(self, timeout: float | None = None) -> None:
-        """Raises `HostNotAdmitted` when the registration is over. ``timeout``: seconds to wait for the answer."""
+        """Send a heartbeat. Raise `HostNotAdmitted` if the registration has ended. ``timeout``: seconds to wait for the
+        reply."""
         asked, report = time.monotonic(), self._report()
-        question = self._question
-        if question is not None and question.is_open:
-            report.domains = question.digest
+        check = self._consistency_check
+        if check is not None and check.is_open:
+            report.domains = check.digest
         try:
             agrees = self._conductor.report_state(get_admin_context(), report, timeout=timeout)
         except exceptions.HostNotAdmitted:
@@ -84,8 +91,8 @@ class Registration:
                 self.lost.set()
             raise
         self._confirmed = asked
-        if question is not None and report.domains is not None:
-            question.answer = bool(agrees)  # an older conductor says nothing
+        if check is not None and report.domains is not None:
+            check.agrees = bool(agrees)  # An older conductor replies None.
 
     def _report(self) -> HostReport:
         report = self._heartbeat.report()
@@ -93,15 +100,18 @@ class Registration:
         return report
 
     def require(self) -> None:
-        """Raises `ServiceUnavailable` while the host takes no orders."""
+        """Raise `ServiceUnavailable` while the host accepts no commands."""
         if self.lost.is_set() or not self._serving:
             raise exceptions.HostNotAdmitted("This host is not registered, or has not compared its domains yet.")
         if time.monotonic() - self._confirmed >= self._conf.service_down_time:
             raise exceptions.ServiceUnavailable("No heartbeat was answered lately.")
 
     def check(self) -> None:
-        """Before an order is carried out: asks if the last answer is older than a host's lease. Raises
-        `ServiceUnavailable` if the host may not serve, or cannot find out."""
+        """Check before a command that the host may serve. If the last reply is older than a host's lease, send a
+        heartbeat.
+
+        Raises `ServiceUnavailable` if the host may not serve, or cannot find out.
+        """
         if self.lost.is_set():
             raise exceptions.HostNotAdmitted("This host has to register anew before it serves.")
         if time.monotonic() - self._confirmed >= self._conf.service_down_time:

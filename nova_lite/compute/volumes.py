@@ -1,4 +1,6 @@
-"""Work on volumes' files that a conductor has accepted: one thread for each, reported until it is heard."""
+"""Work on volume files that a conductor has accepted: one thread per work item, reported until the conductor accepts
+it.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ LOG = logging.getLogger(__name__)
 
 GIB = 1024**3
 
-#: Files that are copied at the same time; the others wait.
+#: Number of files that are copied concurrently.
 PARALLEL = 2
 
 
@@ -30,7 +32,8 @@ class VolumeWorker:
         self._under_way: set[int] = set()
 
     def start(self, work: VolumeWork) -> None:
-        """Work that is under way already comes again when its conductor is impatient."""
+        """Start the work in a separate thread. Duplicates of work in progress are ignored: the conductor repeats its
+        casts."""
         with self._mutex:
             if work.id in self._under_way:
                 return
@@ -48,14 +51,14 @@ class VolumeWorker:
                 self._under_way.discard(work.id)
 
     def _do(self, work: VolumeWork) -> str | None:
-        """None, or how it failed."""
+        """Do the work. Return None, or the error."""
         failpoints.reach("volume", work.verb, "before")
         try:
             if work.instance_uuid is None:
-                self._carry_out(work)
+                self._perform(work)
             else:
                 with self._host.jobs.locks.hold(work.instance_uuid):
-                    self._carry_out(work)
+                    self._perform(work)
         except Exception as error:
             expected = isinstance(error, exceptions.NovaLiteException | OSError)
             LOG.warning("Volume %s: %s failed: %s", work.volume_id, work.verb, error, exc_info=not expected)
@@ -63,7 +66,7 @@ class VolumeWorker:
         failpoints.reach("volume", work.verb, "after")
         return None
 
-    def _carry_out(self, work: VolumeWork) -> None:
+    def _perform(self, work: VolumeWork) -> None:
         backend = self._host.volumes
         if work.verb is VolumeVerb.CREATE:
             backend.create(work)
@@ -80,7 +83,7 @@ class VolumeWorker:
                 driver.extend_volume(work.instance_uuid, work.volume_id, work.size * GIB)
 
     def _snapshot(self, work: VolumeWork) -> None:
-        """A guest that has the volume is here, or nobody says what is in it now."""
+        """Snapshot a volume. If a guest has it, the guest must be here: only its host knows the current content."""
         if work.instance_uuid is None:
             self._host.volumes.create_snapshot(work.volume_id, str(work.snapshot_id))
             return

@@ -52,7 +52,7 @@ def tombstone() -> None:
     """A host promises nothing: what it gave up or was told not to build, it builds if an order says so."""
     from nova_lite.compute.fencing import FencingTokenStore
 
-    FencingTokenStore.refuse = FencingTokenStore._forbid = lambda self, *args: None  # type: ignore[assignment,method-assign]
+    FencingTokenStore.revoke_failed_build = FencingTokenStore._revoke = lambda self, *args: None  # type: ignore[assignment,method-assign]
 
 
 def conditional_claim() -> None:

@@ -101,7 +101,11 @@ PROTECTIONS = [
         twice=True,
     ),
     Protection(
-        "tombstone", "a late order builds nothing", "compute/fencing.py: forbid, refuse, check", BOOT, twice=True
+        "tombstone",
+        "a late order builds nothing",
+        "compute/fencing.py: revoke, revoke_failed_build, check",
+        BOOT,
+        twice=True,
     ),
     Protection(
         "durable tombstone", "the promise outlives the daemon", "compute/fencing.py: _write, _load", BOOT, twice=True
@@ -109,7 +113,7 @@ PROTECTIONS = [
     Protection(
         "fence check at order",
         "a refusal whose report was lost is said again",
-        "compute/operations/create.py: _repeat_refusal",
+        "compute/operations/create.py: _repeat_failure",
         BOOT,
     ),
     Protection(
@@ -134,7 +138,7 @@ PROTECTIONS = [
     Protection(
         "action order",
         "a late stop does not undo a start",
-        "compute/fencing.py: admit; compute/executor.py: _do_once",
+        "compute/fencing.py: admit; compute/executor.py: _run_once",
         POWER_ONLY,
     ),
     Protection(

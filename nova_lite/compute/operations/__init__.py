@@ -24,9 +24,9 @@ from nova_lite.compute.operations import (
 )
 from nova_lite.objects import ActionCommand
 
-Work = Callable[[LocalHost, ActionCommand], dict[str, Any] | None]
+Handler = Callable[[LocalHost, ActionCommand], dict[str, Any] | None]
 
-WORK: dict[str, Work] = {
+HANDLERS: dict[str, Handler] = {
     "terminate_instance": delete.terminate_instance,
     "snapshot_instance": snapshot.snapshot_instance,
     "backup_instance": snapshot.backup_instance,
@@ -64,7 +64,7 @@ WORK: dict[str, Work] = {
     "swap_volume": volumes.swap_volume,
     "rollback_swap_volume": volumes.rollback_swap_volume,
     "attach_interface": interfaces.attach_interface,
-    "take_back_interface": interfaces.take_back_interface,
+    "take_back_interface": interfaces.rollback_attach_interface,
     "detach_interface": interfaces.detach_interface,
-    "give_back_interface": interfaces.give_back_interface,
+    "give_back_interface": interfaces.rollback_detach_interface,
 }

@@ -53,8 +53,8 @@ class Builder:
         key = (uuid, request.generation)
         self._under_way[key] = (context, request)
         try:
-            if not self._host.hypervisor_answers():
-                self._give_up(context, request)
+            if not self._host.is_hypervisor_up():
+                self._abandon(context, request)
                 return
             with self._slots, self._host.jobs.locks.hold(uuid):
                 result = self._attempt(context, request)
@@ -65,17 +65,19 @@ class Builder:
         finally:
             self._under_way.pop(key, None)
 
-    def give_up_waiting(self) -> None:
+    def abandon_waiting_builds(self) -> None:
         """The hypervisor does not answer: whatever build has made no domain yet is left to other hosts. Its own thread
         may hang; when it goes on it meets the promise."""
         for context, request in list(self._under_way.values()):
             name = f"give-up-{request.instance.uuid}"
-            threading.Thread(target=self._give_up, args=(context, request), name=name, daemon=True).start()
+            threading.Thread(target=self._abandon, args=(context, request), name=name, daemon=True).start()
 
-    def _give_up(self, context: RequestContext, request: BuildRequest) -> None:
+    def _abandon(self, context: RequestContext, request: BuildRequest) -> None:
         """Promise and report, without the hypervisor. Of what may have made a domain nothing can be said now."""
         message = f"The hypervisor of host {self._host.name} does not answer."
-        result = self._host.fences.refuse_unless_made(self._result(request, Outcome.RESCHEDULED, message=message))
+        result = self._host.fencing.revoke_failed_build_unless_created(
+            self._result(request, Outcome.RESCHEDULED, message=message)
+        )
         if result is None:
             return
         LOG.warning("Instance %s: generation %d is left to another host", result.instance_uuid, result.generation)
@@ -85,21 +87,21 @@ class Builder:
     def _attempt(self, context: RequestContext, request: BuildRequest) -> BuildResult | None:
         """The outcome to report, if any. Unless it is BUILT, nothing of the instance is left here."""
         host, uuid, generation = self._host, request.instance.uuid, request.generation
-        record = host.fences.get(uuid)
+        record = host.fencing.get(uuid)
         if request.action_id < record.last_action_id:
-            if not host.is_open(uuid, request.action_id, None, request.request_id):
+            if not host.is_command_open(uuid, request.action_id, None, request.request_id):
                 raise exceptions.Fenced(f"Instance {uuid}: action {record.last_action_id} came after its build.")
-            host.fences.admit(uuid, request.action_id, request_id=request.request_id, is_open=True)
+            host.fencing.admit(uuid, request.action_id, request_id=request.request_id, is_open=True)
         found = self._find(uuid)
         if found is not None and found.generation > generation:
             raise exceptions.Fenced(f"Instance {uuid} is here at generation {found.generation}.")
-        if generation <= record.fenced_generation and not self._is_finished(found, generation):
-            return self._repeat_refusal(request)
+        if generation <= record.revoked_generation and not self._is_finished(found, generation):
+            return self._repeat_failure(request)
         if found is not None:
             if self._is_finished(found, generation):
                 return self._result(request, Outcome.BUILT, power_state=int(found.power_state))
             LOG.info("Instance %s: removing what is left of generation %d", uuid, found.generation)
-            host.clear(uuid)
+            host.remove_with_retries(uuid)
         return self._build_or_undo(context, request)
 
     def _find(self, instance_uuid: str) -> DomainInfo | None:
@@ -107,18 +109,18 @@ class Builder:
         try:
             return self._host.domain(instance_uuid)
         except exceptions.VirtDriverError:
-            if self._host.fences.get(instance_uuid).is_here:
+            if self._host.fencing.get(instance_uuid).may_have_domain:
                 raise
             return None
 
     def _is_finished(self, found: DomainInfo | None, generation: int) -> bool:
         return found is not None and found.generation == generation and self._host.is_complete(found)
 
-    def _repeat_refusal(self, request: BuildRequest) -> BuildResult:
+    def _repeat_failure(self, request: BuildRequest) -> BuildResult:
         """This generation is fenced; say so again, in case the conductor did not hear it: it may go elsewhere."""
         uuid = request.instance.uuid
-        self._host.clear(uuid)
-        refused = self._host.fences.get(uuid).refused
+        self._host.remove_with_retries(uuid)
+        refused = self._host.fencing.get(uuid).failed_build
         if refused is not None and refused.generation == request.generation:
             return refused
         return self._result(request, Outcome.RESCHEDULED, message="This host was told not to build this attempt.")
@@ -134,12 +136,12 @@ class Builder:
                 raise
             except UNWANTED as error:
                 LOG.info("Instance %s: generation %d is not wanted: %s", uuid, generation, error)
-                self._host.fences.forbid(uuid, generation)
+                self._host.fencing.revoke(uuid, generation)
                 return None
             except Exception as error:
                 result = self._result(
                     request,
-                    Outcome.ABORTED if aborts(error) else Outcome.RESCHEDULED,
+                    Outcome.ABORTED if is_request_error(error) else Outcome.RESCHEDULED,
                     message=exception_message(error, self._host.name),
                     details="".join(traceback.format_exception(error)),
                 )
@@ -152,7 +154,7 @@ class Builder:
                     result.message,
                     exc_info=not isinstance(error, exceptions.NovaLiteException),
                 )
-                self._host.fences.refuse(result)
+                self._host.fencing.revoke_failed_build(result)
                 return result
             undo.pop_all()
         LOG.info("Instance %s: took %.2f seconds to build generation %d", uuid, time.monotonic() - started, generation)
@@ -166,19 +168,19 @@ class Builder:
         undo.callback(host.claims.release, instance.uuid)
         host.claims.instance_claim(instance.uuid, wanted, request.limits)
         known = request.connected == self._registration.admission
-        vifs = instance.vifs if known else self._ask_networks(context, request)
-        host.fences.check(instance.uuid, generation)
+        vifs = instance.vifs if known else self._request_vifs(context, request)
+        host.fencing.check(instance.uuid, generation)
         host.volumes.prepare(instance.block_devices, request.volume_images)
         if request.reimage is not None:
             host.volumes.reimage(request.reimage.volume_id, request.reimage.image, request.reimage.size)
-        host.fences.check(instance.uuid, generation)
-        undo.callback(host.clear, instance.uuid)
-        volumes = host.volume_paths(instance, lambda: host.fences.check(instance.uuid, generation))
-        host.fences.check(instance.uuid, generation)
+        host.fencing.check(instance.uuid, generation)
+        undo.callback(host.remove_with_retries, instance.uuid)
+        volumes = host.volume_paths(instance, lambda: host.fencing.check(instance.uuid, generation))
+        host.fencing.check(instance.uuid, generation)
         host.driver.plug_vifs(instance, vifs)
         if vifs:
             self._plugged(instance)
-        host.fences.check(instance.uuid, generation)
+        host.fencing.check(instance.uuid, generation)
         failpoints.reach("domain", "spawn", "before")
         host.driver.spawn(
             SpawnSpec(
@@ -189,22 +191,22 @@ class Builder:
                 images=request.images,
                 injected_files=request.injected_files,
                 admin_password=request.admin_password,
-                fence=lambda: host.fences.creating(instance.uuid, generation),
+                fence=lambda: host.fencing.mark_creating(instance.uuid, generation),
                 volumes=volumes,
-                plugged=interfaces.plugged(host, instance.uuid, vifs, generation),
+                plugged=interfaces.plugging_wait(host, instance.uuid, vifs, generation),
             )
         )
         failpoints.reach("domain", "spawn", "after")
-        host.fences.built(instance.uuid, generation, wanted)
+        host.fencing.mark_built(instance.uuid, generation, wanted)
 
-    def _ask_networks(self, context: RequestContext, request: BuildRequest) -> list[VIF]:
+    def _request_vifs(self, context: RequestContext, request: BuildRequest) -> list[VIF]:
         """Nothing exists yet when the conductor is told that the build begins here, so waiting for it costs only
         time."""
         host, uuid, generation = self._host, request.instance.uuid, request.generation
         answer = host.retrier.ask(
             f"Instance {uuid}: start_build",
             lambda: host.conductor.start_build(context, uuid, host.name, generation),
-            lambda: host.fences.check(uuid, generation),
+            lambda: host.fencing.check(uuid, generation),
         )
         return answer.vifs
 
@@ -240,8 +242,8 @@ class Builder:
 
     def _check_not_superseded(self, request: BuildRequest) -> None:
         """A newer attempt, or an action on the built instance, means that the report is known or of no interest."""
-        record = self._host.fences.get(request.instance.uuid)
-        if record.fenced_generation > request.generation or record.last_action_id > request.action_id:
+        record = self._host.fencing.get(request.instance.uuid)
+        if record.revoked_generation > request.generation or record.last_action_id > request.action_id:
             raise exceptions.Fenced(f"Instance {request.instance.uuid}: the report was overtaken.")
 
     def _remove_unwanted(self, instance_uuid: str, generation: int) -> None:
@@ -249,11 +251,11 @@ class Builder:
         with host.jobs.locks.hold(instance_uuid):
             found = host.domain(instance_uuid)
             if found is not None and found.generation == generation:
-                host.fences.forbid(instance_uuid, generation)
-                host.clear(instance_uuid)
+                host.fencing.revoke(instance_uuid, generation)
+                host.remove_with_retries(instance_uuid)
 
 
-def aborts(error: Exception) -> bool:
+def is_request_error(error: Exception) -> bool:
     """Whether a failure is the request's own (no other host would do better), by its type and HTTP status."""
     if isinstance(error, ABORTING_DRIVER_ERRORS):
         return True

@@ -7,21 +7,21 @@ from nova_lite.compute.operations import power
 from nova_lite.objects import ActionCommand
 
 
-def terminate_instance(host: LocalHost, ticket: ActionCommand) -> None:
+def terminate_instance(host: LocalHost, command: ActionCommand) -> None:
     """Remove the instance for good, also one of a later generation, which then may not come back either."""
-    found = host.domain(ticket.instance.uuid)
-    if found is not None and found.generation > ticket.generation:
-        host.fences.forbid(found.uuid, found.generation)
-    host.remove_all(ticket.instance.uuid)
+    found = host.domain(command.instance.uuid)
+    if found is not None and found.generation > command.generation:
+        host.fencing.revoke(found.uuid, found.generation)
+    host.remove_all(command.instance.uuid)
 
 
-def soft_delete_instance(host: LocalHost, ticket: ActionCommand) -> None:
+def soft_delete_instance(host: LocalHost, command: ActionCommand) -> None:
     """Turn the guest off, and leave its disks. One that was never made, or is gone, is off."""
-    found = host.domain(ticket.instance.uuid)
-    if found is not None and found.generation == ticket.generation:
-        host.driver.power_off(ticket.instance.uuid, host.conf.compute.shutdown_timeout)
+    found = host.domain(command.instance.uuid)
+    if found is not None and found.generation == command.generation:
+        host.driver.power_off(command.instance.uuid, host.conf.compute.shutdown_timeout)
 
 
-def restore_instance(host: LocalHost, ticket: ActionCommand) -> None:
+def restore_instance(host: LocalHost, command: ActionCommand) -> None:
     """Start what a soft delete has turned off."""
-    power.start_instance(host, ticket)
+    power.start_instance(host, command)

@@ -23,43 +23,43 @@ ASK_EACH = 5
 _PAUSE = threading.Event()
 
 
-def attach_interface(host: LocalHost, ticket: ActionCommand) -> None:
+def attach_interface(host: LocalHost, command: ActionCommand) -> None:
     """``payload["port_id"]``: which of the instance's interfaces. One that is there stays."""
-    host.require_domain(ticket)
-    driver, vif = _driver(host), _vif(ticket)
-    host.driver.plug_vifs(ticket.instance, ticket.instance.vifs)
-    driver.attach_interface(ticket.instance.uuid, vif)
+    host.require_domain(command)
+    driver, vif = _driver(host), _vif(command)
+    host.driver.plug_vifs(command.instance, command.instance.vifs)
+    driver.attach_interface(command.instance.uuid, vif)
 
 
-def detach_interface(host: LocalHost, ticket: ActionCommand) -> None:
+def detach_interface(host: LocalHost, command: ActionCommand) -> None:
     """Nothing of it is left here, on its bridge either."""
-    host.require_domain(ticket)
-    _driver(host).detach_interface(ticket.instance.uuid, _vif(ticket))
+    host.require_domain(command)
+    _driver(host).detach_interface(command.instance.uuid, _vif(command))
 
 
-def take_back_interface(host: LocalHost, ticket: ActionCommand) -> None:
+def rollback_attach_interface(host: LocalHost, command: ActionCommand) -> None:
     """An attach has failed: detached, as far as there is a guest."""
-    if _is_here(host, ticket):
-        detach_interface(host, ticket)
+    if _is_here(host, command):
+        detach_interface(host, command)
 
 
-def give_back_interface(host: LocalHost, ticket: ActionCommand) -> None:
+def rollback_detach_interface(host: LocalHost, command: ActionCommand) -> None:
     """A detach has failed: attached, as far as there is a guest; one that is made anew has it."""
-    if _is_here(host, ticket):
-        attach_interface(host, ticket)
+    if _is_here(host, command):
+        attach_interface(host, command)
 
 
-def _is_here(host: LocalHost, ticket: ActionCommand) -> bool:
-    found = host.domain(ticket.instance.uuid)
-    return found is not None and found.generation == ticket.generation
+def _is_here(host: LocalHost, command: ActionCommand) -> bool:
+    found = host.domain(command.instance.uuid)
+    return found is not None and found.generation == command.generation
 
 
-def _vif(ticket: ActionCommand) -> VIF:
-    port_id = ticket.payload["port_id"]
-    for vif in ticket.instance.vifs:
+def _vif(command: ActionCommand) -> VIF:
+    port_id = command.payload["port_id"]
+    for vif in command.instance.vifs:
         if vif.id == port_id:
             return vif
-    raise exceptions.PortNotFound(port_id=port_id, instance_id=ticket.instance.uuid)
+    raise exceptions.PortNotFound(port_id=port_id, instance_id=command.instance.uuid)
 
 
 def _driver(host: LocalHost) -> AttachingInterfaces:
@@ -71,7 +71,7 @@ def _driver(host: LocalHost) -> AttachingInterfaces:
 # --- where another service has the ports
 
 
-def arrive(host: LocalHost, instance: Instance) -> list[VIF]:
+def bind_and_plug(host: LocalHost, instance: Instance) -> list[VIF]:
     """The instance has come here (or back): its ports are connected here from now on, and plugged as is said now."""
     vifs = bind(host, instance)
     host.driver.plug_vifs(instance, vifs)
@@ -89,7 +89,7 @@ def bind(host: LocalHost, instance: Instance) -> list[VIF]:
     ).vifs
 
 
-def plugged(host: LocalHost, instance_uuid: str, vifs: list[VIF], generation: int) -> Callable[[], None] | None:
+def plugging_wait(host: LocalHost, instance_uuid: str, vifs: list[VIF], generation: int) -> Callable[[], None] | None:
     """What waits until the network service has connected them; None where nothing is to be waited for."""
     seconds = host.conf.network.vif_plugging_timeout
     if not seconds or not any(vif.vif_type is not None for vif in vifs):
@@ -101,7 +101,7 @@ def _wait(host: LocalHost, instance_uuid: str, generation: int, seconds: float) 
     started = time.monotonic()
     asked = 0
     while time.monotonic() < started + seconds:
-        host.fences.check(instance_uuid, generation)
+        host.fencing.check(instance_uuid, generation)
         asked += 1
         if _are_active(host, instance_uuid, asked % ASK_EACH == 0):
             LOG.info("Instance %s: connected after %.1f s", instance_uuid, time.monotonic() - started)

@@ -8,9 +8,9 @@ from nova_lite.objects import ActionCommand
 from nova_lite.virt.driver import SettingPasswords
 
 
-def set_admin_password(host: LocalHost, ticket: ActionCommand) -> None:
+def set_admin_password(host: LocalHost, command: ActionCommand) -> None:
     """``payload``: ``user``, whose it is, and ``admin_password``."""
-    host.require_domain(ticket)
+    host.require_domain(command)
     if not isinstance(host.driver, SettingPasswords):
         raise exceptions.NotImplementedByDriver(operation="setting passwords")
-    host.driver.set_admin_password(ticket.instance.uuid, ticket.payload["user"], ticket.payload["admin_password"])
+    host.driver.set_admin_password(command.instance.uuid, command.payload["user"], command.payload["admin_password"])

@@ -10,33 +10,33 @@ from nova_lite.objects import ActionCommand, Image
 from nova_lite.virt.driver import Rescuing, SpawnSpec
 
 
-def rescue_instance(host: LocalHost, ticket: ActionCommand) -> None:
+def rescue_instance(host: LocalHost, command: ActionCommand) -> None:
     """``payload``: ``image`` to boot from, its kernel and ramdisk in ``images``, ``admin_password``."""
-    driver = _rescuing(host, ticket)
-    image = msgspec.convert(ticket.payload["image"], Image)
+    driver = _rescuing(host, command)
+    image = msgspec.convert(command.payload["image"], Image)
     spec = SpawnSpec(
-        instance=ticket.instance,
-        generation=ticket.generation,
-        vifs=ticket.instance.vifs,
+        instance=command.instance,
+        generation=command.generation,
+        vifs=command.instance.vifs,
         image=image,
-        images={image.id: image, **msgspec.convert(ticket.payload["images"], dict[str, Image])},
+        images={image.id: image, **msgspec.convert(command.payload["images"], dict[str, Image])},
         injected_files={},
-        admin_password=ticket.payload.get("admin_password"),
+        admin_password=command.payload.get("admin_password"),
         fence=lambda: None,
-        volumes=host.volume_paths(ticket.instance),
+        volumes=host.volume_paths(command.instance),
     )
-    host.driver.plug_vifs(ticket.instance, ticket.instance.vifs)
+    host.driver.plug_vifs(command.instance, command.instance.vifs)
     driver.rescue(spec, host.conf.compute.shutdown_timeout)
 
 
-def unrescue_instance(host: LocalHost, ticket: ActionCommand) -> None:
-    driver = _rescuing(host, ticket)
-    host.driver.plug_vifs(ticket.instance, ticket.instance.vifs)
-    driver.unrescue(ticket.instance.uuid)
+def unrescue_instance(host: LocalHost, command: ActionCommand) -> None:
+    driver = _rescuing(host, command)
+    host.driver.plug_vifs(command.instance, command.instance.vifs)
+    driver.unrescue(command.instance.uuid)
 
 
-def _rescuing(host: LocalHost, ticket: ActionCommand) -> Rescuing:
-    host.require_domain(ticket)
+def _rescuing(host: LocalHost, command: ActionCommand) -> Rescuing:
+    host.require_domain(command)
     if not isinstance(host.driver, Rescuing):
         raise exceptions.NotImplementedByDriver(operation="rescue")
     return host.driver

@@ -7,24 +7,24 @@ from nova_lite.compute.operations import power, snapshot
 from nova_lite.objects import ActionCommand
 
 
-def shelve_instance(host: LocalHost, ticket: ActionCommand) -> None:
+def shelve_instance(host: LocalHost, command: ActionCommand) -> None:
     """Shut the guest down, and make the image that it may be built of again."""
-    power.stop_instance(host, ticket)
-    snapshot.upload_snapshot(host, ticket)
+    power.stop_instance(host, command)
+    snapshot.upload_snapshot(host, command)
 
 
-def shelve_volume_backed_instance(host: LocalHost, ticket: ActionCommand) -> None:
+def shelve_volume_backed_instance(host: LocalHost, command: ActionCommand) -> None:
     """Shut the guest down, so that its volumes have all that it has written, and remove what is here of it."""
-    if host.domain(ticket.instance.uuid) is not None:
-        power.stop_instance(host, ticket)
-    host.remove(ticket.instance.uuid)
+    if host.domain(command.instance.uuid) is not None:
+        power.stop_instance(host, command)
+    host.remove(command.instance.uuid)
 
 
-def shelve_offload_instance(host: LocalHost, ticket: ActionCommand) -> None:
+def shelve_offload_instance(host: LocalHost, command: ActionCommand) -> None:
     """Remove all that is here of the instance, which never comes back at this generation."""
-    host.remove(ticket.instance.uuid)
+    host.remove(command.instance.uuid)
 
 
-def unshelve_instance(host: LocalHost, ticket: ActionCommand) -> None:
+def unshelve_instance(host: LocalHost, command: ActionCommand) -> None:
     """It was not offloaded: start it."""
-    power.start_instance(host, ticket)
+    power.start_instance(host, command)

@@ -28,36 +28,36 @@ WAIT_SECONDS = 0.5
 DIRECTORY_MODE = 0o711
 
 
-def snapshot_instance(host: LocalHost, ticket: ActionCommand) -> None:
+def snapshot_instance(host: LocalHost, command: ActionCommand) -> None:
     """Make the image ``payload["image"]`` of the instance, running or not."""
-    host.require_domain(ticket)
-    upload_snapshot(host, ticket)
+    host.require_domain(command)
+    upload_snapshot(host, command)
 
 
-def backup_instance(host: LocalHost, ticket: ActionCommand) -> None:
+def backup_instance(host: LocalHost, command: ActionCommand) -> None:
     """The same: that it is one of several which are kept is the conductor's business."""
-    snapshot_instance(host, ticket)
+    snapshot_instance(host, command)
 
 
-def upload_snapshot(host: LocalHost, ticket: ActionCommand) -> None:
+def upload_snapshot(host: LocalHost, command: ActionCommand) -> None:
     """Raises `ActionOver` when somebody has asked for something else meanwhile, as for a delete."""
     driver = host.driver
     if not isinstance(driver, Snapshots):
         raise exceptions.NotImplementedByDriver(operation="snapshot")
-    image = msgspec.convert(ticket.payload["image"], Image)
-    progress = Progress(host, ticket)
+    image = msgspec.convert(command.payload["image"], Image)
+    progress = Progress(host, command)
     *begins, pending, uploading = progress.tasks
     with _turn(host, progress), _file(host, image) as path:
         for task_state in begins:
             progress.come_to(task_state)
         failpoints.reach("snapshot", "before")
         started = time.monotonic()
-        driver.snapshot(ticket.instance.uuid, path, progress.check)
+        driver.snapshot(command.instance.uuid, path, progress.check)
         failpoints.reach("snapshot", "after")
         size = os.path.getsize(path)
         LOG.info(
             "Instance %s: snapshot %s of %d bytes in %.1f s",
-            ticket.instance.uuid,
+            command.instance.uuid,
             image.id,
             size,
             time.monotonic() - started,
@@ -65,7 +65,7 @@ def upload_snapshot(host: LocalHost, ticket: ActionCommand) -> None:
         progress.come_to(pending)
         progress.come_to(uploading)
         host.retrier.ask(
-            f"Instance {ticket.instance.uuid}: upload of image {image.id}",
+            f"Instance {command.instance.uuid}: upload of image {image.id}",
             lambda: host.images.upload(image, path, host.name, progress.uploaded(image.id, size)),
             progress.check,
         )
@@ -75,13 +75,13 @@ def upload_snapshot(host: LocalHost, ticket: ActionCommand) -> None:
 class Progress:
     """What the conductor is told of the work on an order, and whether it is still wanted."""
 
-    def __init__(self, host: LocalHost, ticket: ActionCommand) -> None:
+    def __init__(self, host: LocalHost, command: ActionCommand) -> None:
         self._host = host
-        self._ticket = ticket
+        self._ticket = command
         self._context: RequestContext = get_admin_context()
-        row = operations.get(ticket.action, ticket.payload)
+        row = operations.get(command.action, command.payload)
         step = next(
-            step for step in row.steps if isinstance(step, operations.HostStep) and step.method == ticket.method
+            step for step in row.steps if isinstance(step, operations.HostStep) and step.method == command.method
         )
         self.tasks = step.tasks
         self._task = step.task or ""
@@ -114,18 +114,18 @@ class Progress:
 
     def _check_order(self) -> None:
         """Each later order is noted before it waits for the instance's lock, which this one holds."""
-        ticket = self._ticket
-        if self._host.fences.get(ticket.instance.uuid).last_action_id != ticket.action_id:
-            raise exceptions.ActionOver(action=ticket.action, instance_id=ticket.instance.uuid)
+        command = self._ticket
+        if self._host.fencing.get(command.instance.uuid).last_action_id != command.action_id:
+            raise exceptions.ActionOver(action=command.action, instance_id=command.instance.uuid)
 
     def _tell(self) -> None:
-        ticket, self._asked_at = self._ticket, time.monotonic()
+        command, self._asked_at = self._ticket, time.monotonic()
         try:
-            wanted = self._host.conductor.report_task(self._context, self._host.name, ticket.action_id, self._task)
+            wanted = self._host.conductor.report_task(self._context, self._host.name, command.action_id, self._task)
         except exceptions.ServiceTooOld:
             return  # such a conductor shows no progress
         if not wanted:
-            raise exceptions.ActionOver(action=ticket.action, instance_id=ticket.instance.uuid)
+            raise exceptions.ActionOver(action=command.action, instance_id=command.instance.uuid)
 
 
 def clean(host: LocalHost) -> None:

@@ -58,12 +58,12 @@ def test_it_is_noticed_and_that_it_is_back(
     asking.start()
     try:
         os.kill(pid, signal.SIGSTOP)
-        wait_for("silence", lambda: not heartbeat.hypervisor_answers(), 15)
+        wait_for("silence", lambda: not heartbeat.is_hypervisor_up(), 15)
         started = time.monotonic()
         assert not heartbeat.report().hypervisor_up
         assert time.monotonic() - started < 1, "a heartbeat waits for nobody"
         os.kill(pid, signal.SIGCONT)
-        wait_for("answer", heartbeat.hypervisor_answers, 30)
+        wait_for("answer", heartbeat.is_hypervisor_up, 30)
         assert heartbeat.report().hypervisor_up
     finally:
         os.kill(pid, signal.SIGCONT)

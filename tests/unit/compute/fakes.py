@@ -272,7 +272,7 @@ class Host:
         self.manager.build_and_run_instance(self.context, build_request(generation, **values))
 
     def act(self, order: ActionCommand) -> None:
-        self.manager.orders[METHODS.get(order.action, f"{order.action}_instance")](self.context, order)
+        self.manager.commands[METHODS.get(order.action, f"{order.action}_instance")](self.context, order)
 
     def settle(self) -> None:
         assert self.manager.jobs.wait_idle(DEADLINE), "jobs do not end"
@@ -297,7 +297,7 @@ class Host:
         return self.manager.fence_instance(self.context, UUID, generation)
 
     def record(self) -> Any:
-        return self.manager.host.fences.get(UUID)
+        return self.manager.host.fencing.get(UUID)
 
     def traces(self) -> list[str]:
         """Every file of an instance that is on the hypervisor, and what is claimed."""

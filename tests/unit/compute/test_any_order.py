@@ -100,7 +100,7 @@ def test_without_the_fence_they_do_not(
     """The test above can fail: switch the tombstone's effect off, and a late order brings a guest back."""
     monkeypatch.setattr(FencingTokenStore, "check", lambda *_: None)
     monkeypatch.setattr(
-        "nova_lite.compute.operations.create.Builder._repeat_refusal",
+        "nova_lite.compute.operations.create.Builder._repeat_failure",
         lambda self, request: self._build_or_undo(None, request),
     )
     with pytest.raises(AssertionError, match="given up on exists"):

@@ -9,7 +9,7 @@ import pytest
 
 from nova_lite.base import exceptions
 from nova_lite.compute.fencing import FencingTokenStore, Record
-from nova_lite.compute.operations.create import aborts
+from nova_lite.compute.operations.create import is_request_error
 from nova_lite.objects import Image
 from nova_lite.operations.states import PowerState
 from nova_lite.virt.driver import SpawnSpec
@@ -61,7 +61,7 @@ def test_an_order_from_before_the_host_was_forced_down_is_asked_about(host: Host
     host.conductor.errors["start_build"] = [exceptions.StaleReport(instance_id=UUID, generation=1, host=HOST)]
     host.build(instance=make_instance(UUID, vifs=VIFS), connected=before)
     host.settle()
-    assert (host.domains(), host.conductor.outcomes, host.record().fenced_generation) == ({}, [], 1)
+    assert (host.domains(), host.conductor.outcomes, host.record().revoked_generation) == ({}, [], 1)
 
 
 def test_the_rpc_thread_is_free_at_once_and_a_doubled_order_is_dropped(host: Host) -> None:
@@ -113,8 +113,8 @@ def test_a_failure_at_any_step_leaves_nothing_and_is_fenced_before_it_is_reporte
     seen: list[Any] = []
 
     def at_report(_: Any) -> None:
-        on_disk = FencingTokenStore(host.manager.host.fences._directory).get(UUID)
-        seen.append((host.traces(), on_disk.fenced_generation))
+        on_disk = FencingTokenStore(host.manager.host.fencing._directory).get(UUID)
+        seen.append((host.traces(), on_disk.revoked_generation))
 
     host.conductor.hooks["finish_build"] = at_report
     host.control(fail_at=[step], fail_error=error)
@@ -225,7 +225,7 @@ def test_the_hosts_own_capacity_counts_even_if_the_limits_are_wider(host: Host) 
     ],
 )
 def test_which_failures_abort(error: Exception, abort: bool) -> None:
-    assert aborts(error) is abort
+    assert is_request_error(error) is abort
 
 
 def test_no_more_addresses_aborts(host: Host) -> None:
@@ -250,7 +250,7 @@ def test_what_is_not_wanted_any_more_is_removed_without_a_report(host: Host, met
     host.settle()
     assert host.traces() == []
     assert host.conductor.of("finish_build") == []
-    assert host.record().fenced_generation == 1
+    assert host.record().revoked_generation == 1
 
 
 @pytest.mark.parametrize("outcome", ["built", "rescheduled"])
@@ -331,7 +331,7 @@ def test_a_delete_during_the_last_check_finds_the_domain_and_destroys_it(host: H
 def test_the_driver_asks_the_fence_right_before_the_domain_exists(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """The proof that the tests above can fail: without that check a fenced generation comes to exist."""
     existed: list[dict[str, int]] = []
-    host.driver.hooks["spawn_before_domain"] = lambda: host.manager.host.fences.forbid(UUID, 1)
+    host.driver.hooks["spawn_before_domain"] = lambda: host.manager.host.fencing.revoke(UUID, 1)
     host.driver.hooks["spawn_after_domain"] = lambda: existed.append(host.domains())
     host.build()
     host.settle()
@@ -340,8 +340,8 @@ def test_the_driver_asks_the_fence_right_before_the_domain_exists(host: Host, mo
     def without_check(self: FencingTokenStore, instance_uuid: str, generation: int) -> None:
         return None
 
-    monkeypatch.setattr(FencingTokenStore, "creating", without_check)
-    host.driver.hooks["spawn_before_domain"] = lambda: host.manager.host.fences.forbid(UUID, 2)
+    monkeypatch.setattr(FencingTokenStore, "mark_creating", without_check)
+    host.driver.hooks["spawn_before_domain"] = lambda: host.manager.host.fencing.revoke(UUID, 2)
     host.build(2)
     host.settle()
     assert existed == [{UUID: 2}]

@@ -9,7 +9,7 @@ import pytest
 
 from nova_lite import operations
 from nova_lite.base import exceptions
-from nova_lite.compute.operations import WORK
+from nova_lite.compute.operations import HANDLERS
 from nova_lite.operations import HostStep, Operation
 from nova_lite.operations.states import PowerState
 from nova_lite.virt import driver
@@ -223,7 +223,7 @@ def test_a_completed_instance_is_kept_when_its_delete_was_not_carried_out(host: 
 
 def test_there_is_work_for_every_step() -> None:
     steps = operations.command_methods().values()
-    assert set(WORK) == {step.method for step in steps if step.driver is None}
+    assert set(HANDLERS) == {step.method for step in steps if step.driver is None}
 
 
 @pytest.fixture

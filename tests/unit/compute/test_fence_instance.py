@@ -26,7 +26,7 @@ def test_a_complete_build_runs_and_is_not_touched(host: Host) -> None:
     host.built()
     assert host.fence() is False
     assert host.domains() == {UUID: 1}
-    assert host.record().fenced_generation < 1
+    assert host.record().revoked_generation < 1
 
 
 def test_a_late_fence_does_not_destroy_a_server_that_its_user_stopped(host: Host) -> None:
@@ -68,7 +68,7 @@ def test_a_fence_stops_a_build_in_progress_and_waits_for_it(host: Host, step: st
     answers: list[bool] = []
     asking = threading.Thread(target=lambda: answers.append(host.fence()))
     asking.start()
-    eventually(lambda: host.record().fenced_generation == 1)
+    eventually(lambda: host.record().revoked_generation == 1)
     assert answers == []
     gate.open()
     asking.join(10)
@@ -106,7 +106,7 @@ def test_a_fence_that_cannot_remove_says_so_and_keeps_its_promise(host: Host) ->
     host.control(fail_at=["destroy"])
     with pytest.raises(exceptions.VirtDriverError):
         host.fence(2)
-    assert host.record().fenced_generation == 2
+    assert host.record().revoked_generation == 2
     host.control()
     assert host.next_life().fence(2) is True
     assert host.traces()[1:] == [] or host.domains() == {}

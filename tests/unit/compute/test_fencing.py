@@ -37,8 +37,8 @@ def test_nothing_is_fenced_at_first(store: FencingTokenStore) -> None:
 
 
 def test_a_fence_holds_for_it_and_all_below_and_over_a_restart(store: FencingTokenStore) -> None:
-    store.forbid(UUID, 3)
-    store.forbid(UUID, 2)
+    store.revoke(UUID, 3)
+    store.revoke(UUID, 2)
     for life in (store, again(store)):
         for generation in (1, 2, 3):
             with pytest.raises(exceptions.Fenced, match="fenced at generation 3"):
@@ -51,19 +51,19 @@ def test_the_promise_is_synced_before_forbid_returns(store: FencingTokenStore, m
     fsync, replace = files.os.fsync, files.os.replace
     monkeypatch.setattr(files.os, "fsync", lambda fd: (synced.append("sync"), fsync(fd))[1])
     monkeypatch.setattr(files.os, "replace", lambda a, b: (synced.append("rename"), replace(a, b))[1])
-    store.forbid(UUID, 1)
+    store.revoke(UUID, 1)
     assert synced == ["sync", "rename", "sync"]
 
 
 def test_a_failed_write_changes_nothing(store: FencingTokenStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    store.forbid(UUID, 1)
+    store.revoke(UUID, 1)
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(files.os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
-        store.forbid(UUID, 2)
+        store.revoke(UUID, 2)
     store.check(UUID, 2)
     monkeypatch.undo()
     again(store).check(UUID, 2)
@@ -71,16 +71,16 @@ def test_a_failed_write_changes_nothing(store: FencingTokenStore, monkeypatch: p
 
 
 def test_complete_and_fenced_exclude_each_other(store: FencingTokenStore) -> None:
-    store.creating(UUID, 1)
-    store.built(UUID, 1, Resources(vcpus=1))
-    assert store.forbid_unless_built(UUID, 1) is False
+    store.mark_creating(UUID, 1)
+    store.mark_built(UUID, 1, Resources(vcpus=1))
+    assert store.revoke_unless_built(UUID, 1) is False
     store.check(UUID, 1)
-    assert store.forbid_unless_built(UUID, 2) is True
+    assert store.revoke_unless_built(UUID, 2) is True
     with pytest.raises(exceptions.Fenced):
-        store.built(UUID, 2)
+        store.mark_built(UUID, 2)
     with pytest.raises(exceptions.Fenced):
-        store.creating(UUID, 2)
-    assert not store.get(UUID).forbids(1), "fenced or not, what was completed is not given up on"
+        store.mark_creating(UUID, 2)
+    assert not store.get(UUID).is_revoked(1), "fenced or not, what was completed is not given up on"
 
 
 def test_of_many_threads_either_the_build_or_the_fence_wins(store: FencingTokenStore) -> None:
@@ -89,13 +89,13 @@ def test_of_many_threads_either_the_build_or_the_fence_wins(store: FencingTokenS
 
         def build(generation: int = generation, won: list[str] = won) -> None:
             try:
-                store.built(UUID, generation)
+                store.mark_built(UUID, generation)
             except exceptions.Fenced:
                 return
             won.append("build")
 
         def fence(generation: int = generation, won: list[str] = won) -> None:
-            if store.forbid_unless_built(UUID, generation):
+            if store.revoke_unless_built(UUID, generation):
                 won.append("fence")
 
         threads = [threading.Thread(target=work) for work in (build, fence)]
@@ -107,47 +107,47 @@ def test_of_many_threads_either_the_build_or_the_fence_wins(store: FencingTokenS
 
 
 def test_a_refusal_is_remembered_with_its_report(store: FencingTokenStore) -> None:
-    store.creating(UUID, 2)
-    store.refuse(failure(2))
+    store.mark_creating(UUID, 2)
+    store.revoke_failed_build(failure(2))
     record = again(store).get(UUID)
-    assert record.refused == failure(2)
-    assert record.forbids(2)
-    assert record.is_here, "until it is removed"
-    store.removed(UUID)
-    assert not again(store).get(UUID).is_here
+    assert record.failed_build == failure(2)
+    assert record.is_revoked(2)
+    assert record.may_have_domain, "until it is removed"
+    store.mark_removed(UUID)
+    assert not again(store).get(UUID).may_have_domain
 
 
 def test_a_refusal_does_not_lower_a_fence(store: FencingTokenStore) -> None:
-    store.forbid(UUID, 5)
-    store.refuse(failure(4))
-    assert store.get(UUID).fenced_generation == 5
+    store.revoke(UUID, 5)
+    store.revoke_failed_build(failure(4))
+    assert store.get(UUID).revoked_generation == 5
 
 
 def test_admission(store: FencingTokenStore) -> None:
     done = ActionResult(power_state=4)
     assert store.admit(UUID, 7)
     assert store.admit(UUID, 7), "seen, not finished"
-    store.done(UUID, 6, ActionResult(error="of another one"))
+    store.record_result(UUID, 6, ActionResult(error="of another one"))
     assert store.admit(UUID, 7)
-    store.done(UUID, 7, done)
+    store.record_result(UUID, 7, done)
     after = again(store)
     assert after.admit(UUID, 7)
     assert after.get(UUID).result == done
     assert not after.admit(UUID, 6)
-    assert after.admit(UUID, 8, forbid_generation=3)
-    assert (after.get(UUID).result, after.get(UUID).fenced_generation) == (None, 3)
+    assert after.admit(UUID, 8, revoke_generation=3)
+    assert (after.get(UUID).result, after.get(UUID).revoked_generation) == (None, 3)
 
 
 def test_a_dropped_delete_fences_nothing(store: FencingTokenStore) -> None:
     store.admit(UUID, 8)
-    assert not store.admit(UUID, 7, forbid_generation=9)
+    assert not store.admit(UUID, 7, revoke_generation=9)
     store.check(UUID, 9)
 
 
 def test_pruning_forgets_only_what_is_not_here(store: FencingTokenStore) -> None:
     here, gone = UUID, "22222222-2222-4222-8222-222222222222"
-    store.creating(here, 1)
-    store.forbid(gone, 1)
+    store.mark_creating(here, 1)
+    store.revoke(gone, 1)
     assert store.prune() == 0
     assert store.prune(before=store.get(gone).updated_at + 1) == 1
     assert again(store).get(here).created_generation == 1
@@ -155,15 +155,15 @@ def test_pruning_forgets_only_what_is_not_here(store: FencingTokenStore) -> None
 
 
 def test_resources_of_completed_builds(store: FencingTokenStore) -> None:
-    store.built(UUID, 1, Resources(memory_mb=5))
-    store.forbid(UUID, 1)
+    store.mark_built(UUID, 1, Resources(memory_mb=5))
+    store.revoke(UUID, 1)
     assert again(store).resources() == {UUID: Resources(memory_mb=5)}
-    store.removed(UUID)
+    store.mark_removed(UUID)
     assert again(store).resources() == {}
 
 
 def test_an_unreadable_record_stops_the_daemon_with_one_line(store: FencingTokenStore) -> None:
-    store.forbid(UUID, 1)
+    store.revoke(UUID, 1)
     path = Path(store._directory) / f"{UUID}.json"
     path.write_bytes(b"{")
     with pytest.raises(exceptions.ConfigurationError, match=str(path)):
@@ -177,17 +177,17 @@ def test_a_file_half_written_at_a_kill_is_ignored_and_removed(store: FencingToke
 
 
 def test_a_uuid_never_leaves_the_directory(store: FencingTokenStore) -> None:
-    store.forbid("../../evil", 1)
+    store.revoke("../../evil", 1)
     assert [path.name for path in Path(store._directory).iterdir()] == ["evil.json"]
 
 
 GENERATIONS = st.integers(1, 4)
 EVENTS = st.lists(
     st.one_of(
-        st.tuples(st.just("forbid"), GENERATIONS),
-        st.tuples(st.just("creating"), GENERATIONS),
-        st.tuples(st.just("built"), GENERATIONS),
-        st.tuples(st.just("refuse"), GENERATIONS),
+        st.tuples(st.just("revoke"), GENERATIONS),
+        st.tuples(st.just("mark_creating"), GENERATIONS),
+        st.tuples(st.just("mark_built"), GENERATIONS),
+        st.tuples(st.just("fail"), GENERATIONS),
         st.tuples(st.just("fence"), GENERATIONS),
         st.tuples(st.just("removed"), GENERATIONS),
         st.tuples(st.just("restart"), GENERATIONS),
@@ -208,7 +208,7 @@ def test_whatever_happens_a_given_up_generation_is_never_made_again(
             before = store.get(UUID)
             store = again(store)
             assert store.get(UUID) == before
-        elif event in ("creating", "built"):
+        elif event in ("mark_creating", "mark_built"):
             try:
                 getattr(store, event)(UUID, generation)
             except exceptions.Fenced:
@@ -216,14 +216,14 @@ def test_whatever_happens_a_given_up_generation_is_never_made_again(
             else:
                 assert generation > given_up or store.get(UUID).built_generation == generation
         elif event == "removed":
-            store.removed(UUID)
+            store.mark_removed(UUID)
         elif event == "fence":
-            if store.forbid_unless_built(UUID, generation):
+            if store.revoke_unless_built(UUID, generation):
                 given_up = max(given_up, generation)
         else:
-            store.refuse(failure(generation)) if event == "refuse" else store.forbid(UUID, generation)
+            store.revoke_failed_build(failure(generation)) if event == "fail" else store.revoke(UUID, generation)
             given_up = max(given_up, generation)
-        assert max(0, store.get(UUID).fenced_generation) == given_up
+        assert max(0, store.get(UUID).revoked_generation) == given_up
 
 
 def test_a_host_keeps_its_identity_and_another_has_another(store: FencingTokenStore, tmp_path: Path) -> None:

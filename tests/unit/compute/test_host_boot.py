@@ -27,12 +27,12 @@ def test_a_boot_is_new_until_it_is_settled(tmp_path: Path, boot: Path) -> None:
         return HostBoot(str(tmp_path / "boots" / "host"))
 
     assert not asked().is_new(), "nothing is remembered yet"
-    asked().settle()
+    asked().mark_reconciled()
     assert not asked().is_new()
     boot.write_text("two\n")
     assert asked().is_new()
     assert asked().is_new()
-    asked().settle()
+    asked().mark_reconciled()
     assert not asked().is_new()
 
 

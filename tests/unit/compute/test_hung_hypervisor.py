@@ -33,7 +33,7 @@ def hang(host: Host) -> None:
 
 def answer_again(host: Host) -> None:
     host.control()
-    eventually(host.manager.heartbeat.hypervisor_answers, "the call that hung has come back")
+    eventually(host.manager.heartbeat.is_hypervisor_up, "the call that hung has come back")
     host.manager.watch_hypervisor()
 
 
@@ -62,9 +62,9 @@ def test_an_error_is_no_answer_either(host: Host) -> None:
     host.control(fail_at=["inventory"], fail_count=-1, fail_error="hypervisor")
     with pytest.raises(exceptions.HypervisorUnavailable):
         host.manager.heartbeat.refresh()
-    assert host.manager.heartbeat.hypervisor_answers(), "not at once"
+    assert host.manager.heartbeat.is_hypervisor_up(), "not at once"
     host.manager.heartbeat._answered -= 5
-    assert not host.manager.heartbeat.hypervisor_answers()
+    assert not host.manager.heartbeat.is_hypervisor_up()
 
 
 def test_builds_that_wait_go_elsewhere(host: Host) -> None:
@@ -80,7 +80,7 @@ def test_builds_that_wait_go_elsewhere(host: Host) -> None:
     assert {result.instance_uuid for result in host.conductor.of("finish_build")} == {UUID, *others}
     assert host.conductor.outcomes == [(1, "rescheduled")] * 3
     assert "hypervisor of host host-a does not answer" in host.conductor.of("finish_build")[0].message
-    assert [host.manager.host.fences.get(uuid).fenced_generation for uuid in (UUID, *others)] == [1, 1, 1]
+    assert [host.manager.host.fencing.get(uuid).revoked_generation for uuid in (UUID, *others)] == [1, 1, 1]
 
     answer_again(host)
     gate.open()
@@ -115,7 +115,7 @@ def test_what_may_have_made_a_domain_is_not_given_away(host: Host) -> None:
 def test_a_fence_of_what_was_never_made_needs_no_hypervisor(host: Host) -> None:
     hang(host)
     assert host.fence()
-    assert host.record().fenced_generation == 1
+    assert host.record().revoked_generation == 1
     host.build()
     host.settle()
     assert host.domains() == {}

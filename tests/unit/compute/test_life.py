@@ -25,7 +25,7 @@ def order(host: Host, method: str, number: int = 0, generation: int = 1, **paylo
     """Carry it out; what is reported of it: the power state and the error."""
     step = operations.command_methods()[method]
     given: ActionCommand = ticket(method, LATER + number, generation, payload=payload)
-    host.manager.orders[step.method](host.context, given)
+    host.manager.commands[step.method](host.context, given)
     host.settle()
     action_id, power_state, error = host.conductor.of("finish_action")[-1]
     assert action_id == LATER + number

@@ -25,8 +25,8 @@ from tests.unit.compute.fakes import LATER, UUID, FakeConductor, Gate, Host, eve
 
 
 def test_it_serves_what_conductors_and_apis_send(host: Host) -> None:
-    rpc.Endpoint(ComputeRPC, host.manager, commands=host.manager.orders)
-    assert set(host.manager.orders) == set(operations.command_methods())
+    rpc.Endpoint(ComputeRPC, host.manager, commands=host.manager.commands)
+    assert set(host.manager.commands) == set(operations.command_methods())
 
 
 def test_the_fake_conductor_has_the_real_ones_signatures() -> None:

@@ -61,7 +61,7 @@ def test_built_in_networks_are_not_waited_for(host: Host) -> None:
 
 def test_what_arrives_is_bound_here(host: Host) -> None:
     host.conductor.vifs = REMOTE
-    assert interfaces.arrive(host.manager.host, make_instance(UUID, vifs=REMOTE)) == REMOTE
+    assert interfaces.bind_and_plug(host.manager.host, make_instance(UUID, vifs=REMOTE)) == REMOTE
     assert host.conductor.of("interfaces_bind") == [(UUID, HOST)]
-    interfaces.arrive(host.manager.host, make_instance(UUID, vifs=VIFS))
+    interfaces.bind_and_plug(host.manager.host, make_instance(UUID, vifs=VIFS))
     assert len(host.conductor.of("interfaces_bind")) == 1

@@ -44,7 +44,7 @@ def test_destroy_is_fenced_and_leaves_nothing(host: Host) -> None:
     host.conductor.verdicts = [verdict(Verdict.DESTROY)]
     host.manager.reconciler.run()
     assert host.traces() == []
-    assert host.record().fenced_generation == 1
+    assert host.record().revoked_generation == 1
 
 
 def test_only_what_was_reported_is_acted_on(host: Host) -> None:
@@ -216,7 +216,7 @@ def test_what_was_given_up_is_not_asked_about(host: Host) -> None:
     gate.wait()
     after = host.next_life()
     assert look(after) == (1, 0)
-    after.manager.host.fences.forbid(UUID, 1)
+    after.manager.host.fencing.revoke(UUID, 1)
     assert look(after) == (0, 1)
     assert after.domains() == {}
 
@@ -250,7 +250,7 @@ def test_an_answer_is_not_waited_for_for_ever(host: Host) -> None:
     due(host)
     host.manager.reconciler.tick()
     assert compared(host) == 0
-    host.manager.reconciler._patience = 0.0
+    host.manager.reconciler._answer_deadline = 0.0
     host.manager.reconciler.tick()
     assert compared(host) == 1
     host.manager.registration.send_heartbeat()
@@ -391,10 +391,10 @@ def test_not_without_disks(host: Host) -> None:
 def test_not_what_was_given_up_here_or_is_held_back(host: Host) -> None:
     host.built()
     vanish(host)
-    host.manager.host.fences.hold(UUID, 1)
+    host.manager.host.fencing.hold(UUID, 1)
     assert hard_reboot(host) is not None
-    host.manager.host.fences.let_go(UUID)
-    host.manager.host.fences.forbid(UUID, 1)
+    host.manager.host.fencing.release_hold(UUID)
+    host.manager.host.fencing.revoke(UUID, 1)
     host.act(ticket("reboot", action_id=LATER + 2, payload={"reboot_type": "HARD"}))
     host.settle()
     assert host.conductor.of("finish_action")[-1][2] is not None

@@ -33,7 +33,7 @@ def destination(tmp_path: Path) -> Host:
 def order(host: Host, position: int, generation: int, **payload: Any) -> None:
     values = {"running": True, "flavor": msgspec.to_builtins(FLAVOR), **payload}
     sent = ticket("resize", LATER, generation, sequence=position, payload=values, host=host.name)
-    host.manager.orders[METHODS[position]](host.context, sent)
+    host.manager.commands[METHODS[position]](host.context, sent)
     host.settle()
 
 
@@ -105,10 +105,10 @@ def test_a_destination_that_is_at_it_is_dropped_when_it_is_done(source: Host, de
     gate = destination.driver.hooks["finish_migration"] = Gate()
     values = {"running": True, "flavor": msgspec.to_builtins(FLAVOR), "answers": answers}
     sent = ticket("resize", LATER, 2, sequence=ARRIVE, payload=values)
-    destination.manager.orders["finish_resize"](destination.context, sent)
+    destination.manager.commands["finish_resize"](destination.context, sent)
     gate.wait()
     dropped = ticket("resize", LATER, 2, sequence=DROP, payload=values)
-    destination.manager.orders["drop_resize"](destination.context, dropped)
+    destination.manager.commands["drop_resize"](destination.context, dropped)
     gate.open()
     destination.settle()
     assert destination.traces() == []
@@ -146,7 +146,7 @@ def test_a_destination_that_was_killed_does_it_again(source: Host, destination: 
     destination.driver.hooks["finish_migration_after_domain"] = Gate()
     values = {"running": True, "flavor": msgspec.to_builtins(FLAVOR), "answers": answers}
     sent = ticket("resize", LATER, 2, sequence=ARRIVE, payload=values)
-    destination.manager.orders["finish_resize"](destination.context, sent)
+    destination.manager.commands["finish_resize"](destination.context, sent)
     destination.driver.hooks["finish_migration_after_domain"].wait()  # type: ignore[attr-defined]
     again = destination.next_life()
     order(again, ARRIVE, 2, answers=answers)
@@ -171,7 +171,7 @@ def order_here(host: Host, position: int, generation: int, **payload: Any) -> No
     values = {"running": True, "flavor": msgspec.to_builtins(FLAVOR), **ends, **payload}
     sent = ticket("resize", LATER, generation, sequence=position, payload=values, host=host.name)
     sent.instance.flavor = SMALL
-    host.manager.orders[ONE_HOST[position]](host.context, sent)
+    host.manager.commands[ONE_HOST[position]](host.context, sent)
     host.settle()
 
 
@@ -258,7 +258,7 @@ def test_a_kill_in_between_is_gone_on_from(source: Host, step: str) -> None:
     position, generation = (LEAVE, 1) if step == "set_aside" else (RETURN, 1)
     sent = ticket("resize", LATER, generation, sequence=position, payload=values, host=source.name)
     sent.instance.flavor = SMALL
-    source.manager.orders[ONE_HOST[position]](source.context, sent)
+    source.manager.commands[ONE_HOST[position]](source.context, sent)
     gate.wait()
     again = source.next_life()
     assert again.manager.reconciler.run() == set()

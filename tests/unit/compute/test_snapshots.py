@@ -177,7 +177,7 @@ def test_shelve_offload_and_back(host: Host) -> None:
     ]
     tasks = [states.SHELVING_IMAGE_PENDING_UPLOAD, states.SHELVING_IMAGE_UPLOADING]
     assert [task for _, task in host.conductor.of("report_task")] == tasks
-    assert host.record().fenced_generation == 1
+    assert host.record().revoked_generation == 1
     host.build(2, action_id=LATER + 3)
     host.settle()
     assert host.domains() == {"11111111-1111-4111-8111-111111111111": 2}

@@ -49,7 +49,7 @@ def swap(method: str = "swap_volume", **values: Any) -> ActionCommand:
 
 
 def act(host: Host, made: ActionCommand) -> None:
-    host.manager.orders[made.method](host.context, made)
+    host.manager.commands[made.method](host.context, made)
 
 
 def held(host: Host) -> list[str]:
@@ -77,7 +77,7 @@ def test_what_has_failed_is_taken_back_or_told_to_be_done(host: Host, step: str,
     host.settle()
     (_, _, failed), (_, _, undone) = host.conductor.of("finish_action")
     assert (bool(failed), undone, held(host)) == (True, None, [kept])
-    assert host.manager.host.fences.get(UUID).result.answer == {"done": kept == NEW}
+    assert host.manager.host.fencing.get(UUID).result.answer == {"done": kept == NEW}
     assert os.path.getsize(host.manager.host.volumes.require(NEW)) == 2 * GIB
 
 

@@ -65,7 +65,7 @@ def way(
     host = Host(tmp_path)
     host.built()
     host.control(console_ports={"novnc": console.port})
-    bus.serve(rpc.Endpoint(ComputeRPC, host.manager, commands=host.manager.orders), HOST)
+    bus.serve(rpc.Endpoint(ComputeRPC, host.manager, commands=host.manager.commands), HOST)
 
     def fill(uow: UnitOfWork) -> None:
         make.instance(uow, uuid=UUID, host=HOST, generation=1)

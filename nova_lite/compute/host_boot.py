@@ -1,6 +1,7 @@
 """Detection of a reboot of this machine since its daemon last compared its domains with the database.
 
-After a reboot no guest runs. The database cannot distinguish guests that lost their power from guests that were off. The kernel's boot id is remembered on disk.
+After a reboot no guest runs. The database cannot distinguish guests that lost their power from guests that were off.
+The kernel's boot id is remembered on disk.
 """
 
 from __future__ import annotations

@@ -94,9 +94,7 @@ class CommandExecutor:
             LOG.info("Instance %s: report of %s %d not wanted: %s", uuid, command.action, command.action_id, error)
 
     def _finish(self, context: RequestContext, command: ActionCommand, result: ActionResult) -> None:
-        """Call `finish_action`. An older conductor does not accept the request id."""
-        report = functools.partial(
-            self._host.conductor.finish_action,
+        self._host.conductor.finish_action(
             context,
             self._host.name,
             command.action_id,
@@ -105,11 +103,8 @@ class CommandExecutor:
             result.details,
             position=command.sequence,
             answer=result.answer,
+            request_id=command.request_id,
         )
-        try:
-            report(request_id=command.request_id)
-        except exceptions.ServiceTooOld:
-            report()
 
 
 def handler_of(step: HostStep) -> Handler:

@@ -111,10 +111,7 @@ class LocalHost:
         """
 
         def ask() -> bool:
-            try:
-                return self.conductor.order_is_open(get_admin_context(), self.name, action_id, position, request_id)
-            except exceptions.ServiceTooOld:
-                return False
+            return self.conductor.order_is_open(get_admin_context(), self.name, action_id, position, request_id)
 
         return self.retrier.ask(f"Instance {instance_uuid}: whether an order is late", ask, lambda: None)
 

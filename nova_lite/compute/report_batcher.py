@@ -38,12 +38,9 @@ class ReportBatcher:
 
     def _finish_builds(self, asked: list[Build]) -> list[Exception | None]:
         if len(asked) > 1:
-            try:
-                results = [result for _, result in asked]
-                wanted = self._conductor.finish_builds(asked[0][0], self._host, results)
-                return [None if each else _stale(result) for each, result in zip(wanted, results, strict=True)]
-            except exceptions.ServiceTooOld:
-                pass
+            results = [result for _, result in asked]
+            accepted = self._conductor.finish_builds(asked[0][0], self._host, results)
+            return [None if done else _stale(result) for done, result in zip(accepted, results, strict=True)]
         return [_raised(lambda one=one: self._conductor.finish_build(*one)) for one in asked]
 
     def finish_action(
@@ -65,11 +62,8 @@ class ReportBatcher:
 
     def _finish_actions(self, asked: list[Action]) -> list[Exception | None]:
         if len(asked) > 1:
-            try:
-                self._conductor.finish_actions(asked[0][0], self._host, [report for _, report in asked])
-                return [None] * len(asked)
-            except exceptions.ServiceTooOld:
-                pass
+            self._conductor.finish_actions(asked[0][0], self._host, [report for _, report in asked])
+            return [None] * len(asked)
         return [_raised(lambda one=one: self._finish_action(*one)) for one in asked]
 
     def _finish_action(self, context: RequestContext, report: ActionReport) -> None:

@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Protocol
 
 from nova_lite import operations, rpc
+from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.objects import ActionCommand, BuildRequest, Console, Diagnostics, Image, VolumeWork
 
+LOG = logging.getLogger(__name__)
+
 #: The version that the newest of the calls below came in.
 CALLS = "1.16"
+
+
+def _build_one_by_one(compute: ComputeRPC, context: RequestContext, host: str, requests: list[BuildRequest]) -> None:
+    """Send each build by itself. Raises `MessagingUnavailable` if no queue takes the first.
+
+    The reconciler sends the builds again that no queue took after that.
+    """
+    for number, request in enumerate(requests):
+        try:
+            compute.build_and_run_instance(context, host, request)
+        except exceptions.MessagingUnavailable as error:
+            if number == 0:
+                raise
+            LOG.warning("%d builds could not be sent to %s: %s", len(requests) - number, host, error.message)
+            return
 
 
 @rpc.service("compute", version=operations.compute_version(CALLS))
@@ -19,7 +38,7 @@ class ComputeRPC(Protocol):
     @rpc.change(rpc.API, rpc.CONDUCTOR, rpc.MANAGE, kind=rpc.CAST)
     def build_and_run_instance(self, context: RequestContext, host: rpc.Receiver, request: BuildRequest) -> None: ...
 
-    @rpc.change(rpc.API, rpc.CONDUCTOR, rpc.MANAGE, kind=rpc.CAST, since="1.16")
+    @rpc.change(rpc.API, rpc.CONDUCTOR, rpc.MANAGE, kind=rpc.CAST, since="1.16", fallback=_build_one_by_one)
     def build_and_run_instances(
         self, context: RequestContext, host: rpc.Receiver, requests: list[BuildRequest]
     ) -> None:

@@ -6,11 +6,14 @@ Grouped by who asks. Every method answers within one transaction; `MessagingUnav
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import datetime
 from collections.abc import Mapping
 from typing import Annotated, Any, Protocol
 
 from nova_lite import operations, rpc
+from nova_lite.base import exceptions
 from nova_lite.base.context import RequestContext
 from nova_lite.objects import (
     ActionCommand,
@@ -68,6 +71,49 @@ def _action_priority(arguments: Mapping[str, Any]) -> Priority:
     return Priority.DELETE if arguments.get("action") == operations.DELETE.kind else Priority.CHANGE
 
 
+# --- fallbacks for older conductors
+
+
+def _create_alone(
+    conductor: ConductorRPC, context: RequestContext, creates: list[Creation]
+) -> list[CreateResult | None]:
+    """Accept none of them, so that every caller sends its own `ConductorRPC.create_instances`."""
+    return [None] * len(creates)
+
+
+def _get_instances(conductor: ConductorRPC, context: RequestContext, questions: list[InstanceQuery]) -> list[Instance]:
+    """Read each instance by itself, in the project of its query."""
+    instances = {}
+    for query in questions:
+        of_query = copy.copy(context)
+        of_query.project_id, of_query.is_admin = query.project_id, query.is_admin
+        with contextlib.suppress(exceptions.InstanceNotFound):
+            instances[query.uuid] = conductor.instance_get(of_query, query.uuid)
+    return list(instances.values())
+
+
+def _finish_build(conductor: ConductorRPC, context: RequestContext, result: BuildResult) -> bool:
+    try:
+        conductor.finish_build(context, result)
+    except (exceptions.StaleReport, exceptions.InstanceGone):
+        return False
+    return True
+
+
+def _finish_action(conductor: ConductorRPC, context: RequestContext, host: str, report: ActionReport) -> None:
+    conductor.finish_action(
+        context,
+        host,
+        report.action_id,
+        report.power_state,
+        report.error,
+        report.details,
+        position=report.sequence,
+        answer=report.answer,
+        request_id=report.request_id,
+    )
+
+
 @rpc.service("conductor", version="1.18")
 class ConductorRPC(Protocol):
     # --- servers, for the API
@@ -76,7 +122,7 @@ class ConductorRPC(Protocol):
     def create_instances(self, context: RequestContext, request: CreateRequest) -> CreateResult:
         """Check against flavor, image, key, networks and quota, and write instances and their create actions."""
 
-    @rpc.change(rpc.API, since="1.18")
+    @rpc.change(rpc.API, since="1.18", fallback=_create_alone)
     def create_instances_together(self, context: RequestContext, creates: list[Creation]) -> list[CreateResult | None]:
         """`create_instances` for each of these, in one transaction. None, for one that has to be asked for by itself:
         it is refused, or a network service has to be asked first."""
@@ -96,7 +142,7 @@ class ConductorRPC(Protocol):
     def instance_get(self, context: RequestContext, instance_uuid: str) -> Instance:
         """Of the context's project, or any for an admin; else `InstanceNotFound`."""
 
-    @rpc.read(rpc.API, since="1.7")
+    @rpc.read(rpc.API, since="1.7", fallback=_get_instances)
     def instances_get(self, context: RequestContext, questions: list[InstanceQuery]) -> list[Instance]:
         """Those that there are, once each, and that whoever asks for them may see; for several requests at once."""
 
@@ -718,17 +764,19 @@ class ConductorRPC(Protocol):
         details: str,
         position: Annotated[int, rpc.Since("1.1")] = 0,
         answer: Annotated[dict[str, Any] | None, rpc.Since("1.1")] = None,
-        request_id: Annotated[str | None, rpc.Since("1.4")] = None,
+        request_id: Annotated[str | None, rpc.Since("1.4", optional=True)] = None,
     ) -> None:
         """Report an order as done (``error`` None) or failed. ``position`` and ``request_id``: of the ticket.
         ``answer``: what later steps need of it, in their tickets' payload under ``answers`` and the step's name.
         Reporting twice is harmless."""
 
-    @rpc.report(rpc.COMPUTE, own="host", since="1.14", replay_safe=True)
+    @rpc.report(
+        rpc.COMPUTE, own="host", since="1.14", replay_safe=True, fallback=rpc.one_by_one("results", _finish_build)
+    )
     def finish_builds(self, context: RequestContext, host: str, results: list[BuildResult]) -> list[bool]:
         """`finish_build` for each of these, in one transaction. False, for one that is not wanted (any more)."""
 
-    @rpc.report(rpc.COMPUTE, own="host", since="1.14")
+    @rpc.report(rpc.COMPUTE, own="host", since="1.14", fallback=rpc.one_by_one("reports", _finish_action))
     def finish_actions(self, context: RequestContext, host: str, reports: list[ActionReport]) -> None:
         """`finish_action` for each of these, in one transaction."""
 
@@ -737,7 +785,7 @@ class ConductorRPC(Protocol):
         """Whether the conductor still waits for this order: what a host asks before it makes a guest of another host's
         disks."""
 
-    @rpc.report(rpc.COMPUTE, own="host", since="1.4", replay_safe=True)
+    @rpc.report(rpc.COMPUTE, own="host", since="1.4", replay_safe=True, fallback=rpc.result(False))
     def order_is_open(
         self, context: RequestContext, host: str, action_id: int, position: int | None, request_id: str
     ) -> bool:
@@ -750,7 +798,7 @@ class ConductorRPC(Protocol):
     ) -> Wish:
         """How far a live migration away from ``host`` is; answers what is to become of it."""
 
-    @rpc.report(rpc.COMPUTE, own="host", since="1.1")
+    @rpc.report(rpc.COMPUTE, own="host", since="1.1", fallback=rpc.result(True))
     def report_task(self, context: RequestContext, host: str, action_id: int, task_state: str) -> bool:
         """The host has come to this task state of the step that it was ordered. False: the action is over, and what it
         makes is not wanted."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import typing
 from typing import Any
 
-from nova_lite.base import exceptions
 from nova_lite.base.batching import Batcher
 from nova_lite.base.context import RequestContext
 from nova_lite.conductor.rpcapi import ConductorRPC
@@ -42,10 +41,7 @@ class CreateBatcher:
         if len(asked) == 1:
             return [self._conductor.create_instances(*asked[0])]
         creates = [Creation(context=context.to_rpc(), request=request) for context, request in asked]
-        try:
-            return self._conductor.create_instances_together(asked[0][0], creates)
-        except exceptions.ServiceTooOld:
-            return [None] * len(asked)
+        return self._conductor.create_instances_together(asked[0][0], creates)
 
 
 def _is_small(request: CreateRequest) -> bool:

@@ -50,10 +50,7 @@ class ReadBatcher:
             InstanceQuery(uuid=uuid, project_id=context.project_id, is_admin=bool(context.is_admin))
             for context, uuid in asked
         ]
-        try:
-            found = {each.uuid: each for each in self._conductor.instances_get(asked[0][0], questions)}
-        except exceptions.ServiceTooOld:
-            return [self._get_instance(*each) for each in asked]
+        found = {each.uuid: each for each in self._conductor.instances_get(asked[0][0], questions)}
         return [each if (each := found.get(q.uuid)) is not None and q.may_see(each) else None for q in questions]
 
     def _get_instance(self, context: RequestContext, instance_uuid: str) -> Instance | None:

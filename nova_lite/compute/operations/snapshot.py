@@ -120,10 +120,7 @@ class Progress:
 
     def _tell(self) -> None:
         command, self._asked_at = self._ticket, time.monotonic()
-        try:
-            wanted = self._host.conductor.report_task(self._context, self._host.name, command.action_id, self._task)
-        except exceptions.ServiceTooOld:
-            return  # such a conductor shows no progress
+        wanted = self._host.conductor.report_task(self._context, self._host.name, command.action_id, self._task)
         if not wanted:
             raise exceptions.ActionOver(action=command.action, instance_id=command.instance.uuid)
 

@@ -116,14 +116,12 @@ class Scheduling:
             yield group, answer
 
     def _ask(self, groups: list[list[PlacementRequest]]) -> list[list[Destination] | exceptions.NovaLiteException]:
-        """By one message. A scheduler of before is asked for one group after the other."""
+        """Ask for all groups in one message."""
         if len(groups) > 1:
             try:
                 specs = [self._spec(group) for group in groups]
                 placements = self.scheduler.select_for_several(groups[0][0].context, specs)
                 return [_answer_of(placement) for placement in placements]
-            except exceptions.ServiceTooOld as error:
-                LOG.info("Builds are scheduled one by one: %s", error.message)
             except exceptions.NovaLiteException as error:
                 return [error] * len(groups)
         return [self._ask_one(group) for group in groups]
@@ -173,15 +171,13 @@ class Scheduling:
     def _send_builds(
         self, host: str, orders: Sequence[tuple[PlacementRequest, BuildRequest]]
     ) -> list[PlacementRequest]:
-        """By one message, or to a host of before one by one; those that no queue took."""
+        """Send the builds of one host in one message. Return those that no queue took."""
         requests = [request for _, request in orders]
         context = orders[0][0].context
         if len(requests) > 1:
             try:
                 self.engine.compute.build_and_run_instances(context, host, requests)
                 return []
-            except exceptions.ServiceTooOld:
-                pass
             except exceptions.MessagingUnavailable as error:
                 LOG.warning("%d builds could not be sent to %s: %s", len(requests), host, error.message)
                 return [item for item, _ in orders]

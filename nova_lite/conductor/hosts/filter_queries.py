@@ -33,7 +33,7 @@ ASKS = 600.0
 
 
 class FilterQueries:
-    """The RPC method `port_filters_get`. That a host asks for itself alone was checked before (`ALLOWED`)."""
+    """The RPC method `port_filters_get`. The endpoint has checked that the host asks for itself."""
 
     def __init__(self, db: Database) -> None:
         self._db = db

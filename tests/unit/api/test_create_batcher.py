@@ -27,8 +27,7 @@ def context(project: str = "demo") -> RequestContext:
 class Conductor:
     """Accepts all but those named "refused", and answers the first that is called "first" when it is ``let``."""
 
-    def __init__(self, old: bool = False) -> None:
-        self.old = old
+    def __init__(self) -> None:
         self.came: list[str] = []
         self.together: list[list[str]] = []
         self.first_came, self.let = threading.Event(), threading.Event()
@@ -43,8 +42,6 @@ class Conductor:
         return CreateResult(reservation_id=f"{context.project_id}/{request.name}", instances=[])
 
     def create_instances_together(self, context: RequestContext, creates: list[Creation]) -> list[CreateResult | None]:
-        if self.old:
-            raise exceptions.ServiceTooOld(service="conductor", where="", method="x", spoken="1.0", needed="1.18")
         self.together.append([each.request.name for each in creates])
         return [
             None
@@ -90,12 +87,6 @@ def test_who_is_refused_asks_alone_and_is_told_why() -> None:
     assert isinstance(error, exceptions.FlavorUnavailable)
     assert accepted == "p2/two"
     assert conductor.came == ["first", "refused"]
-
-
-def test_an_older_conductor_is_asked_for_each() -> None:
-    conductor = Conductor(old=True)
-    assert post(conductor, ("p1", request("one")), ("p2", request("two"))) == ["p1/one", "p2/two"]
-    assert sorted(conductor.came) == ["first", "one", "two"]
 
 
 @pytest.mark.parametrize(

@@ -27,9 +27,8 @@ def context(project: str = "demo", admin: bool = False) -> RequestContext:
 class Conductor:
     """Each answer is held back until `let`; ``came`` says what was asked."""
 
-    def __init__(self, *instances: Instance, old: bool = False) -> None:
+    def __init__(self, *instances: Instance) -> None:
         self.instances = {each.uuid: each for each in instances}
-        self.old = old
         self.came: list[Any] = []
         self.failure: BaseException | None = None
         self._changed = threading.Condition()
@@ -61,8 +60,6 @@ class Conductor:
         return found
 
     def instances_get(self, context: RequestContext, questions: list[InstanceQuery]) -> list[Instance]:
-        if self.old:
-            raise exceptions.ServiceTooOld(service="conductor", where="", method="x", spoken="1.0", needed="1.7")
         self._answer([each.uuid for each in questions])
         return [each for each in self.instances.values() if any(q.uuid == each.uuid for q in questions)]
 
@@ -165,17 +162,6 @@ def test_a_failure_is_everybodys_and_the_next_are_asked_for(run: Run, failure: B
     conductor.failure = None
     conductor.let(99)
     assert client.instance_get(context(), one.uuid).uuid == one.uuid
-
-
-def test_an_old_conductor_is_asked_one_by_one(run: Run) -> None:
-    one, other = make_instance(), make_instance()
-    conductor = Conductor(one, other, old=True)
-    client: Any = read_batcher.batched(conductor)  # type: ignore[arg-type]
-    under_way(run, conductor, client, one.uuid)
-    together = [run(client.instance_get, context(), each.uuid) for each in (one, other)]
-    waiting(client, 2)
-    conductor.let(99)
-    assert [future.result(DEADLINE).uuid for future in together] == [one.uuid, other.uuid]
 
 
 def test_the_same_list_is_asked_for_once(run: Run) -> None:

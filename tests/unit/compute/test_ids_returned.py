@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from nova_lite.base import exceptions
 from nova_lite.objects import ActionCommand
 from nova_lite.operations.states import PowerState
 from tests.unit.compute.fakes import LATER, UUID, Host, ticket
@@ -75,12 +74,3 @@ def test_a_build_with_an_id_that_came_back_is_built_and_reported(ahead: Host) ->
     assert (ahead.domains(), ahead.conductor.outcomes[1:]) == ({UUID: 2}, [(2, "built")])
     order(ahead, "stop", LATER + 1, "req-next")
     assert ahead.conductor.of("finish_action")[-1][0] == LATER + 1
-
-
-@pytest.mark.parametrize("method", ["order_is_open", "finish_action"])
-def test_a_conductor_of_before(ahead: Host, method: str) -> None:
-    """It is not asked, and told less."""
-    ahead.conductor.errors[method] = [exceptions.ServiceTooOld("The conductor is too old.")]
-    order(ahead, "stop", LATER, "req-new")
-    assert ahead.power() == (RUNNING if method == "order_is_open" else SHUTDOWN)
-    assert len(reports(ahead)) == (1 if method == "order_is_open" else 2)

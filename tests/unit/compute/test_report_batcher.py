@@ -18,12 +18,11 @@ DEADLINE = 30
 
 
 class Conductor:
-    """Each answer is held back until `let`. ``stale``: whose builds are over; ``old``: takes one at a time only."""
+    """Holds back each reply until `let`. ``stale``: instances whose builds are over."""
 
-    def __init__(self, old: bool = False) -> None:
+    def __init__(self) -> None:
         self.came: list[list[str]] = []
         self.stale: set[str] = set()
-        self.old = old
         self._changed = threading.Condition()
         self._let = False
 
@@ -48,7 +47,7 @@ class Conductor:
             raise exceptions.InstanceGone(instance_id=result.instance_uuid)
 
     def finish_builds(self, context: Any, host: str, results: list[BuildResult]) -> list[bool]:
-        self._check("finish_builds", host)
+        assert host == "h1"
         self._take(*(result.instance_uuid for result in results))
         return [result.instance_uuid not in self.stale for result in results]
 
@@ -57,13 +56,8 @@ class Conductor:
         self._take(str(action_id))
 
     def finish_actions(self, context: Any, host: str, reports: list[ActionReport]) -> None:
-        self._check("finish_actions", host)
-        self._take(*(str(report.action_id) for report in reports))
-
-    def _check(self, method: str, host: str) -> None:
         assert host == "h1"
-        if self.old:
-            raise exceptions.ServiceTooOld(service="conductor", where="", method=method, spoken="1.7", needed="1.14")
+        self._take(*(str(report.action_id) for report in reports))
 
 
 def build(uuid: str) -> BuildResult:
@@ -109,15 +103,6 @@ def test_who_is_late_hears_of_it_and_nobody_else_does() -> None:
     futures = dict(zip("abcde", report_all(conductor, list("abcde"), AT_ONCE), strict=True))
     raised = {uuid: type(future.exception(DEADLINE)) for uuid, future in futures.items() if future.exception(DEADLINE)}
     assert raised == {"a": exceptions.InstanceGone, "d": exceptions.StaleReport}
-
-
-def test_a_conductor_of_before_gets_one_after_the_other() -> None:
-    conductor = Conductor(old=True)
-    conductor.stale = {"d"}
-    futures = dict(zip("abcd", report_all(conductor, list("abcd"), AT_ONCE), strict=True))
-    assert [type(futures[uuid].exception(DEADLINE)) for uuid in "abcd"][:3] == [type(None)] * 3
-    assert isinstance(futures["d"].exception(DEADLINE), exceptions.InstanceGone)
-    assert conductor.came == [["a"], ["b"], ["c"], ["d"]]
 
 
 @pytest.mark.parametrize("request_id", [None, "req-1"])

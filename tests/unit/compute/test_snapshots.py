@@ -97,15 +97,6 @@ def test_what_the_conductor_has_given_up_ends(host: Host) -> None:
     assert (made(host), uploaded(host)) == ([], [])
 
 
-def test_an_older_conductor_is_told_nothing(host: Host) -> None:
-    host.conductor.errors["report_task"] = [
-        exceptions.ServiceTooOld(service="conductor", where="", method="", spoken="1.0", needed="1.1")
-    ] * 3
-    host.act(order())
-    host.settle()
-    assert uploaded(host) == [IMAGE.id]
-
-
 def test_a_delete_does_not_wait_for_the_snapshot(host: Host) -> None:
     gate = host.driver.hooks["snapshot"] = Gate()
     host.act(order())

@@ -192,15 +192,6 @@ def test_one_that_goes_out_alone_does_not_wait_for_that(world: DrivenWorld) -> N
     assert [request.filters for _, request in world.compute.builds] == [None] and not filters.hosts
 
 
-@pytest.mark.parametrize("old", ["scheduler", "compute"])
-def test_an_older_daemon_gets_one_after_the_other(world: DrivenWorld, old: str) -> None:
-    getattr(world, old).old = True
-    uuids = world.accept(3)
-    world.drive()
-    assert {request.instance.uuid for _, request in world.compute.builds} == set(uuids)
-    assert (world.scheduler.asked, world.compute.messages) == ((3, 1) if old == "scheduler" else (1, 3))
-
-
 def test_one_that_fits_nowhere_keeps_none_from_its_place(world: DrivenWorld) -> None:
     good, bad, last = world.accept(3)
     refuse(world, bad)

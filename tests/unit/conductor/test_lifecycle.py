@@ -49,19 +49,15 @@ BUILT = Outcome.BUILT
 
 
 class Scheduler:
-    """Chooses from ``hosts`` in turn; raises ``error`` when one is set. ``asked``: how often. ``old``: it knows
-    questions about one request only."""
+    """Chooses from ``hosts`` in turn; raises ``error`` when one is set. ``asked``: the number of messages."""
 
     def __init__(self) -> None:
         self.hosts = ["host1", "host2"]
         self.error: Exception | None = None
         self.specs: list[objects.RequestSpec] = []
         self.asked = 0
-        self.old = False
 
     def select_for_several(self, context: Any, specs: list[objects.RequestSpec]) -> list[objects.Placement]:
-        if self.old:
-            raise exceptions.ServiceTooOld(service="scheduler", where="", method="m", spoken="1.0", needed="1.1")
         self.asked += 1
         found = []
         for spec in specs:
@@ -87,8 +83,7 @@ class Scheduler:
 
 
 class Compute:
-    """Records what is sent, builds in so many ``messages``; ``old``: it takes one build at a time. ``fenced`` is its
-    answer to a fence, an exception if it cannot answer."""
+    """Records commands, and builds in so many ``messages``. ``fenced``: the reply to a fence, or the error."""
 
     def __init__(self) -> None:
         self.builds: list[tuple[str, objects.BuildRequest]] = []
@@ -96,11 +91,8 @@ class Compute:
         self.fenced: bool | Exception = True
         self.away = False
         self.messages = 0
-        self.old = False
 
     def build_and_run_instances(self, context: Any, host: str, requests: list[objects.BuildRequest]) -> None:
-        if self.old:
-            raise exceptions.ServiceTooOld(service="compute", where="", method="m", spoken="1.9", needed="1.16")
         for request in requests:
             self.build_and_run_instance(context, host, request)
         self.messages -= len(requests) - 1

@@ -114,5 +114,5 @@ def send_command(compute: ComputeRPC, context: RequestContext, ticket: ActionCom
     if ticket.host is not None and ticket.build is not None:
         compute.build_and_run_instance(context, ticket.host, ticket.build)
     elif ticket.host is not None:
-        method = ticket.method or operations.command_of(ticket.action, ticket.payload)
+        method = ticket.method or operations.command_method(ticket.action, ticket.payload)
         compute.order(context, ticket.host, method, ticket, version=operations.command_methods()[method].since)

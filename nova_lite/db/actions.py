@@ -116,7 +116,7 @@ def last_order(uow: UnitOfWork, instance: Instance) -> tuple[int, int]:
     )
     for action in uow.session.scalars(query.order_by(InstanceAction.id.desc()).limit(_LOOKED_AT)):
         row = operations.get(action.action, action.payload)
-        position = row.last_order(action.step, failed=action.message is not None) if row.steps else None
+        position = row.last_sequence(action.step, failed=action.message is not None) if row.steps else None
         if position is not None:
             return action.id, position
     return 0, 0

@@ -1,9 +1,18 @@
-"""Every operation on a server, as data: what allows it, its steps in order, what each becomes, and what undoes it.
+"""The definitions of all operations on a server, as pure data.
 
-No I/O. The conductor's engine (`nova_lite.conductor.engine.engine`) drives the rows, the host's
-(`nova_lite.compute.executor`) carries out its steps; only what is an operation's own is code, in the module
-of its name beside each engine. Routes, rules, the table of states in the docs, and the fault matrix are made of these
-rows.
+Each operation says in which states it is accepted, what its steps are, what each step turns the server into, and which
+steps undo it. Nothing here does I/O. Everything that is the same for all operations is code that reads these
+definitions:
+
+- `nova_lite.conductor.engine` takes an action from step to step, in the database
+- `nova_lite.compute.executor` carries out the steps on hosts
+- the API makes routes and policy rules of them, and ``docs/operations.md``
+- the fault matrix and the protocol's model in the tests
+
+What only one operation does is in ``conductor/operations`` and ``compute/operations``, in the file of its name.
+
+Modules: `types` (the classes), `steps` (names and shared steps), `states` (vm, task and power states), `table` (the
+frozen table); the definitions themselves are in `lifecycle`, `moves`, `images`, `volumes`, and `interfaces`.
 """
 
 from __future__ import annotations
@@ -79,6 +88,7 @@ from nova_lite.operations.steps import (
     TAKE_BACK,
     TURN_OFF,
 )
+from nova_lite.operations.table import OperationTable
 from nova_lite.operations.types import (
     ANY,
     BUILD,
@@ -95,7 +105,7 @@ from nova_lite.operations.types import (
     ReleaseStep,
     ScheduleStep,
     Step,
-    first_wanted,
+    first_applicable,
 )
 from nova_lite.operations.volumes import ATTACH_VOLUME, DETACH_VOLUME, SWAP_VOLUME
 
@@ -180,46 +190,42 @@ __all__ = [
     "ReleaseStep",
     "ScheduleStep",
     "Step",
+    "command_method",
     "command_methods",
-    "command_of",
     "compute_version",
-    "first_wanted",
+    "first_applicable",
     "get",
 ]
 
-#: Every row, by its kind.
-OPERATIONS: dict[str, Operation] = {
-    row.kind: row
-    for row in (
+#: Every operation by its kind.
+OPERATIONS = OperationTable(
+    (
         *(CREATE, DELETE, STOP, START, REBOOT, EVACUATE, REBUILD, PAUSE, UNPAUSE, SUSPEND, RESUME),
         *(RESIZE, MIGRATE, CONFIRM_RESIZE, REVERT_RESIZE, LIVE_MIGRATE),
         *(CREATE_IMAGE, CREATE_BACKUP, SHELVE, SHELVE_OFFLOAD, UNSHELVE),
         *(ATTACH_INTERFACE, DETACH_INTERFACE, ATTACH_VOLUME, DETACH_VOLUME, SWAP_VOLUME),
         *(RESCUE, UNRESCUE, RESTORE, CHANGE_PASSWORD, CRASH_DUMP, LOCK, UNLOCK, RESET_STATE),
     )
-}
+)
 
 
 def get(kind: str, payload: Mapping[str, Any]) -> Operation:
-    """The row of an action; raises `KeyError` for a kind that there is not."""
-    row = OPERATIONS[kind]
-    return next((variant for key, value, variant in row.variants if payload.get(key) == value), row)
+    """Return the definition for an action of this kind with this payload. Raises `KeyError` for an unknown kind."""
+    definition = OPERATIONS[kind]
+    return definition.variant(payload) if definition.variants else definition
 
 
-def command_methods() -> dict[str, HostStep]:
-    """The RPC methods that carry out a step at a host, with such a step; builds and their undo apart, which are asked
-    for in other words."""
-    rows = [each for row in OPERATIONS.values() for each in (row, *(variant for _, _, variant in row.variants))]
-    steps = [step for row in rows for step in row.all_steps() if isinstance(step, HostStep)]
-    return {step.method: step for step in steps if step.name not in (BUILD, COMPENSATE)}
+def command_methods() -> Mapping[str, HostStep]:
+    """Return the RPC methods of commands to hosts, each with a step that it carries out. See `OperationTable`."""
+    return OPERATIONS.command_methods
 
 
-def command_of(kind: str, payload: Mapping[str, Any]) -> str:
-    """The RPC method of the last step at a host: what an action is that does not say at which step it is."""
+def command_method(kind: str, payload: Mapping[str, Any]) -> str:
+    """Return the RPC method of the operation's last command, for an older command that names no method."""
     return [step.method for step in get(kind, payload).steps if isinstance(step, HostStep) and step.name != BUILD][-1]
 
 
 def compute_version(calls: str) -> str:
-    """The compute service's version: that of its newest order, or of its newest ``calls``."""
-    orders = (step.since for step in command_methods().values())
-    return max((calls, *orders), key=lambda text: [*map(int, text.split("."))])
+    """Return the compute service's version: that of its newest command, or ``calls``, that of its newest other call."""
+    commands = (step.since for step in command_methods().values())
+    return max((calls, *commands), key=lambda text: [*map(int, text.split("."))])

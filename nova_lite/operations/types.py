@@ -1,4 +1,4 @@
-"""Types of the operation table: an operation, its steps, and where each step happens."""
+"""Types of the operation table: an operation, its steps, and the host role where each step happens."""
 
 from __future__ import annotations
 
@@ -7,17 +7,24 @@ import enum
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-#: In the payload of an action: its source was forced down before it had told how a move ended.
+#: Key in an action's payload: the move's source was forced down or retired before it reported how the move ended.
 LOST_SOURCE = "lost_source"
 
 #: In place of vm states or task states: all of them.
 ANY = None
 
+#: Names of the two steps that hosts recognise by the instance's generation, so that they need no sequence number.
+BUILD = "build"
+COMPENSATE = "compensate"
+
 
 class ImageVerb(enum.StrEnum):
-    """PUBLISH: what the host has uploaded is the image, and active. ACTIVATE: the image has no data, and is active.
-    DISCARD: the image goes away, with all that is left of its upload. ROTATE: of the backups of one kind, the oldest
-    ones beyond ``rotation`` go away."""
+    """Calls to the image backend.
+
+    PUBLISH: activate the image that the host has uploaded. ACTIVATE: activate an image without data. DISCARD: delete
+    the image and whatever is left of its upload. ROTATE: of a server's backups of one kind, delete the oldest ones
+    beyond ``rotation``.
+    """
 
     PUBLISH = "publish"
     ACTIVATE = "activate"
@@ -25,13 +32,16 @@ class ImageVerb(enum.StrEnum):
     ROTATE = "rotate"
 
 
-#: After these there is an image.
+#: The verbs that create an image.
 MAKES_IMAGE = (ImageVerb.PUBLISH, ImageVerb.ACTIVATE)
 
 
 class HostRole(enum.StrEnum):
-    """Where a step happens: at the host that the instance is on; at every one where it holds something, in turn; or at
-    one of the two ends of a move, which the action's payload names (``source``, ``destination``)."""
+    """The host of a step.
+
+    CURRENT: the instance's host. ALL: every host where the instance has an allocation, one after the other. SOURCE and
+    DESTINATION: the two hosts of a move; the action's payload has them under these names.
+    """
 
     CURRENT = "current"
     ALL = "all"
@@ -39,20 +49,25 @@ class HostRole(enum.StrEnum):
     DESTINATION = "destination"
 
 
-#: The ends of a move.
+#: The two hosts of a move.
 MOVE_ROLES = (HostRole.SOURCE, HostRole.DESTINATION)
 
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One step: planned in one transaction, one effect outside any, recorded in another.
+    """One step: planned in one transaction, its effect happens outside any, and another transaction records it.
 
-    ``name`` is what the action's row calls it. ``task``: the task state while it lasts (None: as it was). ``event``:
-    its name among the action's events. ``becomes``: the vm state once it is done (None: as it was). ``undo`` gives back
-    what it took, in this order; it is run when the operation fails at this step or a later one, newest step first.
-    ``commits``: once it is done, the operation cannot be undone any more. ``only_if``: a key of the action's payload
-    without which the step is left out. ``deadline``: the option of ``[conductor]`` that gives it so many seconds of its
-    own (None: what is left of the time of the step before). ``moves_to``: once it is done, the instance belongs there.
+    - ``name``: the action's row shows it
+    - ``task``: the task state while the step lasts; None leaves it unchanged
+    - ``event``: its name among the action's events
+    - ``becomes``: the vm state once the step is done; None leaves it unchanged
+    - ``undo``: steps that give back what this one took, in this order. They run when the operation fails at this step
+      or a later one, newest step first.
+    - ``commits``: once the step is done, the operation cannot be undone any more
+    - ``only_if``: a key of the action's payload; without it the step is left out
+    - ``deadline``: the option of ``[conductor]`` with the seconds that the step may take; None: the action's deadline
+      stays
+    - ``moves_to``: the instance belongs to this host once the step is done
     """
 
     name: str
@@ -69,8 +84,11 @@ class Step:
 
 @dataclasses.dataclass(frozen=True)
 class ScheduleStep(Step):
-    """The scheduler is asked for a host; it is claimed, and the instance belongs there from then on. Unless it
-    ``moves``, it stays where it is: what is claimed is the destination, for the payload's ``flavor``."""
+    """Ask the scheduler for a host and claim resources there.
+
+    With ``moves`` the instance belongs to that host at once. Otherwise it stays where it is, and the host becomes the
+    destination of a move, with the resources of the payload's ``flavor``.
+    """
 
     _: dataclasses.KW_ONLY
     moves: bool = True
@@ -78,16 +96,17 @@ class ScheduleStep(Step):
 
 @dataclasses.dataclass(frozen=True)
 class HostStep(Step):
-    """An order to the host ``at``, by the RPC method ``method`` (of the compute service's version ``since``).
+    """A command to the host ``at``: RPC method ``method``, which compute has from version ``since`` on.
 
-    ``begun``: the task state once the host has reported that it starts. ``tasks``: the task states that the host
-    reports as it reaches them, in this order. ``driver``: the method of the virt driver that does the whole step;
-    without one the host's module does it. ``fences``: the host first promises never to build the instance again at this
-    generation. ``retry_forever``: repeated until it succeeds; neither a failure nor the deadline ends it.
-    ``offline_step``: the step's name while its host is away; the owner already sees it as done.
-    ``self_compensating``: a host that reports a failure has undone its own part, so the step's undo there is skipped.
-    ``minimal``: the command carries the instance's own row only, without interfaces and tags.
-    ``may_complete_late``: of an undo; the host may find that the step succeeded after all, and then leaves it done.
+    - ``begun``: the task state once the host has everything to start with
+    - ``tasks``: the task states that the host reports as it reaches them, in this order
+    - ``driver``: the method of the virt driver that does the whole step; without it the host has code of its own
+    - ``fences``: the host first revokes the instance's generation, so that it never builds it again
+    - ``retry_forever``: repeated until it succeeds; neither a failure nor the deadline ends it
+    - ``offline_step``: the step's name while its host is away; the owner already sees it as done
+    - ``self_compensating``: a host that reports a failure has undone its own part, so the step's undo there is skipped
+    - ``minimal``: the command carries the instance without its interfaces and tags
+    - ``may_complete_late``: for an undo; the host may find that the step succeeded after all, and then leaves it done
     """
 
     method: str
@@ -104,53 +123,66 @@ class HostStep(Step):
     minimal: bool = False
     may_complete_late: bool = False
 
+    @property
+    def is_sequenced(self) -> bool:
+        """True unless hosts recognise the command by its generation, as they do builds and fences."""
+        return self.name not in (BUILD, COMPENSATE)
+
 
 @dataclasses.dataclass(frozen=True)
 class NetworkStep(Step):
-    """The network backend is told, of all interfaces or (`DISCONNECT`) of the action's; nothing is, and the step joins
-    the one before, where it is built in."""
+    """A call to the network backend about all interfaces of the server, or (step `DISCONNECT`) the action's only one.
+
+    With built-in networks nothing is called: the transaction that plans the step records it, too.
+    """
 
 
 @dataclasses.dataclass(frozen=True)
 class ImageStep(Step):
-    """The image backend is told ``verb``, about the image ``image_id`` of the action's payload.
-
-    What makes no image gives back something that is no part of the server: it goes on until it has worked, also beside
-    later operations of the server.
-    """
+    """A call to the image backend about the image ``image_id`` of the action's payload."""
 
     _: dataclasses.KW_ONLY
     verb: ImageVerb
 
     @property
     def outlives_action(self) -> bool:
+        """True if the step gives back something that is no part of the server.
+
+        Such a step is repeated until it succeeds, even beside later operations of the server.
+        """
         return self.verb not in MAKES_IMAGE
 
 
 @dataclasses.dataclass(frozen=True)
 class ReleaseStep(Step):
-    """All that the instance holds of hosts is given back, or what it holds at one ``end`` of a move. A record only."""
+    """Release the instance's allocations, or only the one in the role ``at``. A change of the database only."""
 
     _: dataclasses.KW_ONLY
-    end: HostRole = HostRole.ALL
+    at: HostRole = HostRole.ALL
 
 
 @dataclasses.dataclass(frozen=True)
 class Operation:
-    """A row. ``kind`` is what `openstack server event list` shows.
+    """The definition of an operation. ``kind`` is the name that `openstack server event list` shows.
 
-    Accepted in the vm states ``allowed`` and, if a task runs, in the task states ``during`` (empty: only without one).
-    ``despite_lock``: also on a locked server. ``deduplicates``: a request while one is open returns that one.
-    ``needs_host``: refused while the server is on no host. ``method``: its name in the texts of refusals.
+    Conditions of its acceptance:
 
-    ``failed``: the vm state once it has failed and was undone (None: what its guest is). ``supersedes``: closes what is
-    open when it is accepted. ``preempts``: also what is being undone, since nothing of that can matter any more; else
-    it is refused until that is over.
+    - ``allowed``: vm states; ``during``: task states in which it is accepted although a task runs
+    - ``despite_lock``: accepted on a locked server, too
+    - ``needs_host``: refused while the server is on no host
+    - ``deduplicates``: a request while such an action is open returns that action
+    - ``supersedes``: accepting it closes the open actions. ``preempts``: even those that are being undone, because
+      nothing of that matters any more; otherwise it is refused until the undo is over.
 
-    ``action``: how it is called at ``/servers/{id}/action`` where that only accepts it, from the minor version
-    ``microversion`` on, under the policy ``rule``, which is for admins or else for the project's members. ``variants``:
-    the row to take instead, by a key of the payload and its value. An operation without steps is done when it is
-    accepted.
+    Course:
+
+    - ``steps``: in order; an operation without steps is done when it is accepted
+    - ``failed``: the vm state after it failed and was undone; None: the state follows the guest
+    - ``variants``: payload key, value, and the definition that replaces this one for that value
+
+    API: ``action`` is its name at ``/servers/{id}/action`` if the generic handler accepts it there, from minor version
+    ``microversion`` on. The policy ``rule`` admits admins (``admin``) or the project's members. ``method`` is its name
+    in error texts.
     """
 
     kind: str
@@ -172,80 +204,135 @@ class Operation:
     summary: str = ""
     variants: tuple[tuple[str, Any, Operation], ...] = ()
 
+    # Lookup tables made of ``steps``, because the engine consults them many times in each action.
+    _by_name: Mapping[str, Step] = dataclasses.field(init=False, repr=False, compare=False)
+    _undo_names: frozenset[str] = dataclasses.field(init=False, repr=False, compare=False)
+    _undone_by: Mapping[str, Step] = dataclasses.field(init=False, repr=False, compare=False)
+    _following: Mapping[str, tuple[Step, ...]] = dataclasses.field(init=False, repr=False, compare=False)
+    _undos: Mapping[tuple[str, bool], tuple[Step, ...]] = dataclasses.field(init=False, repr=False, compare=False)
+    _sequences: Mapping[str, int] = dataclasses.field(init=False, repr=False, compare=False)
+
     def __post_init__(self) -> None:
-        object.__setattr__(self, "method", self.method or self.kind)
+        derived = {"method": self.method or self.kind, **_lookup_tables(self)}
+        for name, value in derived.items():
+            object.__setattr__(self, name, value)
+
+    def variant(self, payload: Mapping[str, Any]) -> Operation:
+        """Return the definition for an action with this payload."""
+        for key, value, variant in self.variants:
+            if payload.get(key) == value:
+                return variant
+        return self
 
     def step(self, name: str) -> Step:
-        """The step of this name, an undo or the name of one while its host is away included; raises `LookupError`."""
-        for step in self.all_steps():
-            if name in (step.name, getattr(step, "offline_step", None)):
-                return step
-        raise LookupError(f"{self.kind} has no step {name}")
+        """Return the step or undo of this name, which may be an `offline_step`. Raises `LookupError`."""
+        try:
+            return self._by_name[name]
+        except KeyError:
+            raise LookupError(f"{self.kind} has no step {name}") from None
 
     def all_steps(self) -> Iterator[Step]:
-        """Steps and their undos, in order."""
+        """Yield each step, followed by its undo."""
         for step in self.steps:
             yield step
             yield from step.undo
 
-    def after(self, name: str, payload: Mapping[str, Any]) -> Step | None:
-        """What follows the step (or undo) of this name, if anything does."""
-        names = [step.name for step in self.steps]
-        every = self.steps if name in names else self._undos(names[-1])
-        return first_wanted(every[[step.name for step in every].index(name) + 1 :], payload)
+    def following(self, name: str, payload: Mapping[str, Any]) -> Step | None:
+        """Return the step after the step of this name, or the undo after the undo of this name."""
+        return first_applicable(self._following[name], payload)
 
     @property
     def has_choice(self) -> bool:
-        """Whether a build that one host could not do may go to another."""
+        """True if another host may be tried after a failed build."""
         return any(isinstance(step, ScheduleStep) for step in self.steps)
 
     def is_undo(self, name: str) -> bool:
-        return all(name not in (step.name, getattr(step, "offline_step", None)) for step in self.steps)
+        """Check whether an undo has this name."""
+        return name in self._undo_names
 
     def undone_by(self, name: str) -> Step:
-        """The step that the undo of this name takes back."""
-        return next(step for step in self.steps if any(undo.name == name for undo in step.undo))
+        """Return the step that the undo of this name takes back."""
+        return self._undone_by[name]
 
     def undos(self, name: str, begun: bool = True) -> tuple[Step, ...]:
-        """What takes back the step of this name and those before it, in the order in which to run it. Not ``begun``:
-        only those before it."""
-        names = [step.name for step in self.steps]
-        before = self.steps[: names.index(name)]
-        return () if any(step.commits for step in before) else self._undos(name, begun)
+        """Return the undo of the step of this name and of those before it, in the order in which to run it.
 
-    def _undos(self, name: str, begun: bool = True) -> tuple[Step, ...]:
-        names = [step.name for step in self.steps]
-        taken = self.steps[: names.index(name) + begun]
-        return tuple(undo for step in reversed(taken) for undo in step.undo)
+        Without ``begun`` the step itself took nothing, so only those before it are undone. Nothing is undone after a
+        step that commits.
+        """
+        return self._undos[name, begun]
 
-    def last_order(self, name: str, failed: bool) -> int | None:
-        """The position of the last order that was carried out of an action that was closed at this step (or undo); None
-        for none. Of what has failed that is an undo. Builds and fences are no such orders."""
+    def sequence(self, name: str) -> int:
+        """Return the sequence number of the command of this step or undo. It increases within an action.
+
+        Builds and fences have 0: hosts recognise them by their generation.
+        """
+        return self._sequences.get(name, 0)
+
+    def last_sequence(self, name: str, failed: bool) -> int | None:
+        """Return the sequence number of the last command that was carried out of a closed action; None if none was.
+
+        ``name``: the step or undo at which the action was closed. If it ``failed``, only undo commands count.
+        """
         if failed and not self.is_undo(name):
             return None
-        every = self._undos(self.steps[-1].name) if failed else self.steps
-        names = [step.name for step in every]
-        done = every[: names.index(name) + 1] if name in names else every
-        orders = [step for step in done if isinstance(step, HostStep) and step.name not in (BUILD, COMPENSATE)]
-        return self.position(orders[-1].name) if orders else None
-
-    def position(self, name: str) -> int:
-        """The how-manieth order to a host the step (or undo) of this name is; it grows while an action goes on. Builds
-        and fences are no such orders: they are known by their generation."""
-        every: list[Step] = []
-        for step in self.steps:
-            every.append(step)
-            if step.commits or step is self.steps[-1]:  # what follows may come after an undo that revives
-                every += [undo for undo in self._undos(step.name) if undo not in every]
-        orders = [step for step in every if isinstance(step, HostStep) and step.name not in (BUILD, COMPENSATE)]
-        found = self.step(name)
-        return orders.index(found) if found in orders else 0
+        course = _undos_of(self.steps) if failed else self.steps
+        names = [step.name for step in course]
+        done = course[: names.index(name) + 1] if name in names else course
+        commands = [step for step in done if isinstance(step, HostStep) and step.is_sequenced]
+        return self.sequence(commands[-1].name) if commands else None
 
 
-def first_wanted(steps: Iterable[Step], payload: Mapping[str, Any]) -> Step | None:
-    """The first of these that the payload does not leave out."""
-    return next((step for step in steps if step.only_if is None or payload.get(step.only_if)), None)
+def first_applicable(steps: Iterable[Step], payload: Mapping[str, Any]) -> Step | None:
+    """Return the first of these steps that the payload does not leave out."""
+    for step in steps:
+        if step.only_if is None or payload.get(step.only_if):
+            return step
+    return None
 
 
-BUILD = "build"
-COMPENSATE = "compensate"
+def _undos_of(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """Return the undo of these steps, newest step first."""
+    return tuple(undo for step in reversed(steps) for undo in step.undo)
+
+
+def _lookup_tables(operation: Operation) -> dict[str, Any]:
+    """Return the values of the derived fields of `Operation`."""
+    steps, undos = operation.steps, _undos_of(operation.steps)
+    by_name: dict[str, Step] = {}
+    for step in operation.all_steps():
+        for name in _names(step):
+            by_name.setdefault(name, step)
+    following = {undo.name: undos[index + 1 :] for index, undo in reversed([*enumerate(undos)])}
+    following |= {step.name: steps[index + 1 :] for index, step in reversed([*enumerate(steps)])}
+    compensation: dict[tuple[str, bool], tuple[Step, ...]] = {}
+    committed = False
+    for index, step in enumerate(steps):
+        for begun in (True, False):
+            taken = () if committed else steps[: index + begun]
+            compensation |= {(name, begun): _undos_of(taken) for name in _names(step)}
+        committed = committed or step.commits
+    return {
+        "_by_name": by_name,
+        "_undo_names": by_name.keys() - {name for step in steps for name in _names(step)},
+        "_undone_by": {undo.name: step for step in reversed(steps) for undo in step.undo},
+        "_following": following,
+        "_undos": compensation,
+        "_sequences": _sequences(steps, by_name),
+    }
+
+
+def _sequences(steps: tuple[Step, ...], by_name: Mapping[str, Step]) -> dict[str, int]:
+    """Return the sequence number of each command by the step's name."""
+    course: list[Step] = []
+    for index, step in enumerate(steps):
+        course.append(step)
+        if step.commits or index == len(steps) - 1:  # a later step may follow an undo that found this one done
+            course += [undo for undo in _undos_of(steps[: index + 1]) if undo not in course]
+    commands = [step for step in course if isinstance(step, HostStep) and step.is_sequenced]
+    return {name: commands.index(step) for name, step in by_name.items() if step in commands}
+
+
+def _names(step: Step) -> tuple[str, ...]:
+    offline = step.offline_step if isinstance(step, HostStep) else None
+    return (step.name,) if offline is None else (step.name, offline)

@@ -138,7 +138,7 @@ def _of_step(step: operations.Step, before: ModelStep | None = None) -> ModelSte
             step.name, what, undo, step.offline_step or "", step.retry_forever, step.may_complete_late, again
         )
     if isinstance(step, operations.ReleaseStep):
-        return ModelStep(step.name, f"release at {step.end}", undo)
+        return ModelStep(step.name, f"release at {step.at}", undo)
     return ModelStep(step.name, "network", undo)
 
 

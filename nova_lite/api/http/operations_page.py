@@ -140,8 +140,8 @@ def _notes(step: Step) -> Iterator[str]:
         yield f"then it is at the {_WHERE[step.moves_to]}"
     if isinstance(step, ScheduleStep) and not step.moves:
         yield "claims the destination"
-    if isinstance(step, operations.ReleaseStep) and step.end in operations.MOVE_ROLES:
-        yield f"of the {_WHERE[step.end]}"
+    if isinstance(step, operations.ReleaseStep) and step.at in operations.MOVE_ROLES:
+        yield f"of the {_WHERE[step.at]}"
     if step.only_if:
         yield f"only if `{step.only_if}`"
     if isinstance(step, operations.ImageStep) and step.outlives_action:

@@ -166,7 +166,7 @@ class BuildReports:
         except (exceptions.InstanceGone, exceptions.StaleReport):
             return False
         ctx.instance.power_state = states.PowerState.NOSTATE
-        if result.outcome == Outcome.RESCHEDULED and ctx.row.has_choice:
+        if result.outcome == Outcome.RESCHEDULED and ctx.definition.has_choice:
             if ctx.instance.node is not None:
                 hosts.build_failed(uow, result.host, ctx.instance.node)
             return self._rescheduled(ctx, result)

@@ -45,18 +45,25 @@ class ActionContext:
     up: dict[str, bool] = dataclasses.field(default_factory=dict)
     has_users_ports: bool = True
 
+    #: The definition of the action's kind, once it was looked up; the payload selects a variant of it.
+    _base: Operation | None = None
+
     @property
-    def row(self) -> Operation:
-        return operations.get(self.action.action, self.action.payload)
+    def definition(self) -> Operation:
+        """The definition of the operation, for the payload that the action has now."""
+        if self._base is None:
+            self._base = operations.OPERATIONS[self.action.action]
+        return self._base.variant(self.action.payload) if self._base.variants else self._base
 
     @property
     def step(self) -> Step:
-        return self.row.step(self.action.step)
+        """The step or undo that the action is at. Raises `LookupError` if this version has no such step."""
+        return self.definition.step(self.action.step)
 
     @property
     def is_undone(self) -> bool:
         """Whether it has failed, and what it had taken is being given back."""
-        return self.row.is_undo(self.step.name)
+        return self.definition.is_undo(self.step.name)
 
     @property
     def context(self) -> RequestContext:
@@ -83,7 +90,7 @@ def action_for_command(
         return None
     if request_id not in (None, ctx.action.request_id):
         return None
-    return ctx if position in (None, ctx.row.position(ctx.step.name)) else None
+    return ctx if position in (None, ctx.definition.sequence(ctx.step.name)) else None
 
 
 def command_of(ctx: ActionContext) -> ActionCommand:
@@ -101,7 +108,7 @@ def command_of(ctx: ActionContext) -> ActionCommand:
         host=action.host if wanted or builds else None,
         request_id=action.request_id,
         payload=action.payload,
-        sequence=ctx.row.position(ctx.step.name) if wanted else 0,
+        sequence=ctx.definition.sequence(ctx.step.name) if wanted else 0,
         build=build_request(ctx) if builds else None,
     )
 

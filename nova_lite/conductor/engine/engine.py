@@ -158,7 +158,7 @@ class ActionEngine:
             self._supersede(uow, instance, row, known)
         instance.updated_at = uow.now
         ctx = ActionContext(uow, instance, actions.open_action(uow, self.conf, context, instance, kind, kept))
-        row = ctx.row
+        row = ctx.definition
         if row.steps:
             self._begin(ctx, row.steps[0])
         else:
@@ -176,12 +176,12 @@ class ActionEngine:
             step = ctx.step
             if isinstance(step, ImageStep) and step.outlives_action:
                 continue
-            undone = ctx.row.is_undo(step.name)
+            undone = ctx.definition.is_undo(step.name)
             if undone and not row.preempts:
                 raise exceptions.InstanceInvalidState(
                     method=row.method, instance_id=instance.uuid, attr="unfinished action", state=earlier.action
                 )
-            undos = () if undone else ctx.row.undos(step.name)
+            undos = () if undone else ctx.definition.undos(step.name)
             discard = next((undo for undo in undos if isinstance(undo, ImageStep)), None)
             if discard is None:
                 actions.finish(uow, earlier, f"superseded by {row.kind}")
@@ -224,8 +224,8 @@ class ActionEngine:
 
     def _release(self, ctx: ActionContext, step: ReleaseStep) -> None:
         uow, instance = ctx.uow, ctx.instance
-        if step.end in MOVE_ROLES:
-            for end in ends(ctx, step.end):
+        if step.at in MOVE_ROLES:
+            for end in ends(ctx, step.at):
                 claims.release(uow, instance.uuid, end)
             return
         claims.release(uow, instance.uuid)
@@ -262,7 +262,7 @@ class ActionEngine:
             self._pass_retired(ctx)
         elif step.offline_step is not None and is_away(ctx):
             self._leave_for_later(ctx, step)
-        elif step.retry_forever and (ctx.row.is_undo(step.name) or step.at in MOVE_ROLES):
+        elif step.retry_forever and (ctx.definition.is_undo(step.name) or step.at in MOVE_ROLES):
             action.deadline = uow.now + NO_DEADLINE
         elif (
             step.at in MOVE_ROLES and action.host != before and is_away(ctx)
@@ -293,9 +293,9 @@ class ActionEngine:
     def advance(self, ctx: ActionContext, driven: bool = False) -> None:
         """On to the next step or undo, which is due at once unless it is ``driven``; after the last one the action is
         closed."""
-        uow, action, row = ctx.uow, ctx.action, ctx.row
+        uow, action, row = ctx.uow, ctx.action, ctx.definition
         name = ctx.step.name
-        following = row.after(name, action.payload)
+        following = row.following(name, action.payload)
         if following is not None:
             if not row.is_undo(name) and self._takes_time(following):
                 actions.finish_events(uow, action)
@@ -336,13 +336,13 @@ class ActionEngine:
         """The step has failed in a way that others may do better: back to an earlier one."""
         actions.finish_events(ctx.uow, ctx.action, error, details)
         actions.free(ctx.uow, ctx.action)
-        self._begin(ctx, ctx.row.step(name))
+        self._begin(ctx, ctx.definition.step(name))
 
     def fail(self, ctx: ActionContext, cause: str, details: str = "", *, answered: bool, begun: bool = True) -> None:
         """The step has failed for good: undo it and what came before. ``answered``: its host says so. Not ``begun``:
         nobody was told of it, so that only what came before has to be undone."""
         ctx.cause, ctx.details = cause, details
-        uow, instance, row, step = ctx.uow, ctx.instance, ctx.row, ctx.step
+        uow, instance, row, step = ctx.uow, ctx.instance, ctx.definition, ctx.step
         undos = () if ctx.is_undone else row.undos(step.name, begun)
         instance.task_state = None
         instance.updated_at = uow.now
@@ -356,7 +356,7 @@ class ActionEngine:
             _settle(uow, instance, cause, details)
         if answered and isinstance(step, HostStep) and step.self_compensating:
             undos = undos[1:]
-        undo = operations.first_wanted(undos, ctx.action.payload)
+        undo = operations.first_applicable(undos, ctx.action.payload)
         if undo is None:
             instance.request = {}
             actions.finish(uow, ctx.action, cause, details)
@@ -432,7 +432,7 @@ class ActionEngine:
             ctx.instance.power_state = power_state
         if error is None and step.may_complete_late and (answer or {}).get("done"):
             LOG.info("The %s of %s was done after all", action.action, ctx.instance.uuid)
-            action.step = ctx.row.undone_by(step.name).name
+            action.step = ctx.definition.undone_by(step.name).name
             self.done(ctx)
         elif error is None:
             if answer is not None:

@@ -19,10 +19,11 @@ import json
 from nova_lite import operations
 from nova_lite.operations import states
 step = operations.HostStep("perform", "melt_instance")
-operations.OPERATIONS["melt"] = operations.Operation(
+melt = operations.Operation(
     "melt", allowed=(states.ACTIVE,), steps=(step,), action="melt",
     rule="os_compute_api:os-melt:melt", admin=True, summary="Melt a server",
 )
+operations.OPERATIONS = operations.OPERATIONS.extended(melt)
 from nova_lite import policies
 from nova_lite.api.http import inventory
 found = [entry for entry in inventory.entries() if entry.action == "melt"]

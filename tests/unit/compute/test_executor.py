@@ -230,7 +230,7 @@ def test_there_is_work_for_every_step() -> None:
 def sleepy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     """A host in a world with one more operation, which is one method of the driver, and lasts."""
     row = Operation("doze", steps=(HostStep("perform", "doze_instance", driver="doze", retry_forever=True),))
-    monkeypatch.setattr(operations, "OPERATIONS", {**operations.OPERATIONS, "doze": row})
+    monkeypatch.setattr(operations, "OPERATIONS", operations.OPERATIONS.extended(row))
     return Host(tmp_path)
 
 

@@ -26,7 +26,7 @@ melt = operations.Operation(
 operations.OPERATIONS = operations.OPERATIONS.extended(melt)
 from nova_lite import policies
 from nova_lite.api.http import inventory
-found = [entry for entry in inventory.entries() if entry.action == "melt"]
+found = [entry for entry in inventory.route_entries() if entry.action == "melt"]
 rule = next(rule for rule in policies.list_rules() if rule.name == "os_compute_api:os-melt:melt")
 print(json.dumps({
     "policies": [entry.declared.policy for entry in found],

@@ -60,7 +60,7 @@ class Claims:
                 need = getattr(wanted, name)
                 if used + need > total:
                     raise exceptions.ComputeResourcesUnavailable(
-                        reason=f"{need} {unit} asked for, {max(0, total - used)} of {total} left on this host"
+                        reason=f"{need} {unit} requested, {max(0, total - used)} of {total} left on this host"
                     )
             self._check_cpus(wanted, others, capacity)
             self._held[instance_uuid] = wanted
@@ -72,7 +72,7 @@ class Claims:
         for cpu in wanted.cpus:
             if cpu not in capacity.cpus or cpu in taken:
                 why = "another guest has it" if cpu in capacity.cpus else "it is not in cpu_dedicated_set"
-                raise exceptions.ComputeResourcesUnavailable(reason=f"CPU {cpu} asked for, {why} on this host")
+                raise exceptions.ComputeResourcesUnavailable(reason=f"CPU {cpu} requested, but on this host {why}")
 
     def restore(self, held: Mapping[str, Resources]) -> None:
         """Take over the claims of domains that existed before this daemon started."""

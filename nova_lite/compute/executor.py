@@ -31,11 +31,11 @@ class CommandExecutor:
         then stops at its next step.
         """
         uuid, fences = command.instance.uuid, self._host.fencing
-        forbidden = command.generation if step.fences else None
-        order = (command.action_id, command.sequence, command.request_id)
-        is_open = not fences.get(uuid).is_in_order(*order) and self._host.is_command_open(uuid, *order)
-        if not fences.admit(uuid, command.action_id, forbidden, command.sequence, command.request_id, is_open):
-            LOG.info("Instance %s: %s %d came late, dropped", uuid, command.action, command.action_id)
+        revoked = command.generation if step.fences else None
+        token = (command.action_id, command.sequence, command.request_id)
+        is_open = not fences.get(uuid).is_in_order(*token) and self._host.is_command_open(uuid, *token)
+        if not fences.admit(uuid, command.action_id, revoked, command.sequence, command.request_id, is_open):
+            LOG.info("Instance %s: late %s of action %d is dropped", uuid, command.action, command.action_id)
             return
         with self._host.jobs.locks.hold(uuid):
             result = self._run_once(step, command)
@@ -51,7 +51,9 @@ class CommandExecutor:
         uuid, fences = command.instance.uuid, self._host.fencing
         record = fences.get(uuid)
         if not record.is_last_command(command.action_id, command.sequence, command.request_id):
-            LOG.info("Instance %s: %s %d was overtaken", uuid, command.action, command.action_id)
+            LOG.info(
+                "Instance %s: %s of action %d was overtaken by a later command", uuid, command.action, command.action_id
+            )
             return None
         if record.result is not None:
             return record.result
@@ -63,8 +65,8 @@ class CommandExecutor:
     def _perform(self, step: HostStep, command: ActionCommand) -> ActionResult:
         uuid = command.instance.uuid
         try:
-            answer = handler_of(step)(self._host, command)
-            return ActionResult(power_state=self._host.power_state(uuid), answer=answer)
+            data = handler_of(step)(self._host, command)
+            return ActionResult(power_state=self._host.power_state(uuid), answer=data)
         except Exception as error:
             expected = isinstance(error, exceptions.NovaLiteException)
             LOG.warning("Instance %s: %s failed: %s", uuid, command.action, error, exc_info=not expected)
@@ -91,7 +93,13 @@ class CommandExecutor:
                 lambda: None,
             )
         except exceptions.NovaLiteException as error:
-            LOG.info("Instance %s: report of %s %d not wanted: %s", uuid, command.action, command.action_id, error)
+            LOG.info(
+                "Instance %s: the conductor rejects the report of %s, action %d: %s",
+                uuid,
+                command.action,
+                command.action_id,
+                error,
+            )
 
     def _finish(self, context: RequestContext, command: ActionCommand, result: ActionResult) -> None:
         self._host.conductor.finish_action(

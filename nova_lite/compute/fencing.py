@@ -124,8 +124,8 @@ class FencingTokenStore:
             return identity
         except (OSError, ValueError) as error:
             raise exceptions.ConfigurationError(
-                reason=f"The host's identity {path} cannot be read ({error}). Remove it, force the host down and take "
-                "that back."
+                reason=f"The host's identity {path} cannot be read ({error}). Remove it, force the host down, and then "
+                "unset forced down."
             ) from error
 
     # --- reads
@@ -346,7 +346,7 @@ class FencingTokenStore:
             if name.endswith(SUFFIX):
                 record = _read(os.path.join(self._directory, name))
                 self._records[record.uuid] = record
-        LOG.debug("%d fence records in %s", len(self._records), self._directory)
+        LOG.debug("%d fencing records in %s", len(self._records), self._directory)
 
 
 def _read(path: str) -> Record:
@@ -356,5 +356,5 @@ def _read(path: str) -> Record:
             return msgspec.json.decode(file.read(), type=Record)
     except (OSError, msgspec.MsgspecError) as error:
         raise exceptions.ConfigurationError(
-            reason=f"The fence record {path} cannot be read ({error}). Remove it if its instance has no domain here."
+            reason=f"The fencing record {path} cannot be read ({error}). Remove it if its instance has no domain here."
         ) from error

@@ -113,7 +113,7 @@ class LocalHost:
         def ask() -> bool:
             return self.conductor.order_is_open(get_admin_context(), self.name, action_id, position, request_id)
 
-        return self.retrier.ask(f"Instance {instance_uuid}: whether an order is late", ask, lambda: None)
+        return self.retrier.ask(f"Instance {instance_uuid}: query for a late command", ask, lambda: None)
 
     def require_domain(self, command: ActionCommand) -> None:
         """Raise `DomainNotFound` unless the domain exists at exactly the command's generation, and `DomainHeld` while
@@ -160,5 +160,5 @@ class LocalHost:
         try:
             self.remove(instance_uuid)
         except Exception as error:
-            LOG.warning("Instance %s: not all could be removed, it is tried again later: %s", instance_uuid, error)
+            LOG.warning("Instance %s: removal failed, domain reconciliation repeats it: %s", instance_uuid, error)
             self.claims.release(instance_uuid)

@@ -25,7 +25,7 @@ class ImageFetcher:
     def start(self, images: list[Image]) -> None:
         """Fetch images in a separate thread. Returns immediately."""
         if not isinstance(self._driver, ImageCaching):
-            LOG.warning("This hypervisor keeps no images; %d of them are not fetched", len(images))
+            LOG.warning("This hypervisor has no image cache; %d images are not fetched", len(images))
             return
         threading.Thread(target=self._run, args=(self._driver, images), name="image-cache", daemon=True).start()
 
@@ -36,10 +36,10 @@ class ImageFetcher:
         try:
             removed = self._driver.age_images(minimum_age)
         except exceptions.VirtDriverError as error:
-            LOG.warning("The image cache stays as it is, since it cannot be told what is used: %s", error.message)
+            LOG.warning("No image is removed from the cache, because the images in use are unknown: %s", error.message)
             return
         for image_id in removed:
-            LOG.info("Image %s, which nothing has used for long, is removed from the cache", image_id)
+            LOG.info("Image %s is removed from the cache: it has not been used for long", image_id)
 
     def _run(self, driver: ImageCaching, images: list[Image]) -> None:
         with self._one_at_a_time:

@@ -40,9 +40,7 @@ class InstanceLocks:
             self._locks[instance_uuid] = (lock, users + 1)
         try:
             if not lock.acquire(timeout=timeout):
-                raise exceptions.ServiceUnavailable(
-                    f"Instance {instance_uuid} is still being worked on after {timeout:.0f} s."
-                )
+                raise exceptions.ServiceUnavailable(f"Instance {instance_uuid} is still busy after {timeout:.0f} s.")
             try:
                 yield
             finally:
@@ -144,19 +142,23 @@ class Jobs:
     def _run(self, jobs: set[Key], key: Key, context: RequestContext, work: Callable[[], None]) -> None:
         context.update_store()
         try:
-            trouble = self._trouble(key, work)
-            if trouble:  # Outside of the except block: oslo.log would append the exception to the line.
-                LOG.warning("Instance %s: this host's disk fails, its order has to come again: %s", key[0], trouble)
+            disk_error = self._do(key, work)
+            if disk_error:  # Outside of the except block: oslo.log would append the exception to the line.
+                LOG.warning(
+                    "Instance %s: this host's disk fails, so the conductor has to repeat the command: %s",
+                    key[0],
+                    disk_error,
+                )
         finally:
             self._end(jobs, key)
 
     @staticmethod
-    def _trouble(key: Key, work: Callable[[], None]) -> str:
+    def _do(key: Key, work: Callable[[], None]) -> str:
         """Do the work. Return the error of a disk that did not accept a write; empty otherwise."""
         try:
             work()
         except Stopping as error:
-            LOG.info("%s is left undone, the daemon stops", error)
+            LOG.info("%s is not done, because the daemon stops", error)
         except Exception as error:
             if isinstance(error, OSError) and error.errno in _DISK:
                 return str(error)

@@ -102,7 +102,7 @@ class ComputeManager:
         yield metrics.one(metrics.HYPERVISOR_UP, float(self.heartbeat.is_hypervisor_up()))
 
     def require_hypervisor(self) -> None:
-        """Raise `HypervisorUnavailable` while the hypervisor does not respond."""
+        """Raise `HypervisorUnavailable` while the hypervisor does not answer."""
         if not self.heartbeat.is_hypervisor_up():
             raise exceptions.HypervisorUnavailable(host=self.host.name, reason="it does not answer")
 
@@ -127,7 +127,9 @@ class ComputeManager:
         command may touch its remains here.
         """
         if self.jobs.building() or self.jobs.acting():
-            raise exceptions.ServiceUnavailable("Handler from before this host was forced down has not ended yet.")
+            raise exceptions.ServiceUnavailable(
+                "Jobs that started before this host was forced down have not ended yet."
+            )
         self.host.images.sweep_uploads(self.host.name)
         self.host.volumes.sweep()
         kept = self.reconciler.run()
@@ -168,7 +170,9 @@ class ComputeManager:
         """
         timeout = self.host.conf.compute.graceful_stop_timeout
         if not self.jobs.wait_idle(timeout):
-            LOG.warning("Stopping with work in progress: %s %s", self.jobs.building(), self.jobs.acting())
+            LOG.warning(
+                "Stopping with jobs in progress: builds %s, actions %s", self.jobs.building(), self.jobs.acting()
+            )
         self._stopping.set()
 
     # --- commands (casts)
@@ -212,7 +216,7 @@ class ComputeManager:
         try:
             self.registration.check()
         except exceptions.ServiceUnavailable as error:
-            LOG.warning("Instance %s: an order is left undone: %s", instance_uuid, error.message)
+            LOG.warning("Instance %s: a command is dropped: %s", instance_uuid, error.message)
         else:
             work(*arguments)
 

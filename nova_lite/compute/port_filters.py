@@ -96,7 +96,7 @@ class PortFilterSync:
             if due or plugged is None or not (applied or plugged) or not self._refresh_projects(driver, plugged):
                 self._refresh_all(driver)
         except exceptions.ServiceTooOld as error:
-            LOG.info("Guests are reached by nobody until the conductor is upgraded: %s", error.message)
+            LOG.info("Guests are unreachable until the conductor is upgraded: %s", error.message)
             self.refresh_soon()
             self._not_before = now + TOO_OLD_PAUSE
         except Exception:

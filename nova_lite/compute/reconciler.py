@@ -123,11 +123,11 @@ class DomainReconciler:
             domains = {info.uuid: info for info in host.driver.list_domains()}
             listed = set(domains)
             leftovers = host.driver.leftovers() - set(domains)
-            given_up = [info for info in domains.values() if host.fencing.get(info.uuid).is_revoked(info.generation)]
-            kept = {info.uuid for info in given_up}
-            for info in given_up:
+            revoked = [info for info in domains.values() if host.fencing.get(info.uuid).is_revoked(info.generation)]
+            kept = {info.uuid for info in revoked}
+            for info in revoked:
                 del domains[info.uuid]
-                self._destroy_given_up(info, touched, kept)
+                self._destroy_revoked(info, touched, kept)
             verdicts = host.conductor.reconcile_domains(
                 get_admin_context(),
                 host.name,
@@ -136,19 +136,19 @@ class DomainReconciler:
             )
             self._boot.mark_reconciled()
             to_destroy = [verdict for verdict in verdicts if verdict.verdict == Verdict.DESTROY]
-            kept |= {each.uuid for each in to_destroy if each.uuid in domains}
+            kept |= {verdict.uuid for verdict in to_destroy if verdict.uuid in domains}
             with concurrent.futures.ThreadPoolExecutor(WORKERS, thread_name_prefix="verdict") as pool:
-                list(pool.map(lambda each: self._destroy(each, domains, leftovers, touched, kept), to_destroy))
+                list(pool.map(lambda verdict: self._destroy(verdict, domains, leftovers, touched, kept), to_destroy))
             self._report_lost(listed, touched)
         return kept
 
-    def _destroy_given_up(self, info: DomainInfo, touched: set[str], kept: set[str]) -> None:
+    def _destroy_revoked(self, info: DomainInfo, touched: set[str], kept: set[str]) -> None:
         """Destroy a domain of a revoked generation that an earlier run of this daemon has left.
 
         The host must destroy it whatever became of the report. The conductor might take a reported domain for a
         success.
         """
-        LOG.warning("Instance %s: destroying what is left of generation %d", info.uuid, info.generation)
+        LOG.warning("Instance %s: destroying the remains of revoked generation %d", info.uuid, info.generation)
         with self._attempt(info.uuid), self._untouched(info.uuid, touched) as free:
             if free:
                 self._host.remove(info.uuid)
@@ -159,20 +159,20 @@ class DomainReconciler:
 
         A failure is harmless: the next run repeats it.
         """
-        trouble = ""
+        error_text = ""
         try:
             expected = self._host.conductor.domains_expected(get_admin_context(), self._host.name)
         except exceptions.ServiceUnavailable as error:
-            expected, trouble = [], error.message
-        if trouble:
-            LOG.info("What ought to be on this host is not known now: %s", trouble)
-        for each in expected:
-            if each.uuid in listed:
+            expected, error_text = [], error.message
+        if error_text:
+            LOG.info("The domains that belong to this host are unknown now: %s", error_text)
+        for missing in expected:
+            if missing.uuid in listed:
                 continue
-            with self._attempt(each.uuid), self._untouched(each.uuid, touched) as free:
-                if free and self._host.domain(each.uuid) is None:
-                    LOG.warning("Instance %s: its domain of generation %d is not here", each.uuid, each.generation)
-                    self._host.conductor.domain_lost(get_admin_context(), self._host.name, each)
+            with self._attempt(missing.uuid), self._untouched(missing.uuid, touched) as free:
+                if free and self._host.domain(missing.uuid) is None:
+                    LOG.warning("Instance %s: its domain of generation %d is missing", missing.uuid, missing.generation)
+                    self._host.conductor.domain_lost(get_admin_context(), self._host.name, missing)
 
     @contextlib.contextmanager
     def _attempt(self, instance_uuid: str) -> Iterator[None]:
@@ -181,7 +181,12 @@ class DomainReconciler:
             yield
         except Exception as error:
             expected = isinstance(error, exceptions.NovaLiteException)
-            LOG.warning("Instance %s: to be looked at again: %s", instance_uuid, error, exc_info=not expected)
+            LOG.warning(
+                "Instance %s: reconciliation failed and will be repeated: %s",
+                instance_uuid,
+                error,
+                exc_info=not expected,
+            )
 
     @contextlib.contextmanager
     def _untouched(self, instance_uuid: str, touched: set[str]) -> Iterator[bool]:
@@ -208,10 +213,10 @@ class DomainReconciler:
                 return
             found = host.domain(uuid)
             if found is None and uuid in leftovers:
-                LOG.info("Instance %s: removing what is left without a domain", uuid)
+                LOG.info("Instance %s: removing remains without a domain", uuid)
                 host.remove_all(uuid)
             elif found is not None and uuid in domains and found.generation == verdict.generation:
-                LOG.warning("Instance %s: generation %d is not meant to be here, destroying it", uuid, found.generation)
+                LOG.warning("Instance %s: generation %d does not belong here, destroying it", uuid, found.generation)
                 host.fencing.revoke(uuid, found.generation)
                 host.remove(uuid)
             kept.discard(uuid)

@@ -53,21 +53,21 @@ class Registration:
         Raises `HostNotAdmitted` while the host may not serve, or if another machine has its name.
         """
         self._serving = False
-        asked, report = time.monotonic(), self._report()
+        sent_at, report = time.monotonic(), self._report()
         self._epoch = self._conductor.register_host(get_admin_context(), report)
-        self._confirmed = asked
+        self._confirmed = sent_at
         self.lost.clear()
 
     def serve(self) -> None:
         """Report that the host accepts commands, now or with the next heartbeat. Foreign domains are gone by then."""
         self._serving = True
-        trouble = None
+        error_text = None
         try:
             self.send_heartbeat()
         except exceptions.ServiceUnavailable as error:
-            trouble = error.message
-        if trouble:  # Outside of the except block: oslo.log would append the exception to the line.
-            LOG.warning("It could not be told yet that this host serves: %s", trouble)
+            error_text = error.message
+        if error_text:  # Outside of the except block: oslo.log would append the exception to the line.
+            LOG.warning("The conductor does not know yet that this host serves: %s", error_text)
 
     def send_heartbeat(self) -> None:
         """`confirm`, but wait at most half a lease, so that the next heartbeat is in time."""
@@ -80,7 +80,7 @@ class Registration:
     def confirm(self, timeout: float | None = None) -> None:
         """Send a heartbeat. Raise `HostNotAdmitted` if the registration has ended. ``timeout``: seconds to wait for the
         reply."""
-        asked, report = time.monotonic(), self._report()
+        sent_at, report = time.monotonic(), self._report()
         check = self._consistency_check
         if check is not None and check.is_open:
             report.domains = check.digest
@@ -90,7 +90,7 @@ class Registration:
             if report.epoch == self._epoch:
                 self.lost.set()
             raise
-        self._confirmed = asked
+        self._confirmed = sent_at
         if check is not None and report.domains is not None:
             check.agrees = bool(agrees)  # An older conductor replies None.
 
@@ -104,7 +104,7 @@ class Registration:
         if self.lost.is_set() or not self._serving:
             raise exceptions.HostNotAdmitted("This host is not registered, or has not compared its domains yet.")
         if time.monotonic() - self._confirmed >= self._conf.service_down_time:
-            raise exceptions.ServiceUnavailable("No heartbeat was answered lately.")
+            raise exceptions.ServiceUnavailable("No heartbeat has been confirmed recently.")
 
     def check(self) -> None:
         """Check before a command that the host may serve. If the last reply is older than a host's lease, send a
@@ -113,6 +113,6 @@ class Registration:
         Raises `ServiceUnavailable` if the host may not serve, or cannot find out.
         """
         if self.lost.is_set():
-            raise exceptions.HostNotAdmitted("This host has to register anew before it serves.")
+            raise exceptions.HostNotAdmitted("This host has to register again before it serves.")
         if time.monotonic() - self._confirmed >= self._conf.service_down_time:
             self.confirm()

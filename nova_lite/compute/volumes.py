@@ -21,23 +21,23 @@ LOG = logging.getLogger(__name__)
 GIB = 1024**3
 
 #: Number of files that are copied concurrently.
-PARALLEL = 2
+MAX_CONCURRENT = 2
 
 
 class VolumeWorker:
     def __init__(self, host: LocalHost) -> None:
         self._host = host
-        self._slots = threading.BoundedSemaphore(PARALLEL)
+        self._slots = threading.BoundedSemaphore(MAX_CONCURRENT)
         self._mutex = threading.Lock()
-        self._under_way: set[int] = set()
+        self._in_progress: set[int] = set()
 
     def start(self, work: VolumeWork) -> None:
         """Start the work in a separate thread. Duplicates of work in progress are ignored: the conductor repeats its
         casts."""
         with self._mutex:
-            if work.id in self._under_way:
+            if work.id in self._in_progress:
                 return
-            self._under_way.add(work.id)
+            self._in_progress.add(work.id)
         threading.Thread(target=self._run, args=(work,), name=f"volume-{work.volume_id}", daemon=True).start()
 
     def _run(self, work: VolumeWork) -> None:
@@ -48,7 +48,7 @@ class VolumeWorker:
                 self._report(work, error)
         finally:
             with self._mutex:
-                self._under_way.discard(work.id)
+                self._in_progress.discard(work.id)
 
     def _do(self, work: VolumeWork) -> str | None:
         """Do the work. Return None, or the error."""

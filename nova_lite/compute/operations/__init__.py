@@ -1,7 +1,9 @@
-"""What this host does for the steps of operations (`nova_lite.operations`), found by the RPC method of the order.
+"""Handlers of commands on a host, found by the RPC method of the step (`nova_lite.operations`).
 
-A step whose row names a method of the driver needs nothing here. The work is done by one thread at a time per instance,
-and may be repeated after a kill. It says how it failed by raising, and returns what later steps need of it, if any.
+A module has the name of its operation, as in `nova_lite.conductor.operations`. A step whose definition names a driver
+method needs no handler. A handler runs in one thread at a time per instance, and may run again after the daemon was
+killed. It raises an error if it fails, and returns data that later steps need. ``moves`` has what cold and live
+migration share. `Builder` (``create``) is no handler: builds have RPC methods of their own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One build on this host, from the order to the report."""
+"""A build on this host, from the command to the report."""
 
 from __future__ import annotations
 
@@ -25,29 +25,31 @@ from nova_lite.virt.driver import DomainInfo, SpawnSpec
 LOG = logging.getLogger(__name__)
 
 
-#: Failures that another host would meet as well. All other failures of a driver may be this host's own.
+#: Failures that would occur on other hosts as well. Any other failure of a driver may be specific to this host.
 ABORTING_DRIVER_ERRORS = (exceptions.ImageGone, exceptions.ConfigDriveInvalid)
 
-#: The conductor's answers to work that is not wanted (any more): remove it, there is nobody to report to.
+#: The conductor rejects the work or its report: remove the instance, nobody waits for a report.
 UNWANTED = (exceptions.StaleReport, exceptions.InstanceGone, exceptions.InstanceNotFound)
 
 
 class Builder:
-    """Makes instances exist. At most ``max_concurrent_builds`` at a time; the others wait. ``plugged`` hears whose
-    interfaces are new, so that this host was not told yet what they let through."""
+    """Builds instances, at most ``max_concurrent_builds`` at a time; further builds wait.
 
-    def __init__(self, host: LocalHost, registration: Registration, plugged: Callable[[Instance], None]) -> None:
+    ``on_plugged`` is called with an instance whose interfaces are new, so that its port filters are queried.
+    """
+
+    def __init__(self, host: LocalHost, registration: Registration, on_plugged: Callable[[Instance], None]) -> None:
         self._host = host
         self._registration = registration
-        self._plugged = plugged
+        self._on_plugged = on_plugged
         self._slots = threading.BoundedSemaphore(host.conf.compute.max_concurrent_builds)
         self._under_way: dict[tuple[str, int], tuple[RequestContext, BuildRequest]] = {}
 
     def run(self, context: RequestContext, request: BuildRequest) -> None:
-        """Build, undo on failure, report. The whole job, in its own thread.
+        """Build, undo a failure, and report. This is the whole job, in its own thread.
 
-        The slot comes before the lock: a build that waits for its turn must not keep a delete waiting. The lock is
-        given back before the report, which may take as long as the control plane is away.
+        The slot is acquired before the lock, so that a waiting build does not block a delete. The lock is released
+        before the report, which may take as long as the control plane is unavailable.
         """
         uuid = request.instance.uuid
         key = (uuid, request.generation)
@@ -66,14 +68,17 @@ class Builder:
             self._under_way.pop(key, None)
 
     def abandon_waiting_builds(self) -> None:
-        """The hypervisor does not answer: whatever build has made no domain yet is left to other hosts. Its own thread
-        may hang; when it goes on it meets the promise."""
+        """Leave builds that have not created a domain to other hosts, because the hypervisor does not respond.
+
+        The thread of such a build may hang. When it continues, it finds its generation revoked.
+        """
         for context, request in list(self._under_way.values()):
             name = f"give-up-{request.instance.uuid}"
             threading.Thread(target=self._abandon, args=(context, request), name=name, daemon=True).start()
 
     def _abandon(self, context: RequestContext, request: BuildRequest) -> None:
-        """Promise and report, without the hypervisor. Of what may have made a domain nothing can be said now."""
+        """Revoke and report a build without the hypervisor. Do nothing if a domain may exist, since its state is
+        unknown."""
         message = f"The hypervisor of host {self._host.name} does not answer."
         result = self._host.fencing.revoke_failed_build_unless_created(
             self._result(request, Outcome.RESCHEDULED, message=message)
@@ -85,12 +90,12 @@ class Builder:
             self._report(context, request, result)
 
     def _attempt(self, context: RequestContext, request: BuildRequest) -> BuildResult | None:
-        """The outcome to report, if any. Unless it is BUILT, nothing of the instance is left here."""
+        """Return the result to report, if any. Unless it is BUILT, nothing of the instance is left here."""
         host, uuid, generation = self._host, request.instance.uuid, request.generation
         record = host.fencing.get(uuid)
         if request.action_id < record.last_action_id:
             if not host.is_command_open(uuid, request.action_id, None, request.request_id):
-                raise exceptions.Fenced(f"Instance {uuid}: action {record.last_action_id} came after its build.")
+                raise exceptions.Fenced(f"Instance {uuid}: action {record.last_action_id} is newer than its build.")
             host.fencing.admit(uuid, request.action_id, request_id=request.request_id, is_open=True)
         found = self._find(uuid)
         if found is not None and found.generation > generation:
@@ -100,12 +105,12 @@ class Builder:
         if found is not None:
             if self._is_finished(found, generation):
                 return self._result(request, Outcome.BUILT, power_state=int(found.power_state))
-            LOG.info("Instance %s: removing what is left of generation %d", uuid, found.generation)
+            LOG.info("Instance %s: removing the remains of generation %d", uuid, found.generation)
             host.remove_with_retries(uuid)
         return self._build_or_undo(context, request)
 
     def _find(self, instance_uuid: str) -> DomainInfo | None:
-        """The instance's domain, if it is here. While the hypervisor cannot answer, only what was noted counts."""
+        """Return the instance's domain, if any. Without the hypervisor, rely on the fencing token store."""
         try:
             return self._host.domain(instance_uuid)
         except exceptions.VirtDriverError:
@@ -117,13 +122,14 @@ class Builder:
         return found is not None and found.generation == generation and self._host.is_complete(found)
 
     def _repeat_failure(self, request: BuildRequest) -> BuildResult:
-        """This generation is fenced; say so again, in case the conductor did not hear it: it may go elsewhere."""
+        """Report the failure of a revoked generation again: the conductor may have missed it, and may reschedule the
+        build."""
         uuid = request.instance.uuid
         self._host.remove_with_retries(uuid)
         refused = self._host.fencing.get(uuid).failed_build
         if refused is not None and refused.generation == request.generation:
             return refused
-        return self._result(request, Outcome.RESCHEDULED, message="This host was told not to build this attempt.")
+        return self._result(request, Outcome.RESCHEDULED, message="This build is revoked on this host.")
 
     def _build_or_undo(self, context: RequestContext, request: BuildRequest) -> BuildResult | None:
         uuid, generation = request.instance.uuid, request.generation
@@ -135,7 +141,7 @@ class Builder:
             except (Stopping, exceptions.Fenced):
                 raise
             except UNWANTED as error:
-                LOG.info("Instance %s: generation %d is not wanted: %s", uuid, generation, error)
+                LOG.info("Instance %s: the conductor rejects generation %d: %s", uuid, generation, error)
                 self._host.fencing.revoke(uuid, generation)
                 return None
             except Exception as error:
@@ -161,12 +167,12 @@ class Builder:
         return self._result(request, Outcome.BUILT, power_state=self._host.power_state(uuid) or 0)
 
     def _build(self, context: RequestContext, request: BuildRequest, undo: contextlib.ExitStack) -> None:
-        """Claim, networks, spawn. ``undo`` gets what takes back each step, before it is done."""
+        """Claim resources, plug the networks, and spawn. Each step's rollback is pushed to ``undo`` before the step."""
         host, instance, generation = self._host, request.instance, request.generation
         check_injected_files(request.injected_files)
-        wanted = Resources.of(instance.flavor, instance.numa)
+        resources = Resources.of(instance.flavor, instance.numa)
         undo.callback(host.claims.release, instance.uuid)
-        host.claims.instance_claim(instance.uuid, wanted, request.limits)
+        host.claims.instance_claim(instance.uuid, resources, request.limits)
         known = request.connected == self._registration.admission
         vifs = instance.vifs if known else self._request_vifs(context, request)
         host.fencing.check(instance.uuid, generation)
@@ -179,7 +185,7 @@ class Builder:
         host.fencing.check(instance.uuid, generation)
         host.driver.plug_vifs(instance, vifs)
         if vifs:
-            self._plugged(instance)
+            self._on_plugged(instance)
         host.fencing.check(instance.uuid, generation)
         failpoints.reach("domain", "spawn", "before")
         host.driver.spawn(
@@ -197,18 +203,18 @@ class Builder:
             )
         )
         failpoints.reach("domain", "spawn", "after")
-        host.fencing.mark_built(instance.uuid, generation, wanted)
+        host.fencing.mark_built(instance.uuid, generation, resources)
 
     def _request_vifs(self, context: RequestContext, request: BuildRequest) -> list[VIF]:
-        """Nothing exists yet when the conductor is told that the build begins here, so waiting for it costs only
-        time."""
+        """Return the interfaces that the conductor assigns. Nothing exists yet, so waiting for the conductor is
+        harmless."""
         host, uuid, generation = self._host, request.instance.uuid, request.generation
-        answer = host.retrier.ask(
+        reply = host.retrier.ask(
             f"Instance {uuid}: start_build",
             lambda: host.conductor.start_build(context, uuid, host.name, generation),
             lambda: host.fencing.check(uuid, generation),
         )
-        return answer.vifs
+        return reply.vifs
 
     # --- the report
 
@@ -236,12 +242,14 @@ class Builder:
                 lambda: self._check_not_superseded(request),
             )
         except UNWANTED as error:
-            LOG.info("Instance %s: report on generation %d not wanted: %s", uuid, result.generation, error)
+            LOG.info(
+                "Instance %s: the conductor rejects the report of generation %d: %s", uuid, result.generation, error
+            )
             if result.outcome == Outcome.BUILT:
                 self._remove_unwanted(uuid, result.generation)
 
     def _check_not_superseded(self, request: BuildRequest) -> None:
-        """A newer attempt, or an action on the built instance, means that the report is known or of no interest."""
+        """Raise `Fenced` if a newer build or a command has overtaken this build: then the report is unnecessary."""
         record = self._host.fencing.get(request.instance.uuid)
         if record.revoked_generation > request.generation or record.last_action_id > request.action_id:
             raise exceptions.Fenced(f"Instance {request.instance.uuid}: the report was overtaken.")
@@ -256,14 +264,14 @@ class Builder:
 
 
 def is_request_error(error: Exception) -> bool:
-    """Whether a failure is the request's own (no other host would do better), by its type and HTTP status."""
+    """Check whether the request itself causes a failure, so that no other host would succeed."""
     if isinstance(error, ABORTING_DRIVER_ERRORS):
         return True
     return isinstance(error, exceptions.NovaLiteException) and 400 <= error.code < 500
 
 
 def check_injected_files(injected_files: dict[str, str]) -> None:
-    """Raises `InvalidInput` unless every file's contents are base64."""
+    """Raise `InvalidInput` unless the contents of every file are base64."""
     for path, contents in injected_files.items():
         try:
             base64.b64decode(contents, validate=True)

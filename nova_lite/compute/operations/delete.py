@@ -1,4 +1,4 @@
-"""Delete: the host's part."""
+"""Delete, soft delete and restore on the host."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nova_lite.objects import ActionCommand
 
 
 def terminate_instance(host: LocalHost, command: ActionCommand) -> None:
-    """Remove the instance for good, also one of a later generation, which then may not come back either."""
+    """Remove the instance, whatever its generation. A later generation is revoked, so that it cannot be built again."""
     found = host.domain(command.instance.uuid)
     if found is not None and found.generation > command.generation:
         host.fencing.revoke(found.uuid, found.generation)
@@ -16,12 +16,12 @@ def terminate_instance(host: LocalHost, command: ActionCommand) -> None:
 
 
 def soft_delete_instance(host: LocalHost, command: ActionCommand) -> None:
-    """Turn the guest off, and leave its disks. One that was never made, or is gone, is off."""
+    """Turn the guest off and keep its disks. A missing guest counts as off."""
     found = host.domain(command.instance.uuid)
     if found is not None and found.generation == command.generation:
         host.driver.power_off(command.instance.uuid, host.conf.compute.shutdown_timeout)
 
 
 def restore_instance(host: LocalHost, command: ActionCommand) -> None:
-    """Start what a soft delete has turned off."""
+    """Start a soft-deleted guest."""
     power.start_instance(host, command)

@@ -1,4 +1,7 @@
-"""Attaching an interface to a guest and detaching one, running or not; what takes back one is the other."""
+"""Attaching and detaching of interfaces, and the binding of ports of another network service.
+
+The rollback of an attachment is a detachment, and vice versa.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +18,16 @@ from nova_lite.virt.driver import AttachingInterfaces
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds between two questions whether the network service has connected all; each so-manieth is passed on to it,
-#: for what it said by itself may be lost.
+#: Seconds between two queries whether all ports are active. Every `FORWARD_EACH`th query is forwarded to the network
+#: service, because its notifications may be lost.
 POLL_SECONDS = 1.0
-ASK_EACH = 5
+FORWARD_EACH = 5
 
 _PAUSE = threading.Event()
 
 
 def attach_interface(host: LocalHost, command: ActionCommand) -> None:
-    """``payload["port_id"]``: which of the instance's interfaces. One that is there stays."""
+    """Attach the interface ``payload["port_id"]``. An existing interface stays."""
     host.require_domain(command)
     driver, vif = _driver(host), _vif(command)
     host.driver.plug_vifs(command.instance, command.instance.vifs)
@@ -32,19 +35,20 @@ def attach_interface(host: LocalHost, command: ActionCommand) -> None:
 
 
 def detach_interface(host: LocalHost, command: ActionCommand) -> None:
-    """Nothing of it is left here, on its bridge either."""
+    """Detach the interface ``payload["port_id"]`` from the guest and from its bridge."""
     host.require_domain(command)
     _driver(host).detach_interface(command.instance.uuid, _vif(command))
 
 
 def rollback_attach_interface(host: LocalHost, command: ActionCommand) -> None:
-    """An attach has failed: detached, as far as there is a guest."""
+    """Detach an interface whose attachment failed, if the guest exists."""
     if _is_here(host, command):
         detach_interface(host, command)
 
 
 def rollback_detach_interface(host: LocalHost, command: ActionCommand) -> None:
-    """A detach has failed: attached, as far as there is a guest; one that is made anew has it."""
+    """Attach an interface again whose detachment failed, if the guest exists. A guest that is built again has it
+    anyway."""
     if _is_here(host, command):
         attach_interface(host, command)
 
@@ -68,18 +72,18 @@ def _driver(host: LocalHost) -> AttachingInterfaces:
     return host.driver
 
 
-# --- where another service has the ports
+# --- ports of another network service
 
 
 def bind_and_plug(host: LocalHost, instance: Instance) -> list[VIF]:
-    """The instance has come here (or back): its ports are connected here from now on, and plugged as is said now."""
+    """Bind the ports of an instance that has moved here, and plug them as the network service requests."""
     vifs = bind(host, instance)
     host.driver.plug_vifs(instance, vifs)
     return vifs
 
 
 def bind(host: LocalHost, instance: Instance) -> list[VIF]:
-    """Have another service connect its ports here, from when they are plugged on; how."""
+    """Let another network service bind the instance's ports to this host. Return the bound interfaces."""
     if all(vif.vif_type is None for vif in instance.vifs):
         return instance.vifs
     return host.retrier.ask(
@@ -90,7 +94,8 @@ def bind(host: LocalHost, instance: Instance) -> list[VIF]:
 
 
 def plugging_wait(host: LocalHost, instance_uuid: str, vifs: list[VIF], generation: int) -> Callable[[], None] | None:
-    """What waits until the network service has connected them; None where nothing is to be waited for."""
+    """Return a function that waits until the network service has activated the ports. None if there is nothing to wait
+    for."""
     seconds = host.conf.network.vif_plugging_timeout
     if not seconds or not any(vif.vif_type is not None for vif in vifs):
         return None
@@ -99,22 +104,22 @@ def plugging_wait(host: LocalHost, instance_uuid: str, vifs: list[VIF], generati
 
 def _wait(host: LocalHost, instance_uuid: str, generation: int, seconds: float) -> None:
     started = time.monotonic()
-    asked = 0
+    polls = 0
     while time.monotonic() < started + seconds:
         host.fencing.check(instance_uuid, generation)
-        asked += 1
-        if _are_active(host, instance_uuid, asked % ASK_EACH == 0):
+        polls += 1
+        if _are_active(host, instance_uuid, polls % FORWARD_EACH == 0):
             LOG.info("Instance %s: connected after %.1f s", instance_uuid, time.monotonic() - started)
             return
         _PAUSE.wait(POLL_SECONDS)
     if host.conf.network.vif_plugging_is_fatal:
         raise exceptions.VirtualInterfaceCreateException(instance_id=instance_uuid, seconds=seconds)
-    LOG.warning("Instance %s runs, although its interfaces were not connected within %d s", instance_uuid, seconds)
+    LOG.warning("Instance %s runs, although its interfaces were not active within %d s", instance_uuid, seconds)
 
 
-def _are_active(host: LocalHost, instance_uuid: str, ask: bool) -> bool:
+def _are_active(host: LocalHost, instance_uuid: str, forward: bool) -> bool:
     try:
-        return host.conductor.interfaces_active(get_admin_context(), instance_uuid, host.name, ask)
+        return host.conductor.interfaces_active(get_admin_context(), instance_uuid, host.name, forward)
     except exceptions.ServiceUnavailable as error:
-        LOG.info("Instance %s: whether it is connected could not be asked: %s", instance_uuid, error.message)
+        LOG.info("Instance %s: the state of its interfaces is unknown: %s", instance_uuid, error.message)
         return False

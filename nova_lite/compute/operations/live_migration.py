@@ -1,7 +1,6 @@
-"""Live migration: what the source and the destination do.
+"""Live migration, at the source and at the destination.
 
-The source's hypervisor alone knows where the guest is until it has handed it over. Whatever is repeated begins with
-asking it.
+Until the handover only the source's hypervisor knows where the guest is. So every repetition starts with querying it.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from nova_lite.virt.driver import LiveMigrating
 
 
 def check_can_live_migrate_source(host: LocalHost, command: ActionCommand) -> dict[str, Any]:
-    """At the source: answers what the destination has to make ready."""
+    """Return what the destination has to prepare. Runs at the source."""
     driver = _driver(host)
     host.require_domain(command)
     source = driver.check_can_live_migrate_source(command.instance.uuid)
@@ -33,7 +32,7 @@ def check_can_live_migrate_source(host: LocalHost, command: ActionCommand) -> di
 
 
 def pre_live_migration(host: LocalHost, command: ActionCommand) -> dict[str, Any]:
-    """At the destination: room, interfaces and files; answers where they are."""
+    """Claim resources, prepare interfaces and files, and return their locations. Runs at the destination."""
     uuid, generation, payload = command.instance.uuid, command.generation, command.payload
     driver = _driver(host)
     host.fencing.check(uuid, generation)
@@ -50,7 +49,7 @@ def pre_live_migration(host: LocalHost, command: ActionCommand) -> dict[str, Any
 
 
 def live_migration(host: LocalHost, command: ActionCommand) -> None:
-    """At the source: hand the guest over. One that a killed daemon has left going on is ended first."""
+    """Migrate the guest. A migration that a killed daemon has left running is ended first. Runs at the source."""
     uuid = command.instance.uuid
     driver, destination = _driver(host), _destination(command)
     if driver.settle_live_migration(uuid, destination):
@@ -60,7 +59,7 @@ def live_migration(host: LocalHost, command: ActionCommand) -> None:
 
 
 def _wish(host: LocalHost, command: ActionCommand, progress: MigrationProgress) -> Wish:
-    """What is to become of it. While nobody answers it goes on; a later order ends it."""
+    """Query the conductor how to proceed. Without a reply the migration continues. A later command aborts it."""
     if host.fencing.get(command.instance.uuid).last_command != (command.action_id, command.sequence):
         return Wish.ABORT
     try:
@@ -72,25 +71,27 @@ def _wish(host: LocalHost, command: ActionCommand, progress: MigrationProgress) 
 
 
 def rollback_live_migration(host: LocalHost, command: ActionCommand) -> dict[str, Any]:
-    """At the source, which has not said how it ended: answers whether the guest has moved."""
+    """Return whether the guest has moved. Runs at the source after an unknown result."""
     return {"done": _driver(host).settle_live_migration(command.instance.uuid, _destination(command))}
 
 
 def find_live_migrated_instance(host: LocalHost, command: ActionCommand) -> dict[str, Any]:
-    """At the destination, when the source is lost: answers whether the guest has arrived. The source runs no more, so
-    none is on its way."""
+    """Return whether the guest has arrived. Runs at the destination when the source is lost.
+
+    The source does not run any more, so no guest is under way.
+    """
     found = host.domain(command.instance.uuid)
     is_it = found is not None and found.generation == command.generation
     return {"done": is_it and _driver(host).has_arrived(command.instance.uuid)}
 
 
 def rollback_live_migration_at_destination(host: LocalHost, command: ActionCommand) -> None:
-    """Nothing of this generation is left, which is fenced by now; the guest is at the source."""
+    """Remove everything of this generation, which is revoked. The guest is at the source. Runs at the destination."""
     moves.remove_generation(host, command)
 
 
 def post_live_migration_at_destination(host: LocalHost, command: ActionCommand) -> None:
-    """The guest is this host's from now on."""
+    """Make the guest belong to this host. Runs at the destination."""
     uuid = command.instance.uuid
     moves.require_generation(host, command)
     resources = Resources.of(command.instance.flavor, moves.numa_at(command, HostRole.DESTINATION))
@@ -101,7 +102,7 @@ def post_live_migration_at_destination(host: LocalHost, command: ActionCommand) 
 
 
 def post_live_migration(host: LocalHost, command: ActionCommand) -> None:
-    """At the source, which the guest has left: its disks and interfaces go."""
+    """Remove its disks and interfaces. Runs at the source after the migration."""
     moves.remove_generation(host, command)
 
 

@@ -1,4 +1,4 @@
-"""What cold and live migration share at either end of a move."""
+"""Functions that cold and live migration share."""
 
 from __future__ import annotations
 
@@ -13,32 +13,36 @@ from nova_lite.virt.driver import SpawnSpec
 
 
 def require_current(host: LocalHost, command: ActionCommand) -> None:
-    """Ask whether the guest is still to come here, for as long as it takes; raises `Fenced` or `StaleReport`."""
+    """Query the conductor, for as long as necessary, whether the guest is still to come here.
+
+    Raises `Fenced` or `StaleReport`.
+    """
     uuid, generation = command.instance.uuid, command.generation
-    wanted = host.retrier.ask(
-        f"Instance {uuid}: whether it is still to come here",
+    is_current = host.retrier.ask(
+        f"Instance {uuid}: query whether it is still to come here",
         lambda: host.conductor.order_is_wanted(get_admin_context(), host.name, command.action_id, command.sequence),
         lambda: host.fencing.check(uuid, generation),
     )
-    if not wanted:
+    if not is_current:
         raise exceptions.StaleReport(instance_id=uuid, generation=generation, host=host.name)
 
 
 def require_generation(host: LocalHost, command: ActionCommand) -> None:
-    """Raises `DomainNotFound` unless the domain, which may be held back, it is of just the command's generation."""
+    """Raise `DomainNotFound` unless the domain has exactly the command's generation. It may be held."""
     found = host.driver.get_info(command.instance.uuid)
     if found.generation != command.generation:
         raise exceptions.DomainNotFound(instance_uuid=found.uuid)
 
 
-def numa_at(command: ActionCommand, end: HostRole) -> InstanceNUMATopology | None:
-    """Where the instance is, or is to be, in the NUMA cells of that end of a move."""
-    place = command.payload.get(end.value) or {}
-    return msgspec.convert(place.get("numa"), InstanceNUMATopology | None)
+def numa_at(command: ActionCommand, role: HostRole) -> InstanceNUMATopology | None:
+    """Return the instance's placement in the NUMA cells of the host with this role."""
+    allocation = command.payload.get(role.value) or {}
+    return msgspec.convert(allocation.get("numa"), InstanceNUMATopology | None)
 
 
 def spawn_spec(host: LocalHost, command: ActionCommand, instance: Instance) -> SpawnSpec:
-    """Of a guest that comes here with its disks: it gets nothing that only a build puts in."""
+    """Return the spawn specification of a guest that arrives with its disks. It lacks everything that only a build
+    injects."""
     image = None if command.payload.get("image") is None else msgspec.convert(command.payload["image"], Image)
     images = msgspec.convert(command.payload.get("boot_images") or {}, dict[str, Image])
     return SpawnSpec(
@@ -55,7 +59,7 @@ def spawn_spec(host: LocalHost, command: ActionCommand, instance: Instance) -> S
 
 
 def remove_generation(host: LocalHost, command: ActionCommand) -> None:
-    """Nothing of this generation is left, which is fenced by now. A later one has come since, and stays."""
+    """Remove this revoked generation. A domain of a later generation stays."""
     found = host.domain(command.instance.uuid)
     if found is None or found.generation <= command.generation:
         host.remove(command.instance.uuid)

@@ -1,4 +1,4 @@
-"""Setting the administrator's password inside a guest."""
+"""Setting of the administrator's password in a guest."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nova_lite.virt.driver import SettingPasswords
 
 
 def set_admin_password(host: LocalHost, command: ActionCommand) -> None:
-    """``payload``: ``user``, whose it is, and ``admin_password``."""
+    """Set the password ``admin_password`` of ``user``, both of the payload."""
     host.require_domain(command)
     if not isinstance(host.driver, SettingPasswords):
         raise exceptions.NotImplementedByDriver(operation="setting passwords")

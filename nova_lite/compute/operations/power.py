@@ -23,8 +23,10 @@ def start_instance(host: LocalHost, command: ActionCommand) -> None:
 
 
 def reboot_instance(host: LocalHost, command: ActionCommand) -> None:
-    """``payload["reboot_type"]``: SOFT or HARD, which also mends the network, and makes the domain anew, known or not,
-    of its disks."""
+    """Reboot the guest. ``payload["reboot_type"]``: SOFT or HARD.
+
+    HARD also repairs the network, and defines the domain again from its disks, even if it is missing.
+    """
     reboot_type = str(command.payload.get("reboot_type", "SOFT")).upper()
     if reboot_type == "HARD" and host.domain(command.instance.uuid) is None:
         _recreate(host, command)
@@ -36,14 +38,16 @@ def reboot_instance(host: LocalHost, command: ActionCommand) -> None:
 
 
 def _renew(host: LocalHost, command: ActionCommand) -> None:
-    """Only what the conductor has said all of."""
+    """Define the domain again, if the command contains all that is necessary."""
     if isinstance(host.driver, Renewing) and "image" in command.payload:
         host.driver.renew(spawn_spec(host, command, command.instance))
 
 
 def _recreate(host: LocalHost, command: ActionCommand) -> None:
-    """The conductor's order says that the instance belongs here, at this generation, and nothing else is being done to
-    it. Raises `DomainNotFound` where that cannot be."""
+    """Define a missing domain again. Raises `DomainNotFound` if that is impossible.
+
+    The conductor's command proves that the instance belongs here at this generation, and that no other operation runs.
+    """
     instance = command.instance
     if not isinstance(host.driver, Recreating):
         raise exceptions.DomainNotFound(instance_uuid=instance.uuid)

@@ -11,7 +11,10 @@ from nova_lite.virt.driver import Rescuing, SpawnSpec
 
 
 def rescue_instance(host: LocalHost, command: ActionCommand) -> None:
-    """``payload``: ``image`` to boot from, its kernel and ramdisk in ``images``, ``admin_password``."""
+    """Boot the guest from a rescue image.
+
+    ``payload``: ``image``, its kernel and ramdisk in ``images``, and ``admin_password``.
+    """
     driver = _rescuing(host, command)
     image = msgspec.convert(command.payload["image"], Image)
     spec = SpawnSpec(

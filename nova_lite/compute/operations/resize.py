@@ -1,8 +1,8 @@
-"""Resize and cold migration: what the source and the destination do.
+"""Resize and cold migration, at the source and at the destination.
 
-At the source the guest is off and held back, its disks untouched, until it is removed there (the move is confirmed) or
-let go (it is taken back). At the destination it comes to be like a build: fenced, claimed, and nothing is left of a
-failure. Where both are one host, the source's guest is set aside there.
+At the source the guest is off and held, with its disks untouched. It is removed when the move is confirmed, or released
+when the move is reverted. At the destination it is created like a build: checked against revocations, claimed, and
+removed after a failure. If both are one host, the original guest is set aside there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nova_lite.virt.driver import Migrating
 
 
 def resize_instance(host: LocalHost, command: ActionCommand) -> dict[str, Any]:
-    """At the source: the guest goes off and stays so; answers where its disks can be fetched."""
+    """Turn the guest off, hold it, and return where its disks can be fetched. Runs at the source."""
     uuid = command.instance.uuid
     driver = _driver(host)
     moves.require_generation(host, command)
@@ -31,7 +31,10 @@ def resize_instance(host: LocalHost, command: ActionCommand) -> dict[str, Any]:
 
 
 def set_aside_instance(host: LocalHost, command: ActionCommand) -> dict[str, Any]:
-    """At the source, which is the destination too: the guest goes off, and makes room for what comes."""
+    """Turn the guest off and set it aside, to make room for the new one.
+
+    Runs at the source, which is also the destination.
+    """
     uuid, driver = command.instance.uuid, _driver(host)
     found = host.domain(uuid)
     if found is not None and found.generation != command.generation:
@@ -42,10 +45,10 @@ def set_aside_instance(host: LocalHost, command: ActionCommand) -> dict[str, Any
 
 
 def finish_resize(host: LocalHost, command: ActionCommand) -> None:
-    """At the destination: make the guest of the source's disks, and start it if it ran.
+    """Create the guest from the source's disks, and start it if it ran. Runs at the destination.
 
-    The payload names the flavor, images, whether it ran, and the source's answer. A failure leaves the disks as far as
-    they have come; the order to drop it that follows removes them.
+    The payload contains the flavor, the images, whether the guest ran, and the source's reply. After a failure partial
+    disks remain; the following ``drop_resize`` removes them.
     """
     uuid, generation, payload = command.instance.uuid, command.generation, command.payload
     found = host.domain(uuid)
@@ -71,8 +74,11 @@ def finish_resize(host: LocalHost, command: ActionCommand) -> None:
 
 
 def drop_resize(host: LocalHost, command: ActionCommand) -> dict[str, Any]:
-    """At the destination, where the move was given up. If it was completed before the fence came, nobody had heard of
-    that: it is left as it is, what its guest has written since included, and the answer says so."""
+    """Remove the guest at the destination of a cancelled move, unless the move was complete before the revocation.
+
+    The conductor does not know of the completion then. The guest stays with all that it has written, and ``done`` is
+    True.
+    """
     found = host.domain(command.instance.uuid)
     record = host.fencing.get(command.instance.uuid)
     done = found is not None and found.generation == record.built_generation == command.generation
@@ -82,21 +88,21 @@ def drop_resize(host: LocalHost, command: ActionCommand) -> dict[str, Any]:
 
 
 def confirm_resize(host: LocalHost, command: ActionCommand) -> None:
-    """At the source, after the move."""
+    """Remove the guest. Runs at the source after the move."""
     moves.remove_generation(host, command)
     _driver(host).forget_aside(command.instance.uuid)
 
 
 def revert_resize(host: LocalHost, command: ActionCommand) -> None:
-    """At the destination, which is given up."""
+    """Remove the guest. Runs at the destination of a reverted move."""
     moves.remove_generation(host, command)
 
 
 def finish_revert_resize(host: LocalHost, command: ActionCommand) -> None:
-    """At the source: the guest is let go on, and runs if it ran before."""
+    """Release the guest, and start it if it ran before. Runs at the source of a reverted move."""
     uuid = command.instance.uuid
     if _is_one_host(command):
-        _take_back(host, command)
+        _restore_original(host, command)
     moves.require_generation(host, command)
     host.fencing.release_hold(uuid)
     if command.payload["running"]:
@@ -111,8 +117,8 @@ def _is_one_host(command: ActionCommand) -> bool:
     return bool(source and destination and source["host"] == destination["host"])
 
 
-def _take_back(host: LocalHost, command: ActionCommand) -> None:
-    """What was set aside is here again. While this host was forced down nobody told it to drop what took its place."""
+def _restore_original(host: LocalHost, command: ActionCommand) -> None:
+    """Restore the guest that was set aside. Remove its replacement, which may exist if this host was forced down."""
     uuid = command.instance.uuid
     resources = Resources.of(command.instance.flavor, moves.numa_at(command, HostRole.SOURCE))
     found = host.domain(uuid)

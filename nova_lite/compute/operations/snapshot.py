@@ -1,4 +1,4 @@
-"""Snapshots on the host: an image file is made of the guest's disk, uploaded, and removed again."""
+"""Snapshots on the host: makes an image file of the guest's disk, uploads it, and removes it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from nova_lite.virt.driver import Snapshots, snapshots_path
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds between two questions to the conductor whether the image is still wanted.
-ASK_SECONDS = 15.0
-#: Seconds that a snapshot which waits for its turn sleeps at a time.
+#: Seconds between two queries to the conductor whether the image is still needed.
+REPORT_SECONDS = 15.0
+#: Seconds between two checks of a snapshot that waits for a slot.
 WAIT_SECONDS = 0.5
-#: The hypervisor runs as another user, and writes below this directory.
+#: The hypervisor writes below this directory as another user.
 DIRECTORY_MODE = 0o711
 
 
@@ -35,21 +35,21 @@ def snapshot_instance(host: LocalHost, command: ActionCommand) -> None:
 
 
 def backup_instance(host: LocalHost, command: ActionCommand) -> None:
-    """The same: that it is one of several which are kept is the conductor's business."""
+    """Make an image. The conductor rotates the backups."""
     snapshot_instance(host, command)
 
 
 def upload_snapshot(host: LocalHost, command: ActionCommand) -> None:
-    """Raises `ActionOver` when somebody has asked for something else meanwhile, as for a delete."""
+    """Make and upload the image. Raise `ActionOver` if the action has ended, for example because of a delete."""
     driver = host.driver
     if not isinstance(driver, Snapshots):
         raise exceptions.NotImplementedByDriver(operation="snapshot")
     image = msgspec.convert(command.payload["image"], Image)
     progress = Progress(host, command)
-    *begins, pending, uploading = progress.tasks
-    with _turn(host, progress), _file(host, image) as path:
-        for task_state in begins:
-            progress.come_to(task_state)
+    *first_tasks, pending, uploading = progress.tasks
+    with _slot(host, progress), _file(host, image) as path:
+        for task_state in first_tasks:
+            progress.enter(task_state)
         failpoints.reach("snapshot", "before")
         started = time.monotonic()
         driver.snapshot(command.instance.uuid, path, progress.check)
@@ -62,8 +62,8 @@ def upload_snapshot(host: LocalHost, command: ActionCommand) -> None:
             size,
             time.monotonic() - started,
         )
-        progress.come_to(pending)
-        progress.come_to(uploading)
+        progress.enter(pending)
+        progress.enter(uploading)
         host.retrier.ask(
             f"Instance {command.instance.uuid}: upload of image {image.id}",
             lambda: host.images.upload(image, path, host.name, progress.uploaded(image.id, size)),
@@ -73,65 +73,68 @@ def upload_snapshot(host: LocalHost, command: ActionCommand) -> None:
 
 
 class Progress:
-    """What the conductor is told of the work on an order, and whether it is still wanted."""
+    """Reports the progress of a command to the conductor, and checks whether the command is still current."""
 
     def __init__(self, host: LocalHost, command: ActionCommand) -> None:
         self._host = host
-        self._ticket = command
+        self._command = command
         self._context: RequestContext = get_admin_context()
-        row = operations.get(command.action, command.payload)
+        definition = operations.get(command.action, command.payload)
         step = next(
-            step for step in row.steps if isinstance(step, operations.HostStep) and step.method == command.method
+            step for step in definition.steps if isinstance(step, operations.HostStep) and step.method == command.method
         )
         self.tasks = step.tasks
         self._task = step.task or ""
-        self._asked_at = time.monotonic()
+        self._reported_at = time.monotonic()
 
-    def come_to(self, task_state: str) -> None:
+    def enter(self, task_state: str) -> None:
         self._task = task_state
-        self._host.retrier.ask(f"Instance {self._ticket.instance.uuid}: {task_state}", self._tell, self._check_order)
+        self._host.retrier.ask(
+            f"Instance {self._command.instance.uuid}: {task_state}", self._report, self._check_current
+        )
 
     def check(self) -> None:
-        """To be called often; raises `ActionOver`."""
-        self._check_order()
-        if time.monotonic() - self._asked_at >= ASK_SECONDS:
-            with contextlib.suppress(exceptions.ServiceUnavailable):  # it is asked again
-                self._tell()
+        """Raise `ActionOver` if the command is not current any more. Call it often."""
+        self._check_current()
+        if time.monotonic() - self._reported_at >= REPORT_SECONDS:
+            with contextlib.suppress(exceptions.ServiceUnavailable):  # The next check repeats it.
+                self._report()
 
     def uploaded(self, image_id: str, size: int) -> files.Progress:
-        """What hears of the bytes that were sent, and logs each tenth."""
-        said = 0
+        """Return a callback for the number of bytes sent. It logs each tenth."""
+        logged = 0
 
-        def hear(sent: int) -> None:
-            nonlocal said
+        def log(sent: int) -> None:
+            nonlocal logged
             self.check()
             tenth = 10 * sent // max(size, 1)
-            if tenth > said:
-                said = tenth
-                LOG.info("Image %s: %d of %d bytes are uploaded", image_id, sent, size)
+            if tenth > logged:
+                logged = tenth
+                LOG.info("Image %s: %d of %d bytes uploaded", image_id, sent, size)
 
-        return hear
+        return log
 
-    def _check_order(self) -> None:
-        """Each later order is noted before it waits for the instance's lock, which this one holds."""
-        command = self._ticket
+    def _check_current(self) -> None:
+        """Raise `ActionOver` if a later command has arrived. Commands are recorded before they wait for the instance's
+        lock."""
+        command = self._command
         if self._host.fencing.get(command.instance.uuid).last_action_id != command.action_id:
             raise exceptions.ActionOver(action=command.action, instance_id=command.instance.uuid)
 
-    def _tell(self) -> None:
-        command, self._asked_at = self._ticket, time.monotonic()
-        wanted = self._host.conductor.report_task(self._context, self._host.name, command.action_id, self._task)
-        if not wanted:
+    def _report(self) -> None:
+        command, self._reported_at = self._command, time.monotonic()
+        is_current = self._host.conductor.report_task(self._context, self._host.name, command.action_id, self._task)
+        if not is_current:
             raise exceptions.ActionOver(action=command.action, instance_id=command.instance.uuid)
 
 
 def clean(host: LocalHost) -> None:
-    """Remove what a daemon that was killed has left of image files, before there is any order."""
+    """Remove image files that a killed daemon has left. Call it before any command is accepted."""
     shutil.rmtree(snapshots_path(host.conf, host.name), ignore_errors=True)
 
 
 @contextlib.contextmanager
-def _turn(host: LocalHost, progress: Progress) -> Iterator[None]:
+def _slot(host: LocalHost, progress: Progress) -> Iterator[None]:
     while not host.snapshot_slots.acquire(timeout=WAIT_SECONDS):
         progress.check()
     try:
@@ -142,7 +145,7 @@ def _turn(host: LocalHost, progress: Progress) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _file(host: LocalHost, image: Image) -> Iterator[str]:
-    """Where the image file is made; whatever happens, nothing stays there."""
+    """Yield the path for the image file, and remove the file afterwards."""
     directory = snapshots_path(host.conf, host.name)
     path = os.path.join(directory, os.path.basename(image.id))
     try:

@@ -1,4 +1,4 @@
-"""Attach, detach, swap and copy volumes: the host's part."""
+"""Attaching, detaching, swapping and copying of volumes on the host."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GIB = 1024**3
 
 
 def attach_volume(host: LocalHost, command: ActionCommand) -> None:
-    """``payload["volume_id"]``: of one of the instance's block devices, which the guest is to have."""
+    """Attach the volume ``payload["volume_id"]``, which belongs to one of the instance's block devices."""
     driver = _attaching(host)
     host.require_domain(command)
     device = _device(command)
@@ -24,7 +24,7 @@ def attach_volume(host: LocalHost, command: ActionCommand) -> None:
 
 
 def detach_volume(host: LocalHost, command: ActionCommand) -> None:
-    """The guest does not have it any more. A guest that is not here has nothing."""
+    """Detach the volume ``payload["volume_id"]``. A missing guest has no volumes."""
     driver = _attaching(host)
     volume_id = str(command.payload["volume_id"])
     if host.domain(command.instance.uuid) is not None:
@@ -33,7 +33,10 @@ def detach_volume(host: LocalHost, command: ActionCommand) -> None:
 
 
 def _source(host: LocalHost, command: ActionCommand, device: BlockDevice) -> VolumeSource:
-    """Raises `VirtDriverError` when another service does not say where it is within ``[cinder] connect_timeout``."""
+    """Return the volume's source. Wait for another volume service up to ``[cinder] connect_timeout``.
+
+    Raises `VirtDriverError` after that time.
+    """
     if not host.volumes.remote:
         return host.volumes.require(str(device.volume_id))
     deadline = time.monotonic() + host.conf.cinder.connect_timeout
@@ -46,15 +49,15 @@ def _source(host: LocalHost, command: ActionCommand, device: BlockDevice) -> Vol
 
 
 def snapshot_volumes(host: LocalHost, command: ActionCommand) -> None:
-    """``payload["snapshots"]``: ids of the snapshots to make, by those of the instance's volumes."""
+    """Make snapshots of volumes in use. ``payload["snapshots"]``: snapshot ids by volume id."""
     host.require_domain(command)
     driver = _copying(host)
     progress = Progress(host, command)
     for task in progress.tasks:
-        progress.come_to(task)
+        progress.enter(task)
 
     def copy(parts: Mapping[str, str]) -> None:
-        sources = {each: (host.volumes.require(each), part) for each, part in parts.items()}
+        sources = {volume_id: (host.volumes.require(volume_id), part) for volume_id, part in parts.items()}
         driver.copy_volumes(command.instance.uuid, sources, progress.check)
 
     failpoints.reach("snapshot", "before")
@@ -63,27 +66,28 @@ def snapshot_volumes(host: LocalHost, command: ActionCommand) -> None:
 
 
 def swap_volume(host: LocalHost, command: ActionCommand) -> None:
-    """``payload["new_volume_id"]``, of ``size`` GB, takes the place of ``payload["volume_id"]`` in the guest, with all
-    that this holds.
-    What is left of a failure is ended by `rollback_swap_volume`."""
+    """Replace the volume ``payload["volume_id"]`` in the guest by ``payload["new_volume_id"]``, with all its content.
+
+    ``payload["size"]``: in GB. `rollback_swap_volume` cleans up after a failure.
+    """
     host.require_domain(command)
     driver = _copying(host)
     old, new = _device(command), str(command.payload["new_volume_id"])
     progress = Progress(host, command)
 
-    def copied() -> None:
-        """From now on whoever has to choose takes the new one."""
+    def on_copied() -> None:
+        """Report that the new volume has all the content: from now on a rollback keeps it."""
         for task in progress.tasks:
-            progress.come_to(task)
+            progress.enter(task)
 
     failpoints.reach("swap", "before")
     size, path = command.payload["size"] * GIB, host.volumes.require(new)
-    driver.swap_volume(command.instance.uuid, old, new, path, size, progress.check, copied)
+    driver.swap_volume(command.instance.uuid, old, new, path, size, progress.check, on_copied)
     failpoints.reach("swap", "after")
 
 
 def rollback_swap_volume(host: LocalHost, command: ActionCommand) -> dict[str, Any]:
-    """Whether the guest has the new volume (``done``); else it has the old one, and nothing is copied any more."""
+    """End a swap. Return in ``done`` whether the guest has the new volume; else it keeps the old one."""
     driver = _copying(host)
     uuid, new = command.instance.uuid, str(command.payload["new_volume_id"])
     done = False

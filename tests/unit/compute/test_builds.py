@@ -179,8 +179,8 @@ def test_the_next_generation_may_be_built_where_the_last_one_failed(host: Host) 
 @pytest.mark.parametrize(
     ("values", "outcome", "words"),
     [
-        ({"limits": {"memory_mb": 100}}, "rescheduled", "512 MB of memory asked for, 100 of 100 left"),
-        ({"limits": {"vcpus": 0}}, "rescheduled", "1 vCPUs asked for"),
+        ({"limits": {"memory_mb": 100}}, "rescheduled", "512 MB of memory requested, 100 of 100 left"),
+        ({"limits": {"vcpus": 0}}, "rescheduled", "1 vCPUs requested"),
         ({"injected_files": {"/etc/motd": "not base64!"}}, "aborted", "/etc/motd"),
         ({"image": Image(id="absent", name="absent")}, "rescheduled", "Image absent cannot be read"),
         ({"images": {"kernel": Image(id="kernel", name="kernel")}}, "rescheduled", "Image kernel cannot be read"),

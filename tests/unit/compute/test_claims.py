@@ -32,9 +32,13 @@ def test_a_cpu_is_one_guests_and_one_that_the_host_gives_out_so() -> None:
     host = Claims(lambda: Resources(cpus=(4, 5, 6)))
     host.instance_claim("a", Resources(cpus=(4, 5)), {})
     host.instance_claim("a", Resources(cpus=(4, 5)), {})
-    with pytest.raises(exceptions.ComputeResourcesUnavailable, match="CPU 5 asked for, another guest has it"):
+    with pytest.raises(
+        exceptions.ComputeResourcesUnavailable, match="CPU 5 requested, but on this host another guest has it"
+    ):
         host.instance_claim("b", Resources(cpus=(5, 6)), {})
-    with pytest.raises(exceptions.ComputeResourcesUnavailable, match="CPU 7 asked for, it is not in cpu_dedicated_set"):
+    with pytest.raises(
+        exceptions.ComputeResourcesUnavailable, match="CPU 7 requested, but on this host it is not in cpu_dedicated_set"
+    ):
         host.instance_claim("b", Resources(cpus=(6, 7)), {})
     host.release("a")
     host.instance_claim("b", Resources(cpus=(5, 6)), {})
@@ -44,7 +48,7 @@ def test_up_to_the_capacity_and_again_after_a_release() -> None:
     host = claims()
     host.instance_claim("a", Resources(memory_mb=600), {})
     host.instance_claim("a", Resources(memory_mb=1000), {})
-    with pytest.raises(exceptions.ComputeResourcesUnavailable, match="1 MB of memory asked for, 0 of 1000 left"):
+    with pytest.raises(exceptions.ComputeResourcesUnavailable, match="1 MB of memory requested, 0 of 1000 left"):
         host.instance_claim("b", Resources(memory_mb=1), {})
     host.release("a")
     host.release("a")

@@ -112,7 +112,7 @@ def test_work_from_before_has_to_end_first(host: Host) -> None:
     gate = host.conductor.hooks["finish_build"] = Gate()
     host.build()
     gate.wait()
-    with pytest.raises(exceptions.ServiceUnavailable, match="has not ended"):
+    with pytest.raises(exceptions.ServiceUnavailable, match="have not ended"):
         host.manager.clean_up()
     gate.open()
     host.settle()
